@@ -1,0 +1,1 @@
+"""The ``pdtools`` command: one module per subcommand."""

@@ -1,0 +1,77 @@
+"""What the subcommands share: options that behave the same everywhere, progress, and JSON output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from pdtools.errors import PdtoolsError
+from pdtools.files import STDIO
+
+T = TypeVar("T")
+
+
+class OnError(str, Enum):
+    """What a command does at the first bad input."""
+
+    fail = "fail"
+    skip = "skip"
+
+
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace an output that exists.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no messages.")]
+SeedOption = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
+DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1, ...")]
+ThreadsOption = Annotated[int, typer.Option("--threads", min=0, help="CPU threads (0: all).")]
+OnErrorOption = Annotated[
+    OnError, typer.Option("--on-error", help="At bad input: stop, or record it in the rejects and go on.")
+]
+
+
+def progress(items: Iterable[T], *, total: int | None, label: str, quiet: bool) -> Iterator[T]:
+    """Pass items through with a bar and the time left on standard error; silent off a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield from items
+        return
+    from tqdm import tqdm
+
+    yield from tqdm(items, total=total, desc=label, unit="", dynamic_ncols=True, file=sys.stderr)
+
+
+def message(text: str, *, quiet: bool) -> None:
+    """A line for the person at the terminal, on standard error."""
+    if not quiet:
+        print(text, file=sys.stderr)
+
+
+def print_json(value: Any) -> None:
+    """The one JSON document of ``--json``, on standard output."""
+    json.dump(value, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def check_json_output(as_json: bool, output: str) -> None:
+    """``--json`` owns standard output, so data has to go to a file."""
+    if as_json and output == STDIO:
+        raise PdtoolsError("--json prints a report on standard output: give the data a file with -o")
+
+
+def pick_device(name: str, threads: int) -> str:
+    """Resolve ``auto``, check that the device exists, and set the number of CPU threads."""
+    import torch
+
+    if threads:
+        torch.set_num_threads(threads)
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise PdtoolsError(f"--device {name}: no such device here ({str(error).splitlines()[0]})") from error
+    return name

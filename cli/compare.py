@@ -1,0 +1,2 @@
+def compare() -> None:
+    """Not built yet."""

@@ -1,0 +1,2 @@
+def decode() -> None:
+    """Not built yet."""

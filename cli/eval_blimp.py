@@ -1,0 +1,2 @@
+def eval_blimp() -> None:
+    """Not built yet."""

@@ -1,0 +1,2 @@
+def eval_parse() -> None:
+    """Not built yet."""

@@ -1,0 +1,2 @@
+def eval_ppl() -> None:
+    """Not built yet."""

@@ -1,0 +1,2 @@
+def eval_sg() -> None:
+    """Not built yet."""

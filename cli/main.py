@@ -1,0 +1,88 @@
+"""Entry point: the table of subcommands, and what happens when one fails."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from pdtools import __version__
+from pdtools.errors import PdtoolsError
+
+from . import (
+    compare,
+    decode,
+    eval_blimp,
+    eval_parse,
+    eval_ppl,
+    eval_sg,
+    parse,
+    sample,
+    show,
+    surprisal,
+    tapes,
+    train,
+)
+
+app = typer.Typer(
+    name="pdtools",
+    help="Treebank preprocessing, training and evaluation of syntactic language models.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+app.command("parse")(parse.parse)
+app.command("tapes")(tapes.tapes)
+app.command("show")(show.show)
+app.command("train")(train.train)
+app.command("decode")(decode.decode)
+app.command("sample")(sample.sample)
+app.command("surprisal")(surprisal.surprisal)
+app.command("eval-parse")(eval_parse.eval_parse)
+app.command("eval-ppl")(eval_ppl.eval_ppl)
+app.command("eval-blimp")(eval_blimp.eval_blimp)
+app.command("eval-sg")(eval_sg.eval_sg)
+app.command("compare")(compare.compare)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pdtools {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line. Exit status: 0 done, 1 could not be done, 2 wrong usage, 130 after Ctrl-C."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit status; messages go to standard error."""
+    try:
+        app(arguments, prog_name="pdtools")  # exits by itself after usage errors (2) and Ctrl-C (130)
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else int(done.code is not None)
+    except PdtoolsError as error:
+        return _fail(str(error))
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{where}{error.strerror or error}")
+    return 0
+
+
+def _fail(reason: str) -> int:
+    print("pdtools: " + " ".join(reason.split("\n")), file=sys.stderr)
+    return 1

@@ -1,0 +1,2 @@
+def parse() -> None:
+    """Not built yet."""

@@ -1,0 +1,2 @@
+def sample() -> None:
+    """Not built yet."""

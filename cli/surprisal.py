@@ -1,0 +1,2 @@
+def surprisal() -> None:
+    """Not built yet."""

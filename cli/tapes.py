@@ -1,0 +1,2 @@
+def tapes() -> None:
+    """Not built yet."""

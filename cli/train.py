@@ -1,0 +1,2 @@
+def train() -> None:
+    """Not built yet."""

@@ -1,0 +1,1 @@
+"""Shapes and recipes of the experiments, one TOML file each."""

@@ -1,0 +1,286 @@
+"""Reading and writing files: compression by suffix, globs, outputs that appear whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import gzip
+import hashlib
+import io
+import json
+import os
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any, cast
+
+from pdtools.errors import InputError, PdtoolsError
+
+STDIO = "-"
+_COMPRESSED = (".gz", ".zst")
+
+
+# --- inputs -----------------------------------------------------------------------------------
+
+
+def expand_inputs(inputs: Sequence[str], suffixes: Sequence[str]) -> list[str]:
+    """Turn what a user named (files, folders, globs, ``-``) into a list of files.
+
+    Args:
+        inputs: paths, glob patterns or ``-``.
+        suffixes: the file endings (``.mrg``) that count inside a folder, searched recursively and
+            in sorted order; the same with ``.gz`` and ``.zst`` appended count too.
+
+    Raises:
+        InputError: if a path does not exist, a glob matches nothing, or a folder holds no such file.
+    """
+    wanted = tuple(s + c for s in suffixes for c in ("", *_COMPRESSED))
+    files: list[str] = []
+    for name in inputs:
+        path = Path(name)
+        if name == STDIO:
+            files.append(STDIO)
+        elif path.is_dir():
+            found = sorted(str(p) for p in path.rglob("*") if p.is_file() and p.name.endswith(wanted))
+            if not found:
+                raise InputError(f"no files ending in {', '.join(suffixes)} in this folder", file=name)
+            files += found
+        elif path.exists():
+            files.append(name)
+        elif glob.has_magic(name):
+            matches = sorted(p for p in glob.glob(name, recursive=True) if os.path.isfile(p))
+            if not matches:
+                raise InputError("the pattern matches no file", file=name)
+            files += matches
+        else:
+            raise InputError("no such file or folder", file=name)
+    return files
+
+
+@contextlib.contextmanager
+def open_binary(source: str | Path) -> Iterator[IO[bytes]]:
+    """Open a file (``-``: standard input) for reading bytes, decompressed by its suffix."""
+    name = str(source)
+    if name == STDIO:
+        yield sys.stdin.buffer
+        return
+    try:
+        if name.endswith(".gz"):
+            stream = cast(IO[bytes], gzip.open(name, "rb"))
+        elif name.endswith(".zst"):
+            import zstandard
+
+            stream = zstandard.open(name, "rb")
+        else:
+            stream = open(name, "rb")  # noqa: SIM115
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", file=name) from error
+    with stream:
+        yield stream
+
+
+def read_bytes(source: str | Path) -> bytes:
+    """The whole of a file (``-``: standard input), decompressed by its suffix."""
+    with open_binary(source) as stream:
+        return _decompressing(stream.read, source)
+
+
+def read_lines(source: str | Path) -> Iterator[tuple[int, str]]:
+    """Lines of a UTF-8 file with their numbers (from 1), without line ends (LF or CRLF).
+
+    Only line feeds end a line: other Unicode separators are text.
+
+    Raises:
+        InputError: if the file is not UTF-8 or its compression is damaged.
+    """
+    with open_binary(source) as stream:
+        number = 0
+        while line := _decompressing(stream.readline, source):
+            number += 1
+            yield number, decode_utf8(line, source, number).removesuffix("\n").removesuffix("\r")
+
+
+def decode_utf8(data: bytes, source: str | Path, first_line: int = 1) -> str:
+    """Decode UTF-8 (a byte order mark is dropped), or say in which line it fails."""
+    if first_line == 1:
+        data = data.removeprefix(b"\xef\xbb\xbf")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = first_line + data.count(b"\n", 0, error.start)
+        raise InputError(
+            f"not UTF-8 (byte 0x{data[error.start]:02x})",
+            file=source,
+            line=line,
+            hint="convert it with iconv",
+        ) from error
+
+
+def _decompressing(read: Any, source: str | Path) -> bytes:
+    try:
+        return cast(bytes, read())
+    except (gzip.BadGzipFile, EOFError) as error:
+        raise InputError(f"damaged compressed file: {error}", file=source) from error
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", file=source) from error
+    except Exception as error:  # zstandard's error type is only importable with the package
+        if type(error).__name__ == "ZstdError":
+            raise InputError(f"damaged compressed file: {error}", file=source) from error
+        raise
+
+
+def sha256_file(path: str | Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        while chunk := stream.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+# --- outputs ----------------------------------------------------------------------------------
+
+
+def check_output(path: str | Path, *, overwrite: bool) -> None:
+    """Refuse an output that exists, unless it may be overwritten; ``-`` is always fine."""
+    if str(path) != STDIO and not overwrite and os.path.lexists(path):
+        raise PdtoolsError(f"{path}: exists already (choose another name, or pass --overwrite)")
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+
+
+@contextlib.contextmanager
+def atomic_path(path: str | Path) -> Iterator[Path]:
+    """A temporary file name in the folder of ``path``; renamed to ``path`` if the block succeeds."""
+    final = Path(path)
+    final.parent.mkdir(parents=True, exist_ok=True)
+    temporary = _temporary(final)
+    try:
+        yield temporary
+        os.replace(temporary, final)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def atomic_text(path: str | Path) -> Iterator[IO[str]]:
+    """A UTF-8 text stream to ``path`` (``-``: standard output), compressed by suffix, whole or not at all."""
+    name = str(path)
+    if name == STDIO:
+        stdout = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n", write_through=False)
+        try:
+            yield stdout
+            stdout.flush()
+        finally:
+            with contextlib.suppress(OSError, ValueError):
+                stdout.detach()
+        return
+    with atomic_path(path) as temporary:
+        if name.endswith(".gz"):
+            # A fixed time stamp, so that the same command writes the same bytes.
+            with (
+                open(temporary, "wb") as raw,
+                gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed,
+                io.TextIOWrapper(cast(IO[bytes], packed), encoding="utf-8", newline="\n") as stream,
+            ):
+                yield stream
+        elif name.endswith(".zst"):
+            import zstandard
+
+            with zstandard.open(temporary, "wt", encoding="utf-8", newline="\n") as stream:
+                yield stream
+        else:
+            with open(temporary, "w", encoding="utf-8", newline="\n") as stream:
+                yield stream
+
+
+@contextlib.contextmanager
+def atomic_directory(path: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """A temporary folder beside ``path``; it becomes ``path`` if the block succeeds, and vanishes if not."""
+    final = Path(path)
+    check_output(final, overwrite=overwrite)
+    final.parent.mkdir(parents=True, exist_ok=True)
+    temporary = _temporary(final)
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    try:
+        yield temporary
+        replace_directory(temporary, final)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def replace_directory(new: Path, final: Path) -> None:
+    """Put folder ``new`` in the place of ``final``. :func:`recover_directory` mends an interrupted swap."""
+    old = final.with_name(f".{final.name}.old")
+    if final.is_symlink() or final.is_file():
+        final.unlink()
+    elif final.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        os.rename(final, old)
+    os.rename(new, final)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def recover_directory(final: Path) -> None:
+    """If a swap by :func:`replace_directory` was cut between its two renames, bring the old folder back."""
+    old = final.with_name(f".{final.name}.old")
+    if old.exists() and not final.exists():
+        os.rename(old, final)
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write indented JSON, whole or not at all. NaN and infinity are refused: they are not JSON."""
+    with atomic_text(path) as stream:
+        json.dump(value, stream, indent=2, ensure_ascii=False, allow_nan=False)
+        stream.write("\n")
+
+
+def read_json(path: str | Path) -> Any:
+    """Read a JSON file, or say where it is damaged."""
+    data = read_bytes(path)
+    try:
+        return json.loads(decode_utf8(data, path))
+    except json.JSONDecodeError as error:
+        raise InputError(f"not JSON: {error.msg}", file=path, line=error.lineno) from error
+
+
+# --- rejects ----------------------------------------------------------------------------------
+
+
+class Rejects:
+    """Inputs that were left out: each with its place and reason, counted, and written as JSON lines.
+
+    With ``on_error="fail"`` the first one raises instead.
+    """
+
+    def __init__(self, on_error: str = "fail") -> None:
+        self.on_error = on_error
+        self.records: list[dict[str, Any]] = []
+
+    def add(self, reason: str, *, file: str | Path, line: int, text: str, hint: str | None = None) -> None:
+        """Record one left-out input.
+
+        Raises:
+            InputError: if the policy is ``fail``.
+        """
+        if self.on_error == "fail":
+            raise InputError(reason, file=file, line=line, hint=hint or "--on-error skip goes on without it")
+        self.records.append({"file": str(file), "line": line, "reason": reason, "text": text})
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def by_reason(self) -> dict[str, int]:
+        """How many inputs were left out for each reason."""
+        return dict(sorted(Counter(r["reason"] for r in self.records).items()))
+
+    def write(self, path: str | Path) -> None:
+        """Write one JSON object per line: file, line, reason, text."""
+        with atomic_text(path) as stream:
+            for record in self.records:
+                stream.write(json.dumps(record, ensure_ascii=False) + "\n")

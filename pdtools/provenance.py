@@ -1,0 +1,71 @@
+"""What made a result: command line, versions, input hashes, hardware."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pdtools import __version__
+from pdtools.files import STDIO, sha256_file
+
+# The files that identify a folder of ours: a checkpoint, a Hugging Face model, a set of shards.
+_IDENTIFYING = ("config.json", "model.safetensors", "pytorch_model.bin", "tokenizer.json", "manifest.json")
+_PACKAGES = ("numpy", "pyarrow", "torch", "tokenizers", "transformers", "nltk", "benepar")
+
+
+def provenance(inputs: Mapping[str, str | Path] | None = None) -> dict[str, Any]:
+    """Describe this run.
+
+    Args:
+        inputs: what was read, by role (``model``, ``data``): files or folders.
+
+    Returns:
+        A JSON-ready dictionary: command, time (UTC), versions, hardware, and for every input its path
+        and SHA-256 (of a folder: of the files in it that identify it).
+    """
+    return {
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "versions": _versions(),
+        "hardware": _hardware(),
+        "inputs": {role: _identify(Path(path)) for role, path in (inputs or {}).items()},
+    }
+
+
+def _versions() -> dict[str, str]:
+    versions = {"pdtools": __version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _hardware() -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "cpus": os.cpu_count(),
+    }
+    torch = sys.modules.get("torch")  # only if the command needed it: importing torch takes seconds
+    if torch is not None:
+        found["threads"] = torch.get_num_threads()
+        if torch.cuda.is_available():
+            found["gpus"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return found
+
+
+def _identify(path: Path) -> dict[str, Any]:
+    if str(path) == STDIO:
+        return {"path": STDIO}
+    if path.is_dir():
+        named = [path / name for name in _IDENTIFYING if (path / name).is_file()]
+        return {"path": str(path), "sha256": {file.name: sha256_file(file) for file in named}}
+    return {"path": str(path), "sha256": sha256_file(path)} if path.is_file() else {"path": str(path)}
