@@ -1,0 +1,26 @@
+"""Fixtures shared by all tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def test_data() -> Path:
+    """The folder with real treebanks and suites (``PDTOOLS_TEST_DATA``); tests are skipped without it."""
+    folder = Path(os.environ.get("PDTOOLS_TEST_DATA", REPOSITORY.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"no test data at {folder} (set PDTOOLS_TEST_DATA)")
+    return folder
