@@ -1,0 +1,27 @@
+"""Beam search over attachments: marginals, surprisals, parses and samples.
+
+Names are loaded on first use: the scores need no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_HOME = {
+    "Scorer": "scores",
+    "SentenceScore": "scores",
+    "Unscorable": "scores",
+    "load_scorer": "scorer",
+    "beam_search": "beam",
+    "BeamResult": "beam",
+    "sample": "sampling",
+    "CheckpointParser": "parser",
+}
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,0 +1,72 @@
+"""What a scorer gives: a log-probability for every token of a sentence, or the reason why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pdtools.tokenization import Sentence
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceScore:
+    """The tokens of one sentence and their log-probabilities.
+
+    Attributes:
+        text: the text that the offsets refer to (after conversion to the model's text style).
+        tokens: the m scored rows: the tokens of the sentence, then end-of-sentence where it is counted.
+        words: for each row, which word of the sentence the token belongs to; −1 for end-of-sentence.
+        starts: for each row, the first character of the token in ``text``, without the space before it.
+        ends: one past the last character; end-of-sentence starts and ends at ``len(text)``.
+        logprobs: natural log-probabilities, float64[m]: log p(x_t | x_<t) = A_t − A_{t−1} (the negative
+            surprisal in nats). They sum to log p(x).
+        n_unknown: how many tokens were replaced by ``<unk>``.
+        eos: whether the last row is end-of-sentence.
+    """
+
+    text: str
+    tokens: tuple[str, ...]
+    words: tuple[int, ...]
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+    logprobs: NDArray[np.float64]
+    n_unknown: int
+    eos: bool
+
+    @property
+    def total(self) -> float:
+        """log p(x) in nats: over everything that is counted."""
+        return float(self.logprobs.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Unscorable:
+    """A sentence without a score, and why (unknown words, too long for the model, no words)."""
+
+    text: str
+    reason: str
+
+
+class Scorer(Protocol):
+    """Sentences in, scores out. All that evaluation knows about a model.
+
+    Attributes:
+        settings: what was counted, JSON-ready: ``kind`` (string, derivation, huggingface), ``model``,
+            ``beam`` (None without a search), ``bos``, ``eos``, ``text_style`` (None: text as given),
+            ``log_base`` ("nats"), ``dtype``.
+    """
+
+    settings: dict[str, Any]
+
+    def score(self, sentences: Sequence[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
+        """Score sentences: one result each, in input order, lazily.
+
+        Args:
+            sentences: running text (split into words in the model's text style), or words already split.
+        """
+        ...
