@@ -1,0 +1,34 @@
+# The project's commands. `make demo` and `make test` need nothing but Python 3.11 or newer: each makes .venv.
+
+PYTHON ?= python3
+VENV ?= .venv
+DEMO ?= demo-output
+INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test lint clean
+
+# The whole pipeline on the bundled data, ending in one table.
+demo: $(VENV)/installed
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh examples/demo.sh $(DEMO)
+
+test: $(VENV)/installed-dev
+	$(VENV)/bin/python -m pytest --numprocesses auto $(PYTEST_ARGS)
+
+lint: $(VENV)/installed-dev
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(INSTALL) --editable .
+	touch $@
+
+$(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(INSTALL) --editable '.[dev,parse,hf,plot]'
+	touch $@ $(VENV)/installed
+
+clean:
+	rm -rf $(VENV) $(DEMO) build *.egg-info
