@@ -72,7 +72,8 @@ def open_binary(source: str | Path) -> Iterator[IO[bytes]]:
         elif name.endswith(".zst"):
             import zstandard
 
-            stream = zstandard.open(name, "rb")
+            # The reader itself has no readline.
+            stream = cast(IO[bytes], io.BufferedReader(zstandard.open(name, "rb")))
         else:
             stream = open(name, "rb")  # noqa: SIM115
     except OSError as error:

@@ -1,0 +1,37 @@
+"""What holds for every command: help, version, exit codes, light imports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from pdtools import __version__
+from pdtools.cli import main
+
+COMMANDS = [command.name for command in main.app.registered_commands]
+HEAVY = ("torch", "benepar", "pyarrow", "pandas", "nltk", "numpy", "transformers", "tokenizers")
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["--version"]) == 0
+    assert capsys.readouterr().out == f"pdtools {__version__}\n"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run([command, "--help"]) == 0
+    assert f"pdtools {command} " in capsys.readouterr().out.split("Example", 1)[1]
+
+
+def test_wrong_usage_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["no-such-command"]) == 2
+    assert main.run(["parse", "--no-such-option"]) == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = f"import sys, pdtools.cli.main; print([m for m in {HEAVY} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
