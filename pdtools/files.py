@@ -68,7 +68,7 @@ def open_binary(source: str | Path) -> Iterator[IO[bytes]]:
         return
     try:
         if name.endswith(".gz"):
-            stream = cast(IO[bytes], gzip.open(name, "rb"))
+            stream = cast(IO[bytes], gzip.open(name, "rb"))  # noqa: SIM115
         elif name.endswith(".zst"):
             import zstandard
 
