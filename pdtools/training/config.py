@@ -1,0 +1,262 @@
+"""What a run is: the model and how it is trained, from a TOML file and ``--set`` options, every key checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.files import decode_utf8, read_bytes
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How a model is trained. A *step* is one update of the weights, from ``accumulate`` batches.
+
+    The loss of a step is ``(token NLL + attachment_weight × attachment NLL) / tokens``, sums over all
+    batches of the step, in nats; at weight 1 it is the negative log of the joint p(x, y) per token.
+
+    Args:
+        steps: updates in all.
+        learning_rate: the highest learning rate (AdamW).
+        min_learning_rate_ratio: the share of it that the cosine ends at.
+        warmup_steps: updates of linear warm-up from 0 (cut off where the run is shorter).
+        schedule: after the warm-up, ``cosine`` or ``constant``.
+        weight_decay: on matrices only: not on embeddings, norms and biases.
+        betas: AdamW's decay rates of the gradient's mean and square.
+        eps: AdamW's eps.
+        clip: largest norm of the gradient; 0 for no clipping.
+        batch_tokens: most positions in a batch, ROOT, EOS and padding included; 0 for no limit.
+        batch_sentences: most sentences in a batch; 0 for no limit.
+        accumulate: batches in one step.
+        attachment_weight: weight of the attachment loss.
+        eval_every: steps between evaluations, each of which writes ``last/``.
+        patience: evaluations without a better validation loss before the run stops early; 0 for never.
+        log_every: steps between lines in ``metrics.jsonl``.
+        precision: ``bf16`` is mixed precision; ``auto`` means bf16 on a GPU that has it, else float32.
+        seed: of the first weights, the order of the batches, and dropout.
+    """
+
+    steps: int = 10_000
+    learning_rate: float = 3e-4
+    min_learning_rate_ratio: float = 0.1
+    warmup_steps: int = 500
+    schedule: Literal["cosine", "constant"] = "cosine"
+    weight_decay: float = 0.01
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    clip: float = 1.0
+    batch_tokens: int = 4096
+    batch_sentences: int = 0
+    accumulate: int = 1
+    attachment_weight: float = 1.0
+    eval_every: int = 500
+    patience: int = 0
+    log_every: int = 50
+    precision: Literal["auto", "float32", "bf16"] = "auto"
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "accumulate", "eval_every", "log_every"):
+            _check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
+        for name in ("learning_rate", "eps"):
+            _check(name, getattr(self, name), 0 < getattr(self, name) < math.inf, "above 0")
+        for name in (
+            "warmup_steps",
+            "weight_decay",
+            "clip",
+            "batch_tokens",
+            "batch_sentences",
+            "attachment_weight",
+            "patience",
+            "seed",
+        ):
+            _check(name, getattr(self, name), 0 <= getattr(self, name) < math.inf, "0 or more")
+        _check(
+            "min_learning_rate_ratio",
+            self.min_learning_rate_ratio,
+            0 <= self.min_learning_rate_ratio <= 1,
+            "from 0 to 1",
+        )
+        _check("betas", self.betas, all(0 <= beta < 1 for beta in self.betas), "from 0 to below 1")
+        _check("seed", self.seed, self.seed < 2**63, "below 2**63")
+        if not (self.batch_tokens or self.batch_sentences):
+            raise PdtoolsError("train.batch_tokens and train.batch_sentences are both 0: give a batch one limit")
+
+
+def _check(name: str, value: object, good: bool, wanted: str) -> None:
+    if not good:
+        raise PdtoolsError(f"train.{name} must be {wanted}, not {value}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """One experiment: a model's name, the options of its configuration that were given, and the training.
+
+    ``options`` is checked against the model's configuration class by :func:`read_recipe`; what it leaves out is the
+    class's default, or comes from the tokenizer (the vocabulary).
+    """
+
+    model: str = "pushdown"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+    def as_json(self) -> dict[str, Any]:
+        """The recipe as ``run.json`` keeps it."""
+        return {"model": self.model, "config": dict(self.options), "train": dataclasses.asdict(self.train)}
+
+
+def bundled_recipes() -> list[str]:
+    """Names of the recipes that come with pdtools (``configs/*.toml``)."""
+    folder = resources.files("pdtools.configs")
+    return sorted(Path(entry.name).stem for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def read_recipe(
+    source: str | None = None, *, model: str | None = None, settings: Sequence[str] = ()
+) -> Recipe:
+    """Read a TOML recipe and apply ``key=value`` settings to it.
+
+    The file has ``model`` (a name in the registry) and two tables: ``[config]``, fields of the model's
+    configuration, and ``[train]``, fields of :class:`TrainConfig`.
+
+    Args:
+        source: a bundled name (``tiny``) or the path of a TOML file; None for the defaults alone.
+        model: the model to train, whatever the file says.
+        settings: ``config.layers=4``, ``train.steps=100``: typed by the field that they set.
+
+    Raises:
+        InputError: an unknown key, a value of the wrong type, or a file that is not TOML.
+        PdtoolsError: an unknown model, or a value out of range.
+    """
+    table = {} if source is None else _read_toml(source)
+    place = source
+    for key in table.keys() - {"model", "config", "train"}:
+        raise InputError(f"unknown key {key} (valid: model, config, train)", file=place)
+    for key in ("config", "train"):
+        if not isinstance(table.get(key, {}), dict):
+            raise InputError(f"{key} must be a table", file=place)
+    given = {"config": dict(table.get("config", {})), "train": dict(table.get("train", {}))}
+    name = model or table.get("model", Recipe.model)
+    classes = {"config": _model_config_class(name), "train": TrainConfig}
+
+    for section, values in given.items():
+        given[section] = {
+            key: convert(value, classes[section], key, section, place) for key, value in values.items()
+        }
+    for setting in settings:
+        section, key, text = _split_setting(setting)
+        given[section][key] = convert(_toml_value(text), classes[section], key, section, "--set")
+    return Recipe(model=name, options=given["config"], train=TrainConfig(**given["train"]))
+
+
+def _read_toml(source: str) -> dict[str, Any]:
+    path = Path(source)
+    if path.is_file():
+        text = decode_utf8(read_bytes(path), source)
+    elif source in bundled_recipes():
+        text = resources.files("pdtools.configs").joinpath(f"{source}.toml").read_text("utf-8")
+    else:
+        raise InputError(
+            "no such file, nor a recipe of this name", file=source, hint=f"recipes: {', '.join(bundled_recipes())}"
+        )
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"not TOML: {error}", file=source) from error
+
+
+def _model_config_class(name: str) -> type:
+    from pdtools.models import MODELS
+
+    if name not in MODELS:
+        raise PdtoolsError(f"unknown model {name} (there are: {', '.join(sorted(MODELS))})")
+    return MODELS[name][0]
+
+
+def _split_setting(setting: str) -> tuple[str, str, str]:
+    key, equals, value = setting.partition("=")
+    section, dot, name = key.strip().partition(".")
+    if not (equals and dot and section in ("config", "train")):
+        raise PdtoolsError(f"--set {setting}: write config.KEY=VALUE or train.KEY=VALUE")
+    return section, name, value.strip()
+
+
+def _toml_value(text: str) -> Any:
+    """A value as TOML writes it; anything else is a plain string, so that strings need no quotes."""
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    return parsed["value"] if parsed.keys() == {"value"} else text
+
+
+def convert(value: Any, config_class: type, key: str, section: str, place: str | None = None) -> Any:
+    """Check a value against the type of a dataclass's field, and convert it (lists to tuples, 3 to 3.0).
+
+    Raises:
+        InputError: no such field, or a value of another type.
+    """
+    hints = typing.get_type_hints(config_class)
+    names = [f.name for f in dataclasses.fields(config_class) if f.init]
+    if key not in names:
+        raise InputError(f"unknown key {section}.{key} (valid: {', '.join(names)})", file=place)
+    try:
+        return _as_type(value, hints[key])
+    except ValueError as error:
+        raise InputError(f"{section}.{key} must be {error}, not {value!r}", file=place) from None
+
+
+def _as_type(value: Any, wanted: Any) -> Any:
+    """The value as ``wanted``; a ValueError names the type that it should have had."""
+    origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
+    if origin is Literal:
+        if value not in arguments:
+            raise ValueError("one of " + ", ".join(map(str, arguments)))
+        return value
+    if origin in (typing.Union, types.UnionType):
+        return _as_any_type(value, arguments)
+    if origin is tuple:
+        variadic = len(arguments) == 2 and arguments[1] is Ellipsis
+        if not isinstance(value, (list, tuple)) or not (variadic or len(value) == len(arguments)):
+            raise ValueError("a list" if variadic else f"a list of {len(arguments)}")
+        return tuple(_as_type(v, arguments[0] if variadic else t) for v, t in _pairs(value, arguments))
+    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if wanted is int and isinstance(value, float) and value.is_integer():
+        return int(value)
+    if type(value) is not wanted:
+        raise ValueError({int: "a whole number", float: "a number", bool: "true or false", str: "a string"}[wanted])
+    return value
+
+
+def _pairs(values: Sequence[Any], wanted: Sequence[Any]) -> list[tuple[Any, Any]]:
+    return [(value, wanted[min(i, len(wanted) - 1)]) for i, value in enumerate(values)]
+
+
+def _as_any_type(value: Any, choices: Sequence[Any]) -> Any:
+    if type(None) in choices and value in (None, "none"):  # TOML has no null
+        return None
+    reasons = []
+    for choice in choices:
+        if choice is not type(None):
+            try:
+                return _as_type(value, choice)
+            except ValueError as error:
+                reasons.append(str(error))
+    raise ValueError(" or ".join(reasons + ["none"] * (type(None) in choices)))

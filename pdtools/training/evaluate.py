@@ -1,0 +1,133 @@
+"""Loss, perplexities and attachment accuracy of a model on sentences whose trees are given."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pdtools.models import Batch, LanguageModel, LossParts
+
+# The order of the sums in a tensor of them.
+_SUMS = ("token_nll", "attachment_nll", "tokens", "attachments", "attachments_right")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossSums:
+    """What a loss is made of, summed over tokens (nats); sums of batches and of workers add up."""
+
+    token_nll: float = 0.0
+    attachment_nll: float = 0.0
+    tokens: int = 0
+    attachments: int = 0
+    attachments_right: int = 0
+
+    def __add__(self, other: LossSums) -> LossSums:
+        return LossSums(**{name: getattr(self, name) + getattr(other, name) for name in _SUMS})
+
+    @classmethod
+    def from_tensor(cls, sums: torch.Tensor) -> LossSums:
+        """Read :func:`loss_sums` back; waits for the device."""
+        values = sums.tolist()
+        return cls(
+            token_nll=values[0],
+            attachment_nll=values[1],
+            tokens=round(values[2]),
+            attachments=round(values[3]),
+            attachments_right=round(values[4]),
+        )
+
+    def loss(self, attachment_weight: float) -> float:
+        """The training loss: (token NLL + weight × attachment NLL) / tokens."""
+        return (self.token_nll + attachment_weight * self.attachment_nll) / max(self.tokens, 1)
+
+    def scores(self, attachment_weight: float) -> dict[str, Any]:
+        """Loss (nats), perplexities and accuracy, JSON-ready; None where there is nothing to divide by.
+
+        ``ppl_token_given_trees`` is exp of the mean of −log p(x_k | x_<k, W_{k−1}) over tokens and EOS;
+        ``ppl_token_joint`` counts the attachments' −log p(r_k | …) too, over the same number of tokens.
+        """
+        return {
+            "loss": self.loss(attachment_weight),
+            "ppl_token_given_trees": _perplexity(self.token_nll, self.tokens),
+            "ppl_token_joint": _perplexity(self.token_nll + self.attachment_nll, self.tokens)
+            if self.attachments
+            else None,
+            "attachment_accuracy": self.attachments_right / self.attachments if self.attachments else None,
+        }
+
+
+def _perplexity(nll: float, tokens: int) -> float | None:
+    mean = nll / tokens if tokens else math.inf
+    return math.exp(mean) if mean < 700 else None  # beyond the range of a float
+
+
+def loss_sums(parts: LossParts) -> torch.Tensor:
+    """The sums of one batch as float64 on the model's device, so that adding them up never waits: (5,)."""
+    device = parts.token_nll_sum.device
+    values = (
+        parts.token_nll_sum,
+        parts.attach_nll_sum,
+        parts.n_tokens,
+        parts.n_attach,
+        parts.n_attach_correct,
+    )
+    return torch.stack([torch.as_tensor(v).detach().to(device, torch.float64) for v in values])  # (5,)
+
+
+def zero_sums(device: str | torch.device) -> torch.Tensor:
+    """Sums of nothing, to add :func:`loss_sums` to."""
+    return torch.zeros(len(_SUMS), dtype=torch.float64, device=device)  # (5,)
+
+
+def autocast(device: str, precision: str) -> AbstractContextManager[Any]:
+    """Mixed precision where ``precision`` asks for it; ``auto`` does on a GPU that has bf16."""
+    kind = torch.device(device).type
+    if precision == "auto":
+        precision = "bf16" if kind == "cuda" and torch.cuda.is_bf16_supported() else "float32"
+    if precision == "bf16":
+        return torch.autocast(kind, dtype=torch.bfloat16)
+    return contextlib.nullcontext()
+
+
+def evaluate(
+    model: LanguageModel,
+    batches: Iterable[Batch],
+    *,
+    device: str = "cpu",
+    precision: str = "float32",
+    stop: Callable[[], bool] = lambda: False,
+) -> LossSums | None:
+    """Add up the loss over batches, without dropout; the model's mode and the random numbers stay as they were.
+
+    Args:
+        batches: on any device.
+        stop: asked before each batch.
+
+    Returns:
+        The sums, or None if ``stop`` said so before the end.
+    """
+    sums = zero_sums(device)
+    with _evaluation_mode(model), torch.no_grad():
+        for batch in batches:
+            if stop():
+                return None
+            with autocast(device, precision):
+                parts = model.loss(batch.to(device))
+            sums += loss_sums(parts)
+    return LossSums.from_tensor(sums)
+
+
+@contextlib.contextmanager
+def _evaluation_mode(model: LanguageModel) -> Iterator[None]:
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)

@@ -1,0 +1,47 @@
+"""The optimizer and its learning rate."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from pdtools.training.config import TrainConfig
+
+_TABLES = (nn.Embedding, nn.EmbeddingBag)
+
+
+def learning_rate(step: int, config: TrainConfig) -> float:
+    """The learning rate of the ``step``-th update, from 1.
+
+    Linear from 0 up to ``learning_rate`` over the warm-up; then constant, or half a cosine that reaches
+    ``min_learning_rate_ratio`` of it at the last step.
+    """
+    if step < config.warmup_steps:
+        return config.learning_rate * step / config.warmup_steps
+    if config.schedule == "constant" or config.steps <= config.warmup_steps:
+        return config.learning_rate
+    progress = (step - config.warmup_steps) / (config.steps - config.warmup_steps)
+    cosine = 0.5 * (1 + math.cos(math.pi * progress))
+    floor = config.min_learning_rate_ratio
+    return config.learning_rate * (floor + (1 - floor) * cosine)
+
+
+def undecayed_parameters(model: nn.Module) -> set[str]:
+    """Names of the parameters without weight decay: embeddings, norms, biases, every vector and scalar."""
+    tables = {id(p) for m in model.modules() if isinstance(m, _TABLES) for p in m.parameters(recurse=False)}
+    return {name for name, p in model.named_parameters() if p.ndim < 2 or id(p) in tables}
+
+
+def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
+    """AdamW (Loshchilov and Hutter, 2019) with decay on the matrices only."""
+    undecayed = undecayed_parameters(model)
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for name, p in named if name not in undecayed], "weight_decay": config.weight_decay},
+        {"params": [p for name, p in named if name in undecayed], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(
+        groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, weight_decay=config.weight_decay
+    )
