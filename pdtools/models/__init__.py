@@ -1,0 +1,42 @@
+"""Language models: one file per architecture, one configuration dataclass each, one registry."""
+
+from pdtools.models.base import (
+    Batch,
+    DecoderState,
+    LanguageModel,
+    LossParts,
+    TokenParts,
+    collate,
+    count_parameters,
+)
+from pdtools.models.checkpoint import LoadedModel, load_checkpoint, save_checkpoint
+from pdtools.models.pushdown import PushdownConfig
+from pdtools.models.registry import MODELS, build_model, make_config, model_kind, model_name, register
+from pdtools.models.tape import StackState, legal_attachments, tape_from_attachments
+from pdtools.models.transformer import TransformerConfig, TransformerLM, TransformerState
+
+__all__ = [
+    "MODELS",
+    "Batch",
+    "DecoderState",
+    "LanguageModel",
+    "LoadedModel",
+    "LossParts",
+    "PushdownConfig",
+    "StackState",
+    "TokenParts",
+    "TransformerConfig",
+    "TransformerLM",
+    "TransformerState",
+    "build_model",
+    "collate",
+    "count_parameters",
+    "legal_attachments",
+    "load_checkpoint",
+    "make_config",
+    "model_kind",
+    "model_name",
+    "register",
+    "save_checkpoint",
+    "tape_from_attachments",
+]

@@ -1,0 +1,96 @@
+"""The attachment head: which constituent the next token is reduced with (Murty et al. 2023, eq. 5 and fig. 8)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def _mlp(d_in: int, d_out: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(d_in, d_out), nn.GELU(), nn.Linear(d_out, d_out))
+
+
+class AttachmentHead(nn.Module):
+    """A distribution over the legal candidates, conditioned on the next token.
+
+    Figure 8 runs its key network on every pair of token and depth. A legal candidate j still has the depth
+    W_j[j] that it had when it arrived, so here the network runs once per token.
+
+    Args:
+        d_model: width of hidden states and token embeddings.
+        depths: rows of the head's own depth table; None for a model without a tape, whose keys then
+            know no depth.
+    """
+
+    def __init__(self, d_model: int, depths: int | None) -> None:
+        super().__init__()
+        self.query_and_key = nn.Linear(d_model, 2 * d_model)
+        self.next_query = _mlp(2 * d_model, d_model)
+        self.next_key = _mlp(2 * d_model, d_model)
+        self.depth_embedding = None if depths is None else nn.Embedding(depths, d_model)
+        self.key = _mlp(d_model if depths is None else 2 * d_model, d_model)
+        self.scale = 1 / math.sqrt(d_model)
+
+    def queries_and_keys(self, hidden: Tensor, depth: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The part that depends on tokens already read.
+
+        Args:
+            hidden: (…, D), final hidden states.
+            depth: int64 (…), W_j[j], within the table; None without a depth table.
+
+        Returns:
+            q and keys, each (…, D).
+        """
+        q, k = self.query_and_key(hidden).chunk(2, dim=-1)
+        if self.depth_embedding is not None:
+            assert depth is not None
+            k = torch.cat([k, self.depth_embedding(depth)], dim=-1)  # (…, 2D)
+        return q, self.key(k)
+
+    def next_queries_and_keys(self, q: Tensor, next_embedding: Tensor) -> tuple[Tensor, Tensor]:
+        """The part that depends on the next token: its query, and its own key, for the shift; each (…, D)."""
+        both = torch.cat([q, next_embedding], dim=-1)  # (…, 2D)
+        return self.next_query(both), self.next_key(both)
+
+    def logprobs(self, hidden: Tensor, depth: Tensor | None, embedding: Tensor, legal: Tensor) -> Tensor:
+        """Attachment log-probabilities of whole sentences.
+
+        Args:
+            hidden: (B, N, D).
+            depth: int64 (B, N), W_j[j]; None without a depth table.
+            embedding: (B, N, D), token embeddings.
+            legal: bool (B, N, N), its diagonal (the shift) true.
+
+        Returns:
+            float (B, N, N), -inf where illegal; row 0, which nothing predicts, is a shift with probability 1.
+        """
+        q, keys = self.queries_and_keys(hidden, depth)  # (B, N, D)
+        q = F.pad(q[:, :-1], (0, 0, 1, 0))  # (B, N, D): row k holds q_{k-1}
+        next_q, next_k = self.next_queries_and_keys(q, embedding)  # (B, N, D)
+        scores = next_q @ keys.transpose(1, 2)  # (B, N, N)
+        shift = (next_q * next_k).sum(-1)  # (B, N)
+        scores = scores.diagonal_scatter(shift.to(scores.dtype), dim1=1, dim2=2) * self.scale
+        legal = legal.clone()
+        legal[:, 0, 1:] = False
+        return scores.float().masked_fill(~legal, float("-inf")).log_softmax(-1)
+
+    def next_logprobs(self, q: Tensor, keys: Tensor, next_embedding: Tensor, legal: Tensor) -> Tensor:
+        """Attachment log-probabilities of one next token per hypothesis.
+
+        Args:
+            q: (R, D), of the last token.
+            keys: (R, k + 1, D), of all tokens so far.
+            next_embedding: (R, D), of the next token.
+            legal: bool (R, k + 2), the shift last.
+
+        Returns:
+            float (R, k + 2).
+        """
+        next_q, next_k = self.next_queries_and_keys(q, next_embedding)  # (R, D)
+        scores = (keys @ next_q[:, :, None])[:, :, 0]  # (R, k + 1)
+        shift = (next_q * next_k).sum(-1, keepdim=True)  # (R, 1)
+        scores = torch.cat([scores, shift], dim=1) * self.scale  # (R, k + 2)
+        return scores.float().masked_fill(~legal, float("-inf")).log_softmax(-1)

@@ -1,0 +1,184 @@
+"""One multi-head causal attention; what is special about a model is a list of terms added to its scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+DepthSpace = Literal["key", "hidden"]
+
+
+@dataclass(frozen=True)
+class ScoreInputs:
+    """What score terms may look at, made once per pass and shared by all layers.
+
+    Queries are the last Q of K positions (Q = K when training, 1 when decoding).
+
+    Attributes:
+        causal: bool (Q, K), keys that a query may see; None if it may see all (decoding).
+        tape: int64 (B, 1, Q, K), depths W_k[j]; None for models without a tape.
+    """
+
+    causal: Tensor | None
+    tape: Tensor | None
+
+
+class ScoreTerm(nn.Module):
+    """Something added to the attention scores q·k before they are scaled by 1/sqrt(d_head)."""
+
+    def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
+        """Compute the term.
+
+        Args:
+            q: (B, H, Q, d_head).
+            k: (B, H, K, d_head).
+            key_map: (D, D), the weight of the layer's key projection.
+            inputs: of this pass.
+
+        Returns:
+            broadcastable to (B, H, Q, K); cells above the diagonal are masked later and may hold anything.
+        """
+        raise NotImplementedError
+
+
+def sinusoids(length: int, d_model: int, device: torch.device) -> Tensor:
+    """Sinusoidal embeddings of the distances length - 1, …, 1, 0 (Dai et al. 2019): float (length, d_model)."""
+    distance = torch.arange(length - 1, -1, -1, device=device, dtype=torch.float32)
+    rate = 10000.0 ** (-torch.arange(0, d_model, 2, device=device, dtype=torch.float32) / d_model)
+    angle = distance[:, None] * rate  # (length, D / 2)
+    return torch.cat([angle.sin(), angle.cos()], dim=1)
+
+
+class RelativePositions(ScoreTerm):
+    """Transformer-XL's relative positions (Dai et al. 2019, section 3.3): u·k_j + (q_i + v)·W_R R_{i-j}."""
+
+    def __init__(self, d_model: int, heads: int) -> None:
+        super().__init__()
+        self.d_model = d_model
+        self.content_bias = nn.Parameter(torch.zeros(heads, 1, d_model // heads))  # u
+        self.position_bias = nn.Parameter(torch.zeros(heads, 1, d_model // heads))  # v
+        self.distance_map = nn.Linear(d_model, d_model, bias=False)  # W_R
+
+    def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
+        batch, heads, queries, d_head = q.shape
+        keys = k.shape[2]
+        r = self.distance_map(sinusoids(keys, self.d_model, q.device))  # (K, D), the farthest first
+        r = r.view(keys, heads, d_head).permute(1, 2, 0)  # (H, d_head, K)
+        by_distance = (q + self.position_bias) @ r  # (B, H, Q, K)
+        content = self.content_bias @ k.transpose(2, 3)  # (B, H, 1, K)
+        return content + _shift_to_keys(by_distance)
+
+
+def _shift_to_keys(by_distance: Tensor) -> Tensor:
+    """From scores by distance (farthest first) to scores by key: row i moves left by Q - 1 - i columns.
+
+    Padding each row by one cell and reading the rows as one stretch moves each row one cell further than the
+    one before. What enters on the right is above the diagonal.
+    """
+    batch, heads, queries, keys = by_distance.shape
+    padded = F.pad(by_distance, (1, 0))  # (B, H, Q, K + 1)
+    return padded.view(batch, heads, keys + 1, queries)[:, :, 1:].reshape(batch, heads, queries, keys)
+
+
+class DepthScores(ScoreTerm):
+    """The pushdown layer's term q_k·e[W_k[j]] (Murty et al. 2023, eq. 6 and fig. 7).
+
+    The scores of all depths are computed once per query and picked by the tape, so keys of size K x K x d
+    never exist. Depths beyond the table use its last row.
+
+    Args:
+        space: "key": e is added to the keys, one vector shared by the heads (fig. 7); "hidden": e is added
+            to the hidden state before the key map (eq. 6).
+    """
+
+    def __init__(self, d_model: int, heads: int, depths: int, space: DepthSpace) -> None:
+        super().__init__()
+        self.space = space
+        self.heads = heads
+        self.embedding = nn.Embedding(depths, d_model // heads if space == "key" else d_model)
+
+    def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
+        assert inputs.tape is not None
+        table = self.embedding.weight  # (depths, d_head or D)
+        if self.space == "hidden":
+            mapped = F.linear(table, key_map)  # (depths, D)
+            table = mapped.view(len(table), self.heads, -1).transpose(0, 1)  # (H, depths, d_head)
+        by_depth = q @ table.transpose(-1, -2)  # (B, H, Q, depths)
+        return by_depth.gather(3, inputs.tape.expand(-1, self.heads, -1, -1))  # (B, H, Q, K)
+
+
+@dataclass
+class KeyValueCache:
+    """Keys and values of one layer for R hypotheses: each (R, H, length, d_head), filled up to the position."""
+
+    keys: Tensor
+    values: Tensor
+
+    def append(self, position: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Store k, v (R, H, 1, d_head) at ``position``; return all so far, (R, H, position + 1, d_head)."""
+        self.keys[:, :, position : position + 1] = k
+        self.values[:, :, position : position + 1] = v
+        return self.keys[:, :, : position + 1], self.values[:, :, : position + 1]
+
+    def select(self, rows: Tensor, used: int) -> KeyValueCache:
+        """Copies of the given hypotheses; only the ``used`` first positions are copied."""
+        return KeyValueCache(keys=select_prefix(self.keys, rows, used), values=select_prefix(self.values, rows, used))
+
+
+def select_prefix(cache: Tensor, rows: Tensor, used: int) -> Tensor:
+    """Rows of a cache whose last but one dimension is positions; positions from ``used`` on stay unset."""
+    selected = cache.new_empty((len(rows), *cache.shape[1:]))
+    selected[..., :used, :] = cache[..., :used, :].index_select(0, rows)
+    return selected
+
+
+class Attention(nn.Module):
+    """Multi-head causal self-attention with score terms; fused by scaled_dot_product_attention."""
+
+    def __init__(
+        self, d_model: int, heads: int, dropout: float, output_dropout: float, terms: Sequence[ScoreTerm]
+    ) -> None:
+        super().__init__()
+        self.heads = heads
+        self.dropout = dropout
+        self.qkv = nn.Linear(d_model, 3 * d_model)
+        self.output = nn.Linear(d_model, d_model)
+        self.output_dropout = nn.Dropout(output_dropout)
+        self.terms = nn.ModuleList(terms)
+
+    def forward(
+        self, x: Tensor, inputs: ScoreInputs, cache: KeyValueCache | None = None, position: int = 0
+    ) -> Tensor:
+        """Attend over x (B, Q, D), or, with a cache, from the one new position x (R, 1, D) over all so far."""
+        batch, queries, d_model = x.shape
+        q, k, v = self.qkv(x).view(batch, queries, 3, self.heads, -1).permute(2, 0, 3, 1, 4)  # (B, H, Q, d_head)
+        if cache is not None:
+            k, v = cache.append(position, k, v)  # (R, H, K, d_head)
+        bias = self._bias(q, k, inputs)
+        mixed = F.scaled_dot_product_attention(
+            q,
+            k,
+            v,
+            attn_mask=bias,
+            dropout_p=self.dropout if self.training else 0.0,
+            is_causal=bias is None and inputs.causal is not None,
+        )  # (B, H, Q, d_head)
+        mixed = mixed.transpose(1, 2).reshape(batch, queries, d_model)
+        return self.output_dropout(self.output(mixed))
+
+    def _bias(self, q: Tensor, k: Tensor, inputs: ScoreInputs) -> Tensor | None:
+        """All terms, scaled and masked, (B, H, Q, K); None if there are no terms."""
+        if not self.terms:
+            return None
+        key_map = self.qkv.weight.view(3, self.qkv.in_features, -1)[1]  # (D, D)
+        bias: Tensor = sum(term(q, k, key_map, inputs) for term in self.terms)  # type: ignore[assignment]
+        bias = bias / math.sqrt(q.shape[-1])
+        if inputs.causal is not None:
+            bias = bias.masked_fill(~inputs.causal, float("-inf"))
+        return bias.to(q.dtype)

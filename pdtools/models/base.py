@@ -1,0 +1,231 @@
+"""What every language model of pdtools offers: batches in, log-probabilities out, at once or token by token."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from pdtools.errors import PdtoolsError
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sentences side by side, padded at the end: ROOT, tokens, EOS.
+
+    Attributes:
+        tokens: int64 (B, N), padded with the padding token.
+        attach: int64 (B, N), positions in the row; padding positions shift.
+        lengths: int64 (B,), positions that are not padding.
+    """
+
+    tokens: Tensor
+    attach: Tensor
+    lengths: Tensor
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same batch on another device."""
+        return Batch(
+            tokens=self.tokens.to(device, non_blocking=True),
+            attach=self.attach.to(device, non_blocking=True),
+            lengths=self.lengths.to(device, non_blocking=True),
+        )
+
+    def predicted(self) -> Tensor:
+        """Positions whose token is scored, bool (B, N): all but ROOT and padding."""
+        position = torch.arange(self.tokens.shape[1], device=self.tokens.device)
+        return (position > 0) & (position < self.lengths[:, None])
+
+    def attached(self) -> Tensor:
+        """Positions whose attachment is scored, bool (B, N): all but ROOT, EOS and padding."""
+        position = torch.arange(self.tokens.shape[1], device=self.tokens.device)
+        return (position > 0) & (position < self.lengths[:, None] - 1)
+
+
+def collate(rows: Sequence[tuple[Any, Any]], pad_id: int) -> Batch:
+    """Pad (tokens, attach) rows, as :class:`pdtools.shards.ShardSet` gives them, to one batch."""
+    lengths = torch.tensor([len(tokens) for tokens, _ in rows])
+    longest = int(lengths.max())
+    padded_tokens = torch.full((len(rows), longest), pad_id)
+    padded_attach = torch.arange(longest).repeat(len(rows), 1)
+    for i, (tokens, attach) in enumerate(rows):
+        padded_tokens[i, : len(tokens)] = torch.as_tensor(tokens)
+        padded_attach[i, : len(attach)] = torch.as_tensor(attach)
+    return Batch(tokens=padded_tokens, attach=padded_attach, lengths=lengths)
+
+
+@dataclass(frozen=True)
+class TokenParts:
+    """Log-probabilities of a batch's tokens and attachments, in nats.
+
+    Attributes:
+        token_logprobs: float (B, N), log p(x_k | x_<k, W_{k-1}); 0 for ROOT and padding.
+        attach_logprobs: float (B, N), log p(r_k | x_<=k, W_{k-1}); 0 for ROOT, EOS, padding, and without a head.
+        attach_best: int64 (B, N), the likeliest legal attachment; a shift everywhere without a head.
+        n_clamped: int64 (), cells of the tapes deeper than the model's depth table.
+    """
+
+    token_logprobs: Tensor
+    attach_logprobs: Tensor
+    attach_best: Tensor
+    n_clamped: Tensor
+
+
+@dataclass(frozen=True)
+class LossParts:
+    """Sums over a batch; they add up over batches and workers. All are 0-dimensional tensors.
+
+    Attributes:
+        token_nll_sum: -log p of all tokens (EOS included), nats.
+        attach_nll_sum: -log p of all attachments, nats.
+        n_tokens, n_attach: how many were scored.
+        n_attach_correct: attachments that were the likeliest legal ones.
+        n_clamped: cells of the tapes deeper than the model's depth table.
+    """
+
+    token_nll_sum: Tensor
+    attach_nll_sum: Tensor
+    n_tokens: Tensor
+    n_attach: Tensor
+    n_attach_correct: Tensor
+    n_clamped: Tensor
+
+    def __add__(self, other: LossParts) -> LossParts:
+        return LossParts(
+            token_nll_sum=self.token_nll_sum + other.token_nll_sum,
+            attach_nll_sum=self.attach_nll_sum + other.attach_nll_sum,
+            n_tokens=self.n_tokens + other.n_tokens,
+            n_attach=self.n_attach + other.n_attach,
+            n_attach_correct=self.n_attach_correct + other.n_attach_correct,
+            n_clamped=self.n_clamped + other.n_clamped,
+        )
+
+    def detach(self) -> LossParts:
+        """The same sums without their graph, to be kept."""
+        return LossParts(**{name: value.detach() for name, value in vars(self).items()})
+
+
+class DecoderState(ABC):
+    """What a model remembers of R hypotheses that it reads in lock-step.
+
+    Attributes:
+        position: the last position that was fed; -1 at the start.
+    """
+
+    position: int
+
+    @abstractmethod
+    def select(self, rows: Tensor) -> DecoderState:
+        """A new state whose hypotheses are copies of the given ones (int64 (R',), any order, repeats allowed)."""
+
+
+class LanguageModel(nn.Module, ABC):
+    """A model of strings, or of strings with their derivations.
+
+    Attributes:
+        config: the frozen dataclass it was built from.
+        max_length: most positions of a row (ROOT and EOS included), or None if there is no limit.
+        has_attachment_head: whether attachments are scored.
+        uses_tape: whether token probabilities depend on the derivation. If not, p(x) needs no search.
+    """
+
+    config: Any
+    max_length: int | None
+    has_attachment_head: bool
+    uses_tape: bool
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return next(self.parameters()).device
+
+    def check_length(self, length: int) -> None:
+        """Refuse a row that is longer than the model.
+
+        Raises:
+            PdtoolsError: naming both lengths.
+        """
+        if self.max_length is not None and length > self.max_length:
+            raise PdtoolsError(
+                f"a sentence of {length} positions (ROOT and EOS included) is longer than the model's "
+                f"max_length of {self.max_length}"
+            )
+
+    @abstractmethod
+    def forward_parts(self, batch: Batch) -> TokenParts:
+        """Score given sentences with given derivations in one teacher-forced pass.
+
+        Raises:
+            PdtoolsError: if a sentence is longer than ``max_length``.
+        """
+
+    def forward(self, batch: Batch) -> LossParts:
+        """The same as :meth:`loss`, so that wrappers which call the module (data parallel) work."""
+        return self.loss(batch)
+
+    def loss(self, batch: Batch) -> LossParts:
+        """The sums that training and validation need, of eq. 7's two factors."""
+        parts = self.forward_parts(batch)
+        attached = batch.attached() if self.has_attachment_head else torch.zeros_like(batch.attached())
+        return LossParts(
+            token_nll_sum=-parts.token_logprobs.sum(),
+            attach_nll_sum=-parts.attach_logprobs.sum(),
+            n_tokens=batch.predicted().sum(),
+            n_attach=attached.sum(),
+            n_attach_correct=((parts.attach_best == batch.attach) & attached).sum(),
+            n_clamped=parts.n_clamped,
+        )
+
+    @abstractmethod
+    def start(self, rows: int, length: int) -> Any:
+        """A state of ``rows`` hypotheses with room for ``length`` positions; nothing is fed yet (not even ROOT).
+
+        Raises:
+            PdtoolsError: if ``length`` is over ``max_length``.
+        """
+
+    @abstractmethod
+    def advance(self, state: Any, tokens: Tensor, tape_row: Tensor) -> None:
+        """Feed the next token, k, of every hypothesis (in place).
+
+        Args:
+            state: from :meth:`start`.
+            tokens: int64 (R,).
+            tape_row: int16 (R, k + 1), W_k, the tape after token k's own reduces.
+        """
+
+    @abstractmethod
+    def next_token_logprobs(self, state: Any) -> Tensor:
+        """log p(x_{k+1} | x_<=k, W_k): float (R, V)."""
+
+    def attach_logprobs(self, state: Any, next_tokens: Tensor, legal: Tensor) -> Tensor:
+        """log p(r_{k+1} | x_<=k+1, W_k), normalised over the legal candidates.
+
+        Args:
+            state: after token k.
+            next_tokens: int64 (R,), x_{k+1}.
+            legal: bool (R, k + 2), the shift last (:meth:`pdtools.models.StackState.legal`).
+
+        Returns:
+            float (R, k + 2); -inf where illegal.
+        """
+        raise PdtoolsError("this model has no attachment head")
+
+
+def count_parameters(module: nn.Module) -> int:
+    """Number of trainable values."""
+    return sum(p.numel() for p in module.parameters() if p.requires_grad)
+
+
+def initialize(module: nn.Module) -> None:
+    """GPT-2's initial weights: normal with deviation 0.02, biases 0."""
+    if isinstance(module, nn.Linear):
+        nn.init.normal_(module.weight, std=0.02)
+        if module.bias is not None:
+            nn.init.zeros_(cast(Tensor, module.bias))
+    elif isinstance(module, nn.Embedding):
+        nn.init.normal_(module.weight, std=0.02)

@@ -1,0 +1,144 @@
+"""Checkpoints: a folder of config.json, model.safetensors and the tokenizer's files. Nothing is unpickled."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from pdtools.errors import InputError
+from pdtools.files import atomic_directory, read_json, recover_directory, write_json
+from pdtools.models.base import LanguageModel
+from pdtools.models.registry import build_model, make_config, model_name
+
+if TYPE_CHECKING:
+    from pdtools.tokenization import Tokenizer
+
+FORMAT_VERSION = "1"
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
+BEST_FOLDER = "best"
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A checkpoint in memory.
+
+    Attributes:
+        model: in evaluation mode, on the wanted device.
+        tokenizer: that it was trained with.
+        config: the whole of config.json; ``config["shards"]`` holds the training shards' settings
+            (layout, factor, text style).
+        folder: where it was read from.
+    """
+
+    model: LanguageModel
+    tokenizer: Tokenizer
+    config: dict[str, Any]
+    folder: Path
+
+
+def save_checkpoint(
+    folder: str | Path,
+    model: LanguageModel,
+    tokenizer: Tokenizer,
+    *,
+    shards: Mapping[str, Any],
+    overwrite: bool = False,
+) -> None:
+    """Write a checkpoint folder, whole or not at all.
+
+    Args:
+        folder: its place.
+        model: the model.
+        tokenizer: that its training shards were made with.
+        shards: settings of the training shards that scoring needs to know (layout, factor, …).
+        overwrite: replace an existing folder.
+
+    Raises:
+        PdtoolsError: if the folder exists and may not be overwritten.
+    """
+    with atomic_directory(folder, overwrite=overwrite) as temporary:
+        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+        save_file(weights, temporary / WEIGHTS_FILE)
+        tokenizer.save(temporary)
+        write_json(
+            temporary / CONFIG_FILE,
+            {
+                "format_version": FORMAT_VERSION,
+                "model": model_name(model.config),
+                "config": dataclasses.asdict(model.config),
+                "tokenizer": tokenizer.fingerprint,
+                "shards": dict(shards),
+            },
+        )
+
+
+def checkpoint_folder(path: str | Path) -> Path:
+    """The checkpoint that a path means: the folder itself, or ``best/`` in a run's folder.
+
+    Raises:
+        InputError: if there is none.
+    """
+    folder = Path(path)
+    if not folder.exists():
+        raise InputError("no such folder", file=folder, hint="a checkpoint or a folder that pdtools train wrote")
+    recover_directory(folder / BEST_FOLDER)
+    for candidate in (folder, folder / BEST_FOLDER):
+        if (candidate / CONFIG_FILE).is_file():
+            return candidate
+    raise InputError(f"not a checkpoint: no {CONFIG_FILE} here or in {BEST_FOLDER}/", file=folder)
+
+
+def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> LoadedModel:
+    """Read a checkpoint.
+
+    Args:
+        path: a checkpoint's folder, or a training run's folder with ``best/`` in it.
+        device: where to put the model.
+
+    Raises:
+        PdtoolsError: if it is none, is damaged, is of an unknown model or format version, or its tokenizer
+            is not the one that the model was trained with.
+    """
+    from pdtools.tokenization import Tokenizer
+
+    folder = checkpoint_folder(path)
+    config_path = folder / CONFIG_FILE
+    config = read_json(config_path)
+    missing = {"format_version", "model", "config", "tokenizer", "shards"} - set(config)
+    if missing:
+        raise InputError(f"not a pdtools checkpoint: no {', '.join(sorted(missing))}", file=config_path)
+    if config["format_version"] != FORMAT_VERSION:
+        raise InputError(
+            f"checkpoint format {config['format_version']}, but this version of pdtools reads {FORMAT_VERSION}",
+            file=config_path,
+        )
+    tokenizer = Tokenizer.load(folder)
+    if tokenizer.fingerprint != config["tokenizer"]:
+        raise InputError(
+            "the tokenizer in this folder is not the one that the model was trained with", file=folder
+        )
+    model = build_model(config["model"], make_config(config["model"], config["config"]))
+    _load_weights(model, folder / WEIGHTS_FILE)
+    return LoadedModel(model=model.to(device).eval(), tokenizer=tokenizer, config=config, folder=folder)
+
+
+def _load_weights(model: LanguageModel, path: Path) -> None:
+    if not path.is_file():
+        raise InputError("no such file: the checkpoint is incomplete", file=path)
+    try:
+        weights = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"damaged weights: {error}", file=path) from error
+    expected = model.state_dict()
+    for name in sorted(expected.keys() | weights.keys()):
+        if name not in weights or name not in expected or weights[name].shape != expected[name].shape:
+            raise InputError(f"the weights do not fit the configuration, first at {name}", file=path)
+    model.load_state_dict(weights)

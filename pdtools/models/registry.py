@@ -1,0 +1,80 @@
+"""Models by name. A new architecture is a config dataclass, a builder, and one entry here."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pdtools.errors import PdtoolsError
+from pdtools.models.base import LanguageModel
+from pdtools.models.pushdown import PushdownConfig, build_pushdown
+from pdtools.models.transformer import TransformerConfig, TransformerLM
+
+
+@dataclass(frozen=True)
+class ModelKind:
+    """A configuration dataclass and what makes a model of it."""
+
+    config_class: type
+    build: Callable[[Any], LanguageModel]
+
+
+MODELS: dict[str, ModelKind] = {}
+
+
+def register(name: str, config_class: type, build: Callable[[Any], LanguageModel]) -> None:
+    """Make a kind of model known under a name."""
+    MODELS[name] = ModelKind(config_class, build)
+
+
+register("transformer", TransformerConfig, TransformerLM)
+register("pushdown", PushdownConfig, build_pushdown)
+
+
+def model_kind(name: str) -> ModelKind:
+    """Look a kind of model up.
+
+    Raises:
+        PdtoolsError: if there is no such kind, naming those that there are.
+    """
+    if name not in MODELS:
+        raise PdtoolsError(f"unknown model {name!r} (known: {', '.join(sorted(MODELS))})")
+    return MODELS[name]
+
+
+def model_name(config: Any) -> str:
+    """The name that a configuration's class is registered under."""
+    return next(name for name, kind in MODELS.items() if kind.config_class is type(config))
+
+
+def make_config(name: str, values: Mapping[str, Any]) -> Any:
+    """A model configuration from plain values, as a TOML or JSON file holds them.
+
+    Raises:
+        PdtoolsError: for an unknown model or key, a missing key, or a value of the wrong type or range.
+    """
+    config_class = model_kind(name).config_class
+    fields = {field.name: field for field in dataclasses.fields(config_class)}
+    types = typing.get_type_hints(config_class)
+    checked = {}
+    for key, value in values.items():
+        if key not in fields:
+            raise PdtoolsError(f"{name} has no setting {key!r} (known: {', '.join(sorted(fields))})")
+        wanted = types[key] if isinstance(types[key], type) else str
+        if wanted is float and type(value) is int:
+            value = float(value)
+        if type(value) is not wanted:
+            raise PdtoolsError(f"{name}: {key} must be of type {wanted.__name__}, not {value!r}")
+        checked[key] = value
+    missing = [key for key, field in fields.items() if field.default is dataclasses.MISSING and key not in checked]
+    if missing:
+        raise PdtoolsError(f"{name}: missing settings: {', '.join(missing)}")
+    return config_class(**checked)
+
+
+def build_model(name: str, config: Any) -> LanguageModel:
+    """A model with random weights (from torch's global generator: seed it for repeatable ones)."""
+    return model_kind(name).build(config)

@@ -1,0 +1,312 @@
+"""A pre-LN transformer decoder; pushdown layers and the attachment head are parts that it may be given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pdtools.errors import PdtoolsError
+from pdtools.models.attachment import AttachmentHead
+from pdtools.models.attention import (
+    Attention,
+    KeyValueCache,
+    RelativePositions,
+    ScoreInputs,
+    ScoreTerm,
+    select_prefix,
+)
+from pdtools.models.base import Batch, DecoderState, LanguageModel, TokenParts, initialize
+from pdtools.models.tape import legal_attachments, tape_from_attachments
+
+Positions = Literal["learned", "relative", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """Shape of a transformer language model.
+
+    Attributes:
+        vocab_size, pad_id, root_id, eos_id: the tokenizer's.
+        layers, d_model, heads, d_ff: the trunk.
+        positions: "learned" (one embedding per position, added to the input), "relative" (Transformer-XL), "none".
+        max_length: positions that learned embeddings exist for; the other kinds have no limit and ignore it.
+        input_dropout: on the embeddings.
+        attention_dropout: on the attention weights.
+        output_dropout: on the output of every sub-layer.
+        tie_embeddings: the output layer is the token embedding.
+        attachment_head: score attachments too.
+    """
+
+    vocab_size: int
+    pad_id: int
+    root_id: int
+    eos_id: int
+    layers: int = 6
+    d_model: int = 256
+    heads: int = 8
+    d_ff: int = 1024
+    positions: Positions = "relative"
+    max_length: int = 1024
+    input_dropout: float = 0.1
+    attention_dropout: float = 0.1
+    output_dropout: float = 0.1
+    tie_embeddings: bool = True
+    attachment_head: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "layers", "d_model", "heads", "d_ff", "max_length"):
+            if getattr(self, name) < 1:
+                raise PdtoolsError(f"model configuration: {name} must be at least 1, not {getattr(self, name)}")
+        for name in ("input_dropout", "attention_dropout", "output_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise PdtoolsError(f"model configuration: {name} must be in [0, 1), not {getattr(self, name)}")
+        if self.d_model % self.heads:
+            raise PdtoolsError(
+                f"model configuration: d_model ({self.d_model}) must be a multiple of heads ({self.heads})"
+            )
+        if self.positions not in get_args(Positions):
+            raise PdtoolsError(
+                f"model configuration: unknown positions {self.positions!r} (one of {', '.join(get_args(Positions))})"
+            )
+        if self.positions == "relative" and self.d_model % 2:
+            raise PdtoolsError(f"model configuration: relative positions need an even d_model, not {self.d_model}")
+
+
+class Block(nn.Module):
+    """A pre-LN layer: attention and a GELU feed-forward network, each added to its input."""
+
+    def __init__(self, config: TransformerConfig, terms: Sequence[ScoreTerm]) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(config.d_model)
+        self.attention = Attention(
+            config.d_model, config.heads, config.attention_dropout, config.output_dropout, terms
+        )
+        self.feed_forward_norm = nn.LayerNorm(config.d_model)
+        self.feed_forward = nn.Sequential(
+            nn.Linear(config.d_model, config.d_ff),
+            nn.GELU(approximate="tanh"),
+            nn.Linear(config.d_ff, config.d_model),
+            nn.Dropout(config.output_dropout),
+        )
+
+    def forward(
+        self, x: Tensor, inputs: ScoreInputs, cache: KeyValueCache | None = None, position: int = 0
+    ) -> Tensor:
+        """(B, N, D) to (B, N, D)."""
+        x = x + self.attention(self.attention_norm(x), inputs, cache, position)
+        return x + self.feed_forward(self.feed_forward_norm(x))
+
+
+@dataclass
+class TransformerState(DecoderState):
+    """What a transformer remembers of R hypotheses.
+
+    Attributes:
+        position: last position that was fed; -1 at the start.
+        caches: one per layer.
+        hidden: (R, D), final hidden state of the last token.
+        head_keys: (R, length, D), the attachment head's keys; None without a head.
+        head_query: (R, D), the attachment head's q of the last token; None without a head.
+        n_clamped: cells of tape rows fed so far that were deeper than the depth table.
+    """
+
+    position: int
+    caches: list[KeyValueCache]
+    hidden: Tensor
+    head_keys: Tensor | None
+    head_query: Tensor | None
+    n_clamped: Tensor
+
+    def select(self, rows: Tensor) -> TransformerState:
+        """Copies of the given hypotheses (int64 (R',)), as a new state."""
+        used = self.position + 1
+        return TransformerState(
+            position=self.position,
+            caches=[cache.select(rows, used) for cache in self.caches],
+            hidden=self.hidden[rows],
+            head_keys=None if self.head_keys is None else select_prefix(self.head_keys, rows, used),
+            head_query=None if self.head_query is None else self.head_query[rows],
+            n_clamped=self.n_clamped,
+        )
+
+
+class TransformerLM(LanguageModel):
+    """The decoder.
+
+    Args:
+        config: its shape.
+        extra_terms: score terms of single layers (from 0), besides those for positions.
+        depths: rows of the depth tables of those terms and of the attachment head; None: no tape is used.
+    """
+
+    config: TransformerConfig
+
+    def __init__(
+        self,
+        config: TransformerConfig,
+        *,
+        extra_terms: Mapping[int, Sequence[ScoreTerm]] | None = None,
+        depths: int | None = None,
+    ) -> None:
+        super().__init__()
+        extra_terms = extra_terms or {}
+        self.config = config
+        self.depths = depths
+        self.uses_tape = depths is not None
+        self.has_attachment_head = config.attachment_head
+        self.max_length = config.max_length if config.positions == "learned" else None
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        self.position_embedding = (
+            nn.Embedding(config.max_length, config.d_model) if config.positions == "learned" else None
+        )
+        self.input_dropout = nn.Dropout(config.input_dropout)
+        self.blocks = nn.ModuleList(
+            Block(config, [*self._position_terms(), *extra_terms.get(layer, ())]) for layer in range(config.layers)
+        )
+        self.final_norm = nn.LayerNorm(config.d_model)
+        self.output = None if config.tie_embeddings else nn.Linear(config.d_model, config.vocab_size, bias=False)
+        self.head = AttachmentHead(config.d_model, depths) if config.attachment_head else None
+
+        self.apply(initialize)
+        for name, parameter in self.named_parameters():
+            if name.endswith(("attention.output.weight", "feed_forward.2.weight")):
+                # GPT-2: the residual stream's variance does not grow with the number of layers.
+                nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * config.layers))
+
+    def _position_terms(self) -> list[ScoreTerm]:
+        if self.config.positions == "relative":
+            return [RelativePositions(self.config.d_model, self.config.heads)]
+        return []
+
+    # --- whole sentences ----------------------------------------------------------------------
+
+    def hidden_states(self, tokens: Tensor, tape: Tensor | None) -> Tensor:
+        """Final hidden states.
+
+        Args:
+            tokens: int64 (B, N).
+            tape: int64 (B, N, N), within the depth table; None for a model that uses none.
+
+        Returns:
+            float (B, N, D).
+        """
+        n = tokens.shape[1]
+        causal = torch.ones(n, n, dtype=torch.bool, device=tokens.device).tril()
+        inputs = ScoreInputs(causal=causal, tape=None if tape is None else tape[:, None])
+        x = self.input_dropout(self._embed(tokens, first=0))  # (B, N, D)
+        for block in self.blocks:
+            x = block(x, inputs)
+        return self.final_norm(x)
+
+    def forward_parts(self, batch: Batch) -> TokenParts:
+        """See :meth:`LanguageModel.forward_parts`."""
+        self.check_length(batch.tokens.shape[1])
+        tape = depths = None
+        n_clamped = batch.tokens.new_zeros(())
+        if self.uses_tape or self.head is not None:
+            tape = tape_from_attachments(batch.attach)  # (B, N, N)
+        if self.depths is not None:
+            assert tape is not None
+            real = torch.arange(tape.shape[1], device=tape.device) < batch.lengths[:, None]  # (B, N)
+            n_clamped = ((tape >= self.depths) & real[:, :, None]).sum()
+            depths = self._clamp(tape)  # (B, N, N)
+        hidden = self.hidden_states(batch.tokens, depths)  # (B, N, D)
+
+        logits = self._logits(hidden[:, :-1])  # (B, N - 1, V)
+        nll = F.cross_entropy(logits.flatten(0, 1).float(), batch.tokens[:, 1:].flatten(), reduction="none")
+        token_logprobs = F.pad(-nll.view(len(batch.tokens), -1), (1, 0))  # (B, N)
+        token_logprobs = token_logprobs.masked_fill(~batch.predicted(), 0)
+
+        attach_logprobs = torch.zeros_like(token_logprobs)
+        attach_best = torch.arange(batch.tokens.shape[1], device=hidden.device).expand_as(batch.tokens)
+        if self.head is not None:
+            assert tape is not None
+            arrival = None if depths is None else depths.diagonal(dim1=1, dim2=2)  # (B, N): W_j[j]
+            every = self.head.logprobs(
+                hidden, arrival, self.embedding(batch.tokens), legal_attachments(tape)
+            )  # (B, N, N)
+            attached = batch.attached()  # EOS attaches to ROOT, which no softmax here holds: look it up nowhere
+            chosen = torch.where(attached, batch.attach, attach_best)  # (B, N)
+            attach_logprobs = every.gather(2, chosen[:, :, None])[:, :, 0].masked_fill(~attached, 0)
+            attach_best = every.argmax(2)
+        return TokenParts(
+            token_logprobs=token_logprobs,
+            attach_logprobs=attach_logprobs,
+            attach_best=attach_best,
+            n_clamped=n_clamped,
+        )
+
+    # --- token by token -----------------------------------------------------------------------
+
+    def start(self, rows: int, length: int) -> TransformerState:
+        """See :meth:`LanguageModel.start`."""
+        self.check_length(length)
+        config, weight = self.config, self.final_norm.weight
+
+        def cache() -> Tensor:
+            return weight.new_empty(rows, config.heads, length, config.d_model // config.heads)
+
+        return TransformerState(
+            position=-1,
+            caches=[KeyValueCache(keys=cache(), values=cache()) for _ in self.blocks],
+            hidden=weight.new_zeros(rows, config.d_model),
+            head_keys=None if self.head is None else weight.new_empty(rows, length, config.d_model),
+            head_query=None if self.head is None else weight.new_zeros(rows, config.d_model),
+            n_clamped=torch.zeros((), dtype=torch.int64, device=weight.device),
+        )
+
+    @torch.no_grad()
+    def advance(self, state: TransformerState, tokens: Tensor, tape_row: Tensor) -> None:
+        """See :meth:`LanguageModel.advance`."""
+        state.position += 1
+        k = state.position
+        depths = None
+        if self.depths is not None:
+            state.n_clamped = state.n_clamped + (tape_row >= self.depths).sum()
+            depths = self._clamp(tape_row)  # (R, k + 1)
+        inputs = ScoreInputs(causal=None, tape=None if depths is None else depths[:, None, None])
+        x = self.input_dropout(self._embed(tokens[:, None], first=k))  # (R, 1, D)
+        for block, cache in zip(self.blocks, state.caches, strict=True):
+            x = block(x, inputs, cache, k)
+        state.hidden = self.final_norm(x)[:, 0]  # (R, D)
+        if self.head is not None:
+            assert state.head_keys is not None
+            arrival = None if depths is None else depths[:, k]  # (R,)
+            state.head_query, state.head_keys[:, k] = self.head.queries_and_keys(state.hidden, arrival)
+
+    @torch.no_grad()
+    def next_token_logprobs(self, state: TransformerState) -> Tensor:
+        """See :meth:`LanguageModel.next_token_logprobs`."""
+        return self._logits(state.hidden).float().log_softmax(-1)
+
+    @torch.no_grad()
+    def attach_logprobs(self, state: TransformerState, next_tokens: Tensor, legal: Tensor) -> Tensor:
+        """See :meth:`LanguageModel.attach_logprobs`."""
+        if self.head is None or state.head_query is None or state.head_keys is None:
+            return super().attach_logprobs(state, next_tokens, legal)
+        keys = state.head_keys[:, : state.position + 1]  # (R, k + 1, D)
+        return self.head.next_logprobs(state.head_query, keys, self.embedding(next_tokens), legal)
+
+    # --- shared -------------------------------------------------------------------------------
+
+    def _embed(self, tokens: Tensor, first: int) -> Tensor:
+        """Input of tokens (B, N) at positions ``first``, first + 1, …: (B, N, D)."""
+        x = self.embedding(tokens)
+        if self.position_embedding is not None:
+            x = x + self.position_embedding.weight[first : first + tokens.shape[1]]
+        return x
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        """(…, D) to (…, V)."""
+        return F.linear(hidden, self.embedding.weight if self.output is None else self.output.weight)
+
+    def _clamp(self, tape: Tensor) -> Tensor:
+        """Depths as rows of the depth tables: int64."""
+        assert self.depths is not None
+        return tape.clamp(max=self.depths - 1).long()
