@@ -1,0 +1,40 @@
+"""Words and tokens: text ⇄ words in two styles, and tokenizers that encode word by word."""
+
+from pdtools.tokenization.tokenizer import (
+    EOS,
+    PAD,
+    ROOT,
+    UNK,
+    Encoding,
+    Tokenizer,
+    UnknownWordError,
+    split_for,
+)
+from pdtools.tokenization.train import train_bpe_tokenizer, train_word_tokenizer
+from pdtools.tokenization.words import (
+    TEXT_STYLES,
+    Sentence,
+    TextStyle,
+    join_words,
+    split_spaces,
+    split_words,
+)
+
+__all__ = [
+    "EOS",
+    "PAD",
+    "ROOT",
+    "TEXT_STYLES",
+    "UNK",
+    "Encoding",
+    "Sentence",
+    "TextStyle",
+    "Tokenizer",
+    "UnknownWordError",
+    "join_words",
+    "split_for",
+    "split_spaces",
+    "split_words",
+    "train_bpe_tokenizer",
+    "train_word_tokenizer",
+]

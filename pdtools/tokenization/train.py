@@ -1,0 +1,118 @@
+"""Training tokenizers on a corpus of words. The same corpus gives the same tokenizer, file for file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from pdtools.errors import PdtoolsError
+from pdtools.tokenization.tokenizer import EOS, PAD, ROOT, UNK, Tokenizer
+from pdtools.tokenization.words import Sentence, check_style
+
+_N_BYTES = 256
+
+
+def train_word_tokenizer(
+    words: Iterable[str],
+    *,
+    min_count: int = 1,
+    size: int | None = None,
+    unk: bool = True,
+    text_style: str = "ptb",
+) -> Tokenizer:
+    """Make a vocabulary of whole words.
+
+    Special tokens come first, then words by falling count, words of equal count by code points.
+
+    Args:
+        words: every word of the corpus, repetitions included.
+        min_count: rarer words are left out.
+        size: the largest vocabulary, special tokens included; None: no limit.
+        unk: whether words outside the vocabulary become ``<unk>``. Without it, a sentence that holds
+            one cannot be encoded. (With ``min_count=1`` no training word ever is ``<unk>``.)
+        text_style: how words become text, see :mod:`pdtools.tokenization.words`.
+
+    Raises:
+        PdtoolsError: if no word is left.
+    """
+    from tokenizers import Tokenizer as Backend
+    from tokenizers import models, pre_tokenizers
+
+    check_style(text_style)
+    special = [PAD, ROOT, EOS, *([UNK] if unk else [])]
+    counts = Counter(words)
+    for token in special:
+        del counts[token]
+    kept = sorted((word for word, n in counts.items() if n >= min_count), key=lambda w: (-counts[w], w))
+    if size is not None:
+        kept = kept[: max(0, size - len(special))]
+    if not kept:
+        raise PdtoolsError(f"no word is left in the vocabulary (min count {min_count}, size {size})")
+    vocabulary = {word: index for index, word in enumerate([*special, *kept])}
+    backend = Backend(models.WordLevel(vocabulary, unk_token=UNK))
+    # Only ASCII spaces: a no-break space belongs to its word.
+    backend.pre_tokenizer = pre_tokenizers.Split(" ", "removed")
+    backend.add_special_tokens(special)
+    return _finish(backend, text_style)
+
+
+def train_bpe_tokenizer(
+    sentences: Iterable[Sentence],
+    *,
+    size: int = 10_000,
+    min_count: int = 2,
+    text_style: str = "ptb",
+) -> Tokenizer:
+    """Train byte-level byte-pair encoding (as GPT-2's) on the words of a corpus.
+
+    No word is unknown to it, so it has no ``<unk>``.
+
+    Args:
+        sentences: the corpus; in ``raw`` style whether a space precedes a word is taken from them.
+        size: vocabulary size, special tokens and the 256 bytes included.
+        min_count: pairs seen more rarely are not merged.
+        text_style: how words become text, see :mod:`pdtools.tokenization.words`.
+
+    Raises:
+        PdtoolsError: if ``size`` has no room for special tokens and bytes.
+    """
+    from tokenizers import Tokenizer as Backend
+    from tokenizers import decoders, models, pre_tokenizers, trainers
+
+    check_style(text_style)
+    special = [PAD, ROOT, EOS]
+    if size < len(special) + _N_BYTES:
+        raise PdtoolsError(f"a byte-level vocabulary needs at least {len(special) + _N_BYTES} entries")
+    backend = Backend(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=text_style == "ptb")
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        min_frequency=min_count,
+        special_tokens=special,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    spaced = (_with_spaces(sentence, text_style) for sentence in sentences)
+    backend.train_from_iterator(spaced, trainer)
+    return _finish(backend, text_style)
+
+
+def _with_spaces(sentence: Sentence, text_style: str) -> list[str]:
+    spaces = sentence.space_before
+    return [
+        " " + word if text_style == "ptb" or space else word
+        for word, space in zip(sentence.words, spaces, strict=True)
+    ]
+
+
+def _finish(backend: Any, text_style: str) -> Tokenizer:
+    """Let the plain backend (and so AutoTokenizer) add ``<root>`` and ``<eos>``, as our own encoding does."""
+    from tokenizers import processors
+
+    backend.post_processor = processors.TemplateProcessing(
+        single=f"{ROOT} $A {EOS}",
+        special_tokens=[(name, backend.token_to_id(name)) for name in (ROOT, EOS)],
+    )
+    return Tokenizer(backend.to_str(), text_style)

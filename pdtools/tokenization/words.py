@@ -1,0 +1,151 @@
+"""Text into words and words into text, in the two styles that a tokenizer can be made for.
+
+``ptb``: words as a treebank splits them, with a space between all of them (``They did n't . ''``).
+``raw``: text as people write it (``They didn't."``); the words are the same stretches of it, as written.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from pdtools.errors import PdtoolsError
+
+TextStyle = Literal["ptb", "raw"]
+TEXT_STYLES: tuple[str, ...] = get_args(TextStyle)
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A text and its words.
+
+    Attributes:
+        text: the sentence.
+        words: its words. A word may be spelled otherwise than the text: in ``ptb`` style a double quote
+            of the text is a word of two backquotes or two apostrophes.
+        starts: where each word begins in ``text``, in characters.
+        ends: where each word ends in ``text`` (exclusive).
+    """
+
+    text: str
+    words: tuple[str, ...]
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+
+    @property
+    def space_before(self) -> tuple[bool, ...]:
+        """Whether something separates a word from the word before it; False for the first word."""
+        if not self.words:
+            return ()
+        return (False, *(start > end for start, end in zip(self.starts[1:], self.ends, strict=False)))
+
+
+def check_style(style: str) -> None:
+    """Raise PdtoolsError if ``style`` is not one of TEXT_STYLES."""
+    if style not in TEXT_STYLES:
+        raise PdtoolsError(f"unknown text style {style!r} (choose from {', '.join(TEXT_STYLES)})")
+
+
+# --- text to words ----------------------------------------------------------------------------
+
+
+def split_words(text: str, style: str) -> Sentence:
+    """Split a sentence into words by the rules of ``nltk.tokenize.NLTKWordTokenizer``.
+
+    Every Unicode space ends a word. Any string is accepted.
+
+    Args:
+        text: one sentence; offsets refer to it.
+        style: ``ptb`` spells double quotes as a treebank does (two backquotes, two apostrophes); ``raw``
+            keeps every word as the text has it.
+    """
+    check_style(style)
+    tokens = _word_tokenizer().tokenize(text)
+    spans = list(_align(tokens, text))
+    surfaces = [text[start:end] for start, end in spans]
+    words = tokens if style == "ptb" and len(tokens) == len(spans) else surfaces
+    return Sentence(text, tuple(words), tuple(s for s, _ in spans), tuple(e for _, e in spans))
+
+
+def split_spaces(text: str) -> Sentence:
+    """Split a text whose words are already separated by ASCII spaces.
+
+    Other spaces (no-break, thin, ...) belong to words, as they do in treebanks.
+    """
+    spans = [match.span() for match in re.finditer("[^ ]+", text)]
+    words = tuple(text[start:end] for start, end in spans)
+    return Sentence(text, words, tuple(s for s, _ in spans), tuple(e for _, e in spans))
+
+
+@functools.cache
+def _word_tokenizer() -> Any:
+    from nltk.tokenize.destructive import NLTKWordTokenizer
+
+    return NLTKWordTokenizer()
+
+
+_QUOTE = re.compile("\"|''|``")
+_NOT_SPACE = re.compile(r"\S+")
+
+
+def _align(tokens: Sequence[str], text: str) -> Iterator[tuple[int, int]]:
+    """Find each token of nltk's in the text.
+
+    nltk only adds spaces and respells double quotes, so tokens and text agree from left to right up to
+    those. Its own ``span_tokenize`` pairs quotes by their number instead, and raises where ``""`` or a
+    quote glued to others changes that number.
+    """
+    spans: list[tuple[int, int]] = []
+    position = 0
+    for token in tokens:
+        while position < len(text) and text[position].isspace():
+            position += 1
+        quote = _QUOTE.match(text, position) if token in ("``", "''") else None
+        if quote is not None:
+            end = quote.end()
+        elif text.startswith(token, position):
+            end = position + len(token)
+        else:
+            # A future nltk that rewrites more than quotes: whitespace still gives words.
+            return (match.span() for match in _NOT_SPACE.finditer(text))
+        spans.append((position, end))
+        position = end
+    return iter(spans)
+
+
+# --- words to text ----------------------------------------------------------------------------
+
+
+def join_words(words: Sequence[str], style: str) -> Sentence:
+    """Write words as a sentence.
+
+    Args:
+        words: words of a tree, with the bracket escapes already undone.
+        style: ``ptb`` puts one space between all words; ``raw`` writes them as people do, see
+            :func:`detokenize`. In ``raw`` style the words of the result are spelled as in its text.
+    """
+    check_style(style)
+    if style == "ptb":
+        return _concatenate(words, [True] * len(words))
+    from pdtools.tokenization.detokenize import detokenize
+
+    return _concatenate(*detokenize(words))
+
+
+def _concatenate(words: Sequence[str], space_before: Sequence[bool]) -> Sentence:
+    parts: list[str] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    length = 0
+    for number, (word, space) in enumerate(zip(words, space_before, strict=True)):
+        if space and number:
+            parts.append(" ")
+            length += 1
+        parts.append(word)
+        starts.append(length)
+        length += len(word)
+        ends.append(length)
+    return Sentence("".join(parts), tuple(words), tuple(starts), tuple(ends))
