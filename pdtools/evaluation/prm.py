@@ -1,0 +1,115 @@
+"""EVALB's parameter files: which brackets count, which labels and words are the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pdtools.errors import InputError
+from pdtools.files import read_lines
+
+_NUMBERS = {"MAX_ERROR": "max_error", "CUTOFF_LEN": "cutoff_len"}
+_LABELS = {
+    "DELETE_LABEL": "delete_labels",
+    "DELETE_LABEL_FOR_LENGTH": "delete_labels_for_length",
+    "QUOTE_LABEL": "quote_labels",
+}
+_PAIRS = {"EQ_LABEL": "equal_labels", "EQ_WORD": "equal_words"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """What a parameter file says. The defaults are EVALB's own, in force where a file is silent.
+
+    Attributes:
+        max_error: EVALB gives up once more than ``max_error + 1`` errors have been met.
+        cutoff_len: sentences of at most this many words are summed up a second time.
+        labeled: whether a bracket's label has to match too.
+        delete_labels: brackets that do not count; a preterminal's word goes as well.
+        delete_labels_for_length: preterminals that do not count towards a sentence's length.
+        quote_labels: tags of words that may be a quotation mark on one side and a possessive on the other.
+        equal_labels: pairs of labels taken to be the same, in either direction.
+        equal_words: pairs of words taken to be the same, in either direction.
+    """
+
+    max_error: int = 10
+    cutoff_len: int = 40
+    labeled: bool = True
+    delete_labels: frozenset[str] = frozenset()
+    delete_labels_for_length: frozenset[str] = frozenset()
+    quote_labels: frozenset[str] = frozenset()
+    equal_labels: frozenset[tuple[str, str]] = frozenset()
+    equal_words: frozenset[tuple[str, str]] = frozenset()
+
+    def same_label(self, a: str, b: str) -> bool:
+        """Whether two labels count as one."""
+        return a == b or (a, b) in self.equal_labels or (b, a) in self.equal_labels
+
+    def same_word(self, a: str, b: str) -> bool:
+        """Whether two words count as one."""
+        return a == b or (a, b) in self.equal_words or (b, a) in self.equal_words
+
+    def deletes_bracket(self, label: str) -> bool:
+        """Whether a constituent of this (trimmed) label does not count; ``EQ_LABEL`` applies here too."""
+        return any(self.same_label(label, deleted) for deleted in self.delete_labels)
+
+
+# What papers on English parsing leave out: wrappers, traces, punctuation; PRT and ADVP are one label.
+COMMON = Parameters(
+    delete_labels=frozenset({"", "TOP", "ROOT", "S1", "-NONE-", ",", ":", "``", "''", "."}),
+    delete_labels_for_length=frozenset({"-NONE-"}),
+    equal_labels=frozenset({("ADVP", "PRT")}),
+)
+
+
+def read_parameters(path: str | Path) -> Parameters:
+    """Read a parameter file: ``KEYWORD value`` lines; ``#`` starts a comment line.
+
+    ``DEBUG`` is accepted and has no effect; ``DISC_ONLY`` has to be 0, since these trees are continuous.
+
+    Raises:
+        InputError: for an unknown keyword, a missing value or a value of the wrong kind, with its line.
+    """
+    numbers: dict[str, int] = {}
+    labels: dict[str, set[str]] = {name: set() for name in _LABELS.values()}
+    pairs: dict[str, set[tuple[str, str]]] = {name: set() for name in _PAIRS.values()}
+    labeled = True
+    for number, line in read_lines(path):
+        line = line.rstrip()
+        if line.startswith("#") or len(line) < 3:  # EVALB passes over lines this short without a word
+            continue
+        keyword, *rest = line.split(maxsplit=1)
+        value = "".join(rest)
+        if not value:
+            raise InputError(f"{keyword} has no value", file=path, line=number)
+        if keyword in _NUMBERS:
+            numbers[_NUMBERS[keyword]] = _integer(keyword, value, path, number)
+        elif keyword == "LABELED":
+            labeled = _integer(keyword, value, path, number) != 0
+        elif keyword == "DISC_ONLY":
+            if _integer(keyword, value, path, number):
+                raise InputError("DISC_ONLY 1: these trees have no discontinuous brackets", file=path, line=number)
+        elif keyword == "DEBUG":
+            _integer(keyword, value, path, number)
+        elif keyword in _LABELS:
+            labels[_LABELS[keyword]].add(value)
+        elif keyword in _PAIRS:
+            two = value.split()
+            if len(two) != 2:
+                raise InputError(f"{keyword} needs two values", file=path, line=number)
+            pairs[_PAIRS[keyword]].add((two[0], two[1]))
+        else:
+            raise InputError(f"unknown keyword {keyword}", file=path, line=number)
+    return Parameters(
+        **numbers,
+        labeled=labeled,
+        **{name: frozenset(values) for name, values in labels.items()},
+        **{name: frozenset(values) for name, values in pairs.items()},
+    )
+
+
+def _integer(keyword: str, value: str, path: str | Path, line: int) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise InputError(f"{keyword} needs a whole number, not {value!r}", file=path, line=line) from None
