@@ -1,4 +1,4 @@
-"""The attachment head: which constituent the next token is reduced with (Murty et al. 2023, eq. 5 and fig. 8)."""
+"""The attachment head: what the next token is reduced with (Murty et al. 2023, eq. 5 and fig. 8)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class AttachmentHead(nn.Module):
             legal: bool (B, N, N), its diagonal (the shift) true.
 
         Returns:
-            float (B, N, N), -inf where illegal; row 0, which nothing predicts, is a shift with probability 1.
+            float (B, N, N), -inf where illegal. Nothing predicts row 0: ROOT shifts.
         """
         q, keys = self.queries_and_keys(hidden, depth)  # (B, N, D)
         q = F.pad(q[:, :-1], (0, 0, 1, 0))  # (B, N, D): row k holds q_{k-1}
@@ -73,8 +73,6 @@ class AttachmentHead(nn.Module):
         scores = next_q @ keys.transpose(1, 2)  # (B, N, N)
         shift = (next_q * next_k).sum(-1)  # (B, N)
         scores = scores.diagonal_scatter(shift.to(scores.dtype), dim1=1, dim2=2) * self.scale
-        legal = legal.clone()
-        legal[:, 0, 1:] = False
         return scores.float().masked_fill(~legal, float("-inf")).log_softmax(-1)
 
     def next_logprobs(self, q: Tensor, keys: Tensor, next_embedding: Tensor, legal: Tensor) -> Tensor:

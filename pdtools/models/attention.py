@@ -48,7 +48,7 @@ class ScoreTerm(nn.Module):
 
 
 def sinusoids(length: int, d_model: int, device: torch.device) -> Tensor:
-    """Sinusoidal embeddings of the distances length - 1, …, 1, 0 (Dai et al. 2019): float (length, d_model)."""
+    """Sinusoidal embeddings of the distances length - 1, …, 1, 0: float (length, d_model)."""
     distance = torch.arange(length - 1, -1, -1, device=device, dtype=torch.float32)
     rate = 10000.0 ** (-torch.arange(0, d_model, 2, device=device, dtype=torch.float32) / d_model)
     angle = distance[:, None] * rate  # (length, D / 2)
@@ -66,8 +66,7 @@ class RelativePositions(ScoreTerm):
         self.distance_map = nn.Linear(d_model, d_model, bias=False)  # W_R
 
     def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
-        batch, heads, queries, d_head = q.shape
-        keys = k.shape[2]
+        _, heads, keys, d_head = k.shape
         r = self.distance_map(sinusoids(keys, self.d_model, q.device))  # (K, D), the farthest first
         r = r.view(keys, heads, d_head).permute(1, 2, 0)  # (H, d_head, K)
         by_distance = (q + self.position_bias) @ r  # (B, H, Q, K)
@@ -115,7 +114,7 @@ class DepthScores(ScoreTerm):
 
 @dataclass
 class KeyValueCache:
-    """Keys and values of one layer for R hypotheses: each (R, H, length, d_head), filled up to the position."""
+    """Keys and values of one layer for R hypotheses, each (R, H, length, d_head)."""
 
     keys: Tensor
     values: Tensor
@@ -126,9 +125,10 @@ class KeyValueCache:
         self.values[:, :, position : position + 1] = v
         return self.keys[:, :, : position + 1], self.values[:, :, : position + 1]
 
-    def select(self, rows: Tensor, used: int) -> KeyValueCache:
-        """Copies of the given hypotheses; only the ``used`` first positions are copied."""
-        return KeyValueCache(keys=select_prefix(self.keys, rows, used), values=select_prefix(self.values, rows, used))
+    def select(self, rows: Tensor, used: int) -> None:
+        """Keep copies of the given hypotheses; only the ``used`` first positions are copied."""
+        self.keys = select_prefix(self.keys, rows, used)
+        self.values = select_prefix(self.values, rows, used)
 
 
 def select_prefix(cache: Tensor, rows: Tensor, used: int) -> Tensor:
@@ -155,9 +155,10 @@ class Attention(nn.Module):
     def forward(
         self, x: Tensor, inputs: ScoreInputs, cache: KeyValueCache | None = None, position: int = 0
     ) -> Tensor:
-        """Attend over x (B, Q, D), or, with a cache, from the one new position x (R, 1, D) over all so far."""
+        """Attend within x (B, Q, D); with a cache, from the new position x (R, 1, D) to all so far."""
         batch, queries, d_model = x.shape
-        q, k, v = self.qkv(x).view(batch, queries, 3, self.heads, -1).permute(2, 0, 3, 1, 4)  # (B, H, Q, d_head)
+        qkv = self.qkv(x).view(batch, queries, 3, self.heads, -1)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # (B, H, Q, d_head) each
         if cache is not None:
             k, v = cache.append(position, k, v)  # (R, H, K, d_head)
         bias = self._bias(q, k, inputs)
@@ -177,7 +178,7 @@ class Attention(nn.Module):
         if not self.terms:
             return None
         key_map = self.qkv.weight.view(3, self.qkv.in_features, -1)[1]  # (D, D)
-        bias: Tensor = sum(term(q, k, key_map, inputs) for term in self.terms)  # type: ignore[assignment]
+        bias = sum(term(q, k, key_map, inputs) for term in self.terms)
         bias = bias / math.sqrt(q.shape[-1])
         if inputs.causal is not None:
             bias = bias.masked_fill(~inputs.causal, float("-inf"))

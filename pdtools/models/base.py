@@ -1,4 +1,4 @@
-"""What every language model of pdtools offers: batches in, log-probabilities out, at once or token by token."""
+"""What every language model of pdtools offers: log-probabilities of a batch, or token by token."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ class TokenParts:
 
     Attributes:
         token_logprobs: float (B, N), log p(x_k | x_<k, W_{k-1}); 0 for ROOT and padding.
-        attach_logprobs: float (B, N), log p(r_k | x_<=k, W_{k-1}); 0 for ROOT, EOS, padding, and without a head.
+        attach_logprobs: float (B, N), log p(r_k | x_<=k, W_{k-1}); 0 for ROOT, EOS and padding, and
+            everywhere without a head.
         attach_best: int64 (B, N), the likeliest legal attachment; a shift everywhere without a head.
         n_clamped: int64 (), cells of the tapes deeper than the model's depth table.
     """
@@ -119,8 +120,13 @@ class DecoderState(ABC):
     position: int
 
     @abstractmethod
-    def select(self, rows: Tensor) -> DecoderState:
-        """A new state whose hypotheses are copies of the given ones (int64 (R',), any order, repeats allowed)."""
+    def select(self, rows: Tensor) -> None:
+        """Replace the hypotheses by copies of the given ones: int64 (R',), in any order, repeats allowed."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Memory that the state takes."""
 
 
 class LanguageModel(nn.Module, ABC):
@@ -137,6 +143,26 @@ class LanguageModel(nn.Module, ABC):
     max_length: int | None
     has_attachment_head: bool
     uses_tape: bool
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens, special ones included."""
+        return cast(int, self.config.vocab_size)
+
+    @property
+    def pad_id(self) -> int:
+        """The padding token."""
+        return cast(int, self.config.pad_id)
+
+    @property
+    def root_id(self) -> int:
+        """The token at position 0 of every sentence."""
+        return cast(int, self.config.root_id)
+
+    @property
+    def eos_id(self) -> int:
+        """The token at the end of every sentence."""
+        return cast(int, self.config.eos_id)
 
     @property
     def device(self) -> torch.device:
@@ -182,7 +208,7 @@ class LanguageModel(nn.Module, ABC):
 
     @abstractmethod
     def start(self, rows: int, length: int) -> Any:
-        """A state of ``rows`` hypotheses with room for ``length`` positions; nothing is fed yet (not even ROOT).
+        """A state of ``rows`` hypotheses with room for ``length`` positions; not even ROOT is fed yet.
 
         Raises:
             PdtoolsError: if ``length`` is over ``max_length``.

@@ -88,7 +88,7 @@ def checkpoint_folder(path: str | Path) -> Path:
     """
     folder = Path(path)
     if not folder.exists():
-        raise InputError("no such folder", file=folder, hint="a checkpoint or a folder that pdtools train wrote")
+        raise InputError("no such folder", file=folder, hint="give one that pdtools train wrote")
     recover_directory(folder / BEST_FOLDER)
     for candidate in (folder, folder / BEST_FOLDER):
         if (candidate / CONFIG_FILE).is_file():
@@ -117,7 +117,7 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loa
         raise InputError(f"not a pdtools checkpoint: no {', '.join(sorted(missing))}", file=config_path)
     if config["format_version"] != FORMAT_VERSION:
         raise InputError(
-            f"checkpoint format {config['format_version']}, but this version of pdtools reads {FORMAT_VERSION}",
+            f"checkpoint format {config['format_version']}, but this pdtools reads format {FORMAT_VERSION}",
             file=config_path,
         )
     tokenizer = Tokenizer.load(folder)

@@ -6,9 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import get_args
 
-from pdtools.errors import PdtoolsError
 from pdtools.models.attention import DepthScores, DepthSpace
-from pdtools.models.transformer import TransformerConfig, TransformerLM
+from pdtools.models.transformer import TransformerConfig, TransformerLM, bad_config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,25 +30,22 @@ class PushdownConfig(TransformerConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.attachment_head:
-            raise PdtoolsError(
-                "model configuration: a pushdown model needs its attachment_head (for none, use the transformer)"
-            )
+            raise bad_config("a pushdown model needs its attachment_head (a transformer doesn't)")
         if self.depths < 1:
-            raise PdtoolsError(f"model configuration: depths must be at least 1, not {self.depths}")
+            raise bad_config(f"depths must be at least 1, not {self.depths}")
         if self.depth_space not in get_args(DepthSpace):
-            raise PdtoolsError(
-                f"model configuration: unknown depth_space {self.depth_space!r} "
-                f"(one of {', '.join(get_args(DepthSpace))})"
+            raise bad_config(
+                f"depth_space must be one of {', '.join(get_args(DepthSpace))}, not {self.depth_space!r}"
             )
-        if not 1 <= self.first_pushdown_layer + 1 <= self.layers:
-            raise PdtoolsError(
-                f'model configuration: pushdown_layers must be "all" or "last N" with N from 1 to {self.layers}, '
+        if not 0 <= self.first_pushdown_layer < self.layers:
+            raise bad_config(
+                f'pushdown_layers must be "all" or "last N", N from 1 to {self.layers}, '
                 f"not {self.pushdown_layers!r}"
             )
 
     @property
     def first_pushdown_layer(self) -> int:
-        """This layer (from 0) and all after it are pushdown layers; -1 if ``pushdown_layers`` cannot be read."""
+        """The first pushdown layer, from 0 (all after it are too); -1 if the setting makes no sense."""
         if self.pushdown_layers == "all":
             return 0
         last = re.fullmatch(r"last (\d+)", self.pushdown_layers)

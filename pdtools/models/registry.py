@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pdtools.errors import PdtoolsError
 from pdtools.models.base import LanguageModel
@@ -14,8 +13,7 @@ from pdtools.models.pushdown import PushdownConfig, build_pushdown
 from pdtools.models.transformer import TransformerConfig, TransformerLM
 
 
-@dataclass(frozen=True)
-class ModelKind:
+class ModelKind(NamedTuple):
     """A configuration dataclass and what makes a model of it."""
 
     config_class: type
@@ -69,7 +67,8 @@ def make_config(name: str, values: Mapping[str, Any]) -> Any:
         if type(value) is not wanted:
             raise PdtoolsError(f"{name}: {key} must be of type {wanted.__name__}, not {value!r}")
         checked[key] = value
-    missing = [key for key, field in fields.items() if field.default is dataclasses.MISSING and key not in checked]
+    required = [key for key, field in fields.items() if field.default is dataclasses.MISSING]
+    missing = [key for key in required if key not in checked]
     if missing:
         raise PdtoolsError(f"{name}: missing settings: {', '.join(missing)}")
     return config_class(**checked)

@@ -50,7 +50,8 @@ def tape_from_attachments(attach: Tensor) -> Tensor:
     is_start = (swallowed.cumsum(1, dtype=torch.int16) == 0) & later  # (B, N, N)
     slots = is_start.cumsum(2, dtype=torch.int16) - 1  # (B, N, N): slot of token j in the state after token k
 
-    before = slots.roll(1, dims=1)  # row k: the state before token k; token k itself counts with the stack's top
+    # Row k: the state before token k. Token k itself counts with the top of the stack.
+    before = slots.roll(1, dims=1)  # (B, N, N)
     slot = before.gather(2, starts[:, :, None])  # (B, N, 1): m
     attached = (attach != position)[:, :, None] & later  # (B, N, N)
     reduces = (before - slot + 1).clamp(min=0).masked_fill(~attached, 0)  # (B, N, N)
@@ -115,7 +116,7 @@ class StackState:
         return legal
 
     def push(self, attach: Tensor) -> None:
-        """Advance to position k + 1, whose token attaches to ``attach`` (int64 (R,); k + 1 itself: a shift)."""
+        """Advance to token k + 1, which attaches to ``attach``: int64 (R,); k + 1 itself is a shift."""
         self.position += 1
         k = self.position
         shifts = attach == k  # (R,)

@@ -34,7 +34,8 @@ class TransformerConfig:
     Attributes:
         vocab_size, pad_id, root_id, eos_id: the tokenizer's.
         layers, d_model, heads, d_ff: the trunk.
-        positions: "learned" (one embedding per position, added to the input), "relative" (Transformer-XL), "none".
+        positions: "learned" (an embedding per position, added to the input), "relative"
+            (Transformer-XL), or "none".
         max_length: positions that learned embeddings exist for; the other kinds have no limit and ignore it.
         input_dropout: on the embeddings.
         attention_dropout: on the attention weights.
@@ -62,20 +63,28 @@ class TransformerConfig:
     def __post_init__(self) -> None:
         for name in ("vocab_size", "layers", "d_model", "heads", "d_ff", "max_length"):
             if getattr(self, name) < 1:
-                raise PdtoolsError(f"model configuration: {name} must be at least 1, not {getattr(self, name)}")
+                raise bad_config(f"{name} must be at least 1, not {getattr(self, name)}")
         for name in ("input_dropout", "attention_dropout", "output_dropout"):
             if not 0 <= getattr(self, name) < 1:
-                raise PdtoolsError(f"model configuration: {name} must be in [0, 1), not {getattr(self, name)}")
+                raise bad_config(f"{name} must be from 0 to below 1, not {getattr(self, name)}")
         if self.d_model % self.heads:
-            raise PdtoolsError(
-                f"model configuration: d_model ({self.d_model}) must be a multiple of heads ({self.heads})"
-            )
+            raise bad_config(f"d_model ({self.d_model}) must be a multiple of heads ({self.heads})")
         if self.positions not in get_args(Positions):
-            raise PdtoolsError(
-                f"model configuration: unknown positions {self.positions!r} (one of {', '.join(get_args(Positions))})"
+            raise bad_config(
+                f"positions must be one of {', '.join(get_args(Positions))}, not {self.positions!r}"
             )
         if self.positions == "relative" and self.d_model % 2:
-            raise PdtoolsError(f"model configuration: relative positions need an even d_model, not {self.d_model}")
+            raise bad_config(f"relative positions need an even d_model, not {self.d_model}")
+        for name in ("pad_id", "root_id", "eos_id"):
+            if not 0 <= getattr(self, name) < self.vocab_size:
+                raise bad_config(
+                    f"{name} must be below vocab_size ({self.vocab_size}), not {getattr(self, name)}"
+                )
+
+
+def bad_config(reason: str) -> PdtoolsError:
+    """The error for settings that make no model."""
+    return PdtoolsError(f"model configuration: {reason}")
 
 
 class Block(nn.Module):
@@ -103,6 +112,11 @@ class Block(nn.Module):
         return x + self.feed_forward(self.feed_forward_norm(x))
 
 
+def position_terms(config: TransformerConfig) -> list[ScoreTerm]:
+    """The score terms by which each layer knows positions."""
+    return [RelativePositions(config.d_model, config.heads)] if config.positions == "relative" else []
+
+
 @dataclass
 class TransformerState(DecoderState):
     """What a transformer remembers of R hypotheses.
@@ -123,17 +137,21 @@ class TransformerState(DecoderState):
     head_query: Tensor | None
     n_clamped: Tensor
 
-    def select(self, rows: Tensor) -> TransformerState:
-        """Copies of the given hypotheses (int64 (R',)), as a new state."""
+    def select(self, rows: Tensor) -> None:
+        """See :meth:`DecoderState.select`."""
         used = self.position + 1
-        return TransformerState(
-            position=self.position,
-            caches=[cache.select(rows, used) for cache in self.caches],
-            hidden=self.hidden[rows],
-            head_keys=None if self.head_keys is None else select_prefix(self.head_keys, rows, used),
-            head_query=None if self.head_query is None else self.head_query[rows],
-            n_clamped=self.n_clamped,
-        )
+        for cache in self.caches:
+            cache.select(rows, used)
+        self.hidden = self.hidden[rows]
+        if self.head_keys is not None and self.head_query is not None:
+            self.head_keys = select_prefix(self.head_keys, rows, used)
+            self.head_query = self.head_query[rows]
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the caches."""
+        per_layer = sum(cache.keys.nbytes + cache.values.nbytes for cache in self.caches)
+        return per_layer + (0 if self.head_keys is None else self.head_keys.nbytes)
 
 
 class TransformerLM(LanguageModel):
@@ -167,10 +185,13 @@ class TransformerLM(LanguageModel):
         )
         self.input_dropout = nn.Dropout(config.input_dropout)
         self.blocks = nn.ModuleList(
-            Block(config, [*self._position_terms(), *extra_terms.get(layer, ())]) for layer in range(config.layers)
+            Block(config, [*position_terms(config), *extra_terms.get(layer, ())])
+            for layer in range(config.layers)
         )
         self.final_norm = nn.LayerNorm(config.d_model)
-        self.output = None if config.tie_embeddings else nn.Linear(config.d_model, config.vocab_size, bias=False)
+        self.output = (
+            None if config.tie_embeddings else nn.Linear(config.d_model, config.vocab_size, bias=False)
+        )
         self.head = AttachmentHead(config.d_model, depths) if config.attachment_head else None
 
         self.apply(initialize)
@@ -178,11 +199,6 @@ class TransformerLM(LanguageModel):
             if name.endswith(("attention.output.weight", "feed_forward.2.weight")):
                 # GPT-2: the residual stream's variance does not grow with the number of layers.
                 nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * config.layers))
-
-    def _position_terms(self) -> list[ScoreTerm]:
-        if self.config.positions == "relative":
-            return [RelativePositions(self.config.d_model, self.config.heads)]
-        return []
 
     # --- whole sentences ----------------------------------------------------------------------
 
@@ -231,7 +247,8 @@ class TransformerLM(LanguageModel):
             every = self.head.logprobs(
                 hidden, arrival, self.embedding(batch.tokens), legal_attachments(tape)
             )  # (B, N, N)
-            attached = batch.attached()  # EOS attaches to ROOT, which no softmax here holds: look it up nowhere
+            attached = batch.attached()
+            # EOS attaches to ROOT, which is no candidate here: its -inf must not reach the gradient.
             chosen = torch.where(attached, batch.attach, attach_best)  # (B, N)
             attach_logprobs = every.gather(2, chosen[:, :, None])[:, :, 0].masked_fill(~attached, 0)
             attach_best = every.argmax(2)
