@@ -1,2 +1,209 @@
-def parse() -> None:
-    """Not built yet."""
+"""``pdtools parse``: text or a treebank into binarized trees."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pdtools.errors import PdtoolsError
+from pdtools.files import STDIO, Rejects, check_output, expand_inputs
+
+from .common import (
+    DeviceOption,
+    JsonOption,
+    OnError,
+    OnErrorOption,
+    OverwriteOption,
+    QuietOption,
+    ThreadsOption,
+    check_json_output,
+    message,
+    pick_device,
+    print_json,
+    progress,
+)
+
+if TYPE_CHECKING:
+    from pdtools.parsers import Parser
+    from pdtools.parsers.pipeline import Counts, TreeForm
+
+
+class Source(str, Enum):
+    """What the input is."""
+
+    text = "text"
+    tokens = "tokens"
+    treebank = "treebank"
+
+
+class Binarize(str, Enum):
+    """How nodes with more than two children are factored."""
+
+    right = "right"
+    left = "left"
+    none = "none"
+
+
+class Functions(str, Enum):
+    """What happens to function tags."""
+
+    STRIP = "strip"  # in small letters it would hide a method of str
+    KEEP = "keep"
+
+
+def parse(
+    inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help="Files, folders, globs, or -.")],
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="A file (.gz, .zst), - , or a folder with --split.")
+    ] = STDIO,
+    source: Annotated[
+        Source, typer.Option("--from", help="Sentences as text, as words between spaces, or trees.")
+    ] = Source.text,
+    split_sentences: Annotated[
+        bool, typer.Option("--split-sentences", help="The text is not one sentence a line: split it.")
+    ] = False,
+    parser: Annotated[
+        str, typer.Option("--parser", metavar="NAME|DIR", help="benepar, or a trained checkpoint's folder.")
+    ] = "benepar",
+    model: Annotated[
+        str | None,
+        typer.Option("--model", help="benepar's model: a path or an installed name (default: benepar_en3)."),
+    ] = None,
+    beam: Annotated[int, typer.Option("--beam", min=1, help="Beam of a checkpoint used as parser.")] = 10,
+    binarize: Annotated[
+        Binarize, typer.Option("--binarize", help="right, left (both collapse unaries), or none.")
+    ] = Binarize.right,
+    functions: Annotated[
+        Functions, typer.Option("--functions", help="Function tags: NP-SBJ becomes NP, or stays.")
+    ] = Functions.STRIP,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            "--split", metavar="F,F[,F]", help="Shares of train, valid and test, such as 0.9,0.05,0.05."
+        ),
+    ] = None,
+    on_error: OnErrorOption = OnError.fail,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 0,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Turn a treebank, or text through a parser, into binarized trees, one a line.
+
+    Traces, emptied phrases and wrappers such as ROOT are removed; binarization and collapsed unary chains
+    carry nltk's labels and can be undone. In folders, files ending in .mrg, .ptb, .tree, .trees are read
+    with --from treebank, .txt with text, .txt, .tok, .tokens with tokens (also with .gz, .zst).
+
+    With text and tokens, line n of the output is the tree of line n of the input. A sentence that the
+    parser cannot do leaves the flat tree (X (XX word) ...) there, a blank line (X (-NONE- *)), and either
+    is recorded in OUTPUT.rejects.jsonl: that is no error. With --split such sentences are left out, and
+    recorded in rejects.jsonl in the folder. --on-error is about the trees of a treebank.
+
+    \b
+    pdtools parse wsj/ --from treebank -o wsj.trees
+    pdtools parse gum/const --from treebank --split 0.9,0.05,0.05 -o gum
+    pdtools parse sentences.txt --model benepar_en3_large -o sentences.trees.gz
+    cat book.txt | pdtools parse - --split-sentences --parser runs/pushdown > book.trees
+    """
+    from pdtools.parsers import pipeline, read_sentences
+
+    fractions = None if split is None else _fractions(split)
+    if fractions is not None and output == STDIO:
+        raise typer.BadParameter("--split writes several files: name a folder with -o")
+    if split_sentences and source is not Source.text:
+        raise typer.BadParameter("--split-sentences needs --from text")
+    check_json_output(as_json, output)
+    check_output(output, overwrite=overwrite)
+    if fractions is None:
+        check_output(pipeline.rejects_path(output) or STDIO, overwrite=overwrite)
+
+    files = expand_inputs(inputs, pipeline.SUFFIXES[source.value])
+    form = pipeline.TreeForm(binarize=binarize.value, functions=functions.value)
+    counts = pipeline.Counts()
+    if source is Source.treebank:
+        rejects = Rejects(on_error.value)
+        trees = pipeline.convert_treebank(files, form, rejects=rejects, counts=counts)
+    else:
+        rejects = Rejects("skip")
+        trees = pipeline.parse_corpus(
+            read_sentences(files, source.value, split_sentences=split_sentences),
+            _load_parser(parser, model, beam, pick_device(device, threads)),
+            form,
+            rejects=rejects,
+            counts=counts,
+            placeholders=fractions is None,
+        )
+    trees = progress(trees, total=None, label="trees", quiet=quiet)
+    if fractions is None:
+        pipeline.write_trees(trees, output, rejects=rejects)
+    else:
+        pipeline.write_splits(trees, output, fractions, counts=counts, rejects=rejects, overwrite=overwrite)
+    if as_json:
+        print_json(_report(counts, rejects, files, form))
+    _tell(counts, rejects, output, quiet)
+
+
+def _fractions(split: str) -> list[float]:
+    try:
+        fractions = [float(part) for part in split.split(",")]
+    except ValueError:
+        fractions = []
+    if len(fractions) not in (2, 3) or min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-6:
+        raise typer.BadParameter(f"--split {split}: two or three positive numbers that sum to 1")
+    return fractions
+
+
+def _load_parser(name: str, model: str | None, beam: int, device: str) -> Parser:
+    folder = Path(name)
+    if folder.is_dir():
+        if not (folder / "config.json").is_file() and not (folder / "best").is_dir():
+            raise PdtoolsError(f"{name}: not a checkpoint (no config.json in it, nor a folder best)")
+        from pdtools.search.parser import CheckpointParser
+
+        return CheckpointParser(folder, beam=beam, device=device)
+    from pdtools.parsers import load_parser
+
+    return load_parser(name, model, device)
+
+
+def _report(counts: Counts, rejects: Rejects, files: list[str], form: TreeForm) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from pdtools.provenance import provenance
+
+    return {
+        "counts": {
+            "files": len(files),
+            "trees": counts.trees,
+            "tokens": counts.tokens,
+            "placeholders": counts.placeholders,
+            "rejects": len(rejects),
+            "traces": counts.changes.traces,
+            "rewritten_labels": counts.changes.rewritten.total(),
+        },
+        "splits": counts.splits,
+        "rejects": rejects.by_reason(),
+        "rewritten_labels": dict(sorted(counts.changes.rewritten.items())),
+        "settings": asdict(form),
+        "provenance": provenance({file: file for file in files}),
+    }
+
+
+def _tell(counts: Counts, rejects: Rejects, output: str, quiet: bool) -> None:
+    message(f"{counts.trees} trees, {counts.tokens} tokens", quiet=quiet)
+    for name, number in counts.splits.items():
+        message(f"{name}: {number} trees", quiet=quiet)
+    if counts.changes.rewritten:
+        labels = ", ".join(sorted(counts.changes.rewritten))
+        message(
+            f"{counts.changes.rewritten.total()} labels rewritten to their first part: {labels}", quiet=quiet
+        )
+    for reason, number in rejects.by_reason().items():
+        message(f"{number} without a tree: {reason}", quiet=quiet)
+    if output == STDIO:
+        for record in rejects.records:
+            message(f"{record['file']}:{record['line']}: {record['reason']}", quiet=quiet)

@@ -1,0 +1,31 @@
+"""Sentences and treebanks into trees: parser backends, and what surrounds them."""
+
+from pdtools.parsers.base import BACKENDS, ParseFailure, Parser, load_parser
+from pdtools.parsers.pipeline import (
+    Counts,
+    TreeForm,
+    convert_treebank,
+    parse_corpus,
+    placeholder,
+    split_of,
+    write_splits,
+    write_trees,
+)
+from pdtools.parsers.sentences import SourcedSentence, read_sentences
+
+__all__ = [
+    "BACKENDS",
+    "Counts",
+    "ParseFailure",
+    "Parser",
+    "SourcedSentence",
+    "TreeForm",
+    "convert_treebank",
+    "load_parser",
+    "parse_corpus",
+    "placeholder",
+    "read_sentences",
+    "split_of",
+    "write_splits",
+    "write_trees",
+]

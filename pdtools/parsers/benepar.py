@@ -1,0 +1,187 @@
+"""benepar, the Berkeley neural parser (Kitaev & Klein 2018; Kitaev, Cao & Klein 2019), as a backend.
+
+benepar's own ``Parser`` picks its device itself, pads in corpus order and loses a whole batch to one
+bad sentence; so this module loads its chart parser and does the batching.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from pdtools.errors import MissingDependencyError, PdtoolsError
+from pdtools.parsers.base import UNKNOWN_TAG, ParseFailure, sentence_problem
+from pdtools.parsers.batches import length_batches
+from pdtools.trees import Tree, escape
+
+DEFAULT_MODEL = "benepar_en3"
+MAX_TOKENS = 1000
+# A chart cell costs a large model some 8 kB: the scores of all labels and the hidden layers before them.
+MAX_CELLS = 50_000
+
+# The networks read quotes as people write them; treebanks tell opening from closing ones.
+_QUOTES = {"``": '"', "''": '"', "`": "'"}
+_START_AND_STOP = 2  # benepar's own two tokens around a sentence
+
+
+class BeneparParser:
+    """A :class:`~pdtools.parsers.base.Parser` over a loaded benepar ``ChartParser``."""
+
+    def __init__(
+        self, chart_parser: Any, *, max_tokens: int = MAX_TOKENS, max_cells: int = MAX_CELLS
+    ) -> None:
+        from benepar.integrations.nltk_plugin import guess_language
+
+        self._chart_parser = chart_parser
+        self._language = guess_language(chart_parser.label_vocab)
+        self._max_tokens = max_tokens
+        self._max_cells = max_cells
+
+    @property
+    def max_words(self) -> int | None:
+        """The longest sentence that the model can take, in words; ``None`` if only subwords bound it."""
+        timing = self._chart_parser.add_timing
+        return None if timing is None else timing.timing_table.shape[0] - _START_AND_STOP
+
+    def parse(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree | ParseFailure]:
+        """See :meth:`pdtools.parsers.base.Parser.parse`; all sentences are sorted by length together."""
+        results: list[Tree | ParseFailure | None] = [self._problem(words) for words in sentences]
+        usable = [index for index, result in enumerate(results) if result is None]
+        lengths = [len(sentences[index]) + _START_AND_STOP for index in usable]
+        for batch in length_batches(lengths, max_tokens=self._max_tokens, max_cells=self._max_cells):
+            indices = [usable[position] for position in batch]
+            parsed = self._parse_isolated([sentences[index] for index in indices])
+            for index, result in zip(indices, parsed, strict=True):
+                results[index] = result
+        for outcome in results:
+            assert outcome is not None
+            yield outcome
+
+    def _problem(self, words: Sequence[str]) -> ParseFailure | None:
+        reason = sentence_problem(words)
+        if reason is None and self.max_words is not None and len(words) > self.max_words:
+            reason = f"longer than the parser's {self.max_words} words"
+        return None if reason is None else ParseFailure(reason)
+
+    def _parse_isolated(self, sentences: Sequence[Sequence[str]]) -> list[Tree | ParseFailure]:
+        # benepar and the libraries under it raise whatever they like for a sentence that they cannot do.
+        try:
+            return list(self._parse_batch(sentences))
+        except Exception as error:
+            if len(sentences) > 1:
+                return [result for words in sentences for result in self._parse_isolated([words])]
+            if "exceeds the maximum supported length" in str(error):
+                return [ParseFailure("longer than the parser's pretrained model takes")]
+            return [ParseFailure(f"the parser failed: {_first_line(error)}")]
+
+    def _parse_batch(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree | ParseFailure]:
+        examples = [self._example(words) for words in sentences]
+        outputs = self._chart_parser.parse(examples, return_compressed=True)
+        for words, output in zip(sentences, outputs, strict=True):
+            yield self._tree(words, output)
+
+    def _example(self, words: Sequence[str]) -> Any:
+        from benepar import InputSentence
+        from benepar.ptb_unescape import guess_space_after
+
+        escaped = [escape(word) for word in words]
+        if self._language == "zh":
+            space_after = [False] * len(words)
+        elif self._language in ("ar", "he"):
+            space_after = [True] * len(words)
+        else:
+            space_after = guess_space_after(escaped)
+        return InputSentence(
+            words=[_QUOTES.get(word, word) for word in words], escaped_words=escaped, space_after=space_after
+        )
+
+    def _tree(self, words: Sequence[str], output: Any) -> Tree | ParseFailure:
+        # A tokenizer that drops a word leaves a chart that is too small.
+        if int(output.ends[0]) != len(words):
+            return ParseFailure("the parser lost a word")
+        labels: list[str] = []
+        starts: list[int] = []
+        ends: list[int] = []
+        for start, end, label_index in zip(
+            output.starts.tolist(), output.ends.tolist(), output.labels.tolist(), strict=True
+        ):
+            label = self._chart_parser.decoder.label_from_index[label_index]
+            if not label and end - start == len(words) > 1:
+                label = "TOP"  # several constituents side by side need one node above them
+            for part in label.split("::") if label else ():
+                labels.append(part)
+                starts.append(start)
+                ends.append(end)
+        if output.tags is None:
+            tags = (UNKNOWN_TAG,) * len(words)
+        else:
+            tags = tuple(self._chart_parser.tag_from_index[index] for index in output.tags.tolist())
+        return Tree(
+            words=tuple(escape(word) for word in words),
+            tags=tags,
+            labels=tuple(labels),
+            starts=np.array(starts, dtype=np.int32),
+            ends=np.array(ends, dtype=np.int32),
+        )
+
+
+def load(model: str | None, device: str) -> BeneparParser:
+    """Load a benepar model.
+
+    Args:
+        model: a ``.pt`` file, a folder as benepar's releases have it, or the name of a model that
+            ``benepar.download`` installed (default: :data:`DEFAULT_MODEL`).
+        device: a torch device.
+
+    Raises:
+        MissingDependencyError: if benepar is not installed.
+        PdtoolsError: if there is no such model, or it cannot be loaded.
+    """
+    try:
+        from benepar.integrations.downloader import locate_model
+        from benepar.parse_chart import ChartParser
+    except ImportError as error:
+        raise MissingDependencyError("benepar", "parse") from error
+
+    class LenientChartParser(ChartParser):
+        """Old checkpoints hold position indices, which newer transformers no longer store."""
+
+        def load_state_dict(self, state_dict: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+            known = self.state_dict()
+            kept = {k: v for k, v in state_dict.items() if k in known or not k.endswith("position_ids")}
+            return super().load_state_dict(kept, *args, **kwargs)
+
+    name = model or DEFAULT_MODEL
+    try:
+        path = os.fspath(locate_model(name))
+    except (LookupError, AttributeError) as error:  # the latter: only a zip file of it is there
+        raise PdtoolsError(_missing_model(name)) from error
+    try:
+        chart_parser = LenientChartParser.from_trained(path)
+    except Exception as error:
+        raise PdtoolsError(f"{name}: {_why_not_loaded(error)}") from error
+    return BeneparParser(chart_parser.to(device).eval())
+
+
+def _missing_model(name: str) -> str:
+    if "/" in name or "." in name:
+        return f"{name}: no such benepar model (a .pt file, a folder, or a name such as {DEFAULT_MODEL})"
+    download = f"python -c \"import benepar; benepar.download('{name}')\""
+    return (
+        f"the benepar model {name} is not installed: {download} fetches it; "
+        f"without a network, unpack it as nltk_data/models/{name}, or give its path with --model"
+    )
+
+
+def _why_not_loaded(error: Exception) -> str:
+    if "build_inputs_with_special_tokens" in str(error):
+        return "benepar cannot run this model with the installed transformers: pip install 'transformers<5'"
+    return f"not a benepar model that can be loaded ({_first_line(error)})"
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__

@@ -1,0 +1,251 @@
+"""From a treebank, or from sentences through a parser, to trees in the form that the rest reads."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from pdtools.errors import InputError
+from pdtools.files import STDIO, Rejects, atomic_directory, atomic_text
+from pdtools.parsers.base import UNKNOWN_TAG, ParseFailure, Parser, word_problem
+from pdtools.parsers.sentences import SourcedSentence
+from pdtools.trees import (
+    TransformCounts,
+    Tree,
+    binarize,
+    collapse_unaries,
+    escape,
+    flat_tree,
+    normalize,
+    read_trees,
+    unescape,
+)
+
+# The files that count inside a folder, by what is read.
+SUFFIXES = {
+    "treebank": (".mrg", ".ptb", ".tree", ".trees"),
+    "text": (".txt",),
+    "tokens": (".txt", ".tok", ".tokens"),
+}
+SPLIT_NAMES = ("train", "valid", "test")
+PLACEHOLDER_LABEL = "X"
+# Sentences sorted by length together: many enough to fill batches, few enough to hold in memory.
+CHUNK = 2048
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeForm:
+    """What is written of a tree.
+
+    Args:
+        binarize: factor every node with more than two children to the right or left, and collapse unary
+            chains (both can be undone, see :func:`pdtools.trees.unbinarize`); ``none`` does neither.
+        functions: strip function tags (``NP-SBJ`` → ``NP``) or keep them.
+    """
+
+    binarize: Literal["right", "left", "none"] = "right"
+    functions: Literal["strip", "keep"] = "strip"
+
+    def of(self, tree: Tree, changes: TransformCounts) -> Tree | None:
+        """The tree in this form; ``None`` if it holds nothing but traces. ``changes`` is added to."""
+        plain = normalize(tree, functions=self.functions, counts=changes)
+        if plain is None or self.binarize == "none":
+            return plain
+        return binarize(collapse_unaries(plain), self.binarize)
+
+
+@dataclass(kw_only=True)
+class Counts:
+    """What a conversion has seen so far; complete when its iterator has ended.
+
+    Attributes:
+        trees: trees yielded, placeholders among them.
+        tokens: their words.
+        placeholders: how many stand for a sentence without a parse.
+        changes: traces removed, labels rewritten.
+        splits: trees in each file of :func:`write_splits`.
+    """
+
+    trees: int = 0
+    tokens: int = 0
+    placeholders: int = 0
+    changes: TransformCounts = field(default_factory=TransformCounts)
+    splits: dict[str, int] = field(default_factory=dict)
+
+
+# --- from a treebank --------------------------------------------------------------------------
+
+
+def convert_treebank(
+    files: Sequence[str], form: TreeForm, *, rejects: Rejects, counts: Counts
+) -> Iterator[Tree]:
+    """Treebank trees in the given form, in order.
+
+    Args:
+        files: what :func:`pdtools.files.expand_inputs` returns.
+        form: what is written of each tree.
+        rejects: takes the trees that cannot be read or hold only traces (or raises, by its policy).
+        counts: is brought up to date with every tree.
+
+    Raises:
+        InputError: at a bad tree, if ``rejects`` says so; if there is no tree at all.
+    """
+    for sourced in read_trees(files, rejects):
+        tree = form.of(sourced.tree, counts.changes)
+        if tree is None:
+            rejects.add("no words, only traces", file=sourced.file, line=sourced.line, text=sourced.text)
+            continue
+        counts.trees += 1
+        counts.tokens += len(tree)
+        yield tree
+    if not counts.trees and not rejects:
+        raise InputError("there is no tree in it", file=", ".join(files))
+
+
+# --- through a parser -------------------------------------------------------------------------
+
+
+def parse_corpus(
+    sentences: Iterable[SourcedSentence],
+    parser: Parser,
+    form: TreeForm,
+    *,
+    rejects: Rejects,
+    counts: Counts,
+    placeholders: bool = True,
+    chunk: int = CHUNK,
+) -> Iterator[Tree]:
+    """Parse sentences, ``chunk`` of them at a time, and yield their trees in the given form, in order.
+
+    Args:
+        sentences: from :mod:`pdtools.parsers.sentences`.
+        parser: any backend.
+        form: what is written of each tree.
+        rejects: takes the sentences that have no tree, with the reason.
+        counts: is brought up to date with every tree.
+        placeholders: yield :func:`placeholder` where a sentence has no tree, so that the n-th tree is
+            the n-th sentence's; or leave such sentences out.
+        chunk: the sentences held in memory, which the parser may sort.
+
+    Raises:
+        InputError: if there is no sentence at all, or ``rejects`` stops at the first failure.
+    """
+    iterator = iter(sentences)
+    seen = 0
+    while batch := list(itertools.islice(iterator, chunk)):
+        seen += len(batch)
+        for sentence, result in zip(batch, parser.parse([s.words for s in batch]), strict=True):
+            tree = _checked(sentence, result, form, counts.changes)
+            if isinstance(tree, ParseFailure):
+                rejects.add(tree.reason, file=sentence.file, line=sentence.line, text=sentence.text)
+                if not placeholders:
+                    continue
+                counts.placeholders += 1
+                tree = placeholder(sentence.words)
+            counts.trees += 1
+            counts.tokens += len(sentence.words)
+            yield tree
+    if not seen:
+        raise InputError("there is no sentence in the input")
+
+
+def _checked(
+    sentence: SourcedSentence, result: Tree | ParseFailure, form: TreeForm, changes: TransformCounts
+) -> Tree | ParseFailure:
+    if isinstance(result, ParseFailure):
+        return result
+    tree = form.of(result, changes)
+    if tree is None or len(tree) != len(sentence.words):
+        return ParseFailure("the parser took words for traces")
+    return tree
+
+
+def placeholder(words: Sequence[str]) -> Tree:
+    """The flat tree ``(X (XX w1) (XX w2) …)`` that stands for a sentence without a parse.
+
+    A blank line's is ``(X (-NONE- *))``: a tree that every reader takes, whose only leaf is a trace.
+    What cannot be a word of a tree (white space, lone surrogates) becomes U+FFFD.
+    """
+    if not words:
+        return flat_tree(["*"], ["-NONE-"], PLACEHOLDER_LABEL)
+    leaves = ["\ufffd" if word_problem(word) else escape(word) for word in words]
+    return flat_tree(leaves, [UNKNOWN_TAG] * len(leaves), PLACEHOLDER_LABEL)
+
+
+# --- writing ----------------------------------------------------------------------------------
+
+
+def rejects_path(output: str | Path) -> Path | None:
+    """Where :func:`write_trees` puts the rejects of an output; ``None`` for standard output."""
+    return None if str(output) == STDIO else Path(f"{output}.rejects.jsonl")
+
+
+def write_trees(trees: Iterable[Tree], output: str | Path, *, rejects: Rejects) -> None:
+    """Write one bracketed tree a line, whole or not at all, and the rejects, if any, beside it.
+
+    Args:
+        trees: what is written.
+        output: a file (compressed by its suffix) or ``-``, standard output.
+        rejects: what was left out by the time that ``trees`` has ended.
+    """
+    records = rejects_path(output)
+    with atomic_text(output) as stream:
+        for tree in trees:
+            stream.write(tree.to_brackets() + "\n")
+        if records is not None:
+            records.unlink(missing_ok=True)  # those of an output that is being replaced
+            if rejects:
+                rejects.write(records)
+
+
+def write_splits(
+    trees: Iterable[Tree],
+    folder: str | Path,
+    fractions: Sequence[float],
+    *,
+    rejects: Rejects,
+    counts: Counts,
+    overwrite: bool = False,
+) -> None:
+    """Write ``train.trees``, ``valid.trees`` and (with three fractions) ``test.trees`` into a folder.
+
+    Where a tree goes depends on its words alone (:func:`split_of`).
+
+    Args:
+        trees: what is written.
+        folder: appears whole or not at all.
+        fractions: two or three positive numbers that sum to one.
+        rejects: written to ``rejects.jsonl`` in the folder, if there are any when ``trees`` has ended.
+        counts: gets the number of trees in each file.
+        overwrite: replace an existing folder.
+    """
+    names = SPLIT_NAMES[: len(fractions)]
+    counts.splits = dict.fromkeys(names, 0)
+    with atomic_directory(folder, overwrite=overwrite) as temporary:
+        with contextlib.ExitStack() as stack:
+            streams = [stack.enter_context(atomic_text(temporary / f"{name}.trees")) for name in names]
+            for tree in trees:
+                part = split_of(tree.words, fractions)
+                streams[part].write(tree.to_brackets() + "\n")
+                counts.splits[names[part]] += 1
+        if rejects:
+            rejects.write(temporary / "rejects.jsonl")
+
+
+def split_of(words: Sequence[str], fractions: Sequence[float]) -> int:
+    """The split that a sentence belongs to: the same on every machine, in every corpus and order.
+
+    Equal sentences get equal splits, so that no test sentence is also a training sentence.
+    """
+    text = " ".join(unescape(word) for word in words)
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    point = int.from_bytes(digest, "big") / 2**64
+    for part, edge in enumerate(itertools.accumulate(fractions)):
+        if point < edge:
+            return part
+    return len(fractions) - 1

@@ -1,0 +1,101 @@
+"""Reading sentences for a parser: one a line, or running text split into sentences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pdtools.errors import MissingDependencyError
+from pdtools.files import read_lines
+from pdtools.tokenization import split_words
+from pdtools.trees import unescape
+
+# Running text is handed to the sentence splitter in pieces of at most about this many characters.
+_PIECE = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class SourcedSentence:
+    """A sentence as plain words, with the place that it came from (lines from 1)."""
+
+    words: tuple[str, ...]
+    file: str
+    line: int
+    text: str
+
+
+def read_sentences(
+    files: Iterable[str], kind: str, *, split_sentences: bool = False
+) -> Iterator[SourcedSentence]:
+    """Sentences of ``text`` (one a line, or running text with ``split_sentences``) or ``tokens`` files."""
+    if kind == "tokens":
+        return read_tokens(files)
+    return read_running_text(files) if split_sentences else read_text(files)
+
+
+def read_text(files: Iterable[str]) -> Iterator[SourcedSentence]:
+    """Text with one sentence a line; words are split as in the Penn Treebank. A blank line has no words."""
+    for file in files:
+        for line, text in read_lines(file):
+            yield SourcedSentence(split_words(text, "ptb").words, file, line, text)
+
+
+def read_tokens(files: Iterable[str]) -> Iterator[SourcedSentence]:
+    """Words separated by spaces, one sentence a line, with or without PTB escapes."""
+    for file in files:
+        for line, text in read_lines(file):
+            words = tuple(unescape(word) for word in re.split("[ \t]+", text) if word)
+            yield SourcedSentence(words, file, line, text)
+
+
+def read_running_text(files: Iterable[str]) -> Iterator[SourcedSentence]:
+    """Running text, split into sentences by spaCy's rules for punctuation (no model needed).
+
+    A sentence may go over line ends, not over a blank line; its place is the line that it begins in.
+
+    Raises:
+        MissingDependencyError: if spaCy is not installed.
+    """
+    try:
+        import spacy
+    except ImportError as error:
+        raise MissingDependencyError("spacy", "parse") from error
+    splitter = spacy.blank("en")
+    splitter.add_pipe("sentencizer")
+    splitter.max_length = 1 << 40  # a limit meant for spaCy's neural components
+    for file in files:
+        for line, sentence in _sentences(splitter, read_lines(file)):
+            yield SourcedSentence(split_words(sentence, "ptb").words, file, line, sentence)
+
+
+def _sentences(splitter: Any, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    piece, first_line = "", 1
+    for number, line in lines:
+        blank = not line.strip()
+        if not blank:
+            first_line = first_line if piece else number
+            piece += line + "\n"
+        if blank:
+            yield from _split(splitter, piece, first_line)
+            piece = ""
+        elif len(piece) > _PIECE:
+            # The last sentence may go on in the next line; one that fills the piece is given up as it is.
+            *whole, (last_line, last) = _split(splitter, piece, first_line)
+            if not whole:
+                whole, last = [(last_line, last)], ""
+            yield from whole
+            piece, first_line = last and last + "\n", last_line
+    yield from _split(splitter, piece, first_line)
+
+
+def _split(splitter: Any, text: str, first_line: int) -> list[tuple[int, str]]:
+    """The sentences of a text, each with the line it begins in; white space becomes single spaces."""
+    sentences = []
+    for span in splitter(text).sents:
+        words = span.text.split()  # a span may be white space alone
+        if words:
+            start = span.start_char + span.text.index(words[0])
+            sentences.append((first_line + text.count("\n", 0, start), " ".join(words)))
+    return sentences
