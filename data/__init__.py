@@ -1,1 +1,33 @@
-"""Samples written by this project: a treebank, raw text, a mini BLiMP and a mini SG; and their generator."""
+"""Samples written by this project: a treebank, raw text, a mini BLiMP and a mini SG; and their generator.
+
+See ``README.md`` beside this file for what each of them holds. ``python -m pdtools.data.generate`` makes them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+SPLITS = ("train", "valid", "test")
+_FOLDER = Path(__file__).resolve().parent
+
+
+def treebank(split: str) -> Path:
+    """The file of a split of the sample treebank: ``train``, ``valid`` or ``test``."""
+    if split not in SPLITS:
+        raise ValueError(f"no split {split!r}: the sample treebank has {', '.join(SPLITS)}")
+    return _FOLDER / "treebank" / f"{split}.mrg"
+
+
+def sample_text() -> Path:
+    """The file of raw running text, one sentence a line."""
+    return _FOLDER / "text" / "sample.txt"
+
+
+def blimp() -> Path:
+    """The folder of the mini BLiMP: one JSON-lines file a paradigm."""
+    return _FOLDER / "blimp"
+
+
+def sg() -> Path:
+    """The folder of the mini SG: one JSON file a suite."""
+    return _FOLDER / "sg"
