@@ -88,6 +88,19 @@ def read_bytes(source: str | Path) -> bytes:
         return _decompressing(stream.read, source)
 
 
+def read_raw_lines(source: str | Path) -> Iterator[tuple[int, bytes]]:
+    """Lines of a file as bytes with their numbers (from 1), line ends on.
+
+    Raises:
+        InputError: if the file cannot be read or its compression is damaged.
+    """
+    with open_binary(source) as stream:
+        number = 0
+        while line := _decompressing(stream.readline, source):
+            number += 1
+            yield number, line
+
+
 def read_lines(source: str | Path) -> Iterator[tuple[int, str]]:
     """Lines of a UTF-8 file with their numbers (from 1), without line ends (LF or CRLF).
 
@@ -96,11 +109,8 @@ def read_lines(source: str | Path) -> Iterator[tuple[int, str]]:
     Raises:
         InputError: if the file is not UTF-8 or its compression is damaged.
     """
-    with open_binary(source) as stream:
-        number = 0
-        while line := _decompressing(stream.readline, source):
-            number += 1
-            yield number, decode_utf8(line, source, number).removesuffix("\n").removesuffix("\r")
+    for number, line in read_raw_lines(source):
+        yield number, decode_utf8(line, source, number).removesuffix("\n").removesuffix("\r")
 
 
 def decode_utf8(data: bytes, source: str | Path, first_line: int = 1) -> str:

@@ -1,0 +1,49 @@
+"""Bracketed trees, their transforms, attachments and stack tapes. numpy only; nltk where a function names it."""
+
+from pdtools.trees.attachments import (
+    attachments,
+    expand_attachments,
+    merge_subwords,
+    sentence_layout,
+    spans_from_attachments,
+    tree_from_attachments,
+)
+from pdtools.trees.reader import SourcedTree, read_trees
+from pdtools.trees.tape import max_depth, pack_tape, tape, tape_from_spans, unpack_tape
+from pdtools.trees.transforms import (
+    TransformCounts,
+    binarize,
+    collapse_unaries,
+    expand_unaries,
+    normalize,
+    remove_traces,
+    unbinarize,
+)
+from pdtools.trees.tree import Tree, escape, flat_tree, unescape
+
+__all__ = [
+    "SourcedTree",
+    "TransformCounts",
+    "Tree",
+    "attachments",
+    "binarize",
+    "collapse_unaries",
+    "escape",
+    "expand_attachments",
+    "expand_unaries",
+    "flat_tree",
+    "max_depth",
+    "merge_subwords",
+    "normalize",
+    "pack_tape",
+    "read_trees",
+    "remove_traces",
+    "sentence_layout",
+    "spans_from_attachments",
+    "tape",
+    "tape_from_spans",
+    "tree_from_attachments",
+    "unbinarize",
+    "unescape",
+    "unpack_tape",
+]

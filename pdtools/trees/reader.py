@@ -1,0 +1,222 @@
+"""Read bracketed trees from files, whatever their line breaks.
+
+A file is a sequence of bracketings; line ends and blank lines mean nothing while the brackets balance. Where they do
+not, or where text stands between trees, the reader rejects what it cannot read and goes on at the next line where a
+tree seems to begin: its first character is an opening bracket in the column where the file's first tree began, and,
+if the file's good trees hold such lines inside, it follows a blank line. A file is read as a stream: only the tree at
+hand is in memory, unless it never ends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from pdtools.errors import InputError
+from pdtools.files import Rejects, decode_utf8, read_raw_lines
+from pdtools.trees.tree import BRACKET_TOKEN, Tree, TreeBuilder
+
+_BYTE_ORDER_MARK = "\ufeff"
+_SKIP_HINT = "--on-error skip goes on without it"
+
+
+@dataclass(slots=True)
+class SourcedTree:
+    """A tree with its place: the file, the line it starts on (from 1), and its text there."""
+
+    tree: Tree
+    file: str
+    line: int
+    text: str
+
+
+def read_trees(files: Iterable[str], rejects: Rejects) -> Iterator[SourcedTree]:
+    """Read the trees of files (``-``: standard input; compressed by suffix) one after the other, as they stand there.
+
+    A wrapper ``( (S …) )`` becomes a constituent with the label "". Tokens are separated by brackets and ASCII white
+    space only, so a no-break or thin space belongs to its word. Left to ``rejects``, with the line where the tree
+    starts: trees with unbalanced brackets, without words or with a constituent without words, trees that are not
+    UTF-8, text between trees, and files without trees.
+
+    Raises:
+        InputError: if something is unreadable and the rejects' policy is ``fail``, or a file cannot be read or
+            decompressed at all.
+    """
+    for file in files:
+        yield from _FileReader(file, rejects).trees()
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    number: int
+    text: str
+    fault: str | None  # why it cannot be decoded
+    follows_blank: bool
+
+
+class _OpenTree:
+    """A tree whose brackets have not all closed yet, and the lines it has reached."""
+
+    def __init__(self, line: _Line, column: int) -> None:
+        self.builder = TreeBuilder()
+        self.lines = [line]
+        self.column = column
+        self.fault_line: int | None = None
+        self.holds_tree_like_lines = False
+        self.builder.fault = line.fault
+
+    def add(self, line: _Line, *, looks_like_tree: bool) -> None:
+        """Go on into the next line."""
+        self.lines.append(line)
+        self.builder.fault = self.builder.fault or line.fault
+        self.holds_tree_like_lines |= looks_like_tree
+
+    def note_fault(self) -> None:
+        """At the end of a line or of the tree: if the first fault is in this line, remember where that was."""
+        if self.builder.fault is not None and self.fault_line is None:
+            self.fault_line = self.lines[-1].number
+
+    def text(self, end_column: int) -> str:
+        """Its text up to a column of its last line."""
+        texts = [line.text for line in self.lines]
+        texts[-1] = texts[-1][:end_column]
+        texts[0] = texts[0][self.column :]
+        return "\n".join(texts)
+
+
+class _FileReader:
+    def __init__(self, file: str, rejects: Rejects) -> None:
+        self.file = file
+        self.rejects = rejects
+        self.fresh_lines = _read_lines(file)
+        self.put_back: deque[_Line] = deque()
+        self.tree_column: int | None = None  # where the file's first tree began its line
+        self.needs_blank = False  # a good tree held a line that looks like the beginning of a tree
+        self.seen_unbalanced = False
+        self.found_anything = False
+
+    def trees(self) -> Iterator[SourcedTree]:
+        """The readable trees of the file; the others go to the rejects."""
+        open_tree: _OpenTree | None = None
+        done: SourcedTree | None = None  # kept back until it is clear that no further bracket closes
+        while (line := self._next_line()) is not None:
+            if open_tree is not None:
+                # Once a tree of this file has failed to end, no tree may run into the next one.
+                if self._begins_tree(line) and self.seen_unbalanced:
+                    self._reject_unbalanced(open_tree, line.number)
+                    open_tree = None
+                else:
+                    open_tree.add(line, looks_like_tree=self._begins_tree(line))
+            for match in BRACKET_TOKEN.finditer(line.text):
+                if open_tree is None:
+                    if _is_blank(match[0]):
+                        continue
+                    if done is not None and match[0] != ")":
+                        yield done
+                        done = None
+                    if match[0][0] != "(":
+                        self._reject_between_trees(line, match.start(), done)
+                        done = None
+                        break
+                    open_tree = self._begin(line, match.start())
+                open_tree.builder.feed(match)
+                if open_tree.builder.depth == 0:
+                    done = self._finish(open_tree, match.end())
+                    open_tree = None
+            if open_tree is not None:
+                open_tree.note_fault()
+            if open_tree is not None and self._at_end():
+                self._reject_unended(open_tree)
+                open_tree = None
+        if done is not None:
+            yield done
+        if not self.found_anything:
+            self.rejects.add("no trees in this file", file=self.file, line=1, text="")
+
+    def _next_line(self) -> _Line | None:
+        return self.put_back.popleft() if self.put_back else next(self.fresh_lines, None)
+
+    def _at_end(self) -> bool:
+        line = self._next_line()
+        if line is not None:
+            self.put_back.appendleft(line)
+        return line is None
+
+    def _begins_tree(self, line: _Line) -> bool:
+        stripped = line.text.lstrip()
+        column = len(line.text) - len(stripped)
+        return (
+            stripped.startswith("(")
+            and self.tree_column in (None, column)
+            and (line.follows_blank or not self.needs_blank)
+        )
+
+    def _begin(self, line: _Line, column: int) -> _OpenTree:
+        self.found_anything = True
+        if self.tree_column is None and not line.text[:column].strip():
+            self.tree_column = column
+        return _OpenTree(line, column)
+
+    def _finish(self, tree: _OpenTree, end_column: int) -> SourcedTree | None:
+        tree.note_fault()
+        text, first_line = tree.text(end_column), tree.lines[0].number
+        fault = tree.builder.fault
+        if fault is not None:
+            self._reject(fault, text, first_line, tree.fault_line)
+            return None
+        self.needs_blank = self.needs_blank or tree.holds_tree_like_lines
+        return SourcedTree(tree.builder.finish(), self.file, first_line, text)
+
+    def _reject_unbalanced(self, tree: _OpenTree, noticed: int) -> None:
+        text = tree.text(len(tree.lines[-1].text))
+        self._reject("unbalanced brackets: not closed", text, tree.lines[0].number, noticed)
+
+    def _reject_unended(self, tree: _OpenTree) -> None:
+        """The file ends inside a tree: give its lines back from where the next tree seems to begin."""
+        self.seen_unbalanced = True
+        own = 1
+        while own < len(tree.lines) and not self._begins_tree(tree.lines[own]):
+            own += 1
+        noticed = tree.lines[own].number if own < len(tree.lines) else tree.lines[-1].number
+        self.put_back.extend(tree.lines[own:])
+        tree.lines = tree.lines[:own]
+        self._reject_unbalanced(tree, noticed)
+
+    def _reject_between_trees(self, line: _Line, column: int, before: SourcedTree | None) -> None:
+        """Skip from an error outside any tree to where the next tree seems to begin.
+
+        A closing bracket too many condemns the tree before it too.
+        """
+        self.found_anything = True
+        texts = [line.text[column:]] if before is None else [before.text + line.text[column:]]
+        while (skipped := self._next_line()) is not None:
+            if self._begins_tree(skipped):
+                self.put_back.appendleft(skipped)
+                break
+            texts.append(skipped.text)
+        reason = "text between trees" if line.text[column] != ")" else "unbalanced brackets: closed too often"
+        first_line = line.number if before is None else before.line
+        self._reject(reason, "\n".join(texts).rstrip(), first_line, line.number)
+
+    def _reject(self, reason: str, text: str, line: int, noticed: int | None) -> None:
+        hint = _SKIP_HINT if noticed in (None, line) else f"noticed in line {noticed}; {_SKIP_HINT}"
+        self.rejects.add(reason, file=self.file, line=line, text=text, hint=hint)
+
+
+def _is_blank(token: str) -> bool:
+    return not token.strip().strip(_BYTE_ORDER_MARK)
+
+
+def _read_lines(file: str) -> Iterator[_Line]:
+    follows_blank = False
+    for number, raw in read_raw_lines(file):
+        fault = None
+        try:
+            text = decode_utf8(raw, file, number)
+        except InputError as error:
+            fault = error.reason
+            text = raw.decode("utf-8", errors="replace")
+        text = text.removesuffix("\n").removesuffix("\r")
+        yield _Line(number, text, fault, follows_blank)
+        follows_blank = not text.strip()

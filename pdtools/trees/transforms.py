@@ -1,0 +1,236 @@
+"""Clean, collapse and binarize trees. Labels are those of nltk's ``treetransforms``, so that nltk can undo them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdtools.trees.tree import Tree
+
+Factor = Literal["right", "left"]
+Functions = Literal["strip", "keep"]
+
+TRACE_TAG = "-NONE-"
+WRAPPERS = frozenset({"", "ROOT", "TOP", "S1"})
+# A node that binarization made: VP|<NP-PP>.
+_ARTIFICIAL = re.compile(r"\|<.*>$")
+
+
+@dataclass
+class TransformCounts:
+    """What :func:`normalize` took out or rewrote, summed over the trees it was given.
+
+    Attributes:
+        traces: leaves tagged ``-NONE-``.
+        emptied: phrases that were left without words.
+        rewritten: how often each label that holds ``|`` was cut to its first part.
+        empty_trees: trees of which nothing was left.
+    """
+
+    traces: int = 0
+    emptied: int = 0
+    rewritten: Counter[str] = field(default_factory=Counter)
+    empty_trees: int = 0
+
+    def __add__(self, other: TransformCounts) -> TransformCounts:
+        return TransformCounts(
+            traces=self.traces + other.traces,
+            emptied=self.emptied + other.emptied,
+            rewritten=self.rewritten + other.rewritten,
+            empty_trees=self.empty_trees + other.empty_trees,
+        )
+
+
+def normalize(
+    tree: Tree, *, functions: Functions = "strip", counts: TransformCounts | None = None
+) -> Tree | None:
+    """Clean a treebank's tree.
+
+    Binarization is undone; traces (leaves tagged ``-NONE-``, whatever their form) and the phrases that they
+    leave empty go; so does a wrapper ("", ROOT, TOP, S1) with one child. Labels lose function tags and indices
+    (``NP-SBJ-1`` and ``NP=2`` become ``NP``; ``-LRB-`` stays), and one that holds ``|`` keeps its first part.
+
+    Args:
+        tree: the tree as read.
+        functions: ``keep`` leaves function tags and indices on.
+        counts: added to, if given.
+
+    Returns:
+        The clean tree, or None if it had no words but traces.
+    """
+    counts = TransformCounts() if counts is None else counts
+    bare = remove_traces(unbinarize(tree), counts)
+    if bare is None:
+        return None
+    bare = _unwrap(bare)
+    return Tree(
+        words=bare.words,
+        tags=tuple(_clean_label(tag, functions, counts) for tag in bare.tags),
+        labels=tuple(_clean_label(label, functions, counts) for label in bare.labels),
+        starts=bare.starts,
+        ends=bare.ends,
+    )
+
+
+def remove_traces(tree: Tree, counts: TransformCounts | None = None) -> Tree | None:
+    """Take out the leaves tagged ``-NONE-`` and the phrases that they leave empty; None if nothing is left."""
+    if TRACE_TAG not in tree.tags:
+        return tree
+    counts = TransformCounts() if counts is None else counts
+    kept = np.array([tag != TRACE_TAG for tag in tree.tags])
+    place = np.concatenate([[0], np.cumsum(kept)]).astype(np.int32)  # (n + 1) kept words before each word
+    starts, ends = place[tree.starts], place[tree.ends]
+    filled = starts < ends
+    counts.traces += int((~kept).sum())
+    counts.emptied += int((~filled).sum())
+    if not kept.any():
+        counts.empty_trees += 1
+        return None
+    return Tree(
+        words=tuple(word for word, tag in zip(tree.words, tree.tags, strict=True) if tag != TRACE_TAG),
+        tags=tuple(tag for tag in tree.tags if tag != TRACE_TAG),
+        labels=_select(tree.labels, filled),
+        starts=starts[filled],
+        ends=ends[filled],
+    )
+
+
+def _unwrap(tree: Tree) -> Tree:
+    n_outer = 0
+    while n_outer < len(tree.labels) and tree.labels[n_outer] in WRAPPERS and _has_one_child(tree, n_outer):
+        n_outer += 1
+    return Tree(tree.words, tree.tags, tree.labels[n_outer:], tree.starts[n_outer:], tree.ends[n_outer:])
+
+
+def _has_one_child(tree: Tree, node: int) -> bool:
+    if len(tree) == 1:
+        return True
+    child = node + 1
+    return child < len(tree.labels) and tree.starts[child] == 0 and tree.ends[child] == len(tree)
+
+
+def _clean_label(label: str, functions: Functions, counts: TransformCounts) -> str:
+    if "|" in label:
+        counts.rewritten[label] += 1
+    return _cleaned(label, functions)
+
+
+@lru_cache(maxsize=65536)
+def _cleaned(label: str, functions: Functions) -> str:
+    if "|" in label:
+        # A label of bars alone has no first part; X is the treebank's label for the unknown.
+        label = next((part for part in label.split("|") if part), "X")
+    if functions == "keep":
+        return label
+    return "+".join(
+        re.sub(r"(?<=.)[-=].*", "", part) if part[:1] != "-" else part for part in label.split("+")
+    )
+
+
+def collapse_unaries(tree: Tree) -> Tree:
+    """Join unary chains of constituents into one label: (S (VP …)) becomes (S+VP …). Tags stay apart.
+
+    The same as nltk's ``collapse_unary(collapsePOS=False, collapseRoot=True, joinChar="+")``.
+    """
+    begins_chain = np.ones(len(tree.labels), dtype=bool)
+    begins_chain[1:] = (tree.starts[1:] != tree.starts[:-1]) | (tree.ends[1:] != tree.ends[:-1])
+    if begins_chain.all():
+        return tree
+    first = np.flatnonzero(begins_chain).tolist()
+    past = [*first[1:], len(tree.labels)]
+    return Tree(
+        words=tree.words,
+        tags=tree.tags,
+        labels=tuple("+".join(tree.labels[a:b]) for a, b in zip(first, past, strict=True)),
+        starts=tree.starts[begins_chain],
+        ends=tree.ends[begins_chain],
+    )
+
+
+def expand_unaries(tree: Tree) -> Tree:
+    """Undo :func:`collapse_unaries`: a label with ``+`` becomes a chain. Undo binarization first."""
+    chains = [[label] if _ARTIFICIAL.search(label) else label.split("+") for label in tree.labels]
+    lengths = np.array([len(chain) for chain in chains], dtype=np.int32)
+    return Tree(
+        words=tree.words,
+        tags=tree.tags,
+        labels=tuple(label for chain in chains for label in chain),
+        starts=np.repeat(tree.starts, lengths),
+        ends=np.repeat(tree.ends, lengths),
+    )
+
+
+def binarize(tree: Tree, factor: Factor = "right") -> Tree:
+    """Give every constituent at most two children, with nltk's labels of all children: ``VP|<NP-PP>``.
+
+    The same as nltk's ``chomsky_normal_form(factor, horzMarkov=None)``. Unary constituents stay as they are.
+
+    Args:
+        tree: any tree.
+        factor: ``right`` groups the last children, ``left`` the first.
+    """
+    children = _children(tree)
+    labels, starts, ends = list(tree.labels), tree.starts.tolist(), tree.ends.tolist()
+    for node, inside in enumerate(children):
+        for i in range(1, len(inside) - 1):
+            grouped = inside[i:] if factor == "right" else inside[:-i]
+            labels.append(f"{tree.labels[node]}|<{'-'.join(name for name, _, _ in grouped)}>")
+            starts.append(grouped[0][1])
+            ends.append(grouped[-1][2])
+    if len(labels) == len(tree.labels):
+        return tree
+    # No new node has the span of another, so the order of spans is pre-order; lexsort is stable, which keeps
+    # unary chains in order.
+    order = np.lexsort((-np.array(ends), np.array(starts)))
+    return Tree(
+        words=tree.words,
+        tags=tree.tags,
+        labels=tuple(labels[i] for i in order.tolist()),
+        starts=np.array(starts, dtype=np.int32)[order],
+        ends=np.array(ends, dtype=np.int32)[order],
+    )
+
+
+def unbinarize(tree: Tree) -> Tree:
+    """Undo :func:`binarize`: nodes labelled ``X|<Y-Z>`` go, their children move up."""
+    original = np.array([_ARTIFICIAL.search(label) is None for label in tree.labels], dtype=bool)
+    original[:1] = True  # the top node covers the sentence, whatever its label
+    if original.all():
+        return tree
+    return Tree(
+        words=tree.words,
+        tags=tree.tags,
+        labels=_select(tree.labels, original),
+        starts=tree.starts[original],
+        ends=tree.ends[original],
+    )
+
+
+def _children(tree: Tree) -> list[list[tuple[str, int, int]]]:
+    """For each constituent its children from left to right: label (of a bare word: the word), start, end."""
+    children: list[list[tuple[str, int, int]]] = [[] for _ in tree.labels]
+    path: list[int] = []
+    ends = tree.ends.tolist()
+    upcoming = 0
+    starts = tree.starts.tolist()
+    for k, (word, tag) in enumerate(zip(tree.words, tree.tags, strict=True)):
+        while path and ends[path[-1]] == k:
+            path.pop()
+        while upcoming < len(starts) and starts[upcoming] == k:
+            if path:
+                children[path[-1]].append((tree.labels[upcoming], k, ends[upcoming]))
+            path.append(upcoming)
+            upcoming += 1
+        if path:
+            children[path[-1]].append((tag or word, k, k + 1))
+    return children
+
+
+def _select(labels: tuple[str, ...], mask: NDArray[np.bool_]) -> tuple[str, ...]:
+    return tuple(label for label, kept in zip(labels, mask.tolist(), strict=True) if kept)

@@ -1,0 +1,271 @@
+"""A constituency tree as flat arrays, and its conversion to and from brackets and nltk."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdtools.errors import InputError
+
+if TYPE_CHECKING:
+    import nltk
+
+# Only these separate tokens: a no-break or thin space is part of a word.
+_SPACE = r" \t\n\r\f\v"
+# A whole preterminal (tag, word); an opening bracket with its label, if the label follows; a closing
+# bracket; a bare token.
+BRACKET_TOKEN = re.compile(
+    rf"\([{_SPACE}]*([^{_SPACE}()]+)[{_SPACE}]+([^{_SPACE}()]+)[{_SPACE}]*\)"
+    rf"|(\()[{_SPACE}]*([^{_SPACE}()]*)|(\))|([^{_SPACE}()]+)"
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tree:
+    """A constituency tree over n words with m constituents (nodes above preterminals).
+
+    Constituent i covers ``words[starts[i]:ends[i]]`` and is never empty. Constituents stand in pre-order,
+    so a parent comes before its children and, of a unary chain, the upper node comes first. When n > 1 the
+    first constituent covers the whole sentence.
+
+    Attributes:
+        words: (n) leaves as the treebank writes them.
+        tags: (n) label of each word's preterminal; "" for a word that stands beside others without one.
+        labels: (m) label of each constituent.
+        starts: (m) int32, first word of each constituent.
+        ends: (m) int32, one past its last word.
+    """
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    labels: tuple[str, ...]
+    starts: NDArray[np.int32]
+    ends: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Tree):
+            return NotImplemented
+        return (
+            self.words == other.words
+            and self.tags == other.tags
+            and self.labels == other.labels
+            and np.array_equal(self.starts, other.starts)
+            and np.array_equal(self.ends, other.ends)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.words, self.tags, self.labels, self.starts.tobytes(), self.ends.tobytes()))
+
+    def __str__(self) -> str:
+        return self.to_brackets()
+
+    @classmethod
+    def from_brackets(cls, text: str) -> Tree:
+        """Read exactly one bracketed tree.
+
+        Raises:
+            InputError: if the text is not one balanced tree with a word in every constituent.
+        """
+        builder = TreeBuilder()
+        tree: Tree | None = None
+        for match in BRACKET_TOKEN.finditer(text):
+            if tree is not None or (builder.depth == 0 and match[0][0] != "("):
+                raise InputError(f"not one bracketed tree: {text[:80]!r}")
+            builder.feed(match)
+            if builder.depth == 0:
+                if builder.fault is not None:
+                    raise InputError(f"{builder.fault}: {text[:80]!r}")
+                tree = builder.finish()
+        if tree is None:
+            raise InputError(f"unbalanced brackets or no tree at all: {text[:80]!r}")
+        return tree
+
+    def to_brackets(self) -> str:
+        """The tree on one line: ``(S (NP (DT the) (NN dog)) (VP (VBZ barks)))``.
+
+        A lone word without a tag is written under the label ``X``, because brackets need one.
+        """
+        pieces: list[str] = []
+        for event, i in self._events():
+            if event == "open":
+                pieces.append(f" ({self.labels[i]}")
+            elif event == "close":
+                pieces.append(")")
+            else:
+                tag = self.tags[i] or ("" if self.labels else "X")
+                # nltk reads "\)" as an escaped bracket, so a backslash must not touch one.
+                word = self.words[i] + " " if self.words[i].endswith("\\") else self.words[i]
+                pieces.append(f" ({tag} {word})" if tag else f" {word}")
+        return "".join(pieces)[1:]
+
+    @classmethod
+    def from_nltk(cls, tree: nltk.Tree) -> Tree:
+        """Convert an ``nltk.Tree``; a leaf that is not a string is written with ``str``.
+
+        Raises:
+            InputError: if a node has no children.
+        """
+        import nltk
+
+        builder = TreeBuilder()
+        agenda: list[Any] = [tree]
+        while agenda:
+            node = agenda.pop()
+            if node is _CLOSE:
+                builder.close()
+            elif isinstance(node, nltk.Tree):
+                builder.open(str(node.label()))
+                agenda.append(_CLOSE)
+                agenda.extend(reversed(node))
+            else:
+                builder.word(str(node))
+        if builder.fault is not None:
+            raise InputError(builder.fault)
+        return builder.finish()
+
+    def to_nltk(self) -> nltk.Tree:
+        """Convert to an ``nltk.Tree``."""
+        import nltk
+
+        root = nltk.Tree("", [])
+        path = [root]
+        for event, i in self._events():
+            if event == "open":
+                node = nltk.Tree(self.labels[i], [])
+                path[-1].append(node)
+                path.append(node)
+            elif event == "close":
+                path.pop()
+            else:
+                tag = self.tags[i] or ("" if self.labels else "X")
+                path[-1].append(nltk.Tree(tag, [self.words[i]]) if tag else self.words[i])
+        return root[0]
+
+    def _events(self) -> Iterator[tuple[str, int]]:
+        """Walk the tree in order: ("open", constituent), ("word", word), ("close", constituent)."""
+        starts, ends = self.starts.tolist(), self.ends.tolist()
+        open_nodes: list[int] = []
+        upcoming = 0
+        for k in range(len(self.words)):
+            while upcoming < len(starts) and starts[upcoming] == k:
+                yield "open", upcoming
+                open_nodes.append(upcoming)
+                upcoming += 1
+            yield "word", k
+            while open_nodes and ends[open_nodes[-1]] == k + 1:
+                yield "close", open_nodes.pop()
+
+
+_CLOSE = object()
+
+
+class TreeBuilder:
+    """Builds a :class:`Tree` from opening brackets, labels, words and closing brackets as they come.
+
+    ``depth`` counts the open brackets. ``fault`` says what is wrong with the tree although its brackets
+    balance; such a tree must not be finished.
+    """
+
+    def __init__(self) -> None:
+        self.fault: str | None = None
+        self._words: list[str] = []
+        self._tags: list[str | None] = []  # None: no bracket has closed around this word alone yet
+        self._labels: list[str] = []
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._path: list[int] = []  # open nodes
+        self._label_may_follow = False
+
+    @property
+    def depth(self) -> int:
+        """How many brackets are open."""
+        return len(self._path)
+
+    def feed(self, match: re.Match[str]) -> None:
+        """Take one token of :data:`BRACKET_TOKEN`; a token other than a closing bracket at depth 0."""
+        tag, word, opening, label, closing, bare = match.groups()
+        if word is not None:
+            self._words.append(word)
+            self._tags.append(tag)
+        elif opening:
+            self.open(label)
+            # The label can stand on the next line.
+            self._label_may_follow = not label
+            return
+        elif closing:
+            self.close()
+        elif self._label_may_follow:
+            self._labels[-1] = bare
+        else:
+            self.word(bare)
+        self._label_may_follow = False
+
+    def open(self, label: str) -> None:
+        """An opening bracket with its label."""
+        self._path.append(len(self._labels))
+        self._labels.append(label)
+        self._starts.append(len(self._words))
+        self._ends.append(-1)
+
+    def word(self, word: str) -> None:
+        """A word without brackets of its own."""
+        self._words.append(word)
+        self._tags.append(None)
+
+    def close(self) -> None:
+        """A closing bracket; a node around one bare word turns out to be its preterminal."""
+        node = self._path.pop()
+        n_inside = len(self._words) - self._starts[node]
+        if n_inside == 0:
+            self.fault = self.fault or ("constituent without words" if self._path else "tree without words")
+        if n_inside == 1 and self._tags[-1] is None and node == len(self._labels) - 1:
+            self._tags[-1] = self._labels.pop()
+            self._starts.pop()
+            self._ends.pop()
+        else:
+            self._ends[node] = len(self._words)
+
+    def finish(self) -> Tree:
+        """The tree that was built, once ``depth`` is 0 again."""
+        return Tree(
+            words=tuple(self._words),
+            tags=tuple(tag or "" for tag in self._tags),
+            labels=tuple(self._labels),
+            starts=np.array(self._starts, dtype=np.int32),
+            ends=np.array(self._ends, dtype=np.int32),
+        )
+
+
+_ESCAPES = {"(": "-LRB-", ")": "-RRB-", "{": "-LCB-", "}": "-RCB-"}
+_UNESCAPES = {code: char for char, code in _ESCAPES.items()} | {"-LSB-": "[", "-RSB-": "]"}
+_ESCAPABLE = re.compile(r"[(){}]")
+_ESCAPED = re.compile(r"-[LR][RCS]B-|\\([/*])")
+
+
+def escape(word: str) -> str:
+    """Write a word as a treebank does: ``(`` ``)`` ``{`` ``}`` become ``-LRB-`` ``-RRB-`` ``-LCB-`` ``-RCB-``."""
+    return _ESCAPABLE.sub(lambda match: _ESCAPES[match[0]], word)
+
+
+def unescape(word: str) -> str:
+    r"""Turn a treebank's word into text: ``-LRB-`` becomes ``(``, ``\/`` becomes ``/``, also inside a word."""
+    return _ESCAPED.sub(lambda match: match[1] or _UNESCAPES[match[0]], word)
+
+
+def flat_tree(words: Sequence[str], tags: Sequence[str] | None = None, label: str = "X") -> Tree:
+    """One constituent over all words: the placeholder for a sentence without a parse. Tags default to XX."""
+    return Tree(
+        words=tuple(words),
+        tags=tuple(tags) if tags is not None else ("XX",) * len(words),
+        labels=(label,),
+        starts=np.zeros(1, np.int32),
+        ends=np.full(1, len(words), np.int32),
+    )
