@@ -1,4 +1,4 @@
-"""Bracketed trees, their transforms, attachments and stack tapes. numpy only; nltk where a function names it."""
+"""Bracketed trees, their transforms, attachments and stack tapes (numpy only; nltk where named)."""
 
 from pdtools.trees.attachments import (
     attachments,

@@ -30,7 +30,7 @@ def attachments(tree: Tree, factor: Factor = "right") -> Int32:
     """
     n = len(tree)
     r = np.arange(n, dtype=np.int32)
-    # Where an index repeats, numpy keeps the last value assigned; reversed pre-order makes that the widest node.
+    # Where an index repeats, numpy keeps the last value; reversed pre-order makes that the widest node.
     if factor == "right":
         wide = tree.ends - tree.starts > 1
         starts, ends = tree.starts[wide], tree.ends[wide]  # (m) nodes over two words or more
@@ -43,8 +43,8 @@ def attachments(tree: Tree, factor: Factor = "right") -> Int32:
         first_child_end[nested] = ends[nested + 1]
         r[ends[::-1] - 1] = first_child_end[::-1] - 1
     else:
-        # Position s > 0 starts exactly one non-first child: the widest node there. The tokens before it in its
-        # parent form the left sibling, whose last token is s - 1.
+        # Position s > 0 starts exactly one non-first child: the widest node there. What precedes it in its
+        # parent is the left sibling, whose last token is s - 1.
         widest_end = np.arange(1, n + 1, dtype=np.int32)
         widest_end[tree.starts[::-1]] = tree.ends[::-1]
         s = np.arange(n - 1, 0, -1, dtype=np.int32)

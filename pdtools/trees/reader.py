@@ -1,10 +1,10 @@
 """Read bracketed trees from files, whatever their line breaks.
 
-A file is a sequence of bracketings; line ends and blank lines mean nothing while the brackets balance. Where they do
-not, or where text stands between trees, the reader rejects what it cannot read and goes on at the next line where a
-tree seems to begin: its first character is an opening bracket in the column where the file's first tree began, and,
-if the file's good trees hold such lines inside, it follows a blank line. A file is read as a stream: only the tree at
-hand is in memory, unless it never ends.
+A file is a sequence of bracketings; line ends and blank lines mean nothing while the brackets balance. Where
+they do not, or where text stands between trees, the reader rejects what it cannot read and goes on at the next
+line where a tree seems to begin: its first character is an opening bracket in the column where the file's first
+tree began, and, if the file's good trees hold such lines inside, it follows a blank line. A file is read as a
+stream: only the tree at hand is in memory, unless it never ends.
 """
 
 from __future__ import annotations
@@ -32,16 +32,20 @@ class SourcedTree:
 
 
 def read_trees(files: Iterable[str], rejects: Rejects) -> Iterator[SourcedTree]:
-    """Read the trees of files (``-``: standard input; compressed by suffix) one after the other, as they stand there.
+    """Read the trees of files, one after the other, as they stand there.
 
-    A wrapper ``( (S …) )`` becomes a constituent with the label "". Tokens are separated by brackets and ASCII white
-    space only, so a no-break or thin space belongs to its word. Left to ``rejects``, with the line where the tree
-    starts: trees with unbalanced brackets, without words or with a constituent without words, trees that are not
-    UTF-8, text between trees, and files without trees.
+    A wrapper ``( (S …) )`` becomes a constituent with the label "". Tokens are separated by brackets and ASCII
+    white space only, so a no-break or thin space belongs to its word. Left to ``rejects``, with the line where
+    the tree starts: trees with unbalanced brackets, without words or with a constituent without words, trees
+    that are not UTF-8, text between trees, and files without trees.
+
+    Args:
+        files: paths (``-``: standard input); compressed by suffix.
+        rejects: takes what cannot be read.
 
     Raises:
-        InputError: if something is unreadable and the rejects' policy is ``fail``, or a file cannot be read or
-            decompressed at all.
+        InputError: if something is unreadable and the rejects' policy is ``fail``, or if a file cannot be
+            opened or decompressed.
     """
     for file in files:
         yield from _FileReader(file, rejects).trees()
@@ -73,7 +77,7 @@ class _OpenTree:
         self.holds_tree_like_lines |= looks_like_tree
 
     def note_fault(self) -> None:
-        """At the end of a line or of the tree: if the first fault is in this line, remember where that was."""
+        """At the end of a line or of the tree: if the first fault is in this line, remember the line."""
         if self.builder.fault is not None and self.fault_line is None:
             self.fault_line = self.lines[-1].number
 

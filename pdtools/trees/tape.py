@@ -1,6 +1,7 @@
-"""The stack tape: W_k[j] is the number of binary nodes [a, b] with a ≤ j ≤ b ≤ k (Murty et al. 2023, section 3.1).
+"""The stack tape (Murty et al. 2023, section 3.1).
 
-Row k is the state after token k's own reduces: what token k attends with.
+W_k[j] is the number of binary nodes [a, b] with a ≤ j ≤ b ≤ k: row k is the state after token k's own reduces,
+and what token k attends with.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Clean, collapse and binarize trees. Labels are those of nltk's ``treetransforms``, so that nltk can undo them."""
+"""Clean, collapse and binarize trees, with the labels of nltk's transforms, so that nltk can undo them."""
 
 from __future__ import annotations
 
@@ -52,9 +52,10 @@ def normalize(
 ) -> Tree | None:
     """Clean a treebank's tree.
 
-    Binarization is undone; traces (leaves tagged ``-NONE-``, whatever their form) and the phrases that they
-    leave empty go; so does a wrapper ("", ROOT, TOP, S1) with one child. Labels lose function tags and indices
-    (``NP-SBJ-1`` and ``NP=2`` become ``NP``; ``-LRB-`` stays), and one that holds ``|`` keeps its first part.
+    Binarization is undone. Traces (leaves tagged ``-NONE-``, whatever their form) and the phrases that they
+    leave empty are removed, and so is a wrapper ("", ROOT, TOP, S1) with one child. Labels lose function tags
+    and indices (``NP-SBJ-1`` and ``NP=2`` become ``NP``; ``-LRB-`` stays); one that holds ``|`` keeps its
+    first part.
 
     Args:
         tree: the tree as read.
@@ -79,7 +80,7 @@ def normalize(
 
 
 def remove_traces(tree: Tree, counts: TransformCounts | None = None) -> Tree | None:
-    """Take out the leaves tagged ``-NONE-`` and the phrases that they leave empty; None if nothing is left."""
+    """Remove the leaves tagged ``-NONE-`` and the phrases that they leave empty; None if nothing is left."""
     if TRACE_TAG not in tree.tags:
         return tree
     counts = TransformCounts() if counts is None else counts

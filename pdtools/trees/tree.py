@@ -251,12 +251,12 @@ _ESCAPED = re.compile(r"-[LR][RCS]B-|\\([/*])")
 
 
 def escape(word: str) -> str:
-    """Write a word as a treebank does: ``(`` ``)`` ``{`` ``}`` become ``-LRB-`` ``-RRB-`` ``-LCB-`` ``-RCB-``."""
+    """Write a word as a treebank does: ``( ) { }`` become ``-LRB- -RRB- -LCB- -RCB-``."""
     return _ESCAPABLE.sub(lambda match: _ESCAPES[match[0]], word)
 
 
 def unescape(word: str) -> str:
-    r"""Turn a treebank's word into text: ``-LRB-`` becomes ``(``, ``\/`` becomes ``/``, also inside a word."""
+    r"""Turn a treebank's word into text: ``-LRB-`` is ``(`` and ``\/`` is ``/``, also inside a word."""
     return _ESCAPED.sub(lambda match: match[1] or _UNESCAPES[match[0]], word)
 
 
