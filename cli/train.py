@@ -1,2 +1,175 @@
-def train() -> None:
-    """Not built yet."""
+"""``pdtools train``: shards → checkpoint."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .common import (
+    DeviceOption,
+    JsonOption,
+    OnError,
+    OnErrorOption,
+    OverwriteOption,
+    QuietOption,
+    ThreadsOption,
+    message,
+    pick_device,
+    print_json,
+)
+
+if TYPE_CHECKING:
+    from pdtools.training import RunState
+
+
+def train(
+    shards: Annotated[str, typer.Argument(metavar="SHARDS", help="Folder that pdtools tapes wrote.")],
+    output: Annotated[str, typer.Option("--output", "-o", metavar="DIR", help="Folder of the run.")],
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="NAME", help="pushdown (default), transformer."),
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option("--config", metavar="FILE", help="TOML recipe, or the name of a bundled one (tiny)."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="config.layers=4, train.steps=100, ... (repeatable)."
+        ),
+    ] = None,
+    valid: Annotated[
+        str | None,
+        typer.Option("--valid", metavar="SHARDS", help="Shards that choose the best checkpoint."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in DIR; start one if there is none.")
+    ] = False,
+    overwrite: OverwriteOption = False,
+    on_error: OnErrorOption = OnError.fail,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", help="Seed of everything random (train.seed)."),
+    ] = None,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 0,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Train a language model on shards; best/ and last/ in DIR are its checkpoints.
+
+    Ctrl-C or SIGTERM ends the run after the step in hand; --resume goes on as if it had never stopped.
+    DIR also gets metrics.jsonl, tensorboard/ and run.json.
+
+    \b
+    pdtools train shards/train --valid shards/valid -o runs/tiny --config tiny
+    pdtools train shards/train --valid shards/valid -o runs/base --config tiny --model transformer
+    pdtools train shards/train --valid shards/valid -o runs/tiny --resume
+    """
+    from pdtools.training import Interruption, read_recipe
+    from pdtools.training import train as run_training
+
+    given = [*(settings or []), *([] if seed is None else [f"train.seed={seed}"])]
+    as_it_was = resume and not (model or config or given)
+    recipe = None if as_it_was else read_recipe(config, model=model, settings=given)
+    chosen_device = pick_device(device, threads)
+    with Interruption() as interruption, Progress(quiet=quiet) as progress:
+        report = run_training(
+            shards,
+            output,
+            recipe,
+            valid=valid,
+            device=chosen_device,
+            resume=resume,
+            overwrite=overwrite,
+            on_error=on_error.value,
+            listener=progress,
+            stop=interruption,
+        )
+    if as_json:
+        print_json(report)
+    message(_summary(report), quiet=quiet)
+    if report["finished"] is None and interruption.received is not None:
+        raise typer.Exit(128 + interruption.received)
+
+
+def _summary(report: Mapping[str, Any]) -> str:
+    step, output = report["step"], report["output"]
+    if report["already_finished"]:
+        return f"{output}: this run has finished already, at step {step}"
+    if report["finished"] is None:
+        return f"{output}: stopped after step {step} of {report['steps']}; --resume goes on"
+    left_out = sum(report["counts"]["left_out"].values())
+    ending = "stopped early" if report["finished"] == "patience" else "finished"
+    return (
+        f"{output}: {ending} at step {step}, best at step {report['best_step']}"
+        + (f": {_scores(report['best'])}" if report["best"] else "")
+        + (f"; {left_out} sentences left out (rejects.jsonl)" if left_out else "")
+    )
+
+
+def _scores(scores: Mapping[str, Any]) -> str:
+    parts = [f"loss {scores['loss']:.4f}"]
+    for key, name in (("ppl_token_given_trees", "perplexity given trees"), ("ppl_token_joint", "joint")):
+        if scores[key] is not None:
+            parts.append(f"{name} {scores[key]:.2f}")
+    if scores["attachment_accuracy"] is not None:
+        parts.append(f"attachments {100 * scores['attachment_accuracy']:.2f}%")
+    return ", ".join(parts)
+
+
+class Progress:
+    """A bar with the loss and the time left, and a line for every evaluation, on standard error."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._bar: Any = None
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *ending: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def started(self, state: RunState, facts: Mapping[str, Any]) -> None:
+        """Open the bar, if someone is there to see it."""
+        begin = f"going on from step {state.step}" if state.step else "starting"
+        message(
+            f"{begin}: {facts['sentences']} sentences, {facts['parameters']} parameters,"
+            f" {facts['steps']} steps, {100 * facts['padding']:.1f}% padding, {facts['device']}",
+            quiet=self._quiet,
+        )
+        if not self._quiet and sys.stderr.isatty():
+            from tqdm import tqdm
+
+            self._bar = tqdm(
+                total=facts["steps"],
+                initial=state.step,
+                desc="train",
+                unit="step",
+                dynamic_ncols=True,
+                file=sys.stderr,
+            )
+
+    def stepped(self, step: int) -> None:
+        """Move the bar."""
+        if self._bar is not None:
+            self._bar.update(1)
+
+    def logged(self, step: int, values: Mapping[str, Any]) -> None:
+        """Show the loss beside the bar."""
+        if self._bar is not None:
+            self._bar.set_postfix(loss=f"{values['loss']:.4f}", refresh=False)
+
+    def evaluated(self, step: int, scores: Mapping[str, Any], is_best: bool) -> None:
+        """One line."""
+        line = f"step {step}: valid {_scores(scores)}{' (best)' if is_best else ''}"
+        if self._bar is not None:
+            self._bar.write(line, file=sys.stderr)
+        else:
+            message(line, quiet=self._quiet)

@@ -1,0 +1,34 @@
+"""Training: recipes, batches, the loop, and runs that can be stopped and resumed."""
+
+from pdtools.training.batches import BatchLimits, BatchStream, padding_share, plan_epoch, plan_in_order
+from pdtools.training.config import Recipe, TrainConfig, bundled_recipes, read_recipe
+from pdtools.training.data import Sentences
+from pdtools.training.evaluate import LossSums, evaluate
+from pdtools.training.interruption import Interruption
+from pdtools.training.loop import Listener, TrainingLoop
+from pdtools.training.optimizer import build_optimizer, learning_rate
+from pdtools.training.run_state import RunState
+from pdtools.training.train import complete_recipe, train
+
+__all__ = [
+    "BatchLimits",
+    "BatchStream",
+    "Interruption",
+    "Listener",
+    "LossSums",
+    "Recipe",
+    "RunState",
+    "Sentences",
+    "TrainConfig",
+    "TrainingLoop",
+    "build_optimizer",
+    "bundled_recipes",
+    "complete_recipe",
+    "evaluate",
+    "learning_rate",
+    "padding_share",
+    "plan_epoch",
+    "plan_in_order",
+    "read_recipe",
+    "train",
+]

@@ -1,4 +1,4 @@
-"""Which rows make which batch: buckets of similar length, a token budget, an order that can be resumed exactly."""
+"""Which rows make which batch: buckets of similar length, a token budget, an order that can be resumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run is: the model and how it is trained, from a TOML file and ``--set`` options, every key checked."""
+"""What a run is: the model and how it is trained, from a TOML file and ``--set``, every key checked."""
 
 from __future__ import annotations
 
@@ -96,7 +96,9 @@ class TrainConfig:
         _check("betas", self.betas, all(0 <= beta < 1 for beta in self.betas), "from 0 to below 1")
         _check("seed", self.seed, self.seed < 2**63, "below 2**63")
         if not (self.batch_tokens or self.batch_sentences):
-            raise PdtoolsError("train.batch_tokens and train.batch_sentences are both 0: give a batch one limit")
+            raise PdtoolsError(
+                "train.batch_tokens and train.batch_sentences are both 0: give a batch one limit"
+            )
 
 
 def _check(name: str, value: object, good: bool, wanted: str) -> None:
@@ -108,8 +110,8 @@ def _check(name: str, value: object, good: bool, wanted: str) -> None:
 class Recipe:
     """One experiment: a model's name, the options of its configuration that were given, and the training.
 
-    ``options`` is checked against the model's configuration class by :func:`read_recipe`; what it leaves out is the
-    class's default, or comes from the tokenizer (the vocabulary).
+    ``options`` is checked against the model's configuration class by :func:`read_recipe`; what it leaves out
+    is the class's default, or comes from the tokenizer (the vocabulary).
     """
 
     model: str = "pushdown"
@@ -173,7 +175,9 @@ def _read_toml(source: str) -> dict[str, Any]:
         text = resources.files("pdtools.configs").joinpath(f"{source}.toml").read_text("utf-8")
     else:
         raise InputError(
-            "no such file, nor a recipe of this name", file=source, hint=f"recipes: {', '.join(bundled_recipes())}"
+            "no such file, nor a recipe of this name",
+            file=source,
+            hint=f"recipes: {', '.join(bundled_recipes())}",
         )
     try:
         return tomllib.loads(text)
@@ -182,11 +186,9 @@ def _read_toml(source: str) -> dict[str, Any]:
 
 
 def _model_config_class(name: str) -> type:
-    from pdtools.models import MODELS
+    from pdtools.models import model_kind
 
-    if name not in MODELS:
-        raise PdtoolsError(f"unknown model {name} (there are: {', '.join(sorted(MODELS))})")
-    return MODELS[name][0]
+    return model_kind(name).config_class
 
 
 def _split_setting(setting: str) -> tuple[str, str, str]:
@@ -241,7 +243,9 @@ def _as_type(value: Any, wanted: Any) -> Any:
     if wanted is int and isinstance(value, float) and value.is_integer():
         return int(value)
     if type(value) is not wanted:
-        raise ValueError({int: "a whole number", float: "a number", bool: "true or false", str: "a string"}[wanted])
+        raise ValueError(
+            {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}[wanted]
+        )
     return value
 
 

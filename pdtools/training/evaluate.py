@@ -14,18 +14,22 @@ import torch
 from pdtools.models import Batch, LanguageModel, LossParts
 
 # The order of the sums in a tensor of them.
-_SUMS = ("token_nll", "attachment_nll", "tokens", "attachments", "attachments_right")
+_SUMS = ("token_nll", "attachment_nll", "tokens", "attachments", "attachments_right", "clamped")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossSums:
-    """What a loss is made of, summed over tokens (nats); sums of batches and of workers add up."""
+    """What a loss is made of, summed over tokens (nats); sums of batches and of workers add up.
+
+    ``clamped`` counts cells of the tapes that are deeper than the model's depth table.
+    """
 
     token_nll: float = 0.0
     attachment_nll: float = 0.0
     tokens: int = 0
     attachments: int = 0
     attachments_right: int = 0
+    clamped: int = 0
 
     def __add__(self, other: LossSums) -> LossSums:
         return LossSums(**{name: getattr(self, name) + getattr(other, name) for name in _SUMS})
@@ -40,6 +44,7 @@ class LossSums:
             tokens=round(values[2]),
             attachments=round(values[3]),
             attachments_right=round(values[4]),
+            clamped=round(values[5]),
         )
 
     def loss(self, attachment_weight: float) -> float:
@@ -59,6 +64,7 @@ class LossSums:
             if self.attachments
             else None,
             "attachment_accuracy": self.attachments_right / self.attachments if self.attachments else None,
+            "clamped_depths": self.clamped,
         }
 
 
@@ -68,21 +74,21 @@ def _perplexity(nll: float, tokens: int) -> float | None:
 
 
 def loss_sums(parts: LossParts) -> torch.Tensor:
-    """The sums of one batch as float64 on the model's device, so that adding them up never waits: (5,)."""
-    device = parts.token_nll_sum.device
+    """The sums of one batch as float64 on the model's device, so that adding them up never waits: (6,)."""
     values = (
         parts.token_nll_sum,
         parts.attach_nll_sum,
         parts.n_tokens,
         parts.n_attach,
         parts.n_attach_correct,
+        parts.n_clamped,
     )
-    return torch.stack([torch.as_tensor(v).detach().to(device, torch.float64) for v in values])  # (5,)
+    return torch.stack([value.detach().double() for value in values])  # (6,)
 
 
 def zero_sums(device: str | torch.device) -> torch.Tensor:
     """Sums of nothing, to add :func:`loss_sums` to."""
-    return torch.zeros(len(_SUMS), dtype=torch.float64, device=device)  # (5,)
+    return torch.zeros(len(_SUMS), dtype=torch.float64, device=device)  # (6,)
 
 
 def autocast(device: str, precision: str) -> AbstractContextManager[Any]:
@@ -103,7 +109,7 @@ def evaluate(
     precision: str = "float32",
     stop: Callable[[], bool] = lambda: False,
 ) -> LossSums | None:
-    """Add up the loss over batches, without dropout; the model's mode and the random numbers stay as they were.
+    """Add up the loss over batches, without dropout; the model's mode stays as it was.
 
     Args:
         batches: on any device.

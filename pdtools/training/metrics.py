@@ -20,8 +20,8 @@ class MetricsLog:
     Args:
         folder: of the run.
         step: the step that the run goes on from.
-        size: bytes that ``metrics.jsonl`` had at that step: what an interrupted run wrote after it is cut off,
-            so that no step appears twice.
+        size: bytes that ``metrics.jsonl`` had at that step: what an interrupted run wrote after it is
+            cut off, so that no step appears twice.
     """
 
     def __init__(self, folder: Path, *, step: int = 0, size: int = 0) -> None:

@@ -31,7 +31,9 @@ def learning_rate(step: int, config: TrainConfig) -> float:
 def undecayed_parameters(model: nn.Module) -> set[str]:
     """Names of the parameters without weight decay: embeddings, norms, biases, every vector and scalar."""
     tables = {id(p) for m in model.modules() if isinstance(m, _TABLES) for p in m.parameters(recurse=False)}
-    return {name for name, p in model.named_parameters() if p.ndim < 2 or id(p) in tables}
+    return {
+        name for name, p in model.named_parameters() if p.ndim < 2 or name.endswith("bias") or id(p) in tables
+    }
 
 
 def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:

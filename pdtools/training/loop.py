@@ -1,0 +1,309 @@
+"""The training loop: batches in, ``best/`` and ``last/`` out; a stop and resumption leave no trace."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from pdtools.errors import PdtoolsError
+from pdtools.files import replace_directory
+from pdtools.models import Batch, LanguageModel, count_parameters, save_checkpoint
+from pdtools.tokenization import Tokenizer
+from pdtools.training.batches import BatchLimits, BatchStream
+from pdtools.training.config import TrainConfig
+from pdtools.training.data import Sentences
+from pdtools.training.evaluate import LossSums, autocast, evaluate, loss_sums, zero_sums
+from pdtools.training.metrics import MetricsLog
+from pdtools.training.optimizer import build_optimizer, learning_rate
+from pdtools.training.run_folder import TRAINER, RunFolder
+from pdtools.training.run_state import RunState, load_state, save_state
+
+
+class Listener(Protocol):
+    """What a run tells while it goes on."""
+
+    def started(self, state: RunState, facts: Mapping[str, Any]) -> None:
+        """The next step comes: sentences, parameters, steps, padding (a share), device."""
+
+    def stepped(self, step: int) -> None:
+        """A step is done."""
+
+    def logged(self, step: int, values: Mapping[str, Any]) -> None:
+        """The training loss since the last time."""
+
+    def evaluated(self, step: int, scores: Mapping[str, Any], is_best: bool) -> None:
+        """The validation sentences were scored."""
+
+
+class Silence(Listener):
+    """Tells nothing."""
+
+    def started(self, state: RunState, facts: Mapping[str, Any]) -> None:
+        pass
+
+    def stepped(self, step: int) -> None:
+        pass
+
+    def logged(self, step: int, values: Mapping[str, Any]) -> None:
+        pass
+
+    def evaluated(self, step: int, scores: Mapping[str, Any], is_best: bool) -> None:
+        pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpointing:
+    """What a checkpoint holds beside the model.
+
+    Args:
+        tokenizer: that the shards were made with.
+        shards: settings of the shards (layout, factor, …).
+    """
+
+    tokenizer: Tokenizer
+    shards: Mapping[str, Any]
+
+
+class TrainingLoop:
+    """One run.
+
+    Args:
+        folder: where it is kept.
+        model: on its device; its weights are changed.
+        config: how to train.
+        train_set: the sentences to learn from.
+        valid_set: the sentences that choose the best checkpoint; without them ``best/`` is the newest one.
+        checkpointing: what checkpoints hold beside the model.
+        device: where the model is.
+        listener: hears of progress.
+        stop: asked between steps; the run then writes ``last/`` and ends.
+        resume: go on from ``last/trainer/``, whose weights the model has.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        model: LanguageModel,
+        config: TrainConfig,
+        train_set: Sentences,
+        valid_set: Sentences | None,
+        *,
+        checkpointing: Checkpointing,
+        device: str,
+        listener: Listener,
+        stop: Callable[[], bool],
+        resume: bool,
+    ) -> None:
+        self.folder = folder
+        self.model = model
+        self.config = config
+        self.train_set = train_set
+        self.valid_set = valid_set
+        self.checkpointing = checkpointing
+        self.device = device
+        self.listener = listener
+        self.stop = stop
+        self.limits = BatchLimits(tokens=config.batch_tokens, sentences=config.batch_sentences)
+        self.optimizer = build_optimizer(model, config)
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.state = RunState()
+        self.window = zero_sums(device)  # since the last line in the log
+        self.gradient_norm = torch.zeros((), device=device)
+        if resume:
+            self.state, self.window = load_state(folder.trainer, model, self.optimizer, device)
+        self.stream = BatchStream(
+            lengths=train_set.lengths,
+            limits=self.limits,
+            seed=config.seed,
+            epoch=self.state.epoch,
+            taken=self.state.taken,
+        )
+
+    def run(self) -> RunState:
+        """Train until the end, an early stop, or until asked to stop."""
+        state = self.state
+        self._clock = time.monotonic()
+        with MetricsLog(self.folder.path, step=state.step, size=state.metrics_size) as self.metrics:
+            self.listener.started(
+                state,
+                {
+                    "sentences": len(self.train_set),
+                    "parameters": count_parameters(self.model),
+                    "steps": self.config.steps,
+                    "padding": self.stream.padding_share(),
+                    "device": self.device,
+                },
+            )
+            while state.finished is None:
+                if self._evaluation_is_due():
+                    finished_it = self._evaluate()
+                    self._save_last()
+                    if not finished_it:
+                        break
+                elif self.stop():
+                    self._save_last()
+                    break
+                else:
+                    self._step()
+        return state
+
+    # --- a step -------------------------------------------------------------------------------
+
+    def _step(self) -> None:
+        """One update of the weights.
+
+        Gradients of plain sums are added up over the batches, and divided by the tokens of all of them:
+        the same as one batch of all these sentences, however they are divided.
+        """
+        config, state = self.config, self.state
+        start = time.monotonic()
+        self.model.train()
+        sums = zero_sums(self.device)
+        for _ in range(config.accumulate):
+            batch = self._to_device(self.train_set.batch(next(self.stream)))
+            with autocast(self.device, config.precision):
+                parts = self.model.loss(batch)
+                loss = parts.token_nll_sum + config.attachment_weight * parts.attach_nll_sum
+            loss.backward()
+            sums += loss_sums(parts)
+        per_token = (1 / sums[2]).float()
+        for parameter in self.parameters:
+            if parameter.grad is not None:
+                parameter.grad.mul_(per_token)
+        self.gradient_norm = nn.utils.clip_grad_norm_(self.parameters, config.clip or math.inf)
+        state.step += 1
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(state.step, config)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.window += sums
+        log_is_due = state.step % config.log_every == 0 or state.step == config.steps
+        logged = LossSums.from_tensor(self.window) if log_is_due else None  # the one wait for the device
+        state.window_seconds += time.monotonic() - start
+        self.listener.stepped(state.step)
+        if logged is not None:
+            self._log(logged)
+
+    def _to_device(self, batch: Batch) -> Batch:
+        """The batch on the device; from pinned memory, so that the copy does not hold the GPU up."""
+        if torch.device(self.device).type != "cuda":
+            return batch.to(self.device)
+        return Batch(
+            tokens=batch.tokens.pin_memory(),
+            attach=batch.attach.pin_memory(),
+            lengths=batch.lengths.pin_memory(),
+        ).to(self.device)
+
+    def _log(self, sums: LossSums) -> None:
+        """Record the loss since the last time."""
+        self._check_finite(sums)
+        self._add_time()
+        state = self.state
+        state.tokens += sums.tokens
+        values = {
+            **sums.scores(self.config.attachment_weight),
+            "learning_rate": learning_rate(state.step, self.config),
+            "gradient_norm": float(self.gradient_norm),
+            "epoch": self.stream.epoch,
+            "tokens": state.tokens,
+            "tokens_per_second": round(sums.tokens / state.window_seconds),
+            "seconds": round(state.seconds, 3),
+        }
+        self.window = zero_sums(self.device)
+        state.window_seconds = 0.0
+        self.metrics.write("train", state.step, values)
+        self.listener.logged(state.step, values)
+
+    def _check_finite(self, sums: LossSums) -> None:
+        if not math.isfinite(sums.token_nll + sums.attachment_nll + float(self.gradient_norm)):
+            raise PdtoolsError(
+                f"{self.folder.path}: the loss is not finite any more at step {self.state.step}"
+                " (lower train.learning_rate or train.clip, or lengthen train.warmup_steps)"
+            )
+
+    def _add_time(self) -> None:
+        """Count the time since the last call."""
+        now = time.monotonic()
+        self.state.seconds += now - self._clock
+        self._clock = now
+
+    # --- evaluation and checkpoints -----------------------------------------------------------
+
+    def _evaluation_is_due(self) -> bool:
+        step = self.state.step
+        due = step > 0 and (step % self.config.eval_every == 0 or step == self.config.steps)
+        return due and self.state.evaluated_step < step
+
+    def _evaluate(self) -> bool:
+        """Score the validation sentences, keep the best model, maybe end the run; False if interrupted."""
+        config, state = self.config, self.state
+        self._check_finite(LossSums.from_tensor(self.window))
+        if self.valid_set is None:
+            self._save_model(self.folder.best)
+            state.best_step = state.step
+        else:
+            sums = evaluate(
+                self.model,
+                self.valid_set.in_order(self.limits),
+                device=self.device,
+                precision=config.precision,
+                stop=self.stop,
+            )
+            if sums is None:
+                return False
+            self._judge(sums)
+        state.evaluated_step = state.step
+        if config.patience and state.bad_evaluations >= config.patience:
+            state.finished = "patience"
+        elif state.step == config.steps:
+            state.finished = "steps"
+        return True
+
+    def _judge(self, sums: LossSums) -> None:
+        """Record an evaluation, and write ``best/`` if it is the best so far."""
+        state = self.state
+        loss = sums.loss(self.config.attachment_weight)
+        if not math.isfinite(loss):
+            raise PdtoolsError(f"{self.folder.path}: the validation loss is not finite at step {state.step}")
+        self._add_time()
+        scores = {**sums.scores(self.config.attachment_weight), "seconds": round(state.seconds, 3)}
+        is_best = state.best_loss is None or loss < state.best_loss
+        if is_best:
+            state.best_loss, state.best_step, state.best_scores = loss, state.step, scores
+            state.bad_evaluations = 0
+            self._save_model(self.folder.best)
+        else:
+            state.bad_evaluations += 1
+        self.metrics.write("valid", state.step, scores)
+        self.listener.evaluated(state.step, scores, is_best)
+
+    def _save_model(self, folder: Path) -> None:
+        save_checkpoint(
+            folder,
+            self.model,
+            self.checkpointing.tokenizer,
+            shards=self.checkpointing.shards,
+            overwrite=True,
+        )
+
+    def _save_last(self) -> None:
+        """Write ``last/`` with the trainer's state in it, as one folder that is swapped whole."""
+        self._check_finite(LossSums.from_tensor(self.window))
+        self._add_time()
+        self.state.epoch, self.state.taken = self.stream.epoch, self.stream.taken
+        self.state.metrics_size = self.metrics.size
+        staging = self.folder.last.with_name(f".{self.folder.last.name}.new")
+        try:
+            self._save_model(staging)
+            save_state(staging / TRAINER, self.state, self.model, self.optimizer, self.window)
+            replace_directory(staging, self.folder.last)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)

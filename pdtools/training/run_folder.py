@@ -1,0 +1,133 @@
+"""The folder of a run: ``run.json``, ``best/``, ``last/``, ``metrics.jsonl``; making and resuming one."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.files import check_output, read_json, recover_directory, write_json
+from pdtools.training.config import Recipe, TrainConfig
+
+BEST, LAST, TRAINER = "best", "last", "trainer"
+_RUN = "run.json"
+
+
+class RunFolder:
+    """Paths of a run, and its ``run.json``.
+
+    ``best/`` and ``last/`` are checkpoints; each is swapped whole. ``last/trainer/`` holds the trainer's
+    state, so that weights and state can never be of different steps.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.best = self.path / BEST
+        self.last = self.path / LAST
+        self.trainer = self.last / TRAINER
+
+    def exists(self) -> bool:
+        """Whether a run was started here."""
+        return (self.path / _RUN).is_file()
+
+    def create(self, *, overwrite: bool = False) -> None:
+        """Make the folder; with ``overwrite``, in the place of an earlier run.
+
+        Raises:
+            PdtoolsError: if something is there that may not be replaced, or is no run.
+        """
+        check_output(self.path, overwrite=overwrite)
+        if self.path.is_dir() and any(self.path.iterdir()):
+            if not self.exists():
+                raise PdtoolsError(f"{self.path}: not a training run, so it is not overwritten")
+            shutil.rmtree(self.path)
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    def recover(self) -> bool:
+        """Mend what a killed process may have left, and say whether there is a checkpoint to go on from.
+
+        Raises:
+            PdtoolsError: if the folder holds something else than a run.
+        """
+        if self.path.is_dir() and any(self.path.iterdir()) and not self.exists():
+            raise PdtoolsError(
+                f"{self.path}: not a training run ({_RUN} is missing), so it cannot be resumed"
+            )
+        for folder in (self.best, self.last):
+            recover_directory(folder)
+            for left_over in self.path.glob(f".*{folder.name}.*"):
+                shutil.rmtree(left_over, ignore_errors=True)
+        return self.trainer.is_dir()
+
+    def recipe(self) -> Recipe:
+        """The recipe that the run was started with."""
+        run = self._read()
+        try:
+            train = {k: tuple(v) if isinstance(v, list) else v for k, v in run["recipe"]["train"].items()}
+            return Recipe(
+                model=run["recipe"]["model"], options=run["recipe"]["config"], train=TrainConfig(**train)
+            )
+        except (KeyError, TypeError) as error:
+            raise InputError(f"not the record of a training run: {error}", file=self.path / _RUN) from error
+
+    def describe(self, recipe: Recipe, data: Mapping[str, str], provenance: Mapping[str, Any]) -> None:
+        """Write ``run.json``: the whole recipe, the hashes of the data, and what ran it."""
+        write_json(
+            self.path / _RUN,
+            {"recipe": recipe.as_json(), "data": dict(data), "provenance": dict(provenance), "resumed": []},
+        )
+
+    def check_same(self, recipe: Recipe, data: Mapping[str, str]) -> None:
+        """Refuse to go on with another recipe or other data than the run was started with.
+
+        Raises:
+            PdtoolsError: naming what differs.
+        """
+        run = self._read()
+        differences = [
+            f"{key} is {now}, but was {before}"
+            for key, before, now in _differences(run.get("recipe", {}), _as_read(recipe.as_json()))
+        ]
+        for role in sorted({*run.get("data", {}), *data}):
+            if run.get("data", {}).get(role) != data.get(role):
+                differences.append(f"the {role} shards are not the same")
+        if differences:
+            raise PdtoolsError(
+                f"{self.path}: cannot be resumed: {'; '.join(differences)}"
+                " (give what the run was started with, or train into another folder)"
+            )
+
+    def record_resumption(self, step: int, provenance: Mapping[str, Any]) -> None:
+        """Add to ``run.json`` that the run went on from a step, and what ran it then."""
+        run = self._read()
+        run["resumed"] = [*run.get("resumed", []), {"step": step, **provenance}]
+        write_json(self.path / _RUN, run)
+
+    def _read(self) -> dict[str, Any]:
+        run = read_json(self.path / _RUN)
+        if not isinstance(run, dict):
+            raise InputError("not the record of a training run", file=self.path / _RUN)
+        return run
+
+
+def _as_read(value: Any) -> Any:
+    """A value as it looks after a trip through JSON: tuples become lists."""
+    if isinstance(value, Mapping):
+        return {key: _as_read(item) for key, item in value.items()}
+    return [_as_read(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _differences(
+    before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = ""
+) -> list[tuple[str, Any, Any]]:
+    """Keys whose values differ, with both values; nested tables by their dotted names."""
+    found = []
+    for key in sorted({*before, *now}):
+        old, new = before.get(key), now.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            found += _differences(old, new, f"{prefix}{key}.")
+        elif old != new:
+            found.append((prefix + key, old, new))
+    return found

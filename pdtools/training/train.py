@@ -1,0 +1,173 @@
+"""From shards to a trained model: what ``pdtools train`` does."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pdtools.errors import PdtoolsError
+from pdtools.files import Rejects
+from pdtools.models import (
+    LanguageModel,
+    build_model,
+    count_parameters,
+    load_checkpoint,
+    make_config,
+    model_kind,
+)
+from pdtools.provenance import provenance
+from pdtools.shards import ShardSet
+from pdtools.tokenization import Tokenizer
+from pdtools.training.config import Recipe
+from pdtools.training.data import Sentences, check_same_tokenizer, hash_shards
+from pdtools.training.loop import Checkpointing, Listener, Silence, TrainingLoop
+from pdtools.training.run_folder import RunFolder
+
+_FROM_TOKENIZER = ("vocab_size", "pad_id", "root_id", "eos_id")
+
+
+def train(
+    shards: str | Path,
+    output: str | Path,
+    recipe: Recipe | None = None,
+    *,
+    valid: str | Path | None = None,
+    device: str = "cpu",
+    resume: bool = False,
+    overwrite: bool = False,
+    on_error: str = "fail",
+    listener: Listener | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
+    """Train a model, or go on with a run that was stopped.
+
+    Seeds torch's global random generators. A resumed run ends with the weights that it would have had
+    without the stop: to the bit on the same machine, library versions and number of threads.
+
+    Args:
+        shards: a folder that ``pdtools tapes`` wrote.
+        output: the run's folder.
+        recipe: the model and how to train it; None: the run's own when resuming, else the defaults.
+        valid: shards that choose the best checkpoint, made with the same tokenizer.
+        device: ``cpu``, ``cuda``, …
+        resume: go on from ``last/`` in ``output``; where nothing was written yet, start.
+        overwrite: replace an earlier run.
+        on_error: at a sentence longer than the model takes: ``fail``, or ``skip`` it (``rejects.jsonl``).
+        listener: hears of progress.
+        stop: asked between steps: the run writes ``last/`` and ends, to be resumed.
+
+    Returns:
+        A JSON-ready report: ``finished`` is ``steps``, ``patience``, or None if the run was stopped.
+
+    Raises:
+        PdtoolsError: unusable shards or options, or a loss that is no longer finite.
+    """
+    folder = RunFolder(output)
+    goes_on = resume and folder.recover()
+    if recipe is None:
+        recipe = folder.recipe() if resume and folder.exists() else Recipe()
+    train_shards, valid_shards = _open_shards(shards, valid)
+    recipe, config = complete_recipe(recipe, train_shards.tokenizer)
+    inputs = {"train": str(shards)} | ({} if valid is None else {"valid": str(valid)})
+    hashes = {role: hash_shards(path) for role, path in inputs.items()}
+    if goes_on:
+        folder.check_same(recipe, hashes)
+
+    torch.manual_seed(recipe.train.seed)
+    model: LanguageModel = (
+        load_checkpoint(folder.last, device).model
+        if goes_on
+        else build_model(recipe.model, config).to(device)
+    )
+    rejects = Rejects(on_error)
+
+    def sentences(data: ShardSet, place: str) -> Sentences:
+        return Sentences(
+            data,
+            pad_id=train_shards.tokenizer.pad_id,
+            max_length=model.max_length,
+            folder=place,
+            rejects=rejects,
+        )
+
+    train_set = sentences(train_shards, inputs["train"])
+    valid_set = None if valid_shards is None else sentences(valid_shards, inputs["valid"])
+    loop = TrainingLoop(
+        folder,
+        model,
+        recipe.train,
+        train_set,
+        valid_set,
+        checkpointing=Checkpointing(
+            tokenizer=train_shards.tokenizer, shards=train_shards.manifest.get("settings", {})
+        ),
+        device=device,
+        listener=listener or Silence(),
+        stop=stop,
+        resume=goes_on,
+    )
+    if not goes_on:
+        folder.create(overwrite=overwrite or resume)
+        folder.describe(recipe, hashes, provenance(inputs))
+    elif loop.state.finished is None:
+        folder.record_resumption(loop.state.step, provenance(inputs))
+    if len(rejects):
+        rejects.write(folder.path / "rejects.jsonl")
+    resumed_from = loop.state.step
+    already_finished = loop.state.finished is not None
+    state = loop.state if already_finished else loop.run()
+    return {
+        "output": str(output),
+        "model": recipe.model,
+        "parameters": count_parameters(model),
+        "finished": state.finished,
+        "already_finished": already_finished,
+        "resumed_from": resumed_from if goes_on else None,
+        "step": state.step,
+        "steps": recipe.train.steps,
+        "epoch": state.epoch,
+        "seconds": round(state.seconds, 3),
+        "best_step": state.best_step,
+        "best": state.best_scores,
+        "counts": {
+            "train_sentences": len(train_set),
+            "valid_sentences": 0 if valid_set is None else len(valid_set),
+            "left_out": rejects.by_reason(),
+            "padding": round(loop.stream.padding_share(), 4),
+        },
+    }
+
+
+def complete_recipe(recipe: Recipe, tokenizer: Tokenizer) -> tuple[Recipe, Any]:
+    """Fill in what the tokenizer decides, and every default.
+
+    Returns:
+        The recipe with the model's whole configuration, and that configuration.
+
+    Raises:
+        PdtoolsError: if the recipe and the tokenizer disagree.
+    """
+    options = dict(recipe.options)
+    names = {f.name for f in dataclasses.fields(model_kind(recipe.model).config_class)}
+    for key in _FROM_TOKENIZER:
+        if key in names:
+            ours = getattr(tokenizer, key)
+            if options.setdefault(key, ours) != ours:
+                raise PdtoolsError(
+                    f"config.{key} is {options[key]}, but {ours} in the shards' tokenizer: leave it out"
+                )
+    config = make_config(recipe.model, options)
+    return Recipe(model=recipe.model, options=dataclasses.asdict(config), train=recipe.train), config
+
+
+def _open_shards(shards: str | Path, valid: str | Path | None) -> tuple[ShardSet, ShardSet | None]:
+    train_shards = ShardSet.open(shards)
+    if valid is None:
+        return train_shards, None
+    valid_shards = ShardSet.open(valid)
+    check_same_tokenizer(train_shards, valid_shards, str(valid))
+    return train_shards, valid_shards
