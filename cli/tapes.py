@@ -1,2 +1,157 @@
-def tapes() -> None:
-    """Not built yet."""
+"""``pdtools tapes``: trees into shards."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pdtools.errors import PdtoolsError
+from pdtools.files import STDIO, Rejects, check_output, expand_inputs
+
+from .common import (
+    JsonOption,
+    OnError,
+    OnErrorOption,
+    OverwriteOption,
+    QuietOption,
+    message,
+    print_json,
+    progress,
+)
+
+if TYPE_CHECKING:
+    from pdtools.shards import TokenizerSettings
+    from pdtools.tokenization import Tokenizer
+
+SUFFIXES = (".mrg", ".ptb", ".tree", ".trees")
+
+
+class Factor(str, Enum):
+    """How nodes of more than two children are binarized."""
+
+    right = "right"
+    left = "left"
+
+
+class Layout(str, Enum):
+    """What a row of the shards is."""
+
+    sentence = "sentence"
+
+
+class Tape(str, Enum):
+    """Whether the stack tape is stored."""
+
+    packed = "packed"
+    none = "none"
+
+
+class Style(str, Enum):
+    """How words become text."""
+
+    ptb = "ptb"
+    raw = "raw"
+
+
+def tapes(
+    trees: Annotated[list[str], typer.Argument(metavar="TREES...", help="Files, folders, globs, or -.")],
+    output: Annotated[str, typer.Option("--output", "-o", help="The folder to write.")],
+    tokenizer: Annotated[
+        str,
+        typer.Option(
+            "--tokenizer",
+            metavar="word|bpe|DIR",
+            help="Make one from these trees, or use one: of other shards, of a model, a tokenizer.json.",
+        ),
+    ] = "word",
+    vocab_size: Annotated[
+        int | None,
+        typer.Option("--vocab-size", min=1, help="With special tokens (word: no limit, bpe: 10000)."),
+    ] = None,
+    min_count: Annotated[
+        int | None,
+        typer.Option("--min-count", min=1, help="Rarer words are unknown (2, but 1 with --no-unk)."),
+    ] = None,
+    unk: Annotated[
+        bool | None,
+        typer.Option("--unk/--no-unk", help="word: give unknown words a token (the default), or none."),
+    ] = None,
+    text_style: Annotated[
+        Style | None,
+        typer.Option("--text-style", help="Words as in a treebank (the default), or as people write."),
+    ] = None,
+    layout: Annotated[Layout, typer.Option("--layout", help="What a row is.")] = Layout.sentence,
+    tape: Annotated[Tape, typer.Option("--tape", help="Store the stack tapes, or not.")] = Tape.packed,
+    binarize: Annotated[
+        Factor, typer.Option("--binarize", help="The side that binarization branches to.")
+    ] = Factor.right,
+    on_error: OnErrorOption = OnError.fail,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Turn trees into shards: Parquet files of tokens, attachments and stack tapes, with their tokenizer.
+
+    Trees are a treebank's, or binarized ones of pdtools parse. In folders, files ending in .mrg, .ptb,
+    .tree, .trees are read (also with .gz, .zst). Validation and test sets take the tokenizer of the
+    training shards. Sentences with words that --no-unk leaves unknown, trees of traces only, and the flat
+    trees that pdtools parse writes for what it could not parse, are left out and listed in rejects.jsonl:
+    that is no error, whatever --on-error says.
+
+    \b
+    pdtools tapes train.trees -o shards/train --tokenizer bpe --vocab-size 8000
+    pdtools tapes valid.trees -o shards/valid --tokenizer shards/train
+    """
+    from pdtools.shards import ShardSettings, shards_from_files
+
+    if output == STDIO:
+        raise PdtoolsError("shards are a folder: name one with -o")
+    check_output(output, overwrite=overwrite)
+    rejects = Rejects(on_error.value)
+    manifest = shards_from_files(
+        expand_inputs(trees, SUFFIXES),
+        _tokenizer(tokenizer, vocab_size, min_count, unk, text_style),
+        ShardSettings(layout=layout.value, factor=binarize.value, tape=tape.value),
+        output,
+        rejects,
+        overwrite=overwrite,
+        watch=lambda items, label: progress(items, total=None, label=label, quiet=quiet),
+    )
+    if as_json:
+        print_json(manifest)
+    _tell(manifest, output, quiet)
+
+
+def _tokenizer(
+    name: str, size: int | None, min_count: int | None, unk: bool | None, style: Style | None
+) -> Tokenizer | TokenizerSettings:
+    from pdtools.shards import TokenizerSettings
+    from pdtools.tokenization import Tokenizer
+
+    if name not in ("word", "bpe"):
+        if (size, min_count, unk) != (None, None, None):
+            raise typer.BadParameter("--vocab-size, --min-count and --unk are for --tokenizer word or bpe")
+        return Tokenizer.load(name, None if style is None else style.value)
+    if name == "bpe" and unk is not None:
+        raise typer.BadParameter("--unk/--no-unk is for --tokenizer word: bpe knows every word")
+    return TokenizerSettings(
+        kind="word" if name == "word" else "bpe",
+        size=size,
+        min_count=min_count,
+        unk=unk is not False,
+        text_style=(style or Style.ptb).value,
+    )
+
+
+def _tell(manifest: dict[str, Any], output: str, quiet: bool) -> None:
+    counts = manifest["counts"]
+    message(
+        f"{output}: {counts['sentences']} sentences, {counts['tokens']} tokens, {counts['words']} words"
+        f" ({counts['unknown_words']} unknown), vocabulary {manifest['tokenizer']['vocab_size']},"
+        f" deepest {counts['deepest']}",
+        quiet=quiet,
+    )
+    for reason, number in manifest["left_out"].items():
+        message(f"left out, see {output}/rejects.jsonl: {number} ({reason})", quiet=quiet)

@@ -281,6 +281,10 @@ class Rejects:
         """
         if self.on_error == "fail":
             raise InputError(reason, file=file, line=line, hint=hint or "--on-error skip goes on without it")
+        self.leave_out(reason, file=file, line=line, text=text)
+
+    def leave_out(self, reason: str, *, file: str | Path, line: int, text: str) -> None:
+        """Record an input that is left out by rule, not because it is bad: no error under any policy."""
         self.records.append({"file": str(file), "line": line, "reason": reason, "text": text})
 
     def __len__(self) -> int:

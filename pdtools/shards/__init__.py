@@ -1,0 +1,26 @@
+"""Tokenized sentences with their attachments, in Parquet files that any tool can read."""
+
+from pdtools.shards.build import (
+    TokenizerSettings,
+    build_shards,
+    sentence_of,
+    shards_from_files,
+    train_tokenizer,
+    usable_tree,
+)
+from pdtools.shards.format import FORMAT_VERSION, ShardSettings
+from pdtools.shards.reader import ShardSet
+from pdtools.shards.writer import ShardWriter
+
+__all__ = [
+    "FORMAT_VERSION",
+    "ShardSet",
+    "ShardSettings",
+    "ShardWriter",
+    "TokenizerSettings",
+    "build_shards",
+    "sentence_of",
+    "shards_from_files",
+    "train_tokenizer",
+    "usable_tree",
+]

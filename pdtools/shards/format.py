@@ -1,0 +1,79 @@
+"""The shard format: a folder of Parquet parts, ``manifest.json``, ``rejects.jsonl`` and a tokenizer.
+
+A row is a sentence of n tokens, ``ROOT w_1 … w_n EOS``:
+
+- ``id`` int64: the row's number in the folder, from 0.
+- ``text`` string: the words between single spaces, without treebank escapes (in ``raw`` style spelled
+  as in the text that was tokenized).
+- ``tokens`` list<int32> (n + 2).
+- ``attach`` list<int32> (n + 2): positions in the row, ``attach[k] <= k``; ``attach[k] == k`` is shift only.
+- ``word`` list<int32> (n + 2): the word that each token belongs to, -1 for ROOT and EOS.
+- ``tape`` binary: the stack tape's lower triangle, row k in k + 1 bytes, depths over 255 as 255; only
+  with ``tape="packed"``, since ``attach`` determines it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pdtools.errors import PdtoolsError
+from pdtools.tokenization import Tokenizer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT = "pdtools shards"
+FORMAT_VERSION = "1"
+MANIFEST_FILE, REJECTS_FILE = "manifest.json", "rejects.jsonl"
+
+_CHOICES = {"layout": ("sentence",), "factor": ("right", "left"), "tape": ("packed", "none")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardSettings:
+    """What a folder of shards holds, besides what its tokenizer says.
+
+    Attributes:
+        layout: ``sentence``: a row is one sentence with ROOT before it and EOS after.
+        factor: how nodes of more than two children are binarized: ``right`` or ``left``.
+        tape: ``packed``: the tape is stored; ``none``: it is not.
+    """
+
+    layout: Literal["sentence"] = "sentence"
+    factor: Literal["right", "left"] = "right"
+    tape: Literal["packed", "none"] = "packed"
+
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise PdtoolsError(f"{name} must be {' or '.join(choices)}, not {getattr(self, name)!r}")
+
+
+def arrow_schema(
+    settings: ShardSettings, tokenizer: Tokenizer, sources: Sequence[dict[str, Any]]
+) -> pa.Schema:
+    """The columns, and as metadata what the numbers in them mean."""
+    import pyarrow as pa
+
+    numbers = pa.list_(pa.int32())
+    fields = [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("text", pa.string(), nullable=False),
+        pa.field("tokens", numbers, nullable=False),
+        pa.field("attach", numbers, nullable=False),
+        pa.field("word", numbers, nullable=False),
+    ]
+    if settings.tape == "packed":
+        fields.append(pa.field("tape", pa.binary(), nullable=False))
+    metadata = {
+        "pdtools.format_version": FORMAT_VERSION,
+        "pdtools.layout": settings.layout,
+        "pdtools.binarization": settings.factor,
+        "pdtools.text_style": tokenizer.text_style,
+        "pdtools.tokenizer": tokenizer.fingerprint,
+        "pdtools.sources": json.dumps(list(sources), ensure_ascii=False),
+    }
+    return pa.schema(fields, metadata=metadata)
