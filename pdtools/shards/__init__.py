@@ -8,6 +8,7 @@ from pdtools.shards.build import (
     train_tokenizer,
     usable_tree,
 )
+from pdtools.shards.describe import describe_row, tree_of_row
 from pdtools.shards.format import FORMAT_VERSION, ShardSettings
 from pdtools.shards.reader import ShardSet
 from pdtools.shards.writer import ShardWriter
@@ -19,8 +20,10 @@ __all__ = [
     "ShardWriter",
     "TokenizerSettings",
     "build_shards",
+    "describe_row",
     "sentence_of",
     "shards_from_files",
     "train_tokenizer",
+    "tree_of_row",
     "usable_tree",
 ]
