@@ -24,3 +24,14 @@ def test_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no test data at {folder} (set PDTOOLS_TEST_DATA)")
     return folder
+
+
+@pytest.fixture(scope="session")
+def toy_benepar_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A benepar model of the toy grammar in ``toy_benepar``, trained once; skipped without benepar."""
+    pytest.importorskip("benepar", reason="benepar is not installed")
+    from toy_benepar import train_toy_model
+
+    path = tmp_path_factory.mktemp("benepar") / "toy.pt"
+    train_toy_model(path)
+    return path

@@ -7,6 +7,7 @@ bad sentence; so this module loads its chart parser and does the batching.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -77,9 +78,12 @@ class BeneparParser:
                 return [ParseFailure("longer than the parser's pretrained model takes")]
             return [ParseFailure(f"the parser failed: {_first_line(error)}")]
 
-    def _parse_batch(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree | ParseFailure]:
+    def _parse_batch(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree]:
         examples = [self._example(words) for words in sentences]
-        outputs = self._chart_parser.parse(examples, return_compressed=True)
+        with warnings.catch_warnings():
+            # torch-struct does not say which parameters its distributions take, and torch minds.
+            warnings.filterwarnings("ignore", message=".*does not define `arg_constraints`")
+            outputs = self._chart_parser.parse(examples, return_compressed=True)
         for words, output in zip(sentences, outputs, strict=True):
             yield self._tree(words, output)
 
@@ -98,10 +102,7 @@ class BeneparParser:
             words=[_QUOTES.get(word, word) for word in words], escaped_words=escaped, space_after=space_after
         )
 
-    def _tree(self, words: Sequence[str], output: Any) -> Tree | ParseFailure:
-        # A tokenizer that drops a word leaves a chart that is too small.
-        if int(output.ends[0]) != len(words):
-            return ParseFailure("the parser lost a word")
+    def _tree(self, words: Sequence[str], output: Any) -> Tree:
         labels: list[str] = []
         starts: list[int] = []
         ends: list[int] = []
@@ -163,6 +164,9 @@ def load(model: str | None, device: str) -> BeneparParser:
         chart_parser = LenientChartParser.from_trained(path)
     except Exception as error:
         raise PdtoolsError(f"{name}: {_why_not_loaded(error)}") from error
+    if chart_parser.pretrained_model is not None:
+        # transformers would advise on standard error to pad otherwise, which is benepar's affair.
+        chart_parser.retokenizer.tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = True
     return BeneparParser(chart_parser.to(device).eval())
 
 

@@ -161,7 +161,7 @@ def _checked(
         return result
     tree = form.of(result, changes)
     if tree is None or len(tree) != len(sentence.words):
-        return ParseFailure("the parser took words for traces")
+        return ParseFailure("the parser gave a tree of other words")
     return tree
 
 

@@ -1,0 +1,120 @@
+"""A real benepar model for tests: a small character LSTM parser trained on a toy grammar in a few seconds."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import nltk
+
+# Unambiguous: a phrase after a noun belongs to that noun.
+GRAMMAR = {
+    "S": ["NP VP ."],
+    "NP": ["DT NN", "DT NN", "DT JJ NN", "DT NN PP", "DT NN PRN"],
+    "PRN": ["-LRB- NP -RRB-"],
+    "PP": ["IN NP"],
+    "VP": ["VBZ", "VBZ NP", "VBZ PP"],
+}
+WORDS = {
+    "DT": ["the", "a"],
+    "NN": ["dog", "cat", "park", "child", "man"],
+    "JJ": ["big", "old"],
+    "IN": ["in", "near"],
+    "VBZ": ["sees", "likes", "sleeps"],
+    ".": ["."],
+    "-LRB-": ["-LRB-"],
+    "-RRB-": ["-RRB-"],
+}
+
+
+def toy_trees(count: int, seed: int) -> list[nltk.Tree]:
+    """Random trees of the toy grammar, of at most 20 words."""
+    rng = random.Random(seed)
+
+    def grow(label: str, depth: int) -> nltk.Tree:
+        if label in WORDS:
+            return nltk.Tree(label, [rng.choice(WORDS[label])])
+        rules = GRAMMAR[label] if depth < 5 else GRAMMAR[label][:1]
+        return nltk.Tree(label, [grow(child, depth + 1) for child in rng.choice(rules).split()])
+
+    def endless() -> Iterator[nltk.Tree]:
+        while True:
+            tree = grow("S", 0)
+            if len(tree.leaves()) <= 20:
+                yield tree
+
+    return [tree for tree, _ in zip(endless(), range(count), strict=False)]
+
+
+@dataclass
+class _Example:
+    tree: nltk.Tree
+
+    @property
+    def words(self) -> list[str]:
+        from benepar.ptb_unescape import ptb_unescape
+
+        return ptb_unescape(self.tree.leaves())
+
+    @property
+    def space_after(self) -> list[bool]:
+        return [True] * len(self.words)
+
+    def leaves(self) -> list[str]:
+        return self.tree.leaves()
+
+    def pos(self) -> list[tuple[str, str]]:
+        return self.tree.pos()
+
+
+def train_toy_model(path: Path, steps: int = 150) -> None:
+    """Train on 200 toy trees and save in benepar's single-file format."""
+    import torch
+    from benepar.char_lstm import RetokenizerForCharLSTM
+    from benepar.decode_chart import ChartDecoder
+    from benepar.nkutil import HParams
+    from benepar.parse_chart import ChartParser
+
+    torch.manual_seed(0)
+    rng = random.Random(0)
+    trees = toy_trees(200, seed=1)
+    examples = [_Example(tree) for tree in trees]
+    tags = sorted({tag for tree in trees for _, tag in tree.pos()})
+    hparams = HParams(
+        use_chars_lstm=True,
+        use_pretrained=False,
+        use_encoder=True,
+        d_model=64,
+        num_layers=1,
+        num_heads=2,
+        d_kv=32,
+        d_ff=64,
+        d_char_emb=16,
+        d_label_hidden=32,
+        d_tag_hidden=32,
+        encoder_max_len=512,
+        predict_tags=True,
+        tag_loss_scale=5.0,
+        force_root_constituent=ChartDecoder.infer_force_root_constituent(trees),
+        char_lstm_input_dropout=0.0,
+        morpho_emb_dropout=0.0,
+        relu_dropout=0.0,
+        residual_dropout=0.0,
+        attention_dropout=0.0,
+    )
+    parser = ChartParser(
+        tag_vocab={tag: index for index, tag in enumerate(["UNK", *tags])},
+        label_vocab=ChartDecoder.build_vocab(trees),
+        char_vocab=RetokenizerForCharLSTM.build_vocab([example.words for example in examples]),
+        hparams=hparams,
+    )
+    optimizer = torch.optim.Adam(parser.parameters(), lr=3e-3)
+    parser.train()
+    for _ in range(steps):
+        optimizer.zero_grad()
+        for _, batch in parser.encode_and_collate_subbatches(rng.sample(examples, 20), 1000):
+            parser.compute_loss(batch).backward()
+        optimizer.step()
+    torch.save({"config": parser.config, "state_dict": parser.state_dict()}, path)
