@@ -139,32 +139,46 @@ def read_recipe(
 
     Args:
         source: a bundled name (``tiny``) or the path of a TOML file; None for the defaults alone.
-        model: the model to train, whatever the file says.
+        model: the model to train, whatever the file says. Options of the file's model that this one does not
+            have are left out, so that one file serves a model and its baseline.
         settings: ``config.layers=4``, ``train.steps=100``: typed by the field that they set.
 
     Raises:
         InputError: an unknown key, a value of the wrong type, or a file that is not TOML.
         PdtoolsError: an unknown model, or a value out of range.
     """
-    table = {} if source is None else _read_toml(source)
-    place = source
-    for key in table.keys() - {"model", "config", "train"}:
-        raise InputError(f"unknown key {key} (valid: model, config, train)", file=place)
-    for key in ("config", "train"):
-        if not isinstance(table.get(key, {}), dict):
-            raise InputError(f"{key} must be a table", file=place)
-    given = {"config": dict(table.get("config", {})), "train": dict(table.get("train", {}))}
-    name = model or table.get("model", Recipe.model)
-    classes = {"config": _model_config_class(name), "train": TrainConfig}
-
-    for section, values in given.items():
-        given[section] = {
-            key: convert(value, classes[section], key, section, place) for key, value in values.items()
-        }
+    recipe = Recipe() if source is None else recipe_from_table(_read_toml(source), source)
+    name = model or recipe.model
+    classes = {"config": _config_class(name), "train": TrainConfig}
+    given = {
+        "config": {key: value for key, value in recipe.options.items() if key in _keys(classes["config"])},
+        "train": dataclasses.asdict(recipe.train),
+    }
     for setting in settings:
         section, key, text = _split_setting(setting)
         given[section][key] = convert(_toml_value(text), classes[section], key, section, "--set")
     return Recipe(model=name, options=given["config"], train=TrainConfig(**given["train"]))
+
+
+def recipe_from_table(table: Mapping[str, Any], place: str) -> Recipe:
+    """A recipe from what a TOML or JSON file holds, every key and type checked.
+
+    Raises:
+        InputError: an unknown key, or a value of the wrong type, at ``place``.
+        PdtoolsError: an unknown model, or a value out of range.
+    """
+    for key in table.keys() - {"model", "config", "train"}:
+        raise InputError(f"unknown key {key} (valid: model, config, train)", file=place)
+    name = table.get("model", Recipe.model)
+    converted = {}
+    for section, config_class in (("config", _config_class(name)), ("train", TrainConfig)):
+        values = table.get(section, {})
+        if not isinstance(values, dict):
+            raise InputError(f"{section} must be a table", file=place)
+        converted[section] = {
+            key: convert(value, config_class, key, section, place) for key, value in values.items()
+        }
+    return Recipe(model=name, options=converted["config"], train=TrainConfig(**converted["train"]))
 
 
 def _read_toml(source: str) -> dict[str, Any]:
@@ -185,10 +199,14 @@ def _read_toml(source: str) -> dict[str, Any]:
         raise InputError(f"not TOML: {error}", file=source) from error
 
 
-def _model_config_class(name: str) -> type:
+def _config_class(model: str) -> type:
     from pdtools.models import model_kind
 
-    return model_kind(name).config_class
+    return model_kind(model).config_class
+
+
+def _keys(config_class: type) -> list[str]:
+    return [f.name for f in dataclasses.fields(config_class) if f.init]
 
 
 def _split_setting(setting: str) -> tuple[str, str, str]:
@@ -214,12 +232,10 @@ def convert(value: Any, config_class: type, key: str, section: str, place: str |
     Raises:
         InputError: no such field, or a value of another type.
     """
-    hints = typing.get_type_hints(config_class)
-    names = [f.name for f in dataclasses.fields(config_class) if f.init]
-    if key not in names:
-        raise InputError(f"unknown key {section}.{key} (valid: {', '.join(names)})", file=place)
+    if key not in _keys(config_class):
+        raise InputError(f"unknown key {section}.{key} (valid: {', '.join(_keys(config_class))})", file=place)
     try:
-        return _as_type(value, hints[key])
+        return _as_type(value, typing.get_type_hints(config_class)[key])
     except ValueError as error:
         raise InputError(f"{section}.{key} must be {error}, not {value!r}", file=place) from None
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import Rejects, sha256_file
+from pdtools.files import Rejects
 from pdtools.models import Batch, collate
 from pdtools.shards import ShardSet
 from pdtools.training.batches import BatchLimits, plan_in_order
@@ -21,20 +21,16 @@ class Sentences:
 
     Args:
         shards: the rows.
-        pad_id: the token that fills up a batch.
         max_length: most positions that the model takes, ROOT and EOS included; None: any number.
-        folder: where the shards are, for messages.
         rejects: what to do with a longer row: fail, or record it.
 
     Raises:
         InputError: a row is too long, and the policy is to fail; or none is left.
     """
 
-    def __init__(
-        self, shards: ShardSet, *, pad_id: int, max_length: int | None, folder: str, rejects: Rejects
-    ) -> None:
+    def __init__(self, shards: ShardSet, *, max_length: int | None, rejects: Rejects) -> None:
         self._shards = shards
-        self._pad_id = pad_id
+        self._pad_id = shards.tokenizer.pad_id
         lengths = np.asarray(shards.lengths, dtype=np.int64)
         fits = np.ones(len(lengths), dtype=bool) if max_length is None else lengths <= max_length
         for row in np.flatnonzero(~fits).tolist():
@@ -42,15 +38,15 @@ class Sentences:
                 raise InputError(
                     f"the sentence with id {int(shards.ids[row])} has {lengths[row]} positions,"
                     f" the model takes {max_length}",
-                    file=folder,
+                    file=shards.folder,
                     hint="--on-error skip leaves such sentences out, --set config.max_length=N takes them",
                 )
             reason = f"longer than the model's {max_length} positions"
-            rejects.add(reason, file=folder, line=int(shards.ids[row]), text=shards.text(row))
+            rejects.add(reason, file=shards.folder, line=int(shards.ids[row]), text=shards.text(row))
         self.rows: NDArray[np.int64] = np.flatnonzero(fits)
         self.lengths: NDArray[np.int64] = lengths[fits]
         if not len(self.rows):
-            raise InputError("no sentences that the model can take", file=folder)
+            raise InputError("no sentences that the model can take", file=shards.folder)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -66,23 +62,17 @@ class Sentences:
             yield self.batch(numbers)
 
 
-def hash_shards(folder: str | Path) -> str:
-    """One SHA-256 over the contents of a folder's Parquet files and tokenizer (not over time stamps).
-
-    Raises:
-        InputError: if the folder holds no Parquet files.
-    """
-    files = sorted(Path(folder).glob("*.parquet"))
-    if not files:
-        raise InputError("no shards here (*.parquet)", file=folder, hint="pdtools tapes makes them")
-    tokenizer = Path(folder) / "tokenizer.json"
-    digest = hashlib.sha256()
-    for file in [*files, *([tokenizer] if tokenizer.is_file() else [])]:
-        digest.update(f"{file.name} {sha256_file(file)}\n".encode())
-    return digest.hexdigest()
+def hash_shards(shards: ShardSet) -> str:
+    """One SHA-256 for what shards hold: rows, settings, tokenizer; wherever and whenever they were made."""
+    contents = {
+        "parts": [part["sha256"] for part in shards.manifest["parts"]],
+        "settings": shards.manifest["settings"],
+        "tokenizer": shards.tokenizer.fingerprint,
+    }
+    return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
 
 
-def check_same_tokenizer(train: ShardSet, valid: ShardSet, folder: str) -> None:
+def check_same_tokenizer(train: ShardSet, valid: ShardSet) -> None:
     """Refuse validation shards whose token numbers, or trees, mean something else than the training shards'.
 
     Raises:
@@ -90,10 +80,10 @@ def check_same_tokenizer(train: ShardSet, valid: ShardSet, folder: str) -> None:
     """
     if train.tokenizer.fingerprint != valid.tokenizer.fingerprint:
         raise PdtoolsError(
-            f"{folder}: tokenized differently from the training shards"
+            f"{valid.folder}: tokenized differently from the training shards"
             " (build them with pdtools tapes --tokenizer TRAINING_SHARDS)"
         )
     for key in ("layout", "factor"):
-        ours, theirs = (shards.manifest.get("settings", {}).get(key) for shards in (train, valid))
+        ours, theirs = (shards.manifest["settings"][key] for shards in (train, valid))
         if ours != theirs:
-            raise PdtoolsError(f"{folder}: {key} is {theirs}, but {ours} in the training shards")
+            raise PdtoolsError(f"{valid.folder}: {key} is {theirs}, but {ours} in the training shards")

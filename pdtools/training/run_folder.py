@@ -9,7 +9,7 @@ from typing import Any
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import check_output, read_json, recover_directory, write_json
-from pdtools.training.config import Recipe, TrainConfig
+from pdtools.training.config import Recipe, recipe_from_table
 
 BEST, LAST, TRAINER = "best", "last", "trainer"
 _RUN = "run.json"
@@ -63,14 +63,10 @@ class RunFolder:
 
     def recipe(self) -> Recipe:
         """The recipe that the run was started with."""
-        run = self._read()
-        try:
-            train = {k: tuple(v) if isinstance(v, list) else v for k, v in run["recipe"]["train"].items()}
-            return Recipe(
-                model=run["recipe"]["model"], options=run["recipe"]["config"], train=TrainConfig(**train)
-            )
-        except (KeyError, TypeError) as error:
-            raise InputError(f"not the record of a training run: {error}", file=self.path / _RUN) from error
+        recipe = self._read().get("recipe")
+        if not isinstance(recipe, dict):
+            raise InputError("not the record of a training run", file=self.path / _RUN)
+        return recipe_from_table(recipe, str(self.path / _RUN))
 
     def describe(self, recipe: Recipe, data: Mapping[str, str], provenance: Mapping[str, Any]) -> None:
         """Write ``run.json``: the whole recipe, the hashes of the data, and what ran it."""

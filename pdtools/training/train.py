@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from pdtools.errors import PdtoolsError
-from pdtools.files import Rejects
+from pdtools.files import Rejects, check_output
 from pdtools.models import (
     LanguageModel,
     build_model,
@@ -67,13 +67,18 @@ def train(
         PdtoolsError: unusable shards or options, or a loss that is no longer finite.
     """
     folder = RunFolder(output)
+    if not resume:
+        check_output(output, overwrite=overwrite)
     goes_on = resume and folder.recover()
     if recipe is None:
         recipe = folder.recipe() if resume and folder.exists() else Recipe()
-    train_shards, valid_shards = _open_shards(shards, valid)
-    recipe, config = complete_recipe(recipe, train_shards.tokenizer)
-    inputs = {"train": str(shards)} | ({} if valid is None else {"valid": str(valid)})
-    hashes = {role: hash_shards(path) for role, path in inputs.items()}
+    inputs = {"train": shards} | ({} if valid is None else {"valid": valid})
+    sets = {role: ShardSet.open(place) for role, place in inputs.items()}
+    hashes = {role: hash_shards(data) for role, data in sets.items()}
+    tokenizer = sets["train"].tokenizer
+    if "valid" in sets:
+        check_same_tokenizer(sets["train"], sets["valid"])
+    recipe, config = complete_recipe(recipe, tokenizer)
     if goes_on:
         folder.check_same(recipe, hashes)
 
@@ -84,27 +89,16 @@ def train(
         else build_model(recipe.model, config).to(device)
     )
     rejects = Rejects(on_error)
-
-    def sentences(data: ShardSet, place: str) -> Sentences:
-        return Sentences(
-            data,
-            pad_id=train_shards.tokenizer.pad_id,
-            max_length=model.max_length,
-            folder=place,
-            rejects=rejects,
-        )
-
-    train_set = sentences(train_shards, inputs["train"])
-    valid_set = None if valid_shards is None else sentences(valid_shards, inputs["valid"])
+    sentences = {
+        role: Sentences(data, max_length=model.max_length, rejects=rejects) for role, data in sets.items()
+    }
     loop = TrainingLoop(
         folder,
         model,
         recipe.train,
-        train_set,
-        valid_set,
-        checkpointing=Checkpointing(
-            tokenizer=train_shards.tokenizer, shards=train_shards.manifest.get("settings", {})
-        ),
+        sentences["train"],
+        sentences.get("valid"),
+        checkpointing=Checkpointing(tokenizer=tokenizer, shards=sets["train"].manifest["settings"]),
         device=device,
         listener=listener or Silence(),
         stop=stop,
@@ -134,8 +128,7 @@ def train(
         "best_step": state.best_step,
         "best": state.best_scores,
         "counts": {
-            "train_sentences": len(train_set),
-            "valid_sentences": 0 if valid_set is None else len(valid_set),
+            "sentences": {role: len(kept) for role, kept in sentences.items()},
             "left_out": rejects.by_reason(),
             "padding": round(loop.stream.padding_share(), 4),
         },
@@ -162,12 +155,3 @@ def complete_recipe(recipe: Recipe, tokenizer: Tokenizer) -> tuple[Recipe, Any]:
                 )
     config = make_config(recipe.model, options)
     return Recipe(model=recipe.model, options=dataclasses.asdict(config), train=recipe.train), config
-
-
-def _open_shards(shards: str | Path, valid: str | Path | None) -> tuple[ShardSet, ShardSet | None]:
-    train_shards = ShardSet.open(shards)
-    if valid is None:
-        return train_shards, None
-    valid_shards = ShardSet.open(valid)
-    check_same_tokenizer(train_shards, valid_shards, str(valid))
-    return train_shards, valid_shards
