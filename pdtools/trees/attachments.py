@@ -7,14 +7,12 @@ The attachment r_k is the last token of the constituent that token k reduces wit
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pdtools.trees.tree import Tree
+from pdtools.trees.tree import Factor, Tree, check_factor
 
-Factor = Literal["right", "left"]
 Int32 = NDArray[np.int32]
 
 
@@ -28,6 +26,7 @@ def attachments(tree: Tree, factor: Factor = "right") -> Int32:
     Returns:
         int32 (n), r[k] in 0..k; r[k] == k means shift only.
     """
+    check_factor(factor)
     n = len(tree)
     r = np.arange(n, dtype=np.int32)
     # Where an index repeats, numpy keeps the last value; reversed pre-order makes that the widest node.
@@ -66,6 +65,7 @@ def expand_attachments(r: ArrayLike, pieces: ArrayLike, factor: Factor = "right"
     Raises:
         ValueError: if the lengths differ or a word has no tokens.
     """
+    check_factor(factor)
     words, counts = np.asarray(r, dtype=np.int32), np.asarray(pieces, dtype=np.int32)
     if words.shape != counts.shape or (counts < 1).any():
         raise ValueError("every word needs its number of tokens, at least one")

@@ -1,10 +1,10 @@
 """Read bracketed trees from files, whatever their line breaks.
 
-A file is a sequence of bracketings; line ends and blank lines mean nothing while the brackets balance. Where
-they do not, or where text stands between trees, the reader rejects what it cannot read and goes on at the next
-line where a tree seems to begin: its first character is an opening bracket in the column where the file's first
-tree began, and, if the file's good trees hold such lines inside, it follows a blank line. A file is read as a
-stream: only the tree at hand is in memory, unless it never ends.
+A file is a sequence of bracketings; line ends and blank lines mean nothing while the brackets balance.
+Where they do not, or where text stands between trees, the reader rejects what it cannot read and goes on at
+the next line where a tree seems to begin: its first character is an opening bracket in the column where the
+file's first tree began, and, if the file's good trees hold such lines inside, it follows a blank line.
+A file is read as a stream: only the tree at hand is in memory, unless it never ends.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class SourcedTree:
 def read_trees(files: Iterable[str], rejects: Rejects) -> Iterator[SourcedTree]:
     """Read the trees of files, one after the other, as they stand there.
 
-    A wrapper ``( (S …) )`` becomes a constituent with the label "". Tokens are separated by brackets and ASCII
-    white space only, so a no-break or thin space belongs to its word. Left to ``rejects``, with the line where
-    the tree starts: trees with unbalanced brackets, without words or with a constituent without words, trees
-    that are not UTF-8, text between trees, and files without trees.
+    A wrapper ``( (S …) )`` becomes a constituent with the label "". Tokens are separated by brackets and
+    ASCII white space only, so a no-break or thin space belongs to its word. Left to ``rejects``, with the
+    line where the tree starts: trees with unbalanced brackets, without words or with a constituent without
+    words, trees that are not UTF-8, text between trees, and files without trees.
 
     Args:
         files: paths (``-``: standard input); compressed by suffix.
@@ -104,7 +104,14 @@ class _FileReader:
         """The readable trees of the file; the others go to the rejects."""
         open_tree: _OpenTree | None = None
         done: SourcedTree | None = None  # kept back until it is clear that no further bracket closes
-        while (line := self._next_line()) is not None:
+        while True:
+            line = self._next_line()
+            if line is None:
+                if open_tree is None:
+                    break
+                self._reject_unended(open_tree)
+                open_tree = None
+                continue
             if open_tree is not None:
                 # Once a tree of this file has failed to end, no tree may run into the next one.
                 if self._begins_tree(line) and self.seen_unbalanced:
@@ -120,7 +127,7 @@ class _FileReader:
                         yield done
                         done = None
                     if match[0][0] != "(":
-                        self._reject_between_trees(line, match.start(), done)
+                        self._reject_between_trees(line, match.start(), condemned=done)
                         done = None
                         break
                     open_tree = self._begin(line, match.start())
@@ -130,9 +137,6 @@ class _FileReader:
                     open_tree = None
             if open_tree is not None:
                 open_tree.note_fault()
-            if open_tree is not None and self._at_end():
-                self._reject_unended(open_tree)
-                open_tree = None
         if done is not None:
             yield done
         if not self.found_anything:
@@ -140,12 +144,6 @@ class _FileReader:
 
     def _next_line(self) -> _Line | None:
         return self.put_back.popleft() if self.put_back else next(self.fresh_lines, None)
-
-    def _at_end(self) -> bool:
-        line = self._next_line()
-        if line is not None:
-            self.put_back.appendleft(line)
-        return line is None
 
     def _begins_tree(self, line: _Line) -> bool:
         stripped = line.text.lstrip()
@@ -187,20 +185,20 @@ class _FileReader:
         tree.lines = tree.lines[:own]
         self._reject_unbalanced(tree, noticed)
 
-    def _reject_between_trees(self, line: _Line, column: int, before: SourcedTree | None) -> None:
+    def _reject_between_trees(self, line: _Line, column: int, *, condemned: SourcedTree | None) -> None:
         """Skip from an error outside any tree to where the next tree seems to begin.
 
-        A closing bracket too many condemns the tree before it too.
+        A closing bracket too many condemns the tree before it as well.
         """
         self.found_anything = True
-        texts = [line.text[column:]] if before is None else [before.text + line.text[column:]]
+        texts = [line.text[column:]] if condemned is None else [condemned.text + line.text[column:]]
         while (skipped := self._next_line()) is not None:
             if self._begins_tree(skipped):
                 self.put_back.appendleft(skipped)
                 break
             texts.append(skipped.text)
         reason = "text between trees" if line.text[column] != ")" else "unbalanced brackets: closed too often"
-        first_line = line.number if before is None else before.line
+        first_line = line.number if condemned is None else condemned.line
         self._reject(reason, "\n".join(texts).rstrip(), first_line, line.number)
 
     def _reject(self, reason: str, text: str, line: int, noticed: int | None) -> None:

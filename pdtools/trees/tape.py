@@ -1,7 +1,7 @@
 """The stack tape (Murty et al. 2023, section 3.1).
 
-W_k[j] is the number of binary nodes [a, b] with a ≤ j ≤ b ≤ k: row k is the state after token k's own reduces,
-and what token k attends with.
+W_k[j] is the number of binary nodes [a, b] with a ≤ j ≤ b ≤ k: row k is the state after token k's own
+reduces, and what token k attends with.
 """
 
 from __future__ import annotations

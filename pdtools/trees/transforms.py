@@ -11,9 +11,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.trees.tree import Tree
+from pdtools.trees.tree import Factor, Tree, check_factor
 
-Factor = Literal["right", "left"]
 Functions = Literal["strip", "keep"]
 
 TRACE_TAG = "-NONE-"
@@ -176,6 +175,7 @@ def binarize(tree: Tree, factor: Factor = "right") -> Tree:
         tree: any tree.
         factor: ``right`` groups the last children, ``left`` the first.
     """
+    check_factor(factor)
     children = _children(tree)
     labels, starts, ends = list(tree.labels), tree.starts.tolist(), tree.ends.tolist()
     for node, inside in enumerate(children):

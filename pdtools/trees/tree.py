@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ from pdtools.errors import InputError
 
 if TYPE_CHECKING:
     import nltk
+
+Factor = Literal["right", "left"]
 
 # Only these separate tokens: a no-break or thin space is part of a word.
 _SPACE = r" \t\n\r\f\v"
@@ -242,6 +244,12 @@ class TreeBuilder:
             starts=np.array(self._starts, dtype=np.int32),
             ends=np.array(self._ends, dtype=np.int32),
         )
+
+
+def check_factor(factor: str) -> None:
+    """Raise ValueError unless the name of a binarization is ``right`` or ``left``."""
+    if factor not in ("right", "left"):
+        raise ValueError(f"binarization is right or left, not {factor!r}")
 
 
 _ESCAPES = {"(": "-LRB-", ")": "-RRB-", "{": "-LCB-", "}": "-RCB-"}
