@@ -27,6 +27,8 @@ class SentenceScore:
             surprisal in nats). They sum to log p(x).
         n_unknown: how many tokens were replaced by ``<unk>``.
         eos: whether the last row is end-of-sentence.
+        first_token: number of the first row's token in the sentence: 1, or 2 where nothing comes before
+            the first token and it has no score (Hugging Face models without BOS).
     """
 
     text: str
@@ -37,6 +39,7 @@ class SentenceScore:
     logprobs: NDArray[np.float64]
     n_unknown: int
     eos: bool
+    first_token: int = 1
 
     @property
     def total(self) -> float:

@@ -1,0 +1,43 @@
+"""A trained checkpoint as a parser: the best derivation of every sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pdtools.parsers.base import ParseFailure, sentence_problem
+from pdtools.search.scorer import load_searcher
+from pdtools.search.scores import Unscorable
+from pdtools.tokenization import join_words
+from pdtools.trees import Tree, escape
+
+
+class CheckpointParser:
+    """A :class:`~pdtools.parsers.Parser` over a checkpoint with an attachment head.
+
+    Args:
+        model_dir: a checkpoint, or a run folder of ``pdtools train``.
+        beam: hypotheses kept after each token.
+        device: a torch device.
+
+    Raises:
+        PdtoolsError: if the folder holds no model that parses.
+    """
+
+    def __init__(self, model_dir: str | Path, *, beam: int, device: str = "cpu") -> None:
+        self._searcher = load_searcher(model_dir, beam=beam, device=device)
+
+    def parse(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree | ParseFailure]:
+        """See :meth:`pdtools.parsers.Parser.parse`."""
+        style = self._searcher.loaded.tokenizer.text_style
+        joined = (join_words(words, style) for words in sentences)
+        for words, found in zip(sentences, self._searcher.search(joined), strict=True):
+            if isinstance(found, Unscorable):
+                yield ParseFailure(found.reason)
+            elif problem := sentence_problem(words):
+                yield ParseFailure(problem)
+            else:
+                tree = found.tree()
+                yield Tree(
+                    tuple(escape(word) for word in words), tree.tags, tree.labels, tree.starts, tree.ends
+                )

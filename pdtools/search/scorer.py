@@ -1,0 +1,207 @@
+"""Scorers: string models answer directly, derivation models through the beam search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pdtools.errors import PdtoolsError
+from pdtools.models import LoadedModel, collate, load_checkpoint
+from pdtools.search.beam import BeamResult, beam_search
+from pdtools.search.encoding import Encoded, encode_sentence, score_windows, sentence_score
+from pdtools.search.huggingface import HuggingFaceScorer, is_huggingface
+from pdtools.search.scores import Scorer, SentenceScore, Unscorable
+from pdtools.tokenization import Sentence
+from pdtools.trees import Tree, escape, merge_subwords, tree_from_attachments
+
+DEFAULT_BEAM = 100
+# Cells of the next-token table (tokens × vocabulary) that a teacher-forced batch may have.
+MAX_LOGITS = 1 << 26
+
+
+def load_scorer(
+    model_dir: str | Path,
+    *,
+    beam: int = DEFAULT_BEAM,
+    device: str = "cpu",
+    bos: bool = True,
+    max_batch: int | None = None,
+) -> Scorer:
+    """Load a model for scoring.
+
+    Args:
+        model_dir: a checkpoint, a run folder of ``pdtools train``, or the folder of a Hugging Face
+            causal language model.
+        beam: hypotheses per sentence, for models whose strings have derivations.
+        device: a torch device.
+        bos: whether a Hugging Face model reads a beginning-of-sentence token first. Without it the
+            first token has no score, and no row.
+        max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
+
+    Raises:
+        PdtoolsError: if the folder holds no model that can be loaded.
+        MissingDependencyError: if it is a Hugging Face model and transformers is not installed.
+    """
+    if is_huggingface(model_dir):
+        return HuggingFaceScorer(model_dir, device=device, bos=bos, max_batch=max_batch)
+    if not bos:
+        raise PdtoolsError(f"{model_dir}: only Hugging Face models can go without BOS: ours always read ROOT")
+    loaded = load_checkpoint(model_dir, device)
+    if loaded.model.uses_tape:
+        return DerivationScorer(loaded, beam=beam, max_batch=max_batch)
+    return StringScorer(loaded, max_batch=max_batch)
+
+
+def load_searcher(
+    model_dir: str | Path, *, beam: int = DEFAULT_BEAM, device: str = "cpu", max_batch: int | None = None
+) -> DerivationScorer:
+    """Load a model whose derivations can be searched: a checkpoint with an attachment head.
+
+    Raises:
+        PdtoolsError: if the folder holds no such model.
+    """
+    if is_huggingface(model_dir):
+        raise PdtoolsError(f"{model_dir}: a Hugging Face language model has no parses")
+    return DerivationScorer(load_checkpoint(model_dir, device), beam=beam, max_batch=max_batch)
+
+
+class StringScorer:
+    """A :class:`Scorer` over a model that needs no derivations: one teacher-forced pass, no search."""
+
+    def __init__(self, loaded: LoadedModel, *, max_batch: int | None = None) -> None:
+        self.loaded = loaded
+        self.max_batch = max_batch
+        self.settings = {"kind": "string", **_settings(loaded), "beam": None}
+
+    def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
+        """See :meth:`Scorer.score`."""
+        return score_windows(sentences, self._encode, self._score)
+
+    def _encode(self, sentence: str | Sentence) -> Encoded | Unscorable:
+        return encode_sentence(self.loaded.tokenizer, self.loaded.model.max_length, sentence)
+
+    def _score(self, window: list[Encoded]) -> list[SentenceScore]:
+        logprobs = string_logprobs(self.loaded, [item.encoding.ids for item in window], self.max_batch)
+        return [
+            sentence_score(self.loaded.tokenizer, item, values)
+            for item, values in zip(window, logprobs, strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """A sentence, its tokens, and what the search found.
+
+    Attributes:
+        encoded: the sentence and its token ids.
+        result: derivations and beam marginals.
+        logprobs: float64[n + 1], nats: of the tokens and end-of-sentence. They come from the beam, or,
+            where the derivation does not reach the tokens, exactly from one teacher-forced pass.
+    """
+
+    encoded: Encoded
+    result: BeamResult
+    logprobs: NDArray[np.float64]
+
+    @property
+    def marginal(self) -> float:
+        """log p(x) in nats."""
+        return float(self.logprobs.sum())
+
+    def tree(self, rank: int = 0) -> Tree:
+        """A derivation as a binary tree over the sentence's words, tokens merged (appendix C)."""
+        _, attach = self.result.derivations[rank]
+        tokens = tree_from_attachments(attach[1:-1] - 1, [""] * (len(attach) - 2))
+        words = [escape(word) for word in self.encoded.sentence.words]
+        return merge_subwords(tokens, self.encoded.encoding.word[1:-1], words)
+
+
+class DerivationScorer:
+    """A :class:`Scorer` over a model of strings and parses: marginals by beam search."""
+
+    def __init__(self, loaded: LoadedModel, *, beam: int, max_batch: int | None = None) -> None:
+        if not loaded.model.has_attachment_head:
+            raise PdtoolsError(
+                f"{loaded.folder}: this model was trained without an attachment head: it cannot parse"
+            )
+        self.loaded = loaded
+        self.beam = beam
+        self.max_batch = max_batch
+        self.settings = {"kind": "derivation", **_settings(loaded), "beam": beam}
+
+    def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
+        """See :meth:`Scorer.score`."""
+        for found in self.search(sentences):
+            yield found if isinstance(found, Unscorable) else self.as_score(found)
+
+    def search(
+        self, sentences: Iterable[str | Sentence], *, k_best: int = 1
+    ) -> Iterator[Searched | Unscorable]:
+        """Search the derivations of sentences: one result each, in input order, lazily."""
+
+        def work(window: list[Encoded]) -> Iterator[Searched]:
+            ids = [item.encoding.ids for item in window]
+            model = self.loaded.model
+            found = beam_search(model, ids, beam=self.beam, k_best=k_best, max_batch=self.max_batch)
+            if model.uses_tape:
+                logprobs = [result.logprobs for result in found]
+            else:
+                logprobs = string_logprobs(self.loaded, ids, self.max_batch)
+            return map(Searched, window, found, logprobs)
+
+        return score_windows(sentences, self._encode, work)
+
+    def as_score(self, found: Searched) -> SentenceScore:
+        """The marginal log-probabilities that a search gave."""
+        return sentence_score(self.loaded.tokenizer, found.encoded, found.logprobs)
+
+    def _encode(self, sentence: str | Sentence) -> Encoded | Unscorable:
+        return encode_sentence(self.loaded.tokenizer, self.loaded.model.max_length, sentence)
+
+
+@torch.inference_mode()
+def string_logprobs(
+    loaded: LoadedModel, token_ids: Sequence[NDArray[np.int32]], max_batch: int | None = None
+) -> list[NDArray[np.float64]]:
+    """log p(x_k | x_<k) of strings, by teacher forcing.
+
+    Args:
+        loaded: a model that reads no tape.
+        token_ids: for each string int32[n + 2]: ROOT, the n tokens, end-of-sentence.
+        max_batch: strings per batch; by default bounded by the size of the next-token table.
+
+    Returns:
+        For each string float64[n + 1], nats: its tokens and end-of-sentence.
+    """
+    model = loaded.model
+    order = sorted(range(len(token_ids)), key=lambda i: -len(token_ids[i]))
+    results: dict[int, NDArray[np.float64]] = {}
+    first = 0
+    while first < len(order):
+        longest = len(token_ids[order[first]])
+        size = max_batch or max(1, MAX_LOGITS // (longest * loaded.tokenizer.vocab_size))
+        group = order[first : first + size]
+        # Attachments do not reach the tokens of such a model: every token may as well stay alone.
+        rows = [(token_ids[i], np.arange(len(token_ids[i]), dtype=np.int32)) for i in group]
+        parts = model.forward_parts(collate(rows, loaded.tokenizer.pad_id).to(model.device))
+        for i, values in zip(group, parts.token_logprobs.double().cpu().numpy(), strict=True):
+            results[i] = values[1 : len(token_ids[i])]
+        first += size
+    return [results[i] for i in range(len(token_ids))]
+
+
+def _settings(loaded: LoadedModel) -> dict[str, Any]:
+    return {
+        "model": loaded.config["model"],
+        "bos": True,
+        "eos": True,
+        "text_style": loaded.tokenizer.text_style,
+        "log_base": "nats",
+        "dtype": str(next(loaded.model.parameters()).dtype).removeprefix("torch."),
+    }

@@ -1,0 +1,174 @@
+"""The beam search against the sum over all derivations, and against a search over plain lists."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from search_oracle import all_attachments, parts, row, tiny_model
+
+from pdtools.errors import PdtoolsError
+from pdtools.models import LanguageModel
+from pdtools.search import BeamResult, beam_search
+
+CATALAN = [1, 1, 2, 5, 14, 42]
+KINDS = {
+    "pushdown": {"name": "pushdown"},
+    "hidden": {"name": "pushdown", "depth_space": "hidden", "positions": "learned"},
+    "shallow": {"name": "pushdown", "depths": 2, "pushdown_layers": "last 1"},
+    "head": {"name": "transformer", "attachment_head": True},
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def model(request: pytest.FixtureRequest) -> LanguageModel:
+    return tiny_model(**KINDS[request.param])
+
+
+def strings(lengths: list[int], seed: int = 1) -> list[list[int]]:
+    rng = np.random.default_rng(seed)
+    return [rng.integers(3, 6, size=n).tolist() for n in lengths]
+
+
+def search(model: LanguageModel, tokens: list[list[int]], **options: int) -> list[BeamResult]:
+    return beam_search(model, [row(t) for t in tokens], **options)
+
+
+def logsumexp(values: np.ndarray) -> float:
+    return float(np.logaddexp.reduce(values))
+
+
+def exhaustive_prefixes(model: LanguageModel, tokens: list[int]) -> list[float]:
+    """A_t by the definition: all histories of t − 1 tokens, joint with the first t tokens."""
+    sums = [0.0]
+    for t in range(1, len(tokens) + 2):
+        histories = [a[:-1] for a in all_attachments(t - 1)]
+        following = [[*range(k, len(tokens) + 1), 0] for k in [t]]
+        token, attach = parts(model, tokens, [h + following[0] for h in histories])
+        sums.append(logsumexp(token[:, : t + 1].sum(1) + attach[:, :t].sum(1)))
+    return sums
+
+
+@pytest.mark.parametrize("n", range(6))
+def test_the_oracle_enumerates_catalan_many(n: int) -> None:
+    assert len(set(map(tuple, all_attachments(n)))) == CATALAN[n]
+
+
+@pytest.mark.parametrize("n", range(6))
+def test_a_full_beam_sums_over_all_derivations(model: LanguageModel, n: int) -> None:
+    (tokens,) = strings([n])
+    (found,) = search(model, [tokens], beam=100, k_best=100)
+    derivations = list(all_attachments(n))
+    token, attach = parts(model, tokens, derivations)
+    joints = token.sum(1) + attach.sum(1)
+
+    assert found.marginal == pytest.approx(logsumexp(joints), abs=1e-5)
+    np.testing.assert_allclose(found.prefix_logprobs, exhaustive_prefixes(model, tokens), atol=1e-5)
+    assert found.logprobs.sum() == pytest.approx(found.marginal, abs=1e-9)
+
+    order = np.argsort(-joints)
+    assert [a.tolist() for _, a in found.derivations] == [derivations[i] for i in order]
+    np.testing.assert_allclose([s for s, _ in found.derivations], joints[order], atol=1e-5)
+
+
+def test_the_joint_distribution_sums_to_one() -> None:
+    """Over all strings and derivations of at most 3 tokens, and all prefixes that go on."""
+    model = tiny_model()
+    total = 0.0
+    for n in range(3):
+        tokens = [list(t) for t in itertools.product((0, 1, 3, 4, 5), repeat=n)]
+        total += sum(np.exp(found.marginal) for found in search(model, tokens, beam=10))
+    prefixes = [list(t) for t in itertools.product((0, 1, 3, 4, 5), repeat=3)]
+    total += sum(np.exp(found.prefix_logprobs[3]) for found in search(model, prefixes, beam=10))
+    assert total == pytest.approx(1, abs=1e-5)
+
+
+def plain_beam(model: LanguageModel, tokens: list[int], beam: int) -> tuple[list[float], list[list[int]]]:
+    """The same search, one hypothesis at a time: A_t, and the best history after each token."""
+    n = len(tokens)
+    hypotheses: list[tuple[float, list[int], list[int]]] = [(0.0, [0], [])]  # score, attachments, stack
+    sums, best = [0.0], [[0]]
+    for k in range(1, n + 2):
+        extended = []
+        reached = []
+        for score, history, stack in hypotheses:
+            rest = [*range(k, n + 1), 0]
+            token, _ = parts(model, tokens, [history + rest])
+            reached.append(score + token[0, k])
+            if k == n + 1:
+                continue
+            for candidate in [*stack, k]:
+                below = stack if candidate == k else stack[: stack.index(candidate)]
+                _, attach = parts(model, tokens, [[*history, candidate, *rest[1:]]])
+                extended.append((reached[-1] + attach[0, k], [*history, candidate], [*below, k]))
+        sums.append(logsumexp(np.array(reached)))
+        if k <= n:
+            hypotheses = sorted(extended, key=lambda h: -h[0])[:beam]
+            best.append(hypotheses[0][1])
+    final = max(zip(reached, hypotheses, strict=True), key=lambda pair: pair[0])[1][1]
+    return sums, [*best, [*final, 0]]
+
+
+@pytest.mark.parametrize("beam", [1, 2, 3, 7])
+def test_a_small_beam_equals_a_plain_search(model: LanguageModel, beam: int) -> None:
+    for tokens, found in zip(strings([6, 4], beam), search(model, strings([6, 4], beam), beam=beam), strict=True):
+        sums, best = plain_beam(model, tokens, beam)
+        np.testing.assert_allclose(found.prefix_logprobs, sums, atol=1e-5)
+        assert [a.tolist() for a in found.incremental] == best
+
+
+def test_results_do_not_depend_on_batches_order_or_neighbours(model: LanguageModel) -> None:
+    tokens = strings([3, 7, 0, 5, 7, 1, 2, 7, 12, 5])
+    alone = [search(model, [t], beam=5, k_best=2)[0] for t in tokens]
+    for size in (1, 2, 3, 10):
+        together = search(model, tokens, beam=5, k_best=2, max_batch=size)
+        for one, other in zip(alone, together, strict=True):
+            np.testing.assert_allclose(one.prefix_logprobs, other.prefix_logprobs, atol=1e-5)
+            assert [a.tolist() for a in one.incremental] == [a.tolist() for a in other.incremental]
+            assert [a.tolist() for _, a in one.derivations] == [a.tolist() for _, a in other.derivations]
+    backwards = search(model, tokens[::-1], beam=5)[::-1]
+    assert [r.marginal for r in backwards] == pytest.approx([r.marginal for r in alone], abs=1e-5)
+
+
+def test_the_same_search_repeats_to_the_bit(model: LanguageModel) -> None:
+    tokens = strings([8, 6, 8])
+    first, second = (search(model, tokens, beam=4) for _ in range(2))
+    assert all((a.prefix_logprobs == b.prefix_logprobs).all() for a, b in zip(first, second, strict=True))
+
+
+def test_ties_go_to_the_better_hypothesis_then_to_the_earlier_position() -> None:
+    """With all weights zero every choice is uniform, so nearly everything is tied."""
+    model = tiny_model()
+    for parameter in model.parameters():
+        parameter.data.zero_()
+    (found,) = search(model, [[3, 4, 5]], beam=2)
+    # Token 2: attach to 1 before shift; token 3: one candidate of two beats one of three.
+    assert [a.tolist() for a in found.incremental] == [[0], [0, 1], [0, 1, 1], [0, 1, 1, 2], [0, 1, 1, 2, 0]]
+    assert found.derivations[0][0] == pytest.approx(4 * np.log(1 / 6) + 2 * np.log(1 / 2))
+
+
+def test_a_wider_beam_never_loses_mass_at_the_end() -> None:
+    model = tiny_model(seed=3)
+    tokens = strings([5])
+    exact = search(model, tokens, beam=42)[0].marginal
+    for beam in range(1, 42, 5):
+        assert search(model, tokens, beam=beam)[0].marginal <= exact + 1e-6
+
+
+def test_no_strings_give_no_results() -> None:
+    assert search(tiny_model(), [], beam=3) == []
+
+
+def test_bad_use_is_refused() -> None:
+    with pytest.raises(PdtoolsError, match="attachment head"):
+        search(tiny_model("transformer"), [[3]], beam=3)
+    with pytest.raises(PdtoolsError, match="at least 1"):
+        search(tiny_model(), [[3]], beam=0)
+
+
+def test_damaged_weights_are_named() -> None:
+    model = tiny_model()
+    model.final_norm.weight.data.fill_(float("nan"))
+    with pytest.raises(PdtoolsError, match="damaged"):
+        search(model, [[3]], beam=3)
