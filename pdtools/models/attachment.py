@@ -73,7 +73,7 @@ class AttachmentHead(nn.Module):
         scores = next_q @ keys.transpose(1, 2)  # (B, N, N)
         shift = (next_q * next_k).sum(-1)  # (B, N)
         scores = scores.diagonal_scatter(shift.to(scores.dtype), dim1=1, dim2=2) * self.scale
-        return scores.float().masked_fill(~legal, float("-inf")).log_softmax(-1)
+        return scores.masked_fill(~legal, float("-inf")).log_softmax(-1)
 
     def next_logprobs(self, q: Tensor, keys: Tensor, next_embedding: Tensor, legal: Tensor) -> Tensor:
         """Attachment log-probabilities of one next token per hypothesis.
@@ -91,4 +91,4 @@ class AttachmentHead(nn.Module):
         scores = (keys @ next_q[:, :, None])[:, :, 0]  # (R, k + 1)
         shift = (next_q * next_k).sum(-1, keepdim=True)  # (R, 1)
         scores = torch.cat([scores, shift], dim=1) * self.scale  # (R, k + 2)
-        return scores.float().masked_fill(~legal, float("-inf")).log_softmax(-1)
+        return scores.masked_fill(~legal, float("-inf")).log_softmax(-1)

@@ -67,7 +67,8 @@ class RelativePositions(ScoreTerm):
 
     def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
         _, heads, keys, d_head = k.shape
-        r = self.distance_map(sinusoids(keys, self.d_model, q.device))  # (K, D), the farthest first
+        distances = sinusoids(keys, self.d_model, q.device).to(self.distance_map.weight.dtype)
+        r = self.distance_map(distances)  # (K, D), the farthest first
         r = r.view(keys, heads, d_head).permute(1, 2, 0)  # (H, d_head, K)
         by_distance = (q + self.position_bias) @ r  # (B, H, Q, K)
         content = self.content_bias @ k.transpose(2, 3)  # (B, H, 1, K)

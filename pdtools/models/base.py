@@ -67,7 +67,7 @@ class TokenParts:
         attach_logprobs: float (B, N), log p(r_k | x_<=k, W_{k-1}); 0 for ROOT, EOS and padding, and
             everywhere without a head.
         attach_best: int64 (B, N), the likeliest legal attachment; a shift everywhere without a head.
-        n_clamped: int64 (), cells of the tapes deeper than the model's depth table.
+        n_clamped: int64 (), cells of the tapes deeper than the model's depth table (up to the last word).
     """
 
     token_logprobs: Tensor

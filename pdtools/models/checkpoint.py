@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -16,9 +16,7 @@ from pdtools.errors import InputError
 from pdtools.files import atomic_directory, read_json, recover_directory, write_json
 from pdtools.models.base import LanguageModel
 from pdtools.models.registry import build_model, make_config, model_name
-
-if TYPE_CHECKING:
-    from pdtools.tokenization import Tokenizer
+from pdtools.tokenization import Tokenizer
 
 FORMAT_VERSION = "1"
 CONFIG_FILE = "config.json"
@@ -87,8 +85,9 @@ def checkpoint_folder(path: str | Path) -> Path:
         InputError: if there is none.
     """
     folder = Path(path)
-    if not folder.exists():
-        raise InputError("no such folder", file=folder, hint="give one that pdtools train wrote")
+    if not folder.is_dir():
+        reason = "not a folder" if folder.exists() else "no such folder"
+        raise InputError(reason, file=folder, hint="give a folder that pdtools train wrote")
     recover_directory(folder / BEST_FOLDER)
     for candidate in (folder, folder / BEST_FOLDER):
         if (candidate / CONFIG_FILE).is_file():
@@ -107,14 +106,12 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loa
         PdtoolsError: if it is none, is damaged, is of an unknown model or format version, or its tokenizer
             is not the one that the model was trained with.
     """
-    from pdtools.tokenization import Tokenizer
-
     folder = checkpoint_folder(path)
     config_path = folder / CONFIG_FILE
     config = read_json(config_path)
-    missing = {"format_version", "model", "config", "tokenizer", "shards"} - set(config)
-    if missing:
-        raise InputError(f"not a pdtools checkpoint: no {', '.join(sorted(missing))}", file=config_path)
+    for key in ("format_version", "model", "config", "tokenizer", "shards"):
+        if not isinstance(config, dict) or key not in config:
+            raise InputError(f"not a pdtools checkpoint: {key} is missing", file=config_path)
     if config["format_version"] != FORMAT_VERSION:
         raise InputError(
             f"checkpoint format {config['format_version']}, but this pdtools reads format {FORMAT_VERSION}",
@@ -125,7 +122,16 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loa
         raise InputError(
             "the tokenizer in this folder is not the one that the model was trained with", file=folder
         )
-    model = build_model(config["model"], make_config(config["model"], config["config"]))
+    if not isinstance(config["config"], dict):
+        raise InputError("config must be an object", file=config_path)
+    model_config = make_config(config["model"], config["config"])
+    if model_config.vocab_size < tokenizer.vocab_size:
+        raise InputError(
+            f"the model's vocabulary of {model_config.vocab_size} has no room for the tokenizer's "
+            f"{tokenizer.vocab_size}",
+            file=folder,
+        )
+    model = build_model(config["model"], model_config)
     _load_weights(model, folder / WEIGHTS_FILE)
     return LoadedModel(model=model.to(device).eval(), tokenizer=tokenizer, config=config, folder=folder)
 

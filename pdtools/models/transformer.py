@@ -229,13 +229,14 @@ class TransformerLM(LanguageModel):
             tape = tape_from_attachments(batch.attach)  # (B, N, N)
         if self.depths is not None:
             assert tape is not None
-            real = torch.arange(tape.shape[1], device=tape.device) < batch.lengths[:, None]  # (B, N)
-            n_clamped = ((tape >= self.depths) & real[:, :, None]).sum()
+            # Nothing is predicted from EOS or padding, so their rows do not count.
+            used = torch.arange(tape.shape[1], device=tape.device) < batch.lengths[:, None] - 1  # (B, N)
+            n_clamped = ((tape >= self.depths) & used[:, :, None]).sum()
             depths = self._clamp(tape)  # (B, N, N)
         hidden = self.hidden_states(batch.tokens, depths)  # (B, N, D)
 
         logits = self._logits(hidden[:, :-1])  # (B, N - 1, V)
-        nll = F.cross_entropy(logits.flatten(0, 1).float(), batch.tokens[:, 1:].flatten(), reduction="none")
+        nll = F.cross_entropy(logits.flatten(0, 1), batch.tokens[:, 1:].flatten(), reduction="none")
         token_logprobs = F.pad(-nll.view(len(batch.tokens), -1), (1, 0))  # (B, N)
         token_logprobs = token_logprobs.masked_fill(~batch.predicted(), 0)
 
@@ -300,7 +301,7 @@ class TransformerLM(LanguageModel):
     @torch.no_grad()
     def next_token_logprobs(self, state: TransformerState) -> Tensor:
         """See :meth:`LanguageModel.next_token_logprobs`."""
-        return self._logits(state.hidden).float().log_softmax(-1)
+        return self._logits(state.hidden).log_softmax(-1)
 
     @torch.no_grad()
     def attach_logprobs(self, state: TransformerState, next_tokens: Tensor, legal: Tensor) -> Tensor:

@@ -1,0 +1,130 @@
+"""Checkpoints: what is read is what was written, and whatever is wrong is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from model_oracle import small_model
+
+from pdtools.errors import PdtoolsError
+from pdtools.models import LanguageModel, TransformerLM, load_checkpoint, save_checkpoint
+from pdtools.tokenization import Tokenizer, train_word_tokenizer
+
+SHARDS = {"layout": "sentence", "factor": "right", "text_style": "ptb"}
+
+
+@pytest.fixture
+def tokenizer() -> Tokenizer:
+    return train_word_tokenizer(["the", "dog", "the", "dogs", "barks", "bark"])
+
+
+@pytest.fixture
+def model(tokenizer: Tokenizer) -> TransformerLM:
+    return small_model("pushdown", vocab_size=tokenizer.vocab_size, pushdown_layers="last 1", depths=5)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, model: LanguageModel, tokenizer: Tokenizer) -> Path:
+    save_checkpoint(tmp_path / "run" / "best", model, tokenizer, shards=SHARDS)
+    return tmp_path / "run" / "best"
+
+
+def edit(path: Path, **changes: Any) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def test_round_trip_is_bitwise(folder: Path, model: LanguageModel, tokenizer: Tokenizer) -> None:
+    for path in (folder, folder.parent):  # the checkpoint, and the run that it is the best of
+        loaded = load_checkpoint(path)
+        assert loaded.folder == folder
+        assert loaded.model.config == model.config
+        assert not loaded.model.training
+        assert loaded.tokenizer.fingerprint == tokenizer.fingerprint
+        assert loaded.config["shards"] == SHARDS
+        weights, others = model.state_dict(), loaded.model.state_dict()
+        assert weights.keys() == others.keys()
+        assert all(torch.equal(weights[name], others[name]) for name in weights)
+
+
+@pytest.mark.parametrize("name", ["transformer", "pushdown"])
+def test_all_kinds_and_untied_weights(tmp_path: Path, tokenizer: Tokenizer, name: str) -> None:
+    model = small_model(name, vocab_size=tokenizer.vocab_size, tie_embeddings=False, positions="learned")
+    save_checkpoint(tmp_path / "model", model, tokenizer, shards=SHARDS)
+    loaded = load_checkpoint(tmp_path / "model")
+    assert loaded.config["model"] == name
+    assert loaded.model.config == model.config
+
+
+def test_the_same_model_gives_the_same_files(
+    folder: Path, model: LanguageModel, tokenizer: Tokenizer
+) -> None:
+    other = folder.parent / "again"
+    save_checkpoint(other, model, tokenizer, shards=SHARDS)
+    for file in folder.iterdir():
+        assert file.read_bytes() == (other / file.name).read_bytes()
+
+
+def test_existing_folders_are_kept_unless_told(
+    folder: Path, model: LanguageModel, tokenizer: Tokenizer
+) -> None:
+    with pytest.raises(PdtoolsError, match="exists already"):
+        save_checkpoint(folder, model, tokenizer, shards=SHARDS)
+    save_checkpoint(folder, model, tokenizer, shards=SHARDS, overwrite=True)
+    load_checkpoint(folder)
+
+
+def test_what_is_no_checkpoint_is_named(tmp_path: Path, folder: Path) -> None:
+    with pytest.raises(PdtoolsError, match="no such folder"):
+        load_checkpoint(tmp_path / "nowhere")
+    with pytest.raises(PdtoolsError, match=r"not a checkpoint: no config\.json"):
+        load_checkpoint(tmp_path)
+    with pytest.raises(PdtoolsError, match="not a folder"):
+        load_checkpoint(folder / "config.json")
+    (folder / "config.json").write_text('{"model_type": "gpt2"}')
+    with pytest.raises(PdtoolsError, match="not a pdtools checkpoint"):
+        load_checkpoint(folder)
+    (folder / "config.json").write_text('["model"]')
+    with pytest.raises(PdtoolsError, match="not a pdtools checkpoint"):
+        load_checkpoint(folder)
+    (folder / "config.json").write_text('{"model": ')
+    with pytest.raises(PdtoolsError, match="not JSON"):
+        load_checkpoint(folder)
+
+
+def test_other_versions_models_and_settings_are_named(folder: Path) -> None:
+    file = folder / "config.json"
+    saved = json.loads(file.read_text())
+    for changes, message in (
+        ({"format_version": "99"}, "format 99"),
+        ({"model": "reservoir"}, "unknown model 'reservoir'"),
+        ({"config": {**saved["config"], "wings": 2}}, "no setting 'wings'"),
+        ({"config": "large"}, "config must be"),
+        ({"config": {**saved["config"], "d_ff": 25}}, "do not fit"),
+        ({"config": {**saved["config"], "vocab_size": 7}}, "vocabulary of 7"),
+        ({"tokenizer": "0" * 64}, "not the one that the model was trained with"),
+    ):
+        edit(file, **{**saved, **changes})
+        with pytest.raises(PdtoolsError, match=message):
+            load_checkpoint(folder)
+
+
+def test_damaged_weights_are_named(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    data = file.read_bytes()
+    for damaged in (data[: len(data) // 2], b"", b"\xff" * 100):
+        file.write_bytes(damaged)
+        with pytest.raises(PdtoolsError, match=r"model\.safetensors.*damaged"):
+            load_checkpoint(folder)
+    file.unlink()
+    with pytest.raises(PdtoolsError, match="incomplete"):
+        load_checkpoint(folder)
+
+
+def test_another_tokenizer_is_refused(folder: Path) -> None:
+    train_word_tokenizer(["a", "cat", "the", "cats", "meows", "meow"]).save(folder)
+    with pytest.raises(PdtoolsError, match="tokenizer"):
+        load_checkpoint(folder)
