@@ -190,7 +190,7 @@ class _Batch:
         self._select(rows)
 
     def _select(self, rows: Tensor) -> None:
-        self.state = self.state.select(rows)
+        self.state.select(rows)
         self.stack = self.stack.select(rows)
 
     def _rows_of(self, per_string: Tensor) -> Tensor:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
-
 import torch
-from torch import Tensor
 
 from pdtools.models import LanguageModel
 
@@ -20,16 +16,7 @@ def hypotheses_that_fit(model: LanguageModel, length: int) -> int:
     Each has its cache, which is copied once when hypotheses are reordered, and a row of next-token
     log-probabilities with the values that these are made from.
     """
-    each = 2 * _nbytes(model.start(1, length)) + 16 * model.config.vocab_size
+    each = 2 * model.start(1, length).nbytes + 16 * model.vocab_size
     device = model.device
     budget = torch.cuda.mem_get_info(device)[0] // 2 if device.type == "cuda" else CPU_BUDGET
     return max(1, budget // each)
-
-
-def _nbytes(value: Any) -> int:
-    """Bytes of all tensors in a state, whatever the model makes it of."""
-    if isinstance(value, Tensor):
-        return value.nbytes
-    if dataclasses.is_dataclass(value):
-        return _nbytes(list(vars(value).values()))
-    return sum(map(_nbytes, value)) if isinstance(value, list | tuple) else 0

@@ -87,15 +87,15 @@ def _draw(model: LanguageModel, draws: range, seed: int, max_tokens: int) -> lis
     complete = torch.zeros(rows, dtype=torch.bool, device=device)  # (R,)
 
     state, stack = model.start(rows, length), StackState.start(rows, length, device)
-    model.advance(state, torch.full((rows,), model.config.root_id, device=device), stack.tape_row())
+    model.advance(state, torch.full((rows,), model.root_id, device=device), stack.tape_row())
     live = torch.arange(rows, device=device)  # (r,) the draws that go on, one row of the state each
     for k in range(1, length):
         logprobs = model.next_token_logprobs(state).double()  # (r, V)
         allowed = logprobs.exp()
-        allowed[:, [model.config.pad_id, model.config.root_id]] = 0
+        allowed[:, [model.pad_id, model.root_id]] = 0
         token = _pick(allowed, uniform[live, k, 0])  # (r,)
         gained = logprobs.gather(1, token[:, None])[:, 0]  # (r,)
-        ends = token == model.config.eos_id  # (r,)
+        ends = token == model.eos_id  # (r,)
         logprob[live[ends]] += gained[ends]
         lengths[live[ends]] = k - 1
         complete[live[ends]] = True
@@ -103,7 +103,8 @@ def _draw(model: LanguageModel, draws: range, seed: int, max_tokens: int) -> lis
         if k == length - 1 or not len(goes_on):
             break
         live, token = live[goes_on], token[goes_on]
-        state, stack = state.select(goes_on), stack.select(goes_on)
+        state.select(goes_on)
+        stack = stack.select(goes_on)
         logprob[live] += gained[goes_on]
         tokens[live, k] = token.int()
 

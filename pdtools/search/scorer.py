@@ -185,11 +185,11 @@ def string_logprobs(
     first = 0
     while first < len(order):
         longest = len(token_ids[order[first]])
-        size = max_batch or max(1, MAX_LOGITS // (longest * loaded.tokenizer.vocab_size))
+        size = max_batch or max(1, MAX_LOGITS // (longest * model.vocab_size))
         group = order[first : first + size]
         # Attachments do not reach the tokens of such a model: every token may as well stay alone.
         rows = [(token_ids[i], np.arange(len(token_ids[i]), dtype=np.int32)) for i in group]
-        parts = model.forward_parts(collate(rows, loaded.tokenizer.pad_id).to(model.device))
+        parts = model.forward_parts(collate(rows, model.pad_id).to(model.device))
         for i, values in zip(group, parts.token_logprobs.double().cpu().numpy(), strict=True):
             results[i] = values[1 : len(token_ids[i])]
         first += size

@@ -43,9 +43,8 @@ def exhaustive_prefixes(model: LanguageModel, tokens: list[int]) -> list[float]:
     """A_t by the definition: all histories of t − 1 tokens, joint with the first t tokens."""
     sums = [0.0]
     for t in range(1, len(tokens) + 2):
-        histories = [a[:-1] for a in all_attachments(t - 1)]
-        following = [[*range(k, len(tokens) + 1), 0] for k in [t]]
-        token, attach = parts(model, tokens, [h + following[0] for h in histories])
+        later = [*range(t, len(tokens) + 1), 0][: len(tokens) + 2 - t]
+        token, attach = parts(model, tokens, [a[:-1] + later for a in all_attachments(t - 1)])
         sums.append(logsumexp(token[:, : t + 1].sum(1) + attach[:, :t].sum(1)))
     return sums
 
@@ -112,7 +111,9 @@ def plain_beam(model: LanguageModel, tokens: list[int], beam: int) -> tuple[list
 
 @pytest.mark.parametrize("beam", [1, 2, 3, 7])
 def test_a_small_beam_equals_a_plain_search(model: LanguageModel, beam: int) -> None:
-    for tokens, found in zip(strings([6, 4], beam), search(model, strings([6, 4], beam), beam=beam), strict=True):
+    for tokens, found in zip(
+        strings([6, 4], beam), search(model, strings([6, 4], beam), beam=beam), strict=True
+    ):
         sums, best = plain_beam(model, tokens, beam)
         np.testing.assert_allclose(found.prefix_logprobs, sums, atol=1e-5)
         assert [a.tolist() for a in found.incremental] == best
