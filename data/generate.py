@@ -7,17 +7,29 @@ seeds and sizes give other samples. The same seed and size give the same bytes.
 from __future__ import annotations
 
 import argparse
+import json
 import random
-import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from pdtools.data import SPLITS
 from pdtools.data.grammar import DeadEnd, Grammar, Node
 from pdtools.data.lexicon import lexicon
+from pdtools.data.minimal_pairs import PARADIGMS, Paradigm, pair
+from pdtools.data.suites import SUITES, Suite, document, item
+from pdtools.data.templates import raw_text
 
 SEED, SENTENCES = 1, 6000
 TEXT_SENTENCES = 200
+PAIRS, ITEMS = 60, 20
+# Every word outside the training split occurs at least this often in it.
+MIN_COUNT = 3
+# Draws after which a paradigm or suite is given up.
+ATTEMPTS = 20_000
 SHORTEST, LONGEST = 3, 40
 # Longer trees than this are written over several lines, as treebanks do.
 LINE_WIDTH = 600
@@ -56,25 +68,76 @@ def _indented(node: Node, column: int) -> str:
     return f"({node.label} {below.join(_indented(child, column + 2) for child in node.children)})"
 
 
-def raw_text(words: Sequence[str]) -> str:
-    """Treebank words as people write them: brackets and quotes as characters, clitics and punctuation attached."""
-    text = " ".join(words).replace("-LRB- ", "(").replace(" -RRB-", ")")
-    text = re.sub(r"`` ", '"', text).replace(" ''", '"')
-    return re.sub(r" (?=[.,?]|n't\b|'s\b|'(?= ))", "", text)
+def draw_pairs(paradigm: Paradigm, grammar: Grammar, rng: random.Random, usable: Usable) -> list[dict[str, Any]]:
+    """The records of a paradigm, none of its sentences used before."""
+    records: list[dict[str, Any]] = []
+    for _ in range(ATTEMPTS):
+        if len(records) == PAIRS:
+            return records
+        with suppress(DeadEnd):
+            good, bad, record = pair(paradigm, grammar, rng, len(records))
+            if usable.take([good, bad]):
+                records.append(record | {"pairID": str(len(records))})
+    raise RuntimeError(f"paradigm {paradigm.uid}: only {len(records)} pairs in the vocabulary of this treebank")
+
+
+def draw_items(suite: Suite, grammar: Grammar, rng: random.Random, usable: Usable) -> list[dict[str, list[list[str]]]]:
+    """The items of a suite, none of its sentences used before."""
+    items: list[dict[str, list[list[str]]]] = []
+    for _ in range(ATTEMPTS):
+        if len(items) == ITEMS:
+            return items
+        with suppress(DeadEnd):
+            drawn = item(suite, grammar, rng, len(items))
+            if usable.take([[word for region in regions for word in region] for regions in drawn.values()]):
+                items.append(drawn)
+    raise RuntimeError(f"suite {suite.name}: only {len(items)} items in the vocabulary of this treebank")
+
+
+class Usable:
+    """Which sentences may still be drawn: not drawn before, every word often enough in the training split."""
+
+    def __init__(self, counts: Counter[str], taken: set[str]) -> None:
+        self.counts = counts
+        self.taken = taken
+
+    def known(self, words: Sequence[str]) -> bool:
+        return all(self.counts[word] >= MIN_COUNT for word in words)
+
+    def take(self, group: Sequence[Sequence[str]]) -> bool:
+        """Take a group of sentences if all of them are new, different and known."""
+        texts = [" ".join(words) for words in group]
+        if len({*texts} - self.taken) < len(texts) or not all(map(self.known, group)):
+            return False
+        self.taken.update(texts)
+        return True
 
 
 def write_samples(folder: Path, seed: int, size: int) -> None:
-    """Write everything below ``folder``: ``size`` training sentences, a twelfth of that for validation and test."""
+    """Write everything below ``folder``: ``size`` training sentences, a twelfth of that for validation and test.
+
+    Raises:
+        RuntimeError: with so few training sentences that the words left don't suffice for the minimal pairs.
+    """
     grammar = english()
     taken: set[str] = set()
     trees = sentences(grammar, random.Random(f"treebank {seed}"), taken)
-    for split in SPLITS:
-        count = size if split == "train" else max(1, size // 12)
-        _write(folder / "treebank" / f"{split}.mrg", [written(next(trees)) for _ in range(count)])
-    _write(folder / "text" / "sample.txt", [raw_text(next(trees).words()) for _ in range(TEXT_SENTENCES)])
+    train = [next(trees) for _ in range(size)]
+    usable = Usable(Counter(word for tree in train for word in tree.words()), taken)
+    known = (tree for tree in trees if usable.known(tree.words()))
+    held_out = max(1, size // 12)
+    for split, drawn in zip(SPLITS, (train, islice(known, held_out), islice(known, held_out)), strict=True):
+        _write(folder / "treebank" / f"{split}.mrg", map(written, drawn))
+    _write(folder / "text" / "sample.txt", (raw_text(tree.words()) for tree in islice(known, TEXT_SENTENCES)))
+    for paradigm in PARADIGMS:
+        records = draw_pairs(paradigm, grammar, random.Random(f"{paradigm.uid} {seed}"), usable)
+        _write(folder / "blimp" / f"{paradigm.uid}.jsonl", map(json.dumps, records))
+    for suite in SUITES:
+        items = draw_items(suite, grammar, random.Random(f"{suite.name} {seed}"), usable)
+        _write(folder / "sg" / f"{suite.name}.json", [json.dumps(document(suite, items), indent=1)])
 
 
-def _write(path: Path, lines: Sequence[str]) -> None:
+def _write(path: Path, lines: Iterable[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
 

@@ -259,21 +259,29 @@ class Derivation:
             known = values.get(value[1:]) if value.startswith("$") else value
             if known is not None:
                 passed[name] = known
-        key = (hole.symbol, hole.slot)
-        kept = self.slots.get(key) if hole.slot else None
-        if isinstance(kept, list):
-            nodes = kept
-        else:
-            passed |= kept or {}
-            nodes = self.expand(hole.symbol, passed, depth)
-        if hole.slot and kept is None:
-            lexical = hole.symbol in self.grammar.lexicon
-            self.slots[key] = {"lemma": passed["lemma"]} if lexical else nodes
+        nodes = self._fill_slot(hole, passed, depth) if hole.slot else self.expand(hole.symbol, passed, depth)
         for name, value in hole.features:
             if value.startswith("$") and name in passed:
                 values.setdefault(value[1:], passed[name])
         if hole.suffix:
             nodes[0].label += self._substitute(hole.suffix, values)
+        return nodes
+
+    def _fill_slot(self, hole: Hole, passed: Features, depth: int) -> list[Node]:
+        kept = self.slots.get((hole.symbol, hole.slot))
+        if isinstance(kept, list):
+            return kept
+        if kept is not None:
+            # The same lemma, in the form that is asked for and else as it was.
+            entries = self.grammar.matching(hole.symbol, passed | {"lemma": kept["lemma"]})
+            if not entries:
+                raise DeadEnd(f"no form of {kept['lemma']} with {passed}")
+            entry = max(entries, key=lambda entry: len(entry.features.items() & kept.items()))
+            passed.update(entry.features)
+            return [Node(entry.tag, word=entry.word)]
+        nodes = self.expand(hole.symbol, passed, depth)
+        lexical = hole.symbol in self.grammar.lexicon
+        self.slots[hole.symbol, hole.slot] = dict(passed) if lexical else nodes
         return nodes
 
     def _word(self, symbol: str, features: Features) -> Node:

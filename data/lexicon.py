@@ -2,7 +2,8 @@
 
 Features: ``a`` agreement (sg, pl, i), ``c`` the class of a noun, ``r`` the reflexive that a noun binds (him, her, it,
 them, me, you, us), ``f`` the form of a verb (base, pres, past, pp, ing), ``k`` its frame, ``s`` and ``o`` the classes
-of its subject and object. A feature that an entry leaves open agrees with every value.
+of its subject and object, ``bare`` whether it is also used without an object, ``same`` whether past and participle look
+alike, ``points`` this, that, these and those. A feature that an entry leaves open agrees with every value.
 """
 
 from __future__ import annotations
@@ -42,9 +43,10 @@ IRREGULAR = {
     "sing": "sang sung", "sink": "sank sunk", "sleep": "slept slept", "steal": "stole stolen", "teach": "taught taught",
     "tell": "told told", "think": "thought thought", "throw": "threw thrown", "write": "wrote written",
 }  # fmt: skip
-DOUBLED = {"admit", "chat", "drop", "plan", "stop"}
+DOUBLED = {"admit", "chat", "drop", "plan", "run"}
 
-# Frame, class of the subject, class of the object: lemmas. "animate" stands for person and animal.
+# Frame, class of the subject, class of the object: lemmas.
+# "opt": verbs that may have an object; "never": verbs that cannot; both in garden paths. The same verbs stand in "intr".
 VERBS: dict[str, str] = {
     "intr person": """sleep smile laugh cough wait arrive travel complain sing dance chat read write paint cook eat
         study leave run watch""",
@@ -56,7 +58,7 @@ VERBS: dict[str, str] = {
     "trans person person": """admire help meet see visit thank follow avoid praise criticize watch call hear find hate
         love trust""",
     "trans person animal": "feed see watch follow catch find love hear chase",
-    "trans person doc": "read write finish publish praise buy find lose keep study discuss sing",
+    "trans person doc": "read write finish publish praise buy find lose keep study discuss",
     "trans person thing": "buy sell carry find lose break steal paint drop move repair keep hide see",
     "trans person food": "eat cook buy bake find taste drop",
     "trans person place": "visit see paint clean leave find love build",
@@ -66,13 +68,13 @@ VERBS: dict[str, str] = {
     "trans doc person": "please surprise annoy amuse bore",
     "trans thing person": "please surprise annoy",
     "trans food person": "please surprise",
-    "opt person doc": "read write study sing",
+    "opt person doc": "read write study",
     "opt person food": "eat cook",
     "opt person thing": "paint",
     "opt person place": "paint leave",
     "opt person person": "visit watch follow help",
     "opt animal food": "eat",
-    "strict person": "smile cough arrive complain travel laugh wait sleep",
+    "never person": "smile cough arrive complain travel laugh wait sleep",
     "refl person": "admire see hear criticize love trust hate praise help",
     "ditr person doc": "send give show hand offer lend bring tell sell",
     "ditr person thing": "send give show hand offer lend bring sell throw",
@@ -92,15 +94,13 @@ ADJECTIVES = {
     "food": "cold hot fresh sweet good",
     "place": "old new big small quiet beautiful famous dark empty",
 }
-# Adjectives as predicates only of what they fit; those that take "about" are listed for persons.
-MANNER = "quickly slowly quietly carefully happily suddenly loudly secretly"
 ADVERBS = {
-    "Manner": MANNER,
+    "Manner": "quickly slowly quietly carefully happily suddenly loudly secretly",
     "Often": "often always usually sometimes rarely",
-    "Really": "really clearly certainly probably",
     "Degree": "very quite rather too",
     "Opener": "fortunately perhaps sadly today yesterday meanwhile",
 }
+# Class of the noun before a preposition, class of the noun after it. "where": after a clause; "time": before an event.
 PREPOSITIONS = {
     "person person": "near behind beside with",
     "person place": "from near in",
@@ -131,82 +131,86 @@ REFLEXIVES = {
     "you": "yourself",
 }  # fmt: skip
 NUMBERS = "two three five ten"
-EVENTS = "dinner lunch winter/- summer/- war concert wedding meeting party/parties trial"
-_PERFECT = {
-    "be": ("be", "been", "being"),
-    "have": ("have", "had", "having"),
+EVENTS = "dinner lunch winter summer war concert wedding meeting party trial"
+DAYS = "Monday Friday Sunday"
+MODALS = "will can must should would may"
+# Form, agreement ("-" where there is none), tag and word.
+AUXILIARIES = {
+    "Be": """base/-/VB/be pp/-/VBN/been ing/-/VBG/being pres/sg/VBZ/is pres/pl/VBP/are pres/i/VBP/am past/sg/VBD/was
+        past/pl/VBD/were past/i/VBD/was""",
+    "Have": "pres/sg/VBZ/has pres/pl/VBP/have pres/i/VBP/have past/-/VBD/had base/-/VB/have",
+    "Do": "pres/sg/VBZ/does pres/pl/VBP/do pres/i/VBP/do past/-/VBD/did",
 }
 
 
-def plural(noun: str) -> str:
-    if noun.endswith(("ch", "sh", "s", "x", "z")):
-        return noun + "es"
-    return noun + "s"
+def plural(word: str) -> str:
+    """The regular plural of a noun, and the third person of a verb."""
+    if word.endswith("y") and word[-2] not in "aeiou":
+        return word[:-1] + "ies"
+    return word + ("es" if word.endswith(("ch", "sh", "s", "x", "z")) else "s")
 
 
 def verb_forms(lemma: str) -> Iterator[tuple[str, str, str, str]]:
-    """Form, agreement (empty where there is none), tag and word of a verb."""
-    consonant_y = lemma.endswith("y") and lemma[-2] not in "aeiou"
-    if consonant_y:
-        third = lemma[:-1] + "ies"
-    else:
-        third = plural(lemma)
-    stem = lemma + lemma[-1] if lemma in DOUBLED or lemma in {"run"} else lemma
-    if stem.endswith("e") and not stem.endswith("ee"):
+    """Form, agreement ("-" where there is none), tag and word of a verb."""
+    stem = lemma + lemma[-1] if lemma in DOUBLED else lemma
+    if stem.endswith("e"):
         regular, ing = stem + "d", stem[:-1] + "ing"
-    elif consonant_y:
-        regular, ing = lemma[:-1] + "ied", lemma + "ing"
+    elif stem.endswith("y") and stem[-2] not in "aeiou":
+        regular, ing = stem[:-1] + "ied", stem + "ing"
     else:
         regular, ing = stem + "ed", stem + "ing"
     past, participle = IRREGULAR.get(lemma, f"{regular} {regular}").split()
-    yield "base", "", "VB", lemma
-    yield "pres", "sg", "VBZ", third
+    yield "base", "-", "VB", lemma
+    yield "pres", "sg", "VBZ", plural(lemma)
     yield "pres", "pl", "VBP", lemma
     yield "pres", "i", "VBP", lemma
-    yield "past", "", "VBD", past
-    yield "pp", "", "VBN", participle
-    yield "ing", "", "VBG", ing
+    yield "past", "-", "VBD", past
+    yield "pp", "-", "VBN", participle
+    yield "ing", "-", "VBG", ing
 
 
 def _nouns() -> Iterator[Entry]:
     for classes, words in NOUNS.items():
         c, *gender = classes.split()
-        binds = gender or (["him", "her"] if c == "person" else ["it"])
         for word in words.split():
             singular, _, irregular = word.partition("/")
-            for r in binds:
-                yield Entry(singular, "NN", {"lemma": singular, "a": "sg", "c": c, "r": r}, 1 / len(binds))
             many = irregular or plural(singular)
-            ending = "irregular" if irregular and not irregular.endswith("s") else "regular"
-            features = {"lemma": singular, "a": "pl", "c": c, "r": "them", "plural": ending}
-            yield Entry(many, "NNS", features)
+            features = {"lemma": singular, "c": c, "gender": gender[0] if gender else "none"}
+            # A noun without gender may be he or she.
+            binds = gender or (["him", "her"] if c == "person" else ["it"])
+            for r in binds:
+                yield Entry(singular, "NN", features | {"a": "sg", "r": r}, 1 / len(binds))
+            ending = "s" if many.endswith("s") else "other"
+            yield Entry(many, "NNS", features | {"a": "pl", "r": "them", "ending": ending})
 
 
 def _verbs() -> Iterator[Entry]:
-    for frame, lemmas in VERBS.items():
-        kind, subject, *objects = frame.split()
-        for lemma in lemmas.split():
-            for form, agreement, tag, word in verb_forms(lemma):
-                features = {"lemma": lemma, "k": kind, "s": subject, "f": form}
-                if agreement:
-                    features["a"] = agreement
-                if objects:
-                    features["o"] = objects[0]
-                # "read" and "put" look alike in past and present; distinct forms say which were meant.
-                features["same"] = "yes" if form == "pp" and IRREGULAR.get(lemma, "x x").split()[0] == word else "no"
-                if form == "pp" and lemma not in IRREGULAR:
-                    features["same"] = "yes"
-                yield Entry(word, tag, features)
+    frames = [(*frame.split(), "", "")[:3] + (lemmas.split(),) for frame, lemmas in VERBS.items()]
+    optional = {lemma for kind, _, _, lemmas in frames if kind in {"intr", "opt"} for lemma in lemmas}
+    for kind, subject, object_, lemmas in frames:
+        for lemma in lemmas:
+            features = {"lemma": lemma, "k": kind, "s": subject}
+            if object_:
+                features |= {"o": object_, "bare": "yes" if lemma in optional else "no"}
+            forms = list(verb_forms(lemma))
+            past, participle = (next(word for form, _, _, word in forms if form == name) for name in ("past", "pp"))
+            features["same"] = "yes" if past == participle else "no"
+            for form, agreement, tag, word in forms:
+                yield Entry(word, tag, features | {"f": form} | _agreement(agreement))
 
 
-def _auxiliary(lemma: str, forms: str) -> Iterator[Entry]:
-    """``forms``: form/agreement/tag/word; a leading hyphen on the agreement means that it is left open."""
-    for item in forms.split():
-        form, agreement, tag, word = item.split("/")
-        features = {"lemma": lemma, "f": form}
-        if agreement != "-":
-            features["a"] = agreement
-        yield Entry(word, tag, features)
+def _auxiliaries(lemma: str) -> list[Entry]:
+    items = (item.split("/") for item in AUXILIARIES[lemma].split())
+    return [Entry(word, tag, {"lemma": lemma, "f": form} | _agreement(a)) for form, a, tag, word in items]
+
+
+def _agreement(value: str) -> dict[str, str]:
+    return {} if value == "-" else {"a": value}
+
+
+def _determiner(word: str, a: str, weight: str) -> Entry:
+    features = {"lemma": word, "a": a, "points": "yes" if word in {"this", "that", "these", "those"} else "no"}
+    return Entry(word, "JJ" if word in {"many", "several"} else "DT", features, float(weight))
 
 
 def _plain(words: str, tag: str) -> list[Entry]:
@@ -215,8 +219,7 @@ def _plain(words: str, tag: str) -> list[Entry]:
 
 def lexicon() -> dict[str, list[Entry]]:
     """Every lexical symbol of the grammar with its entries."""
-    pronouns = [item.split("/") for item in PRONOUNS.split()]
-    entries = {
+    return {
         "N": list(_nouns()),
         "V": list(_verbs()),
         "Name": [
@@ -225,39 +228,27 @@ def lexicon() -> dict[str, list[Entry]]:
             for name in names.split()
         ],
         "D": [
-            Entry(word, "JJ" if word in {"many", "several"} else "DT", {"lemma": word, "a": a}, float(weight))
-            for a, words in DETERMINERS.items()
-            for word, weight in (item.split("/") for item in words.split())
+            _determiner(word, a, weight)
+            for a, items in DETERMINERS.items()
+            for word, weight in (item.split("/") for item in items.split())
         ],
         "Pron": [
             Entry(word, "PRP", {"lemma": word, "a": a, "r": r, "c": "thing" if r == "it" else "person"})
-            for word, a, r in pronouns
+            for word, a, r in (item.split("/") for item in PRONOUNS.split())
         ],
         "PronObj": _plain(OBJECT_PRONOUNS, "PRP"),
         "Poss": _plain(POSSESSIVES, "PRP$"),
         "Refl": [Entry(word, "PRP", {"lemma": word, "r": r}) for r, word in REFLEXIVES.items()],
         "Num": _plain(NUMBERS, "CD"),
-        "Event": [Entry(word, "NN", {"lemma": word}) for word in (w.split("/")[0] for w in EVENTS.split())],
-        "Adj": [
-            Entry(word, "JJ", {"lemma": word, "c": c}) for c, words in ADJECTIVES.items() for word in words.split()
-        ],
+        "Event": _plain(EVENTS, "NN"),
+        "Day": _plain(DAYS, "NNP"),
+        "Modal": _plain(MODALS, "MD"),
+        "Adj": [Entry(word, "JJ", {"lemma": word, "c": c}) for c, words in ADJECTIVES.items() for word in words.split()],
         "P": [
             Entry(word, "IN", {"lemma": word, "c": frame.split()[0], "o": frame.split()[-1]})
             for frame, words in PREPOSITIONS.items()
             for word in words.split()
         ],
-        "Be": list(
-            _auxiliary(
-                "be",
-                "base/-/VB/be pp/-/VBN/been ing/-/VBG/being pres/sg/VBZ/is pres/pl/VBP/are pres/i/VBP/am "
-                "past/sg/VBD/was past/pl/VBD/were past/i/VBD/was",
-            )
-        ),
-        "Have": list(_auxiliary("have", "pres/sg/VBZ/has pres/pl/VBP/have pres/i/VBP/have past/-/VBD/had base/-/VB/have")),
-        "Do": list(_auxiliary("do", "pres/sg/VBZ/does pres/pl/VBP/do pres/i/VBP/do past/-/VBD/did")),
-        "Modal": _plain("will can must should would may", "MD"),
-        "Day": _plain("Monday Friday Sunday", "NNP"),
+        **{symbol: _plain(words, "RB") for symbol, words in ADVERBS.items()},
+        **{symbol: _auxiliaries(symbol) for symbol in AUXILIARIES},
     }
-    for symbol, words in ADVERBS.items():
-        entries[symbol] = _plain(words, "RB")
-    return entries
