@@ -105,7 +105,7 @@ class SentenceRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BracketScore:
-    """Counts over sentences; ``a + b`` is the score of both together. Percentages are derived from the counts."""
+    """Counts over sentences, and percentages derived from them; ``a + b`` is the score of both together."""
 
     sentences: int = 0
     errors: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pdtools.errors import InputError
 from pdtools.files import read_lines
@@ -70,10 +71,8 @@ def read_parameters(path: str | Path) -> Parameters:
     Raises:
         InputError: for an unknown keyword, a missing value or a value of the wrong kind, with its line.
     """
-    numbers: dict[str, int] = {}
-    labels: dict[str, set[str]] = {name: set() for name in _LABELS.values()}
-    pairs: dict[str, set[tuple[str, str]]] = {name: set() for name in _PAIRS.values()}
-    labeled = True
+    values: dict[str, Any] = {}
+    lists: dict[str, set[Any]] = {name: set() for name in (*_LABELS.values(), *_PAIRS.values())}
     for number, line in read_lines(path):
         line = line.rstrip()
         if line.startswith("#") or len(line) < 3:  # EVALB passes over lines this short without a word
@@ -83,29 +82,27 @@ def read_parameters(path: str | Path) -> Parameters:
         if not value:
             raise InputError(f"{keyword} has no value", file=path, line=number)
         if keyword in _NUMBERS:
-            numbers[_NUMBERS[keyword]] = _integer(keyword, value, path, number)
+            values[_NUMBERS[keyword]] = _integer(keyword, value, path, number)
         elif keyword == "LABELED":
-            labeled = _integer(keyword, value, path, number) != 0
+            values["labeled"] = _integer(keyword, value, path, number) != 0
         elif keyword == "DISC_ONLY":
             if _integer(keyword, value, path, number):
-                raise InputError("DISC_ONLY 1: these trees have no discontinuous brackets", file=path, line=number)
+                raise InputError(
+                    "DISC_ONLY 1: these trees have no discontinuous brackets", file=path, line=number
+                )
         elif keyword == "DEBUG":
             _integer(keyword, value, path, number)
         elif keyword in _LABELS:
-            labels[_LABELS[keyword]].add(value)
+            lists[_LABELS[keyword]].add(value)
         elif keyword in _PAIRS:
             two = value.split()
             if len(two) != 2:
                 raise InputError(f"{keyword} needs two values", file=path, line=number)
-            pairs[_PAIRS[keyword]].add((two[0], two[1]))
+            lists[_PAIRS[keyword]].add((two[0], two[1]))
         else:
             raise InputError(f"unknown keyword {keyword}", file=path, line=number)
-    return Parameters(
-        **numbers,
-        labeled=labeled,
-        **{name: frozenset(values) for name, values in labels.items()},
-        **{name: frozenset(values) for name, values in pairs.items()},
-    )
+    values.update({name: frozenset(found) for name, found in lists.items()})
+    return Parameters(**values)
 
 
 def _integer(keyword: str, value: str, path: str | Path, line: int) -> int:

@@ -1,0 +1,306 @@
+"""BLiMP: is the acceptable sentence of a minimal pair the more probable one (Warstadt et al. 2020)?"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pdtools.errors import InputError
+from pdtools.evaluation.results import ITEMS, Results, mean
+from pdtools.evaluation.suites import zip_members
+from pdtools.files import decode_utf8, expand_inputs, read_bytes
+
+if TYPE_CHECKING:
+    from pdtools.search.scores import Scorer, SentenceScore, Unscorable
+
+Outcome = Literal["right", "wrong", "tie", "unscorable"]
+
+# The data spell one field in two ways, and name a phenomenon that the paper counts within another.
+_FIELD_NAMES = {"syntax/semantics": "syntax_semantics"}
+_PHENOMENON_NAMES = {"s-selection": "argument_structure"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pair:
+    """A minimal pair.
+
+    Attributes:
+        paradigm: the ``UID``.
+        phenomenon: one of the paper's 12.
+        field: morphology, semantics, syntax or syntax_semantics.
+        number: the ``pairID``.
+        good, bad: the acceptable and the unacceptable sentence.
+    """
+
+    paradigm: str
+    phenomenon: str
+    field: str
+    number: str
+    good: str
+    bad: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PairResult:
+    """What a model says about a pair: log-probabilities in nats, and the numbers of rows they sum over."""
+
+    pair: Pair
+    outcome: Outcome
+    logprob_good: float | None = None
+    logprob_bad: float | None = None
+    tokens_good: int | None = None
+    tokens_bad: int | None = None
+    text_good: str | None = None
+    text_bad: str | None = None
+    reason: str | None = None
+
+    @property
+    def correct(self) -> bool | None:
+        """Whether the good sentence is strictly more probable; None if one of them has no score."""
+        return None if self.outcome == "unscorable" else self.outcome == "right"
+
+    @property
+    def correct_per_token(self) -> bool | None:
+        """The same for the mean log-probability of a token."""
+        if (
+            self.logprob_good is None
+            or self.logprob_bad is None
+            or not self.tokens_good
+            or not self.tokens_bad
+        ):
+            return None
+        return self.logprob_good / self.tokens_good > self.logprob_bad / self.tokens_bad
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+def read_pairs(source: str | Path, limit: int | None = None) -> list[Pair]:
+    """Read minimal pairs: a folder of ``.jsonl`` files, one such file, or a zip of them.
+
+    Args:
+        source: where they are.
+        limit: only the first so many pairs of each paradigm.
+
+    Returns:
+        The pairs, in the order of file names and lines.
+
+    Raises:
+        InputError: for a missing source, one without pairs, or a line that is not a pair.
+    """
+    pairs: list[Pair] = []
+    taken: dict[str, int] = defaultdict(int)
+    seen: set[tuple[str, str]] = set()
+    for place, data in _documents(Path(source)):
+        for number, line in enumerate(decode_utf8(data, place).split("\n"), start=1):
+            if not line.strip():
+                continue
+            pair = _pair(line, place, number)
+            if (pair.paradigm, pair.number) in seen:
+                raise InputError(f"a second pair {pair.number} of {pair.paradigm}", file=place, line=number)
+            seen.add((pair.paradigm, pair.number))
+            taken[pair.paradigm] += 1
+            if limit is None or taken[pair.paradigm] <= limit:
+                pairs.append(pair)
+    if not pairs:
+        raise InputError("no minimal pairs (.jsonl files) in it", file=source)
+    return pairs
+
+
+def _documents(source: Path) -> Iterable[tuple[str, bytes]]:
+    if source.suffix == ".zip":
+        return zip_members(source, ".jsonl")
+    files = expand_inputs([str(source)], [".jsonl"])
+    return ((file, read_bytes(file)) for file in files if not Path(file).name.startswith("."))
+
+
+def _pair(line: str, place: str, number: int) -> Pair:
+    try:
+        data = json.loads(line)
+        field, phenomenon = str(data["field"]), str(data["linguistics_term"])
+        return Pair(
+            paradigm=str(data["UID"]),
+            phenomenon=_PHENOMENON_NAMES.get(phenomenon, phenomenon),
+            field=_FIELD_NAMES.get(field, field),
+            number=str(data["pairID"]),
+            good=str(data["sentence_good"]),
+            bad=str(data["sentence_bad"]),
+        )
+    except json.JSONDecodeError as error:
+        raise InputError(f"not JSON: {error.msg}", file=place, line=number) from error
+    except (KeyError, TypeError) as error:
+        raise InputError(f"not a minimal pair: {error} is missing", file=place, line=number) from error
+
+
+# --- evaluation -------------------------------------------------------------------------------
+
+
+def evaluate_blimp(pairs: Sequence[Pair], scorer: Scorer, progress: Any = iter) -> Results:
+    """Score minimal pairs with a model.
+
+    Every different sentence is scored once, so a pair of two identical sentences is a tie whatever the batch.
+
+    Args:
+        pairs: from :func:`read_pairs`.
+        scorer: any scorer; it is handed the sentences as they are.
+        progress: wraps the iterator over sentence scores.
+
+    Returns:
+        Scores (see :func:`blimp_scores`) and an ``items`` table with one row per pair.
+    """
+    texts = list(dict.fromkeys(text for pair in pairs for text in (pair.good, pair.bad)))
+    scores = dict(zip(texts, progress(scorer.score(texts)), strict=True))
+    rows = [judge(pair, scores[pair.good], scores[pair.bad]) for pair in pairs]
+    settings = {
+        "task": "blimp",
+        "log_base": "nats",
+        "decision": "total log-probability of the good sentence strictly greater; a tie is not right",
+        "text": "sentences as in the data, written in the model's text style; final period and capitals kept",
+        "scorer": scorer.settings,
+    }
+    return Results(
+        scores=blimp_scores(rows),
+        counts=_counts(rows, len(texts)),
+        settings=settings,
+        tables={ITEMS: _table(rows)},
+    )
+
+
+def judge(pair: Pair, good: SentenceScore | Unscorable, bad: SentenceScore | Unscorable) -> PairResult:
+    """Compare the two sentences of a pair by their total log-probabilities."""
+    from pdtools.search.scores import SentenceScore
+
+    if not isinstance(good, SentenceScore) or not isinstance(bad, SentenceScore):
+        reasons = [
+            f"{side}: {score.reason}"
+            for side, score in (("good", good), ("bad", bad))
+            if not isinstance(score, SentenceScore)
+        ]
+        return PairResult(pair=pair, outcome="unscorable", reason="; ".join(reasons))
+    a, b = good.total, bad.total
+    return PairResult(
+        pair=pair,
+        outcome="tie" if a == b else "right" if a > b else "wrong",
+        logprob_good=a,
+        logprob_bad=b,
+        tokens_good=len(good.logprobs),
+        tokens_bad=len(bad.logprobs),
+        text_good=good.text,
+        text_bad=bad.text,
+    )
+
+
+def blimp_scores(rows: Sequence[PairResult]) -> dict[str, Any]:
+    """Accuracies over the scored pairs, as fractions of 1; None where no pair has a score.
+
+    Returns:
+        ``overall``: the unweighted mean of the paradigms (with paradigms of one size, as in BLiMP, and every
+        pair scored it is the mean over the pairs too, which is ``mean_of_items``); ``by_paradigm``;
+        ``by_phenomenon`` and ``by_field``: means of their paradigms; ``overall_per_token``: as ``overall``,
+        deciding by the mean log-probability of a token instead of the total.
+    """
+    paradigms = {row.pair.paradigm: row.pair for row in rows}
+    by_paradigm = _accuracies(rows, lambda row: row.correct)
+    per_token = _accuracies(rows, lambda row: row.correct_per_token)
+
+    def grouped(group: Callable[[Pair], str]) -> dict[str, float | None]:
+        found: dict[str, list[float]] = {group(pair): [] for pair in paradigms.values()}
+        for name, score in by_paradigm.items():
+            if score is not None:
+                found[group(paradigms[name])].append(score)
+        return {name: mean(found[name]) for name in sorted(found)}
+
+    return {
+        "overall": mean([score for score in by_paradigm.values() if score is not None]),
+        "mean_of_items": mean([float(row.correct) for row in rows if row.correct is not None]),
+        "overall_per_token": mean([score for score in per_token.values() if score is not None]),
+        "by_field": grouped(lambda pair: pair.field),
+        "by_phenomenon": grouped(lambda pair: pair.phenomenon),
+        "by_paradigm": by_paradigm,
+    }
+
+
+def _accuracies(
+    rows: Sequence[PairResult], correct: Callable[[PairResult], bool | None]
+) -> dict[str, float | None]:
+    found: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        values = found[row.pair.paradigm]
+        if (right := correct(row)) is not None:
+            values.append(float(right))
+    return {name: mean(found[name]) for name in sorted(found)}
+
+
+def _counts(rows: Sequence[PairResult], sentences: int) -> dict[str, Any]:
+    def number(outcome: Outcome, among: Iterable[PairResult]) -> int:
+        return sum(row.outcome == outcome for row in among)
+
+    by_paradigm: dict[str, list[PairResult]] = defaultdict(list)
+    for row in rows:
+        by_paradigm[row.pair.paradigm].append(row)
+    return {
+        "paradigms": len(by_paradigm),
+        "pairs": len(rows),
+        "pairs_scored": len(rows) - number("unscorable", rows),
+        "pairs_unscorable": number("unscorable", rows),
+        "ties": number("tie", rows),
+        "sentences": sentences,
+        "by_paradigm": {
+            name: {
+                "pairs": len(found),
+                "scored": len(found) - number("unscorable", found),
+                "ties": number("tie", found),
+            }
+            for name, found in sorted(by_paradigm.items())
+        },
+    }
+
+
+def _table(rows: Sequence[PairResult]) -> Any:
+    import pyarrow as pa
+
+    return pa.Table.from_pylist(
+        [
+            {
+                "paradigm": row.pair.paradigm,
+                "phenomenon": row.pair.phenomenon,
+                "field": row.pair.field,
+                "pair": row.pair.number,
+                "sentence_good": row.pair.good,
+                "sentence_bad": row.pair.bad,
+                "text_good": row.text_good,
+                "text_bad": row.text_bad,
+                "logprob_good": row.logprob_good,
+                "logprob_bad": row.logprob_bad,
+                "tokens_good": row.tokens_good,
+                "tokens_bad": row.tokens_bad,
+                "outcome": row.outcome,
+                "correct": row.correct,
+                "reason": row.reason,
+            }
+            for row in rows
+        ],
+        schema=pa.schema(
+            {
+                "paradigm": pa.string(),
+                "phenomenon": pa.string(),
+                "field": pa.string(),
+                "pair": pa.string(),
+                "sentence_good": pa.string(),
+                "sentence_bad": pa.string(),
+                "text_good": pa.string(),
+                "text_bad": pa.string(),
+                "logprob_good": pa.float64(),
+                "logprob_bad": pa.float64(),
+                "tokens_good": pa.int32(),
+                "tokens_bad": pa.int32(),
+                "outcome": pa.string(),
+                "correct": pa.bool_(),
+                "reason": pa.string(),
+            }
+        ),
+    )

@@ -1,0 +1,209 @@
+"""The formula language of syntactic-generalization suites: ``[(6;%gap%) > (6;%no-gap%)] & …``.
+
+A formula compares sums of region surprisals. Its parts, tightest first, all left-associative:
+
+- ``(N;%condition%)``: the surprisal of region N in a condition; ``(*;%condition%)``: of all regions; numbers;
+- ``+ -`` on numbers; ``< > =`` between numbers; ``& |`` between truth values;
+- grouping by ``[ ]`` or ``( )``, which have to pair up.
+
+``=`` means *close*: |a − b| ≤ 0.001 + 0.00001·|b|, as in syntaxgym-core. A formula is compiled to postfix
+instructions and run on a small stack: nothing is ever handed to Python's ``eval``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pdtools.errors import PdtoolsError
+
+_RELATIVE, _ABSOLUTE = 1e-5, 1e-3
+_MAX_DEPTH = 100
+
+_TOKEN = re.compile(
+    r"""(?P<region> \( \s* (?P<number> \d+ | \* ) \s* ; \s* % (?P<condition> [^%]+ ) % \s* \) )
+      | (?P<value> \d+ (?: \. \d* )? (?: [eE] [+-]? \d+ )? | \. \d+ (?: [eE] [+-]? \d+ )? )
+      | (?P<symbol> [-+<>=&|()\[\]] )
+      | (?P<space> \s+ )""",
+    re.VERBOSE,
+)
+_LEVELS = ("&|", "<>=", "+-")  # loosest first
+_CLOSES = {"(": ")", "[": "]"}
+
+Region = tuple["int | None", str]
+"""A reference: region number (None: all of them) and condition."""
+
+
+class FormulaError(PdtoolsError):
+    """A formula that cannot be understood, with the column (from 1) where that shows."""
+
+    def __init__(self, reason: str, formula: str, column: int) -> None:
+        self.reason, self.formula, self.column = reason, formula, column
+        super().__init__(f"column {column}: {reason}, in the formula {formula!r}")
+
+
+def is_close(a: float, b: float) -> bool:
+    """Equality in formulas: numpy's ``isclose`` with rtol 1e-5 and atol 1e-3 (b is the reference)."""
+    return a == b or abs(a - b) <= _ABSOLUTE + _RELATIVE * abs(b)
+
+
+_ARITHMETIC: Mapping[str, Callable[[float, float], float]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+}
+_COMPARISON: Mapping[str, Callable[[float, float], bool]] = {
+    "<": lambda a, b: a < b,
+    ">": lambda a, b: a > b,
+    "=": is_close,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A parsed formula.
+
+    Attributes:
+        text: as it was written.
+        regions: the references in it, in order, without repetition.
+    """
+
+    text: str
+    regions: tuple[Region, ...]
+    _program: tuple[float | Region | str, ...] = field(repr=False)
+
+    @classmethod
+    def parse(cls, text: str) -> Formula:
+        """Parse a formula.
+
+        Raises:
+            FormulaError: with the column of the first thing that does not fit.
+        """
+        program = _Parser(text).program()
+        regions = dict.fromkeys(step for step in program if isinstance(step, tuple))
+        return cls(text, tuple(regions), tuple(program))
+
+    def holds(self, surprisal: Callable[[int | None, str], float]) -> bool:
+        """Whether the formula is true of these surprisals.
+
+        Args:
+            surprisal: given a region number (None: the sum over all regions) and a condition.
+        """
+        numbers: list[float] = []
+        truths: list[bool] = []
+        for step in self._program:
+            if isinstance(step, float):
+                numbers.append(step)
+            elif isinstance(step, tuple):
+                numbers.append(surprisal(*step))
+            elif step in _ARITHMETIC:
+                right, left = numbers.pop(), numbers.pop()
+                numbers.append(_ARITHMETIC[step](left, right))
+            elif step in _COMPARISON:
+                right, left = numbers.pop(), numbers.pop()
+                truths.append(_COMPARISON[step](left, right))
+            else:
+                second, first = truths.pop(), truths.pop()
+                truths.append(first and second if step == "&" else first or second)
+        return truths.pop()
+
+
+@dataclass(slots=True)
+class _Lexeme:
+    kind: str  # "region", "value", a symbol, or "end"
+    column: int
+    operand: float | Region | None = None
+
+
+class _Parser:
+    """Recursive descent; recursion only through brackets, whose depth is limited."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.lexemes = list(self._lex())
+        self.at = 0
+        self.depth = 0
+        self.steps: list[float | Region | str] = []
+
+    def program(self) -> list[float | Region | str]:
+        is_truth = self._level(0)
+        if self._next.kind != "end":
+            raise self._error(f"unexpected {self._name(self._next)}", self._next)
+        if not is_truth:
+            raise self._error("a number, where a comparison is needed", self.lexemes[0])
+        return self.steps
+
+    def _lex(self) -> list[_Lexeme]:
+        lexemes, position = [], 0
+        while position < len(self.text):
+            match = _TOKEN.match(self.text, position)
+            if match is None:
+                raise FormulaError(f"unexpected {self.text[position]!r}", self.text, position + 1)
+            column = position + 1
+            if match["region"]:
+                number = None if match["number"] == "*" else int(match["number"])
+                lexemes.append(_Lexeme("region", column, (number, match["condition"])))
+            elif match["value"]:
+                lexemes.append(_Lexeme("value", column, float(match["value"])))
+            elif match["symbol"]:
+                lexemes.append(_Lexeme(match["symbol"], column))
+            position = match.end()
+        return [*lexemes, _Lexeme("end", len(self.text) + 1)]
+
+    @property
+    def _next(self) -> _Lexeme:
+        return self.lexemes[self.at]
+
+    def _level(self, level: int) -> bool:
+        """Parse operators of this level and tighter ones. Returns whether the result is a truth value."""
+        if level == len(_LEVELS):
+            return self._operand()
+        start = self._next
+        is_truth = self._level(level + 1)
+        while self._next.kind in _LEVELS[level]:
+            operator = self._next
+            self.at += 1
+            second_start = self._next
+            wants_truth = level == 0
+            self._expect(wants_truth, is_truth, operator, start)
+            self._expect(wants_truth, self._level(level + 1), operator, second_start)
+            self.steps.append(operator.kind)
+            is_truth = operator.kind not in _ARITHMETIC
+        return is_truth
+
+    def _operand(self) -> bool:
+        lexeme = self._next
+        if lexeme.operand is not None:
+            self.at += 1
+            self.steps.append(lexeme.operand)
+            return False
+        if lexeme.kind not in _CLOSES:
+            raise self._error(
+                f"a region, a number or a bracket is missing before {self._name(lexeme)}", lexeme
+            )
+        if self.depth == _MAX_DEPTH:
+            raise self._error(f"brackets nested deeper than {_MAX_DEPTH}", lexeme)
+        self.at += 1
+        self.depth += 1
+        is_truth = self._level(0)
+        self.depth -= 1
+        if self._next.kind != _CLOSES[lexeme.kind]:
+            opened = f"the {lexeme.kind!r} of column {lexeme.column}"
+            raise self._error(
+                f"{_CLOSES[lexeme.kind]!r} expected for {opened}, not {self._name(self._next)}", self._next
+            )
+        self.at += 1
+        return is_truth
+
+    def _expect(self, wanted: bool, found: bool, operator: _Lexeme, where: _Lexeme) -> None:
+        if wanted != found:
+            kinds = {True: "a comparison", False: "a number"}
+            raise self._error(f"{operator.kind!r} needs {kinds[wanted]}, this is {kinds[found]}", where)
+
+    @staticmethod
+    def _name(lexeme: _Lexeme) -> str:
+        named = {"end": "the end", "region": "a region", "value": "a number"}
+        return named.get(lexeme.kind, repr(lexeme.kind))
+
+    def _error(self, reason: str, lexeme: _Lexeme) -> FormulaError:
+        return FormulaError(reason, self.text, lexeme.column)

@@ -1,0 +1,86 @@
+"""What an evaluation leaves behind: ``results.json`` and ``items.parquet``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pdtools.errors import InputError
+from pdtools.files import atomic_directory, read_json, write_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+RESULTS = "results.json"
+ITEMS = "items"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """An evaluation: what ``results.json`` says, and its tables.
+
+    Attributes:
+        scores: by name; None where there was nothing to score.
+        counts: how many of what.
+        settings: what was done, and in which units.
+        tables: ``items`` (one row per item) and whatever else goes beside it, each a Parquet file.
+    """
+
+    scores: dict[str, Any]
+    counts: dict[str, Any]
+    settings: dict[str, Any]
+    tables: Mapping[str, pa.Table] = field(default_factory=dict)
+
+    def document(self, provenance: Mapping[str, Any]) -> dict[str, Any]:
+        """The JSON document: scores, counts, settings, provenance."""
+        return {
+            "scores": self.scores,
+            "counts": self.counts,
+            "settings": self.settings,
+            "provenance": dict(provenance),
+        }
+
+
+def write_results(
+    folder: str | Path, results: Results, provenance: Mapping[str, Any], *, overwrite: bool = False
+) -> None:
+    """Write a results folder; it appears whole or not at all.
+
+    Raises:
+        PdtoolsError: if the folder exists and may not be overwritten.
+    """
+    import pyarrow.parquet as pq
+
+    with atomic_directory(folder, overwrite=overwrite) as temporary:
+        write_json(temporary / RESULTS, results.document(provenance))
+        for name, table in results.tables.items():
+            pq.write_table(table, temporary / f"{name}.parquet", compression="zstd")
+
+
+def read_results(folder: str | Path) -> tuple[dict[str, Any], pa.Table]:
+    """Read a results folder: the JSON document and the table of items.
+
+    Raises:
+        InputError: if one of the two is missing or damaged.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder = Path(folder)
+    if not (folder / RESULTS).is_file():
+        raise InputError(f"no {RESULTS} in it: not a folder of results", file=folder)
+    document = read_json(folder / RESULTS)
+    items = folder / f"{ITEMS}.parquet"
+    try:
+        return document, pq.read_table(items)
+    except FileNotFoundError as error:
+        raise InputError(f"no {items.name} in it", file=folder) from error
+    except pa.ArrowInvalid as error:
+        raise InputError(f"not Parquet: {str(error).splitlines()[0]}", file=items) from error
+
+
+def mean(values: list[float]) -> float | None:
+    """The unweighted mean; None of nothing."""
+    return sum(values) / len(values) if values else None

@@ -1,0 +1,199 @@
+"""Test suites in the format of SyntaxGym: items with conditions, conditions with regions, predictions."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pdtools.errors import InputError
+from pdtools.evaluation.circuits import circuit_of
+from pdtools.evaluation.formula import Formula, FormulaError
+from pdtools.files import decode_utf8, read_bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Condition:
+    """One sentence of an item, in regions.
+
+    Attributes:
+        name: the condition.
+        regions: the text of each region, words separated by single spaces; "" for an empty one.
+        numbers: the number by which formulas name each region.
+    """
+
+    name: str
+    regions: tuple[str, ...]
+    numbers: tuple[int, ...]
+
+    @property
+    def text(self) -> str:
+        """The sentence: its regions joined by single spaces, empty ones skipped."""
+        return " ".join(region for region in self.regions if region)
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """Start and end of each region in ``text``, in characters; an empty region is empty there too."""
+        spans, position = [], 0
+        for region in self.regions:
+            start = position + bool(region and position)
+            position = start + len(region)
+            spans.append((start, position))
+        return tuple(spans)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Item:
+    """One item: the same materials in every condition."""
+
+    number: int
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Suite:
+    """A test suite.
+
+    Attributes:
+        name: as in its ``meta``.
+        circuit: the circuit it belongs to (see :func:`pdtools.evaluation.circuits.circuit_of`).
+        formulas: its predictions; the first is the scored one.
+        items: in file order.
+    """
+
+    name: str
+    circuit: str
+    formulas: tuple[Formula, ...]
+    items: tuple[Item, ...]
+
+
+def read_suites(source: str | Path) -> list[Suite]:
+    """Read suites from a JSON file, a folder of them (searched recursively), or a zip.
+
+    Returns:
+        The suites, sorted by name.
+
+    Raises:
+        InputError: for a missing source, one without suites, a damaged file, two suites of one name, a
+            formula that cannot be parsed or names a region or condition that an item lacks.
+    """
+    suites: dict[str, Suite] = {}
+    for place, data in _documents(Path(source)):
+        suite = _suite(data, place)
+        if suite.name in suites:
+            raise InputError(f"a second suite named {suite.name!r}", file=place)
+        suites[suite.name] = suite
+    if not suites:
+        raise InputError("no test suites (.json files) in it", file=source)
+    return [suites[name] for name in sorted(suites)]
+
+
+def _documents(source: Path) -> Iterator[tuple[str, Any]]:
+    if source.is_dir():
+        for path in sorted(source.rglob("*.json")):
+            if _is_data(path.relative_to(source).as_posix()):
+                yield str(path), _parse(read_bytes(path), str(path))
+    elif source.suffix == ".zip":
+        for place, data in zip_members(source, ".json"):
+            yield place, _parse(data, place)
+    else:
+        yield str(source), _parse(read_bytes(source), str(source))
+
+
+def zip_members(source: Path, suffix: str) -> Iterator[tuple[str, bytes]]:
+    """The members of a zip with this ending, sorted by name: (archive/member, bytes).
+
+    Resource forks (``__MACOSX``) and hidden files are passed over.
+
+    Raises:
+        InputError: if the archive is missing or damaged.
+    """
+    try:
+        with zipfile.ZipFile(source) as archive:
+            for name in sorted(archive.namelist()):
+                if name.endswith(suffix) and _is_data(name):
+                    yield f"{source}/{name}", archive.read(name)
+    except FileNotFoundError as error:
+        raise InputError("no such file or folder", file=source) from error
+    except zipfile.BadZipFile as error:
+        raise InputError(f"damaged zip archive: {error}", file=source) from error
+
+
+def _is_data(name: str) -> bool:
+    parts = PurePosixPath(name).parts
+    return "__MACOSX" not in parts and not any(part.startswith(".") for part in parts)
+
+
+def _parse(data: bytes, place: str) -> Any:
+    try:
+        return json.loads(decode_utf8(data, place))
+    except json.JSONDecodeError as error:
+        raise InputError(f"not JSON: {error.msg}", file=place, line=error.lineno) from error
+
+
+def _suite(data: Any, place: str) -> Suite:
+    try:
+        meta = data["meta"]
+        name = str(meta["name"])
+        metric = meta.get("metric", "sum")
+        formulas = [str(prediction["formula"]) for prediction in data["predictions"]]
+        items = tuple(_item(item) for item in data["items"])
+        circuit = circuit_of(name, meta.get("circuit"))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        missing = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise InputError(f"not a test suite: {missing}", file=place) from error
+    if metric != "sum":
+        raise InputError(f"metric {metric!r}: only sums of surprisals are supported", file=place)
+    if not items or not formulas:
+        raise InputError("a test suite without items or without predictions", file=place)
+    try:
+        parsed = tuple(Formula.parse(formula) for formula in formulas)
+    except FormulaError as error:
+        raise InputError(str(error), file=place) from error
+    suite = Suite(name=name, circuit=circuit, formulas=parsed, items=items)
+    _check_references(suite, place)
+    return suite
+
+
+def _item(data: Any) -> Item:
+    conditions = tuple(_condition(condition) for condition in data["conditions"])
+    number = int(data["item_number"])
+    if len({condition.name for condition in conditions}) != len(conditions):
+        raise ValueError(f"item {number} has two conditions of one name")
+    return Item(number=number, conditions=conditions)
+
+
+def _condition(data: Any) -> Condition:
+    regions = sorted(data["regions"], key=lambda region: int(region["region_number"]))
+    return Condition(
+        name=str(data["condition_name"]),
+        # Only ASCII spaces separate words: contents may begin or end with some, or consist of nothing else.
+        regions=tuple(" ".join(word for word in region["content"].split(" ") if word) for region in regions),
+        numbers=tuple(int(region["region_number"]) for region in regions),
+    )
+
+
+def _check_references(suite: Suite, place: str) -> None:
+    numbers = [item.number for item in suite.items]
+    if len(set(numbers)) != len(numbers):
+        raise InputError("two items of one number", file=place)
+    for item in suite.items:
+        present = {condition.name: set(condition.numbers) for condition in item.conditions}
+        for region, condition in (reference for formula in suite.formulas for reference in formula.regions):
+            if condition not in present:
+                raise InputError(f"item {item.number} has no condition {condition!r}", file=place)
+            if region is not None and region not in present[condition]:
+                raise InputError(
+                    f"item {item.number}, condition {condition!r}: no region {region}", file=place
+                )
+
+
+def sentences(suites: Sequence[Suite]) -> Iterator[tuple[Suite, Item, Condition]]:
+    """Every sentence of these suites in a fixed order: by suite, item and condition, as they come."""
+    for suite in suites:
+        for item in suite.items:
+            for condition in item.conditions:
+                yield suite, item, condition

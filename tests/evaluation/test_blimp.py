@@ -1,0 +1,131 @@
+"""BLiMP: reading, outcomes, means."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pdtools.errors import InputError
+from pdtools.evaluation.blimp import evaluate_blimp, read_pairs
+
+
+def pair(
+    uid: str, number: int, good: str, bad: str, field: str = "syntax", term: str = "binding"
+) -> dict[str, Any]:
+    return {
+        "UID": uid,
+        "pairID": str(number),
+        "sentence_good": good,
+        "sentence_bad": bad,
+        "field": field,
+        "linguistics_term": term,
+    }
+
+
+def write(folder: Path, *pairs: dict[str, Any]) -> Path:
+    folder.mkdir(exist_ok=True)
+    for uid in {p["UID"] for p in pairs}:
+        lines = [json.dumps(p) for p in pairs if p["UID"] == uid]
+        (folder / f"{uid}.jsonl").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+# A sentence is the more probable, the fewer letters it has.
+SMALL = (
+    pair("one", 0, "He is .", "He are .", "syntax", "binding"),  # right
+    pair("one", 1, "They are .", "They is .", "syntax", "binding"),  # wrong
+    pair("two", 0, "We go .", "We go .", "syntax/semantics", "s-selection"),  # a tie: the same sentence
+    pair("two", 1, "We go .", "Go we .", "syntax/semantics", "s-selection"),  # a tie: the same length
+    pair("two", 2, "We go .", "We runs .", "syntax/semantics", "s-selection"),  # right
+    pair("three", 0, "I know .", "I knows .", "syntax_semantics", "argument_structure"),  # right
+)
+
+
+def test_outcomes_and_means(word_scorer: Any, tmp_path: Path) -> None:
+    scorer = word_scorer()
+    results = evaluate_blimp(read_pairs(write(tmp_path / "d", *SMALL)), scorer)
+    scores, counts = results.scores, results.counts
+    assert scores["by_paradigm"] == pytest.approx({"one": 1 / 2, "two": 1 / 3, "three": 1.0})
+    assert scores["by_phenomenon"] == pytest.approx({"argument_structure": (1 / 3 + 1) / 2, "binding": 1 / 2})
+    assert scores["by_field"] == pytest.approx({"syntax": 1 / 2, "syntax_semantics": (1 / 3 + 1) / 2})
+    assert scores["overall"] == pytest.approx((1 / 2 + 1 / 3 + 1) / 3)
+    assert scores["mean_of_items"] == pytest.approx(3 / 6)
+    assert (counts["pairs"], counts["ties"], counts["pairs_unscorable"]) == (6, 2, 0)
+    assert len(scorer.seen) == len(set(scorer.seen)) == counts["sentences"]
+    rows = results.tables["items"].to_pylist()
+    assert [row["outcome"] for row in rows] == ["right", "wrong", "right", "tie", "tie", "right"]
+    assert rows[0]["logprob_good"] == -6.0
+    assert rows[0]["logprob_bad"] == -7.0
+
+
+def test_longer_but_likelier_per_token(word_scorer: Any, tmp_path: Path) -> None:
+    data = write(tmp_path / "d", pair("one", 0, "aa a a a a", "aaaaa a"))
+    scores = evaluate_blimp(read_pairs(data), word_scorer(eos=None)).scores
+    assert (scores["overall"], scores["overall_per_token"]) == (0.0, 1.0)
+
+
+def test_unscorable_pairs_are_left_out_and_listed(word_scorer: Any, tmp_path: Path) -> None:
+    data = read_pairs(write(tmp_path / "d", *SMALL))
+    results = evaluate_blimp(data, word_scorer(unknown=frozenset({"They", "I"})))
+    assert results.scores["by_paradigm"] == pytest.approx({"one": 1.0, "two": 1 / 3, "three": None})
+    assert results.scores["by_phenomenon"]["argument_structure"] == pytest.approx(1 / 3)
+    assert results.counts["pairs_scored"] == 4
+    assert results.counts["by_paradigm"]["three"] == {"pairs": 1, "scored": 0, "ties": 0}
+    unscorable = [row for row in results.tables["items"].to_pylist() if row["outcome"] == "unscorable"]
+    assert len(unscorable) == 2
+    assert all(row["correct"] is None and "words unknown" in row["reason"] for row in unscorable)
+
+
+def test_limit_and_zip(tmp_path: Path) -> None:
+    folder = write(tmp_path / "d", *SMALL)
+    assert [(p.paradigm, p.number) for p in read_pairs(folder, limit=1)] == [
+        ("one", "0"),
+        ("three", "0"),
+        ("two", "0"),
+    ]
+    with zipfile.ZipFile(tmp_path / "d.zip", "w") as archive:
+        for path in folder.iterdir():
+            archive.write(path, f"data/{path.name}")
+        archive.writestr("__MACOSX/data/._one.jsonl", "x")
+    assert read_pairs(tmp_path / "d.zip") == read_pairs(folder)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("{", "not JSON"),
+        ("{}", "'field' is missing"),
+        ("[]", "not a minimal pair"),
+        (json.dumps(SMALL[0]), "second"),
+    ],
+)
+def test_bad_lines_are_named(tmp_path: Path, line: str, says: str) -> None:
+    file = write(tmp_path / "d", SMALL[0]) / "one.jsonl"
+    file.write_text(file.read_text() + line + "\n")
+    with pytest.raises(InputError, match=r"one\.jsonl:2: ") as caught:
+        read_pairs(tmp_path / "d")
+    assert says in str(caught.value)
+
+
+def test_empty_sources(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_text("\n")
+    with pytest.raises(InputError, match="no minimal pairs"):
+        read_pairs(tmp_path / "empty.jsonl")
+    with pytest.raises(InputError, match="no such file"):
+        read_pairs(tmp_path / "nowhere")
+
+
+def test_the_official_data(test_data: Path, word_scorer: Any) -> None:
+    pairs = read_pairs(test_data / "blimp" / "BLiMP.zip")
+    assert len(pairs) == 67_000
+    assert len({p.paradigm for p in pairs}) == 67
+    assert len({p.phenomenon for p in pairs}) == 12
+    assert {p.field for p in pairs} == {"morphology", "semantics", "syntax", "syntax_semantics"}
+    assert len({p.paradigm for p in pairs if p.phenomenon == "argument_structure"}) == 9
+    assert sum(p.good == p.bad for p in pairs) == 7
+    identical = [p for p in pairs if p.good == p.bad]
+    assert evaluate_blimp(identical, word_scorer()).counts["ties"] == 7

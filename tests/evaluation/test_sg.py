@@ -1,0 +1,297 @@
+"""Suites, region surprisals and SG scores."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import zipfile
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pdtools.errors import InputError
+from pdtools.evaluation.circuits import CIRCUITS, LEFT_OUT, SCORED_31, SCORED_33
+from pdtools.evaluation.sg import evaluate_sg, present, region_surprisals
+from pdtools.evaluation.sg_items import item_results, majority, read_item_results
+from pdtools.evaluation.sg_scores import ItemResult, sg_scores
+from pdtools.evaluation.suites import Condition, read_suites, sentences
+
+
+def suite(name: str = "toy", formula: str = "(2;%a%) < (2;%b-1%)", **meta: Any) -> dict[str, Any]:
+    """A suite of two items: in the first, condition a has the shorter region 2; in the second, b has."""
+
+    def condition(name: str, *contents: str) -> dict[str, Any]:
+        regions = [{"region_number": n, "content": text} for n, text in enumerate(contents, start=1)]
+        return {"condition_name": name, "regions": regions}
+
+    items = [
+        [
+            condition("a", "The dog", "ran", "", "home ."),
+            condition("b-1", "The dog", " runs fast", "", "home ."),
+        ],
+        [condition("b-1", "A cat", "sat", "", " ."), condition("a", "A cat", "slept", "", " .")],
+    ]
+    return {
+        "meta": {"name": name, "metric": "sum", **meta},
+        "predictions": [{"type": "formula", "formula": formula}],
+        "items": [{"item_number": n, "conditions": c} for n, c in enumerate(items, start=1)],
+        "region_meta": {},
+    }
+
+
+def write(path: Path, content: dict[str, Any]) -> Path:
+    path.write_text(json.dumps(content))
+    return path
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+def test_text_and_regions(tmp_path: Path) -> None:
+    (found,) = read_suites(write(tmp_path / "toy.json", suite()))
+    first = found.items[0].conditions[1]
+    assert first.text == "The dog runs fast home ."
+    assert [first.text[a:b] for a, b in first.spans] == ["The dog", "runs fast", "", "home ."]
+    assert found.circuit == "other"
+
+
+def test_folder_and_zip_are_the_same(tmp_path: Path) -> None:
+    folder = tmp_path / "suites"
+    folder.mkdir()
+    write(folder / "b.json", suite("b", circuit="Agreement"))
+    write(folder / "a.json", suite("a"))
+    with zipfile.ZipFile(tmp_path / "s.zip", "w") as archive:
+        for path in folder.iterdir():
+            archive.write(path, f"deep/json/{path.name}")
+        archive.writestr("__MACOSX/deep/json/._a.json", b"\x00\x05")
+    assert [s.name for s in read_suites(folder)] == ["a", "b"]
+    assert read_suites(folder) == read_suites(tmp_path / "s.zip")
+    assert read_suites(folder)[1].circuit == "Agreement"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda d: d["predictions"][0].update(formula="(2;%a%) <"), "column 10"),
+        (lambda d: d["predictions"][0].update(formula="(2;%c%) < 1"), "no condition 'c'"),
+        (lambda d: d["predictions"][0].update(formula="(9;%a%) < 1"), "no region 9"),
+        (lambda d: d.pop("items"), "not a test suite: no 'items'"),
+        (lambda d: d["meta"].update(metric="mean"), "only sums"),
+        (lambda d: d["items"][1].update(item_number=1), "two items of one number"),
+        (lambda d: d.update(items=[]), "without items"),
+    ],
+)
+def test_bad_suites_are_named(tmp_path: Path, change: Any, says: str) -> None:
+    data = suite()
+    change(data)
+    with pytest.raises(InputError, match=r"toy\.json") as caught:
+        read_suites(write(tmp_path / "toy.json", data))
+    assert says in str(caught.value)
+
+
+def test_missing_and_empty_sources(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no test suites"):
+        read_suites(tmp_path)
+    for name in ("none.json", "none.zip"):
+        with pytest.raises(InputError, match=r"[Nn]o such file"):
+            read_suites(tmp_path / name)
+    (tmp_path / "bad.zip").write_bytes(b"not a zip")
+    with pytest.raises(InputError, match="damaged zip"):
+        read_suites(tmp_path / "bad.zip")
+
+
+def test_the_official_suites(test_data: Path) -> None:
+    suites = {s.name: s for s in read_suites(test_data / "sg" / "sg_suites.zip")}
+    with (test_data / "sg" / "suites.csv").open() as stream:
+        expected = list(csv.DictReader(stream))
+    assert len(suites) == len(expected) == 34
+    for row in expected:
+        found = suites[row["suite"]]
+        assert found.circuit == (row["circuit"] or "other")
+        assert len(found.items) == int(row["n_items"])
+        assert len(found.formulas) == int(row["n_predictions"])
+        assert {len(item.conditions) for item in found.items} == {int(row["n_conditions"])}
+        assert (found.name in SCORED_31) == bool(int(row["scored"]))
+    every = list(sentences(list(suites.values())))
+    assert len(every) == 3304
+    with zipfile.ZipFile(test_data / "sg" / "sg_suites.zip") as archive:
+        raw = {
+            (name.split("/")[-1].removesuffix(".json"), item["item_number"], c["condition_name"]): c[
+                "regions"
+            ]
+            for name in archive.namelist()
+            if name.endswith(".json")
+            for item in json.loads(archive.read(name))["items"]
+            for c in item["conditions"]
+        }
+    for found, item, condition in every:
+        contents = [region["content"] for region in raw[found.name, item.number, condition.name]]
+        assert condition.text.split() == " ".join(contents).split()
+        assert "  " not in condition.text
+        assert condition.text == condition.text.strip()
+        assert [condition.text[a:b].split() for a, b in condition.spans] == [
+            text.split() for text in contents
+        ]
+
+
+# --- region surprisals ------------------------------------------------------------------------
+
+contents = st.lists(
+    st.sampled_from(["", "the dog", "did n't", ",", "company 's", "(", "a b c ."]), min_size=1, max_size=6
+)
+
+
+@settings(deadline=None)  # the first example loads nltk
+@given(contents.filter(any), st.sampled_from(["ptb", "raw", None]), st.integers(1, 3), st.booleans())
+def test_regions_add_up_to_the_sentence(
+    word_scorer: Any, regions: list[str], style: str | None, pieces: int, eos: bool
+) -> None:
+    condition = Condition(name="c", regions=tuple(regions), numbers=tuple(range(1, len(regions) + 1)))
+    presented = present(condition, style)
+    scorer = word_scorer(text_style=style, pieces=pieces, eos=-1.5 if eos else None)
+    (score,) = scorer.score([presented.sentence])
+    from pdtools.evaluation.sg import from_score
+
+    found = from_score(presented, score)
+    assert found.total * math.log(2) == pytest.approx(-score.total)
+    # A word's log-probability is minus its length, however many pieces it is in.
+    lengths = [sum(len(word) for word in region.split()) for region in regions]
+    assert [value * math.log(2) for value in found.regions] == pytest.approx(lengths)
+
+
+def test_tokens_that_straddle_a_boundary_belong_where_they_begin() -> None:
+    text = "The dog ran"
+    found = region_surprisals(text, [(0, 7), (7, 7), (8, 11)], [0, 3, 6, 9], [1.0, 2.0, 4.0, 8.0], eos=16.0)
+    assert found.regions == (7.0, 0.0, 8.0)  # the token from 6 on covers "g ra"
+    assert region_surprisals(text, [(0, 7), (8, 11)], [0, 7], [1.0, 2.0]).regions == (1.0, 2.0)
+    assert found.total == 31.0
+
+
+def test_sentences_are_written_in_the_models_style() -> None:
+    condition = Condition(name="c", regions=("She did n't", "", ", he said ,", "go ."), numbers=(1, 2, 3, 4))
+    raw = present(condition, "raw")
+    assert raw.sentence.text == "She didn't, he said, go."
+    assert [raw.sentence.text[a:b] for a, b in raw.spans] == ["She didn't", "", ", he said,", "go."]
+    assert present(condition, "ptb").sentence.text == "She did n't , he said , go ."
+
+
+# --- evaluation -------------------------------------------------------------------------------
+
+
+def test_evaluation_of_a_toy_suite(word_scorer: Any, tmp_path: Path) -> None:
+    results = evaluate_sg(read_suites(write(tmp_path / "toy.json", suite())), word_scorer())
+    assert results.scores["by_suite"] == {"toy": 0.5}
+    assert results.scores["overall"] == 0.5
+    assert results.scores["sg_31"] is None
+    assert results.tables["items"].column("correct").to_pylist() == [True, False]
+    region = results.tables["regions"].to_pylist()[0]
+    assert region["contents"] == ["The dog", "ran", "", "home ."]
+    assert region["surprisals"] == pytest.approx([x / math.log(2) for x in (6, 3, 0, 5)])
+    assert results.counts["items_scored"] == 2
+
+
+def test_unscorable_sentences_leave_items_out(word_scorer: Any, tmp_path: Path) -> None:
+    suites = read_suites(write(tmp_path / "toy.json", suite()))
+    results = evaluate_sg(suites, word_scorer(unknown=frozenset({"slept"})))
+    assert results.tables["items"].column("correct").to_pylist() == [True, None]
+    assert "slept" in results.tables["items"].column("reason").to_pylist()[1]
+    assert results.scores["by_suite"] == {"toy": 1.0}
+    assert results.counts["items_unscorable"] == 1
+    nothing = evaluate_sg(suites, word_scorer(unknown=frozenset({"The", "A"})))
+    assert nothing.scores["by_suite"] == {"toy": None}
+    assert nothing.scores["overall"] is None
+
+
+def test_all_regions_leave_out_end_of_sentence(word_scorer: Any, tmp_path: Path) -> None:
+    data = suite(formula=f"(*;%a%) = {14 / math.log(2)} | (*;%a%) = {10 / math.log(2)}")
+    results = evaluate_sg(read_suites(write(tmp_path / "toy.json", data)), word_scorer(eos=-7.0))
+    assert results.scores["overall"] == 1.0
+
+
+def test_conventions_differ_as_named() -> None:
+    def result(name: str, circuit: str, *right: bool, prediction: int = 1) -> list[ItemResult]:
+        return [
+            ItemResult(suite=name, circuit=circuit, item=i, prediction=prediction, correct=x)
+            for i, x in enumerate(right)
+        ]
+
+    rows = [
+        r
+        for circuit, names in CIRCUITS.items()
+        for name in names
+        for r in result(name, circuit, name != "cleft")
+    ]
+    rows += result("nn-nv-rpl", "other", False)
+    rows += result("fgd_hierarchy", "Long-Distance Dependencies", False, prediction=2)
+    rows = [r for r in rows if r.suite != "fgd-embed3"] + result(
+        "fgd-embed3", "Long-Distance Dependencies", False
+    )
+    scores = sg_scores(rows)
+    assert scores["sg_31"] == scores["overall"] == pytest.approx(30 / 31)
+    assert scores["sg_33"] == pytest.approx(31 / 33)
+    assert scores["mean_of_circuits"] == pytest.approx((5 + 5 / 6) / 6)
+    assert scores["by_suite"]["nn-nv-rpl"] == 0.0
+    assert scores["by_prediction"] == {"fgd_hierarchy": {"1": 1.0, "2": 0.0}}
+    assert len(SCORED_31) == 31
+    assert len(SCORED_33) == 33
+    assert not LEFT_OUT & SCORED_31
+
+
+def test_published_scores_from_published_items(test_data: Path) -> None:
+    models = read_item_results([test_data / "sg" / "sg_results.zip"])
+    runs = {}
+    ngrams = []
+    for name, correct in models.items():
+        model, corpus, seed = name.split("_")
+        if model == "ngram":
+            ngrams.append(correct)
+        else:
+            runs[model, corpus, seed] = sg_scores(item_results(correct))
+    runs["ngram", "bllip-lg", "majority51"] = sg_scores(item_results(majority(ngrams)))
+    with (test_data / "sg" / "expected_scores.csv").open() as stream:
+        expected = list(csv.DictReader(stream))
+    seeds: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    checked = 0
+    where = {
+        "overall": lambda s, _: s["sg_31"],
+        "circuit": lambda s, name: s["by_circuit"][name],
+        "suite": lambda s, name: s["by_suite"][name],
+        "alt_mean_of_circuits": lambda s, _: s["mean_of_circuits"],
+        "alt_mean_of_items": lambda s, _: s["mean_of_items"],
+    }
+    for row in sorted(expected, key=lambda row: row["seed"] == "mean"):
+        group = (row["model"], row["corpus"], row["level"], row["name"])
+        if row["seed"] == "mean":
+            score = sum(seeds[group]) / len(seeds[group])
+        else:
+            score = where[row["level"]](runs[row["model"], row["corpus"], row["seed"]], row["name"])
+            seeds[group].append(score)
+        assert score == pytest.approx(float(row["score"]), abs=1e-6), row
+        checked += 1
+    assert checked == 640
+
+
+def test_a_majority_is_more_than_half() -> None:
+    key = ("cleft", 0)
+    assert majority([{key: True}, {key: False}]) == {key: False}
+    assert majority([{key: True}, {key: False}, {key: True}]) == {key: True}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("model,suite,item\na,b,1\n", "no column correct"),
+        ("model,suite,item,correct\na,b,1,maybe\n", "truth value"),
+        ("model,suite,item,correct\na,b,x,True\n", "no number"),
+        ("model,suite,item,correct\na,b,1,True\na,b,1,True\n", "second result"),
+    ],
+)
+def test_bad_item_tables(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "items.csv").write_text(text)
+    with pytest.raises(InputError, match=says):
+        read_item_results([tmp_path / "items.csv"])
