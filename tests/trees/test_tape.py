@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from pdtools.trees import (
+    attachments,
+    max_depth,
+    pack_tape,
+    sentence_layout,
+    spans_from_attachments,
+    tape,
+    tape_from_spans,
+    unpack_tape,
+)
+
+from . import oracles
+
+
+@pytest.mark.parametrize("n", range(1, 8))
+def test_every_binary_tree(n):
+    for binary in oracles.binary_trees(0, n):
+        tree = oracles.to_tree(binary)
+        r = oracles.attachments_by_definition(binary)
+        expected = oracles.algorithm_1(r)
+        assert oracles.tape_by_counting(binary, n) == expected
+        assert tape(r).tolist() == expected
+        assert tape_from_spans(tree.starts, tree.ends, n).tolist() == expected
+
+
+@pytest.mark.parametrize("n", range(1, 7))
+def test_every_legal_sequence_also_in_sentence_layout(n):
+    for attach in oracles.legal_sequences(n):
+        for row in (attach, sentence_layout(attach).tolist()):
+            expected = oracles.algorithm_1(row)
+            starts, ends, _ = spans_from_attachments(row)
+            assert tape(row).tolist() == expected
+            assert tape_from_spans(starts, ends, len(row)).tolist() == expected
+
+
+def test_windows_of_whole_sentences():
+    """ROOT a b ROOT c: the last word of each sentence attaches to that sentence's ROOT."""
+    row = [0, 1, 0, 3, 3]
+    assert tape(row).tolist() == oracles.algorithm_1(row)
+    assert tape(row)[4].tolist() == [1, 2, 2, 1, 1]
+
+
+def test_paper_example():
+    """Section 3.1: [1, 1, 0] becomes [2, 2, 2, …] when *happy* attaches to *dog*."""
+    rows = tape([0, 0, 2, 1])
+    assert rows.dtype == np.int32
+    assert rows[2].tolist() == [1, 1, 0, 0]
+    assert rows[3].tolist() == [2, 2, 2, 2]
+
+
+@given(nested=oracles.nested_trees(max_words=40))
+def test_random_trees(nested):
+    row = sentence_layout(attachments(oracles.to_tree(nested)))
+    expected = oracles.algorithm_1(row.tolist())
+    rows = tape(row)
+    assert rows.tolist() == expected
+    starts, ends, stack = spans_from_attachments(row)
+    assert stack.tolist() == [0]
+    assert tape_from_spans(starts, ends, len(row)).tolist() == expected
+    assert unpack_tape(pack_tape(rows), len(row)).tolist() == expected
+
+
+def test_packing():
+    rows = tape([0, 0, 2, 1])
+    packed = pack_tape(rows)
+    assert packed == bytes([0, 1, 1, 1, 1, 0, 2, 2, 2, 2])
+    assert unpack_tape(packed, 4).dtype == np.uint8
+    with pytest.raises(ValueError, match="10 bytes, not 9"):
+        unpack_tape(packed[:-1], 4)
+
+
+def test_depths_saturate_in_storage_only():
+    n = 400  # left-branching: every token attaches to the one before it
+    rows = tape([0, *range(n - 1)])
+    assert max_depth(rows) == n - 1
+    assert rows[-1].tolist() == [n - 1, *range(n - 1, 0, -1)]
+    stored = unpack_tape(pack_tape(rows), n)
+    assert stored.max() == 255
+    assert np.array_equal(stored, np.minimum(rows, 255))
+
+
+def test_empty_row():
+    assert tape([]).shape == (0, 0)
+    assert max_depth(tape([])) == 0
+    assert pack_tape(tape([])) == b""
