@@ -11,9 +11,9 @@ import re
 from collections.abc import Sequence
 
 _CLITIC = re.compile(r"(?:['’](?:s|m|d|ll|re|ve)|n['’]t)", re.IGNORECASE)
-_CLOSING = frozenset([",", ".", ";", ":", "?", "!", "%", ")", "]", "}", "'", "’", "”", "»", "…"])
+_CLOSING = frozenset([",", ";", ":", "?", "!", "%", ")", "]", "}", "'", "’", "”", "»", "…"])
 _OPENING = frozenset(["(", "[", "{", "‘", "“", "„", "«"])
-_DOTS = re.compile(r"\.{2,}")
+_DOTS = re.compile(r"\.+")
 _CURRENCY = frozenset(["$", "#", "£", "€", "¥"])
 _NUMBER = re.compile(r"\.?\d")
 # Words that the treebank takes apart although people write them as one.
@@ -56,11 +56,11 @@ def detokenize(words: Sequence[str]) -> tuple[list[str], list[bool]]:
             glue
             or closes_quote
             or word in _CLOSING
-            or _DOTS.fullmatch(word)
+            or _DOTS.fullmatch(word) is not None
             or _CLITIC.fullmatch(word)
             or (before.lower(), word.lower()) in _JOINED
         )
-        if word == "." and before.endswith("."):
+        if before.endswith(".") and _DOTS.fullmatch(word):
             space = True
         spelled.append('"' if opens_quote or closes_quote else "'" if word == "`" else word)
         spaces.append(space or not number)

@@ -28,6 +28,7 @@ TOKENIZER_FILE, CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
 DEFAULT_STYLE = "ptb"
 
 _KINDS = {"WordLevel": "word", "BPE": "bpe"}
+_INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # how a part of a character is decoded
 _WORD_MARKS = ("Ġ", "▁")  # how byte-level and SentencePiece vocabularies write the space before a word
 
 
@@ -47,7 +48,8 @@ class Encoding:
         ids: int32 (n + 2,), vocabulary indices.
         word: int32 (n + 2,), the word that each token belongs to; -1 for ``<root>`` and ``<eos>``.
         starts: int32 (n + 2,), where each token begins in the sentence's text, in characters. Tokens
-            that are parts of one character (byte-level vocabularies) all span it.
+            that are parts of one character (byte-level vocabularies) all span it, tokens of a word that
+            is spelled otherwise than the text all span the word.
         ends: int32 (n + 2,), where each token ends, exclusive.
         n_unknown: how many words became ``<unk>``.
     """
@@ -160,6 +162,8 @@ class Tokenizer:
             "bos_token": ROOT,
             "eos_token": EOS,
             **unknown,
+            # transformers overrules tokenizer.json where this is missing.
+            "add_prefix_space": self.text_style == "ptb" and self._marks_spaces,
             "clean_up_tokenization_spaces": False,
             "text_style": self.text_style,
         }
@@ -186,12 +190,13 @@ class Tokenizer:
         ids, word, starts, ends = [self.root_id], [-1], [0], [0]
         for number, piece in enumerate(pieces):
             first, last = sentence.starts[number], sentence.ends[number]
+            # A word spelled longer than its stretch of the text (`` for "): its tokens all span that.
+            respelled = last - first != len(sentence.words[number])
             for index, (start, end) in zip(piece.ids, piece.spans, strict=True):
                 ids.append(index)
                 word.append(number)
-                # A word may be spelled longer than its stretch of the text (`` for ").
-                starts.append(min(first + start, last))
-                ends.append(min(first + end, last))
+                starts.append(first if respelled else first + start)
+                ends.append(last if respelled else first + end)
         length = len(sentence.text)
         return Encoding(
             ids=np.array([*ids, self.eos_id], dtype=np.int32),  # (n + 2,)
@@ -236,7 +241,7 @@ class Tokenizer:
         if piece is None:
             raise PdtoolsError(f"token {token} is not in the vocabulary of {self.vocab_size}")
         text = str(self._backend.decode([token], skip_special_tokens=False)).strip()
-        return piece if not text or "\N{REPLACEMENT CHARACTER}" in text else text
+        return piece if not text or _INCOMPLETE in text else text
 
     def decode(self, ids: Sequence[int]) -> tuple[tuple[str, ...], list[int]]:
         """Read tokens as words.
@@ -249,18 +254,23 @@ class Tokenizer:
             vocabulary marks a space; in ``raw`` style also where :func:`split_words` would begin one,
             provided that a token begins there.
         """
-        begins = [self._begins_word(index) for index in ids]
+        text = self._text(ids)
+        # A character that is not complete yet begins where it will stand.
+        prefixes = (self._text(ids[:k]).rstrip(_INCOMPLETE) for k in range(len(ids)))
+        starts = [_skip_spaces(text, len(prefix)) for prefix in prefixes]
+        splits: set[int] = set()
         if self.text_style == "raw" and self._marks_spaces:
-            ends = np.array([len(self._text(ids[: k + 1])) for k in range(len(ids))], dtype=int)
-            text = self._text(ids)
-            starts = set(split_words(text, "raw").starts)
-            begins = [b or int(e) in starts for b, e in zip(begins, [0, *ends[:-1]], strict=True)]
-        begins[:1] = [True] * len(begins[:1])
-        word_of_token = [number - 1 for number in np.cumsum(begins).tolist()]
-        groups: list[list[int]] = [[] for _ in range(sum(begins))]
-        for index, number in zip(ids, word_of_token, strict=True):
-            groups[number].append(index)
-        return tuple(self._text(group).strip() for group in groups), word_of_token
+            splits.update(split_words(text, "raw").starts)
+        groups: list[list[int]] = []
+        begun: set[int] = set()  # a space may be a token of its own: its word begins once
+        for index, start in zip(ids, starts, strict=True):
+            begins = (self._begins_word(index) or start in splits) and start not in begun
+            if not groups or (begins and start < len(text)):
+                groups.append([])
+                begun.add(start)
+            groups[-1].append(index)
+        words = tuple(self._text(group).strip() or self.token_text(group[0]) for group in groups)
+        return words, [number for number, group in enumerate(groups) for _ in group]
 
     def _text(self, ids: Sequence[int]) -> str:
         return str(self._backend.decode(list(ids), skip_special_tokens=False))
@@ -280,6 +290,12 @@ class Tokenizer:
 
     def __setstate__(self, state: dict[str, str]) -> None:
         self.__init__(**state)  # type: ignore[misc]
+
+
+def _skip_spaces(text: str, position: int) -> int:
+    while position < len(text) and text[position].isspace():
+        position += 1
+    return position
 
 
 def split_for(tokenizer: Tokenizer, text: str, *, tokenized: bool = False) -> Sentence:

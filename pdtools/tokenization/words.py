@@ -65,8 +65,9 @@ def split_words(text: str, style: str) -> Sentence:
     check_style(style)
     tokens = _word_tokenizer().tokenize(text)
     spans = list(_align(tokens, text))
-    surfaces = [text[start:end] for start, end in spans]
-    words = tokens if style == "ptb" and len(tokens) == len(spans) else surfaces
+    words = [text[start:end] for start, end in spans]
+    if style == "ptb" and len(tokens) == len(spans):
+        words = _treebank_quotes(words, tokens, [text[end : end + 1] for _, end in spans])
     return Sentence(text, tuple(words), tuple(s for s, _ in spans), tuple(e for _, e in spans))
 
 
@@ -78,6 +79,23 @@ def split_spaces(text: str) -> Sentence:
     spans = [match.span() for match in re.finditer("[^ ]+", text)]
     words = tuple(text[start:end] for start, end in spans)
     return Sentence(text, words, tuple(s for s, _ in spans), tuple(e for _, e in spans))
+
+
+def _treebank_quotes(words: list[str], tokens: Sequence[str], followers: Sequence[str]) -> list[str]:
+    """Respell each ``"``: as nltk's token says, but one that stands free and ends a quotation is closing.
+
+    nltk takes every quote after a space for an opening one, which is wrong in text with spaces between all
+    words. Quotes that are already a treebank's are left alone.
+    """
+    respelled = []
+    quoted = False
+    for word, token, follower in zip(words, tokens, followers, strict=True):
+        if word == '"':
+            word = "''" if quoted and (not follower or follower.isspace()) else token
+        if word in ("``", "''"):
+            quoted = word == "``"
+        respelled.append(word)
+    return respelled
 
 
 @functools.cache

@@ -1,0 +1,284 @@
+"""Vocabularies: training, encoding, storage, and tokenizers made elsewhere."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.tokenization import (
+    EOS,
+    PAD,
+    ROOT,
+    UNK,
+    Sentence,
+    Tokenizer,
+    UnknownWordError,
+    join_words,
+    split_words,
+    train_bpe_tokenizer,
+    train_word_tokenizer,
+)
+
+WORDS = ["the", "dog", "saw", "the", "cat", "and", "the", "dog", "ran"]
+CORPUS = [
+    "The dogs' tails didn't wag, did they?",
+    "It cost $5.20 (or 3%) in naïve 日本 – 5\u00a0mg.",
+    "The dogs didn't cost $5.20.",
+]
+
+
+def _bpe(style: str, size: int = 330) -> Tokenizer:
+    return train_bpe_tokenizer([split_words(line, style) for line in CORPUS], size=size, text_style=style)
+
+
+# --- training ---------------------------------------------------------------------------------
+
+
+def test_word_vocabulary_is_ordered_by_count_then_string() -> None:
+    tokenizer = train_word_tokenizer(WORDS)
+    texts = [tokenizer.token_text(i) for i in range(tokenizer.vocab_size)]
+    assert texts == [PAD, ROOT, EOS, UNK, "the", "dog", "and", "cat", "ran", "saw"]
+    assert (tokenizer.pad_id, tokenizer.root_id, tokenizer.eos_id, tokenizer.unk_id) == (0, 1, 2, 3)
+    assert tokenizer.kind == "word"
+
+
+def test_min_count_and_size() -> None:
+    assert train_word_tokenizer(WORDS, min_count=2).vocab_size == 4 + 2
+    assert train_word_tokenizer(WORDS, size=5).vocab_size == 5
+    assert train_word_tokenizer(WORDS, size=4, unk=False).token_text(3) == "the"
+    with pytest.raises(PdtoolsError, match="no word is left"):
+        train_word_tokenizer(WORDS, min_count=9)
+    with pytest.raises(PdtoolsError, match="at least 259"):
+        train_bpe_tokenizer([], size=258)
+
+
+def test_training_repeats_to_the_byte() -> None:
+    assert train_word_tokenizer(WORDS).fingerprint == train_word_tokenizer(reversed(WORDS)).fingerprint
+    assert _bpe("raw").fingerprint == _bpe("raw").fingerprint
+    assert _bpe("raw").fingerprint != _bpe("ptb").fingerprint
+
+
+# --- encoding ---------------------------------------------------------------------------------
+
+
+def test_words_become_tokens_with_offsets() -> None:
+    tokenizer = train_word_tokenizer(WORDS)
+    encoding = tokenizer.encode(join_words(["the", "bird", "ran"], "ptb"))
+    assert [tokenizer.token_text(i) for i in encoding.ids] == [ROOT, "the", UNK, "ran", EOS]
+    assert encoding.word.tolist() == [-1, 0, 1, 2, -1]
+    assert encoding.starts.tolist() == [0, 0, 4, 9, 12]
+    assert encoding.ends.tolist() == [0, 3, 8, 12, 12]
+    assert encoding.n_unknown == 1
+    assert encoding.ids.dtype == encoding.word.dtype == encoding.starts.dtype == np.int32
+
+
+def test_without_unk_unknown_words_are_an_error_that_names_them() -> None:
+    tokenizer = train_word_tokenizer(WORDS, unk=False)
+    assert tokenizer.unk_id is None
+    with pytest.raises(UnknownWordError, match="bird.*fish") as raised:
+        tokenizer.encode(join_words(["the", "bird", "fish"], "ptb"))
+    assert raised.value.words == ("bird", "fish")
+    assert tokenizer.word_tokens("bird") == ()
+
+
+def test_spaces_inside_words_do_not_split_them() -> None:
+    word = "5\u00a0mg\u2009x"
+    tokenizer = train_word_tokenizer([word, "of"])
+    encoding = tokenizer.encode(join_words([word, "of"], "ptb"))
+    assert encoding.n_unknown == 0
+    assert encoding.word.tolist() == [-1, 0, 1, -1]
+
+
+@pytest.mark.parametrize("name", [PAD, ROOT, EOS])
+def test_special_tokens_in_a_text_are_ordinary_words(name: str) -> None:
+    tokenizer = train_word_tokenizer([*WORDS, name])
+    encoding = tokenizer.encode(join_words(["the", name], "ptb"))
+    assert encoding.ids[2] == tokenizer.unk_id
+    assert encoding.n_unknown == 1
+    bpe = _bpe("ptb")
+    ids = bpe.encode(join_words([name], "ptb")).ids[1:-1].tolist()
+    assert not {bpe.pad_id, bpe.root_id, bpe.eos_id} & set(ids)
+
+
+def test_the_word_unk_of_a_corpus_is_the_unknown_word() -> None:
+    tokenizer = train_word_tokenizer([*WORDS, UNK])
+    encoding = tokenizer.encode(join_words([UNK], "ptb"))
+    assert encoding.ids[1] == tokenizer.unk_id
+
+
+@pytest.mark.parametrize("style", ["ptb", "raw"])
+@given(text=st.text(max_size=40) | st.sampled_from(CORPUS))
+def test_byte_level_tokens_lie_in_their_words(style: str, text: str) -> None:
+    tokenizer = _BPE[style]
+    sentence = split_words(text, style)
+    encoding = tokenizer.encode(sentence)
+    assert encoding.n_unknown == 0
+    assert encoding.ids[0] == tokenizer.root_id
+    assert encoding.ids[-1] == tokenizer.eos_id
+    assert sorted(set(encoding.word[1:-1].tolist())) == list(range(len(sentence.words)))
+    assert (np.diff(encoding.word[1:-1]) >= 0).all()
+    assert (encoding.starts <= encoding.ends).all()
+    for number, (start, end) in enumerate(zip(sentence.starts, sentence.ends, strict=True)):
+        mine = encoding.word == number
+        assert encoding.starts[mine].min() == start
+        assert encoding.ends[mine].max() == end
+    for token, start, end in zip(encoding.ids[1:-1], encoding.starts[1:-1], encoding.ends[1:-1], strict=True):
+        surface = text[start:end]
+        if surface.isascii() and surface.isprintable() and surface != '"':
+            assert tokenizer.token_text(int(token)) in (surface, "Ġ")
+
+
+_BPE = {"ptb": _bpe("ptb"), "raw": _bpe("raw")}
+
+
+def test_spaces_count_as_the_style_says() -> None:
+    joined = Sentence("doesn't", ("does", "n't"), (0, 4), (4, 7))
+    ids = {style: _BPE[style].encode(joined).ids.tolist() for style in ("ptb", "raw")}
+    glued = [_BPE["raw"].word_tokens(word, space_before=False) for word in joined.words]
+    assert ids["raw"][1:-1] == [*glued[0], *glued[1]]
+    assert ids["ptb"][1:-1] == [*_BPE["ptb"].word_tokens("does"), *_BPE["ptb"].word_tokens("n't")]
+
+
+def test_respelled_quotes_stay_within_the_text() -> None:
+    encoding = _BPE["ptb"].encode(split_words('"a"', "ptb"))
+    spans = set(zip(encoding.word.tolist(), encoding.starts.tolist(), encoding.ends.tolist(), strict=True))
+    assert spans == {(-1, 0, 0), (0, 0, 1), (1, 1, 2), (2, 2, 3), (-1, 3, 3)}
+
+
+# --- decoding ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("style", ["ptb", "raw"])
+@pytest.mark.parametrize("line", CORPUS)
+def test_tokens_are_read_back_as_their_words(style: str, line: str) -> None:
+    sentence = split_words(line, style)
+    encoding = _BPE[style].encode(sentence)
+    words, word_of_token = _BPE[style].decode(encoding.ids[1:-1].tolist())
+    assert words == sentence.words
+    assert word_of_token == encoding.word[1:-1].tolist()
+
+
+def test_decoding_words_and_nothing() -> None:
+    tokenizer = train_word_tokenizer(WORDS)
+    assert tokenizer.decode([4, 5, 4]) == (("the", "dog", "the"), [0, 1, 2])
+    assert tokenizer.decode([]) == ((), [])
+    with pytest.raises(PdtoolsError, match="not in the vocabulary"):
+        tokenizer.token_text(10**6)
+
+
+# --- storage ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tokenizer", [train_word_tokenizer(WORDS), _BPE["raw"]], ids=["word", "bpe"])
+def test_saved_and_loaded_it_is_the_same(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    tokenizer.save(tmp_path)
+    sentence = join_words(["the", "cat", "ran"], tokenizer.text_style)
+    for loaded in (
+        Tokenizer.load(tmp_path),
+        Tokenizer.load(tmp_path / "tokenizer.json"),
+        pickle.loads(pickle.dumps(tokenizer)),
+    ):
+        assert loaded == tokenizer
+        assert loaded.text_style == tokenizer.text_style
+        assert loaded.encode(sentence).ids.tolist() == tokenizer.encode(sentence).ids.tolist()
+    with pytest.raises(InputError, match="made for"):
+        Tokenizer.load(tmp_path, {"ptb": "raw", "raw": "ptb"}[tokenizer.text_style])
+
+
+@pytest.mark.parametrize("style", ["ptb", "raw"])
+@pytest.mark.parametrize("kind", ["word", "bpe"])
+def test_transformers_reads_it(kind: str, style: str, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    sentence = join_words(["the", "dogs", "ran"], style)
+    tokenizer = _BPE[style] if kind == "bpe" else train_word_tokenizer(WORDS, text_style=style)
+    tokenizer.save(tmp_path)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert theirs(sentence.text)["input_ids"] == tokenizer.encode(sentence).ids.tolist()
+    assert (theirs.pad_token_id, theirs.bos_token_id, theirs.eos_token_id, theirs.unk_token_id) == (
+        tokenizer.pad_id,
+        tokenizer.root_id,
+        tokenizer.eos_id,
+        tokenizer.unk_id,
+    )
+
+
+def _foreign(folder: Path, kind: str) -> Path:
+    from tokenizers import Tokenizer as Backend
+    from tokenizers import decoders, models, normalizers, pre_tokenizers
+
+    if kind == "bytes":
+        alphabet = {piece: i for i, piece in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+        backend = Backend(models.BPE({**alphabet, "Ġt": 256, "Ġth": 257}, [("Ġ", "t"), ("Ġt", "h")]))
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+        backend.decoder = decoders.ByteLevel()
+    elif kind == "metaspace":
+        scores = [("<unk>", 0.0), ("▁", -3.0), ("▁the", -1.0), ("t", -4.0), ("h", -4.0), ("e", -4.0)]
+        backend = Backend(models.Unigram(scores, unk_id=0))
+        backend.pre_tokenizer = pre_tokenizers.Metaspace()
+        backend.decoder = decoders.Metaspace()
+    else:
+        vocabulary = {"[UNK]": 0, "the": 1, "##y": 2}
+        backend = Backend(models.WordPiece(vocabulary, unk_token="[UNK]"))
+        backend.normalizer = normalizers.Lowercase()
+        backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.enable_truncation(2)
+    backend.enable_padding(length=8)
+    backend.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("kind", "pieces"),
+    [
+        ("bytes", ["Ġth", "e", "t", "h", "e"]),
+        ("metaspace", ["▁the", "t", "h", "e"]),
+        ("pieces", ["the", "the"]),
+    ],
+)
+def test_foreign_tokenizers_get_our_special_tokens(kind: str, pieces: list[str], tmp_path: Path) -> None:
+    tokenizer = Tokenizer.load(_foreign(tmp_path, kind), "raw")
+    assert len({tokenizer.pad_id, tokenizer.root_id, tokenizer.eos_id}) == 3
+    before = len(json.loads((tmp_path / "tokenizer.json").read_text())["model"]["vocab"])
+    assert tokenizer.vocab_size == before + 3
+    ids = [i for space in (True, False) for i in tokenizer.word_tokens("the", space_before=space)]
+    backend = tokenizer._backend
+    assert [backend.id_to_token(i) for i in ids] == pieces
+    tokenizer.save(tmp_path)
+    assert Tokenizer.load(tmp_path) == tokenizer
+
+
+def test_word_pieces_are_glued_and_unknown_words_counted(tmp_path: Path) -> None:
+    tokenizer = Tokenizer.load(_foreign(tmp_path, "pieces"))
+    encoding = tokenizer.encode(join_words(["They", "zzz"], "ptb"))
+    assert tokenizer.decode(encoding.ids[1:3].tolist())[1] == [0, 0]
+    assert encoding.starts.tolist() == [0, 0, 3, 5, 8]
+    assert encoding.n_unknown == 1
+    assert tokenizer.unk_id == 0
+
+
+def test_a_foreign_word_list_without_unknown_token(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer as Backend
+    from tokenizers import models
+
+    Backend(models.WordLevel({"the": 0})).save(str(tmp_path / "tokenizer.json"))
+    tokenizer = Tokenizer.load(tmp_path)
+    assert tokenizer.word_tokens("the") == (0,)
+    with pytest.raises(UnknownWordError):
+        tokenizer.encode(join_words(["cat"], "ptb"))
+
+
+def test_what_is_no_tokenizer(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such tokenizer"):
+        Tokenizer.load(tmp_path)
+    file = tmp_path / "tokenizer.json"
+    for content in ("{", "[]", '{"model": {"type": "Nonsense"}}', '{"model": 5}'):
+        file.write_text(content)
+        with pytest.raises(PdtoolsError):
+            Tokenizer.load(file)
