@@ -55,7 +55,7 @@ class Functions(str, Enum):
 
 
 def parse(
-    inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help="Files, folders, globs, or -.")],
+    inputs: Annotated[list[str], typer.Argument(metavar="INPUT", help="Files, folders, globs, or -.")],
     output: Annotated[
         str, typer.Option("--output", "-o", help="A file (.gz, .zst), - , or a folder with --split.")
     ] = STDIO,

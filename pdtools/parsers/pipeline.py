@@ -89,11 +89,11 @@ def convert_treebank(
     Args:
         files: what :func:`pdtools.files.expand_inputs` returns.
         form: what is written of each tree.
-        rejects: takes the trees that cannot be read or hold only traces (or raises, by its policy).
+        rejects: takes the trees that cannot be read or hold only traces, and files without trees.
         counts: is brought up to date with every tree.
 
     Raises:
-        InputError: at a bad tree, if ``rejects`` says so; if there is no tree at all.
+        InputError: at the first bad tree or file without trees, if ``rejects`` says so.
     """
     for sourced in read_trees(files, rejects):
         tree = form.of(sourced.tree, counts.changes)
@@ -103,8 +103,6 @@ def convert_treebank(
         counts.trees += 1
         counts.tokens += len(tree)
         yield tree
-    if not counts.trees and not rejects:
-        raise InputError("there is no tree in it", file=", ".join(files))
 
 
 # --- through a parser -------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -71,31 +72,29 @@ def read_running_text(files: Iterable[str]) -> Iterator[SourcedSentence]:
 
 
 def _sentences(splitter: Any, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """The sentences of a file, each with the line it begins in; white space becomes single spaces."""
     piece, first_line = "", 1
     for number, line in lines:
         blank = not line.strip()
         if not blank:
             first_line = first_line if piece else number
             piece += line + "\n"
-        if blank:
-            yield from _split(splitter, piece, first_line)
-            piece = ""
-        elif len(piece) > _PIECE:
-            # The last sentence may go on in the next line; one that fills the piece is given up as it is.
-            *whole, (last_line, last) = _split(splitter, piece, first_line)
-            if not whole:
-                whole, last = [(last_line, last)], ""
-            yield from whole
-            piece, first_line = last and last + "\n", last_line
-    yield from _split(splitter, piece, first_line)
+        if not blank and len(piece) <= _PIECE:
+            continue
+        starts = _sentence_starts(splitter, piece)
+        # The last sentence may go on in the next line; one that fills the piece is given up as it is.
+        carry = starts[-1] if not blank and len(starts) > 1 else len(piece)
+        yield from _located(piece[:carry], starts, first_line)
+        piece, first_line = piece[carry:], first_line + piece.count("\n", 0, carry)
+    yield from _located(piece, _sentence_starts(splitter, piece), first_line)
 
 
-def _split(splitter: Any, text: str, first_line: int) -> list[tuple[int, str]]:
-    """The sentences of a text, each with the line it begins in; white space becomes single spaces."""
-    sentences = []
-    for span in splitter(text).sents:
-        words = span.text.split()  # a span may be white space alone
-        if words:
-            start = span.start_char + span.text.index(words[0])
-            sentences.append((first_line + text.count("\n", 0, start), " ".join(words)))
-    return sentences
+def _sentence_starts(splitter: Any, text: str) -> list[int]:
+    # A span may be white space alone, and begin with some.
+    texts = ((span.start_char, span.text) for span in splitter(text).sents)
+    return [start + len(span) - len(span.lstrip()) for start, span in texts if span.strip()]
+
+
+def _located(text: str, starts: list[int], first_line: int) -> Iterator[tuple[int, str]]:
+    for start, end in itertools.pairwise([*(s for s in starts if s < len(text)), len(text)]):
+        yield first_line + text.count("\n", 0, start), " ".join(text[start:end].split())

@@ -1,0 +1,318 @@
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import nltk
+import pytest
+from toy_benepar import toy_trees
+
+from pdtools.cli.main import run
+from pdtools.trees import Tree, expand_unaries, unbinarize, unescape
+
+TREES = "( (S (NP-SBJ (DT the) (NN dog)) (VP (VBZ barks)) (. .)) )\n(ROOT (NP (NN news)))\n"
+BINARIZED = "(S (NP (DT the) (NN dog)) (S|<VP-.> (VP (VBZ barks)) (. .)))\n(NP (NN news))\n"
+
+
+@pytest.fixture
+def treebank(tmp_path: Path) -> Path:
+    file = tmp_path / "a.mrg"
+    file.write_text(TREES)
+    return file
+
+
+# --- from a treebank --------------------------------------------------------------------------
+
+
+def test_treebank_to_standard_output(treebank: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["parse", str(treebank), "--from", "treebank"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == BINARIZED
+    assert captured.err == "2 trees, 5 tokens\n"
+
+
+def test_inputs_of_every_kind(
+    treebank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "bank"
+    folder.mkdir()
+    (folder / "b.tree.gz").write_bytes(gzip.compress(TREES.encode()))
+    (folder / "README.txt").write_text("not a tree")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TREES.encode())))
+    inputs = [str(treebank), str(folder), str(tmp_path / "*.mrg"), "-"]
+    assert run(["parse", *inputs, "--from", "treebank", "--quiet"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == BINARIZED * 4
+    assert captured.err == ""
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_compressed_output_can_be_read_again(
+    treebank: Path, tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    packed = str(tmp_path / f"out.trees{suffix}")
+    assert run(["parse", str(treebank), "--from", "treebank", "-o", packed]) == 0
+    assert run(["parse", packed, "--from", "treebank"]) == 0
+    assert capsys.readouterr().out == BINARIZED
+
+
+def test_report(treebank: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    treebank.write_text(TREES + "(S (ADVP|PRT (RB up)) (NP (-NONE- *)))\n(S (NP (NN x))\n\n(S (NN y))\n")
+    arguments = ["parse", str(treebank), "--from", "treebank", "--json", "--on-error", "skip"]
+    assert run([*arguments, "-o", str(tmp_path / "out.trees")]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["counts"] == {
+        "files": 1,
+        "trees": 4,
+        "tokens": 7,
+        "placeholders": 0,
+        "rejects": 1,
+        "traces": 1,
+        "rewritten_labels": 1,
+    }
+    assert list(report["rejects"].values()) == [1]
+    assert report["rewritten_labels"] == {"ADVP|PRT": 1}
+    assert report["settings"] == {"binarize": "right", "functions": "strip"}
+    (record,) = map(json.loads, (tmp_path / "out.trees.rejects.jsonl").read_text().splitlines())
+    assert (record["file"], record["line"], record["text"]) == (str(treebank), 4, "(S (NP (NN x))\n")
+
+
+def test_splits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, out = tmp_path / "a.trees", tmp_path / "out"
+    file.write_text("".join(f"(S (NN w{i % 50}) (VB x))\n" for i in range(100)))
+    arguments = ["parse", str(file), "--from", "treebank", "-o", str(out), "--split", "0.6,0.2,0.2"]
+    assert run([*arguments, "--json"]) == 0
+    splits = json.loads(capsys.readouterr().out)["splits"]
+    contents = {name: (out / f"{name}.trees").read_text().splitlines() for name in splits}
+    assert splits == {name: len(lines) for name, lines in contents.items()}
+    assert list(splits) == ["train", "valid", "test"]
+    assert sum(splits.values()) == 100
+    assert all(splits.values())
+    words = [set(lines) for lines in contents.values()]
+    assert sum(map(len, words)) == 50
+    assert run(arguments) == 1
+    assert "exists already" in capsys.readouterr().err
+    assert run([*arguments, "--overwrite"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.mrg", "", "a.mrg"),
+        ("a.mrg", "(S (NN a)\n", "a.mrg:1: unbalanced"),
+        ("a.mrg", "(S (NN a))\n\n(S (NP ))\n", "a.mrg:3: "),
+        ("a.mrg", "(S (NP (-NONE- *)))\n", "a.mrg:1: no words, only traces"),
+        ("a.doc", "(S (NN a))\n", "no files ending in .mrg"),
+    ],
+)
+def test_bad_treebanks_get_one_line(
+    tmp_path: Path, name: str, content: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bank = tmp_path / "bank"
+    bank.mkdir()
+    (bank / name).write_text(content)
+    assert run(["parse", str(bank), "--from", "treebank", "-o", str(tmp_path / "out.trees")]) == 1
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["bank"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--split", "0.9,0.2", "-o", "out"],
+        ["--split", "a,b", "-o", "out"],
+        ["--split", "1.0", "-o", "out"],
+        ["--split", "0.5,0.5"],
+        ["--from", "treebank", "--split-sentences"],
+        ["--from", "nowhere"],
+    ],
+)
+def test_wrong_usage(arguments: list[str], treebank: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(treebank.parent)
+    assert run(["parse", str(treebank), *arguments]) == 2
+    assert [path.name for path in treebank.parent.iterdir()] == ["a.mrg"]
+
+
+def test_json_needs_an_output_file(treebank: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["parse", str(treebank), "--from", "treebank", "--json"]) == 1
+    assert "-o" in capsys.readouterr().err
+
+
+def test_interrupted_runs_leave_nothing(tmp_path: Path) -> None:
+    script = "import sys; from pdtools.cli.main import run; sys.exit(run(sys.argv[1:]))"
+    command = [sys.executable, "-c", script, "parse", "-", "--from", "treebank", "-o", "out.trees"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path)
+    assert process.stdin is not None
+    process.stdin.write(TREES.encode() * 10)
+    process.stdin.flush()
+    deadline = time.monotonic() + 30
+    while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert list(tmp_path.iterdir())  # the temporary file is there: the command is at work
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 130
+    process.stdin.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- through a parser -------------------------------------------------------------------------
+
+
+def test_text_through_benepar(
+    toy_benepar_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [
+        "the dog (the cat) sees the man.",
+        "",
+        " ".join(["the"] * 511),
+        "the old man sleeps .",
+    ]
+    text, out = tmp_path / "a.txt", tmp_path / "out.trees"
+    text.write_text("\n".join(lines))
+    arguments = ["parse", str(text), "--model", str(toy_benepar_model), "--device", "cpu"]
+    assert run([*arguments, "-o", str(out), "--json"]) == 0
+    captured = capsys.readouterr()
+    assert out.read_text().splitlines() == [
+        "(S (NP (DT the) (NP|<NN-PRN> (NN dog) (PRN (-LRB- -LRB-)"
+        " (PRN|<NP--RRB-> (NP (DT the) (NN cat)) (-RRB- -RRB-)))))"
+        " (S|<VP-.> (VP (VBZ sees) (NP (DT the) (NN man))) (. .)))",
+        "(X (-NONE- *))",
+        f"(X {' '.join(['(XX the)'] * 511)})",
+        "(S (NP (DT the) (NP|<JJ-NN> (JJ old) (NN man))) (S|<VP-.> (VP (VBZ sleeps)) (. .)))",
+    ]
+    counts = json.loads(captured.out)["counts"]
+    assert (counts["trees"], counts["placeholders"], counts["rejects"]) == (4, 2, 2)
+    records = [json.loads(line) for line in Path(f"{out}.rejects.jsonl").read_text().splitlines()]
+    assert [(r["file"], r["line"], r["reason"], r["text"]) for r in records] == [
+        (str(text), 2, "no words", ""),
+        (str(text), 3, "longer than the parser's 510 words", lines[2]),
+    ]
+    assert "1 without a tree: no words" in captured.err
+
+
+def test_tokens_through_benepar(
+    toy_benepar_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gold = toy_trees(60, seed=7)
+    file = tmp_path / "a.tok"
+    # Escaped and plain words alike; a zero-width word in the middle must not disturb its neighbours.
+    lines = [" ".join(tree.leaves()) for tree in gold[:30]]
+    lines += ["the \u200b dog"] + [" ".join(map(unescape, tree.leaves())) for tree in gold[30:]]
+    file.write_text("\n".join(lines) + "\n")
+    arguments = ["--from", "tokens", "--model", str(toy_benepar_model), "--device", "cpu"]
+    assert run(["parse", str(file), *arguments]) == 0
+    captured = capsys.readouterr()
+    trees = captured.out.splitlines()
+    assert len(trees) == 61
+    assert trees.pop(30) == "(X (XX the) (XX \ufffd) (XX dog))"
+    assert f"{file}:31: a word without visible characters" in captured.err
+    parsed = [expand_unaries(unbinarize(Tree.from_brackets(tree))) for tree in trees]
+    assert [tree.words for tree in parsed] == [tuple(tree.leaves()) for tree in gold]
+    assert sum(p == Tree.from_nltk(g) for p, g in zip(parsed, gold, strict=True)) > 48
+    one_by_one = []
+    for line in lines[:10]:
+        file.write_text(line + "\n")
+        assert run(["parse", str(file), *arguments]) == 0
+        one_by_one.append(capsys.readouterr().out.removesuffix("\n"))
+    assert one_by_one == trees[:10]
+
+
+def test_failed_sentences_are_left_out_of_splits(toy_benepar_model: Path, tmp_path: Path) -> None:
+    text, out = tmp_path / "a.txt", tmp_path / "out"
+    text.write_text("the dog sleeps.\n\nthe man sleeps.\n")
+    arguments = ["--model", str(toy_benepar_model), "--device", "cpu", "--split", "0.5,0.5"]
+    assert run(["parse", str(text), "-o", str(out), *arguments]) == 0
+    lines = [line for name in ("train", "valid") for line in (out / f"{name}.trees").read_text().splitlines()]
+    assert len(lines) == 2
+    assert json.loads((out / "rejects.jsonl").read_text())["line"] == 2
+
+
+def test_running_text_through_benepar(
+    toy_benepar_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "a.txt"
+    text.write_text("the dog\nsleeps. the man sleeps.\n\na cat sleeps.\n")
+    arguments = ["--model", str(toy_benepar_model), "--device", "cpu", "--split-sentences"]
+    assert run(["parse", str(text), *arguments, "--binarize", "none"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "(S (NP (DT the) (NN dog)) (VP (VBZ sleeps)) (. .))",
+        "(S (NP (DT the) (NN man)) (VP (VBZ sleeps)) (. .))",
+        "(S (NP (DT a) (NN cat)) (VP (VBZ sleeps)) (. .))",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model", "no_such_model"], "benepar.download('no_such_model')"),
+        (["--model", "no/such.pt"], "no/such.pt: no such benepar model"),
+        (["--parser", "stanza"], "no parser named 'stanza'"),
+        (["--parser", "empty"], "empty: not a checkpoint"),
+    ],
+)
+def test_missing_parsers_get_one_line(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if "--model" in arguments:
+        pytest.importorskip("benepar", reason="benepar is not installed")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "a.txt").write_text("the dog sleeps.\n")
+    assert run(["parse", "a.txt", "--device", "cpu", "-o", "out.trees", *arguments]) == 1
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert not (tmp_path / "out.trees").exists()
+
+
+# --- real treebanks ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bank", "subset"),
+    [
+        ("nltk_treebank", "all"),
+        pytest.param("gum_const", "without_reddit", marks=pytest.mark.slow),
+        pytest.param("craft_penn", "all", marks=pytest.mark.slow),
+    ],
+)
+def test_counts_of_real_treebanks(
+    bank: str, subset: str, test_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with zipfile.ZipFile(test_data / "treebanks" / f"{bank}.zip") as archive:
+        names = [name for name in archive.namelist() if "GUM_reddit" not in name]
+        archive.extractall(tmp_path / "bank", names)
+    with open(test_data / "treebanks" / "expected_counts.csv", newline="") as stream:
+        (expected,) = (r for r in csv.DictReader(stream) if (r["treebank"], r["subset"]) == (bank, subset))
+    out = tmp_path / "out.trees"
+    assert run(["parse", str(tmp_path / "bank"), "--from", "treebank", "-o", str(out), "--json"]) == 0
+    counts = json.loads(capsys.readouterr().out)["counts"]
+    for ours, theirs in [
+        ("files", "files"),
+        ("trees", "trees"),
+        ("tokens", "tokens"),
+        ("traces", "none_leaves"),
+    ]:
+        assert counts[ours] == int(expected[theirs]), ours
+    assert counts["rejects"] == 0
+    n_leaves = 0
+    with open(out, encoding="utf-8", newline="\n") as stream:
+        lines = stream.read().removesuffix("\n").split("\n")
+    assert len(lines) == counts["trees"]
+    for line in lines:
+        n_leaves += len(nltk.Tree.fromstring(line).leaves())
+    assert n_leaves == int(expected["tokens_nltk_unicode_whitespace"])
