@@ -1,2 +1,132 @@
-def eval_parse() -> None:
-    """Not built yet."""
+"""``pdtools eval-parse``: bracketing scores."""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pdtools.errors import PdtoolsError
+from pdtools.files import STDIO, check_output
+
+from .common import JsonOption, OverwriteOption, QuietOption, message, print_json, progress
+
+if TYPE_CHECKING:
+    from pdtools.evaluation.prm import Parameters
+
+
+class Factor(str, Enum):
+    """How trees are binarized before they are compared."""
+
+    right = "right"
+    left = "left"
+    none = "none"
+
+
+class Format(str, Enum):
+    """What is printed."""
+
+    table = "table"
+    evalb = "evalb"
+
+
+def eval_parse(
+    gold: Annotated[str, typer.Argument(metavar="GOLD", help="Trees, one a line.")],
+    predicted: Annotated[str, typer.Argument(metavar="PREDICTED", help="Trees, line for line.")],
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="DIR", help="results.json, items.parquet.")
+    ] = None,
+    prm: Annotated[
+        str | None,
+        typer.Option("--prm", metavar="FILE", help="EVALB parameters. Default: no punctuation, traces, TOP."),
+    ] = None,
+    unlabeled: Annotated[bool, typer.Option("--unlabeled", help="Compare spans, not labels.")] = False,
+    binarize: Annotated[
+        Factor, typer.Option("--binarize", help="Collapse unary chains and factor both sides first.")
+    ] = Factor.none,
+    left_out: Annotated[
+        str | None,
+        typer.Option("--left-out", metavar="FILE", help="rejects.jsonl of decode: skip and count its lines."),
+    ] = None,
+    form: Annotated[
+        Format, typer.Option("--format", help="evalb: EVALB's own table, its MAX_ERROR obeyed.")
+    ] = Format.table,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Recall, precision and F1 of predicted trees against gold ones, by EVALB's rules.
+
+    Predicted trees without tags (what decode writes) get the gold tags, so that punctuation is left out
+    on both sides. --format evalb compares the files as they are.
+
+    \b
+    pdtools eval-parse gold.trees predicted.trees
+    pdtools eval-parse gold.trees predicted.trees --prm COLLINS.prm --format evalb
+    pdtools eval-parse gold.trees mine.trees --unlabeled --binarize right --left-out mine.trees.rejects.jsonl
+
+    The last line is the measure of the Pushdown Layers paper: unlabeled F1 over binarized gold trees,
+    without the sentences that have unknown words.
+    """
+    import dataclasses
+
+    from pdtools.evaluation.parsing import evaluate_parse, read_left_out
+    from pdtools.evaluation.prm import COMMON, read_parameters
+    from pdtools.evaluation.results import write_results
+    from pdtools.provenance import provenance
+    from pdtools.report.evaluations import print_parse
+
+    if gold == predicted == STDIO:
+        raise PdtoolsError("only one of GOLD and PREDICTED can be standard input")
+    parameters = COMMON if prm is None else read_parameters(prm)
+    if unlabeled:
+        parameters = dataclasses.replace(parameters, labeled=False)
+    if form is Format.evalb:
+        if as_json or output or left_out:
+            raise PdtoolsError(
+                "--format evalb prints a table and nothing else: no --json, -o or --left-out with it"
+            )
+        _print_evalb(gold, predicted, parameters, binarize)
+        return
+    if output:
+        check_output(output, overwrite=overwrite)
+    results = evaluate_parse(
+        gold,
+        predicted,
+        parameters,
+        binarize=binarize.value,
+        left_out=read_left_out(left_out) if left_out else None,
+        progress=lambda rows: progress(rows, total=None, label="sentences", quiet=quiet),
+    )
+    inputs = {"gold": gold, "predicted": predicted} | ({"prm": prm} if prm else {})
+    made = provenance(inputs)
+    if output:
+        write_results(output, results, made, overwrite=overwrite)
+    if as_json:
+        print_json(results.document(made))
+    else:
+        print_parse(results)
+    errors, placeholders = results.counts["errors"], results.counts["placeholders"]
+    if errors:
+        limit = f", more than MAX_ERROR {parameters.max_error}" if errors > parameters.max_error else ""
+        message(f"{errors} sentences differ in their words and were not scored{limit}", quiet=quiet)
+    if placeholders:
+        message(
+            f"{placeholders} predicted trees look like placeholders (flat, without tags) and were scored;"
+            " --left-out leaves them out",
+            quiet=quiet,
+        )
+
+
+def _print_evalb(gold: str, predicted: str, parameters: Parameters, binarize: Factor) -> None:
+    from pdtools.evaluation.parsing import compare_files
+    from pdtools.report.evalb import TooManyErrors, evalb_lines
+
+    rows = compare_files(gold, predicted, parameters, binarize=binarize.value, verbatim=True)
+    try:
+        for line, is_error in evalb_lines(rows, parameters):
+            print(line, file=sys.stderr if is_error else sys.stdout)
+    except TooManyErrors:
+        raise typer.Exit(1) from None

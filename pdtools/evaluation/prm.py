@@ -56,10 +56,12 @@ class Parameters:
 
 
 # What papers on English parsing leave out: wrappers, traces, punctuation; PRT and ADVP are one label.
+# Quotes may be written as in a treebank on one side and as in running text on the other.
 COMMON = Parameters(
     delete_labels=frozenset({"", "TOP", "ROOT", "S1", "-NONE-", ",", ":", "``", "''", "."}),
     delete_labels_for_length=frozenset({"-NONE-"}),
     equal_labels=frozenset({("ADVP", "PRT")}),
+    equal_words=frozenset({("``", '"'), ("''", '"'), ("`", "'")}),
 )
 
 

@@ -30,7 +30,7 @@ def evalb_lines(rows: Iterable[SentenceRow], parameters: Parameters) -> Iterator
         yield line, False
     whole, short, errors = BracketScore(), BracketScore(), 0
     for row in rows:
-        if row.reason:
+        if row.status == "error":
             yield f"{row.line} : {row.reason}", True
             # EVALB compares its count before adding to it, so the error after the first too many ends it.
             if errors > parameters.max_error:

@@ -1,0 +1,93 @@
+"""What each evaluation prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pdtools.evaluation.results import Results
+from pdtools.report.tables import Cell, print_table
+
+
+def percent(score: float | None) -> float | None:
+    """A fraction of 1 as a percentage."""
+    return None if score is None else 100 * score
+
+
+def print_parse(results: Results) -> None:
+    """Bracketing scores, over all sentences and up to the length limit."""
+    scores, counts, cutoff = results.scores, results.counts, results.settings["cutoff_len"]
+    names = [name for name in scores if name != "up_to_cutoff"]
+    rows: list[tuple[Cell, ...]] = [
+        (name.replace("_", " "), scores[name], scores["up_to_cutoff"][name]) for name in names
+    ]
+    rows += [
+        (name.replace("_", " "), counts[name], counts["up_to_cutoff"][name])
+        for name in ("sentences", "scored", "errors", "skipped", "left_out")
+    ]
+    kind = "labeled" if results.settings["labeled"] else "unlabeled"
+    factor = results.settings["binarize"]
+    title = f"Bracketing, {kind}" + ("" if factor == "none" else f", {factor}-binarized") + " (percent)"
+    print_table(["score", "all", f"up to {cutoff} words"], rows, title=title)
+
+
+def print_blimp(results: Results) -> None:
+    """Accuracy overall, by field, phenomenon and paradigm."""
+    scores, counts = results.scores, results.counts
+    rows: list[tuple[Cell, ...]] = [
+        ("overall", "", percent(scores["overall"]), counts["pairs"], counts["pairs_scored"], counts["ties"])
+    ]
+    by_paradigm = counts["by_paradigm"]
+    groups = _groups(results, ("field", "phenomenon", "paradigm"))
+    for level, name, members in groups:
+        found = [by_paradigm[paradigm] for paradigm in members]
+        rows.append(
+            (
+                level,
+                name,
+                percent(scores[f"by_{level}"][name]),
+                *(sum(one[key] for one in found) for key in ("pairs", "scored", "ties")),
+            )
+        )
+    print_table(["level", "name", "accuracy", "pairs", "scored", "ties"], rows, title="BLiMP (percent)")
+
+
+def _groups(results: Results, levels: tuple[str, ...]) -> Iterator[tuple[str, str, list[str]]]:
+    items = results.tables["items"].select([*levels]).to_pydict()
+    for level in levels:
+        members: dict[str, dict[str, None]] = {}
+        for name, paradigm in zip(items[level], items[levels[-1]], strict=True):
+            members.setdefault(name, {})[paradigm] = None
+        for name in sorted(members):
+            yield level, name, list(members[name])
+
+
+def print_sg(results: Results) -> None:
+    """SG scores in their conventions, then by circuit and by suite."""
+    scores = results.scores
+    print_sg_scores(scores)
+    counts = results.counts
+    if counts.get("items_unscorable"):
+        print(f"{counts['items_unscorable']} of {counts['items']} items have no score")
+
+
+def print_sg_scores(scores: dict[str, Any]) -> None:
+    """The SG scores of one model."""
+    rows: list[tuple[Cell, ...]] = [
+        (name.replace("_", " "), "", percent(scores[name]))
+        for name in ("overall", "sg_31", "sg_33", "mean_of_circuits", "mean_of_items")
+    ]
+    for level in ("circuit", "suite"):
+        rows += [(level, name, percent(score)) for name, score in scores[f"by_{level}"].items()]
+    for suite, predictions in scores["by_prediction"].items():
+        rows += [(f"prediction {p}", suite, percent(score)) for p, score in predictions.items()]
+    print_table(["level", "name", "score"], rows, title="Syntactic generalization (percent)")
+
+
+def print_perplexity(results: Results) -> None:
+    """Perplexities, and over what."""
+    rows: list[tuple[Cell, ...]] = [(name, score) for name, score in results.scores.items()]
+    print_table(["score", "value"], rows, title="Perplexity", digits=4)
+    counts: list[tuple[Cell, ...]] = [(name, count) for name, count in results.counts.items()]
+    print()
+    print_table(["count", "value"], counts)
