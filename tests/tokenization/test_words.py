@@ -63,6 +63,12 @@ def test_contractions_keep_their_offsets() -> None:
     )
 
 
+def test_curly_apostrophes_split_like_straight_ones() -> None:
+    sentence = split_words("Kim’s O’Neil doesn’t.", "raw")
+    assert sentence.words == ("Kim", "’s", "O’Neil", "does", "n’t", ".")
+    assert join_words(sentence.words, "raw") == sentence
+
+
 def test_unknown_style() -> None:
     with pytest.raises(PdtoolsError, match="ptb, raw"):
         split_words("x", "moses")
