@@ -10,8 +10,10 @@ import typer
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, Rejects, check_output, expand_inputs
+from pdtools.search.scores import DEFAULT_BEAM
 
 from .common import (
+    BeamOption,
     DeviceOption,
     JsonOption,
     OnError,
@@ -72,7 +74,7 @@ def parse(
         str | None,
         typer.Option("--model", help="benepar's model: a path or an installed name (default: benepar_en3)."),
     ] = None,
-    beam: Annotated[int, typer.Option("--beam", min=1, help="Beam of a checkpoint used as parser.")] = 10,
+    beam: BeamOption = DEFAULT_BEAM,
     binarize: Annotated[
         Binarize, typer.Option("--binarize", help="right, left (both collapse unaries), or none.")
     ] = Binarize.right,

@@ -92,7 +92,9 @@ class BeneparParser:
         from benepar.ptb_unescape import guess_space_after
 
         escaped = [escape(word) for word in words]
-        if self._language == "zh":
+        if self._chart_parser.pretrained_model is None:
+            space_after = None  # a character LSTM reads one word at a time
+        elif self._language == "zh":
             space_after = [False] * len(words)
         elif self._language in ("ar", "he"):
             space_after = [True] * len(words)
