@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import Annotated, Any, TypeVar
 
@@ -32,6 +32,21 @@ ThreadsOption = Annotated[int, typer.Option("--threads", min=0, help="CPU thread
 OnErrorOption = Annotated[
     OnError, typer.Option("--on-error", help="At bad input: stop, or record it in the rejects and go on.")
 ]
+ModelOption = Annotated[
+    str, typer.Option("--model", metavar="DIR", help="A checkpoint, or a run folder of pdtools train.")
+]
+ScoredModelOption = Annotated[
+    str, typer.Option("--model", metavar="DIR", help="A checkpoint, a run, or a Hugging Face causal LM.")
+]
+BeamOption = Annotated[int, typer.Option("--beam", min=1, help="Hypotheses kept after each token.")]
+MaxBatchOption = Annotated[
+    int | None,
+    typer.Option("--max-batch", min=1, help="Sentences computed together (default: what memory allows)."),
+]
+BosOption = Annotated[
+    bool,
+    typer.Option("--bos/--no-bos", help="Hugging Face models: a beginning-of-sentence token first, or not."),
+]
 
 
 def progress(items: Iterable[T], *, total: int | None, label: str, quiet: bool) -> Iterator[T]:
@@ -42,6 +57,11 @@ def progress(items: Iterable[T], *, total: int | None, label: str, quiet: bool) 
     from tqdm import tqdm
 
     yield from tqdm(items, total=total, desc=label, unit="", dynamic_ncols=True, file=sys.stderr)
+
+
+def bar(label: str, *, quiet: bool) -> Callable[[Iterable[T], int | None], Iterator[T]]:
+    """:func:`progress` as the library's evaluations take it: called with items and their number."""
+    return lambda items, total: progress(items, total=total, label=label, quiet=quiet)
 
 
 def message(text: str, *, quiet: bool) -> None:

@@ -1,2 +1,111 @@
-def decode() -> None:
-    """Not built yet."""
+"""``pdtools decode``: sentences into trees, by beam search."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from pdtools.files import STDIO, Rejects, check_output, expand_inputs
+from pdtools.search.scores import DEFAULT_BEAM
+
+from .common import (
+    BeamOption,
+    DeviceOption,
+    JsonOption,
+    MaxBatchOption,
+    ModelOption,
+    OverwriteOption,
+    QuietOption,
+    ThreadsOption,
+    check_json_output,
+    message,
+    pick_device,
+    print_json,
+    progress,
+)
+
+
+class Source(str, Enum):
+    """What the input is."""
+
+    text = "text"
+    tokens = "tokens"
+
+
+def decode(
+    inputs: Annotated[
+        list[str],
+        typer.Argument(metavar="INPUT...", help="Files with a sentence a line, folders, globs, or -."),
+    ],
+    model: ModelOption,
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="A file for the trees (.gz, .zst), or -.")
+    ] = STDIO,
+    source: Annotated[
+        Source, typer.Option("--from", help="Running text, or words between spaces.")
+    ] = Source.text,
+    beam: BeamOption = DEFAULT_BEAM,
+    k_best: Annotated[int, typer.Option("--k-best", min=1, help="Derivations per sentence in --scores.")] = 1,
+    scores: Annotated[
+        str | None,
+        typer.Option("--scores", metavar="FILE.tsv", help="Log-probabilities of the trees, in nats."),
+    ] = None,
+    max_batch: MaxBatchOption = None,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 0,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Parse sentences with a trained model: line n of the output is the best tree of line n of the input.
+
+    The model needs an attachment head; the base transformer can have one. Subwords are merged back into
+    words. A sentence that the model cannot do leaves a flat tree (X (XX word) ...) on its line, a blank line
+    (X (-NONE- *)); either is recorded in OUTPUT.rejects.jsonl.
+
+    --scores has the columns id (line of the output, from 1), rank, joint log p(x, y) and marginal log p(x),
+    both in nats; with --k-best over 1 also tree. The marginal sums over the beam.
+
+    \b
+    pdtools decode sentences.txt --model runs/pushdown -o sentences.trees
+    pdtools decode test.tokens --from tokens --model runs/pushdown --beam 300 --k-best 5 \\
+        --scores test.tsv -o test.trees
+    """
+    check_json_output(as_json, output)
+    if scores == STDIO and (as_json or output == STDIO):
+        raise typer.BadParameter("standard output is taken: name a file for --scores")
+    if k_best > 1 and scores is None:
+        raise typer.BadParameter("--k-best over 1 needs --scores, where the other trees go")
+    from pdtools.parsers import pipeline
+    from pdtools.search.decoding import decode as decode_lines
+    from pdtools.search.decoding import write_decoded
+    from pdtools.search.inputs import read_inputs
+    from pdtools.search.scorer import load_searcher
+
+    for path in (output, scores or STDIO, pipeline.rejects_path(output) or STDIO):
+        check_output(path, overwrite=overwrite)
+    files = expand_inputs(inputs, pipeline.SUFFIXES[source.value])
+    searcher = load_searcher(model, beam=beam, device=pick_device(device, threads), max_batch=max_batch)
+    rejects = Rejects("skip")
+    lines = read_inputs(files, source.value, searcher.loaded.tokenizer.text_style)
+    results = decode_lines(lines, searcher, rejects=rejects, k_best=k_best)
+    results = progress(results, total=None, label="sentences", quiet=quiet)
+    counts = write_decoded(results, output, rejects=rejects, scores=scores, k_best=k_best)
+    if as_json:
+        from dataclasses import asdict
+
+        from pdtools.provenance import provenance
+
+        print_json(
+            {
+                "counts": asdict(counts),
+                "rejects": rejects.by_reason(),
+                "settings": searcher.settings,
+                "provenance": provenance({"model": model, **{file: file for file in files}}),
+            }
+        )
+    message(f"{counts.trees} trees, {counts.words} words", quiet=quiet)
+    for record in rejects.records:
+        message(f"{record['file']}:{record['line']}: no parse: {record['reason']}", quiet=quiet)

@@ -1,2 +1,83 @@
-def sample() -> None:
-    """Not built yet."""
+"""``pdtools sample``: strings with their trees, drawn from a model."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pdtools.errors import PdtoolsError
+from pdtools.files import STDIO, atomic_text, check_output
+
+from .common import (
+    DeviceOption,
+    JsonOption,
+    ModelOption,
+    OverwriteOption,
+    QuietOption,
+    SeedOption,
+    ThreadsOption,
+    check_json_output,
+    message,
+    pick_device,
+    print_json,
+    progress,
+)
+
+
+def sample(
+    model: ModelOption,
+    number: Annotated[int, typer.Option("-n", "--number", min=1, help="How many.")] = 10,
+    output: Annotated[str, typer.Option("--output", "-o", help="A file (.gz, .zst), or -.")] = STDIO,
+    strings: Annotated[bool, typer.Option("--strings", help="Words only, without their trees.")] = False,
+    max_tokens: Annotated[
+        int, typer.Option("--max-tokens", min=1, help="A string that has not ended is cut here, and counted.")
+    ] = 200,
+    seed: SeedOption = 0,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 0,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Draw strings with their trees from a model's joint distribution, one a line.
+
+    Trees need a model with an attachment head; --strings works with every checkpoint. The empty string is
+    written as the tree (X (-NONE- *)), or as a blank line. The same seed gives the same draws, and more
+    draws begin with the same ones.
+
+    \b
+    pdtools sample --model runs/pushdown -n 100 --seed 1 > drawn.trees
+    pdtools sample --model runs/pushdown -n 5 --strings
+    """
+    from pdtools.models import load_checkpoint
+    from pdtools.search.sampling import SampleCounts, sample_lines
+    from pdtools.search.sampling import sample as draw
+
+    check_json_output(as_json, output)
+    check_output(output, overwrite=overwrite)
+    loaded = load_checkpoint(model, pick_device(device, threads))
+    if not strings and not loaded.model.has_attachment_head:
+        raise PdtoolsError(f"{model}: this model was trained without an attachment head: only --strings work")
+    draws = draw(loaded.model, number=number, seed=seed, max_tokens=max_tokens)
+    counts = SampleCounts()
+    lines = sample_lines(draws, loaded.tokenizer, strings=strings, counts=counts)
+    with atomic_text(output) as stream:
+        for line in progress(lines, total=number, label="strings", quiet=quiet):
+            stream.write(line + "\n")
+    if as_json:
+        from dataclasses import asdict
+
+        from pdtools.provenance import provenance
+
+        print_json(
+            {
+                "counts": asdict(counts),
+                "settings": {"model": loaded.config["model"], "seed": seed, "max_tokens": max_tokens},
+                "provenance": provenance({"model": model}),
+            }
+        )
+    message(
+        f"{counts.strings} strings, {counts.tokens} tokens; {counts.empty} empty, {counts.cut} cut",
+        quiet=quiet,
+    )

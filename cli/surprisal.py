@@ -1,2 +1,111 @@
-def surprisal() -> None:
-    """Not built yet."""
+"""``pdtools surprisal``: surprisal of every token or word."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pdtools.files import STDIO, Rejects, check_output, expand_inputs
+from pdtools.search.scores import DEFAULT_BEAM, Scorer
+
+from .common import (
+    BeamOption,
+    BosOption,
+    DeviceOption,
+    JsonOption,
+    MaxBatchOption,
+    OnError,
+    OnErrorOption,
+    OverwriteOption,
+    QuietOption,
+    ThreadsOption,
+    check_json_output,
+    message,
+    pick_device,
+    print_json,
+    progress,
+)
+from .decode import Source
+
+
+def surprisal(
+    inputs: Annotated[
+        list[str],
+        typer.Argument(metavar="INPUT...", help="Files with a sentence a line, folders, globs, or -."),
+    ],
+    model: Annotated[
+        str, typer.Option("--model", metavar="DIR", help="A checkpoint, a run, or a Hugging Face causal LM.")
+    ],
+    output: Annotated[str, typer.Option("--output", "-o", help="A TSV file (.gz, .zst), or -.")] = STDIO,
+    source: Annotated[
+        Source, typer.Option("--from", help="Running text, or words between spaces.")
+    ] = Source.text,
+    nats: Annotated[bool, typer.Option("--nats", help="Nats instead of bits.")] = False,
+    words: Annotated[bool, typer.Option("--words", help="A row per word instead of per token.")] = False,
+    parses: Annotated[bool, typer.Option("--parses", help="Add the best incremental parse.")] = False,
+    beam: BeamOption = DEFAULT_BEAM,
+    bos: BosOption = True,
+    max_batch: MaxBatchOption = None,
+    on_error: OnErrorOption = OnError.fail,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 0,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Print the surprisal of every token, in bits unless --nats, as TSV with a header.
+
+    Columns: sentence_id (the input's line, from 1), token_id (from 1), token, start and end (characters of
+    the sentence), surprisal. Models that predict the end of a sentence have a row for it, and the rows of a
+    sentence then sum to its -log p. With --words rows are words (word_id, word), with --parses a last column
+    holds the constituents on the best hypothesis' stack after the token, such as "(X the dog) barks".
+
+    Hugging Face models read a beginning-of-sentence token first, and have no row for the end. Without it
+    (--no-bos) the first token has no surprisal and no row.
+
+    A sentence that the model cannot score stops the command; with --on-error skip it has no rows, and is
+    recorded in OUTPUT.rejects.jsonl. Blank lines have no rows. With --from tokens and a model of raw text,
+    offsets refer to the words written as running text. Fields are not quoted: in pandas, quoting=3.
+
+    \b
+    pdtools surprisal sentences.txt --model runs/pushdown -o surprisals.tsv
+    echo "The dog barks." | pdtools surprisal - --model runs/pushdown --words --parses
+    """
+    from pdtools.parsers import pipeline
+    from pdtools.search.inputs import read_inputs
+    from pdtools.search.scorer import load_scorer, load_searcher
+    from pdtools.search.surprisal import Unit, surprisals, write_surprisals
+
+    check_json_output(as_json, output)
+    for path in (output, pipeline.rejects_path(output) or STDIO):
+        check_output(path, overwrite=overwrite)
+    files = expand_inputs(inputs, pipeline.SUFFIXES[source.value])
+    where = pick_device(device, threads)
+    scorer: Scorer
+    if parses:
+        scorer = load_searcher(model, beam=beam, device=where, max_batch=max_batch)
+    else:
+        scorer = load_scorer(model, beam=beam, device=where, bos=bos, max_batch=max_batch)
+    rejects = Rejects(on_error.value)
+    lines = read_inputs(files, source.value, scorer.settings["text_style"])
+    unit: Unit = "nats" if nats else "bits"
+    results = surprisals(lines, scorer, rejects=rejects, unit=unit, words=words, parses=parses)
+    results = progress(results, total=None, label="sentences", quiet=quiet)
+    counts = write_surprisals(results, output, rejects=rejects, words=words, parses=parses)
+    if as_json:
+        from dataclasses import asdict
+
+        from pdtools.provenance import provenance
+
+        print_json(
+            {
+                "counts": asdict(counts),
+                "rejects": rejects.by_reason(),
+                "settings": {**scorer.settings, "unit": unit},
+                "provenance": provenance({"model": model, **{file: file for file in files}}),
+            }
+        )
+    message(f"{counts.scored} of {counts.sentences} sentences scored, surprisal in {unit}", quiet=quiet)
+    for record in rejects.records:
+        message(f"{record['file']}:{record['line']}: no score: {record['reason']}", quiet=quiet)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import tee
 
-from pdtools.files import Rejects
+from pdtools.errors import InputError
+from pdtools.files import Rejects, atomic_text
 from pdtools.parsers import placeholder
 from pdtools.parsers.base import sentence_problem
+from pdtools.parsers.pipeline import rejects_path
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.scorer import DerivationScorer
 from pdtools.search.scores import Unscorable
@@ -57,3 +60,54 @@ def decode(
         derivations = found.result.derivations
         best = tuple((joint, found.tree(rank)) for rank, (joint, _) in enumerate(derivations))
         yield Decoded(tree=best[0][1], k_best=best, marginal=found.marginal)
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeCounts:
+    """How many trees were written, their words, and how many of them are placeholders."""
+
+    trees: int
+    words: int
+    placeholders: int
+
+
+def write_decoded(
+    results: Iterable[Decoded], output: str, *, rejects: Rejects, scores: str | None = None, k_best: int = 1
+) -> DecodeCounts:
+    """Write the best tree of every sentence, one a line, whole or not at all.
+
+    Args:
+        results: from :func:`decode`.
+        output: a file (compressed by its suffix) or ``-``. Rejects go beside a file, if there are any.
+        scores: a TSV file with a header: ``id`` (line of the output, from 1), ``rank`` (from 1), ``joint``
+            and ``marginal`` (nats); with ``k_best`` over 1 also ``tree``. A placeholder has no rows.
+        k_best: rows per sentence at most, as given to :func:`decode`.
+
+    Raises:
+        InputError: if there is no sentence at all.
+    """
+    columns = ["id", "rank", "joint", "marginal", *(["tree"] if k_best > 1 else [])]
+    records = rejects_path(output)
+    trees = words = placeholders = 0
+    with ExitStack() as stack:
+        lines = stack.enter_context(atomic_text(output))
+        table = stack.enter_context(atomic_text(scores)) if scores is not None else None
+        if table is not None:
+            table.write("\t".join(columns) + "\n")
+        for result in results:
+            trees += 1
+            words += len(result.tree)
+            placeholders += result.marginal is None
+            lines.write(f"{result.tree}\n")
+            if table is None:
+                continue
+            for rank, (joint, tree) in enumerate(result.k_best, start=1):
+                row = [trees, rank, f"{joint:.8f}", f"{result.marginal:.8f}", *([tree] if k_best > 1 else [])]
+                table.write("\t".join(map(str, row)) + "\n")
+        if not trees:
+            raise InputError("there is no sentence in the input")
+        if records is not None:
+            records.unlink(missing_ok=True)  # those of an output that is being replaced
+            if rejects:
+                rejects.write(records)
+    return DecodeCounts(trees=trees, words=words, placeholders=placeholders)

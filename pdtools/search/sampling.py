@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdtools.models import LanguageModel, StackState
+from pdtools.parsers import placeholder
 from pdtools.parsers.base import word_problem
 from pdtools.search.memory import hypotheses_that_fit
 from pdtools.tokenization import Tokenizer
@@ -132,3 +133,25 @@ def _pick(weights: Tensor, uniform: Tensor) -> Tensor:
     cumulative = weights.cumsum(1)
     place = torch.searchsorted(cumulative, (uniform * cumulative[:, -1])[:, None], right=True)[:, 0]
     return place.clamp(max=weights.shape[1] - 1)
+
+
+@dataclass(kw_only=True)
+class SampleCounts:
+    """What was drawn so far; ``cut`` strings had not ended at the greatest length."""
+
+    strings: int = 0
+    tokens: int = 0
+    empty: int = 0
+    cut: int = 0
+
+
+def sample_lines(
+    draws: Iterable[Sample], tokenizer: Tokenizer, *, counts: SampleCounts, strings: bool = False
+) -> Iterator[str]:
+    """Draws as lines: bracketed trees, or words between spaces. An empty string is a placeholder tree."""
+    for draw in draws:
+        counts.strings += 1
+        counts.tokens += len(draw.tokens)
+        counts.empty += not len(draw.tokens)
+        counts.cut += not draw.complete
+        yield " ".join(draw.words(tokenizer)) if strings else str(draw.tree(tokenizer) or placeholder(()))

@@ -16,11 +16,10 @@ from pdtools.models import LoadedModel, collate, load_checkpoint
 from pdtools.search.beam import BeamResult, beam_search
 from pdtools.search.encoding import Encoded, encode_sentence, score_windows, sentence_score
 from pdtools.search.huggingface import HuggingFaceScorer, is_huggingface
-from pdtools.search.scores import Scorer, SentenceScore, Unscorable
+from pdtools.search.scores import DEFAULT_BEAM, Scorer, SentenceScore, Unscorable
 from pdtools.tokenization import Sentence
 from pdtools.trees import Tree, escape, merge_subwords, tree_from_attachments
 
-DEFAULT_BEAM = 100
 # Cells of the next-token table (tokens × vocabulary) that a teacher-forced batch may have.
 MAX_LOGITS = 1 << 26
 

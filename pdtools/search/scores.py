@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pdtools.tokenization import Sentence
+
+# The paper's analyses use 300; most of the mass is in the first few dozen.
+DEFAULT_BEAM = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ class Scorer(Protocol):
 
     settings: dict[str, Any]
 
-    def score(self, sentences: Sequence[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
+    def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
         """Score sentences: one result each, in input order, lazily.
 
         Args:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import tee
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.search.scores import SentenceScore
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.files import Rejects, atomic_text
+from pdtools.parsers.pipeline import rejects_path
+from pdtools.search.inputs import SourcedLine
+from pdtools.search.scorer import DerivationScorer
+from pdtools.search.scores import Scorer, SentenceScore, Unscorable
+from pdtools.tokenization import Sentence
 from pdtools.trees import escape
 
 Unit = Literal["bits", "nats"]
@@ -79,6 +86,117 @@ def word_rows(
             surprisal=sum(row.surprisal for row in rows[first:stop]),
             parse=rows[stop - 1].parse,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceSurprisal:
+    """The rows of the sentence on one line of the input (numbered from 1); none if it has no score."""
+
+    number: int
+    rows: tuple[SurprisalRow, ...]
+    scored: bool
+
+
+def surprisals(
+    lines: Iterable[SourcedLine],
+    scorer: Scorer,
+    *,
+    rejects: Rejects,
+    unit: Unit = "bits",
+    words: bool = False,
+    parses: bool = False,
+) -> Iterator[SentenceSurprisal]:
+    """Surprisals of sentences: one result for each line, in order, lazily. Blank lines have no rows.
+
+    Args:
+        lines: from :func:`pdtools.search.inputs.read_inputs`.
+        scorer: from :func:`pdtools.search.load_scorer`; with ``parses``, from
+            :func:`pdtools.search.load_searcher`.
+        rejects: takes the sentences that cannot be scored, with the reason.
+        unit: bits or nats.
+        words: rows of words instead of tokens.
+        parses: add the best incremental parse.
+
+    Raises:
+        InputError: at the first sentence that cannot be scored, if ``rejects`` says so.
+    """
+    rows_of = word_rows if words else token_rows
+    lines, again = tee(lines)
+    results = _scores((line.sentence for line in again), scorer, parses)
+    for number, (line, found) in enumerate(zip(lines, results, strict=True), start=1):
+        if isinstance(found, Unscorable):
+            if line.sentence.words:
+                rejects.add(found.reason, file=line.file, line=line.line, text=found.text)
+            yield SentenceSurprisal(number=number, rows=(), scored=False)
+        else:
+            score, incremental = found
+            yield SentenceSurprisal(number=number, rows=tuple(rows_of(score, unit, incremental)), scored=True)
+
+
+def _scores(
+    sentences: Iterator[Sentence], scorer: Scorer, parses: bool
+) -> Iterator[tuple[SentenceScore, Sequence[NDArray[np.int32]] | None] | Unscorable]:
+    if not parses:
+        for score in scorer.score(sentences):
+            yield score if isinstance(score, Unscorable) else (score, None)
+        return
+    if not isinstance(scorer, DerivationScorer):
+        raise PdtoolsError("incremental parses need a checkpoint with an attachment head")
+    for found in scorer.search(sentences):
+        yield found if isinstance(found, Unscorable) else (scorer.as_score(found), found.result.incremental)
+
+
+@dataclass(frozen=True, slots=True)
+class SurprisalCounts:
+    """How many lines there were, how many were scored, and how many rows they gave."""
+
+    sentences: int
+    scored: int
+    rows: int
+
+
+def write_surprisals(
+    results: Iterable[SentenceSurprisal],
+    output: str,
+    *,
+    rejects: Rejects,
+    words: bool = False,
+    parses: bool = False,
+) -> SurprisalCounts:
+    """Write surprisals as a TSV file with a header, whole or not at all.
+
+    Columns: ``sentence_id`` (line of the input, from 1), ``token_id`` and ``token`` (``word_id`` and
+    ``word``), ``start`` and ``end`` (characters of the sentence), ``surprisal``, and ``parse`` if wanted.
+    Nothing is quoted; a tab inside a token is written ``\\t``.
+
+    Raises:
+        InputError: if there is no sentence at all.
+    """
+    unit = "word" if words else "token"
+    columns = ["sentence_id", f"{unit}_id", unit, "start", "end", "surprisal", *(["parse"] if parses else [])]
+    records = rejects_path(output)
+    sentences = scored = rows = 0
+    with atomic_text(output) as stream:
+        stream.write("\t".join(columns) + "\n")
+        for result in results:
+            sentences += 1
+            scored += result.scored
+            rows += len(result.rows)
+            for row in result.rows:
+                cells = [result.number, row.number, row.text, row.start, row.end, f"{row.surprisal:.8f}"]
+                cells += [row.parse] if parses else []
+                stream.write("\t".join(_cell(str(cell)) for cell in cells) + "\n")
+        if not sentences:
+            raise InputError("there is no sentence in the input")
+        if records is not None:
+            records.unlink(missing_ok=True)  # those of an output that is being replaced
+            if rejects:
+                rejects.write(records)
+    return SurprisalCounts(sentences=sentences, scored=scored, rows=rows)
+
+
+def _cell(text: str) -> str:
+    return text.replace("\t", "\\t").replace("\r", "\\r")
 
 
 def stack_text(attach: NDArray[np.int32], tokens: Sequence[str]) -> str:
