@@ -6,8 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+
+# A busy machine must not fail a property test.
+settings.register_profile("pdtools", deadline=None)
+settings.load_profile("pdtools")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
-import numpy as np
 from hypothesis import strategies as st
 
 from pdtools.trees import Tree
@@ -15,7 +14,7 @@ from pdtools.trees import Tree
 Binary = Any
 
 
-@lru_cache(maxsize=None)
+@cache
 def binary_trees(first: int, past: int) -> tuple[Binary, ...]:
     """All binary trees over the tokens first..past-1."""
     if past - first == 1:
@@ -98,7 +97,7 @@ def legal_sequences(n: int) -> list[list[int]]:
     found: list[tuple[list[int], list[int]]] = [([], [])]  # attachments so far; last tokens on the stack
     for k in range(n):
         found = [
-            (attach + [target], stack[: stack.index(target)] + [k] if target != k else stack + [k])
+            ([*attach, target], [*(stack if target == k else stack[: stack.index(target)]), k])
             for attach, stack in found
             for target in [*stack, k]
         ]
@@ -121,16 +120,12 @@ def from_tree(tree: Tree) -> Any:
     counter = iter(range(len(tree)))
 
     def nested(node: Any) -> Any:
-        if isinstance(node, str) or not isinstance(node[0], type(root)) and len(node) == 1:
+        if isinstance(node, str) or (len(node) == 1 and isinstance(node[0], str)):
             return next(counter)
         return [nested(child) for child in node]
 
     root = tree.to_nltk()
     return nested(root)
-
-
-def equal(array: np.ndarray, expected: list) -> bool:
-    return array.tolist() == expected
 
 
 @st.composite
@@ -152,18 +147,24 @@ def nested_trees(draw: st.DrawFn, max_words: int = 14) -> Any:
 _LABELS = st.sampled_from(["S", "NP", "VP", "NP-SBJ-1", "NP=2", "PP-LOC", "X", "-LRB-", "ADVP"])
 _TAGS = st.sampled_from(["NN", "PRP$", "-LRB-", ",", "``", "-NONE-", "."])
 _WORDS = st.text(
-    st.characters(exclude_characters="() \t\n\r\f\v\\", exclude_categories=["Cs", "Z", "Cc"]), min_size=1, max_size=4
+    st.characters(exclude_characters="() \t\n\r\f\v\\", exclude_categories=["Cs", "Z", "Cc"]),
+    min_size=1,
+    max_size=4,
 )
 
 
 @st.composite
-def treebank_trees(draw: st.DrawFn) -> Tree:
+def treebank_trees(draw: st.DrawFn, bare_words: bool = True) -> Tree:
     """Labelled trees whose leaves are preterminals or, now and then, bare words."""
 
     def brackets(node: Any, siblings: int) -> str:
         if isinstance(node, int):
             word = draw(_WORDS)
-            return word if siblings > 1 and draw(st.integers(0, 9)) == 0 else f"({draw(_TAGS)} {word})"
+            return (
+                word
+                if bare_words and siblings > 1 and draw(st.integers(0, 9)) == 0
+                else f"({draw(_TAGS)} {word})"
+            )
         children = " ".join(brackets(child, len(node)) for child in node)
         return f"({draw(_LABELS)} {children})"
 

@@ -94,7 +94,9 @@ def test_legal_sequences(n):
             stack.append(node)
         starts, ends, left = spans_from_attachments(attach)
         assert left.tolist() == [oracles.tokens(node)[0] for node in stack]
-        built = sorted((min(oracles.tokens(x)), max(oracles.tokens(x)) + 1) for s in stack for x in oracles.nodes(s))
+        built = sorted(
+            (min(oracles.tokens(x)), max(oracles.tokens(x)) + 1) for s in stack for x in oracles.nodes(s)
+        )
         assert sorted(zip(starts.tolist(), ends.tolist(), strict=True)) == built
         tree = tree_from_attachments(attach, "abcdefg"[:n], tags="ABCDEFG"[:n])
         expected = oracles.to_tree(oracles.binarized(stack, "right"))
