@@ -66,6 +66,7 @@ def train(
     DIR also gets metrics.jsonl, tensorboard/ and run.json.
 
     \b
+    Example:
     pdtools train shards/train --valid shards/valid -o runs/tiny --config tiny
     pdtools train shards/train --valid shards/valid -o runs/base --config tiny --model transformer
     pdtools train shards/train --valid shards/valid -o runs/tiny --resume

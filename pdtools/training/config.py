@@ -170,6 +170,8 @@ def recipe_from_table(table: Mapping[str, Any], place: str) -> Recipe:
     for key in table.keys() - {"model", "config", "train"}:
         raise InputError(f"unknown key {key} (valid: model, config, train)", file=place)
     name = table.get("model", Recipe.model)
+    if not isinstance(name, str):
+        raise InputError("model must be a string", file=place)
     converted = {}
     for section, config_class in (("config", _config_class(name)), ("train", TrainConfig)):
         values = table.get(section, {})

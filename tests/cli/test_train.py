@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pdtools.cli import train as command
+from pdtools.cli.main import run
+
+SENTENCES = [
+    f"( (S (NP (DT {determiner}) (NN {noun})) (VP (VBZ sees) (NP (DT {other}) (NN cat)))) )"
+    for determiner in ("the", "a", "every")
+    for other in ("the", "a", "every")
+    for noun in ("dog", "bird")
+]
+SMALL = [
+    argument
+    for setting in (
+        "config.layers=1",
+        "config.d_model=16",
+        "config.heads=2",
+        "config.d_ff=32",
+        "train.steps=8",
+        "train.eval_every=4",
+        "train.batch_tokens=40",
+    )
+    for argument in ("--set", setting)
+] + ["--device", "cpu", "--threads", "1"]
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders ``train`` and ``valid``."""
+    folder = tmp_path_factory.mktemp("shards")
+    for name, part in (("train", SENTENCES[::2]), ("valid", SENTENCES[1::2])):
+        (folder / f"{name}.mrg").write_text("\n".join(part))
+    train, valid = str(folder / "train"), str(folder / "valid")
+    assert run(["tapes", f"{train}.mrg", "-o", train, "--min-count", "1", "--quiet"]) == 0
+    assert run(["tapes", f"{valid}.mrg", "-o", valid, "--tokenizer", train, "--quiet"]) == 0
+    return folder
+
+
+def arguments(shards: Path, output: Path, *more: str) -> list[str]:
+    return [
+        "train",
+        str(shards / "train"),
+        "--valid",
+        str(shards / "valid"),
+        "-o",
+        str(output),
+        *SMALL,
+        *more,
+    ]
+
+
+@pytest.mark.parametrize("model", ["pushdown", "transformer"])
+def test_a_run(model: str, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments(shards, tmp_path / "run", "--model", model, "--seed", "7", "--json")) == 0
+    captured = capsys.readouterr()
+    report = json.loads(captured.out)
+    assert report["model"] == model
+    assert report["finished"] == "steps"
+    assert "step 4: valid loss" in captured.err
+    assert "finished at step 8, best at step 8" in captured.err
+    assert ("attachments" in captured.err) == (model == "pushdown")
+    described = json.loads((tmp_path / "run/run.json").read_text())
+    assert described["recipe"]["train"]["seed"] == 7
+    for name in ("best/model.safetensors", "last/trainer/state.json", "metrics.jsonl", "tensorboard"):
+        assert (tmp_path / "run" / name).exists()
+
+
+def test_quiet_says_nothing(shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments(shards, tmp_path / "run", "--quiet")) == 0
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "")
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_end_the_run_after_the_step(
+    number: int,
+    status: int,
+    shards: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def send(self: Any, step: int) -> None:
+        if step == 3:
+            os.kill(os.getpid(), number)
+
+    handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with monkeypatch.context() as patched:
+        patched.setattr(command.Progress, "stepped", send)
+        assert run(arguments(shards, tmp_path / "run")) == status
+    assert "stopped after step 3 of 8; --resume goes on" in capsys.readouterr().err
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
+
+    resume = ["train", str(shards / "train"), "--valid", str(shards / "valid"), "-o", str(tmp_path / "run")]
+    resume += ["--resume", "--device", "cpu", "--threads", "1"]
+    assert run(resume) == 0
+    assert "going on from step 3" in capsys.readouterr().err
+    assert run(arguments(shards, tmp_path / "whole")) == 0
+    weights = "last/model.safetensors"
+    assert (tmp_path / "run" / weights).read_bytes() == (tmp_path / "whole" / weights).read_bytes()
+    capsys.readouterr()
+
+    assert run(resume) == 0
+    assert "has finished already, at step 8" in capsys.readouterr().err
+    assert run([*resume, "--set", "train.steps=9"]) == 1
+    assert "cannot be resumed" in capsys.readouterr().err
+
+
+def test_a_bar_where_someone_sees_it(
+    shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command.sys.stderr, "isatty", lambda: True, raising=False)
+    assert run(arguments(shards, tmp_path / "run", "--set", "train.log_every=1")) == 0
+    captured = capsys.readouterr().err
+    assert "8/8" in captured
+    assert "loss=" in captured
+    assert "\nstep 8: valid loss" in captured.replace("\r", "\n")
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        (["--model", "rnn"], "unknown model 'rnn'"),
+        (["--config", "tny"], "no such file, nor a recipe of this name"),
+        (["--set", "train.step=9"], "unknown key train.step (valid: steps"),
+        (["--set", "config.d_model=15"], "d_model (15) must be a multiple of heads (2)"),
+        (["--set", "config.vocab_size=5"], "config.vocab_size is 5, but"),
+        (["--device", "tpu9"], "--device tpu9: no such device here"),
+        (["--valid", "nowhere"], "nowhere: no such folder"),
+        (["--set", "config.positions=learned", "--set", "config.max_length=4"], "the model takes 4"),
+    ],
+)
+def test_bad_input_is_one_line(
+    more: list[str], reason: str, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments(shards, tmp_path / "run", *more)) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert reason in captured.err
+    assert captured.err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_long_sentences_can_be_left_out(
+    shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = ["--set", "config.positions=learned", "--set", "config.max_length=4", "--on-error", "skip"]
+    assert run(arguments(shards, tmp_path / "run", *more)) == 1
+    assert "no sentences that the model can take" in capsys.readouterr().err
+
+
+def test_an_existing_run_is_kept(shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "run").mkdir()
+    assert run(arguments(shards, tmp_path / "run")) == 1
+    assert "exists already" in capsys.readouterr().err

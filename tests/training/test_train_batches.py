@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdtools.errors import PdtoolsError
+from pdtools.training.batches import (
+    BatchLimits,
+    BatchStream,
+    bucket_edges,
+    padding_share,
+    plan_epoch,
+    plan_in_order,
+)
+
+LENGTHS = st.lists(st.integers(3, 60), min_size=1, max_size=120).map(np.array)
+LIMITS = st.one_of(
+    st.builds(BatchLimits, tokens=st.integers(60, 400)),
+    st.builds(BatchLimits, sentences=st.integers(1, 9)),
+    st.builds(BatchLimits, tokens=st.integers(60, 400), sentences=st.integers(1, 9)),
+)
+
+
+@given(LENGTHS, LIMITS, st.integers(0, 2**63 - 1), st.integers(0, 5))
+def test_an_epoch_holds_every_row_once_within_the_limits(
+    lengths: np.ndarray, limits: BatchLimits, seed: int, epoch: int
+) -> None:
+    batches = plan_epoch(lengths, limits, seed=seed, epoch=epoch)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
+    for rows in batches:
+        assert not limits.tokens or len(rows) * lengths[rows].max() <= limits.tokens
+        assert not limits.sentences or len(rows) <= limits.sentences
+
+
+@given(LENGTHS, LIMITS)
+def test_evaluation_holds_every_row_once(lengths: np.ndarray, limits: BatchLimits) -> None:
+    batches = plan_in_order(lengths, limits)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
+    widest = [int(lengths[rows].max()) for rows in batches]
+    assert widest == sorted(widest, reverse=True)
+
+
+def test_epochs_and_seeds_differ_and_repeat() -> None:
+    lengths = np.full(40, 7)
+    limits = BatchLimits(sentences=4)
+
+    def plan(seed: int, epoch: int) -> list[list[int]]:
+        return [rows.tolist() for rows in plan_epoch(lengths, limits, seed=seed, epoch=epoch)]
+
+    assert plan(1, 0) == plan(1, 0)
+    assert plan(1, 0) != plan(1, 1)
+    assert plan(1, 0) != plan(2, 0)
+
+
+@given(st.integers(0, 40))
+def test_a_stream_goes_on_from_its_position(taken: int) -> None:
+    lengths = np.arange(3, 25)
+    limits = BatchLimits(tokens=60)
+    stream = BatchStream(lengths=lengths, limits=limits, seed=3)
+    for _ in range(taken):
+        next(stream)
+    resumed = BatchStream(lengths=lengths, limits=limits, seed=3, epoch=stream.epoch, taken=stream.taken)
+    for _ in range(20):
+        assert next(stream).tolist() == next(resumed).tolist()
+
+
+def test_buckets_keep_the_padding_low() -> None:
+    lengths = np.random.default_rng(0).integers(3, 100, size=5000)
+    batches = plan_epoch(lengths, BatchLimits(tokens=2000), seed=0, epoch=0)
+    assert padding_share(lengths, batches) < 0.06
+    by_hand = 1 - lengths.sum() / sum(len(rows) * lengths[rows].max() for rows in batches)
+    assert padding_share(lengths, batches) == pytest.approx(by_hand)
+
+
+def test_bucket_edges_grow() -> None:
+    edges = bucket_edges(500)
+    assert edges[0] == 1
+    assert edges[-1] > 500
+    assert (np.diff(edges) >= 1).all()
+    assert (np.diff(edges) <= np.maximum(1, 0.1 * edges[:-1])).all()
+
+
+def test_a_row_over_the_budget_is_refused() -> None:
+    with pytest.raises(PdtoolsError, match=r"has 9 positions.*train\.batch_tokens \(now 8\)"):
+        plan_epoch(np.array([5, 9]), BatchLimits(tokens=8), seed=0, epoch=0)

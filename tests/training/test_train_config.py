@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.models import make_config
+from pdtools.training import Recipe, TrainConfig, bundled_recipes, complete_recipe, read_recipe
+
+IDS = {"vocab_size": 20, "pad_id": 0, "root_id": 1, "eos_id": 2}
+
+
+def test_defaults() -> None:
+    assert read_recipe() == Recipe()
+    assert Recipe().model == "pushdown"
+
+
+def test_a_file_and_settings(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'model = "transformer"\n[config]\nlayers = 2\n[train]\nsteps = 1e3\nbetas = [0.9, 0.95]\n'
+    )
+    recipe = read_recipe(
+        str(file),
+        settings=["config.heads=2", "train.learning_rate=1", "config.positions=learned", "train.steps=7"],
+    )
+    assert recipe.model == "transformer"
+    assert recipe.options == {"layers": 2, "heads": 2, "positions": "learned"}
+    assert recipe.train == TrainConfig(steps=7, betas=(0.9, 0.95), learning_rate=1.0)
+    assert isinstance(recipe.train.learning_rate, float)
+    assert isinstance(recipe.train.steps, int)
+
+
+def test_another_model_leaves_out_what_it_does_not_have() -> None:
+    own = read_recipe("gpt2-small-last6")
+    base = read_recipe("gpt2-small-last6", model="transformer")
+    assert own.options.keys() - base.options.keys() == {"pushdown_layers"}
+    assert base.train == own.train
+
+
+@pytest.mark.parametrize("name", bundled_recipes())
+@pytest.mark.parametrize("model", [None, "transformer"])
+def test_every_bundled_recipe_is_valid(name: str, model: str | None) -> None:
+    recipe = read_recipe(name, model=model)
+    make_config(recipe.model, {**recipe.options, **IDS})
+
+
+def test_there_are_bundled_recipes() -> None:
+    assert {"tiny", "dyck", "bllip", "gpt2-small-last6", "gpt2-medium-last12"} <= set(bundled_recipes())
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("modle = 'pushdown'", "unknown key modle"),
+        ("[train]\nstep = 3", r"unknown key train\.step \(valid: steps, learning_rate"),
+        ("[config]\nlayer = 3", r"unknown key config\.layer \(valid: .*layers"),
+        ("[train]\nsteps = 'many'", r"train\.steps must be a whole number, not 'many'"),
+        ("[train]\nsteps = 1.5", r"train\.steps must be a whole number"),
+        ("[train]\nsteps = true", r"train\.steps must be a whole number"),
+        ("[train]\nclip = '3'", r"train\.clip must be a number"),
+        ("[train]\nschedule = 'linear'", r"train\.schedule must be one of cosine, constant"),
+        ("[train]\nbetas = [0.9]", r"train\.betas must be a list of 2"),
+        ("train = 3", "train must be a table"),
+        ("[train", "not TOML"),
+        ("model = 'rnn'", "unknown model 'rnn'"),
+        ("model = 3", "model must be a string"),
+    ],
+)
+def test_bad_files(tmp_path: Path, text: str, reason: str) -> None:
+    file = tmp_path / "bad.toml"
+    file.write_text(text)
+    with pytest.raises(PdtoolsError, match=reason):
+        read_recipe(str(file))
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ("steps=3", "write config.KEY=VALUE or train.KEY=VALUE"),
+        ("train.steps", "write config.KEY=VALUE"),
+        ("model.layers=3", "write config.KEY=VALUE"),
+        ("train.step=3", r"--set: unknown key train\.step \(valid"),
+        ("train.steps=0", r"train\.steps must be at least 1, not 0"),
+        ("train.learning_rate=-1", "above 0"),
+        ("train.learning_rate=nan", "above 0"),
+        ("train.betas=[0.9, 1.0]", "below 1"),
+        ("train.min_learning_rate_ratio=2", "from 0 to 1"),
+        ("train.batch_tokens=0", "both 0"),
+        ("train.seed=-1", "0 or more"),
+        ("train.precision=fp8", "one of auto, float32, bf16"),
+    ],
+)
+def test_bad_settings(setting: str, reason: str) -> None:
+    with pytest.raises(PdtoolsError, match=reason):
+        read_recipe(settings=[setting])
+
+
+def test_a_missing_file_names_the_recipes() -> None:
+    with pytest.raises(InputError, match=r"tny: no such file.*recipes: bllip, dyck"):
+        read_recipe("tny")
+
+
+@dataclasses.dataclass
+class FakeTokenizer:
+    vocab_size: int = 20
+    pad_id: int = 0
+    root_id: int = 1
+    eos_id: int = 2
+
+
+def test_the_tokenizer_decides_the_vocabulary() -> None:
+    complete, config = complete_recipe(Recipe(options={"layers": 2}), FakeTokenizer())  # type: ignore[arg-type]
+    assert (config.vocab_size, config.layers) == (20, 2)
+    assert complete.options == dataclasses.asdict(config)
+    with pytest.raises(PdtoolsError, match=r"config\.vocab_size is 21, but 20"):
+        complete_recipe(Recipe(options={"vocab_size": 21}), FakeTokenizer())  # type: ignore[arg-type]

@@ -1,0 +1,475 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from toy_language import WORDS, toy_tokenizer
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.models import build_model, load_checkpoint
+from pdtools.shards import ShardSet
+from pdtools.training import LossSums, Recipe, Sentences, TrainConfig, complete_recipe, evaluate, train
+from pdtools.training.batches import BatchLimits, plan_epoch
+from pdtools.training.loop import Silence
+from pdtools.training.optimizer import learning_rate, undecayed_parameters
+
+TINY = {"layers": 2, "d_model": 16, "heads": 2, "d_ff": 32}
+NO_DROPOUT = {"input_dropout": 0.0, "attention_dropout": 0.0, "output_dropout": 0.0}
+SHORT = TrainConfig(
+    steps=12,
+    learning_rate=3e-3,
+    warmup_steps=3,
+    batch_tokens=60,
+    accumulate=2,
+    eval_every=4,
+    log_every=3,
+    seed=5,
+)
+
+
+def recipe(model: str = "pushdown", options: Mapping[str, Any] | None = None, **changes: Any) -> Recipe:
+    given = {**TINY, **(options or {})}
+    return Recipe(model=model, options=given, train=dataclasses.replace(SHORT, **changes))
+
+
+class StopAfter(Silence):
+    """Counts steps, and asks to stop after some."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.reached = 0
+
+    def stepped(self, step: int) -> None:
+        self.reached = step
+
+    def __call__(self) -> bool:
+        return self.reached == self.step
+
+
+class DieAfter(Silence):
+    """Ends the run at a step without a chance to save."""
+
+    class Dead(Exception):
+        pass
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def stepped(self, step: int) -> None:
+        if step == self.step:
+            raise self.Dead
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    """The log without what depends on the clock."""
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in r.items() if k not in ("seconds", "tokens_per_second")} for r in records]
+
+
+def assert_same_run(run: Path, reference: Path) -> None:
+    for name in (
+        "best/model.safetensors",
+        "last/model.safetensors",
+        "last/trainer/state.safetensors",
+        "last/config.json",
+    ):
+        assert (run / name).read_bytes() == (reference / name).read_bytes(), name
+    assert metrics(run) == metrics(reference)
+
+
+@pytest.fixture(scope="module", params=["pushdown", "transformer"])
+def reference(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, toy_train: Path, toy_valid: Path
+) -> tuple[Recipe, Path]:
+    """A run that nothing interrupted; dropout is on."""
+    wanted = recipe(request.param)
+    run = tmp_path_factory.mktemp("reference") / "run"
+    train(toy_train, run, wanted, valid=toy_valid)
+    return wanted, run
+
+
+@pytest.mark.parametrize("step", [1, 4, 5, 11])
+def test_stopped_and_resumed(
+    step: int, reference: tuple[Recipe, Path], toy_train: Path, toy_valid: Path, tmp_path: Path
+) -> None:
+    wanted, uninterrupted = reference
+    run = tmp_path / "run"
+    stop = StopAfter(step)
+    report = train(toy_train, run, wanted, valid=toy_valid, listener=stop, stop=stop)
+    assert report["finished"] is None
+    assert report["step"] == step
+    torch.manual_seed(99)  # another process has other random numbers
+    report = train(toy_train, run, wanted, valid=toy_valid, resume=True)
+    assert report["finished"] == "steps"
+    assert report["resumed_from"] == step
+    assert_same_run(run, uninterrupted)
+
+
+@pytest.mark.parametrize("step", [2, 6, 8])
+def test_killed_and_resumed(
+    step: int, reference: tuple[Recipe, Path], toy_train: Path, toy_valid: Path, tmp_path: Path
+) -> None:
+    wanted, uninterrupted = reference
+    run = tmp_path / "run"
+    with pytest.raises(DieAfter.Dead):
+        train(toy_train, run, wanted, valid=toy_valid, listener=DieAfter(step))
+    report = train(toy_train, run, None if step > 4 else wanted, valid=toy_valid, resume=True)
+    assert report["resumed_from"] == (None if step < 4 else 4)
+    assert_same_run(run, uninterrupted)
+
+
+def test_interrupted_twice_and_a_cut_swap(
+    reference: tuple[Recipe, Path], toy_train: Path, toy_valid: Path, tmp_path: Path
+) -> None:
+    wanted, uninterrupted = reference
+    run = tmp_path / "run"
+    for step in (3, 7):
+        stop = StopAfter(step)
+        train(toy_train, run, wanted, valid=toy_valid, listener=stop, stop=stop, resume=True)
+    (run / "last").rename(run / ".last.old")  # killed between the two renames of a swap
+    (run / ".last.new").mkdir()
+    with open(run / "metrics.jsonl", "a") as stream:
+        stream.write('{"kind": "train", "st')
+    train(toy_train, run, wanted, valid=toy_valid, resume=True)
+    assert_same_run(run, uninterrupted)
+    assert {path.name for path in run.iterdir()} == {
+        "best",
+        "last",
+        "metrics.jsonl",
+        "run.json",
+        "tensorboard",
+    }
+
+
+@pytest.mark.parametrize("reference", ["pushdown"], indirect=True)
+def test_killed_by_the_system(
+    reference: tuple[Recipe, Path], toy_train: Path, toy_valid: Path, tmp_path: Path
+) -> None:
+    wanted, uninterrupted = reference
+    run = tmp_path / "run"
+    program = f"""
+import os, signal, torch
+from pdtools.training import *
+from pdtools.training.loop import Silence
+torch.set_num_threads(1)
+class Kill(Silence):
+    def stepped(self, step):
+        if step == 7:
+            os.kill(os.getpid(), signal.SIGKILL)
+recipe = Recipe(model={wanted.model!r}, options={dict(wanted.options)!r}, train={wanted.train!r})
+train({str(toy_train)!r}, {str(run)!r}, recipe, valid={str(toy_valid)!r}, listener=Kill())
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False)
+    assert done.returncode == -signal.SIGKILL
+    train(toy_train, run, wanted, valid=toy_valid, resume=True)
+    assert_same_run(run, uninterrupted)
+
+
+def test_stopped_in_an_evaluation(
+    reference: tuple[Recipe, Path], toy_train: Path, toy_valid: Path, tmp_path: Path
+) -> None:
+    wanted, uninterrupted = reference
+    run = tmp_path / "run"
+    asked = {"times": 0}
+    stop = StopAfter(8)
+
+    def in_the_evaluation() -> bool:
+        asked["times"] += stop()
+        return asked["times"] > 1
+
+    report = train(toy_train, run, wanted, valid=toy_valid, listener=stop, stop=in_the_evaluation)
+    assert report["step"] == 8
+    state = json.loads((run / "last/trainer/state.json").read_text())
+    assert state["evaluated_step"] == 4
+    train(toy_train, run, wanted, valid=toy_valid, resume=True)
+    assert_same_run(run, uninterrupted)
+
+
+def test_a_finished_run_stays_as_it_is(
+    reference: tuple[Recipe, Path], toy_train: Path, toy_valid: Path
+) -> None:
+    wanted, run = reference
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    report = train(toy_train, run, wanted, valid=toy_valid, resume=True)
+    assert report["already_finished"]
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+def test_no_step_twice_in_the_log(reference: tuple[Recipe, Path]) -> None:
+    steps = [(r["kind"], r["step"]) for r in metrics(reference[1])]
+    assert [s for kind, s in steps if kind == "train"] == [3, 6, 9, 12]
+    assert [s for kind, s in steps if kind == "valid"] == [4, 8, 12]
+
+
+def test_best_is_the_best_evaluation(reference: tuple[Recipe, Path], toy_valid: Path) -> None:
+    wanted, run = reference
+    losses = {r["step"]: r["loss"] for r in metrics(run) if r["kind"] == "valid"}
+    state = json.loads((run / "last/trainer/state.json").read_text())
+    assert state["best_loss"] == min(losses.values()) == losses[state["best_step"]]
+    loaded = load_checkpoint(run)
+    sentences = Sentences(ShardSet.open(toy_valid), max_length=None, rejects=None)  # type: ignore[arg-type]
+    sums = evaluate(loaded.model, sentences.in_order(BatchLimits(sentences=1)))
+    assert sums is not None
+    assert sums.loss(wanted.train.attachment_weight) == pytest.approx(state["best_loss"], rel=1e-5)
+    assert loaded.config["shards"]["factor"] == "right"
+
+
+# --- what is optimized ------------------------------------------------------------------------
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / "last/model.safetensors")
+
+
+@pytest.mark.parametrize("model", ["pushdown", "transformer"])
+def test_accumulation_equals_one_big_batch(model: str, toy_train: Path, tmp_path: Path) -> None:
+    # A step holds the whole corpus, however it is divided. A large eps, because AdamW's first steps are
+    # signs of the gradient else, and the sign of rounding errors is chance.
+    common = {"steps": 3, "eps": 0.1, "learning_rate": 0.1, "weight_decay": 0.1}
+    big = recipe(model, NO_DROPOUT, **common, batch_tokens=0, batch_sentences=24, accumulate=1)
+    small = recipe(model, NO_DROPOUT, **common, batch_tokens=0, batch_sentences=5, accumulate=5)
+    train(toy_train, tmp_path / "big", big)
+    train(toy_train, tmp_path / "small", small)
+    start = build_weights(big, toy_train)
+    moved = 0.0
+    for name, tensor in weights(tmp_path / "big").items():
+        torch.testing.assert_close(weights(tmp_path / "small")[name], tensor, atol=1e-6, rtol=1e-5)
+        moved = max(moved, float((tensor - start[name]).abs().max()))
+    assert moved > 1e-2
+
+
+def build_weights(wanted: Recipe, shards: Path) -> dict[str, torch.Tensor]:
+    torch.manual_seed(wanted.train.seed)
+    _, config = complete_recipe(wanted, ShardSet.open(shards).tokenizer)
+    return {name: p.detach().clone() for name, p in build_model(wanted.model, config).named_parameters()}
+
+
+@pytest.mark.parametrize(("weight", "clip"), [(1.0, 0.0), (0.5, 0.05), (0.0, 1.0)])
+def test_steps_equal_plain_torch(weight: float, clip: float, toy_train: Path, tmp_path: Path) -> None:
+    wanted = recipe(
+        "pushdown",
+        NO_DROPOUT,
+        steps=3,
+        attachment_weight=weight,
+        clip=clip,
+        weight_decay=0.2,
+        batch_tokens=80,
+        eps=1e-3,
+    )
+    train(toy_train, tmp_path / "run", wanted)
+
+    config = wanted.train
+    shards = ShardSet.open(toy_train)
+    torch.manual_seed(config.seed)
+    model = build_model("pushdown", complete_recipe(wanted, shards.tokenizer)[1])
+    undecayed = undecayed_parameters(model)
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": [p], "weight_decay": 0.0 if name in undecayed else 0.2}
+            for name, p in model.named_parameters()
+        ],
+        eps=1e-3,
+    )
+    data = Sentences(shards, max_length=None, rejects=None)  # type: ignore[arg-type]
+    plan = [
+        rows
+        for epoch in range(6)
+        for rows in plan_epoch(shards.lengths, BatchLimits(tokens=80), seed=config.seed, epoch=epoch)
+    ]
+    for step in range(1, 4):
+        losses, tokens = [], 0
+        for rows in plan[2 * (step - 1) : 2 * step]:
+            for row in rows:  # one sentence at a time, without padding
+                parts = model.loss(data.batch(row[None]))
+                losses.append(parts.token_nll_sum + weight * parts.attach_nll_sum)
+                tokens += len(shards.tokens(row)) - 1
+        optimizer.zero_grad()
+        (torch.stack(losses).sum() / tokens).backward()
+        if clip:
+            norm = torch.sqrt(sum(p.grad.square().sum() for p in model.parameters() if p.grad is not None))
+            for p in model.parameters():
+                if p.grad is not None:
+                    p.grad *= min(1.0, clip / float(norm))
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(step, config)
+        optimizer.step()
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(weights(tmp_path / "run")[name], parameter.detach(), atol=2e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("model", ["pushdown", "transformer"])
+def test_a_language_is_learned(model: str, toy_train: Path, toy_valid: Path, tmp_path: Path) -> None:
+    wanted = recipe(
+        model, NO_DROPOUT, steps=150, learning_rate=1e-2, batch_tokens=300, accumulate=1, eval_every=30
+    )
+    report = train(toy_train, tmp_path / "run", wanted, valid=toy_valid)
+    vocabulary = ShardSet.open(toy_train).tokenizer.vocab_size
+    # Only the determiner, the nouns and the number of phrases are free: the language's perplexity is 1.76.
+    assert report["best"]["ppl_token_given_trees"] < 2.4 < vocabulary / 4
+    if model == "pushdown":
+        assert report["best"]["attachment_accuracy"] > 0.95
+        assert report["best"]["ppl_token_joint"] < 2.6
+    else:
+        assert report["best"]["attachment_accuracy"] is None
+
+
+def test_bf16_runs_and_keeps_float32_weights(toy_train: Path, tmp_path: Path) -> None:
+    train(toy_train, tmp_path / "run", recipe(precision="bf16", steps=2))
+    assert all(tensor.dtype == torch.float32 for tensor in weights(tmp_path / "run").values())
+
+
+# --- early stop -------------------------------------------------------------------------------
+
+
+def scripted(losses: list[float]) -> Callable[..., LossSums]:
+    remaining = iter(losses)
+    return lambda *args, **kwargs: LossSums(token_nll=next(remaining), tokens=1)
+
+
+def test_early_stop(
+    toy_train: Path, toy_valid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = {}
+
+    class Watch(Silence):
+        def evaluated(self, step: int, scores: Mapping[str, Any], is_best: bool) -> None:
+            seen[step] = ((tmp_path / "run/best/model.safetensors").read_bytes(), is_best)
+
+    monkeypatch.setattr("pdtools.training.loop.evaluate", scripted([3.0, 2.0, 2.5, 2.0, 1.0, 0.5]))
+    wanted = recipe(steps=24, eval_every=4, patience=2)
+    report = train(toy_train, tmp_path / "run", wanted, valid=toy_valid, listener=Watch())
+    assert report["finished"] == "patience"
+    assert report["step"] == 16
+    assert report["best_step"] == 8
+    assert [is_best for _, is_best in seen.values()] == [True, True, False, False]
+    assert seen[8][0] == seen[16][0] != seen[4][0]
+
+
+def test_early_stop_counts_across_a_stop(
+    toy_train: Path, toy_valid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = recipe(steps=24, eval_every=4, patience=2)
+    stop = StopAfter(9)
+    monkeypatch.setattr("pdtools.training.loop.evaluate", scripted([3.0, 4.0, 3.5, 1.0]))
+    train(toy_train, tmp_path / "run", wanted, valid=toy_valid, listener=stop, stop=stop)
+    report = train(toy_train, tmp_path / "run", wanted, valid=toy_valid, resume=True)
+    assert (report["finished"], report["step"], report["best_step"]) == ("patience", 12, 4)
+    assert report["best"]["loss"] == 3.0
+
+
+# --- refusals ---------------------------------------------------------------------------------
+
+
+def test_resume_with_other_settings_or_data(
+    reference: tuple[Recipe, Path], toy_train: Path, toy_valid: Path, make_shards: Callable[..., Path]
+) -> None:
+    wanted, run = reference
+    longer = dataclasses.replace(wanted, train=dataclasses.replace(wanted.train, steps=99))
+    with pytest.raises(PdtoolsError, match=r"cannot be resumed: train\.steps is 99, but was 12"):
+        train(toy_train, run, longer, valid=toy_valid, resume=True)
+    with pytest.raises(PdtoolsError, match="the train shards are not the same"):
+        train(make_shards(24, seed=3), run, wanted, valid=toy_valid, resume=True)
+    with pytest.raises(PdtoolsError, match="the valid shards are not the same"):
+        train(toy_train, run, wanted, resume=True)
+
+
+def test_existing_outputs(toy_train: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "precious"
+    folder.mkdir()
+    (folder / "thesis.tex").write_text("ten years")
+    for options in ({}, {"overwrite": True}, {"resume": True}):
+        with pytest.raises(PdtoolsError, match=r"exists already|not a training run"):
+            train(toy_train, folder, recipe(), **options)
+    assert (folder / "thesis.tex").read_text() == "ten years"
+
+    run = tmp_path / "run"
+    train(toy_train, run, recipe(steps=1))
+    with pytest.raises(PdtoolsError, match="exists already"):
+        train(toy_train, run, recipe(steps=2))
+    assert train(toy_train, run, recipe(steps=2), overwrite=True)["step"] == 2
+
+
+def test_another_tokenizer_or_binarization(
+    toy_train: Path, make_shards: Callable[..., Path], tmp_path: Path
+) -> None:
+    other = make_shards(4, tokenizer=toy_tokenizer([*WORDS, "zebra"]))
+    with pytest.raises(PdtoolsError, match="tokenized differently from the training shards"):
+        train(toy_train, tmp_path / "run", recipe(), valid=other)
+    with pytest.raises(PdtoolsError, match="factor is left, but right in the training shards"):
+        train(toy_train, tmp_path / "run", recipe(), valid=make_shards(4, factor="left"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_sentences_longer_than_the_model(toy_train: Path, tmp_path: Path) -> None:
+    shards = ShardSet.open(toy_train)
+    limit = 8
+    too_long = [i for i in range(len(shards)) if shards.lengths[i] > limit]
+    assert too_long
+    wanted = recipe(options={"positions": "learned", "max_length": limit}, steps=1)
+    first = too_long[0]
+    with pytest.raises(
+        InputError, match=f"id {shards.ids[first]} has {shards.lengths[first]} positions, the model takes 8"
+    ):
+        train(toy_train, tmp_path / "run", wanted)
+    assert not (tmp_path / "run").exists()
+    report = train(toy_train, tmp_path / "run", wanted, on_error="skip")
+    assert report["counts"]["sentences"] == {"train": 24 - len(too_long)}
+    assert report["counts"]["left_out"] == {"longer than the model's 8 positions": len(too_long)}
+    rejects = [json.loads(line) for line in (tmp_path / "run/rejects.jsonl").read_text().splitlines()]
+    assert [r["line"] for r in rejects] == [int(shards.ids[i]) for i in too_long]
+    with pytest.raises(InputError, match="no sentences that the model can take"):
+        tiny = recipe(options={"positions": "learned", "max_length": 2}, steps=1)
+        train(toy_train, tmp_path / "none", tiny, on_error="skip")
+
+
+def test_a_sentence_over_the_budget_leaves_no_folder(toy_train: Path, tmp_path: Path) -> None:
+    with pytest.raises(PdtoolsError, match=r"raise train\.batch_tokens \(now 5\)"):
+        train(toy_train, tmp_path / "run", recipe(batch_tokens=5))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_loss_that_is_not_finite(toy_train: Path, toy_valid: Path, tmp_path: Path) -> None:
+    wanted = recipe(learning_rate=1e30, clip=0.0, warmup_steps=0)
+    with pytest.raises(PdtoolsError, match=r"not finite.*train\.learning_rate"):
+        train(toy_train, tmp_path / "run", wanted, valid=toy_valid)
+    assert not (tmp_path / "run/last").exists()
+
+
+def test_damaged_state(toy_train: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    stop = StopAfter(2)
+    train(toy_train, run, recipe(), listener=stop, stop=stop)
+    state = run / "last/trainer/state.safetensors"
+    state.write_bytes(state.read_bytes()[:100])
+    with pytest.raises(PdtoolsError, match="damaged trainer state"):
+        train(toy_train, run, recipe(), resume=True)
+
+
+def test_run_json(reference: tuple[Recipe, Path], toy_train: Path) -> None:
+    described = json.loads((reference[1] / "run.json").read_text())
+    assert described["recipe"]["train"]["seed"] == 5
+    assert described["recipe"]["config"]["layers"] == 2
+    assert set(described["data"]) == {"train", "valid"}
+    assert {"command", "versions", "hardware", "inputs"} <= set(described["provenance"])
+
+
+def test_perplexities_and_accuracy() -> None:
+    sums = LossSums(token_nll=6.0, attachment_nll=2.0, tokens=2, attachments=2, attachments_right=1)
+    both = sums + sums
+    assert both == LossSums(token_nll=12.0, attachment_nll=4.0, tokens=4, attachments=4, attachments_right=2)
+    scores = both.scores(attachment_weight=0.5)
+    assert scores["loss"] == pytest.approx((12 + 0.5 * 4) / 4)
+    assert scores["ppl_token_given_trees"] == pytest.approx(math.exp(3))
+    assert scores["ppl_token_joint"] == pytest.approx(math.exp(4))
+    assert scores["attachment_accuracy"] == 0.5
+    assert LossSums(token_nll=1e6, tokens=1).scores(1.0)["ppl_token_given_trees"] is None

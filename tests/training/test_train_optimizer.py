@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdtools.models import build_model, make_config
+from pdtools.training import TrainConfig, build_optimizer, learning_rate
+from pdtools.training.optimizer import undecayed_parameters
+
+
+@given(st.integers(1, 500), st.integers(0, 600), st.floats(0, 1), st.data())
+def test_cosine_against_the_formula(steps: int, warmup: int, ratio: float, data: st.DataObject) -> None:
+    step = data.draw(st.integers(1, steps))
+    config = TrainConfig(steps=steps, warmup_steps=warmup, min_learning_rate_ratio=ratio, learning_rate=0.5)
+    if step <= warmup:
+        expected = 0.5 * step / warmup
+    else:
+        lowest = 0.5 * ratio
+        expected = lowest + (0.5 - lowest) * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup))) / 2
+    assert learning_rate(step, config) == pytest.approx(expected, abs=1e-12)
+
+
+def test_corner_values() -> None:
+    config = TrainConfig(steps=110, warmup_steps=10, learning_rate=2.0, min_learning_rate_ratio=0.1)
+    assert [learning_rate(s, config) for s in (1, 10, 60, 110)] == pytest.approx([0.2, 2.0, 1.1, 0.2])
+    constant = TrainConfig(steps=110, warmup_steps=10, learning_rate=2.0, schedule="constant")
+    assert [learning_rate(s, constant) for s in (5, 10, 60, 110)] == [1.0, 2.0, 2.0, 2.0]
+
+
+def test_only_matrices_decay() -> None:
+    config = make_config(
+        "pushdown",
+        {
+            "vocab_size": 9,
+            "pad_id": 0,
+            "root_id": 1,
+            "eos_id": 2,
+            "layers": 1,
+            "d_model": 8,
+            "heads": 2,
+            "d_ff": 16,
+        },
+    )
+    model = build_model("pushdown", config)
+    undecayed = undecayed_parameters(model)
+    names = {name for name, _ in model.named_parameters()}
+    decayed = names - undecayed
+    assert decayed
+    assert all(name.endswith("weight") for name in decayed)
+    assert not any("embedding" in name or "norm" in name for name in decayed)
+    assert all("embedding" in name or "norm" in name or name.endswith("bias") for name in undecayed)
+
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    optimizer = build_optimizer(model, TrainConfig(learning_rate=0.1, weight_decay=0.5))
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    for name, parameter in model.named_parameters():
+        expected = before[name] * (0.95 if name in decayed else 1.0)
+        torch.testing.assert_close(parameter.detach(), expected)
