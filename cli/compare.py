@@ -1,2 +1,38 @@
-def compare() -> None:
-    """Not built yet."""
+"""``pdtools compare``: two runs over the same items."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from .common import JsonOption, SeedOption, print_json
+
+
+def compare(
+    first: Annotated[str, typer.Argument(metavar="RESULTS", help="A folder of eval-blimp or eval-sg.")],
+    second: Annotated[str, typer.Argument(metavar="RESULTS", help="Another one, over the same items.")],
+    samples: Annotated[int, typer.Option("--samples", min=1, help="Bootstrap samples.")] = 10_000,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare two runs item by item: differences overall and by group, with their significance.
+
+    The interval is a paired bootstrap's (95%, resampling items within each paradigm or suite); p is
+    McNemar's exact test on the items that only one run has right. Items without a score in either run
+    are left out of both.
+
+    \b
+    pdtools compare results/base/blimp results/pushdown/blimp
+    """
+    from pdtools.evaluation.compare import compare_runs
+    from pdtools.provenance import provenance
+    from pdtools.report.evaluations import print_comparison
+
+    found = compare_runs(first, second, seed=seed, samples=samples)
+    if as_json:
+        groups = [{**asdict(group), "difference": group.difference} for group in found["groups"]]
+        print_json({**found, "groups": groups, "provenance": provenance({"a": first, "b": second})})
+    else:
+        print_comparison(found, first, second)

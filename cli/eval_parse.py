@@ -11,7 +11,7 @@ import typer
 from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, check_output
 
-from .common import JsonOption, OverwriteOption, QuietOption, message, print_json, progress
+from .common import JsonOption, OverwriteOption, QuietOption, bar, message, print_json
 
 if TYPE_CHECKING:
     from pdtools.evaluation.prm import Parameters
@@ -98,7 +98,7 @@ def eval_parse(
         parameters,
         binarize=binarize.value,
         left_out=read_left_out(left_out) if left_out else None,
-        progress=lambda rows: progress(rows, total=None, label="sentences", quiet=quiet),
+        progress=bar("sentences", quiet=quiet),
     )
     inputs = {"gold": gold, "predicted": predicted} | ({"prm": prm} if prm else {})
     made = provenance(inputs)

@@ -1,2 +1,93 @@
-def eval_ppl() -> None:
-    """Not built yet."""
+"""``pdtools eval-ppl``: perplexity."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pdtools.files import Rejects, check_output
+from pdtools.search.scores import DEFAULT_BEAM
+
+from .common import (
+    BeamOption,
+    BosOption,
+    DeviceOption,
+    JsonOption,
+    MaxBatchOption,
+    OnError,
+    OnErrorOption,
+    OverwriteOption,
+    QuietOption,
+    ScoredModelOption,
+    ThreadsOption,
+    bar,
+    message,
+    pick_device,
+    print_json,
+)
+
+
+def eval_ppl(
+    shards: Annotated[str, typer.Argument(metavar="SHARDS", help="Folder that pdtools tapes wrote.")],
+    model: ScoredModelOption,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="DIR", help="results.json, items.parquet.")
+    ] = None,
+    marginal: Annotated[
+        bool, typer.Option("--marginal/--no-marginal", help="Sum over trees by beam search, or leave it out.")
+    ] = True,
+    beam: BeamOption = DEFAULT_BEAM,
+    bos: BosOption = True,
+    max_batch: MaxBatchOption = None,
+    on_error: OnErrorOption = OnError.fail,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 0,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Perplexity per token and per word: given the trees, of strings with their trees, and marginal.
+
+    End-of-sentence is counted (one more word and token a sentence), ROOT is not. The shards must be made
+    with the model's own tokenizer; a Hugging Face model reads their text instead.
+
+    \b
+    pdtools eval-ppl shards/test --model runs/pushdown --beam 50 -o results/ppl
+    pdtools eval-ppl shards/test --model runs/pushdown --no-marginal
+    """
+    from pdtools.evaluation.perplexity import evaluate_perplexity, evaluate_string_perplexity
+    from pdtools.evaluation.results import write_results
+    from pdtools.models import load_checkpoint
+    from pdtools.provenance import provenance
+    from pdtools.report.evaluations import print_perplexity
+    from pdtools.search import load_scorer
+    from pdtools.search.huggingface import is_huggingface
+    from pdtools.shards import ShardSet
+
+    if output:
+        check_output(output, overwrite=overwrite)
+    sentences, rejects = ShardSet.open(shards), Rejects(on_error.value)
+    chosen = pick_device(device, threads)
+    show = bar("sentences", quiet=quiet)
+    if is_huggingface(model):
+        scorer = load_scorer(model, device=chosen, bos=bos, max_batch=max_batch)
+        results = evaluate_string_perplexity(sentences, scorer, rejects=rejects, progress=show)
+    else:
+        results = evaluate_perplexity(
+            sentences,
+            load_checkpoint(model, chosen),
+            beam=beam if marginal else None,
+            max_batch=max_batch,
+            rejects=rejects,
+            progress=show,
+        )
+    made = provenance({"shards": shards, "model": model})
+    if output:
+        write_results(output, results, made, overwrite=overwrite)
+    if as_json:
+        print_json(results.document(made))
+    else:
+        print_perplexity(results)
+    for reason, count in rejects.by_reason().items():
+        message(f"{count} left out: {reason}", quiet=quiet)

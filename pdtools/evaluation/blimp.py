@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pdtools.errors import InputError
-from pdtools.evaluation.results import ITEMS, Results, mean
+from pdtools.evaluation.results import ITEMS, Progress, Results, mean, no_progress
 from pdtools.evaluation.suites import zip_members
 from pdtools.files import decode_utf8, expand_inputs, read_bytes
 
@@ -139,7 +139,7 @@ def _pair(line: str, place: str, number: int) -> Pair:
 # --- evaluation -------------------------------------------------------------------------------
 
 
-def evaluate_blimp(pairs: Sequence[Pair], scorer: Scorer, progress: Any = iter) -> Results:
+def evaluate_blimp(pairs: Sequence[Pair], scorer: Scorer, progress: Progress = no_progress) -> Results:
     """Score minimal pairs with a model.
 
     Every different sentence is scored once, so a pair of two identical sentences is a tie whatever the batch.
@@ -153,7 +153,7 @@ def evaluate_blimp(pairs: Sequence[Pair], scorer: Scorer, progress: Any = iter) 
         Scores (see :func:`blimp_scores`) and an ``items`` table with one row per pair.
     """
     texts = list(dict.fromkeys(text for pair in pairs for text in (pair.good, pair.bad)))
-    scores = dict(zip(texts, progress(scorer.score(texts)), strict=True))
+    scores = dict(zip(texts, progress(scorer.score(texts), len(texts)), strict=True))
     rows = [judge(pair, scores[pair.good], scores[pair.bad]) for pair in pairs]
     settings = {
         "task": "blimp",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pdtools.errors import InputError
 from pdtools.evaluation.evalb import BracketScore, SentenceRow, compare_sentence
 from pdtools.evaluation.prm import COMMON, Parameters
-from pdtools.evaluation.results import ITEMS, Results
+from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 from pdtools.files import read_lines
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def evaluate_parse(
     *,
     binarize: Binarize = "none",
     left_out: Mapping[int, str] | None = None,
-    progress: Any = iter,
+    progress: Progress = no_progress,
 ) -> Results:
     """Score a file of predicted trees; arguments as in :func:`compare_files`.
 
@@ -165,11 +165,8 @@ def evaluate_parse(
         ``parameters.cutoff_len`` words; an ``items`` table with one row per sentence.
     """
     counts = PreparationCounts()
-    rows = list(
-        progress(
-            compare_files(gold, predicted, parameters, binarize=binarize, left_out=left_out, counts=counts)
-        )
-    )
+    compared = compare_files(gold, predicted, parameters, binarize=binarize, left_out=left_out, counts=counts)
+    rows = list(progress(compared, None))
     if not rows:
         raise InputError("no trees in it", file=gold)
     whole = sum(map(BracketScore.of, rows), BracketScore())

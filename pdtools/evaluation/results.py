@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pdtools.errors import InputError
 from pdtools.files import atomic_directory, read_json, write_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+T = TypeVar("T")
+Progress = Callable[[Iterator[Any], "int | None"], Iterator[Any]]
+"""Passes an iterator of so many items (None: unknown) through, and shows how far it is."""
 
 RESULTS = "results.json"
 ITEMS = "items"
@@ -79,6 +83,11 @@ def read_results(folder: str | Path) -> tuple[dict[str, Any], pa.Table]:
         raise InputError(f"no {items.name} in it", file=folder) from error
     except pa.ArrowInvalid as error:
         raise InputError(f"not Parquet: {str(error).splitlines()[0]}", file=items) from error
+
+
+def no_progress(items: Iterator[T], total: int | None) -> Iterator[T]:
+    """What evaluations wrap their iterators in unless told otherwise: a bar would go here."""
+    return items
 
 
 def mean(values: list[float]) -> float | None:

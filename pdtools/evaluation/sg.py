@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.results import ITEMS, Results
+from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 from pdtools.evaluation.sg_scores import ItemResult, sg_scores
 from pdtools.evaluation.suites import Condition, Item, Suite, sentences
 
@@ -131,7 +131,7 @@ def judge(suite: Suite, item: Item, surprisals: dict[str, RegionSurprisals | str
         )
 
 
-def evaluate_sg(suites: Sequence[Suite], scorer: Scorer, progress: Any = iter) -> Results:
+def evaluate_sg(suites: Sequence[Suite], scorer: Scorer, progress: Progress = no_progress) -> Results:
     """Score suites with a model.
 
     Args:
@@ -145,7 +145,7 @@ def evaluate_sg(suites: Sequence[Suite], scorer: Scorer, progress: Any = iter) -
     """
     listed = list(sentences(suites))
     presented = [present(condition, scorer.settings.get("text_style")) for _, _, condition in listed]
-    scores = progress(scorer.score([p.sentence for p in presented]))
+    scores = progress(scorer.score([p.sentence for p in presented]), len(presented))
     surprisals = [_surprisals(one, score) for one, score in zip(presented, scores, strict=True)]
     texts = [p.sentence.text for p in presented]
     settings = {

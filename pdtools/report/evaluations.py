@@ -65,14 +65,6 @@ def _groups(results: Results, levels: tuple[str, ...]) -> Iterator[tuple[str, st
 def print_sg(results: Results) -> None:
     """SG scores in their conventions, then by circuit and by suite."""
     scores = results.scores
-    print_sg_scores(scores)
-    counts = results.counts
-    if counts.get("items_unscorable"):
-        print(f"{counts['items_unscorable']} of {counts['items']} items have no score")
-
-
-def print_sg_scores(scores: dict[str, Any]) -> None:
-    """The SG scores of one model."""
     rows: list[tuple[Cell, ...]] = [
         (name.replace("_", " "), "", percent(scores[name]))
         for name in ("overall", "sg_31", "sg_33", "mean_of_circuits", "mean_of_items")
@@ -91,3 +83,25 @@ def print_perplexity(results: Results) -> None:
     counts: list[tuple[Cell, ...]] = [(name, count) for name, count in results.counts.items()]
     print()
     print_table(["count", "value"], counts)
+
+
+def print_comparison(found: dict[str, Any], first: str, second: str) -> None:
+    """Two runs side by side, by group."""
+    print(f"a: {first}\nb: {second}")
+    rows: list[tuple[Cell, ...]] = [
+        (
+            group.level,
+            group.name,
+            group.items,
+            percent(group.a),
+            percent(group.b),
+            f"{100 * group.difference:+.2f}",
+            f"[{100 * group.low:+.2f}, {100 * group.high:+.2f}]",
+            group.only_a,
+            group.only_b,
+            f"{group.p:.2g}",
+        )
+        for group in found["groups"]
+    ]
+    columns = ["level", "name", "items", "a", "b", "b - a", "95%", "only a", "only b", "p"]
+    print_table(columns, rows, title=f"{found['task']} (percent)")
