@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, Rejects, check_output, expand_inputs
 from pdtools.search.scores import DEFAULT_BEAM
 
@@ -160,13 +159,10 @@ def _fractions(split: str) -> list[float]:
 
 
 def _load_parser(name: str, model: str | None, beam: int, device: str) -> Parser:
-    folder = Path(name)
-    if folder.is_dir():
-        if not (folder / "config.json").is_file() and not (folder / "best").is_dir():
-            raise PdtoolsError(f"{name}: not a checkpoint (no config.json in it, nor a folder best)")
+    if Path(name).is_dir():
         from pdtools.search.parser import CheckpointParser
 
-        return CheckpointParser(folder, beam=beam, device=device)
+        return CheckpointParser(name, beam=beam, device=device)
     from pdtools.parsers import load_parser
 
     return load_parser(name, model, device)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from pdtools.errors import InputError
 from pdtools.files import STDIO, Rejects, atomic_directory, atomic_text
 from pdtools.parsers.base import UNKNOWN_TAG, ParseFailure, Parser, word_problem
 from pdtools.parsers.sentences import SourcedSentence
@@ -131,12 +130,10 @@ def parse_corpus(
         chunk: the sentences held in memory, which the parser may sort.
 
     Raises:
-        InputError: if there is no sentence at all, or ``rejects`` stops at the first failure.
+        InputError: at the first failure, if ``rejects`` says so.
     """
     iterator = iter(sentences)
-    seen = 0
     while batch := list(itertools.islice(iterator, chunk)):
-        seen += len(batch)
         for sentence, result in zip(batch, parser.parse([s.words for s in batch]), strict=True):
             tree = _checked(sentence, result, form, counts.changes)
             if isinstance(tree, ParseFailure):
@@ -148,8 +145,6 @@ def parse_corpus(
             counts.trees += 1
             counts.tokens += len(sentence.words)
             yield tree
-    if not seen:
-        raise InputError("there is no sentence in the input")
 
 
 def _checked(

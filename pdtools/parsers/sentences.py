@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pdtools.errors import MissingDependencyError
+from pdtools.errors import InputError, MissingDependencyError
 from pdtools.files import read_lines
 from pdtools.tokenization import split_words
 from pdtools.trees import unescape
@@ -28,12 +28,21 @@ class SourcedSentence:
 
 
 def read_sentences(
-    files: Iterable[str], kind: str, *, split_sentences: bool = False
+    files: Sequence[str], kind: str, *, split_sentences: bool = False
 ) -> Iterator[SourcedSentence]:
-    """Sentences of ``text`` (one a line, or running text with ``split_sentences``) or ``tokens`` files."""
+    """Sentences of ``text`` (one a line, or running text with ``split_sentences``) or ``tokens`` files.
+
+    Raises:
+        InputError: if there is no sentence in any of them.
+    """
     if kind == "tokens":
-        return read_tokens(files)
-    return read_running_text(files) if split_sentences else read_text(files)
+        sentences = read_tokens(files)
+    else:
+        sentences = read_running_text(files) if split_sentences else read_text(files)
+    first = next(sentences, None)
+    if first is None:
+        raise InputError("no sentences in it", file=", ".join(files))
+    yield from itertools.chain([first], sentences)
 
 
 def read_text(files: Iterable[str]) -> Iterator[SourcedSentence]:

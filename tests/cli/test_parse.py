@@ -251,6 +251,41 @@ def test_running_text_through_benepar(
     ]
 
 
+def test_a_checkpoint_as_parser(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import torch
+
+    from pdtools.models import PushdownConfig, build_model, save_checkpoint
+    from pdtools.tokenization import train_word_tokenizer
+
+    tokenizer = train_word_tokenizer(["the", "dog", "(", ")", "sleeps", "."], unk=False)
+    torch.manual_seed(0)
+    config = PushdownConfig(
+        vocab_size=tokenizer.vocab_size,
+        pad_id=tokenizer.pad_id,
+        root_id=tokenizer.root_id,
+        eos_id=tokenizer.eos_id,
+        layers=1,
+        d_model=16,
+        heads=2,
+        d_ff=16,
+    )
+    model = build_model("pushdown", config)
+    save_checkpoint(
+        tmp_path / "run" / "best", model, tokenizer, shards={"factor": "right", "layout": "sentence"}
+    )
+    text = tmp_path / "a.txt"
+    text.write_text("the dog (the dog) sleeps.\n\nthe cat sleeps.\n. dog\n")
+    assert run(["parse", str(text), "--parser", str(tmp_path / "run"), "--beam", "5", "--device", "cpu"]) == 0
+    captured = capsys.readouterr()
+    first, *others = captured.out.splitlines()
+    tree = nltk.Tree.fromstring(first)
+    assert tree.leaves() == ["the", "dog", "-LRB-", "the", "dog", "-RRB-", "sleeps", "."]
+    assert {len(node) for node in tree.subtrees(lambda t: t.label() == "X")} == {2}
+    assert others == ["(X (-NONE- *))", "(X (XX the) (XX cat) (XX sleeps) (XX .))", "(X (XX .) (XX dog))"]
+    assert f"{text}:3: " in captured.err
+    assert f"{text}:4: " not in captured.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -87,11 +87,6 @@ def test_a_parser_that_loses_words_is_not_believed() -> None:
     assert rejects.by_reason() == {"the parser gave a tree of other words": 1}
 
 
-def test_no_sentence_at_all_is_an_error() -> None:
-    with pytest.raises(InputError, match="no sentence"):
-        list(parse_corpus([], FlatParser(), TreeForm(), rejects=Rejects("skip"), counts=Counts()))
-
-
 @given(st.lists(st.text(max_size=6), max_size=6))
 def test_placeholders_are_readable_whatever_the_words(words: list[str]) -> None:
     text = placeholder(words).to_brackets()
@@ -117,6 +112,16 @@ def test_tokens_lose_their_escapes(tmp_path: Path) -> None:
     file.write_text("a  -LRB- 1\\/2 n't ( don't \n")
     (sentence,) = read_sentences([str(file)], "tokens")
     assert sentence.words == ("a", "(", "1/2", "n't", "(", "don't")
+
+
+@pytest.mark.parametrize(
+    ("kind", "running", "content"), [("text", False, ""), ("tokens", False, ""), ("text", True, "\n \n")]
+)
+def test_no_sentence_at_all_is_an_error(kind: str, running: bool, content: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text(content)
+    with pytest.raises(InputError, match="a.txt: no sentences"):
+        list(read_sentences([str(file)], kind, split_sentences=running))
 
 
 def test_running_text_is_split_into_sentences(tmp_path: Path) -> None:
