@@ -186,12 +186,16 @@ class HuggingFaceScorer:
 
 
 def _without_space(text: str, start: int, end: int) -> tuple[int, int]:
-    """A token's characters without the white space around them; byte-level tokens carry it in front."""
-    while start < end and text[start].isspace():
-        start += 1
+    """A token's characters without the white space around them; byte-level tokens carry it in front.
+
+    A token of nothing but space stands, without characters, before what comes after it.
+    """
     while start < end and text[end - 1].isspace():
         end -= 1
-    return start, end
+    while start < len(text) and text[start].isspace():
+        start += 1
+    start = min(start, len(text.rstrip()))
+    return start, max(start, end)
 
 
 def _word_at(sentence: Sentence, start: int) -> int:

@@ -43,7 +43,7 @@ def exhaustive_prefixes(model: LanguageModel, tokens: list[int]) -> list[float]:
     """A_t by the definition: all histories of t − 1 tokens, joint with the first t tokens."""
     sums = [0.0]
     for t in range(1, len(tokens) + 2):
-        later = [*range(t, len(tokens) + 1), 0][: len(tokens) + 2 - t]
+        later = [*range(t, len(tokens) + 1), 0]
         token, attach = parts(model, tokens, [a[:-1] + later for a in all_attachments(t - 1)])
         sums.append(logsumexp(token[:, : t + 1].sum(1) + attach[:, :t].sum(1)))
     return sums

@@ -1,0 +1,156 @@
+"""The adapter for Hugging Face models against transformers' own loss."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from pdtools.errors import PdtoolsError
+from pdtools.search import SentenceScore, load_scorer, load_searcher
+from pdtools.search.surprisal import word_rows
+from pdtools.tokenization import Sentence
+
+transformers = pytest.importorskip("transformers")
+
+CORPUS = [
+    "The dog that chased the cats barks.",
+    "  a dog  ",
+    "Don't   the cats bark? \U0001f408 They do!",
+    "A naïve dog",
+]
+
+
+def save_model(folder: Path, *, special: str | None = "<|endoftext|>") -> Path:
+    """A tiny GPT-2 with random weights and a byte-level vocabulary made from the corpus."""
+    from tokenizers import ByteLevelBPETokenizer
+
+    folder.mkdir()
+    trained = ByteLevelBPETokenizer()
+    trained.train_from_iterator(
+        CORPUS, vocab_size=300, min_frequency=1, special_tokens=[special] if special else []
+    )
+    trained.save_model(str(folder))
+    named = dict.fromkeys(("bos_token", "eos_token", "unk_token"), special)
+    tokenizer = transformers.GPT2TokenizerFast.from_pretrained(folder, **named)
+    if special is None:
+        tokenizer.bos_token = tokenizer.eos_token = None
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(
+        vocab_size=len(tokenizer), n_positions=64, n_embd=16, n_layer=2, n_head=2
+    )
+    model = transformers.GPT2LMHeadModel(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.3)
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_model(tmp_path_factory.mktemp("hf") / "gpt2")
+
+
+def own_loss(folder: Path, text: str, *, bos: bool) -> float:
+    """−log p of a text as transformers computes it, summed over the tokens after the first position."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    ids = tokenizer(text)["input_ids"]
+    ids = torch.tensor([[tokenizer.bos_token_id] * bos + ids])
+    with torch.no_grad():
+        return float(model(ids, labels=ids).loss) * (ids.shape[1] - 1)
+
+
+def score(folder: Path, texts: list[str], **options: bool | int) -> list[SentenceScore]:
+    found = list(load_scorer(folder, beam=1, **options).score(texts))  # type: ignore[arg-type]
+    assert all(isinstance(f, SentenceScore) for f in found)
+    return found  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("bos", [True, False])
+def test_totals_are_transformers_own(folder: Path, bos: bool) -> None:
+    for text, found in zip(CORPUS, score(folder, CORPUS, bos=bos), strict=True):
+        assert found.total == pytest.approx(-own_loss(folder, text, bos=bos), abs=1e-4)
+        assert not found.eos
+        assert found.text == text
+
+
+def test_batches_do_not_matter(folder: Path) -> None:
+    together = score(folder, CORPUS)
+    for one, other in zip(together, score(folder, CORPUS, max_batch=1), strict=True):
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
+
+
+def test_offsets_leave_out_the_space_before_a_token(folder: Path) -> None:
+    for found in score(folder, CORPUS):
+        covered = {i for start, end in zip(found.starts, found.ends, strict=True) for i in range(start, end)}
+        assert covered == {i for i, character in enumerate(found.text) if not character.isspace()}
+        assert list(found.starts) == sorted(found.starts)
+        assert list(found.words) == sorted(found.words)
+
+
+def test_words_add_up_to_the_sentence(folder: Path) -> None:
+    for found in score(folder, CORPUS):
+        rows = list(word_rows(found, "nats"))
+        assert [row.text for row in rows] == found.text.split()
+        assert sum(row.surprisal for row in rows) == pytest.approx(-found.total)
+
+
+def test_words_can_be_given(folder: Path) -> None:
+    sentence = Sentence("Don't bark", ("Do", "n't", "bark"), (0, 2, 6), (2, 5, 10))
+    (found,) = load_scorer(folder, beam=1).score([sentence])
+    assert isinstance(found, SentenceScore)
+    assert found.words[-1] == 2
+    assert found.words[0] == 0
+
+
+def test_without_bos_the_first_token_has_no_row(folder: Path) -> None:
+    (with_bos,), (without,) = score(folder, ["The dog"]), score(folder, ["The dog"], bos=False)
+    assert without.tokens == with_bos.tokens[1:]
+    assert (with_bos.first_token, without.first_token) == (1, 2)
+
+
+def test_what_cannot_be_scored(folder: Path) -> None:
+    long = "dog " * 70
+    reasons = [getattr(f, "reason", None) for f in load_scorer(folder, beam=1).score(["", "dog", long])]
+    assert reasons[:2] == ["no words", None]
+    assert reasons[2].startswith("longer than the model: ")
+    (alone,) = load_scorer(folder, beam=1, bos=False).score(["d"])
+    assert getattr(alone, "reason", "") == "one token, and no BOS before it"
+
+
+def test_settings_say_what_is_counted(folder: Path) -> None:
+    assert load_scorer(folder, beam=1).settings == {
+        "kind": "huggingface",
+        "model": "gpt2",
+        "beam": None,
+        "bos": True,
+        "eos": False,
+        "text_style": None,
+        "log_base": "nats",
+        "dtype": "float32",
+    }
+
+
+def test_a_damaged_folder_is_named(folder: Path, tmp_path: Path) -> None:
+    for file in folder.iterdir():
+        if file.suffix != ".safetensors":
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    with pytest.raises(PdtoolsError, match="not a causal language model that can be loaded"):
+        load_scorer(tmp_path, beam=1)
+
+
+def test_a_model_without_bos_or_eos_goes_without(tmp_path: Path) -> None:
+    folder = save_model(tmp_path / "plain", special=None)
+    with pytest.raises(PdtoolsError, match="no beginning-of-sentence token"):
+        load_scorer(folder, beam=1)
+    (found,) = score(folder, ["A dog"], bos=False)
+    assert found.total == pytest.approx(-own_loss(folder, "A dog", bos=False), abs=1e-4)
+
+
+def test_it_has_no_parses(folder: Path) -> None:
+    with pytest.raises(PdtoolsError, match="no parses"):
+        load_searcher(folder)

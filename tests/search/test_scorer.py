@@ -1,0 +1,260 @@
+"""Scorers over checkpoints, the parser, decoding and surprisals, against the brute-force oracle."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from search_oracle import all_attachments, parts, save_checkpoints
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.files import Rejects
+from pdtools.models import load_checkpoint
+from pdtools.parsers import ParseFailure
+from pdtools.search import (
+    CheckpointParser,
+    DerivationScorer,
+    SentenceScore,
+    StringScorer,
+    decode,
+    load_scorer,
+    load_searcher,
+)
+from pdtools.search.inputs import SourcedLine, read_inputs, read_sentence
+from pdtools.search.surprisal import stack_text, surprisals, token_rows, word_rows
+from pdtools.tokenization import Tokenizer, split_spaces
+from pdtools.trees import tree_from_attachments
+
+SENTENCES = ["a b c", "b", "c c a b", "a b", "b a c a"]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Path], Tokenizer]:
+    return save_checkpoints(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="module")
+def folders(saved: tuple[dict[str, Path], Tokenizer]) -> dict[str, Path]:
+    return saved[0]
+
+
+def exact(folder: Path, text: str) -> tuple[float, list[int]]:
+    """log p(x) over all derivations, and the best derivation."""
+    loaded = load_checkpoint(folder)
+    ids = loaded.tokenizer.encode(split_spaces(text)).ids[1:-1].tolist()
+    derivations = list(all_attachments(len(ids)))
+    token, attach = parts(loaded.model, ids, derivations)
+    joints = token.sum(1) + attach.sum(1)
+    return float(np.logaddexp.reduce(joints)), derivations[int(joints.argmax())]
+
+
+def scores(folder: Path, sentences: list[str], **options: object) -> list[SentenceScore]:
+    found = list(load_scorer(folder, beam=50, **options).score(sentences))  # type: ignore[arg-type]
+    assert all(isinstance(score, SentenceScore) for score in found)
+    return found  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("name", ["pushdown", "head"])
+def test_totals_are_marginals_over_all_derivations(folders: dict[str, Path], name: str) -> None:
+    """For the base model with a head the scorer does no search at all: attachments sum out to one."""
+    for text, score in zip(SENTENCES, scores(folders[name], SENTENCES), strict=True):
+        assert score.total == pytest.approx(exact(folders[name], text)[0], abs=1e-5)
+
+
+def test_which_models_are_searched(folders: dict[str, Path]) -> None:
+    assert isinstance(load_scorer(folders["pushdown"], beam=2), DerivationScorer)
+    assert isinstance(load_scorer(folders["head"], beam=2), StringScorer)
+    assert isinstance(load_scorer(folders["base"], beam=2), StringScorer)
+    assert load_scorer(folders["base"], beam=2).settings == {
+        "kind": "string",
+        "model": "transformer",
+        "beam": None,
+        "bos": True,
+        "eos": True,
+        "text_style": "ptb",
+        "log_base": "nats",
+        "dtype": "float32",
+    }
+    assert load_scorer(folders["pushdown"], beam=2).settings["beam"] == 2
+
+
+def test_searching_a_model_whose_tokens_ignore_the_tape_keeps_its_exact_scores(
+    folders: dict[str, Path],
+) -> None:
+    searcher = load_searcher(folders["head"], beam=1)
+    for text, found in zip(SENTENCES, searcher.score(SENTENCES), strict=True):
+        assert isinstance(found, SentenceScore)
+        assert found.total == pytest.approx(exact(folders["head"], text)[0], abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["pushdown", "base"])
+def test_scores_come_in_input_order_whatever_the_batches(folders: dict[str, Path], name: str) -> None:
+    sentences = [" ".join(words) for n in (3, 1, 4, 2) for words in itertools.product("abc", repeat=n)]
+    together = scores(folders[name], sentences)
+    for score, text in zip(together, sentences, strict=True):
+        assert score.text == text
+    for size in (1, 7):
+        for one, other in zip(together, scores(folders[name], sentences, max_batch=size), strict=True):
+            np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-5)
+    for one, text in itertools.islice(zip(together, sentences, strict=True), 0, None, 17):
+        np.testing.assert_allclose(one.logprobs, scores(folders[name], [text])[0].logprobs, atol=1e-5)
+
+
+def test_a_score_says_what_each_row_is(folders: dict[str, Path]) -> None:
+    (score,) = scores(folders["pushdown"], ["a  b c"])
+    assert score.tokens == ("a", "b", "c", "<eos>")
+    assert score.words == (0, 1, 2, -1)
+    assert (score.starts, score.ends) == ((0, 3, 5, 6), (1, 4, 6, 6))
+    assert score.eos
+    assert score.n_unknown == 0
+
+
+@pytest.mark.parametrize("name", ["pushdown", "base"])
+def test_what_cannot_be_scored_is_said_in_its_place(folders: dict[str, Path], name: str) -> None:
+    long = " ".join("a" * 15)
+    found = list(load_scorer(folders[name], beam=2).score(["a", "a dog b cat", "", long, "b"]))
+    assert [getattr(f, "reason", None) for f in found] == [
+        None,
+        "words unknown to the model: dog, cat",
+        "no words",
+        "longer than the model: 15 tokens, at most 14",
+        None,
+    ]
+
+
+def test_scoring_is_lazy(folders: dict[str, Path]) -> None:
+    """An endless stream gives its first results after one window."""
+    found = load_scorer(folders["base"], beam=2).score(itertools.repeat("a b"))  # type: ignore[arg-type]
+    assert isinstance(next(found), SentenceScore)
+
+
+def test_no_bos_is_for_hugging_face_models(folders: dict[str, Path]) -> None:
+    with pytest.raises(PdtoolsError, match="always read ROOT"):
+        load_scorer(folders["base"], beam=2, bos=False)
+
+
+def test_a_model_without_a_head_has_no_parses(folders: dict[str, Path]) -> None:
+    with pytest.raises(PdtoolsError, match="without an attachment head"):
+        load_searcher(folders["base"])
+
+
+# --- trees ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["pushdown", "head"])
+def test_the_parser_gives_the_best_derivation(folders: dict[str, Path], name: str) -> None:
+    parser = CheckpointParser(folders[name], beam=50)
+    sentences = [text.split() for text in SENTENCES]
+    for words, tree in zip(sentences, parser.parse(sentences), strict=True):
+        _, best = exact(folders[name], " ".join(words))
+        assert tree == tree_from_attachments(np.array(best[1:-1]) - 1, words)
+
+
+def test_the_parser_fails_sentence_by_sentence(folders: dict[str, Path]) -> None:
+    results = list(CheckpointParser(folders["pushdown"], beam=5).parse([["a"], [], ["b", "dog"], ["c"]]))
+    assert results[1:3] == [ParseFailure("no words"), ParseFailure("words unknown to the model: dog")]
+    assert [str(results[i]) for i in (0, 3)] == ["(XX a)", "(XX c)"]
+
+
+def lines(texts: list[str]) -> list[SourcedLine]:
+    return [SourcedLine(read_sentence(text, "text", "ptb"), "in.txt", n) for n, text in enumerate(texts, 1)]
+
+
+def test_decoding_is_line_for_line(folders: dict[str, Path]) -> None:
+    rejects = Rejects("skip")
+    searcher = load_searcher(folders["pushdown"], beam=50)
+    found = list(decode(lines(["a b c", "", "a dog", "b c"]), searcher, rejects=rejects, k_best=3))
+    assert [" ".join(result.tree.words) for result in found] == ["a b c", "*", "a dog", "b c"]
+    assert [result.marginal is None for result in found] == [False, True, True, False]
+    assert [record["line"] for record in rejects.records] == [2, 3]
+    assert [len(result.k_best) for result in found] == [3, 0, 0, 2]
+    assert found[0].marginal == pytest.approx(exact(folders["pushdown"], "a b c")[0], abs=1e-5)
+    joints = [joint for joint, _ in found[0].k_best]
+    assert joints == sorted(joints, reverse=True)
+    with pytest.raises(InputError, match=r"in.txt:2: words unknown to the model: dog"):
+        list(decode(lines(["a", "dog"]), searcher, rejects=Rejects("fail")))
+
+
+# --- surprisals -------------------------------------------------------------------------------
+
+
+def test_surprisals_sum_to_minus_log_p(folders: dict[str, Path]) -> None:
+    scorer = load_scorer(folders["pushdown"], beam=50)
+    for unit, scale in (("bits", math.log(2)), ("nats", 1.0)):
+        results = surprisals(lines(SENTENCES), scorer, rejects=Rejects(), unit=unit)  # type: ignore[arg-type]
+        for text, result in zip(SENTENCES, results, strict=True):
+            total = sum(row.surprisal for row in result.rows) * scale
+            assert total == pytest.approx(-exact(folders["pushdown"], text)[0], abs=1e-5)
+
+
+def test_blank_lines_keep_their_number_and_bad_ones_are_rejected(folders: dict[str, Path]) -> None:
+    scorer, rejects = load_scorer(folders["base"], beam=1), Rejects("skip")
+    found = list(surprisals(lines(["", "a", "dog", "b"]), scorer, rejects=rejects))
+    assert [(r.number, len(r.rows), r.scored) for r in found] == [
+        (1, 0, False),
+        (2, 2, True),
+        (3, 0, False),
+        (4, 2, True),
+    ]
+    assert [(r["line"], r["text"]) for r in rejects.records] == [(3, "dog")]
+
+
+def test_parses_need_derivations(folders: dict[str, Path]) -> None:
+    with pytest.raises(PdtoolsError, match="attachment head"):
+        list(surprisals(lines(["a"]), load_scorer(folders["base"], beam=1), rejects=Rejects(), parses=True))
+
+
+def test_words_add_up_their_tokens() -> None:
+    score = SentenceScore(
+        text="abra b",
+        tokens=("ab", "ra", "b", "<eos>"),
+        words=(0, 0, 1, -1),
+        starts=(0, 2, 5, 6),
+        ends=(2, 4, 6, 6),
+        logprobs=np.array([-1.0, -2.0, -4.0, -8.0]),
+        n_unknown=0,
+        eos=True,
+    )
+    attach = [np.array(a) for a in ([0], [0, 1], [0, 1, 1], [0, 1, 1, 2], [0, 1, 1, 2, 0])]
+    rows = list(word_rows(score, "nats", attach))
+    assert [(r.number, r.text, r.start, r.end, r.surprisal, r.parse) for r in rows] == [
+        (1, "abra", 0, 4, 3.0, "(X ab ra)"),
+        (2, "b", 5, 6, 4.0, "(X (X ab ra) b)"),
+        (3, "<eos>", 6, 6, 8.0, "(X (X ab ra) b)"),
+    ]
+    assert [r.number for r in token_rows(score)] == [1, 2, 3, 4]
+
+
+def test_a_stack_is_written_as_its_constituents() -> None:
+    words = ["the", "dog", "(", "barks"]
+    assert stack_text(np.array([0]), words) == ""
+    assert stack_text(np.array([0, 1, 1, 3, 4]), words) == "(X the dog) -LRB- barks"
+    assert stack_text(np.array([0, 1, 1, 3, 4, 0]), words) == "(X (X the dog) (X -LRB- barks))"
+
+
+# --- input ------------------------------------------------------------------------------------
+
+
+def test_tokens_may_have_treebank_escapes() -> None:
+    found = read_sentence("a -LRB- b\tc", "tokens", "ptb")
+    assert found.words == ("a", "(", "b", "c")
+    assert found.starts == (0, 2, 8, 10)
+
+
+def test_tokens_for_a_raw_model_are_written_as_running_text() -> None:
+    assert read_sentence("He did n't .", "tokens", "raw").text == "He didn't."
+
+
+def test_lines_know_their_place(tmp_path: Path) -> None:
+    for name in ("one.txt", "two.txt"):
+        (tmp_path / name).write_text("a b\n\n")
+    found = read_inputs([str(tmp_path / "one.txt"), str(tmp_path / "two.txt")], "text", None)
+    assert [(Path(f.file).name, f.line, f.sentence.words) for f in found] == [
+        ("one.txt", 1, ("a", "b")),
+        ("one.txt", 2, ()),
+        ("two.txt", 1, ("a", "b")),
+        ("two.txt", 2, ()),
+    ]
