@@ -13,6 +13,12 @@ def _mlp(d_in: int, d_out: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(d_in, d_out), nn.GELU(), nn.Linear(d_out, d_out))
 
 
+def _legal_logprobs(scores: Tensor, legal: Tensor) -> Tensor:
+    """Normalise over the legal candidates (masked before the softmax), in at least single precision."""
+    precise = torch.promote_types(scores.dtype, torch.float32)
+    return scores.masked_fill(~legal, float("-inf")).log_softmax(-1, dtype=precise)
+
+
 class AttachmentHead(nn.Module):
     """A distribution over the legal candidates, conditioned on the next token.
 
@@ -73,7 +79,7 @@ class AttachmentHead(nn.Module):
         scores = next_q @ keys.transpose(1, 2)  # (B, N, N)
         shift = (next_q * next_k).sum(-1)  # (B, N)
         scores = scores.diagonal_scatter(shift.to(scores.dtype), dim1=1, dim2=2) * self.scale
-        return scores.masked_fill(~legal, float("-inf")).log_softmax(-1)
+        return _legal_logprobs(scores, legal)
 
     def next_logprobs(self, q: Tensor, keys: Tensor, next_embedding: Tensor, legal: Tensor) -> Tensor:
         """Attachment log-probabilities of one next token per hypothesis.
@@ -91,4 +97,4 @@ class AttachmentHead(nn.Module):
         scores = (keys @ next_q[:, :, None])[:, :, 0]  # (R, k + 1)
         shift = (next_q * next_k).sum(-1, keepdim=True)  # (R, 1)
         scores = torch.cat([scores, shift], dim=1) * self.scale  # (R, k + 2)
-        return scores.masked_fill(~legal, float("-inf")).log_softmax(-1)
+        return _legal_logprobs(scores, legal)

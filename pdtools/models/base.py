@@ -53,8 +53,8 @@ def collate(rows: Sequence[tuple[Any, Any]], pad_id: int) -> Batch:
     padded_tokens = torch.full((len(rows), longest), pad_id)
     padded_attach = torch.arange(longest).repeat(len(rows), 1)
     for i, (tokens, attach) in enumerate(rows):
-        padded_tokens[i, : len(tokens)] = torch.as_tensor(tokens)
-        padded_attach[i, : len(attach)] = torch.as_tensor(attach)
+        padded_tokens[i, : len(tokens)] = torch.tensor(tokens)
+        padded_attach[i, : len(attach)] = torch.tensor(attach)
     return Batch(tokens=padded_tokens, attach=padded_attach, lengths=lengths)
 
 

@@ -8,24 +8,6 @@ import torch
 from torch import Tensor
 
 
-def constituent_starts(attach: Tensor) -> Tensor:
-    """First token of the constituent that token k ends when it has been attached.
-
-    A constituent that token k joins is still the one that its last token ended, so the start is found by
-    following attachments until a token that shifted.
-
-    Args:
-        attach: int64 (B, N), legal attachments.
-
-    Returns:
-        int64 (B, N).
-    """
-    starts = attach
-    for _ in range(max(1, (attach.shape[1] - 1).bit_length())):  # each round doubles the steps followed
-        starts = starts.gather(1, starts)
-    return starts
-
-
 def tape_from_attachments(attach: Tensor) -> Tensor:
     """The stack tape of every position, without a loop over positions (Murty et al. 2023, Algorithm 1).
 
@@ -42,17 +24,16 @@ def tape_from_attachments(attach: Tensor) -> Tensor:
     attach = attach.long()
     n = attach.shape[1]
     position = torch.arange(n, device=attach.device)
-    starts = constituent_starts(attach)  # (B, N)
 
-    # Token a, once a constituent's start, stays one until a later token's constituent starts before it.
+    # A token starts a constituent when it arrives, until it or a later token attaches to one before it.
     later = position[:, None] >= position[None, :]  # (N, N): k >= a
-    swallowed = (starts[:, :, None] < position) & later  # (B, N, N)
+    swallowed = (attach[:, :, None] < position) & later  # (B, N, N)
     is_start = (swallowed.cumsum(1, dtype=torch.int16) == 0) & later  # (B, N, N)
     slots = is_start.cumsum(2, dtype=torch.int16) - 1  # (B, N, N): slot of token j in the state after token k
 
     # Row k: the state before token k. Token k itself counts with the top of the stack.
     before = slots.roll(1, dims=1)  # (B, N, N)
-    slot = before.gather(2, starts[:, :, None])  # (B, N, 1): m
+    slot = before.gather(2, attach[:, :, None])  # (B, N, 1): m
     attached = (attach != position)[:, :, None] & later  # (B, N, N)
     reduces = (before - slot + 1).clamp(min=0).masked_fill(~attached, 0)  # (B, N, N)
     return reduces.cumsum(1, dtype=torch.int16).masked_fill(~later, 0)

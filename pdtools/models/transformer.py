@@ -248,10 +248,9 @@ class TransformerLM(LanguageModel):
             every = self.head.logprobs(
                 hidden, arrival, self.embedding(batch.tokens), legal_attachments(tape)
             )  # (B, N, N)
-            attached = batch.attached()
-            # EOS attaches to ROOT, which is no candidate here: its -inf must not reach the gradient.
-            chosen = torch.where(attached, batch.attach, attach_best)  # (B, N)
-            attach_logprobs = every.gather(2, chosen[:, :, None])[:, :, 0].masked_fill(~attached, 0)
+            chosen = every.gather(2, batch.attach[:, :, None])[:, :, 0]  # (B, N)
+            # EOS attaches to ROOT, which is no candidate here: probability 1.
+            attach_logprobs = chosen.masked_fill(~batch.attached(), 0)
             attach_best = every.argmax(2)
         return TokenParts(
             token_logprobs=token_logprobs,
@@ -301,7 +300,7 @@ class TransformerLM(LanguageModel):
     @torch.no_grad()
     def next_token_logprobs(self, state: TransformerState) -> Tensor:
         """See :meth:`LanguageModel.next_token_logprobs`."""
-        return self._logits(state.hidden).log_softmax(-1)
+        return self._logits(state.hidden).log_softmax(-1, dtype=torch.float32)
 
     @torch.no_grad()
     def attach_logprobs(self, state: TransformerState, next_tokens: Tensor, legal: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from model_oracle import EOS, PAD, ROOT, derivations, random_row, small_model
@@ -21,11 +22,13 @@ from pdtools.models import (
     Batch,
     LossParts,
     StackState,
+    TransformerConfig,
     TransformerLM,
     build_model,
     collate,
     count_parameters,
     make_config,
+    registry,
 )
 from pdtools.trees import tape as numpy_tape
 
@@ -301,3 +304,38 @@ def test_batch_masks() -> None:
     assert batch.attach[0, 3:].tolist() == [3, 4]
     assert batch.predicted().tolist() == [[False, True, True, False, False], [False, True, True, True, True]]
     assert batch.attached().tolist() == [[False, True, False, False, False], [False, True, True, True, False]]
+
+
+def test_mixed_precision_gives_nearly_the_same_loss() -> None:
+    model = small_model("pushdown", depths=4)
+    batch = collate(sentences([9, 12]), PAD)
+    exact = model.loss(batch)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = model.loss(batch)
+    assert mixed.token_nll_sum.dtype == mixed.attach_nll_sum.dtype == torch.float32
+    (mixed.token_nll_sum + mixed.attach_nll_sum).backward()
+    assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in model.parameters())
+    torch.testing.assert_close(mixed.token_nll_sum, exact.token_nll_sum, rtol=0.05, atol=0)
+    torch.testing.assert_close(mixed.attach_nll_sum, exact.attach_nll_sum, rtol=0.05, atol=0)
+
+
+def test_rows_may_be_read_only_arrays(recwarn: pytest.WarningsRecorder) -> None:
+    tokens, attach = (np.array(column, dtype=np.int32) for column in sentences([4])[0])
+    tokens.flags.writeable = attach.flags.writeable = False
+    batch = collate([(tokens, attach)], PAD)
+    assert batch.tokens.tolist() == [tokens.tolist()]
+    assert batch.tokens.dtype == batch.attach.dtype == batch.lengths.dtype == torch.int64
+    assert not recwarn.list
+
+
+def test_a_new_kind_of_model_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "MODELS", dict(MODELS))
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Config(TransformerConfig):
+        layers: int = 1
+
+    registry.register("shallow", Config, TransformerLM)
+    config = registry.make_config("shallow", {**IDS, "vocab_size": 9})
+    assert registry.model_name(config) == "shallow"
+    assert len(registry.build_model("shallow", config).blocks) == 1
