@@ -18,7 +18,8 @@ from pdtools.trees import tape
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_MANIFEST_KEYS = ("settings", "tokenizer", "counts", "parts")
+_MANIFEST_KEYS = ("settings", "tokenizer", "counts")
+_PART_KEYS = {"file", "rows", "sha256"}
 _MAKE = "pdtools tapes makes shards"
 _REMAKE = "make the shards again with pdtools tapes"
 
@@ -141,9 +142,15 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     if version != FORMAT_VERSION:
         reason = f"shards of format version {version}; this pdtools reads version {FORMAT_VERSION}"
         raise InputError(reason, file=path, hint=_REMAKE)
-    missing = [key for key in _MANIFEST_KEYS if not manifest.get(key)]
-    if missing:
-        raise InputError(f"damaged manifest: no {', '.join(missing)}", file=path, hint=_REMAKE)
+    parts = manifest.get("parts")
+    if (
+        any(not isinstance(manifest.get(key), dict) for key in _MANIFEST_KEYS)
+        or "fingerprint" not in manifest["tokenizer"]
+        or not isinstance(parts, list)
+        or not parts
+        or any(not isinstance(part, dict) or _PART_KEYS - part.keys() for part in parts)
+    ):
+        raise InputError("damaged manifest", file=path, hint=_REMAKE)
     return manifest
 
 

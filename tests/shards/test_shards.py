@@ -1,0 +1,392 @@
+"""Trees into shards and back, against plain formulations on nltk trees."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import nltk
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from nltk.tree.transforms import chomsky_normal_form
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.files import Rejects, write_json
+from pdtools.shards import (
+    FORMAT_VERSION,
+    ShardSet,
+    ShardSettings,
+    TokenizerSettings,
+    build_shards,
+    describe_row,
+    shards_from_files,
+)
+from pdtools.tokenization import Tokenizer, split_words, train_bpe_tokenizer, train_word_tokenizer
+from pdtools.trees import SourcedTree, Tree, binarize, collapse_unaries, normalize, unpack_tape
+
+TREES = [
+    "( (S (NP-SBJ (DT The) (NN dog)) (VP (VBD did) (RB n't) (VP (VB bark) (ADVP|PRT (RB today)))) (. .)))",
+    "(ROOT (S (NP (-LRB- -LRB-) (NN dog) (-RRB- -RRB-)) (VP (VBD ran) (NP (-NONE- *)))))",
+    "(S (NP (NN unbelievable)) (VP (VBZ is) (ADJP (RB very) (JJ and\\/or) (JJ naïve))))",
+]
+WORDS = ["The", "dog", "did", "n't", "bark", "today", ".", "(", ")", "ran"]
+WORDS += ["unbelievable", "is", "very", "and/or", "naïve"]
+WORD = train_word_tokenizer(WORDS)
+BPE = {
+    style: train_bpe_tokenizer(
+        [split_words("The dog didn't bark unbelievable", style)], size=280, text_style=style
+    )
+    for style in ("ptb", "raw")
+}
+
+
+def _sourced(texts: list[str]) -> list[SourcedTree]:
+    return [SourcedTree(Tree.from_brackets(t), "toy.mrg", i, t) for i, t in enumerate(texts, 1)]
+
+
+def _build(
+    folder: Path,
+    texts: list[str] = TREES,
+    tokenizer: Tokenizer = WORD,
+    rejects: Rejects | None = None,
+    *,
+    rows_per_part: int = 100,
+    overwrite: bool = True,
+    **chosen: Any,
+) -> dict[str, Any]:
+    return build_shards(
+        _sourced(texts),
+        tokenizer,
+        ShardSettings(**chosen),
+        folder,
+        Rejects() if rejects is None else rejects,
+        rows_per_part=rows_per_part,
+        overwrite=overwrite,
+    )
+
+
+# --- the plain formulation --------------------------------------------------------------------
+
+
+def _oracle(text: str, pieces: list[int], factor: str) -> tuple[list[int], np.ndarray]:
+    """Attachments and tape of ``ROOT tokens EOS``, node by node on a binarized nltk tree.
+
+    EOS is taken as a last right sibling of everything, and ROOT as a left sibling of all.
+    """
+    plain = normalize(Tree.from_brackets(text))
+    assert plain is not None
+    tree = plain.to_nltk()
+    for position, n in zip(tree.treepositions("leaves"), pieces, strict=True):
+        leaves = [nltk.Tree("T", [f"t{i}"]) for i in range(n)]
+        tree[position] = nltk.Tree("W", leaves)
+    whole = nltk.Tree("ALL", [nltk.Tree("R", ["root"]), nltk.Tree("REST", [tree, nltk.Tree("E", ["eos"])])])
+    chomsky_normal_form(whole, factor=factor)
+    size = sum(pieces) + 2
+    attach = list(range(size))
+    widest = [0] * size
+    tape = np.zeros((size, size), dtype=int)
+
+    def visit(node: Any, start: int) -> int:
+        if not isinstance(node, nltk.Tree):
+            return start + 1
+        ends = [start]
+        for child in node:
+            ends.append(visit(child, ends[-1]))
+        end = ends[-1]
+        if len(node) == 2:
+            tape[end - 1 :, start:end] += 1
+            if end - start > widest[end - 1]:
+                widest[end - 1] = end - start
+                attach[end - 1] = ends[1] - 1
+        return end
+
+    visit(whole, 0)
+    return attach, tape
+
+
+def _check_row(row: Any, text: str, factor: str) -> None:
+    words = row["text"].split(" ")
+    word = np.asarray(row["word"])
+    assert word[0] == word[-1] == -1
+    pieces = np.bincount(word[1:-1], minlength=len(words)).tolist()
+    attach, tape = _oracle(text, pieces, factor)
+    assert list(row["attach"]) == attach
+    n = len(attach)
+    assert unpack_tape(row["tape"], n).tolist() == np.minimum(tape, 255).tolist()
+    assert len(row["tokens"]) == n
+
+
+# --- writing ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("factor", ["right", "left"])
+@pytest.mark.parametrize("tokenizer", [WORD, BPE["ptb"], BPE["raw"]], ids=["word", "ptb", "raw"])
+def test_plain_pandas_reads_what_the_trees_say(tmp_path: Path, tokenizer: Tokenizer, factor: str) -> None:
+    manifest = _build(tmp_path / "s", tokenizer=tokenizer, factor=factor)
+    frame = pd.read_parquet(tmp_path / "s" / "part-00000.parquet")
+    assert list(frame.columns) == ["id", "text", "tokens", "attach", "word", "tape"]
+    assert frame["id"].tolist() == [0, 1, 2]
+    assert frame["text"].tolist() == [
+        "The dog did n't bark today .",
+        "( dog ) ran",
+        "unbelievable is very and/or naïve",
+    ]
+    for text, (_, row) in zip(TREES, frame.iterrows(), strict=True):
+        _check_row(row, text, factor)
+    lengths = frame["tokens"].map(len)
+    assert manifest["counts"] == {
+        "sentences": 3,
+        "words": 16,
+        "tokens": int(lengths.sum()) - 6,
+        "most_tokens": int(lengths.max()) - 2,
+        "deepest": max(max(tape) for tape in frame["tape"]),
+        "unknown_words": 0,
+        "left_out": 0,
+    }
+
+
+_LABEL = st.sampled_from(["S", "NP-SBJ", "VP", "ADVP|PRT"])
+_LEAF = st.sampled_from(["(DT The)", "(NN dog)", "(JJ unbelievable)", "(-NONE- *)", "(-LRB- -LRB-)"])
+_NODE = st.recursive(
+    _LEAF,
+    lambda inner: st.builds(
+        lambda label, children: f"({label} {' '.join(children)})",
+        _LABEL,
+        st.lists(inner, min_size=1, max_size=4),
+    ),
+    max_leaves=12,
+)
+_TREE = st.builds(lambda node: f"( (S {node}))", _NODE).filter(
+    lambda text: normalize(Tree.from_brackets(text)) is not None
+)
+
+
+@pytest.mark.parametrize("factor", ["right", "left"])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=st.lists(_TREE, min_size=1, max_size=6))
+def test_random_trees(tmp_path: Path, texts: list[str], factor: str) -> None:
+    _build(tmp_path / "s", texts, BPE["ptb"], factor=factor, rows_per_part=4)
+    frame = pd.concat(pd.read_parquet(part) for part in sorted((tmp_path / "s").glob("*.parquet")))
+    assert len(frame) == len(texts)
+    for text, (_, row) in zip(texts, frame.iterrows(), strict=True):
+        _check_row(row, text, factor)
+
+
+@pytest.mark.parametrize("form", ["right", "left"])
+def test_binarized_input_gives_the_same_rows(tmp_path: Path, form: str) -> None:
+    plain = [normalize(Tree.from_brackets(text)) for text in TREES]
+    binary = [binarize(collapse_unaries(tree), form).to_brackets() for tree in plain if tree is not None]
+    assert any("|<" in text for text in binary)
+    for factor in ("right", "left"):
+        _build(tmp_path / "raw", TREES, BPE["ptb"], factor=factor)
+        _build(tmp_path / "binary", binary, BPE["ptb"], factor=factor)
+        tables = [pq.read_table(tmp_path / name / "part-00000.parquet") for name in ("raw", "binary")]
+        assert tables[0].equals(tables[1])
+
+
+def test_metadata_says_what_the_numbers_mean(tmp_path: Path) -> None:
+    source = tmp_path / "toy.trees"
+    source.write_text("\n".join(TREES), encoding="utf-8")
+    kept = ShardSettings(factor="left", tape="none")
+    manifest = shards_from_files([str(source)], WORD, kept, tmp_path / "s", Rejects())
+    schema = pq.read_schema(tmp_path / "s" / "part-00000.parquet")
+    assert schema.names == ["id", "text", "tokens", "attach", "word"]
+    metadata = {key.decode(): value.decode() for key, value in schema.metadata.items()}
+    assert metadata["pdtools.format_version"] == FORMAT_VERSION
+    assert metadata["pdtools.layout"] == "sentence"
+    assert metadata["pdtools.binarization"] == "left"
+    assert metadata["pdtools.tokenizer"] == WORD.fingerprint
+    assert json.loads(metadata["pdtools.sources"]) == manifest["sources"]
+    assert len(manifest["sources"][0]["sha256"]) == 64
+    column = pq.ParquetFile(tmp_path / "s" / "part-00000.parquet").metadata.row_group(0).column(0)
+    assert column.compression == "ZSTD"
+    assert manifest["settings"] == {
+        "layout": "sentence",
+        "factor": "left",
+        "tape": "none",
+        "text_style": "ptb",
+    }
+
+
+def test_parts_are_cut_by_rows_and_repeat_to_the_byte(tmp_path: Path) -> None:
+    manifest = _build(tmp_path / "a", TREES * 3, rows_per_part=4)
+    assert [part["rows"] for part in manifest["parts"]] == [4, 4, 1]
+    assert [part["file"] for part in manifest["parts"]] == [f"part-0000{i}.parquet" for i in range(3)]
+    assert _build(tmp_path / "b", TREES * 3, rows_per_part=4)["parts"] == manifest["parts"]
+    shards = ShardSet.open(tmp_path / "a")
+    assert shards.ids.tolist() == list(range(9))
+    assert [shards.text(i) for i in range(9)] == [shards.text(i % 3) for i in range(9)]
+
+
+def test_deep_tapes_saturate_and_the_manifest_does_not(tmp_path: Path) -> None:
+    n = 300
+    text = "".join(f"(S (NN w{i}) " for i in range(n)) + ")" * n
+    _build(tmp_path / "s", [text], train_word_tokenizer([f"w{i}" for i in range(n)]))
+    shards = ShardSet.open(tmp_path / "s")
+    stored = pq.read_table(tmp_path / "s" / "part-00000.parquet")["tape"][0].as_py()
+    assert max(stored) == 255
+    assert shards.manifest["counts"]["deepest"] == int(shards.tape(0).max()) == n + 1
+
+
+# --- what is left out -------------------------------------------------------------------------
+
+
+def test_what_is_left_out_is_counted_and_listed_under_any_policy(tmp_path: Path) -> None:
+    unusable = [
+        "( (S (NP (-NONE- *))))",
+        "(X (XX one) (XX two) (XX three))",
+        "(S (NN dog) (VB flies))",
+    ]
+    rejects = Rejects("fail")
+    closed = train_word_tokenizer(WORDS, unk=False)
+    manifest = _build(tmp_path / "s", [*unusable, *TREES], closed, rejects)
+    assert manifest["counts"]["sentences"] == 3
+    assert manifest["counts"]["left_out"] == 3
+    assert manifest["left_out"] == {
+        "no words": 1,
+        "not parsed: a flat placeholder": 1,
+        "words outside the vocabulary": 1,
+    }
+    lines = (tmp_path / "s" / "rejects.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"file": "toy.mrg", "line": i, "reason": reason, "text": text}
+        for i, (reason, text) in enumerate(zip(sorted(manifest["left_out"]), unusable, strict=True), 1)
+    ]
+
+
+def test_unknown_words_are_counted(tmp_path: Path) -> None:
+    manifest = _build(tmp_path / "s", ["(S (NN cats) (VP (VBP eat) (NN dog)))"])
+    assert manifest["counts"]["unknown_words"] == 2
+
+
+def test_nothing_is_written_when_nothing_is_left(tmp_path: Path) -> None:
+    with pytest.raises(PdtoolsError, match=r"no sentences.*1 left out: no words"):
+        _build(tmp_path / "s", ["(S (-NONE- *))"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_leaves_the_old_folder(tmp_path: Path) -> None:
+    _build(tmp_path / "s")
+    before = (tmp_path / "s" / "manifest.json").read_bytes()
+
+    def failing() -> Any:
+        yield from _sourced(TREES)
+        raise RuntimeError("the disk is full")
+
+    with pytest.raises(RuntimeError):
+        build_shards(failing(), WORD, ShardSettings(), tmp_path / "s", Rejects(), overwrite=True)
+    with pytest.raises(PdtoolsError, match="exists"):
+        _build(tmp_path / "s", overwrite=False)
+    assert (tmp_path / "s" / "manifest.json").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["s"]
+
+
+def test_settings_are_checked() -> None:
+    with pytest.raises(PdtoolsError, match="factor must be right or left"):
+        ShardSettings(factor="none")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "size"),
+    [({}, 4 + 2), ({"unk": False}, 3 + 5), ({"min_count": 1, "size": 6}, 6), ({"kind": "bpe"}, 259 + 5)],
+)
+def test_tokenizers_are_made_from_the_trees(tmp_path: Path, chosen: dict[str, Any], size: int) -> None:
+    source = tmp_path / "toy.trees"
+    source.write_text("(S (NN a) (NN a) (NN bc))\n(S (NN bc) (NP (NN d) (NP (NN e) (NN \\/))))")
+    manifest = shards_from_files(
+        [str(source)], TokenizerSettings(**chosen), ShardSettings(), tmp_path / "s", Rejects()
+    )
+    if chosen.get("kind") == "bpe":
+        assert manifest["tokenizer"]["kind"] == "bpe"
+        assert 259 < manifest["tokenizer"]["vocab_size"] <= size
+    else:
+        assert manifest["tokenizer"]["vocab_size"] == size
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+def test_rows_are_read_back(tmp_path: Path) -> None:
+    _build(tmp_path / "s", TREES * 2, BPE["raw"], rows_per_part=4)
+    shards = ShardSet.open(tmp_path / "s")
+    frame = pd.concat(pd.read_parquet(part) for part in sorted((tmp_path / "s").glob("*.parquet")))
+    assert len(shards) == len(frame) == 6
+    assert shards.tokenizer == BPE["raw"]
+    for i, (_, expected) in enumerate(frame.iterrows()):
+        row = shards.row(i)
+        assert row["id"] == expected["id"]
+        assert row["text"] == shards.text(i) == expected["text"]
+        for name in ("tokens", "attach", "word"):
+            assert row[name].tolist() == expected[name].tolist()
+            assert row[name].dtype == np.int32
+        assert shards.lengths[i] == len(expected["tokens"])
+        assert unpack_tape(expected["tape"], len(expected["tokens"])).tolist() == shards.tape(i).tolist()
+    assert shards.find(5) == 5
+    with pytest.raises(InputError, match="ids go from 0 to 5"):
+        shards.find(6)
+
+
+def test_a_row_describes_its_tree(tmp_path: Path) -> None:
+    _build(tmp_path / "s", TREES, BPE["ptb"])
+    description = describe_row(ShardSet.open(tmp_path / "s"), 1)
+    assert description["tree"] == "(X (X (XX -LRB-) (X (XX dog) (XX -RRB-))) (XX ran))"
+    first, *_, last = description["tokens"]
+    assert (first["token"], first["word"], first["shift"], first["tape"]) == ("<root>", None, True, [0])
+    assert (last["token"], last["word"], last["attach"], last["shift"]) == ("<eos>", None, 0, False)
+    json.dumps(description)
+
+
+def _change_manifest(folder: Path, **changes: Any) -> None:
+    manifest = json.loads((folder / "manifest.json").read_text())
+    write_json(folder / "manifest.json", {**manifest, **changes})
+
+
+def test_what_is_not_a_folder_of_shards(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such folder"):
+        ShardSet.open(tmp_path / "missing")
+    with pytest.raises(InputError, match=r"no manifest\.json"):
+        ShardSet.open(tmp_path)
+    (tmp_path / "manifest.json").write_text("[1]")
+    with pytest.raises(InputError, match="not a manifest of shards"):
+        ShardSet.open(tmp_path)
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(InputError, match="not JSON"):
+        ShardSet.open(tmp_path)
+
+
+@pytest.mark.parametrize("changes", [{"parts": []}, {"parts": [{}]}, {"tokenizer": {}}, {"settings": None}])
+def test_a_damaged_manifest(tmp_path: Path, changes: dict[str, Any]) -> None:
+    _build(tmp_path / "s")
+    _change_manifest(tmp_path / "s", **changes)
+    with pytest.raises(InputError, match="damaged manifest"):
+        ShardSet.open(tmp_path / "s")
+
+
+def test_damage_is_noticed(tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    part = folder / "part-00000.parquet"
+    _build(folder)
+    whole = part.read_bytes()
+    part.write_bytes(whole[:-10])
+    with pytest.raises(InputError, match="damaged"):
+        ShardSet.open(folder)
+    part.unlink()
+    with pytest.raises(InputError, match="missing"):
+        ShardSet.open(folder)
+    part.write_bytes(whole)
+    ShardSet.open(folder)
+
+    BPE["ptb"].save(folder)
+    with pytest.raises(InputError, match="not the tokenizer"):
+        ShardSet.open(folder)
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(InputError, match="no such tokenizer"):
+        ShardSet.open(folder)
+    _change_manifest(folder, format_version="7")
+    with pytest.raises(InputError, match="version 7; this pdtools reads version 1"):
+        ShardSet.open(folder)
