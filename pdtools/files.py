@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import gzip
 import hashlib
@@ -160,21 +161,36 @@ def check_output(path: str | Path, *, overwrite: bool) -> None:
         raise PdtoolsError(f"{path}: exists already (choose another name, or pass --overwrite)")
 
 
-def _temporary(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+@contextlib.contextmanager
+def _temporary(final: Path) -> Iterator[Path]:
+    """A name beside ``final`` to write to first. A failure to write names ``final``, as the user does."""
+    temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+    except OSError as error:
+        culprit = str(error.filename or "")
+        ours = culprit.startswith((str(temporary), str(final))) or culprit == str(final.parent)
+        if ours or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise PdtoolsError(f"{final}: cannot be written: {error.strerror}") from error
+        raise
 
 
 @contextlib.contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
-    """A temporary file name in the folder of ``path``; renamed to ``path`` if the block succeeds."""
+    """A temporary file name in the folder of ``path``; renamed to ``path`` if the block succeeds.
+
+    Raises:
+        PdtoolsError: if it cannot be written (no such place, no permission, no space).
+    """
     final = Path(path)
-    final.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _temporary(final)
-    try:
-        yield temporary
-        os.replace(temporary, final)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with _temporary(final) as temporary:
+        try:
+            yield temporary
+            os.replace(temporary, final)
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
 
 
 @contextlib.contextmanager
@@ -214,15 +230,14 @@ def atomic_directory(path: str | Path, *, overwrite: bool = False) -> Iterator[P
     """A temporary folder beside ``path``; it becomes ``path`` if the block succeeds, and vanishes if not."""
     final = Path(path)
     check_output(final, overwrite=overwrite)
-    final.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _temporary(final)
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
-    try:
-        yield temporary
-        replace_directory(temporary, final)
-    finally:
+    with _temporary(final) as temporary:
         shutil.rmtree(temporary, ignore_errors=True)
+        try:
+            temporary.mkdir()
+            yield temporary
+            replace_directory(temporary, final)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def replace_directory(new: Path, final: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import importlib.metadata
 import os
 import platform
@@ -27,7 +28,8 @@ def provenance(inputs: Mapping[str, str | Path] | None = None) -> dict[str, Any]
 
     Returns:
         A JSON-ready dictionary: command, time (UTC), versions, hardware, and for every input its path
-        and SHA-256 (of a folder: of the files in it that identify it).
+        and SHA-256 (of a folder: of the files that identify it, or of the list of all its files with
+        their SHA-256, as sha256sum prints it).
     """
     return {
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
@@ -66,6 +68,14 @@ def _identify(path: Path) -> dict[str, Any]:
     if str(path) == STDIO:
         return {"path": STDIO}
     if path.is_dir():
-        named = [path / name for name in _IDENTIFYING if (path / name).is_file()]
-        return {"path": str(path), "sha256": {file.name: sha256_file(file) for file in named}}
+        files = [path / name for name in _IDENTIFYING if (path / name).is_file()]
+        if files:
+            return {"path": str(path), "sha256": {file.name: sha256_file(file) for file in files}}
+        files = sorted(file for file in path.rglob("*") if file.is_file())
+        listing = "".join(f"{sha256_file(file)}  {file.relative_to(path).as_posix()}\n" for file in files)
+        return {
+            "path": str(path),
+            "files": len(files),
+            "sha256": hashlib.sha256(listing.encode()).hexdigest(),
+        }
     return {"path": str(path), "sha256": sha256_file(path)} if path.is_file() else {"path": str(path)}

@@ -129,3 +129,23 @@ def test_json_errors_name_the_line(tmp_path: Path) -> None:
     path.write_text('{\n"a": }')
     with pytest.raises(InputError, match=r"x\.json:2: not JSON"):
         files.read_json(path)
+
+
+@pytest.mark.parametrize("place", ["blocked/x", "blocked/deep/x", "/proc/x"])
+def test_an_output_that_cannot_be_written_is_named_as_the_user_named_it(tmp_path: Path, place: str) -> None:
+    (tmp_path / "blocked").write_text("a file, not a folder")
+    final = tmp_path / place
+    with pytest.raises(PdtoolsError, match="cannot be written"), files.atomic_text(final) as stream:
+        stream.write("x")
+    with pytest.raises(PdtoolsError, match="cannot be written"), files.atomic_directory(final):
+        pass
+
+
+def test_a_full_disk_names_the_output(tmp_path: Path) -> None:
+    with (
+        pytest.raises(PdtoolsError, match=r"x\.txt: cannot be written: No space"),
+        files.atomic_text(tmp_path / "x.txt"),
+        open("/dev/full", "w") as full,
+    ):
+        full.write("x")
+        full.flush()
