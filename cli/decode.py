@@ -69,9 +69,10 @@ def decode(
     both in nats; with --k-best over 1 also tree. The marginal sums over the beam.
 
     \b
-    pdtools decode sentences.txt --model runs/pushdown -o sentences.trees
-    pdtools decode test.tokens --from tokens --model runs/pushdown --beam 300 --k-best 5 \\
-        --scores test.tsv -o test.trees
+    Example:
+      pdtools decode sentences.txt --model runs/pushdown -o sentences.trees
+      pdtools decode test.tokens --from tokens --model runs/pushdown --beam 300 --k-best 5 \\
+          --scores test.tsv -o test.trees
     """
     check_json_output(as_json, output)
     if scores == STDIO and (as_json or output == STDIO):

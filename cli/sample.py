@@ -47,8 +47,9 @@ def sample(
     draws begin with the same ones.
 
     \b
-    pdtools sample --model runs/pushdown -n 100 --seed 1 > drawn.trees
-    pdtools sample --model runs/pushdown -n 5 --strings
+    Example:
+      pdtools sample --model runs/pushdown -n 100 --seed 1 > drawn.trees
+      pdtools sample --model runs/pushdown -n 5 --strings
     """
     from pdtools.models import load_checkpoint
     from pdtools.search.sampling import SampleCounts, sample_lines

@@ -69,8 +69,9 @@ def surprisal(
     offsets refer to the words written as running text. Fields are not quoted: in pandas, quoting=3.
 
     \b
-    pdtools surprisal sentences.txt --model runs/pushdown -o surprisals.tsv
-    echo "The dog barks." | pdtools surprisal - --model runs/pushdown --words --parses
+    Example:
+      pdtools surprisal sentences.txt --model runs/pushdown -o surprisals.tsv
+      echo "The dog barks." | pdtools surprisal - --model runs/pushdown --words --parses
     """
     from pdtools.parsers import pipeline
     from pdtools.search.inputs import read_inputs

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from search_oracle import save_checkpoints
+
+from pdtools.cli.main import run
+from pdtools.search import beam_search, load_searcher
+from pdtools.trees import Tree
+
+LINES = "a b c\n\nb a dog ( x\na\n"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return save_checkpoints(tmp_path_factory.mktemp("models"))[0]
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "in.txt"
+    path.write_text(LINES)
+    return path
+
+
+def decode(*arguments: object) -> int:
+    return run(["decode", "--device", "cpu", *map(str, arguments)])
+
+
+def test_trees_line_for_line(models: dict[str, Path], text: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.trees"
+    assert decode(text, "--model", models["pushdown"], "--beam", 20, "-o", out) == 0
+    lines = out.read_text().splitlines()
+    assert lines[1:] == [
+        "(X (-NONE- *))",
+        "(X (XX b) (XX a) (XX dog) (XX -LRB-) (XX x))",
+        "(XX a)",
+    ]
+    assert Tree.from_brackets(lines[0]).words == ("a", "b", "c")
+    records = [json.loads(line) for line in Path(f"{out}.rejects.jsonl").read_text().splitlines()]
+    assert [(r["line"], r["reason"]) for r in records] == [
+        (2, "no words"),
+        (3, "words unknown to the model: dog, (, x"),
+    ]
+
+
+def test_scores_are_those_of_the_search(models: dict[str, Path], text: Path, tmp_path: Path) -> None:
+    scores, out = tmp_path / "s.tsv", tmp_path / "out.trees"
+    options = ["--beam", 20, "--k-best", 3, "--scores", scores, "-o", out]
+    assert decode(text, "--model", models["pushdown"], *options) == 0
+    header, *rows = [line.split("\t") for line in scores.read_text().splitlines()]
+    assert header == ["id", "rank", "joint", "marginal", "tree"]
+    assert [(row[0], row[1]) for row in rows] == [("1", "1"), ("1", "2"), ("1", "3"), ("4", "1")]
+    assert rows[0][4] == out.read_text().splitlines()[0]
+
+    searcher = load_searcher(models["pushdown"])
+    ids = next(iter(searcher.search(["a b c"])))
+    (found,) = beam_search(searcher.loaded.model, [ids.encoded.encoding.ids], beam=20, k_best=3)  # type: ignore[union-attr]
+    assert [float(row[2]) for row in rows[:3]] == pytest.approx([j for j, _ in found.derivations], abs=1e-5)
+    assert [float(row[3]) for row in rows[:3]] == pytest.approx([found.marginal] * 3, abs=1e-5)
+
+
+def test_one_best_has_no_tree_column(models: dict[str, Path], text: Path, tmp_path: Path) -> None:
+    scores = tmp_path / "s.tsv"
+    assert decode(text, "--model", models["head"], "--scores", scores, "-o", tmp_path / "o.trees") == 0
+    assert scores.read_text().splitlines()[0] == "id\trank\tjoint\tmarginal"
+
+
+def test_standard_input_and_output(
+    models: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b\nb -LRB-\n")))
+    assert decode("-", "--model", models["pushdown"], "--from", "tokens") == 0
+    out, err = capsys.readouterr()
+    assert out == "(X (XX a) (XX b))\n(X (XX b) (XX -LRB-))\n"
+    assert "-:2: no parse: words unknown to the model: (" in err
+
+
+def test_a_report(
+    models: dict[str, Path], text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "o.trees"
+    assert decode(text, "--model", models["pushdown"], "--beam", 7, "-o", out, "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["counts"] == {"trees": 4, "words": 10, "placeholders": 2}
+    assert report["settings"]["beam"] == 7
+    assert report["rejects"]["no words"] == 1
+
+
+def test_an_output_is_not_overwritten_unasked(
+    models: dict[str, Path], text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "o.trees"
+    out.write_text("mine")
+    assert decode(text, "--model", models["pushdown"], "-o", out) == 1
+    assert "exists already" in capsys.readouterr().err
+    assert out.read_text() == "mine"
+    assert decode(text, "--model", models["pushdown"], "-o", out, "--overwrite") == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "reason"),
+    [
+        (["--model", "{base}"], 1, "without an attachment head"),
+        (["--model", "{missing}"], 1, "no such folder"),
+        (["--model", "{pushdown}", "--beam", "0"], 2, "--beam"),
+        (["--model", "{pushdown}", "--k-best", "2"], 2, "--scores"),
+        (["--model", "{pushdown}", "--scores", "-"], 2, "--scores"),
+        (["--model", "{pushdown}", "--json"], 1, "-o"),
+    ],
+)
+def test_what_cannot_be_done(
+    models: dict[str, Path],
+    text: Path,
+    arguments: list[str],
+    status: int,
+    reason: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folders = {**{name: str(path) for name, path in models.items()}, "missing": str(text) + ".none"}
+    assert decode(text, *[argument.format(**folders) for argument in arguments]) == status
+    out, err = capsys.readouterr()
+    assert reason in err
+    assert out == ""
+
+
+def test_an_empty_file_leaves_no_output(
+    models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty.txt").touch()
+    out = tmp_path / "o.trees"
+    assert decode(tmp_path / "empty.txt", "--model", models["pushdown"], "-o", out) == 1
+    assert "no sentence" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.txt"]
+
+
+# --- sample -----------------------------------------------------------------------------------
+
+
+def test_samples_repeat(models: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    drawn = []
+    for options in (["-n", "5"], ["-n", "5"], ["-n", "9"], ["-n", "5", "--seed", "1"]):
+        assert run(["sample", "--model", str(models["pushdown"]), "--device", "cpu", *options]) == 0
+        drawn.append(capsys.readouterr().out.splitlines())
+    assert drawn[0] == drawn[1] == drawn[2][:5] != drawn[3]
+    assert [len(lines) for lines in drawn] == [5, 5, 9, 5]
+    for line in drawn[2]:
+        Tree.from_brackets(line)
+
+
+def test_strings_of_a_base_model(models: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    base = ["sample", "--model", str(models["base"]), "--device", "cpu"]
+    assert run(base) == 1
+    assert "only --strings" in capsys.readouterr().err
+    assert run([*base, "--strings", "-n", "20"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("\n") == 20
+    assert set(out.split()) <= {"a", "b", "c"}
