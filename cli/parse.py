@@ -144,7 +144,7 @@ def parse(
     else:
         pipeline.write_splits(trees, output, fractions, counts=counts, rejects=rejects, overwrite=overwrite)
     if as_json:
-        print_json(_report(counts, rejects, files, form))
+        print_json(_report(counts, rejects, inputs, len(files), form))
     _tell(counts, rejects, output, quiet)
 
 
@@ -168,14 +168,16 @@ def _load_parser(name: str, model: str | None, beam: int, device: str) -> Parser
     return load_parser(name, model, device)
 
 
-def _report(counts: Counts, rejects: Rejects, files: list[str], form: TreeForm) -> dict[str, Any]:
+def _report(
+    counts: Counts, rejects: Rejects, inputs: list[str], n_files: int, form: TreeForm
+) -> dict[str, Any]:
     from dataclasses import asdict
 
     from pdtools.provenance import provenance
 
     return {
         "counts": {
-            "files": len(files),
+            "files": n_files,
             "trees": counts.trees,
             "tokens": counts.tokens,
             "placeholders": counts.placeholders,
@@ -187,7 +189,7 @@ def _report(counts: Counts, rejects: Rejects, files: list[str], form: TreeForm) 
         "rejects": rejects.by_reason(),
         "rewritten_labels": dict(sorted(counts.changes.rewritten.items())),
         "settings": asdict(form),
-        "provenance": provenance({file: file for file in files}),
+        "provenance": provenance({name: name for name in inputs}),
     }
 
 

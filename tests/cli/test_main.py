@@ -22,7 +22,9 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_with_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([command, "--help"]) == 0
-    assert f"pdtools {command} " in capsys.readouterr().out.split("Example", 1)[1]
+    usage, text = capsys.readouterr().out.split("\n", 1)
+    assert usage.startswith(f"Usage: pdtools {command} ")
+    assert f"pdtools {command} " in text
 
 
 def test_wrong_usage_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
