@@ -29,7 +29,8 @@ def show(
     token k and its reduces.
 
     \b
-    pdtools show shards/train 0
+    Example:
+      pdtools show shards/train 0
     """
     from rich.console import Console
     from rich.text import Text

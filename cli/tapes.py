@@ -101,8 +101,9 @@ def tapes(
     that is no error, whatever --on-error says.
 
     \b
-    pdtools tapes train.trees -o shards/train --tokenizer bpe --vocab-size 8000
-    pdtools tapes valid.trees -o shards/valid --tokenizer shards/train
+    Example:
+      pdtools tapes train.trees -o shards/train --tokenizer bpe --vocab-size 8000
+      pdtools tapes valid.trees -o shards/valid --tokenizer shards/train
     """
     from pdtools.shards import ShardSettings, shards_from_files
 

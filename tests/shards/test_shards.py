@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from nltk.tree.transforms import chomsky_normal_form
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import Rejects, write_json
+from pdtools.files import Rejects, expand_inputs, write_json
 from pdtools.shards import (
     FORMAT_VERSION,
     ShardSet,
@@ -27,7 +28,7 @@ from pdtools.shards import (
     shards_from_files,
 )
 from pdtools.tokenization import Tokenizer, split_words, train_bpe_tokenizer, train_word_tokenizer
-from pdtools.trees import SourcedTree, Tree, binarize, collapse_unaries, normalize, unpack_tape
+from pdtools.trees import SourcedTree, Tree, binarize, collapse_unaries, normalize, read_trees, unpack_tape
 
 TREES = [
     "( (S (NP-SBJ (DT The) (NN dog)) (VP (VBD did) (RB n't) (VP (VB bark) (ADVP|PRT (RB today)))) (. .)))",
@@ -390,3 +391,24 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
     _change_manifest(folder, format_version="7")
     with pytest.raises(InputError, match="version 7; this pdtools reads version 1"):
         ShardSet.open(folder)
+
+
+# --- a real treebank --------------------------------------------------------------------------
+
+
+def test_the_counts_of_a_real_treebank(test_data: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(test_data / "treebanks" / "nltk_treebank.zip") as archive:
+        archive.extractall(tmp_path / "treebank")
+    expected = pd.read_csv(test_data / "treebanks" / "expected_counts.csv").query(
+        "treebank == 'nltk_treebank'"
+    )
+    files = expand_inputs([str(tmp_path / "treebank")], (".mrg",))
+    manifest = shards_from_files(files, TokenizerSettings(), ShardSettings(), tmp_path / "s", Rejects())
+    assert manifest["counts"]["sentences"] == expected["trees"].item()
+    assert manifest["counts"]["words"] == expected["tokens"].item()
+    assert manifest["counts"]["most_tokens"] == expected["max_tokens"].item()
+    assert len(manifest["sources"]) == expected["files"].item()
+    shards = pd.read_parquet(tmp_path / "s" / "part-00000.parquet")
+    for number, sourced in enumerate(read_trees(files, Rejects())):
+        if number % 50 == 0:
+            _check_row(shards.iloc[number], sourced.text, "right")

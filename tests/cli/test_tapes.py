@@ -1,0 +1,221 @@
+"""``pdtools tapes`` and ``pdtools show`` as a user runs them."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from pdtools.cli.main import run
+from pdtools.shards import ShardSet
+
+TREES = """\
+( (S (NP (DT The) (NN dog)) (VP (VBZ runs))))
+(S (NP (DT The) (JJ big) (NN dog)) (VP (VBZ runs)
+  (PP (IN with) (NP (-LRB- -LRB-) (NN cats) (-RRB- -RRB-)))))
+(S (NP (DT The) (NN dog)) (VP (VBZ is) (RB n't)))
+"""
+
+
+@pytest.fixture
+def trees(tmp_path: Path) -> str:
+    path = tmp_path / "toy.trees"
+    path.write_text(TREES, encoding="utf-8")
+    return str(path)
+
+
+def _error(capsys: pytest.CaptureFixture[str]) -> str:
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    lines = printed.err.splitlines()
+    assert len(lines) == 1, printed.err
+    assert lines[0].startswith("pdtools: ")
+    return lines[0]
+
+
+# --- tapes ------------------------------------------------------------------------------------
+
+
+def test_trees_become_shards(trees: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "shards"
+    assert run(["tapes", trees, "-o", str(out)]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "3 sentences, 15 tokens, 15 words (7 unknown), vocabulary 7, deepest" in printed.err
+    assert sorted(path.name for path in out.iterdir()) == [
+        "manifest.json",
+        "part-00000.parquet",
+        "rejects.jsonl",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ]
+    frame = pd.read_parquet(out / "part-00000.parquet")
+    assert frame["text"][1] == "The big dog runs with ( cats )"
+    assert frame["attach"][0].tolist() == [0, 1, 1, 2, 0]
+
+
+def test_json_prints_the_manifest_alone(
+    trees: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "shards"
+    assert run(["tapes", trees, "-o", str(out), "--json", "--quiet"]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert json.loads(printed.out) == json.loads((out / "manifest.json").read_text())
+
+
+def test_options_reach_the_shards(trees: str, tmp_path: Path) -> None:
+    out = tmp_path / "shards"
+    options = "--tokenizer bpe --vocab-size 262 --min-count 1 --text-style raw --binarize left --tape none"
+    assert run(["tapes", trees, "-o", str(out), "--layout", "sentence", *options.split()]) == 0
+    shards = ShardSet.open(out)
+    kept = {"layout": "sentence", "factor": "left", "tape": "none", "text_style": "raw"}
+    assert shards.manifest["settings"] == kept
+    assert (shards.tokenizer.kind, shards.tokenizer.vocab_size) == ("bpe", 262)
+    assert "tape" not in pd.read_parquet(out / "part-00000.parquet").columns
+
+
+def test_validation_trees_take_the_training_tokenizer(trees: str, tmp_path: Path) -> None:
+    train, valid = str(tmp_path / "train"), str(tmp_path / "valid")
+    (tmp_path / "v.trees").write_text("(S (NN dog) (VB sleeps))\n(S (DT The) (NN dog))\n")
+    assert run(["tapes", trees, "-o", train, "--no-unk"]) == 0
+    assert run(["tapes", str(tmp_path / "v.trees"), "-o", valid, "--tokenizer", train]) == 0
+    shards = ShardSet.open(valid)
+    assert shards.tokenizer == ShardSet.open(train).tokenizer
+    assert len(shards) == 1
+    assert shards.manifest["left_out"] == {"words outside the vocabulary": 1}
+    reject = json.loads((tmp_path / "valid" / "rejects.jsonl").read_text())
+    assert (reject["line"], reject["text"]) == (1, "(S (NN dog) (VB sleeps))")
+
+
+@pytest.mark.parametrize("kind", ["word", "bpe"])
+def test_standard_input_is_read_once(
+    kind: str, trees: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for source, name in ((trees, "file"), ("-", "pipe")):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TREES.encode())))
+        assert run(["tapes", source, "-o", str(tmp_path / name), "--tokenizer", kind]) == 0
+    frames = [pd.read_parquet(tmp_path / name / "part-00000.parquet") for name in ("file", "pipe")]
+    pd.testing.assert_frame_equal(frames[0], frames[1])
+
+
+def test_bad_trees_stop_it_or_are_skipped(
+    trees: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = tmp_path / "bad.trees"
+    bad.write_text(TREES + "(S (NP (NN dog)\n")
+    out = tmp_path / "shards"
+    assert run(["tapes", str(bad), "-o", str(out)]) == 1
+    assert f"{bad}:5: " in _error(capsys)
+    assert not out.exists()
+    assert run(["tapes", str(bad), "-o", str(out), "--on-error", "skip"]) == 0
+    assert "left out" in capsys.readouterr().err
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert (manifest["counts"]["sentences"], manifest["counts"]["left_out"]) == (3, 1)
+    assert json.loads((out / "rejects.jsonl").read_text())["line"] == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["missing.trees"], "missing.trees: no such file"),
+        (["empty"], "empty: no files ending in .mrg"),
+        (["nothing.trees"], "no trees"),
+        (["toy.trees", "--tokenizer", "empty"], "no such tokenizer"),
+        (["toy.trees", "--tokenizer", "noise"], "not JSON"),
+        (["toy.trees", "--tokenizer", "other"], "no model"),
+        (["toy.trees", "--min-count", "9"], "no word is left"),
+        (["toy.trees", "--tokenizer", "bpe", "--vocab-size", "9"], "at least 259"),
+        (["toy.trees", "-o", "toy.trees/below"], "toy.trees"),
+        (["toy.trees", "-o", "empty"], "--overwrite"),
+        (["toy.trees", "-o", "-"], "name one with -o"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    arguments: list[str],
+    reason: str,
+    trees: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder, content in (("noise", "{"), ("other", "{}")):
+        Path(folder).mkdir()
+        Path(folder, "tokenizer.json").write_text(content)
+    Path("empty").mkdir()
+    Path("nothing.trees").write_text("\n \n")
+    before = sorted(tmp_path.rglob("*"))
+    output = [] if "-o" in arguments else ["-o", "out"]
+    assert run(["tapes", *arguments, *output]) == 1
+    assert reason in _error(capsys)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_tokenizer_of_another_style(trees: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train = str(tmp_path / "train")
+    assert run(["tapes", trees, "-o", train, "--quiet"]) == 0
+    out = str(tmp_path / "out")
+    assert run(["tapes", trees, "-o", out, "--tokenizer", train, "--text-style", "raw"]) == 1
+    assert "made for ptb text, not raw" in _error(capsys)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--tokenizer", "bpe", "--no-unk"],
+        ["--tokenizer", "somewhere", "--vocab-size", "300"],
+        ["--tokenizer", "somewhere", "--unk"],
+        ["--layout", "window"],
+        ["--vocab-size", "0"],
+    ],
+)
+def test_wrong_usage(options: list[str], trees: str, tmp_path: Path) -> None:
+    assert run(["tapes", trees, "-o", str(tmp_path / "out"), *options]) == 2
+
+
+# --- show -------------------------------------------------------------------------------------
+
+
+def test_show_prints_a_sentence(trees: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "shards")
+    assert run(["tapes", trees, "-o", out, "--quiet", "--min-count", "1"]) == 0
+    assert run(["show", out, "0"]) == 0
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed
+    lines = [line.split() for line in printed.splitlines()]
+    assert lines[0] == ["0:", "The", "dog", "runs"]
+    assert "(X (X (XX The) (XX dog)) (XX runs))" in printed
+    assert ["0", "<root>", "shift", "0"] in lines
+    assert ["2", "dog", "dog", "1", "0", "1", "1"] in lines
+    assert ["4", "<eos>", "0", "1", "4", "4", "3", "2"] in lines
+
+
+def test_show_json(trees: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "shards")
+    assert run(["tapes", trees, "-o", out, "--quiet", "--tokenizer", "bpe"]) == 0
+    assert run(["show", out, "1", "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert row["text"] == "The big dog runs with ( cats )"
+    assert row["tree"].count("-LRB-") == 1
+    assert [token["position"] for token in row["tokens"]] == list(range(len(row["tokens"])))
+    assert all(len(token["tape"]) == token["position"] + 1 for token in row["tokens"])
+
+
+def test_show_says_what_it_cannot_show(
+    trees: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "shards"
+    assert run(["tapes", trees, "-o", str(out), "--quiet"]) == 0
+    assert run(["show", str(out), "3"]) == 1
+    assert "ids go from 0 to 2" in _error(capsys)
+    manifest = json.loads((out / "manifest.json").read_text())
+    (out / "manifest.json").write_text(json.dumps({**manifest, "format_version": "2"}))
+    assert run(["show", str(out), "0"]) == 1
+    assert "version 2; this pdtools reads version 1" in _error(capsys)
+    assert run(["show", str(tmp_path), "0"]) == 1
+    assert "no manifest.json" in _error(capsys)
