@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
+
+from pdtools.files import STDIO, atomic_text
 
 from .common import JsonOption, print_json
 
@@ -20,7 +22,10 @@ _PIPED_WIDTH = 10_000
 
 def show(
     shards: Annotated[str, typer.Argument(metavar="SHARDS", help="A folder that pdtools tapes wrote.")],
-    row_id: Annotated[int, typer.Argument(metavar="ID", help="The sentence's id, from 0.")],
+    row_id: Annotated[
+        int | None, typer.Argument(metavar="ID", help="The sentence's id, from 0; optional with --text.")
+    ] = None,
+    text: Annotated[bool, typer.Option("--text", help="Only the words, a line for each sentence.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Print one sentence of the shards with its tree, tokens, attachments and tape.
@@ -31,14 +36,25 @@ def show(
     \b
     Example:
       pdtools show shards/train 0
+      pdtools show shards/test --text > test.txt
     """
+    if row_id is None and not text:
+        raise typer.BadParameter("name a sentence by its ID, or get the words of all with --text")
+    if text and as_json:
+        raise typer.BadParameter("--text and --json exclude each other")
+
     from rich.console import Console
     from rich.text import Text
 
     from pdtools.shards import ShardSet, describe_row, tree_of_row
 
     rows = ShardSet.open(shards)
-    i = rows.find(row_id)
+    if text:
+        wanted = range(len(rows)) if row_id is None else [rows.find(row_id)]
+        with atomic_text(STDIO) as out:
+            out.writelines(rows.text(i) + "\n" for i in wanted)
+        return
+    i = rows.find(cast(int, row_id))
     description = describe_row(rows, i)
     if as_json:
         print_json(description)

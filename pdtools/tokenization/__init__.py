@@ -8,7 +8,6 @@ from pdtools.tokenization.tokenizer import (
     Encoding,
     Tokenizer,
     UnknownWordError,
-    split_for,
 )
 from pdtools.tokenization.train import train_bpe_tokenizer, train_word_tokenizer
 from pdtools.tokenization.words import (
@@ -32,7 +31,6 @@ __all__ = [
     "Tokenizer",
     "UnknownWordError",
     "join_words",
-    "split_for",
     "split_spaces",
     "split_words",
     "train_bpe_tokenizer",

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import read_json, write_json
-from pdtools.tokenization.words import Sentence, check_style, split_spaces, split_words
+from pdtools.tokenization.words import Sentence, check_style, split_words
 
 if TYPE_CHECKING:
     import tokenizers
@@ -296,11 +296,6 @@ def _skip_spaces(text: str, position: int) -> int:
     while position < len(text) and text[position].isspace():
         position += 1
     return position
-
-
-def split_for(tokenizer: Tokenizer, text: str, *, tokenized: bool = False) -> Sentence:
-    """Split a text as a tokenizer expects it: into words of its style, or at spaces if already split."""
-    return split_spaces(text) if tokenized else split_words(text, tokenizer.text_style)
 
 
 # --- tokenizers made elsewhere ----------------------------------------------------------------
