@@ -21,7 +21,7 @@ from torch import Tensor
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, StackState
-from pdtools.search.memory import hypotheses_that_fit
+from pdtools.search.memory import explained_memory_errors, hypotheses_that_fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,8 @@ def beam_search(
         then by the position they attach to.
 
     Raises:
-        PdtoolsError: if the model has no attachment head, or gives values that are not numbers.
+        PdtoolsError: if the model has no attachment head, gives values that are not numbers, or the device
+            is out of memory.
     """
     if not model.has_attachment_head:
         raise PdtoolsError("this model was trained without an attachment head: it has no parses to search")
@@ -84,8 +85,9 @@ def beam_search(
         raise PdtoolsError(f"beam and k-best must be at least 1, not {beam} and {k_best}")
     results: dict[int, BeamResult] = {}
     for group in _groups(model, [len(ids) for ids in token_ids], beam, max_batch):
-        batch = _Batch([token_ids[i] for i in group], model)
-        results.update(zip(group, batch.search(beam, k_best), strict=True))
+        with explained_memory_errors():
+            batch = _Batch([token_ids[i] for i in group], model)
+            results.update(zip(group, batch.search(beam, k_best), strict=True))
     return [results[i] for i in range(len(token_ids))]
 
 

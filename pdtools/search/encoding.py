@@ -16,8 +16,10 @@ from pdtools.tokenization import Encoding, Sentence, Tokenizer, UnknownWordError
 T = TypeVar("T")
 R = TypeVar("R")
 
-# Sentences that are read ahead, to be batched by length.
+# Sentences that are read ahead, to be batched by length: fewer where each takes long, so that results
+# keep coming.
 LOOK_AHEAD = 1024
+SEARCH_LOOK_AHEAD = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +78,17 @@ def score_windows(
     sentences: Iterable[str | Sentence],
     encode: Callable[[str | Sentence], T | Unscorable],
     work: Callable[[list[T]], Iterable[R]],
+    look_ahead: int = LOOK_AHEAD,
 ) -> Iterator[R | Unscorable]:
     """Encode a stream of sentences and work on it in windows: one result each, in order, lazily.
 
     Args:
         encode: one sentence to what ``work`` takes, or the reason why it cannot be done.
         work: a window's encoded sentences to as many results; it may batch them in any order.
+        look_ahead: sentences per window.
     """
     stream = iter(sentences)
-    while window := [encode(sentence) for sentence in islice(stream, LOOK_AHEAD)]:
+    while window := [encode(sentence) for sentence in islice(stream, look_ahead)]:
         results = iter(work([item for item in window if not isinstance(item, Unscorable)]))
         for item in window:
             yield item if isinstance(item, Unscorable) else next(results)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pdtools.errors import MissingDependencyError, PdtoolsError
 from pdtools.files import read_json
 from pdtools.search.encoding import score_windows
+from pdtools.search.memory import explained_memory_errors
 from pdtools.search.scores import SentenceScore, Unscorable
 from pdtools.tokenization import Sentence, split_spaces
 
@@ -143,7 +144,9 @@ class HuggingFaceScorer:
             longest = len(window[order[first]].ids) + 1
             size = self._max_batch or max(1, MAX_LOGITS // (longest * self._model.config.vocab_size))
             group = order[first : first + size]
-            for i, logprobs in zip(group, self._logprobs([window[i].ids for i in group]), strict=True):
+            with explained_memory_errors():
+                found = self._logprobs([window[i].ids for i in group])
+            for i, logprobs in zip(group, found, strict=True):
                 results[i] = self._result(window[i], logprobs)
             first += size
         return [results[i] for i in range(len(window))]

@@ -1,9 +1,13 @@
-"""How many hypotheses a batch may hold."""
+"""How much a batch may hold, and what to say when it was too much."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import torch
 
+from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel
 
 # What a batch may take on the CPU; on a GPU, half of what is free.
@@ -20,3 +24,12 @@ def hypotheses_that_fit(model: LanguageModel, length: int) -> int:
     device = model.device
     budget = torch.cuda.mem_get_info(device)[0] // 2 if device.type == "cuda" else CPU_BUDGET
     return max(1, budget // each)
+
+
+@contextlib.contextmanager
+def explained_memory_errors() -> Iterator[None]:
+    """Turn a device's lack of memory into an error that says what to do."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise PdtoolsError("the device is out of memory: try a smaller --max-batch or --beam") from error

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel, collate, load_checkpoint
 from pdtools.search.beam import BeamResult, beam_search
-from pdtools.search.encoding import Encoded, encode_sentence, score_windows, sentence_score
+from pdtools.search.encoding import SEARCH_LOOK_AHEAD, Encoded, encode_sentence, score_windows, sentence_score
 from pdtools.search.huggingface import HuggingFaceScorer, is_huggingface
+from pdtools.search.memory import explained_memory_errors
 from pdtools.search.scores import DEFAULT_BEAM, Scorer, SentenceScore, Unscorable
 from pdtools.tokenization import Sentence
 from pdtools.trees import Tree, escape, merge_subwords, tree_from_attachments
@@ -154,7 +155,7 @@ class DerivationScorer:
                 logprobs = string_logprobs(self.loaded, ids, self.max_batch)
             return map(Searched, window, found, logprobs)
 
-        return score_windows(sentences, self._encode, work)
+        return score_windows(sentences, self._encode, work, SEARCH_LOOK_AHEAD)
 
     def as_score(self, found: Searched) -> SentenceScore:
         """The marginal log-probabilities that a search gave."""
@@ -188,7 +189,8 @@ def string_logprobs(
         group = order[first : first + size]
         # Attachments do not reach the tokens of such a model: every token may as well stay alone.
         rows = [(token_ids[i], np.arange(len(token_ids[i]), dtype=np.int32)) for i in group]
-        parts = model.forward_parts(collate(rows, model.pad_id).to(model.device))
+        with explained_memory_errors():
+            parts = model.forward_parts(collate(rows, model.pad_id).to(model.device))
         for i, values in zip(group, parts.token_logprobs.double().cpu().numpy(), strict=True):
             results[i] = values[1 : len(token_ids[i])]
         first += size

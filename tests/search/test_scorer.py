@@ -8,25 +8,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from search_oracle import all_attachments, parts, save_checkpoints
+from search_oracle import all_attachments, parts, save_checkpoints, tiny_model
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects
-from pdtools.models import load_checkpoint
+from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.parsers import ParseFailure
 from pdtools.search import (
     CheckpointParser,
     DerivationScorer,
     SentenceScore,
     StringScorer,
+    beam_search,
     decode,
     load_scorer,
     load_searcher,
 )
 from pdtools.search.inputs import SourcedLine, read_inputs, read_sentence
 from pdtools.search.surprisal import stack_text, surprisals, token_rows, word_rows
-from pdtools.tokenization import Tokenizer, split_spaces
-from pdtools.trees import tree_from_attachments
+from pdtools.tokenization import Tokenizer, join_words, split_spaces, train_bpe_tokenizer
+from pdtools.trees import Tree, spans_from_attachments, tree_from_attachments
 
 SENTENCES = ["a b c", "b", "c c a b", "a b", "b a c a"]
 
@@ -157,6 +158,31 @@ def test_the_parser_fails_sentence_by_sentence(folders: dict[str, Path]) -> None
     results = list(CheckpointParser(folders["pushdown"], beam=5).parse([["a"], [], ["b", "dog"], ["c"]]))
     assert results[1:3] == [ParseFailure("no words"), ParseFailure("words unknown to the model: dog")]
     assert [str(results[i]) for i in (0, 3)] == ["(XX a)", "(XX c)"]
+
+
+def test_subwords_are_merged_back_into_words(tmp_path: Path) -> None:
+    """The tree over words holds exactly the spans of the best derivation that lie on word edges."""
+    tokenizer = train_bpe_tokenizer([split_spaces("the dog barks ( `` the dogs ''")], size=265, min_count=1)
+    model = tiny_model(vocab_size=tokenizer.vocab_size)
+    save_checkpoint(tmp_path / "bpe", model, tokenizer, shards={})
+    words = ["the", "dogs", "(", "bark", "''"]
+    (tree,) = CheckpointParser(tmp_path / "bpe", beam=20).parse([words])
+    assert isinstance(tree, Tree)
+    assert tree.words == ("the", "dogs", "-LRB-", "bark", "''")
+    assert len(tree.labels) == 4
+
+    encoding = tokenizer.encode(join_words(words, "ptb"))
+    assert len(encoding.ids) - 2 > len(words)
+    (found,) = beam_search(model, [encoding.ids], beam=20)
+    starts, ends, _ = spans_from_attachments(found.derivations[0][1][1:-1] - 1)
+    word = [*encoding.word[1:-1].tolist(), len(words)]
+    edges = {k for k in range(len(word)) if k == 0 or word[k] != word[k - 1]}
+    kept = {
+        (word[s], word[e])
+        for s, e in zip(starts, ends, strict=True)
+        if {s, e} <= edges and word[e] - word[s] > 1
+    }
+    assert kept <= set(zip(tree.starts.tolist(), tree.ends.tolist(), strict=True))
 
 
 def lines(texts: list[str]) -> list[SourcedLine]:
