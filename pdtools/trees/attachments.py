@@ -33,9 +33,9 @@ def attachments(tree: Tree, factor: Factor = "right") -> Int32:
     if factor == "right":
         wide = tree.ends - tree.starts > 1
         starts, ends = tree.starts[wide], tree.ends[wide]  # (m) nodes over two words or more
-        changed = (starts[:-1] != starts[1:]) | (ends[:-1] != ends[1:])
-        last_of_chain = np.append(changed, True)[: len(starts)]
-        starts, ends = starts[last_of_chain], ends[last_of_chain]
+        distinct = np.ones(len(starts), dtype=bool)  # of a unary chain, one node counts
+        distinct[1:] = (starts[1:] != starts[:-1]) | (ends[1:] != ends[:-1])
+        starts, ends = starts[distinct], ends[distinct]
         # A node's first child is the next node if that starts at the same word, else a single word.
         first_child_end = starts + 1
         nested = np.flatnonzero(starts[:-1] == starts[1:])

@@ -228,7 +228,7 @@ class TreeBuilder:
         n_inside = len(self._words) - self._starts[node]
         if n_inside == 0:
             self.fault = self.fault or ("constituent without words" if self._path else "tree without words")
-        if n_inside == 1 and self._tags[-1] is None and node == len(self._labels) - 1:
+        if n_inside == 1 and self._tags[-1] is None:
             self._tags[-1] = self._labels.pop()
             self._starts.pop()
             self._ends.pop()

@@ -82,6 +82,11 @@ def test_a_label_with_a_bar_is_no_binarization():
     assert unbinarize(binarize(tree)) == tree
 
 
+def test_the_top_node_stays_whatever_its_label():
+    tree = Tree.from_brackets("(S|<NP-VP> (NP a) (VP b))")
+    assert unbinarize(tree) == tree
+
+
 def test_unknown_factor_is_refused():
     with pytest.raises(ValueError, match="right or left"):
         binarize(Tree.from_brackets("(NN dog)"), "none")

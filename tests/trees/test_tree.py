@@ -59,7 +59,9 @@ def test_not_one_tree(text):
         Tree.from_brackets(text)
 
 
-@pytest.mark.parametrize("text", ["()", "(NN)", "(( ))", "(S (NP) (NN dog))", "(S (NN dog) (NP (X)))"])
+@pytest.mark.parametrize(
+    "text", ["()", "(NN)", "(( ))", "(S (NP) (NN dog))", "(S (NN dog) (NP (X)))", "(S dog (NP))"]
+)
 def test_constituent_without_words(text):
     with pytest.raises(InputError, match="without words"):
         Tree.from_brackets(text)
