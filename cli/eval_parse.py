@@ -44,7 +44,7 @@ def eval_parse(
     ] = None,
     unlabeled: Annotated[bool, typer.Option("--unlabeled", help="Compare spans, not labels.")] = False,
     binarize: Annotated[
-        Factor, typer.Option("--binarize", help="Collapse unary chains and factor both sides first.")
+        Factor, typer.Option("--binarize", help="Compare the nodes of the binarized trees.")
     ] = Factor.none,
     left_out: Annotated[
         str | None,

@@ -1,0 +1,37 @@
+"""Scores: bracketing (EVALB), perplexity, BLiMP, syntactic generalization, and the comparison of two runs.
+
+Each evaluation is a function from data and a model to :class:`Results`, which :func:`write_results` writes.
+"""
+
+from pdtools.evaluation.blimp import evaluate_blimp, read_pairs
+from pdtools.evaluation.compare import compare_runs
+from pdtools.evaluation.evalb import BracketScore, SentenceRow, compare_sentence
+from pdtools.evaluation.formula import Formula, FormulaError
+from pdtools.evaluation.parsing import evaluate_parse
+from pdtools.evaluation.perplexity import evaluate_perplexity, evaluate_string_perplexity
+from pdtools.evaluation.prm import COMMON, Parameters, read_parameters
+from pdtools.evaluation.results import Results, read_results, write_results
+from pdtools.evaluation.sg import evaluate_sg
+from pdtools.evaluation.suites import read_suites
+
+__all__ = [
+    "COMMON",
+    "BracketScore",
+    "Formula",
+    "FormulaError",
+    "Parameters",
+    "Results",
+    "SentenceRow",
+    "compare_runs",
+    "compare_sentence",
+    "evaluate_blimp",
+    "evaluate_parse",
+    "evaluate_perplexity",
+    "evaluate_sg",
+    "evaluate_string_perplexity",
+    "read_pairs",
+    "read_parameters",
+    "read_results",
+    "read_suites",
+    "write_results",
+]

@@ -77,8 +77,8 @@ def prepare(gold: str, predicted: str, binarize: Binarize, counts: PreparationCo
 
     Words are spelled alike (``1\\/2`` and ``1/2``). A predicted tree without tags (all ``XX``, as ``pdtools
     decode`` writes) gets the gold tags, so that the same punctuation is deleted on both sides. With
-    ``binarize`` both are cleaned (wrapper, traces, function tags), their unary chains collapsed, and
-    binarized. What is not one tree is left as it is.
+    ``binarize`` both are cleaned (wrapper, traces, function tags) and binarized, and only their binary nodes
+    are compared: no unary chains, nothing over a single word. What is not one tree is left as it is.
     """
     gold_tree, predicted_tree = (_tree(text, binarize) for text in (gold, predicted))
     if gold_tree is not None and predicted_tree is not None:
@@ -110,7 +110,12 @@ def _binarized(tree: Tree, binarize: Binarize) -> str:
     from pdtools.trees import binarize as factor_out
     from pdtools.trees import collapse_unaries
 
-    return str(tree if binarize == "none" else factor_out(collapse_unaries(tree), binarize))
+    if binarize == "none":
+        return str(tree)
+    tree = factor_out(collapse_unaries(tree), binarize)
+    binary = tree.ends - tree.starts > 1  # what is left over one word is no binary node
+    labels = tuple(label for label, kept in zip(tree.labels, binary, strict=True) if kept)
+    return str(dataclasses.replace(tree, labels=labels, starts=tree.starts[binary], ends=tree.ends[binary]))
 
 
 def _is_untagged(tree: Tree) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pdtools.errors import InputError
@@ -146,7 +146,6 @@ contents = st.lists(
 )
 
 
-@settings(deadline=None)  # the first example loads nltk
 @given(contents.filter(any), st.sampled_from(["ptb", "raw", None]), st.integers(1, 3), st.booleans())
 def test_regions_add_up_to_the_sentence(
     word_scorer: Any, regions: list[str], style: str | None, pieces: int, eos: bool

@@ -1,0 +1,34 @@
+"""compare, on results that eval-blimp wrote."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from search_oracle import save_checkpoints
+
+from pdtools.cli.main import run
+
+
+def test_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    models, _ = save_checkpoints(tmp_path / "models")
+    data = tmp_path / "toy.jsonl"
+    pairs = [("a b", "b a"), ("a c", "c a"), ("b c", "c b"), ("a b c", "a c b")]
+    names = ("UID", "pairID", "field", "linguistics_term", "sentence_good", "sentence_bad")
+    rows = [("toy", str(i), "syntax", "binding", *pair) for i, pair in enumerate(pairs)]
+    data.write_text("".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows))
+    for name in ("base", "pushdown"):
+        out = str(tmp_path / name)
+        assert run(["eval-blimp", str(data), "--model", str(models[name]), "--device", "cpu", "-o", out]) == 0
+    capsys.readouterr()
+    folders = [str(tmp_path / "base"), str(tmp_path / "pushdown")]
+    assert run(["compare", *folders]) == 0
+    assert "only a" in capsys.readouterr().out
+    assert run(["compare", *folders, "--json", "--seed", "3"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [group["level"] for group in found["groups"]] == ["overall", "field", "phenomenon", "paradigm"]
+    assert found["groups"][0]["items"] == 4
+    assert found["settings"]["seed"] == 3
+    assert run(["compare", folders[0], str(tmp_path)]) == 1
+    assert "not a folder of results" in capsys.readouterr().err

@@ -1,0 +1,248 @@
+"""eval-parse, eval-ppl, eval-blimp, eval-sg: what they print, write and refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+from search_oracle import save_checkpoints
+
+from pdtools.cli.main import run
+from pdtools.files import Rejects
+from pdtools.shards import ShardSettings, build_shards
+from pdtools.trees import SourcedTree, Tree
+
+GOLD = "(TOP (S (X a) (Y (X b) (X c))))"
+PREDICTED = "(TOP (S (Z (X a) (X b)) (X c)))"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return save_checkpoints(tmp_path_factory.mktemp("models"))[0]
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory, models: dict[str, Path]) -> Path:
+    from pdtools.models import load_checkpoint
+
+    folder = tmp_path_factory.mktemp("shards") / "test"
+    trees = [SourcedTree(Tree.from_brackets(GOLD), "toy", 1, GOLD)]
+    build_shards(trees, load_checkpoint(models["base"]).tokenizer, ShardSettings(), folder, Rejects())
+    return folder
+
+
+@pytest.fixture
+def blimp(tmp_path: Path) -> Path:
+    folder = tmp_path / "blimp"
+    folder.mkdir()
+    sentences = [("a b c", "c b a"), ("a a", "a a"), ("b c", "b zebra"), ("a", "b")]
+    rows = [
+        {
+            "UID": "toy",
+            "pairID": str(i),
+            "sentence_good": good,
+            "sentence_bad": bad,
+            "field": "syntax",
+            "linguistics_term": "binding",
+        }
+        for i, (good, bad) in enumerate(sentences)
+    ]
+    (folder / "toy.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    def condition(name: str, *contents: str) -> dict[str, Any]:
+        regions = [{"region_number": n, "content": text} for n, text in enumerate(contents, start=1)]
+        return {"condition_name": name, "regions": regions}
+
+    data = {
+        "meta": {"name": "toy", "metric": "sum", "circuit": "Agreement"},
+        "predictions": [{"type": "formula", "formula": "(1;%x%) < (1;%y%) | (1;%x%) > (1;%y%)"}],
+        "items": [{"item_number": 1, "conditions": [condition("x", "a b", "c"), condition("y", "b b", "c")]}],
+    }
+    path = tmp_path / "toy.json"
+    path.write_text(json.dumps(data))
+    return path
+
+
+def trees(folder: Path, name: str, *lines: str) -> Path:
+    path = folder / name
+    path.write_text("".join(line + "\n" for line in lines))
+    return path
+
+
+# --- eval-parse -------------------------------------------------------------------------------
+
+
+def test_eval_parse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gold, mine = trees(tmp_path, "gold", GOLD, GOLD), trees(tmp_path, "mine", GOLD, PREDICTED)
+    assert run(["eval-parse", str(gold), str(mine), "-o", str(tmp_path / "r")]) == 0
+    assert "75.00" in capsys.readouterr().out
+    document = json.loads((tmp_path / "r" / "results.json").read_text())
+    assert document["scores"]["f1"] == 75.0
+    assert document["provenance"]["inputs"]["gold"]["path"] == str(gold)
+    assert pandas.read_parquet(tmp_path / "r" / "items.parquet").matched.tolist() == [2, 1]
+    assert run(["eval-parse", str(gold), str(mine), "-o", str(tmp_path / "r")]) == 1
+    assert "exists already" in capsys.readouterr().err
+    assert run(["eval-parse", str(gold), str(mine), "-o", str(tmp_path / "r"), "--overwrite", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"] == document["scores"]
+
+
+def test_eval_parse_as_evalb(test_data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = test_data / "evalb"
+    for name, status in (("unlabeled", 0), ("COLLINS", 1)):
+        files = [str(folder / file) for file in ("gold.trees", "test.trees")]
+        assert (
+            run(["eval-parse", *files, "--prm", str(folder / f"{name}.prm"), "--format", "evalb"]) == status
+        )
+        printed = capfd.readouterr()
+        assert printed.out == (folder / f"expected.{name}.txt").read_text()
+        assert f"{printed.err}exit {status}\n" == (folder / f"expected.{name}.stderr").read_text()
+
+
+@pytest.mark.parametrize(
+    ("gold", "mine", "options", "says"),
+    [
+        ([GOLD, GOLD], [GOLD], [], "mine: ends after line 1"),
+        ([GOLD], None, [], "mine: cannot be read: No such file"),
+        ([GOLD], [GOLD], ["--prm", "gold"], "gold:1: unknown keyword"),
+        ([GOLD], [GOLD], ["--format", "evalb", "--json"], "--format evalb"),
+        ([GOLD], [GOLD], ["--left-out", "gold"], "not a record"),
+        ([], [], [], "no trees"),
+    ],
+)
+def test_eval_parse_refuses(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    gold: list[str],
+    mine: list[str] | None,
+    options: list[str],
+    says: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    trees(tmp_path, "gold", *gold)
+    if mine is not None:
+        trees(tmp_path, "mine", *mine)
+    assert run(["eval-parse", "gold", "mine", *options]) == 1
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.count("\n") == 1
+
+
+# --- commands with a model --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["pushdown", "head", "base"])
+def test_eval_ppl(
+    models: dict[str, Path], shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], model: str
+) -> None:
+    common = ["eval-ppl", str(shards), "--model", str(models[model]), "--device", "cpu", "--json"]
+    assert run([*common, "--beam", "20", "-o", str(tmp_path / "r")]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document == json.loads((tmp_path / "r" / "results.json").read_text())
+    scores = document["scores"]
+    assert scores["ppl_token_marginal"] == scores["ppl_word_marginal"] > 1
+    assert (scores["ppl_token_joint"] is None) == (model == "base")
+    assert document["counts"]["tokens"] == 4
+    assert document["settings"]["eos_counted"] is True
+    assert run([*common, "--no-marginal"]) == 0
+    without = json.loads(capsys.readouterr().out)["scores"]["ppl_token_marginal"]
+    assert (without is None) == (model == "pushdown")
+
+
+@pytest.mark.parametrize("model", ["pushdown", "base"])
+def test_eval_blimp(
+    models: dict[str, Path], blimp: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], model: str
+) -> None:
+    out = tmp_path / "r"
+    arguments = ["eval-blimp", str(blimp), "--model", str(models[model]), "--device", "cpu", "--beam", "20"]
+    assert run([*arguments, "-o", str(out)]) == 0
+    printed = capsys.readouterr()
+    assert "paradigm" in printed.out
+    assert "1 pairs could not be scored" in printed.err
+    items = pandas.read_parquet(out / "items.parquet")
+    assert items.outcome.tolist()[1:3] == ["tie", "unscorable"]
+    assert "zebra" in items.reason[2]
+    right = items.logprob_good > items.logprob_bad
+    assert items.correct.dropna().astype(bool).tolist() == right[items.outcome != "unscorable"].tolist()
+    document = json.loads((out / "results.json").read_text())
+    assert document["scores"]["overall"] == pytest.approx(items.correct.dropna().mean())
+    assert document["settings"]["scorer"]["beam"] == (20 if model == "pushdown" else None)
+    assert run([*arguments, "-o", str(tmp_path / "r2"), "--limit", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"]["pairs"] == 1
+
+
+@pytest.mark.parametrize("model", ["pushdown", "base"])
+def test_eval_sg(
+    models: dict[str, Path], suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], model: str
+) -> None:
+    out = tmp_path / "r"
+    arguments = ["eval-sg", str(suite), "--model", str(models[model]), "--device", "cpu", "--beam", "20"]
+    assert run([*arguments, "-o", str(out)]) == 0
+    assert "Agreement" in capsys.readouterr().out
+    document = json.loads((out / "results.json").read_text())
+    assert document["scores"]["by_suite"] == {"toy": 1.0}
+    assert document["scores"]["by_circuit"] == {"Agreement": 1.0}
+    regions = pandas.read_parquet(out / "regions.parquet")
+    sums = [sum(row.surprisals) + row.eos_surprisal for row in regions.itertuples()]
+    assert regions.surprisal.tolist() == pytest.approx(sums)
+    assert [list(tokens) for tokens in regions.tokens] == [[2, 1], [2, 1]]
+
+
+def test_hugging_face_models_are_scored_too(
+    blimp: Path, suite: Path, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    letters = {letter: i for i, letter in enumerate(["<s>", *sorted(pre_tokenizers.ByteLevel.alphabet())])}
+    tokenizer = Tokenizer(models.BPE(vocab=letters, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    folder = tmp_path / "gpt"
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token="<s>"
+    ).save_pretrained(folder)
+    shape = transformers.GPT2Config(vocab_size=len(letters), n_positions=32, n_embd=8, n_layer=1, n_head=1)
+    transformers.GPT2LMHeadModel(shape).save_pretrained(folder)
+    capsys.readouterr()
+    common = ["--model", str(folder), "--device", "cpu", "--json", "--quiet"]
+    assert run(["eval-blimp", str(blimp), *common, "-o", str(tmp_path / "b")]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"]["pairs_unscorable"] == 0
+    assert run(["eval-sg", str(suite), *common, "-o", str(tmp_path / "s")]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"]["overall"] == 1.0
+    tokens = pandas.read_parquet(tmp_path / "s" / "regions.parquet").tokens
+    assert [list(row) for row in tokens] == [[3, 2], [3, 2]]  # letters; a space belongs to what follows it
+    assert run(["eval-ppl", str(shards), *common]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["counts"]["words"] == 3
+    assert found["settings"]["eos_counted"] is False
+
+
+def test_models_and_data_that_are_not_there(
+    models: dict[str, Path],
+    blimp: Path,
+    suite: Path,
+    shards: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    nowhere, model, out = str(tmp_path / "nowhere"), str(models["base"]), str(tmp_path / "r")
+    for arguments in (
+        ["eval-blimp", nowhere, "--model", model, "-o", out],
+        ["eval-blimp", str(blimp), "--model", nowhere, "-o", out],
+        ["eval-sg", nowhere, "--model", model, "-o", out],
+        ["eval-sg", str(suite), "--model", nowhere, "-o", out],
+        ["eval-ppl", nowhere, "--model", model, "-o", out],
+        ["eval-ppl", str(shards), "--model", nowhere, "-o", out],
+    ):
+        assert run(arguments) == 1
+        error = capsys.readouterr().err
+        assert nowhere in error
+        assert error.count("\n") == 1
+        assert not Path(out).exists()

@@ -1,0 +1,142 @@
+"""Perplexities against log-probabilities summed by hand, over all derivations for the marginal."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from search_oracle import all_attachments, parts, save_checkpoints
+
+from pdtools.errors import InputError
+from pdtools.evaluation.perplexity import (
+    SentenceLogprobs,
+    evaluate_perplexity,
+    evaluate_string_perplexity,
+    perplexities,
+)
+from pdtools.files import Rejects
+from pdtools.models import load_checkpoint
+from pdtools.search import load_scorer
+from pdtools.shards import ShardSet, ShardSettings, build_shards
+from pdtools.tokenization import Tokenizer, train_word_tokenizer
+from pdtools.trees import SourcedTree, Tree
+
+TREES = (
+    "(S (X a) (Y (X b) (X c)))",
+    "(S (Y (X b) (X b)) (X a))",
+    "(X c)",
+    "(S (Y (Y (X c) (X a)) (X b)) (X a))",
+)
+
+
+def make_shards(
+    folder: Path, tokenizer: Tokenizer, factor: str = "right", trees: tuple[str, ...] = TREES
+) -> ShardSet:
+    sourced = [SourcedTree(Tree.from_brackets(t), "toy", i, t) for i, t in enumerate(trees, start=1)]
+    build_shards(sourced, tokenizer, ShardSettings(factor=factor), folder, Rejects())  # type: ignore[arg-type]
+    return ShardSet.open(folder)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Path], ShardSet, Tokenizer]:
+    folder = tmp_path_factory.mktemp("ppl")
+    models, tokenizer = save_checkpoints(folder)
+    return models, make_shards(folder / "shards", tokenizer), tokenizer
+
+
+@pytest.mark.parametrize("name", ["pushdown", "head", "base"])
+def test_against_sums_over_all_derivations(
+    world: tuple[dict[str, Path], ShardSet, Tokenizer], name: str
+) -> None:
+    models, shards, _ = world
+    loaded = load_checkpoint(models[name])
+    results = evaluate_perplexity(shards, loaded, beam=1000, rejects=Rejects(), max_batch=2)
+    given, joint, marginal, counted = 0.0, 0.0, 0.0, 0
+    for i in range(len(shards)):
+        tokens = shards.tokens(i)[1:-1].tolist()
+        on_tree, attached = parts(loaded.model, tokens, [shards.attach(i).tolist()])
+        given += on_tree.sum()
+        joint += on_tree.sum() + attached.sum()
+        every = list(all_attachments(len(tokens)))
+        every_token, every_attached = parts(loaded.model, tokens, every)
+        marginal += (
+            np.logaddexp.reduce(every_token.sum(1) + every_attached.sum(1))
+            if name != "base"
+            else on_tree.sum()
+        )
+        counted += len(tokens) + 1
+    scores = results.scores
+    assert scores["ppl_token_given_trees"] == pytest.approx(math.exp(-given / counted), rel=1e-5)
+    assert scores["ppl_token_marginal"] == pytest.approx(math.exp(-marginal / counted), rel=1e-5)
+    if name == "base":
+        assert scores["ppl_token_joint"] is None
+    else:
+        assert scores["ppl_token_joint"] == pytest.approx(math.exp(-joint / counted), rel=1e-5)
+    if name != "pushdown":  # tokens do not depend on the tree: plain perplexity is the marginal
+        assert scores["ppl_token_marginal"] == pytest.approx(scores["ppl_token_given_trees"], rel=1e-6)
+    assert results.counts == {
+        "sentences": 4,
+        "sentences_left_out": 0,
+        "tokens": counted,
+        "words": counted,
+        "unknown_tokens": 0,
+    }
+    assert results.tables["items"].column("id").to_pylist() == [0, 1, 2, 3]
+
+
+def test_a_narrow_beam_is_a_lower_bound(world: tuple[dict[str, Path], ShardSet, Tokenizer]) -> None:
+    models, shards, _ = world
+    loaded = load_checkpoint(models["pushdown"])
+    narrow, wide, none = (
+        evaluate_perplexity(shards, loaded, beam=beam, rejects=Rejects()).scores for beam in (1, 1000, None)
+    )
+    assert narrow["ppl_token_marginal"] > wide["ppl_token_marginal"]
+    assert none["ppl_token_marginal"] is None
+    assert none["ppl_token_joint"] == pytest.approx(wide["ppl_token_joint"])
+
+
+def test_a_scorer_gives_the_same_marginal(world: tuple[dict[str, Path], ShardSet, Tokenizer]) -> None:
+    models, shards, _ = world
+    direct = evaluate_perplexity(shards, load_checkpoint(models["base"]), beam=None, rejects=Rejects())
+    scored = evaluate_string_perplexity(shards, load_scorer(models["base"]), rejects=Rejects())
+    assert scored.scores["ppl_word_marginal"] == pytest.approx(direct.scores["ppl_word_marginal"], rel=1e-6)
+    assert scored.counts == direct.counts
+    assert scored.scores["ppl_token_given_trees"] is None
+
+
+def test_words_and_tokens_are_different_units() -> None:
+    items = [SentenceLogprobs(id=0, tokens=6, words=3, unknown=0, given_tree=-6 * math.log(2), marginal=-3.0)]
+    scores = perplexities([*items, dataclasses.replace(items[0], id=1, marginal=None)])
+    assert scores["ppl_token_given_trees"] == pytest.approx(2)
+    assert scores["ppl_word_given_trees"] == pytest.approx(4)
+    assert scores["ppl_word_marginal"] is None
+
+
+def test_shards_of_another_kind_are_refused(
+    world: tuple[dict[str, Path], ShardSet, Tokenizer], tmp_path: Path
+) -> None:
+    models, _, tokenizer = world
+    loaded = load_checkpoint(models["pushdown"])
+    other = train_word_tokenizer(("a", "b", "c", "d"), text_style="ptb", unk=False)
+    with pytest.raises(InputError, match="not made with the tokenizer"):
+        evaluate_perplexity(make_shards(tmp_path / "other", other), loaded, beam=1, rejects=Rejects())
+    with pytest.raises(InputError, match="factor left"):
+        evaluate_perplexity(
+            make_shards(tmp_path / "left", tokenizer, "left"), loaded, beam=1, rejects=Rejects()
+        )
+
+
+def test_sentences_longer_than_the_model(tmp_path: Path) -> None:
+    models, tokenizer = save_checkpoints(tmp_path, max_length=5)
+    shards = make_shards(tmp_path / "shards", tokenizer)
+    loaded = load_checkpoint(models["pushdown"])
+    with pytest.raises(InputError, match="longer than the model: 4 tokens, at most 3"):
+        evaluate_perplexity(shards, loaded, beam=2, rejects=Rejects())
+    results = evaluate_perplexity(shards, loaded, beam=2, rejects=Rejects("skip"))
+    assert (results.counts["sentences"], results.counts["sentences_left_out"]) == (3, 1)
+    only_long = make_shards(tmp_path / "long", tokenizer, trees=TREES[3:])
+    with pytest.raises(InputError, match="no sentence"):
+        evaluate_perplexity(only_long, loaded, beam=2, rejects=Rejects("skip"))
