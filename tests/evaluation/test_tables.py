@@ -29,7 +29,7 @@ def test_a_terminal_gets_the_same_cells() -> None:
 
 
 def test_imports_are_light() -> None:
-    heavy = "torch numpy pyarrow pandas nltk transformers".split()
+    heavy = ["torch", "numpy", "pyarrow", "pandas", "nltk", "transformers"]
     modules = "pdtools.evaluation, pdtools.report.evaluations, pdtools.report.evalb, pdtools.cli.main"
     code = f"import sys, {modules}; print([m for m in {heavy} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
