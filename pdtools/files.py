@@ -13,11 +13,14 @@ import os
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from pdtools.errors import InputError, PdtoolsError
+
+if TYPE_CHECKING:
+    import torch
 
 STDIO = "-"
 _COMPRESSED = (".gz", ".zst")
@@ -257,6 +260,25 @@ def recover_directory(final: Path) -> None:
     old = final.with_name(f".{final.name}.old")
     if old.exists() and not final.exists():
         os.rename(old, final)
+
+
+def write_tensors(path: str | Path, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Write a safetensors file, as readable for others as any file of ours.
+
+    Raises:
+        PdtoolsError: if it cannot be written (a full disk, say).
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    path = Path(path)
+    path.touch()
+    mode = path.stat().st_mode  # as the umask has it; safetensors would make it private
+    try:
+        save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, path)
+    except SafetensorError as error:
+        raise PdtoolsError(f"{path}: cannot be written: {error}") from error
+    path.chmod(mode)
 
 
 def write_json(path: str | Path, value: Any) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from pdtools.errors import InputError
-from pdtools.files import atomic_directory, read_json, recover_directory, write_json
+from pdtools.files import atomic_directory, read_json, recover_directory, write_json, write_tensors
 from pdtools.models.base import LanguageModel
 from pdtools.models.registry import build_model, make_config, model_name
 from pdtools.tokenization import Tokenizer
@@ -63,8 +63,7 @@ def save_checkpoint(
         PdtoolsError: if the folder exists and may not be overwritten.
     """
     with atomic_directory(folder, overwrite=overwrite) as temporary:
-        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-        save_file(weights, temporary / WEIGHTS_FILE)
+        write_tensors(temporary / WEIGHTS_FILE, model.state_dict())
         tokenizer.save(temporary)
         write_json(
             temporary / CONFIG_FILE,

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 
 from pdtools.errors import InputError
-from pdtools.files import read_json, write_json
+from pdtools.files import read_json, write_json, write_tensors
 
 _JSON, _TENSORS = "state.json", "state.safetensors"
 
@@ -61,7 +61,7 @@ def save_state(
     for name, parameter in model.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():
             tensors[f"optimizer.{key}.{name}"] = value
-    save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, folder / _TENSORS)
+    write_tensors(folder / _TENSORS, tensors)
     write_json(folder / _JSON, dataclasses.asdict(state))
 
 

@@ -455,6 +455,26 @@ def test_damaged_state(toy_train: Path, tmp_path: Path) -> None:
         train(toy_train, run, recipe(), resume=True)
 
 
+def test_a_full_disk(toy_train: Path, tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
+    try:
+        with pytest.raises(PdtoolsError, match="cannot be written"):
+            train(toy_train, tmp_path / "run", recipe(steps=4))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {
+        "metrics.jsonl",
+        "run.json",
+        "tensorboard",
+    }
+    train(toy_train, tmp_path / "run", recipe(steps=4), resume=True)
+    assert (tmp_path / "run/last/model.safetensors").stat().st_mode & 0o444 == (
+        (tmp_path / "run/run.json").stat().st_mode & 0o444
+    )
+
+
 def test_run_json(reference: tuple[Recipe, Path], toy_train: Path) -> None:
     described = json.loads((reference[1] / "run.json").read_text())
     assert described["recipe"]["train"]["seed"] == 5
