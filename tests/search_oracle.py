@@ -61,7 +61,7 @@ def parts(
 
 
 def save_checkpoints(folder: Path, **settings: object) -> tuple[dict[str, Path], Tokenizer]:
-    """Write a pushdown model, a base model with the attachment head, and one without; words a, b, c, no unk."""
+    """A pushdown model, a base model with the attachment head, and one without; words a, b, c, no unk."""
     tokenizer = train_word_tokenizer(WORDS, text_style="ptb", unk=False)
     assert (tokenizer.pad_id, tokenizer.root_id, tokenizer.eos_id) == (PAD, ROOT, EOS)
     common = {"vocab_size": tokenizer.vocab_size, "positions": "learned", **settings}

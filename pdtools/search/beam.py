@@ -130,7 +130,7 @@ class _Batch:
         """Advance token by token until every string has ended."""
         strings = len(self.where)
         prefix: list[list[float]] = [[0.0] for _ in range(strings)]
-        incremental = [[self._best(row, 0)] for row in range(strings)]
+        incremental = [[np.zeros(1, np.int32)] for _ in range(strings)]
         results: dict[int, BeamResult] = {}
         for k in range(1, self.tokens.shape[1]):
             self._score_token(k)
@@ -149,8 +149,9 @@ class _Batch:
                 break
             self._drop_ended(k)
             self._attach(k, beam)
-            for row, string in enumerate(self.where):
-                incremental[string].append(self._best(row, k))
+            best = self.history[:, 0, : k + 1].cpu().numpy()  # (b, k + 1)
+            for string, history in zip(self.where, best, strict=True):
+                incremental[string].append(history.copy())
         return [results[string] for string in range(strings)]
 
     def _score_token(self, k: int) -> None:
@@ -198,9 +199,6 @@ class _Batch:
     def _rows_of(self, per_string: Tensor) -> Tensor:
         """One value per string (b,) → one per hypothesis (R,)."""
         return per_string.repeat_interleave(self.score.shape[1])
-
-    def _best(self, row: int, k: int) -> NDArray[np.int32]:
-        return self.history[row, 0, : k + 1].cpu().numpy().copy()
 
     def _derivations(self, row: int, k: int, k_best: int) -> tuple[tuple[float, NDArray[np.int32]], ...]:
         score, rank = torch.sort(self.score[row], descending=True, stable=True)  # (h,)
