@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,7 +12,9 @@ from .common import JsonOption, SeedOption, print_json
 
 
 def compare(
-    first: Annotated[str, typer.Argument(metavar="RESULTS", help="A folder of eval-blimp or eval-sg.")],
+    first: Annotated[
+        str, typer.Argument(metavar="RESULTS", help="A folder of eval-blimp or eval-sg; or of several.")
+    ],
     second: Annotated[str, typer.Argument(metavar="RESULTS", help="Another one, over the same items.")],
     samples: Annotated[int, typer.Option("--samples", min=1, help="Bootstrap samples.")] = 10_000,
     seed: SeedOption = 0,
@@ -23,13 +26,24 @@ def compare(
     McNemar's exact test on the items that only one run has right. Items without a score in either run
     are left out of both.
 
+    Given two folders that hold results folders of the same names, it prints the main score of each.
+
     \b
     pdtools compare results/base/blimp results/pushdown/blimp
+    pdtools compare results/base results/pushdown
     """
     from pdtools.evaluation.compare import compare_runs
+    from pdtools.evaluation.overview import is_collection, overview
     from pdtools.provenance import provenance
-    from pdtools.report.evaluations import print_comparison
+    from pdtools.report.evaluations import print_comparison, print_overview
 
+    if is_collection(first):
+        headlines = overview(first, second)
+        if as_json:
+            print_json({"scores": [asdict(headline) for headline in headlines]})
+        else:
+            print_overview(headlines, Path(first).name, Path(second).name)
+        return
     found = compare_runs(first, second, seed=seed, samples=samples)
     if as_json:
         groups = [{**asdict(group), "difference": group.difference} for group in found["groups"]]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pdtools.evaluation.overview import Headline
 from pdtools.evaluation.results import Results
 from pdtools.report.tables import Cell, print_table
 
@@ -105,3 +106,18 @@ def print_comparison(found: dict[str, Any], first: str, second: str) -> None:
     ]
     columns = ["level", "name", "items", "a", "b", "b - a", "95%", "only a", "only b", "p"]
     print_table(columns, rows, title=f"{found['task']} (percent)")
+
+
+def print_overview(headlines: Sequence[Headline], a: str, b: str) -> None:
+    """The main scores of two models, one a line."""
+    rows: list[tuple[Cell, ...]] = [
+        (
+            headline.score,
+            headline.a,
+            headline.b,
+            None if headline.a is None or headline.b is None else f"{headline.b - headline.a:+.2f}",
+            None if headline.p is None else f"{headline.p:.2g}",
+        )
+        for headline in headlines
+    ]
+    print_table(["score", a, b, "difference", "p"], rows)

@@ -32,3 +32,27 @@ def test_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["settings"]["seed"] == 3
     assert run(["compare", folders[0], str(tmp_path)]) == 1
     assert "not a folder of results" in capsys.readouterr().err
+
+
+def test_two_models_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    models, _ = save_checkpoints(tmp_path / "models")
+    trees, shards = tmp_path / "toy.trees", tmp_path / "shards"
+    trees.write_text("(S (A a) (B b))\n(S (X (A a) (B c)) (B b))\n")
+    assert run(["tapes", str(trees), "--tokenizer", str(models["base"]), "-o", str(shards)]) == 0
+    for name in ("base", "pushdown"):
+        out = tmp_path / "results" / name / "ppl"
+        assert (
+            run(["eval-ppl", str(shards), "--model", str(models[name]), "--device", "cpu", "-o", str(out)])
+            == 0
+        )
+    capsys.readouterr()
+    folders = [str(tmp_path / "results" / name) for name in ("base", "pushdown")]
+    assert run(["compare", *folders, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["scores"]
+    for folder, side in zip(folders, "ab", strict=True):
+        scores = json.loads((Path(folder) / "ppl" / "results.json").read_text())["scores"]
+        assert [row[side] for row in found] == [scores["ppl_word_given_trees"], scores["ppl_word_marginal"]]
+    assert run(["compare", *folders]) == 0
+    assert "perplexity per word, marginal" in capsys.readouterr().out
+    assert run(["compare", folders[0], str(tmp_path)]) == 1
+    assert "no results folder" in capsys.readouterr().err
