@@ -67,6 +67,8 @@ def _hardware() -> dict[str, Any]:
 def _identify(path: Path) -> dict[str, Any]:
     if str(path) == STDIO:
         return {"path": STDIO}
+    if (path / "best").is_dir():  # a run stands for its best checkpoint, as it does for --model
+        return {**_identify(path / "best"), "path": str(path)}
     if path.is_dir():
         files = [path / name for name in _IDENTIFYING if (path / name).is_file()]
         if files:
