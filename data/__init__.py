@@ -1,6 +1,7 @@
 """Samples written by this project: a treebank, raw text, a mini BLiMP and a mini SG; and their generator.
 
-See ``README.md`` beside this file for what each of them holds. ``python -m pdtools.data.generate`` makes them.
+See ``README.md`` beside this file for what each of them holds; ``python -m pdtools.data.generate`` makes
+them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Write the sample data: treebank, raw text, mini BLiMP, mini SG.
 
-``python -m pdtools.data.generate --seed 1 --sentences 6000 -o DIR`` gives the files that come with pdtools; other
-seeds and sizes give other samples. The same seed and size give the same bytes.
+``python -m pdtools.data.generate --seed 1 --sentences 6000 -o DIR`` gives the files that come with
+pdtools; other seeds and sizes give other samples. The same seed and size give the same bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pdtools.data import SPLITS
 from pdtools.data.grammar import DeadEnd, Grammar, Node
 from pdtools.data.lexicon import lexicon
 from pdtools.data.minimal_pairs import PARADIGMS, Paradigm, pair
-from pdtools.data.suites import SUITES, Suite, document, item
+from pdtools.data.suites import SUITES, Item, Suite, document, item
 from pdtools.data.templates import raw_text
 
 SEED, SENTENCES = 1, 6000
@@ -68,7 +68,9 @@ def _indented(node: Node, column: int) -> str:
     return f"({node.label} {below.join(_indented(child, column + 2) for child in node.children)})"
 
 
-def draw_pairs(paradigm: Paradigm, grammar: Grammar, rng: random.Random, usable: Usable) -> list[dict[str, Any]]:
+def draw_pairs(
+    paradigm: Paradigm, grammar: Grammar, rng: random.Random, usable: Usable
+) -> list[dict[str, Any]]:
     """The records of a paradigm, none of its sentences used before."""
     records: list[dict[str, Any]] = []
     for _ in range(ATTEMPTS):
@@ -78,12 +80,12 @@ def draw_pairs(paradigm: Paradigm, grammar: Grammar, rng: random.Random, usable:
             good, bad, record = pair(paradigm, grammar, rng, len(records))
             if usable.take([good, bad]):
                 records.append(record | {"pairID": str(len(records))})
-    raise RuntimeError(f"paradigm {paradigm.uid}: only {len(records)} pairs in the vocabulary of this treebank")
+    raise RuntimeError(f"paradigm {paradigm.uid}: only {len(records)} pairs, too few words in the treebank")
 
 
-def draw_items(suite: Suite, grammar: Grammar, rng: random.Random, usable: Usable) -> list[dict[str, list[list[str]]]]:
+def draw_items(suite: Suite, grammar: Grammar, rng: random.Random, usable: Usable) -> list[Item]:
     """The items of a suite, none of its sentences used before."""
-    items: list[dict[str, list[list[str]]]] = []
+    items: list[Item] = []
     for _ in range(ATTEMPTS):
         if len(items) == ITEMS:
             return items
@@ -91,7 +93,7 @@ def draw_items(suite: Suite, grammar: Grammar, rng: random.Random, usable: Usabl
             drawn = item(suite, grammar, rng, len(items))
             if usable.take([[word for region in regions for word in region] for regions in drawn.values()]):
                 items.append(drawn)
-    raise RuntimeError(f"suite {suite.name}: only {len(items)} items in the vocabulary of this treebank")
+    raise RuntimeError(f"suite {suite.name}: only {len(items)} items, too few words in the treebank")
 
 
 class Usable:
@@ -114,7 +116,7 @@ class Usable:
 
 
 def write_samples(folder: Path, seed: int, size: int) -> None:
-    """Write everything below ``folder``: ``size`` training sentences, a twelfth of that for validation and test.
+    """Write everything below ``folder``: ``size`` training sentences, a twelfth of that in the other splits.
 
     Raises:
         RuntimeError: with so few training sentences that the words left don't suffice for the minimal pairs.
@@ -145,10 +147,15 @@ def _write(path: Path, lines: Iterable[str]) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m pdtools.data.generate", description=__doc__)
     parser.add_argument("--seed", type=int, default=SEED, help=f"the random seed (default {SEED})")
-    parser.add_argument("--sentences", type=int, default=SENTENCES, help=f"training sentences (default {SENTENCES})")
+    parser.add_argument(
+        "--sentences", type=int, default=SENTENCES, help=f"training sentences (default {SENTENCES})"
+    )
     parser.add_argument("-o", "--output", type=Path, required=True, help="the folder to write to")
     options = parser.parse_args(arguments)
-    write_samples(options.output, options.seed, options.sentences)
+    try:
+        write_samples(options.output, options.seed, options.sentences)
+    except RuntimeError as error:
+        parser.exit(1, f"{error}: ask for more --sentences (2000 and up are enough)\n")
 
 
 if __name__ == "__main__":

@@ -7,12 +7,13 @@ alternatives: a weight, an optional guard, and a tree fragment in treebank notat
       6           (NP {D a} {N a c r})
       2* [a=pl]   (NP {NP c} (CC and) {NP c})
 
-``{N a c r}`` is a hole: a symbol (of the grammar or of the lexicon) with features. ``a`` stands for ``a=$a``, ``$a``
-is a variable of the rule, anything else is a constant. A variable without a value gets the one that the hole
-chose, so features flow from left to right: a subject that turned out plural makes the verb plural. A guard
-``[a=pl c!=person]`` says when an alternative applies (``=`` also binds). ``*`` marks recursive alternatives: their
-weight shrinks with every one above them. ``{NP-SBJ-$x a}`` adds function tags and an index to the label of what
-the hole yields; a fresh index is made where ``$x`` has no value yet. ``-`` alone is the empty fragment.
+``{N a c r}`` is a hole: a symbol (of the grammar or of the lexicon) with features. ``a`` stands for
+``a=$a``, ``$a`` is a variable of the rule, anything else is a constant. A variable without a value gets
+the one that the hole chose, so features flow from left to right: a subject that turned out plural makes
+the verb plural. A guard ``[a=pl c!=person]`` says when an alternative applies (``=`` also binds). ``*``
+marks recursive alternatives: their weight shrinks with every one above them. ``{NP-SBJ-$x a}`` adds
+function tags and an index to the label of what the hole yields; a fresh index is made where ``$x`` has no
+value yet. ``-`` alone is the empty fragment.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 Features = dict[str, str]
 
@@ -99,7 +101,8 @@ def parse_hole(text: str) -> Hole:
     name, *pairs = text[1:-1].split()
     head, *suffix = name.split("-", 1)
     symbol, _, slot = head.partition("#")
-    features = tuple((key, value if sep else f"${key}") for key, sep, value in (pair.partition("=") for pair in pairs))
+    split = (pair.partition("=") for pair in pairs)
+    features = tuple((key, value if sep else f"${key}") for key, sep, value in split)
     return Hole(symbol, f"-{suffix[0]}" if suffix else "", features, slot)
 
 
@@ -123,9 +126,8 @@ def parse_parts(text: str) -> tuple[Fragment | Hole | str, ...]:
 
 
 def _parse_guard(text: str) -> tuple[tuple[str, bool, str], ...]:
-    return tuple(
-        (key.rstrip("!"), not key.endswith("!"), value) for key, _, value in (pair.partition("=") for pair in text.split())
-    )
+    split = (pair.partition("=") for pair in text.split())
+    return tuple((key.rstrip("!"), not key.endswith("!"), value) for key, _, value in split)
 
 
 def parse_rules(text: str) -> dict[str, list[Alternative]]:
@@ -176,8 +178,9 @@ class Grammar:
         both = set(self.rules) & set(lexicon)
         if both:
             raise ValueError(f"symbols both in grammar and lexicon: {sorted(both)}")
-        known = set(self.rules) | set(lexicon)
-        missing = {hole.symbol for rule in self.rules.values() for alt in rule for hole in _holes(alt.parts)} - known
+        alternatives = [alternative for rule in self.rules.values() for alternative in rule]
+        used = {hole.symbol for alternative in alternatives for hole in _holes(alternative.parts)}
+        missing = used - set(self.rules) - set(lexicon)
         if missing:
             raise ValueError(f"symbols without rules: {sorted(missing)}")
         self._matches: dict[tuple[str, frozenset[tuple[str, str]]], list[Entry]] = {}
@@ -237,7 +240,7 @@ class Derivation:
         raise DeadEnd(f"{symbol} {features}")
 
     def fill(self, parts: Iterable[Fragment | Hole | str], values: Features, depth: int) -> list[Node]:
-        """Trees for the parts of a rule or template; ``values`` holds and gets the values of its variables."""
+        """Trees for the parts of a rule or template; ``values`` has and gets the values of its variables."""
         nodes: list[Node] = []
         for part in parts:
             if isinstance(part, str):
@@ -281,6 +284,10 @@ class Derivation:
             return [Node(entry.tag, word=entry.word)]
         nodes = self.expand(hole.symbol, passed, depth)
         lexical = hole.symbol in self.grammar.lexicon
+        if lexical and passed["lemma"] in {
+            slot["lemma"] for slot in self.slots.values() if isinstance(slot, dict)
+        }:
+            raise DeadEnd(f"{passed['lemma']} fills another slot")
         self.slots[hole.symbol, hole.slot] = dict(passed) if lexical else nodes
         return nodes
 
@@ -318,7 +325,7 @@ def _applies(alternative: Alternative, features: Mapping[str, str]) -> bool:
 
 
 def _draw(weights: Sequence[float], rng: random.Random) -> int:
-    # Only random(), whose values are the same in every Python version: the bundled files must be reproducible.
+    # Only random(): its values are the same in every Python version, and the files must be reproducible.
     point = rng.random() * sum(weights)
     for index, weight in enumerate(weights):
         point -= weight
@@ -328,7 +335,7 @@ def _draw(weights: Sequence[float], rng: random.Random) -> int:
 
 
 def tidy_indices(tree: Node) -> None:
-    """Keep the indices that a trace and a label share, numbered from 1 in the order of the sentence; drop the rest."""
+    """Keep the indices that a trace and a label share, numbered from 1 in their order; drop the rest."""
     traces = [leaf for leaf in tree.preterminals() if leaf.label == NONE]
     traced = {match[1] for leaf in traces if (match := _INDEX.search(leaf.word))}
     numbers: dict[str, int] = {}
@@ -346,7 +353,7 @@ def tidy_indices(tree: Node) -> None:
 
 def tidy_words(leaves: Sequence[Node]) -> None:
     """``a`` becomes ``an`` before a vowel, and the sentence gets its capital letter."""
-    for leaf, following in zip(leaves, leaves[1:], strict=False):
+    for leaf, following in pairwise(leaves):
         if leaf.word == "a" and following.word[0] in "aeiou":
             leaf.word = "an"
     for leaf in leaves:

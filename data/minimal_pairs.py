@@ -13,19 +13,19 @@ from pdtools.data.templates import raw_text, render
 # Values of the template variables, used in turn: a number and the other one, a gender and the other one.
 NUMBERS = ({"n": "sg", "m": "pl"}, {"n": "pl", "m": "sg"})
 GENDERS = ({"r": "him", "q": "her"}, {"r": "her", "q": "him"})
-ONE = ({},)
+ANY: tuple[dict[str, str], ...] = ({},)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Paradigm:
-    """Two templates that differ where the grammar does. ``^`` stands before the word that ``two_prefix`` compares."""
+    """Two templates that differ in one point of grammar; ``^`` stands before the word after two prefixes."""
 
     uid: str
     field: str
     term: str
     good: str
     bad: str
-    values: Sequence[dict[str, str]] = ONE
+    values: Sequence[dict[str, str]] = ANY
     prefix: str = ""  # "one": same prefix, another word; "two": another prefix, the same word
 
 
@@ -34,8 +34,10 @@ PARADIGMS = (
         uid="mini_subject_verb_agreement_pp",
         field="morphology",
         term="subject_verb_agreement",
-        good="the {N#1 c=person a=$n} {P#1 c=person o=person} the {N#2 c=person a=$m} {Be#1 f=pres a=$n} {Adj#1 c=person} .",
-        bad="the {N#1 c=person a=$n} {P#1 c=person o=person} the {N#2 c=person a=$m} {Be#1 f=pres a=$m} {Adj#1 c=person} .",
+        good="""the {N#1 c=person a=$n} {P#1 c=person o=person} the {N#2 c=person a=$m}
+            {Be#1 f=pres a=$n} {Adj#1 c=person} .""",
+        bad="""the {N#1 c=person a=$n} {P#1 c=person o=person} the {N#2 c=person a=$m}
+            {Be#1 f=pres a=$m} {Adj#1 c=person} .""",
         values=NUMBERS,
         prefix="one",
     ),
@@ -99,8 +101,10 @@ PARADIGMS = (
         uid="mini_npi_licensor",
         field="semantics",
         term="npi_licensing",
-        good="no {N#1 c=person a=$n} {Have#1 f=pres a=$n} ^ ever {V#1 k=trans s=person o f=pp} {Base#1 c=$o} .",
-        bad="the {N#1 c=person a=$n} {Have#1 f=pres a=$n} ^ ever {V#1 k=trans s=person o f=pp} {Base#1 c=$o} .",
+        good="""no {N#1 c=person a=$n} {Have#1 f=pres a=$n}
+            ^ ever {V#1 k=trans s=person o f=pp} {Base#1 c=$o} .""",
+        bad="""the {N#1 c=person a=$n} {Have#1 f=pres a=$n}
+            ^ ever {V#1 k=trans s=person o f=pp} {Base#1 c=$o} .""",
         values=NUMBERS,
         prefix="two",
     ),
@@ -108,10 +112,10 @@ PARADIGMS = (
         uid="mini_npi_scope",
         field="syntax_semantics",
         term="npi_licensing",
-        good="""no {N#1 c=person a=$n} who the {N#2 c=person} {V#1 k=trans s=person o=person f=past} {Have#1 f=pres a=$n}
-            ^ ever {V#2 k=trans s=person o f=pp} the {N#3 c=$o} .""",
-        bad="""the {N#1 c=person a=$n} who no {N#2 c=person} {V#1 k=trans s=person o=person f=past} {Have#1 f=pres a=$n}
-            ^ ever {V#2 k=trans s=person o f=pp} the {N#3 c=$o} .""",
+        good="""no {N#1 c=person a=$n} who the {N#2 c=person} {V#1 k=trans s=person o=person f=past}
+            {Have#1 f=pres a=$n} ^ ever {V#2 k=trans s=person o f=pp} the {N#3 c=$o} .""",
+        bad="""the {N#1 c=person a=$n} who no {N#2 c=person} {V#1 k=trans s=person o=person f=past}
+            {Have#1 f=pres a=$n} ^ ever {V#2 k=trans s=person o f=pp} the {N#3 c=$o} .""",
         values=NUMBERS,
         prefix="two",
     ),
@@ -119,16 +123,20 @@ PARADIGMS = (
         uid="mini_wh_object_gap",
         field="syntax",
         term="filler_gap_dependency",
-        good="the {N#1 c=person a=sg} knows what the {N#2 c=person} {V#1 k=trans s=person o=$o f=past bare=no} yesterday .",
-        bad="the {N#1 c=person a=sg} knows that the {N#2 c=person} {V#1 k=trans s=person o=$o f=past bare=no} yesterday .",
+        good="""the {N#1 c=person a=sg} knows what the {N#2 c=person}
+            {V#1 k=trans s=person o=$o f=past bare=no} yesterday .""",
+        bad="""the {N#1 c=person a=sg} knows that the {N#2 c=person}
+            {V#1 k=trans s=person o=$o f=past bare=no} yesterday .""",
         values=({"o": "doc"}, {"o": "thing"}, {"o": "food"}),
     ),
     Paradigm(
         uid="mini_wh_no_gap",
         field="syntax",
         term="filler_gap_dependency",
-        good="the {N#1 c=person a=sg} knows that the {N#2 c=person} {V#1 k=trans s=person o=$o f=past} the {N#3 c=$o} .",
-        bad="the {N#1 c=person a=sg} knows what the {N#2 c=person} {V#1 k=trans s=person o=$o f=past} the {N#3 c=$o} .",
+        good="""the {N#1 c=person a=sg} knows that the {N#2 c=person}
+            {V#1 k=trans s=person o=$o f=past} the {N#3 c=$o} .""",
+        bad="""the {N#1 c=person a=sg} knows what the {N#2 c=person}
+            {V#1 k=trans s=person o=$o f=past} the {N#3 c=$o} .""",
         values=({"o": "doc"}, {"o": "thing"}, {"o": "food"}),
     ),
     Paradigm(
@@ -142,7 +150,9 @@ PARADIGMS = (
 )
 
 
-def pair(paradigm: Paradigm, grammar: Grammar, rng: random.Random, number: int) -> tuple[list[str], list[str], dict[str, Any]]:
+def pair(
+    paradigm: Paradigm, grammar: Grammar, rng: random.Random, number: int
+) -> tuple[list[str], list[str], dict[str, Any]]:
     """Draw one pair: the words of both sentences, and the record without its ``pairID``.
 
     Raises:

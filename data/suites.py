@@ -10,6 +10,9 @@ from typing import Any
 from pdtools.data.grammar import Grammar
 from pdtools.data.templates import render
 
+Item = dict[str, list[list[str]]]
+"""The words of every region of every condition."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
@@ -33,7 +36,8 @@ def _agreement(subject: str, distractor: str, verb: str) -> str:
 
 def _licensing(outer: str, inner: str) -> str:
     return (
-        f"{outer} | {{N#1 c=person a=$n}} | who | {inner} | {{N#2 c=person}} | {{V#1 k=trans s=person o=person f=past}}"
+        f"{outer} | {{N#1 c=person a=$n}} | who | {inner} | {{N#2 c=person}}"
+        " | {V#1 k=trans s=person o=person f=past}"
         " | {Have#1 f=pres a=$n} | ever | {V#2 k=trans s=person o f=pp} the {N#3 c=$o} ."
     )
 
@@ -41,7 +45,8 @@ def _licensing(outer: str, inner: str) -> str:
 def _gap(complementizer: str, object_: str) -> str:
     return (
         f"the | {{N#1 c=person a=sg}} knows | {complementizer} | the {{N#2 c=person}}"
-        f" | {{V#1 k=trans s=person o=$o f=past bare=no}} | {object_} | {{P#1 c=where o=place}} | the {{N#4 c=place a=sg}} ."
+        f" | {{V#1 k=trans s=person o=$o f=past bare=no}} | {object_}"
+        " | {P#1 c=where o=place} | the {N#4 c=place a=sg} ."
     )
 
 
@@ -64,8 +69,8 @@ SUITES = (
     Suite(
         name="mini_number_orc",
         circuit="Agreement",
-        comment="The verb agrees with the subject across an object relative clause whose noun has the other number.",
-        regions=("det", "subject", "rel", "embed_det", "embed_subject", "embed_verb", "matrix_verb", "continuation"),
+        comment="The verb agrees with the subject across an object relative clause with the other number.",
+        regions=("det", "subject", "rel", "embed_det", "embed_subject", "embed_verb", "verb", "continuation"),
         conditions={
             "match_sing": _agreement("sg", "pl", "sg"),
             "mismatch_sing": _agreement("sg", "pl", "pl"),
@@ -77,17 +82,16 @@ SUITES = (
     Suite(
         name="mini_npi_ever",
         circuit="Licensing",
-        comment="Only a negative determiner of the subject licenses 'ever', not one inside its relative clause.",
-        regions=(
-            "licensor", "subject", "rel", "embed_licensor", "embed_subject", "embed_verb", "has", "npi", "continuation",
-        ),
+        comment="A negative determiner of the subject licenses 'ever', one in its relative clause doesn't.",
+        regions=("det", "subject", "rel", "embed_det", "embed_subject", "embed_verb", "has", "npi", "end"),
         conditions={
             "neg_pos": _licensing("no", "the"),
             "neg_neg": _licensing("no", "no"),
             "pos_pos": _licensing("the", "the"),
             "pos_neg": _licensing("the", "no"),
         },
-        formula="[(8;%neg_pos%) < (8;%pos_pos%)] & [(8;%neg_neg%) < (8;%pos_neg%)] & [(8;%neg_pos%) < (8;%pos_neg%)]",
+        formula="""[(8;%neg_pos%) < (8;%pos_pos%)] & [(8;%neg_neg%) < (8;%pos_neg%)] &
+            [(8;%neg_pos%) < (8;%pos_neg%)]""",
         values=({"n": "sg"}, {"n": "pl"}),
     ),
     Suite(
@@ -96,8 +100,8 @@ SUITES = (
         comment="The verbs of two clauses, one inside the other, come in the order that fits their subjects.",
         regions=("det", "outer_subject", "rel", "inner_det", "inner_subject", "verb_1", "verb_2", "end"),
         conditions={
-            "plaus": """the | {N#1 c=$c a=$n} | that | the | {N#2 c=person} | {V#1 k=trans s=person o=$c f=past bare=no}
-                | {V#2 k=intr s=$c f=past} | .""",
+            "plaus": """the | {N#1 c=$c a=$n} | that | the | {N#2 c=person}
+                | {V#1 k=trans s=person o=$c f=past bare=no} | {V#2 k=intr s=$c f=past} | .""",
             "implaus": """the | {N#1 c=$c a=$n} | that | the | {N#2 c=person} | {V#2 k=intr s=$c f=past}
                 | {V#1 k=trans s=person o=$c f=past bare=no} | .""",
         },
@@ -107,7 +111,7 @@ SUITES = (
     Suite(
         name="mini_fgd_object",
         circuit="Long-Distance Dependencies",
-        comment="A filler must have its gap: after 'what' an object is surprising, after 'that' a missing object is.",
+        comment="A filler needs its gap: an object surprises after 'what', a missing one after 'that'.",
         regions=("det", "prefix", "comp", "embed_subject", "embed_verb", "object", "prep", "end"),
         conditions={
             "what_nogap": _gap("what", "the {N#3 c=$o}"),
@@ -121,7 +125,7 @@ SUITES = (
     Suite(
         name="mini_npz",
         circuit="Garden-Path Effects",
-        comment="Without a comma the noun phrase is taken as the object of a verb that can have one, until the main verb.",
+        comment="Without a comma a noun phrase is taken for the object of a verb that can have one.",
         regions=("start", "verb", "comma", "np", "main_verb", "continuation"),
         conditions={
             "ambig_nocomma": _garden_path(_AMBIGUOUS, ""),
@@ -149,7 +153,7 @@ SUITES = (
 )  # fmt: skip
 
 
-def item(suite: Suite, grammar: Grammar, rng: random.Random, number: int) -> dict[str, list[list[str]]]:
+def item(suite: Suite, grammar: Grammar, rng: random.Random, number: int) -> Item:
     """Draw an item: for every condition the words of its regions.
 
     Raises:
@@ -160,7 +164,7 @@ def item(suite: Suite, grammar: Grammar, rng: random.Random, number: int) -> dic
     return dict(zip(suite.conditions, render(grammar, rng, versions, values), strict=True))
 
 
-def document(suite: Suite, items: Sequence[Mapping[str, Sequence[Sequence[str]]]]) -> dict[str, Any]:
+def document(suite: Suite, items: Sequence[Item]) -> dict[str, Any]:
     """The suite in the official format, with its circuit beside the usual keys of ``meta``."""
     return {
         "meta": {

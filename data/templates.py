@@ -1,7 +1,8 @@
 """Sentences in several versions: templates with the holes of the grammar, filled together.
 
-A template is words and holes, ``The {N#1 a=$n c=person} {V#1 k=intr f=pres a=$m s=person} .``. Holes of one symbol
-with the same number hold the same lemma, or for symbols of the grammar the same words, in every version of an item.
+A template is words and holes, ``the {N#1 a=$n c=person} {V#1 k=intr f=pres a=$n s=person} .``. Holes of
+one symbol with the same number hold the same lemma, or for symbols of the grammar the same words, in
+every version of an item; different numbers hold different lemmas.
 """
 
 from __future__ import annotations
