@@ -365,8 +365,7 @@ def test_formulas_refer_to_regions_that_have_words() -> None:
                 for region in condition["regions"]
             }
             used = [content[number, condition] for number, condition in formula.regions if number is not None]
-            if suite["meta"]["name"] != "mini_fgd_object":
-                assert all(used)
+            assert all(used)
             assert len(formula.regions) == len(used)
 
 
