@@ -23,6 +23,14 @@ class OnError(str, Enum):
     skip = "skip"
 
 
+class Source(str, Enum):
+    """What input files hold."""
+
+    text = "text"
+    tokens = "tokens"
+    treebank = "treebank"
+
+
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace an output that exists.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no messages.")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Annotated
 
 import typer
@@ -18,6 +17,7 @@ from .common import (
     ModelOption,
     OverwriteOption,
     QuietOption,
+    Source,
     ThreadsOption,
     check_json_output,
     message,
@@ -27,24 +27,17 @@ from .common import (
 )
 
 
-class Source(str, Enum):
-    """What the input is."""
-
-    text = "text"
-    tokens = "tokens"
-
-
 def decode(
     inputs: Annotated[
         list[str],
-        typer.Argument(metavar="INPUT...", help="Files with a sentence a line, folders, globs, or -."),
+        typer.Argument(metavar="INPUT...", help="Files, folders, globs, or -."),
     ],
     model: ModelOption,
     output: Annotated[
         str, typer.Option("--output", "-o", help="A file for the trees (.gz, .zst), or -.")
     ] = STDIO,
     source: Annotated[
-        Source, typer.Option("--from", help="Running text, or words between spaces.")
+        Source, typer.Option("--from", help="Running text, words between spaces, or the words of trees.")
     ] = Source.text,
     beam: BeamOption = DEFAULT_BEAM,
     k_best: Annotated[int, typer.Option("--k-best", min=1, help="Derivations per sentence in --scores.")] = 1,
@@ -61,6 +54,8 @@ def decode(
 ) -> None:
     """Parse sentences with a trained model: line n of the output is the best tree of line n of the input.
 
+    With --from treebank the input is trees, and only their words are read: tree n gives line n.
+
     The model needs an attachment head; the base transformer can have one. Subwords are merged back into
     words. A sentence that the model cannot do leaves a flat tree (X (XX word) ...) on its line, a blank line
     (X (-NONE- *)); either is recorded in OUTPUT.rejects.jsonl.
@@ -71,6 +66,7 @@ def decode(
     \b
     Example:
       pdtools decode sentences.txt --model runs/pushdown -o sentences.trees
+      pdtools decode gold.trees --from treebank --model runs/pushdown -o parsed.trees
       pdtools decode test.tokens --from tokens --model runs/pushdown --beam 300 --k-best 5 \\
           --scores test.tsv -o test.trees
     """
@@ -104,7 +100,7 @@ def decode(
                 "counts": asdict(counts),
                 "rejects": rejects.by_reason(),
                 "settings": searcher.settings,
-                "provenance": provenance({"model": model, **{file: file for file in files}}),
+                "provenance": provenance({"model": model, **{name: name for name in inputs}}),
             }
         )
     message(f"{counts.trees} trees, {counts.words} words", quiet=quiet)

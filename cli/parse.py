@@ -19,6 +19,7 @@ from .common import (
     OnErrorOption,
     OverwriteOption,
     QuietOption,
+    Source,
     ThreadsOption,
     check_json_output,
     message,
@@ -30,14 +31,6 @@ from .common import (
 if TYPE_CHECKING:
     from pdtools.parsers import Parser
     from pdtools.parsers.pipeline import Counts, TreeForm
-
-
-class Source(str, Enum):
-    """What the input is."""
-
-    text = "text"
-    tokens = "tokens"
-    treebank = "treebank"
 
 
 class Binarize(str, Enum):

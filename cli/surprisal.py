@@ -19,6 +19,7 @@ from .common import (
     OnErrorOption,
     OverwriteOption,
     QuietOption,
+    Source,
     ThreadsOption,
     check_json_output,
     message,
@@ -26,20 +27,19 @@ from .common import (
     print_json,
     progress,
 )
-from .decode import Source
 
 
 def surprisal(
     inputs: Annotated[
         list[str],
-        typer.Argument(metavar="INPUT...", help="Files with a sentence a line, folders, globs, or -."),
+        typer.Argument(metavar="INPUT...", help="Files, folders, globs, or -."),
     ],
     model: Annotated[
         str, typer.Option("--model", metavar="DIR", help="A checkpoint, a run, or a Hugging Face causal LM.")
     ],
     output: Annotated[str, typer.Option("--output", "-o", help="A TSV file (.gz, .zst), or -.")] = STDIO,
     source: Annotated[
-        Source, typer.Option("--from", help="Running text, or words between spaces.")
+        Source, typer.Option("--from", help="Running text, words between spaces, or the words of trees.")
     ] = Source.text,
     nats: Annotated[bool, typer.Option("--nats", help="Nats instead of bits.")] = False,
     words: Annotated[bool, typer.Option("--words", help="A row per word instead of per token.")] = False,
@@ -104,7 +104,7 @@ def surprisal(
                 "counts": asdict(counts),
                 "rejects": rejects.by_reason(),
                 "settings": {**scorer.settings, "unit": unit},
-                "provenance": provenance({"model": model, **{file: file for file in files}}),
+                "provenance": provenance({"model": model, **{name: name for name in inputs}}),
             }
         )
     message(f"{counts.scored} of {counts.sentences} sentences scored, surprisal in {unit}", quiet=quiet)

@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")/.."
 out=${1:-demo-output}
 rm -rf "$out"
-mkdir -p "$out"
+mkdir -p "$out/results"
 
 # 1. A treebank in PTB style (traces, function tags, wrappers) becomes binarized trees, one a line.
 for split in train valid test; do
@@ -18,21 +18,23 @@ for split in valid test; do
     pdtools tapes "$out/$split.trees" --tokenizer "$out/shards/train" -o "$out/shards/$split" --quiet
 done
 
-# The test sentences as plain text, one a line, for the models to parse.
-pdtools show "$out/shards/test" --text > "$out/test.txt"
-
 for model in transformer pushdown; do
-    # 3. The same shape twice: without and with the stack tape. Both get the attachment loss.
-    pdtools train "$out/shards/train" --valid "$out/shards/valid" --config tiny --model $model -o "$out/$model"
+    # 3. The same shape twice, without and with the stack tape. Both get the attachment head, so both can parse.
+    pdtools train "$out/shards/train" --valid "$out/shards/valid" --config tiny --model $model \
+        --set config.attachment_head=true -o "$out/$model"
 
     # 4. Parse the test sentences, and score the trees; then perplexity, mini BLiMP, mini SG.
+    trees="$out/$model.trees"
     results="$out/results/$model"
-    pdtools decode "$out/test.txt" --from tokens --model "$out/$model" --beam 10 -o "$out/$model.trees" --quiet
-    pdtools eval-parse "$out/test.trees" "$out/$model.trees" --unlabeled -o "$results/parse" --quiet
-    pdtools eval-ppl "$out/shards/test" --model "$out/$model" --beam 10 -o "$results/ppl" --quiet
-    pdtools eval-blimp data/blimp --model "$out/$model" --beam 10 -o "$results/blimp" --quiet
-    pdtools eval-sg data/sg --model "$out/$model" --beam 10 -o "$results/sg" --quiet
+    pdtools decode "$out/test.trees" --from treebank --model "$out/$model" --beam 10 -o "$trees" --quiet
+    # The paper's measure: unlabeled F1 over binarized gold trees, without sentences that have unknown words.
+    pdtools eval-parse "$out/test.trees" "$trees" --unlabeled --binarize right \
+        --left-out "$trees.rejects.jsonl" -o "$results/parse" > "$results.parse.txt"
+    pdtools eval-ppl "$out/shards/test" --model "$out/$model" --beam 10 -o "$results/ppl" --quiet > "$results.ppl.txt"
+    pdtools eval-blimp data/blimp --model "$out/$model" --beam 10 -o "$results/blimp" --quiet > "$results.blimp.txt"
+    pdtools eval-sg data/sg --model "$out/$model" --beam 10 -o "$results/sg" --quiet > "$results.sg.txt"
 done
 
 # 5. One table for both.
-python examples/demo_table.py "$out/results"
+echo
+pdtools compare "$out/results/transformer" "$out/results/pushdown"

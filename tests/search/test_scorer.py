@@ -284,3 +284,13 @@ def test_lines_know_their_place(tmp_path: Path) -> None:
         ("two.txt", 1, ("a", "b")),
         ("two.txt", 2, ()),
     ]
+
+
+def test_the_words_of_trees(tmp_path: Path) -> None:
+    file = tmp_path / "some.mrg"
+    file.write_text(
+        "( (S (NP-SBJ (-NONE- *))\n   (VP (VB go) (PRN (-LRB- -LRB-)))))\n(S (-NONE- *))\n(S (A did) (B n't))"
+    )
+    found = list(read_inputs([str(file)], "treebank", "ptb"))
+    assert [(f.line, f.sentence.words) for f in found] == [(1, ("go", "(")), (2, ()), (3, ("did", "n't"))]
+    assert [f.sentence.text for f in read_inputs([str(file)], "treebank", "raw")] == ["go (", "", "didn't"]
