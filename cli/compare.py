@@ -29,8 +29,9 @@ def compare(
     Given two folders that hold results folders of the same names, it prints the main score of each.
 
     \b
-    pdtools compare results/base/blimp results/pushdown/blimp
-    pdtools compare results/base results/pushdown
+    Example:
+      pdtools compare results/base/blimp results/pushdown/blimp
+      pdtools compare results/base results/pushdown
     """
     from pdtools.evaluation.compare import compare_runs
     from pdtools.evaluation.overview import is_collection, overview

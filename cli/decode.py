@@ -30,7 +30,7 @@ from .common import (
 def decode(
     inputs: Annotated[
         list[str],
-        typer.Argument(metavar="INPUT...", help="Files, folders, globs, or -."),
+        typer.Argument(metavar="INPUT", help="Files, folders, globs, or -."),
     ],
     model: ModelOption,
     output: Annotated[

@@ -50,7 +50,8 @@ def eval_blimp(
     right. Pairs with a sentence that the model cannot score are left out and counted.
 
     \b
-    pdtools eval-blimp BLiMP.zip --model runs/pushdown -o results/blimp --beam 50
+    Example:
+      pdtools eval-blimp BLiMP.zip --model runs/pushdown -o results/blimp --beam 50
     """
     from pdtools.evaluation.blimp import evaluate_blimp, read_pairs
     from pdtools.evaluation.results import write_results

@@ -60,15 +60,16 @@ def eval_parse(
     """Recall, precision and F1 of predicted trees against gold ones, by EVALB's rules.
 
     Predicted trees without tags (what decode writes) get the gold tags, so that punctuation is left out
-    on both sides. --format evalb compares the files as they are.
+    on both sides. --format evalb compares the files as they are. The last example is the measure of the
+    Pushdown Layers paper: unlabeled F1 over binarized gold trees, without the sentences that have unknown
+    words.
 
     \b
-    pdtools eval-parse gold.trees predicted.trees
-    pdtools eval-parse gold.trees predicted.trees --prm COLLINS.prm --format evalb
-    pdtools eval-parse gold.trees mine.trees --unlabeled --binarize right --left-out mine.trees.rejects.jsonl
-
-    The last line is the measure of the Pushdown Layers paper: unlabeled F1 over binarized gold trees,
-    without the sentences that have unknown words.
+    Example:
+      pdtools eval-parse gold.trees predicted.trees
+      pdtools eval-parse gold.trees predicted.trees --prm COLLINS.prm --format evalb
+      pdtools eval-parse gold.trees mine.trees --unlabeled --binarize right \\
+          --left-out mine.trees.rejects.jsonl
     """
     import dataclasses
 

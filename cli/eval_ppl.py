@@ -53,8 +53,9 @@ def eval_ppl(
     with the model's own tokenizer; a Hugging Face model reads their text instead.
 
     \b
-    pdtools eval-ppl shards/test --model runs/pushdown --beam 50 -o results/ppl
-    pdtools eval-ppl shards/test --model runs/pushdown --no-marginal
+    Example:
+      pdtools eval-ppl shards/test --model runs/pushdown --beam 50 -o results/ppl
+      pdtools eval-ppl shards/test --model runs/pushdown --no-marginal
     """
     from pdtools.evaluation.perplexity import evaluate_perplexity, evaluate_string_perplexity
     from pdtools.evaluation.results import write_results

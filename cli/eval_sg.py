@@ -48,7 +48,8 @@ def eval_sg(
     the 31 suites of Hu et al. (2020); the other conventions in use stand beside it.
 
     \b
-    pdtools eval-sg sg_suites.zip --model runs/pushdown -o results/sg --beam 300
+    Example:
+      pdtools eval-sg sg_suites.zip --model runs/pushdown -o results/sg --beam 300
     """
     from pdtools.evaluation.results import write_results
     from pdtools.evaluation.sg import evaluate_sg

@@ -98,10 +98,11 @@ def parse(
     recorded in rejects.jsonl in the folder. --on-error is about the trees of a treebank.
 
     \b
-    pdtools parse wsj/ --from treebank -o wsj.trees
-    pdtools parse gum/const --from treebank --split 0.9,0.05,0.05 -o gum
-    pdtools parse sentences.txt --model benepar_en3_large -o sentences.trees.gz
-    cat book.txt | pdtools parse - --split-sentences --parser runs/pushdown > book.trees
+    Example:
+      pdtools parse wsj/ --from treebank -o wsj.trees
+      pdtools parse gum/const --from treebank --split 0.9,0.05,0.05 -o gum
+      pdtools parse sentences.txt --model benepar_en3_large -o sentences.trees.gz
+      cat book.txt | pdtools parse - --split-sentences --parser runs/pushdown > book.trees
     """
     from pdtools.parsers import pipeline, read_sentences
 

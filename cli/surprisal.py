@@ -32,7 +32,7 @@ from .common import (
 def surprisal(
     inputs: Annotated[
         list[str],
-        typer.Argument(metavar="INPUT...", help="Files, folders, globs, or -."),
+        typer.Argument(metavar="INPUT", help="Files, folders, globs, or -."),
     ],
     model: Annotated[
         str, typer.Option("--model", metavar="DIR", help="A checkpoint, a run, or a Hugging Face causal LM.")

@@ -56,7 +56,7 @@ class Style(str, Enum):
 
 
 def tapes(
-    trees: Annotated[list[str], typer.Argument(metavar="TREES...", help="Files, folders, globs, or -.")],
+    trees: Annotated[list[str], typer.Argument(metavar="TREES", help="Files, folders, globs, or -.")],
     output: Annotated[str, typer.Option("--output", "-o", help="The folder to write.")],
     tokenizer: Annotated[
         str,

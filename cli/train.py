@@ -67,9 +67,9 @@ def train(
 
     \b
     Example:
-    pdtools train shards/train --valid shards/valid -o runs/tiny --config tiny
-    pdtools train shards/train --valid shards/valid -o runs/base --config tiny --model transformer
-    pdtools train shards/train --valid shards/valid -o runs/tiny --resume
+      pdtools train shards/train --valid shards/valid -o runs/tiny --config tiny
+      pdtools train shards/train --valid shards/valid -o runs/base --config tiny --model transformer
+      pdtools train shards/train --valid shards/valid -o runs/tiny --resume
     """
     from pdtools.training import Interruption, read_recipe
     from pdtools.training import train as run_training

@@ -24,7 +24,10 @@ def test_every_command_has_help_with_an_example(command: str, capsys: pytest.Cap
     assert main.run([command, "--help"]) == 0
     usage, text = capsys.readouterr().out.split("\n", 1)
     assert usage.startswith(f"Usage: pdtools {command} ")
-    assert f"pdtools {command} " in text
+    example = text[text.index("\n  Example:\n") :].split("\n\n")[0]
+    commands = [line for line in example.split("\n")[2:] if not line.startswith(" " * 8)]
+    assert commands
+    assert all(line.startswith("    ") and f"pdtools {command} " in line for line in commands)
 
 
 def test_wrong_usage_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
