@@ -70,7 +70,8 @@ class RelativePositions(ScoreTerm):
         distances = sinusoids(keys, self.d_model, q.device).to(self.distance_map.weight.dtype)
         r = self.distance_map(distances)  # (K, D), the farthest first
         r = r.view(keys, heads, d_head).permute(1, 2, 0)  # (H, d_head, K)
-        by_distance = (q + self.position_bias) @ r  # (B, H, Q, K)
+        # einsum folds batch and queries into one matrix; matmul would first copy r for every row of the batch.
+        by_distance = torch.einsum("bhqd,hdk->bhqk", q + self.position_bias, r)  # (B, H, Q, K)
         content = self.content_bias @ k.transpose(2, 3)  # (B, H, 1, K)
         return content + _shift_to_keys(by_distance)
 
@@ -115,16 +116,20 @@ class DepthScores(ScoreTerm):
 
 @dataclass
 class KeyValueCache:
-    """Keys and values of one layer for R hypotheses, each (R, H, length, d_head)."""
+    """Keys and values of one layer for R hypotheses, each (length, R, H, d_head).
+
+    Positions come first, so that those in use are one stretch of memory.
+    """
 
     keys: Tensor
     values: Tensor
 
     def append(self, position: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Store k, v (R, H, 1, d_head) at ``position``; return all so far, (R, H, position + 1, d_head)."""
-        self.keys[:, :, position : position + 1] = k
-        self.values[:, :, position : position + 1] = v
-        return self.keys[:, :, : position + 1], self.values[:, :, : position + 1]
+        self.keys[position] = k[:, :, 0]
+        self.values[position] = v[:, :, 0]
+        used = position + 1
+        return self.keys[:used].permute(1, 2, 0, 3), self.values[:used].permute(1, 2, 0, 3)
 
     def select(self, rows: Tensor, used: int) -> None:
         """Keep copies of the given hypotheses; only the ``used`` first positions are copied."""
@@ -133,9 +138,9 @@ class KeyValueCache:
 
 
 def select_prefix(cache: Tensor, rows: Tensor, used: int) -> Tensor:
-    """Rows of a cache whose last but one dimension is positions; positions from ``used`` on stay unset."""
-    selected = cache.new_empty((len(rows), *cache.shape[1:]))
-    selected[..., :used, :] = cache[..., :used, :].index_select(0, rows)
+    """Hypotheses of a cache (length, R, …); positions from ``used`` on stay unset."""
+    selected = cache.new_empty((len(cache), len(rows), *cache.shape[2:]))
+    torch.index_select(cache[:used], 1, rows, out=selected[:used])
     return selected
 
 

@@ -228,6 +228,10 @@ class LanguageModel(nn.Module, ABC):
     def next_token_logprobs(self, state: Any) -> Tensor:
         """log p(x_{k+1} | x_<=k, W_k): float (R, V)."""
 
+    def token_logprobs(self, state: Any, next_tokens: Tensor) -> Tensor:
+        """log p(x_{k+1} | x_<=k, W_k) of given tokens, int64 (R,): float (R,)."""
+        return self.next_token_logprobs(state).gather(1, next_tokens[:, None])[:, 0]
+
     def attach_logprobs(self, state: Any, next_tokens: Tensor, legal: Tensor) -> Tensor:
         """log p(r_{k+1} | x_<=k+1, W_k), normalised over the legal candidates.
 

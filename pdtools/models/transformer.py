@@ -26,6 +26,11 @@ from pdtools.models.tape import legal_attachments, tape_from_attachments
 
 Positions = Literal["learned", "relative", "none"]
 
+# Logits (hypotheses × vocabulary) that are made at a time where only one token's probability is asked for:
+# on a CPU as many as stay in its cache.
+LOGIT_CELLS = 1 << 26
+LOGIT_CELLS_CPU = 1 << 20
+
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig:
@@ -125,7 +130,7 @@ class TransformerState(DecoderState):
         position: last position that was fed; -1 at the start.
         caches: one per layer.
         hidden: (R, D), final hidden state of the last token.
-        head_keys: (R, length, D), the attachment head's keys; None without a head.
+        head_keys: (length, R, D), the attachment head's keys; None without a head.
         head_query: (R, D), the attachment head's q of the last token; None without a head.
         n_clamped: cells of tape rows fed so far that were deeper than the depth table.
     """
@@ -267,13 +272,13 @@ class TransformerLM(LanguageModel):
         config, weight = self.config, self.final_norm.weight
 
         def cache() -> Tensor:
-            return weight.new_empty(rows, config.heads, length, config.d_model // config.heads)
+            return weight.new_empty(length, rows, config.heads, config.d_model // config.heads)
 
         return TransformerState(
             position=-1,
             caches=[KeyValueCache(keys=cache(), values=cache()) for _ in self.blocks],
             hidden=weight.new_zeros(rows, config.d_model),
-            head_keys=None if self.head is None else weight.new_empty(rows, length, config.d_model),
+            head_keys=None if self.head is None else weight.new_empty(length, rows, config.d_model),
             head_query=None if self.head is None else weight.new_zeros(rows, config.d_model),
             n_clamped=torch.zeros((), dtype=torch.int64, device=weight.device),
         )
@@ -295,7 +300,7 @@ class TransformerLM(LanguageModel):
         if self.head is not None:
             assert state.head_keys is not None
             arrival = None if depths is None else depths[:, k]  # (R,)
-            state.head_query, state.head_keys[:, k] = self.head.queries_and_keys(state.hidden, arrival)
+            state.head_query, state.head_keys[k] = self.head.queries_and_keys(state.hidden, arrival)
 
     @torch.no_grad()
     def next_token_logprobs(self, state: TransformerState) -> Tensor:
@@ -303,11 +308,23 @@ class TransformerLM(LanguageModel):
         return self._logits(state.hidden).log_softmax(-1, dtype=torch.float32)
 
     @torch.no_grad()
+    def token_logprobs(self, state: TransformerState, next_tokens: Tensor) -> Tensor:
+        """See :meth:`LanguageModel.token_logprobs`."""
+        cells = LOGIT_CELLS_CPU if state.hidden.device.type == "cpu" else LOGIT_CELLS
+        block = max(1, cells // self.vocab_size)
+        return torch.cat(
+            [
+                -F.cross_entropy(self._logits(hidden).float(), tokens, reduction="none")
+                for hidden, tokens in zip(state.hidden.split(block), next_tokens.split(block), strict=True)
+            ]
+        )
+
+    @torch.no_grad()
     def attach_logprobs(self, state: TransformerState, next_tokens: Tensor, legal: Tensor) -> Tensor:
         """See :meth:`LanguageModel.attach_logprobs`."""
         if self.head is None or state.head_query is None or state.head_keys is None:
             return super().attach_logprobs(state, next_tokens, legal)
-        keys = state.head_keys[:, : state.position + 1]  # (R, k + 1, D)
+        keys = state.head_keys[: state.position + 1].transpose(0, 1)  # (R, k + 1, D)
         return self.head.next_logprobs(state.head_query, keys, self.embedding(next_tokens), legal)
 
     # --- shared -------------------------------------------------------------------------------

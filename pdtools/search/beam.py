@@ -156,8 +156,7 @@ class _Batch:
 
     def _score_token(self, k: int) -> None:
         """Add log p(x_k | x_<k, W_{k−1})."""
-        logprobs = self.model.next_token_logprobs(self.state)  # (R, V)
-        chosen = logprobs.gather(1, self._rows_of(self.tokens[:, k])[:, None])  # (R, 1)
+        chosen = self.model.token_logprobs(self.state, self._rows_of(self.tokens[:, k]))  # (R,)
         self.score = self.score + chosen.view_as(self.score)
 
     def _attach(self, k: int, beam: int) -> None:

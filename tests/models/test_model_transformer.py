@@ -107,6 +107,19 @@ def test_probabilities_of_everything_sum_to_one(name: str) -> None:
     assert total == pytest.approx(1, abs=1e-5)
 
 
+@pytest.mark.parametrize("cells", [1, 30, 1000])
+def test_given_next_tokens_are_scored_block_by_block(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pdtools.models.transformer.LOGIT_CELLS_CPU", cells)
+    model = small_model("pushdown")
+    state, stack = model.start(7, 4), StackState.start(7, 4)
+    model.advance(state, torch.tensor([ROOT] * 7), stack.tape_row())
+    stack.push(torch.tensor([1] * 7))
+    model.advance(state, torch.arange(3, 10), stack.tape_row())
+    tokens = torch.tensor([4, 3, 9, EOS, 5, 5, 10])
+    expected = model.next_token_logprobs(state)[torch.arange(7), tokens]
+    torch.testing.assert_close(model.token_logprobs(state, tokens), expected, rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["transformer", "pushdown"])
 def test_decoding_distributions_sum_to_one(name: str) -> None:
     model = small_model(name, attachment_head=True)
