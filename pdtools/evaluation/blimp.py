@@ -73,6 +73,8 @@ class PairResult:
             or not self.tokens_bad
         ):
             return None
+        if self.outcome == "tie" and self.tokens_good == self.tokens_bad:
+            return False
         return self.logprob_good / self.tokens_good > self.logprob_bad / self.tokens_bad
 
 
@@ -122,18 +124,22 @@ def _pair(line: str, place: str, number: int) -> Pair:
     try:
         data = json.loads(line)
         field, phenomenon = str(data["field"]), str(data["linguistics_term"])
+        good, bad = data["sentence_good"], data["sentence_bad"]
+        if not isinstance(good, str) or not isinstance(bad, str):
+            raise InputError("not a minimal pair: a sentence that is no text", file=place, line=number)
         return Pair(
             paradigm=str(data["UID"]),
             phenomenon=_PHENOMENON_NAMES.get(phenomenon, phenomenon),
             field=_FIELD_NAMES.get(field, field),
             number=str(data["pairID"]),
-            good=str(data["sentence_good"]),
-            bad=str(data["sentence_bad"]),
+            good=good,
+            bad=bad,
         )
     except json.JSONDecodeError as error:
         raise InputError(f"not JSON: {error.msg}", file=place, line=number) from error
     except (KeyError, TypeError) as error:
-        raise InputError(f"not a minimal pair: {error} is missing", file=place, line=number) from error
+        missing = f"{error} is missing" if isinstance(error, KeyError) else "not a JSON object"
+        raise InputError(f"not a minimal pair: {missing}", file=place, line=number) from error
 
 
 # --- evaluation -------------------------------------------------------------------------------
@@ -171,7 +177,11 @@ def evaluate_blimp(pairs: Sequence[Pair], scorer: Scorer, progress: Progress = n
 
 
 def judge(pair: Pair, good: SentenceScore | Unscorable, bad: SentenceScore | Unscorable) -> PairResult:
-    """Compare the two sentences of a pair by their total log-probabilities."""
+    """Compare the two sentences of a pair by their total log-probabilities.
+
+    Two sentences that are the same tokens to the model (they differ in unknown words) are a tie: what
+    else may tell them apart is rounding.
+    """
     from pdtools.search.scores import SentenceScore
 
     if not isinstance(good, SentenceScore) or not isinstance(bad, SentenceScore):
@@ -184,7 +194,7 @@ def judge(pair: Pair, good: SentenceScore | Unscorable, bad: SentenceScore | Uns
     a, b = good.total, bad.total
     return PairResult(
         pair=pair,
-        outcome="tie" if a == b else "right" if a > b else "wrong",
+        outcome="tie" if a == b or _as_read(good) == _as_read(bad) else "right" if a > b else "wrong",
         logprob_good=a,
         logprob_bad=b,
         tokens_good=len(good.logprobs),
@@ -192,6 +202,14 @@ def judge(pair: Pair, good: SentenceScore | Unscorable, bad: SentenceScore | Uns
         text_good=good.text,
         text_bad=bad.text,
     )
+
+
+def _as_read(score: SentenceScore) -> list[tuple[str, bool]]:
+    """The tokens of a sentence, and whether something separates each from the token before it."""
+    before = (0, *score.ends[:-1])
+    return [
+        (token, start > end) for token, start, end in zip(score.tokens, score.starts, before, strict=True)
+    ]
 
 
 def blimp_scores(rows: Sequence[PairResult]) -> dict[str, Any]:

@@ -7,10 +7,12 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pdtools.errors import InputError
-from pdtools.evaluation.blimp import evaluate_blimp, read_pairs
+from pdtools.evaluation.blimp import Pair, evaluate_blimp, judge, read_pairs
+from pdtools.search.scores import SentenceScore
 
 
 def pair(
@@ -80,6 +82,19 @@ def test_unscorable_pairs_are_left_out_and_listed(word_scorer: Any, tmp_path: Pa
     assert all(row["correct"] is None and "words unknown" in row["reason"] for row in unscorable)
 
 
+def test_sentences_that_are_the_same_to_the_model_are_a_tie() -> None:
+    def score(last: str, end: int, rounding: float) -> SentenceScore:
+        logprobs = np.array([-1.0, -2.0 + rounding, -1.0])
+        return SentenceScore(
+            "", ("He", last, "<eos>"), (0, 1, -1), (0, 3, end), (2, end, end), logprobs, 1, True
+        )
+
+    one = Pair(paradigm="p", phenomenon="q", field="f", number="0", good="He zyx", bad="He zyxes")
+    unknown = judge(one, score("<unk>", 6, 1e-7), score("<unk>", 8, 0.0))
+    assert (unknown.outcome, unknown.correct, unknown.correct_per_token) == ("tie", False, False)
+    assert judge(one, score("zyx", 6, 1e-7), score("zyxes", 8, 0.0)).outcome == "right"
+
+
 def test_limit_and_zip(tmp_path: Path) -> None:
     folder = write(tmp_path / "d", *SMALL)
     assert [(p.paradigm, p.number) for p in read_pairs(folder, limit=1)] == [
@@ -99,7 +114,8 @@ def test_limit_and_zip(tmp_path: Path) -> None:
     [
         ("{", "not JSON"),
         ("{}", "'field' is missing"),
-        ("[]", "not a minimal pair"),
+        ("[]", "not a JSON object"),
+        (json.dumps({**SMALL[1], "sentence_good": None}), "no text"),
         (json.dumps(SMALL[0]), "second"),
     ],
 )
