@@ -41,7 +41,8 @@ def compare(
     if is_collection(first):
         headlines = overview(first, second)
         if as_json:
-            print_json({"scores": [asdict(headline) for headline in headlines]})
+            scores = [asdict(headline) for headline in headlines]
+            print_json({"scores": scores, "provenance": provenance({"a": first, "b": second})})
         else:
             print_overview(headlines, Path(first).name, Path(second).name)
         return

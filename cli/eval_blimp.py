@@ -71,3 +71,5 @@ def eval_blimp(
         print_blimp(results)
     if left_out := results.counts["pairs_unscorable"]:
         message(f"{left_out} pairs could not be scored (items.parquet says why)", quiet=quiet)
+    if unknown := results.counts["sentences_with_unknown_words"]:
+        message(f"{unknown} sentences have words that the model reads as <unk>", quiet=quiet)

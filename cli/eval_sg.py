@@ -70,3 +70,5 @@ def eval_sg(
         print_sg(results)
     if left_out := results.counts["items_unscorable"]:
         message(f"{left_out} items could not be scored (items.parquet says why)", quiet=quiet)
+    if unknown := results.counts["sentences_with_unknown_words"]:
+        message(f"{unknown} sentences have words that the model reads as <unk>", quiet=quiet)

@@ -170,7 +170,10 @@ def evaluate_blimp(pairs: Sequence[Pair], scorer: Scorer, progress: Progress = n
     }
     return Results(
         scores=blimp_scores(rows),
-        counts=_counts(rows, len(texts)),
+        counts={
+            **_counts(rows, len(texts)),
+            "sentences_with_unknown_words": sum(getattr(s, "n_unknown", 0) > 0 for s in scores.values()),
+        },
         settings=settings,
         tables={ITEMS: _table(rows)},
     )

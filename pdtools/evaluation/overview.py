@@ -64,16 +64,22 @@ def _headlines(name: str, a: Path, b: Path) -> Iterator[Headline]:
     if task != second["settings"].get("task"):
         raise InputError(f"results of another evaluation than {a}", file=b)
     if task == "parse":
-        yield Headline(
-            folder=name, score=_parse_name(first), a=first["scores"]["f1"], b=second["scores"]["f1"]
-        )
+        text = _parse_name(first) + _unequal(first, second, "scored")
+        yield Headline(folder=name, score=text, a=first["scores"]["f1"], b=second["scores"]["f1"])
     elif task == "ppl":
+        over = _unequal(first, second, "sentences")
         for key, text in _PERPLEXITIES.items():
-            yield Headline(folder=name, score=text, a=first["scores"][key], b=second["scores"][key])
+            yield Headline(folder=name, score=text + over, a=first["scores"][key], b=second["scores"][key])
     else:
         overall = compare_runs(a, b, samples=1)["groups"][0]
         text = "BLiMP accuracy (%)" if task == "blimp" else "SG score, mean of suites (%)"
         yield Headline(folder=name, score=text, a=100 * overall.a, b=100 * overall.b, p=overall.p)
+
+
+def _unequal(a: dict[str, Any], b: dict[str, Any], count: str) -> str:
+    """What to say where two scores are not over the same number of sentences."""
+    of_a, of_b = a["counts"][count], b["counts"][count]
+    return "" if of_a == of_b else f", over {of_a} and {of_b} sentences"
 
 
 def _parse_name(document: dict[str, Any]) -> str:

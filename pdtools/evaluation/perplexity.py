@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from pdtools.errors import InputError
+from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 
 if TYPE_CHECKING:
@@ -110,7 +110,8 @@ def evaluate_string_perplexity(
             SentenceLogprobs(
                 id=int(shards.ids[i]),
                 tokens=len(score.logprobs),
-                words=len(sentences[i].words) + score.eos,
+                # Without BOS the first token has no score: nor does its word, if that is all of it.
+                words=len(sentences[i].words) - max(0, score.words[0]) + score.eos,
                 unknown=score.n_unknown,
                 marginal=score.total,
             )
@@ -138,8 +139,15 @@ def perplexities(items: Sequence[SentenceLogprobs]) -> dict[str, float | None]:
         for name, kind in (("given_trees", "given_tree"), ("joint", "joint"), ("marginal", "marginal")):
             values = [getattr(item, kind) for item in items]
             known = bool(values) and None not in values
-            scores[f"ppl_{unit}_{name}"] = math.exp(-math.fsum(values) / sum(counts)) if known else None
+            scores[f"ppl_{unit}_{name}"] = _perplexity(values, sum(counts)) if known else None
     return scores
+
+
+def _perplexity(logprobs: Sequence[float], count: int) -> float:
+    total = math.fsum(logprobs)
+    if not math.isfinite(total):
+        raise PdtoolsError("the model gives probabilities that are zero or not numbers: no perplexity")
+    return math.exp(-total / count)
 
 
 def _check_shards(shards: ShardSet, loaded: LoadedModel) -> None:

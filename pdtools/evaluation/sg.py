@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import PdtoolsError
@@ -58,7 +58,7 @@ def present(condition: Condition, text_style: str | None) -> Presented:
         text = condition.text
         sentence = split_words(text, "ptb") if text_style == "ptb" else split_spaces(text)
         return Presented(sentence=sentence, spans=condition.spans)
-    sentence = join_words(condition.text.split(" "), "raw")
+    sentence = join_words(split_spaces(condition.text).words, "raw")
     spans, word = [], 0
     for region in condition.regions:
         first, word = word, word + len(region.split(" ")) if region else word
@@ -146,7 +146,10 @@ def evaluate_sg(suites: Sequence[Suite], scorer: Scorer, progress: Progress = no
     listed = list(sentences(suites))
     presented = [present(condition, scorer.settings.get("text_style")) for _, _, condition in listed]
     scores = progress(scorer.score([p.sentence for p in presented]), len(presented))
-    surprisals = [_surprisals(one, score) for one, score in zip(presented, scores, strict=True)]
+    surprisals, with_unknown = [], 0
+    for one, score in zip(presented, scores, strict=True):
+        surprisals.append(_surprisals(one, score))
+        with_unknown += getattr(score, "n_unknown", 0) > 0
     texts = [p.sentence.text for p in presented]
     settings = {
         "task": "sg",
@@ -156,7 +159,8 @@ def evaluate_sg(suites: Sequence[Suite], scorer: Scorer, progress: Progress = no
         "eos_in_regions": False,
         "scorer": scorer.settings,
     }
-    return summarize(suites, surprisals, texts, settings)
+    results = summarize(suites, surprisals, texts, settings)
+    return replace(results, counts={**results.counts, "sentences_with_unknown_words": with_unknown})
 
 
 def _surprisals(presented: Presented, score: SentenceScore | Unscorable) -> RegionSurprisals | str:

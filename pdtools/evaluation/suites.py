@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -118,8 +119,10 @@ def zip_members(source: Path, suffix: str) -> Iterator[tuple[str, bytes]]:
                     yield f"{source}/{name}", archive.read(name)
     except FileNotFoundError as error:
         raise InputError("no such file or folder", file=source) from error
-    except zipfile.BadZipFile as error:
-        raise InputError(f"damaged zip archive: {error}", file=source) from error
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise InputError("damaged zip archive", file=source, hint="get it again") from error
+    except (RuntimeError, NotImplementedError) as error:  # encrypted, or packed in an unusual way
+        raise InputError(f"cannot be unpacked: {error}", file=source) from error
 
 
 def _is_data(name: str) -> bool:

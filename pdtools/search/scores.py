@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
+
+from pdtools.errors import PdtoolsError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,6 +35,9 @@ class SentenceScore:
         eos: whether the last row is end-of-sentence.
         first_token: number of the first row's token in the sentence: 1, or 2 where nothing comes before
             the first token and it has no score (Hugging Face models without BOS).
+
+    Raises:
+        PdtoolsError: if a log-probability is not a number, as damaged weights make it.
     """
 
     text: str
@@ -43,6 +49,10 @@ class SentenceScore:
     n_unknown: int
     eos: bool
     first_token: int = 1
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.total):
+            raise PdtoolsError("the model gives probabilities that are not numbers: its weights are damaged")
 
     @property
     def total(self) -> float:

@@ -48,11 +48,17 @@ def test_two_models_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[s
     capsys.readouterr()
     folders = [str(tmp_path / "results" / name) for name in ("base", "pushdown")]
     assert run(["compare", *folders, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["scores"]
+    document = json.loads(capsys.readouterr().out)
+    assert set(document["provenance"]["inputs"]) == {"a", "b"}
+    found = document["scores"]
     for folder, side in zip(folders, "ab", strict=True):
         scores = json.loads((Path(folder) / "ppl" / "results.json").read_text())["scores"]
         assert [row[side] for row in found] == [scores["ppl_word_given_trees"], scores["ppl_word_marginal"]]
     assert run(["compare", *folders]) == 0
-    assert "perplexity per word, marginal" in capsys.readouterr().out
+    assert "perplexity per word, marginal " in capsys.readouterr().out
+    fewer = Path(folders[1]) / "ppl" / "results.json"
+    fewer.write_text(fewer.read_text().replace('"sentences": 2', '"sentences": 1'))
+    assert run(["compare", *folders]) == 0
+    assert "perplexity per word, marginal, over 2 and 1 sentences" in capsys.readouterr().out
     assert run(["compare", folders[0], str(tmp_path)]) == 1
     assert "no results folder" in capsys.readouterr().err

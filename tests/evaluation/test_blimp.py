@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
-from pdtools.errors import InputError
+from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.blimp import Pair, evaluate_blimp, judge, read_pairs
 from pdtools.search.scores import SentenceScore
 
@@ -93,6 +94,25 @@ def test_sentences_that_are_the_same_to_the_model_are_a_tie() -> None:
     unknown = judge(one, score("<unk>", 6, 1e-7), score("<unk>", 8, 0.0))
     assert (unknown.outcome, unknown.correct, unknown.correct_per_token) == ("tie", False, False)
     assert judge(one, score("zyx", 6, 1e-7), score("zyxes", 8, 0.0)).outcome == "right"
+
+
+def test_scores_that_are_not_numbers_are_never_judged(word_scorer: Any, tmp_path: Path) -> None:
+    with pytest.raises(PdtoolsError, match="weights are damaged"):
+        evaluate_blimp(read_pairs(write(tmp_path / "d", *SMALL)), word_scorer(lambda word: float("nan")))
+
+
+def test_sentences_with_unknown_words_are_counted(tmp_path: Path) -> None:
+    class Unknowing:
+        settings: ClassVar = {"kind": "test"}
+
+        def score(self, texts: list[str]) -> Iterator[SentenceScore]:
+            for text in texts:
+                spot = (len(text), len(text))
+                values = np.array([-1.0])
+                yield SentenceScore(text, ("<eos>",), (-1,), spot[:1], spot[:1], values, "They" in text, True)
+
+    results = evaluate_blimp(read_pairs(write(tmp_path / "d", *SMALL)), Unknowing())  # type: ignore[arg-type]
+    assert results.counts["sentences_with_unknown_words"] == 2
 
 
 def test_limit_and_zip(tmp_path: Path) -> None:

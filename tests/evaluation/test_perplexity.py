@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from search_oracle import all_attachments, parts, save_checkpoints
 
-from pdtools.errors import InputError
+from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.perplexity import (
     SentenceLogprobs,
     evaluate_perplexity,
@@ -20,8 +22,9 @@ from pdtools.evaluation.perplexity import (
 from pdtools.files import Rejects
 from pdtools.models import load_checkpoint
 from pdtools.search import load_scorer
+from pdtools.search.scores import SentenceScore
 from pdtools.shards import ShardSet, ShardSettings, build_shards
-from pdtools.tokenization import Tokenizer, train_word_tokenizer
+from pdtools.tokenization import Sentence, Tokenizer, train_word_tokenizer
 from pdtools.trees import SourcedTree, Tree
 
 TREES = (
@@ -113,6 +116,45 @@ def test_words_and_tokens_are_different_units() -> None:
     assert scores["ppl_token_given_trees"] == pytest.approx(2)
     assert scores["ppl_word_given_trees"] == pytest.approx(4)
     assert scores["ppl_word_marginal"] is None
+
+
+def test_zero_probabilities_are_an_error_and_no_number() -> None:
+    items = [SentenceLogprobs(id=0, tokens=2, words=2, unknown=0, marginal=-math.inf)]
+    with pytest.raises(PdtoolsError, match="zero or not numbers"):
+        perplexities(items)
+
+
+def test_words_without_a_score_are_not_counted(
+    world: tuple[dict[str, Path], ShardSet, Tokenizer],
+) -> None:
+    _, shards, _ = world
+
+    class WithoutBos:
+        settings: ClassVar = {"eos": False}
+
+        def score(self, sentences: list[Sentence]) -> Iterator[SentenceScore]:
+            for s in sentences:
+                n = len(s.words)
+                # The first word has two tokens in sentences of three words, one in longer ones.
+                words = (*([0] if n == 3 else []), *range(1, n))
+                spans = [(s.starts[w], s.ends[w]) for w in words]
+                starts, ends = zip(*spans, strict=True) if spans else ((), ())
+                tokens = tuple(s.words[w] for w in words)
+                yield SentenceScore(
+                    s.text, tokens, words, starts, ends, np.full(len(words), -1.0), 0, False, first_token=2
+                )
+
+    several = [i for i in range(len(shards)) if len(shards.text(i).split()) > 1]
+    scored = [text for i in several for text in [shards.text(i).split()]]
+    expected = sum(len(words) - (len(words) > 3) for words in scored)
+    subset = dataclasses.replace(
+        shards,
+        ids=shards.ids[several],
+        lengths=shards.lengths[several],
+        _texts=shards._texts.take(several),
+    )
+    results = evaluate_string_perplexity(subset, WithoutBos(), rejects=Rejects())  # type: ignore[arg-type]
+    assert results.counts["words"] == expected
 
 
 def test_shards_of_another_kind_are_refused(

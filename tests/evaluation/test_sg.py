@@ -105,6 +105,20 @@ def test_missing_and_empty_sources(tmp_path: Path) -> None:
         read_suites(tmp_path / "bad.zip")
 
 
+def test_a_zip_damaged_inside_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "s.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("toy.json", json.dumps(suite()))
+    whole = path.read_bytes()
+    for damaged in (0, 45, 90):  # the member's own header, the beginning and the middle of its data
+        path.write_bytes(
+            whole[:damaged] + bytes(byte ^ 0xFF for byte in whole[damaged:][:12]) + whole[damaged + 12 :]
+        )
+        with pytest.raises(InputError, match="damaged zip archive") as caught:
+            read_suites(path)
+        assert str(caught.value).isprintable()
+
+
 def test_the_official_suites(test_data: Path) -> None:
     suites = {s.name: s for s in read_suites(test_data / "sg" / "sg_suites.zip")}
     with (test_data / "sg" / "suites.csv").open() as stream:
@@ -180,6 +194,14 @@ def test_sentences_are_written_in_the_models_style() -> None:
 
 
 # --- evaluation -------------------------------------------------------------------------------
+
+
+def test_an_empty_sentence_has_no_words_in_any_style() -> None:
+    empty = Condition(name="x", regions=("", ""), numbers=(1, 2))
+    for style in ("ptb", "raw", None):
+        presented = present(empty, style)
+        assert presented.sentence.words == ()
+        assert presented.spans == ((0, 0), (0, 0))
 
 
 def test_evaluation_of_a_toy_suite(word_scorer: Any, tmp_path: Path) -> None:
