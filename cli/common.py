@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
@@ -11,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from pdtools.errors import PdtoolsError
-from pdtools.files import STDIO
+from pdtools.files import STDIO, write_json
 
 T = TypeVar("T")
 
@@ -80,8 +79,7 @@ def message(text: str, *, quiet: bool) -> None:
 
 def print_json(value: Any) -> None:
     """The one JSON document of ``--json``, on standard output."""
-    json.dump(value, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
-    sys.stdout.write("\n")
+    write_json(STDIO, value)
 
 
 def check_json_output(as_json: bool, output: str) -> None:

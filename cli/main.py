@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import Annotated
 
@@ -66,6 +67,8 @@ def _root(
 
 def main() -> None:
     """Run the command line. Exit status: 0 done, 1 could not be done, 2 wrong usage, 130 after Ctrl-C."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # where a terminal's encoding lacks a letter
     sys.exit(run(sys.argv[1:]))
 
 

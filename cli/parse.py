@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pdtools.files import STDIO, Rejects, check_output, expand_inputs
+from pdtools.files import STDIO, Rejects, check_output, expand_inputs, is_stream
 from pdtools.search.scores import DEFAULT_BEAM
 
 from .common import (
@@ -107,16 +108,18 @@ def parse(
     from pdtools.parsers import pipeline, read_sentences
 
     fractions = None if split is None else _fractions(split)
-    if fractions is not None and output == STDIO:
+    if fractions is not None and is_stream(output):
         raise typer.BadParameter("--split writes several files: name a folder with -o")
+    if model is not None and Path(parser).is_dir():
+        raise typer.BadParameter("--model is benepar's: --parser names the checkpoint already")
     if split_sentences and source is not Source.text:
         raise typer.BadParameter("--split-sentences needs --from text")
     check_json_output(as_json, output)
-    check_output(output, overwrite=overwrite)
+    files = expand_inputs(inputs, pipeline.SUFFIXES[source.value])
+    check_output(output, overwrite=overwrite, inputs=files)
     if fractions is None:
         check_output(pipeline.rejects_path(output) or STDIO, overwrite=overwrite)
 
-    files = expand_inputs(inputs, pipeline.SUFFIXES[source.value])
     form = pipeline.TreeForm(binarize=binarize.value, functions=functions.value)
     counts = pipeline.Counts()
     if source is Source.treebank:
@@ -147,7 +150,11 @@ def _fractions(split: str) -> list[float]:
         fractions = [float(part) for part in split.split(",")]
     except ValueError:
         fractions = []
-    if len(fractions) not in (2, 3) or min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-6:
+    if (
+        len(fractions) not in (2, 3)
+        or not min(fractions) > 0
+        or not math.isclose(sum(fractions), 1, abs_tol=1e-6)
+    ):
         raise typer.BadParameter(f"--split {split}: two or three positive numbers that sum to 1")
     return fractions
 
@@ -198,6 +205,6 @@ def _tell(counts: Counts, rejects: Rejects, output: str, quiet: bool) -> None:
         )
     for reason, number in rejects.by_reason().items():
         message(f"{number} without a tree: {reason}", quiet=quiet)
-    if output == STDIO:
+    if is_stream(output):
         for record in rejects.records:
             message(f"{record['file']}:{record['line']}: {record['reason']}", quiet=quiet)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pdtools.errors import PdtoolsError
-from pdtools.files import STDIO, Rejects, check_output, expand_inputs
+from pdtools.files import Rejects, check_output, expand_inputs, is_stream
 
 from .common import (
     JsonOption,
@@ -107,12 +107,13 @@ def tapes(
     """
     from pdtools.shards import ShardSettings, shards_from_files
 
-    if output == STDIO:
+    if is_stream(output):
         raise PdtoolsError("shards are a folder: name one with -o")
-    check_output(output, overwrite=overwrite)
+    files = expand_inputs(trees, SUFFIXES)
+    check_output(output, overwrite=overwrite, inputs=files)
     rejects = Rejects(on_error.value)
     manifest = shards_from_files(
-        expand_inputs(trees, SUFFIXES),
+        files,
         _tokenizer(tokenizer, vocab_size, min_count, unk, text_style),
         ShardSettings(layout=layout.value, factor=binarize.value, tape=tape.value),
         output,

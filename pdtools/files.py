@@ -12,12 +12,14 @@ import json
 import os
 import shutil
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.zstd import ZstdFile, open_zstd_text
 
 if TYPE_CHECKING:
     import torch
@@ -74,16 +76,20 @@ def open_binary(source: str | Path) -> Iterator[IO[bytes]]:
         if name.endswith(".gz"):
             stream = cast(IO[bytes], gzip.open(name, "rb"))  # noqa: SIM115
         elif name.endswith(".zst"):
-            import zstandard
-
-            # The reader itself has no readline.
-            stream = cast(IO[bytes], io.BufferedReader(zstandard.open(name, "rb")))
+            stream = io.BufferedReader(ZstdFile(open(name, "rb")))  # noqa: SIM115
         else:
             stream = open(name, "rb")  # noqa: SIM115
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", file=name) from error
     with stream:
         yield stream
+
+
+def is_stream(source: str | Path) -> bool:
+    """Whether this is standard input or output, a pipe or a device: nothing to read twice or to replace."""
+    return str(source) == STDIO or (
+        os.path.exists(source) and not os.path.isfile(source) and not os.path.isdir(source)
+    )
 
 
 def read_bytes(source: str | Path) -> bytes:
@@ -136,7 +142,7 @@ def decode_utf8(data: bytes, source: str | Path, first_line: int = 1) -> str:
 def _decompressing(read: Any, source: str | Path) -> bytes:
     try:
         return cast(bytes, read())
-    except (gzip.BadGzipFile, EOFError) as error:
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise InputError(f"damaged compressed file: {error}", file=source) from error
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", file=source) from error
@@ -158,15 +164,33 @@ def sha256_file(path: str | Path) -> str:
 # --- outputs ----------------------------------------------------------------------------------
 
 
-def check_output(path: str | Path, *, overwrite: bool) -> None:
-    """Refuse an output that exists, unless it may be overwritten; ``-`` is always fine."""
-    if str(path) != STDIO and not overwrite and os.path.lexists(path):
+def check_output(path: str | Path, *, overwrite: bool, inputs: Sequence[str] = ()) -> None:
+    """Refuse an output that exists, unless it may be overwritten; ``-``, pipes and devices are always fine.
+
+    Args:
+        path: a file or folder.
+        overwrite: whether it may exist.
+        inputs: files that are read for it; a folder that holds one is refused, since replacing the folder
+            would delete the input.
+    """
+    if is_stream(path):
+        return
+    if not overwrite and os.path.lexists(path):
         raise PdtoolsError(f"{path}: exists already (choose another name, or pass --overwrite)")
+    if os.path.isdir(path):
+        folder = Path(path).resolve()
+        for name in inputs:
+            if folder in Path(name).resolve().parents:
+                raise PdtoolsError(
+                    f"{path}: holds the input {name}, which would be deleted (choose another name)"
+                )
 
 
 @contextlib.contextmanager
 def _temporary(final: Path) -> Iterator[Path]:
     """A name beside ``final`` to write to first. A failure to write names ``final``, as the user does."""
+    if final.name in ("", ".."):
+        raise PdtoolsError(f"{final}: cannot be replaced: give the output a name")
     temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
@@ -198,7 +222,10 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def atomic_text(path: str | Path) -> Iterator[IO[str]]:
-    """A UTF-8 text stream to ``path`` (``-``: standard output), compressed by suffix, whole or not at all."""
+    """A UTF-8 text stream to ``path`` (``-``: standard output), compressed by suffix, whole or not at all.
+
+    A pipe or a device (``/dev/null``) is written to as it is.
+    """
     name = str(path)
     if name == STDIO:
         stdout = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="\n", write_through=False)
@@ -208,6 +235,10 @@ def atomic_text(path: str | Path) -> Iterator[IO[str]]:
         finally:
             with contextlib.suppress(OSError, ValueError):
                 stdout.detach()
+        return
+    if is_stream(path):
+        with open(path, "w", encoding="utf-8", newline="\n") as stream:
+            yield stream
         return
     with atomic_path(path) as temporary:
         if name.endswith(".gz"):
@@ -219,9 +250,7 @@ def atomic_text(path: str | Path) -> Iterator[IO[str]]:
             ):
                 yield stream
         elif name.endswith(".zst"):
-            import zstandard
-
-            with zstandard.open(temporary, "wt", encoding="utf-8", newline="\n") as stream:
+            with open_zstd_text(temporary) as stream:
                 yield stream
         else:
             with open(temporary, "w", encoding="utf-8", newline="\n") as stream:
@@ -232,6 +261,8 @@ def atomic_text(path: str | Path) -> Iterator[IO[str]]:
 def atomic_directory(path: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
     """A temporary folder beside ``path``; it becomes ``path`` if the block succeeds, and vanishes if not."""
     final = Path(path)
+    if is_stream(final):
+        raise PdtoolsError(f"{final}: the output is a folder: give it a name with -o")
     check_output(final, overwrite=overwrite)
     with _temporary(final) as temporary:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -284,8 +315,13 @@ def write_tensors(path: str | Path, tensors: Mapping[str, torch.Tensor]) -> None
 def write_json(path: str | Path, value: Any) -> None:
     """Write indented JSON, whole or not at all. NaN and infinity are refused: they are not JSON."""
     with atomic_text(path) as stream:
-        json.dump(value, stream, indent=2, ensure_ascii=False, allow_nan=False)
-        stream.write("\n")
+        stream.write(json_text(value, indent=2) + "\n")
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """Readable JSON that UTF-8 can hold: of file names, bytes that are not UTF-8 are escaped."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def read_json(path: str | Path) -> Any:
@@ -335,4 +371,4 @@ class Rejects:
         """Write one JSON object per line: file, line, reason, text."""
         with atomic_text(path) as stream:
             for record in self.records:
-                stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+                stream.write(json_text(record) + "\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -102,11 +103,87 @@ def test_damaged_compression_is_named(tmp_path: Path, suffix: str) -> None:
         files.read_bytes(path)
 
 
-def test_truncated_gzip_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "x.gz"
-    path.write_bytes(gzip.compress(b"some text" * 1000)[:-20])
-    with pytest.raises(InputError, match="damaged"):
+# Many compressed blocks of whole lines, so that a file can be cut, or spoilt, where only its frame tells.
+LINES = "".join(f"line {number * 7919 % 10007}\n" for number in range(100_000)).encode()
+PACK = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor(write_checksum=True).compress}
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.99])
+def test_a_compressed_file_cut_short_is_named(tmp_path: Path, suffix: str, share: float) -> None:
+    path = tmp_path / f"x{suffix}"
+    packed = PACK[suffix](LINES)
+    path.write_bytes(packed[: int(len(packed) * share)])
+    with pytest.raises(InputError, match=r"x\.(gz|zst): damaged compressed file"):
         list(files.read_lines(path))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_a_compressed_file_damaged_inside_is_named(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"x{suffix}"
+    packed = bytearray(PACK[suffix](LINES))
+    middle = len(packed) // 2
+    packed[middle : middle + 50] = b"\xff" * 50
+    path.write_bytes(packed)
+    with pytest.raises(InputError, match=r"x\.(gz|zst): damaged compressed file"):
+        list(files.read_lines(path))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_compressed_files_written_one_after_the_other_are_read_whole(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"x{suffix}"
+    path.write_bytes(PACK[suffix](LINES) + PACK[suffix](b"last\n"))
+    lines = [line for _, line in files.read_lines(path)]
+    assert len(lines) == 100_001
+    assert lines[-1] == "last"
+
+
+@pytest.mark.parametrize("name", [".", "sub/.."])
+def test_a_folder_without_a_name_cannot_be_an_output(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with (
+        pytest.raises(PdtoolsError, match="cannot be replaced"),
+        files.atomic_directory(name, overwrite=True),
+    ):
+        pass
+    with pytest.raises(PdtoolsError, match="cannot be replaced"), files.atomic_text(name):
+        pass
+
+
+def test_a_pipe_is_written_to_and_never_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    files.check_output(pipe, overwrite=False)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with files.atomic_text(pipe) as stream:
+            stream.write("text\n")
+        assert os.read(reader, 100) == b"text\n"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    with pytest.raises(PdtoolsError, match="folder"), files.atomic_directory(pipe, overwrite=True):
+        pass
+    assert pipe.is_fifo()
+
+
+def test_a_folder_with_the_input_in_it_is_not_overwritten(tmp_path: Path) -> None:
+    inside = tmp_path / "d" / "sub" / "in.trees"
+    inside.parent.mkdir(parents=True)
+    inside.write_text("x")
+    with pytest.raises(PdtoolsError, match=r"holds the input .*in\.trees"):
+        files.check_output(tmp_path / "d", overwrite=True, inputs=["elsewhere", str(inside)])
+    files.check_output(tmp_path / "other", overwrite=True, inputs=[str(inside)])
+
+
+def test_json_of_a_file_name_that_is_not_utf8(tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9 \xc3\xa9.trees")
+    files.write_json(tmp_path / "x.json", {"file": name})
+    assert "é.trees" in (tmp_path / "x.json").read_text(encoding="utf-8")
+    assert files.read_json(tmp_path / "x.json") == {"file": name}
 
 
 def test_rejects_fail_or_are_written(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from pdtools.files import STDIO, Rejects, atomic_directory, atomic_text
+from pdtools.files import Rejects, atomic_directory, atomic_text, is_stream
 from pdtools.parsers.base import UNKNOWN_TAG, ParseFailure, Parser, word_problem
 from pdtools.parsers.sentences import SourcedSentence
 from pdtools.trees import (
@@ -174,8 +174,8 @@ def placeholder(words: Sequence[str]) -> Tree:
 
 
 def rejects_path(output: str | Path) -> Path | None:
-    """Where :func:`write_trees` puts the rejects of an output; ``None`` for standard output."""
-    return None if str(output) == STDIO else Path(f"{output}.rejects.jsonl")
+    """Where :func:`write_trees` puts the rejects of an output; ``None`` for a stream (a pipe, a device)."""
+    return None if is_stream(output) else Path(f"{output}.rejects.jsonl")
 
 
 def write_trees(trees: Iterable[Tree], output: str | Path, *, rejects: Rejects) -> None:

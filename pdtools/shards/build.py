@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pdtools.errors import PdtoolsError
-from pdtools.files import STDIO, Rejects, atomic_directory, sha256_file, write_json
+from pdtools.files import Rejects, atomic_directory, is_stream, sha256_file, write_json
 from pdtools.provenance import provenance
 from pdtools.shards.format import (
     FORMAT,
@@ -124,7 +124,7 @@ def shards_from_files(
 ) -> dict[str, Any]:
     """Make shards from tree files, and a tokenizer from the same trees if none is given.
 
-    Files are read twice to make a tokenizer; standard input is kept in memory instead.
+    Files are read twice to make a tokenizer; standard input and pipes are kept in memory instead.
 
     Args:
         files: bracketed trees, ``-`` for standard input.
@@ -142,7 +142,7 @@ def shards_from_files(
     trees: Iterable[SourcedTree]
     if isinstance(tokenizer, Tokenizer):
         trees = read_trees(files, rejects)
-    elif STDIO in files:
+    elif any(is_stream(file) for file in files):
         trees = list(watch(read_trees(files, rejects), "reading"))
         tokenizer = train_tokenizer(_some(trees), tokenizer)
     else:
@@ -247,7 +247,7 @@ def _write_tree(sourced: SourcedTree, tokenizer: Tokenizer, writer: ShardWriter)
 
 
 def _describe_source(file: str) -> dict[str, str | None]:
-    return {"file": file, "sha256": None if file == STDIO else sha256_file(file)}
+    return {"file": file, "sha256": None if is_stream(file) else sha256_file(file)}
 
 
 def _because(rejects: Rejects) -> str:

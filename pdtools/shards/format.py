@@ -14,12 +14,12 @@ A row is a sentence of n tokens, ``ROOT w_1 … w_n EOS``:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from pdtools.errors import PdtoolsError
+from pdtools.files import json_text
 from pdtools.tokenization import Tokenizer
 
 if TYPE_CHECKING:
@@ -74,6 +74,6 @@ def arrow_schema(
         "pdtools.binarization": settings.factor,
         "pdtools.text_style": tokenizer.text_style,
         "pdtools.tokenizer": tokenizer.fingerprint,
-        "pdtools.sources": json.dumps(list(sources), ensure_ascii=False),
+        "pdtools.sources": json_text(list(sources)),
     }
     return pa.schema(fields, metadata=metadata)

@@ -131,6 +131,10 @@ def test_bad_treebanks_get_one_line(
     [
         ["--split", "0.9,0.2", "-o", "out"],
         ["--split", "a,b", "-o", "out"],
+        ["--split", "nan,0.5", "-o", "out"],
+        ["--split", "0.5,nan", "-o", "out"],
+        ["--split", "inf,0.5", "-o", "out"],
+        ["--parser", ".", "--model", "benepar_en3"],
         ["--split", "1.0", "-o", "out"],
         ["--split", "0.5,0.5"],
         ["--from", "treebank", "--split-sentences"],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -164,6 +166,36 @@ def test_a_tokenizer_of_another_style(trees: str, tmp_path: Path, capsys: pytest
     assert "made for ptb text, not raw" in _error(capsys)
 
 
+def test_trees_from_a_pipe_that_can_be_read_only_once(trees: str, tmp_path: Path) -> None:
+    read_end, write_end = os.pipe()
+    with os.fdopen(write_end, "wb") as stream:
+        stream.write(TREES.encode())
+    try:
+        assert run(["tapes", f"/dev/fd/{read_end}", "-o", str(tmp_path / "piped"), "--quiet"]) == 0
+    finally:
+        os.close(read_end)
+    assert run(["tapes", trees, "-o", str(tmp_path / "read"), "--quiet"]) == 0
+    piped, read = ShardSet.open(tmp_path / "piped"), ShardSet.open(tmp_path / "read")
+    assert piped.manifest["counts"] == read.manifest["counts"]
+    assert piped.tokenizer == read.tokenizer
+
+
+def test_a_file_name_that_is_not_utf8(trees: str, tmp_path: Path) -> None:
+    strange = tmp_path / os.fsdecode(b"caf\xe9.trees")
+    Path(trees).rename(strange)
+    assert run(["tapes", str(strange), "-o", str(tmp_path / "out"), "--quiet"]) == 0
+    assert ShardSet.open(tmp_path / "out").manifest["sources"][0]["file"] == str(strange)
+
+
+def test_the_folder_that_the_trees_are_in_is_not_replaced(
+    trees: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments in (["tapes", trees], ["parse", trees, "--from", "treebank", "--split", "0.5,0.5"]):
+        assert run([*arguments, "-o", str(tmp_path), "--overwrite"]) == 1
+        assert "holds the input" in _error(capsys)
+    assert Path(trees).exists()
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -193,6 +225,19 @@ def test_show_prints_a_sentence(trees: str, tmp_path: Path, capsys: pytest.Captu
     assert ["0", "<root>", "shift", "0"] in lines
     assert ["2", "dog", "dog", "1", "0", "1", "1"] in lines
     assert ["4", "<eos>", "0", "1", "4", "4", "3", "2"] in lines
+
+
+def test_show_where_the_encoding_lacks_letters(tmp_path: Path) -> None:
+    file = tmp_path / "toy.trees"
+    file.write_text("(S (NP (DT the) (NN dög)) (VP (VBZ runs)))\n", encoding="utf-8")
+    out = str(tmp_path / "shards")
+    assert run(["tapes", str(file), "-o", out, "--quiet", "--min-count", "1"]) == 0
+    command = [sys.executable, "-c", "from pdtools.cli.main import main; main()", "show", out, "0"]
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    plain = subprocess.run(command, env=ascii_only, capture_output=True, check=True)
+    assert plain.stdout.startswith(b"0: the d?g runs\n")
+    as_json = subprocess.run([*command, "--json"], env=ascii_only, capture_output=True, check=True)
+    assert json.loads(as_json.stdout.decode("utf-8"))["text"] == "the dög runs"
 
 
 def test_show_json(trees: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
