@@ -70,7 +70,7 @@ class RelativePositions(ScoreTerm):
         distances = sinusoids(keys, self.d_model, q.device).to(self.distance_map.weight.dtype)
         r = self.distance_map(distances)  # (K, D), the farthest first
         r = r.view(keys, heads, d_head).permute(1, 2, 0)  # (H, d_head, K)
-        # einsum folds batch and queries into one matrix; matmul would first copy r for every row of the batch.
+        # einsum folds batch and queries into one matrix; matmul would first copy r for every row.
         by_distance = torch.einsum("bhqd,hdk->bhqk", q + self.position_bias, r)  # (B, H, Q, K)
         content = self.content_bias @ k.transpose(2, 3)  # (B, H, 1, K)
         return content + _shift_to_keys(by_distance)
