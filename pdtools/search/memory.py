@@ -12,6 +12,8 @@ from pdtools.models import LanguageModel
 
 # What a batch may take on the CPU; on a GPU, half of what is free.
 CPU_BUDGET = 1 << 30
+# CUDA's attention kernels launch one block layer per row, and a grid has no more layers than this.
+MOST_ROWS = (1 << 16) - 1
 
 
 def hypotheses_that_fit(model: LanguageModel, length: int) -> int:
@@ -23,7 +25,7 @@ def hypotheses_that_fit(model: LanguageModel, length: int) -> int:
     each = 2 * model.start(1, length).nbytes + 16 * model.vocab_size
     device = model.device
     budget = torch.cuda.mem_get_info(device)[0] // 2 if device.type == "cuda" else CPU_BUDGET
-    return max(1, budget // each)
+    return max(1, min(budget // each, MOST_ROWS))
 
 
 @contextlib.contextmanager

@@ -149,7 +149,7 @@ def test_ties_go_to_the_better_hypothesis_then_to_the_earlier_position() -> None
     assert found.derivations[0][0] == pytest.approx(4 * np.log(1 / 6) + 2 * np.log(1 / 2))
 
 
-def test_a_wider_beam_never_loses_mass_at_the_end() -> None:
+def test_a_beam_gives_a_lower_bound_of_the_marginal() -> None:
     model = tiny_model(seed=3)
     tokens = strings([5])
     exact = search(model, tokens, beam=42)[0].marginal

@@ -1,0 +1,21 @@
+"""How much a batch may hold."""
+
+from __future__ import annotations
+
+import pytest
+from search_oracle import tiny_model
+
+from pdtools.search import memory
+
+
+def test_long_sentences_and_little_memory_still_fit_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model()
+    few, many = (memory.hypotheses_that_fit(model, length) for length in (2000, 1000))
+    assert 1 < few < many
+    monkeypatch.setattr(memory, "CPU_BUDGET", 1)
+    assert memory.hypotheses_that_fit(model, 12) == 1
+
+
+def test_no_more_rows_than_a_cuda_grid_has_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "CPU_BUDGET", 1 << 40)
+    assert memory.hypotheses_that_fit(tiny_model(), 12) == 65535
