@@ -103,10 +103,11 @@ def _draw(model: LanguageModel, draws: range, seed: int, max_tokens: int) -> lis
         goes_on = torch.nonzero(~ends)[:, 0]  # (r',)
         if k == length - 1 or not len(goes_on):
             break
-        live, token = live[goes_on], token[goes_on]
-        state.select(goes_on)
-        stack = stack.select(goes_on)
-        logprob[live] += gained[goes_on]
+        if len(goes_on) < len(live):
+            live, token, gained = live[goes_on], token[goes_on], gained[goes_on]
+            state.select(goes_on)
+            stack = stack.select(goes_on)
+        logprob[live] += gained
         tokens[live, k] = token.int()
 
         target = torch.full_like(token, k)
