@@ -95,7 +95,9 @@ def autocast(device: str, precision: str) -> AbstractContextManager[Any]:
     """Mixed precision where ``precision`` asks for it; ``auto`` does on a GPU that has bf16."""
     kind = torch.device(device).type
     if precision == "auto":
-        precision = "bf16" if kind == "cuda" and torch.cuda.is_bf16_supported() else "float32"
+        # A GPU without bf16 can emulate it, slowly.
+        has_bf16 = kind == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        precision = "bf16" if has_bf16 else "float32"
     if precision == "bf16":
         return torch.autocast(kind, dtype=torch.bfloat16)
     return contextlib.nullcontext()

@@ -46,7 +46,8 @@ def train(
     """Train a model, or go on with a run that was stopped.
 
     Seeds torch's global random generators. A resumed run ends with the weights that it would have had
-    without the stop: to the bit on the same machine, library versions and number of threads.
+    without the stop: to the bit on a CPU, with the same machine, library versions and number of threads.
+    On a GPU sums that are made in parallel come in no fixed order, so that no two runs agree to the bit.
 
     Args:
         shards: a folder that ``pdtools tapes`` wrote.

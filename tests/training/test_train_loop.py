@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -20,6 +21,7 @@ from pdtools.models import build_model, load_checkpoint
 from pdtools.shards import ShardSet
 from pdtools.training import LossSums, Recipe, Sentences, TrainConfig, complete_recipe, evaluate, train
 from pdtools.training.batches import BatchLimits, plan_epoch
+from pdtools.training.evaluate import autocast
 from pdtools.training.loop import Silence
 from pdtools.training.optimizer import learning_rate, undecayed_parameters
 
@@ -326,6 +328,17 @@ def test_a_language_is_learned(model: str, toy_train: Path, toy_valid: Path, tmp
 def test_bf16_runs_and_keeps_float32_weights(toy_train: Path, tmp_path: Path) -> None:
     train(toy_train, tmp_path / "run", recipe(precision="bf16", steps=2))
     assert all(tensor.dtype == torch.float32 for tensor in weights(tmp_path / "run").values())
+
+
+@pytest.mark.filterwarnings("ignore:CUDA is not available")
+@pytest.mark.parametrize("native", [True, False])
+def test_auto_precision_does_not_emulate_bf16(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_bf16_supported(including_emulation: bool = True) -> bool:
+        return native or including_emulation
+
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", is_bf16_supported)
+    context = autocast("cuda:0", "auto")
+    assert isinstance(context, torch.autocast if native else contextlib.nullcontext)
 
 
 # --- early stop -------------------------------------------------------------------------------
