@@ -85,7 +85,7 @@ def print_json(value: Any) -> None:
 def check_json_output(as_json: bool, output: str) -> None:
     """``--json`` owns standard output, so data has to go to a file."""
     if as_json and output == STDIO:
-        raise PdtoolsError("--json prints a report on standard output: give the data a file with -o")
+        raise typer.BadParameter("--json prints a report on standard output: give the data a file with -o")
 
 
 def pick_device(name: str, threads: int) -> str:

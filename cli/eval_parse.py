@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, check_output
 
 from .common import JsonOption, OverwriteOption, QuietOption, bar, message, print_json
@@ -80,13 +79,13 @@ def eval_parse(
     from pdtools.report.evaluations import print_parse
 
     if gold == predicted == STDIO:
-        raise PdtoolsError("only one of GOLD and PREDICTED can be standard input")
+        raise typer.BadParameter("only one of GOLD and PREDICTED can be standard input")
     parameters = COMMON if prm is None else read_parameters(prm)
     if unlabeled:
         parameters = dataclasses.replace(parameters, labeled=False)
     if form is Format.evalb:
         if as_json or output or left_out:
-            raise PdtoolsError(
+            raise typer.BadParameter(
                 "--format evalb prints a table and nothing else: no --json, -o or --left-out with it"
             )
         _print_evalb(gold, predicted, parameters, binarize)

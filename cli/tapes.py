@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects, check_output, expand_inputs, is_stream
 
 from .common import (
@@ -108,7 +107,7 @@ def tapes(
     from pdtools.shards import ShardSettings, shards_from_files
 
     if is_stream(output):
-        raise PdtoolsError("shards are a folder: name one with -o")
+        raise typer.BadParameter("shards are a folder: name one with -o")
     files = expand_inputs(trees, SUFFIXES)
     check_output(output, overwrite=overwrite, inputs=files)
     rejects = Rejects(on_error.value)

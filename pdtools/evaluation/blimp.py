@@ -163,6 +163,7 @@ def evaluate_blimp(pairs: Sequence[Pair], scorer: Scorer, progress: Progress = n
     rows = [judge(pair, scores[pair.good], scores[pair.bad]) for pair in pairs]
     settings = {
         "task": "blimp",
+        "unit": "fraction of 1",
         "log_base": "nats",
         "decision": "total log-probability of the good sentence strictly greater; a tie is not right",
         "text": "sentences as in the data, written in the model's text style; final period and capitals kept",

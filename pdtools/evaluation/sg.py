@@ -153,6 +153,7 @@ def evaluate_sg(suites: Sequence[Suite], scorer: Scorer, progress: Progress = no
     texts = [p.sentence.text for p in presented]
     settings = {
         "task": "sg",
+        "unit": "fraction of 1",
         "surprisals": "bits",
         "text": "regions joined by single spaces, final punctuation and capitals as in the suites",
         "equality": "|a - b| <= 1e-3 + 1e-5 |b|",

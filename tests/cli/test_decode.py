@@ -110,7 +110,7 @@ def test_an_output_is_not_overwritten_unasked(
         (["--model", "{pushdown}", "--beam", "0"], 2, "--beam"),
         (["--model", "{pushdown}", "--k-best", "2"], 2, "--scores"),
         (["--model", "{pushdown}", "--scores", "-"], 2, "--scores"),
-        (["--model", "{pushdown}", "--json"], 1, "-o"),
+        (["--model", "{pushdown}", "--json"], 2, "-o"),
     ],
 )
 def test_what_cannot_be_done(

@@ -111,7 +111,6 @@ def test_eval_parse_as_evalb(test_data: Path, capfd: pytest.CaptureFixture[str])
         ([GOLD, GOLD], [GOLD], [], "mine: ends after line 1"),
         ([GOLD], None, [], "mine: cannot be read: No such file"),
         ([GOLD], [GOLD], ["--prm", "gold"], "gold:1: unknown keyword"),
-        ([GOLD], [GOLD], ["--format", "evalb", "--json"], "--format evalb"),
         ([GOLD], [GOLD], ["--left-out", "gold"], "not a record"),
         ([], [], [], "no trees"),
     ],
@@ -133,6 +132,12 @@ def test_eval_parse_refuses(
     error = capsys.readouterr().err
     assert says in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["-", "-"], ["gold", "mine", "--format", "evalb", "--json"], ["gold"]])
+def test_wrong_usage_of_eval_parse(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["eval-parse", *arguments]) == 2
+    assert capsys.readouterr().out == ""
 
 
 # --- commands with a model --------------------------------------------------------------------

@@ -148,7 +148,7 @@ def test_wrong_usage(arguments: list[str], treebank: Path, monkeypatch: pytest.M
 
 
 def test_json_needs_an_output_file(treebank: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["parse", str(treebank), "--from", "treebank", "--json"]) == 1
+    assert run(["parse", str(treebank), "--from", "treebank", "--json"]) == 2
     assert "-o" in capsys.readouterr().err
 
 
