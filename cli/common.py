@@ -96,6 +96,8 @@ def pick_device(name: str, threads: int) -> str:
         torch.set_num_threads(threads)
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
+    if name.partition(":")[0] not in ("cpu", "cuda"):
+        raise PdtoolsError(f"--device {name}: must be auto, cpu, cuda or cuda:N")
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError) as error:

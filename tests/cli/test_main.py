@@ -36,6 +36,15 @@ def test_wrong_usage_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize("device", ["mps", "gpu", "cuda:99"])
+def test_an_unusable_device_is_one_line(device: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["sample", "--model", "none", "--device", device]) == 1
+    error = capsys.readouterr().err
+    assert f"--device {device}: " in error
+    assert error.count("\n") == 1
+    assert len(error) < 200
+
+
 def test_help_loads_nothing_heavy() -> None:
     code = f"import sys, pdtools.cli.main; print([m for m in {HEAVY} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
