@@ -12,6 +12,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.trees import Tree
 
 UNKNOWN_TAG = "XX"
+UNUSABLE_WORD = "\N{REPLACEMENT CHARACTER}"  # in a placeholder, where a word cannot be a word of a tree
 
 _ASCII_SPACE = frozenset(" \t\n\r\f\v")
 # White space, controls and formatting characters: nothing that a reader would see.

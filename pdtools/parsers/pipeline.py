@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from pdtools.files import Rejects, atomic_directory, atomic_text, is_stream
-from pdtools.parsers.base import UNKNOWN_TAG, ParseFailure, Parser, word_problem
+from pdtools.parsers.base import UNKNOWN_TAG, UNUSABLE_WORD, ParseFailure, Parser, word_problem
 from pdtools.parsers.sentences import SourcedSentence
 from pdtools.trees import (
     TransformCounts,
@@ -166,7 +166,7 @@ def placeholder(words: Sequence[str]) -> Tree:
     """
     if not words:
         return flat_tree(["*"], ["-NONE-"], PLACEHOLDER_LABEL)
-    leaves = ["\ufffd" if word_problem(word) else escape(word) for word in words]
+    leaves = [UNUSABLE_WORD if word_problem(word) else escape(word) for word in words]
     return flat_tree(leaves, [UNKNOWN_TAG] * len(leaves), PLACEHOLDER_LABEL)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects, atomic_directory, is_stream, sha256_file, write_json
+from pdtools.parsers.base import UNKNOWN_TAG, UNUSABLE_WORD
 from pdtools.provenance import provenance
 from pdtools.shards.format import (
     FORMAT,
@@ -81,7 +82,9 @@ def usable_tree(tree: Tree) -> Tree | str:
     plain = normalize(tree)
     if plain is None:
         return NO_WORDS
-    if len(plain) > 2 and plain.labels == ("X",) and set(plain.tags) == {"XX"}:
+    flat = plain.labels == ("X",) and set(plain.tags) == {UNKNOWN_TAG}
+    # Of one word or two there is no other tree, unless a word had to be replaced.
+    if flat and (len(plain) > 2 or UNUSABLE_WORD in plain.words):
         return NOT_PARSED
     return plain
 

@@ -18,6 +18,7 @@ from nltk.tree.transforms import chomsky_normal_form
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects, expand_inputs, write_json
+from pdtools.parsers import placeholder
 from pdtools.shards import (
     FORMAT_VERSION,
     ShardSet,
@@ -26,6 +27,7 @@ from pdtools.shards import (
     build_shards,
     describe_row,
     shards_from_files,
+    usable_tree,
 )
 from pdtools.tokenization import Tokenizer, split_words, train_bpe_tokenizer, train_word_tokenizer
 from pdtools.trees import SourcedTree, Tree, binarize, collapse_unaries, normalize, read_trees, unpack_tape
@@ -258,6 +260,13 @@ def test_what_is_left_out_is_counted_and_listed_under_any_policy(tmp_path: Path)
         {"file": "toy.mrg", "line": i, "reason": reason, "text": text}
         for i, (reason, text) in enumerate(zip(sorted(manifest["left_out"]), unusable, strict=True), 1)
     ]
+
+
+def test_short_placeholders_are_left_out_only_if_a_word_was_replaced() -> None:
+    for words in (["\u200b"], ["dog", " "]):
+        assert usable_tree(placeholder(words)) == "not parsed: a flat placeholder"
+    for words in (["dog"], ["dog", "sleeps"]):
+        assert usable_tree(placeholder(words)) == placeholder(words)
 
 
 def test_unknown_words_are_counted(tmp_path: Path) -> None:
