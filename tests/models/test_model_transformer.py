@@ -267,7 +267,7 @@ def recipe(name: str) -> dict[str, Any]:
     return tomllib.loads((Path(pdtools.configs.__path__[0]) / f"{name}.toml").read_text("utf-8"))
 
 
-@pytest.mark.parametrize("name", ["tiny", "dyck", "bllip", "gpt2-small-last6", "gpt2-medium-last12"])
+@pytest.mark.parametrize("name", ["tiny", "small", "dyck", "bllip", "gpt2-small-last6", "gpt2-medium-last12"])
 def test_recipes_build(name: str) -> None:
     table = recipe(name)
     with torch.device("meta"):
