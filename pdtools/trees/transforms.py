@@ -37,6 +37,14 @@ class TransformCounts:
     rewritten: Counter[str] = field(default_factory=Counter)
     empty_trees: int = 0
 
+    def __add__(self, other: TransformCounts) -> TransformCounts:
+        return TransformCounts(
+            traces=self.traces + other.traces,
+            emptied=self.emptied + other.emptied,
+            rewritten=self.rewritten + other.rewritten,
+            empty_trees=self.empty_trees + other.empty_trees,
+        )
+
 
 def normalize(
     tree: Tree, *, functions: Functions = "strip", counts: TransformCounts | None = None
