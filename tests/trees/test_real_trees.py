@@ -109,6 +109,12 @@ def test_no_break_and_thin_spaces_stay_inside_words(treebank):
     assert len(with_space) == (15 if treebank.name == "craft_penn" else 0)
 
 
+def test_attachments_of_every_tree_by_definition(treebank):
+    for tree in treebank.clean:
+        nested = oracles.binarized(oracles.from_tree(tree), "right")
+        assert attachments(tree).tolist() == oracles.attachments_by_definition(nested)
+
+
 @pytest.mark.parametrize("factor", ["right", "left"])
 def test_attachments_and_tapes_by_definition(treebank, factor):
     sample = treebank.clean[:: max(1, len(treebank.clean) // 800)]
