@@ -23,6 +23,12 @@ for model in transformer pushdown; do
     pdtools eval-sg "$suites" --model "$out/$model" --beam 10 -o "$out/results/$model/sg"
 done
 
-# Where do they differ, and is it more than chance?
+# The pushdown model's parses, by the paper's measure.
+pdtools decode "$out/trees/test.trees" --from treebank --model "$out/pushdown" --beam 10 -o "$out/parsed.trees"
+pdtools eval-parse "$out/trees/test.trees" "$out/parsed.trees" --unlabeled --binarize right \
+    --left-out "$out/parsed.trees.rejects.jsonl" -o "$out/results/pushdown/parse"
+
+# Where do the two differ, and is it more than chance?
 pdtools compare "$out/results/transformer/blimp" "$out/results/pushdown/blimp"
 pdtools compare "$out/results/transformer/sg" "$out/results/pushdown/sg"
+pdtools compare "$out/results/transformer" "$out/results/pushdown"
