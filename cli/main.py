@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import sys
 from typing import Annotated
 
@@ -66,9 +67,12 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line. Exit status: 0 done, 1 could not be done, 2 wrong usage, 130 after Ctrl-C."""
+    """Run the command line. Exit status: 0 done, 1 could not be done, 2 wrong usage, 130 after Ctrl-C,
+    143 after SIGTERM."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # where a terminal's encoding lacks a letter
+    # As after Ctrl-C, unfinished outputs are removed on the way out. (train ends its step first.)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     sys.exit(run(sys.argv[1:]))
 
 

@@ -147,24 +147,25 @@ def shards_from_files(
         trees = read_trees(files, rejects)
     elif any(is_stream(file) for file in files):
         trees = list(watch(read_trees(files, rejects), "reading"))
-        tokenizer = train_tokenizer(_some(trees), tokenizer)
+        tokenizer = train_tokenizer(_some(trees, rejects), tokenizer)
     else:
-        first_pass = read_trees(files, Rejects(rejects.on_error))
-        tokenizer = train_tokenizer(_some(watch(first_pass, "tokenizer")), tokenizer)
+        passed_over = Rejects(rejects.on_error)
+        first_pass = watch(read_trees(files, passed_over), "tokenizer")
+        tokenizer = train_tokenizer(_some(first_pass, passed_over), tokenizer)
         trees = read_trees(files, rejects)
     return build_shards(
         watch(trees, "tapes"), tokenizer, settings, out_dir, rejects, sources=files, overwrite=overwrite
     )
 
 
-def _some(trees: Iterable[SourcedTree]) -> Iterator[SourcedTree]:
+def _some(trees: Iterable[SourcedTree], rejects: Rejects) -> Iterator[SourcedTree]:
     """Pass trees through, and fail if there are none: a clearer message than that of an empty vocabulary."""
     empty = True
     for tree in trees:
         empty = False
         yield tree
     if empty:
-        raise PdtoolsError("no trees in the input")
+        raise PdtoolsError(f"no trees in the input{_because(rejects)}")
 
 
 def build_shards(

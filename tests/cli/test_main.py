@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -49,3 +51,16 @@ def test_help_loads_nothing_heavy() -> None:
     code = f"import sys, pdtools.cli.main; print([m for m in {HEAVY} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_sigterm_leaves_nothing_half_written(tmp_path: Path) -> None:
+    arguments = ["parse", "-", "--from", "treebank", "-o", str(tmp_path / "out.trees")]
+    code = "from pdtools.cli import entry; entry()"
+    with subprocess.Popen([sys.executable, "-c", code, *arguments], stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"(S (A a))\n" * 100_000)
+        process.stdin.flush()
+        assert list(tmp_path.iterdir())  # it is writing
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 143
+    assert list(tmp_path.iterdir()) == []

@@ -281,3 +281,10 @@ def test_show_says_what_it_cannot_show(
     assert "version 2; this pdtools reads version 1" in _error(capsys)
     assert run(["show", str(tmp_path), "0"]) == 1
     assert "no manifest.json" in _error(capsys)
+
+
+def test_nothing_but_rejects_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broken = tmp_path / "broken.trees"
+    broken.write_text("(S (A a)\n")
+    assert run(["tapes", str(broken), "--on-error", "skip", "-o", str(tmp_path / "out")]) == 1
+    assert "no trees in the input (1 left out: " in _error(capsys)
