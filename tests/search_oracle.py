@@ -60,6 +60,21 @@ def parts(
     return found.token_logprobs.double().numpy(), found.attach_logprobs.double().numpy()
 
 
+def logsumexp(values: np.ndarray) -> float:
+    """log Σ exp of a vector."""
+    return float(np.logaddexp.reduce(values))
+
+
+def exhaustive_prefixes(model: LanguageModel, tokens: list[int]) -> list[float]:
+    """A_t by the definition: all histories of t − 1 tokens, joint with the first t tokens."""
+    sums = [0.0]
+    for t in range(1, len(tokens) + 2):
+        later = [*range(t, len(tokens) + 1), 0]
+        token, attach = parts(model, tokens, [a[:-1] + later for a in all_attachments(t - 1)])
+        sums.append(logsumexp(token[:, : t + 1].sum(1) + attach[:, :t].sum(1)))
+    return sums
+
+
 def save_checkpoints(folder: Path, **settings: object) -> tuple[dict[str, Path], Tokenizer]:
     """A pushdown model, a base model with the attachment head, and one without; words a, b, c, no unk."""
     tokenizer = train_word_tokenizer(WORDS, text_style="ptb", unk=False)

@@ -241,7 +241,7 @@ class TransformerLM(LanguageModel):
         hidden = self.hidden_states(batch.tokens, depths)  # (B, N, D)
 
         logits = self._logits(hidden[:, :-1])  # (B, N - 1, V)
-        nll = F.cross_entropy(logits.flatten(0, 1), batch.tokens[:, 1:].flatten(), reduction="none")
+        nll = F.cross_entropy(logits.flatten(0, 1).float(), batch.tokens[:, 1:].flatten(), reduction="none")
         token_logprobs = F.pad(-nll.view(len(batch.tokens), -1), (1, 0))  # (B, N)
         token_logprobs = token_logprobs.masked_fill(~batch.predicted(), 0)
 

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from search_oracle import all_attachments, parts, row, tiny_model
+from search_oracle import all_attachments, exhaustive_prefixes, logsumexp, parts, row, tiny_model
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel
@@ -33,20 +33,6 @@ def strings(lengths: list[int], seed: int = 1) -> list[list[int]]:
 
 def search(model: LanguageModel, tokens: list[list[int]], **options: int) -> list[BeamResult]:
     return beam_search(model, [row(t) for t in tokens], **options)
-
-
-def logsumexp(values: np.ndarray) -> float:
-    return float(np.logaddexp.reduce(values))
-
-
-def exhaustive_prefixes(model: LanguageModel, tokens: list[int]) -> list[float]:
-    """A_t by the definition: all histories of t − 1 tokens, joint with the first t tokens."""
-    sums = [0.0]
-    for t in range(1, len(tokens) + 2):
-        later = [*range(t, len(tokens) + 1), 0]
-        token, attach = parts(model, tokens, [a[:-1] + later for a in all_attachments(t - 1)])
-        sums.append(logsumexp(token[:, : t + 1].sum(1) + attach[:, :t].sum(1)))
-    return sums
 
 
 @pytest.mark.parametrize("n", range(6))

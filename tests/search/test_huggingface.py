@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
+from toy_gpt2 import save_gpt2, transformers_losses
 
 from pdtools.errors import PdtoolsError
 from pdtools.search import SentenceScore, load_scorer, load_searcher
 from pdtools.search.surprisal import word_rows
 from pdtools.tokenization import Sentence
 
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("transformers")
 
 CORPUS = [
     "The dog that chased the cats barks.",
@@ -22,46 +22,9 @@ CORPUS = [
 ]
 
 
-def save_model(folder: Path, *, special: str | None = "<|endoftext|>") -> Path:
-    """A tiny GPT-2 with random weights and a byte-level vocabulary made from the corpus."""
-    from tokenizers import ByteLevelBPETokenizer
-
-    folder.mkdir()
-    trained = ByteLevelBPETokenizer()
-    trained.train_from_iterator(
-        CORPUS, vocab_size=300, min_frequency=1, special_tokens=[special] if special else []
-    )
-    trained.save_model(str(folder))
-    named = dict.fromkeys(("bos_token", "eos_token", "unk_token"), special)
-    tokenizer = transformers.GPT2TokenizerFast.from_pretrained(folder, **named)
-    if special is None:
-        tokenizer.bos_token = tokenizer.eos_token = None
-    tokenizer.save_pretrained(folder)
-    torch.manual_seed(0)
-    config = transformers.GPT2Config(
-        vocab_size=len(tokenizer), n_positions=64, n_embd=16, n_layer=2, n_head=2
-    )
-    model = transformers.GPT2LMHeadModel(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.normal_(std=0.3)
-    model.save_pretrained(folder)
-    return folder
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_model(tmp_path_factory.mktemp("hf") / "gpt2")
-
-
-def own_loss(folder: Path, text: str, *, bos: bool) -> float:
-    """−log p of a text as transformers computes it, summed over the tokens after the first position."""
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
-    ids = tokenizer(text)["input_ids"]
-    ids = torch.tensor([[tokenizer.bos_token_id] * bos + ids])
-    with torch.no_grad():
-        return float(model(ids, labels=ids).loss) * (ids.shape[1] - 1)
+    return save_gpt2(tmp_path_factory.mktemp("hf") / "gpt2", CORPUS)
 
 
 def score(folder: Path, texts: list[str], **options: bool | int) -> list[SentenceScore]:
@@ -72,8 +35,9 @@ def score(folder: Path, texts: list[str], **options: bool | int) -> list[Sentenc
 
 @pytest.mark.parametrize("bos", [True, False])
 def test_totals_are_transformers_own(folder: Path, bos: bool) -> None:
-    for text, found in zip(CORPUS, score(folder, CORPUS, bos=bos), strict=True):
-        assert found.total == pytest.approx(-own_loss(folder, text, bos=bos), abs=1e-4)
+    losses = transformers_losses(folder, CORPUS, bos=bos)
+    for text, loss, found in zip(CORPUS, losses, score(folder, CORPUS, bos=bos), strict=True):
+        assert found.total == pytest.approx(-loss, abs=1e-4)
         assert not found.eos
         assert found.text == text
 
@@ -144,11 +108,12 @@ def test_a_damaged_folder_is_named(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_model_without_bos_or_eos_goes_without(tmp_path: Path) -> None:
-    folder = save_model(tmp_path / "plain", special=None)
+    folder = save_gpt2(tmp_path / "plain", CORPUS, special=None)
     with pytest.raises(PdtoolsError, match="no beginning-of-sentence token"):
         load_scorer(folder, beam=1)
     (found,) = score(folder, ["A dog"], bos=False)
-    assert found.total == pytest.approx(-own_loss(folder, "A dog", bos=False), abs=1e-4)
+    (loss,) = transformers_losses(folder, ["A dog"], bos=False)
+    assert found.total == pytest.approx(-loss, abs=1e-4)
 
 
 def test_it_has_no_parses(folder: Path) -> None:

@@ -1,0 +1,197 @@
+"""results.json of the four evaluations: it says what was counted, in which unit, from what, and with what."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+from search_oracle import save_checkpoints, tiny_model
+from toy_gpt2 import save_gpt2
+
+from pdtools import __version__
+from pdtools.cli.main import run
+from pdtools.files import Rejects, sha256_file
+from pdtools.models import load_checkpoint, save_checkpoint
+from pdtools.shards import ShardSettings, build_shards
+from pdtools.tokenization import Tokenizer, train_word_tokenizer
+from pdtools.trees import SourcedTree, Tree
+
+TREES = ["(S (X a) (Y (X b) (X c)))", "(S (X b) (X a))", "(S (S (X c) (X a)) (X b))"]
+MODELS = ["pushdown", "base", "gpt2"]
+BEAM = 7
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    folder = tmp_path_factory.mktemp("models")
+    return {**save_checkpoints(folder)[0], "gpt2": save_gpt2(folder / "gpt2", ["a b c", "c a b"])}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory, models: dict[str, Path]) -> dict[str, Path]:
+    """Shards, minimal pairs (one tie, one with an unknown word), a suite, and two files of trees."""
+    folder = tmp_path_factory.mktemp("inputs")
+    make_shards(folder / "shards", load_checkpoint(models["base"]).tokenizer)
+    pairs = [("a b c", "c b a"), ("a a", "a a"), ("b c", "b zebra")]
+    names = {"UID": "toy", "field": "syntax", "linguistics_term": "binding"}
+    records = [
+        {**names, "pairID": str(i), "sentence_good": good, "sentence_bad": bad}
+        for i, (good, bad) in enumerate(pairs)
+    ]
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+
+    def condition(name: str, *contents: str) -> dict[str, Any]:
+        regions = [{"region_number": n, "content": text} for n, text in enumerate(contents, start=1)]
+        return {"condition_name": name, "regions": regions}
+
+    items = [
+        {"item_number": n, "conditions": [condition("x", "a b", word), condition("y", "b b", "c")]}
+        for n, word in enumerate(("c", "zebra"), start=1)
+    ]
+    suite = {
+        "meta": {"name": "toy", "metric": "sum"},
+        "predictions": [{"type": "formula", "formula": "(*;%x%) < (*;%y%)"}],
+        "items": items,
+    }
+    (folder / "suite.json").write_text(json.dumps(suite))
+    (folder / "gold.trees").write_text("".join(f"{tree}\n" for tree in TREES))
+    (folder / "mine.trees").write_text(f"{TREES[0]}\n\n(S (X c) (X c))\n")
+    return {path.stem.split(".")[0]: path for path in folder.iterdir()}
+
+
+def make_shards(folder: Path, tokenizer: Tokenizer) -> Path:
+    trees = [SourcedTree(Tree.from_brackets(text), "toy", n, text) for n, text in enumerate(TREES, start=1)]
+    build_shards(trees, tokenizer, ShardSettings(), folder, Rejects())
+    return folder
+
+
+def evaluate(out: Path, command: str, *arguments: object) -> dict[str, Any]:
+    """Run a command and read its results.json; assert what all four have in common."""
+    assert run([command, *map(str, arguments), "-o", str(out), "--quiet"]) == 0
+    document = json.loads((out / "results.json").read_text())
+    assert list(document) == ["scores", "counts", "settings", "provenance"]
+    assert document["settings"]["task"] == command.removeprefix("eval-")
+    versions = document["provenance"]["versions"]
+    assert versions["pdtools"] == __version__
+    assert {"python", "numpy", "torch", "tokenizers"} <= versions.keys()
+    assert versions["pyarrow"] == importlib.metadata.version("pyarrow")
+    assert {"command", "time", "hardware", "inputs"} <= document["provenance"].keys()
+    for found in document["provenance"]["inputs"].values():
+        hashes = found["sha256"] if isinstance(found["sha256"], dict) else {"": found["sha256"]}
+        assert hashes
+        for name, digest in hashes.items():
+            assert digest == sha256_file(Path(found["path"]) / name)
+    return document
+
+
+def with_model(model: Path) -> list[object]:
+    return ["--model", model, "--device", "cpu", "--beam", BEAM]
+
+
+def check_scorer(settings: dict[str, Any], model: str) -> None:
+    """What the scorer counted, and with which beam and base of logarithms."""
+    assert settings["beam"] == (BEAM if model == "pushdown" else None)
+    assert settings["log_base"] == "nats"
+    assert settings["dtype"] == "float32"
+    assert settings["eos"] is (model != "gpt2")
+    assert settings["bos"] is True
+    assert settings["text_style"] == (None if model == "gpt2" else "ptb")
+
+
+def test_eval_parse(inputs: dict[str, Path], tmp_path: Path) -> None:
+    document = evaluate(tmp_path / "r", "eval-parse", inputs["gold"], inputs["mine"])
+    settings = document["settings"]
+    assert settings["unit"] == "percent"
+    assert (settings["labeled"], settings["binarize"], settings["cutoff_len"]) == (True, "none", 40)
+    assert settings["max_error"] == 10
+    assert "." in settings["delete_labels"]
+    counts = document["counts"]
+    assert (counts["sentences"], counts["scored"], counts["errors"], counts["skipped"]) == (3, 1, 1, 1)
+    assert (counts["left_out"], counts["placeholders"], counts["retagged"]) == (0, 0, 0)
+    assert document["scores"]["f1"] == 100.0
+    assert document["provenance"]["inputs"].keys() == {"gold", "predicted"}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_eval_ppl(models: dict[str, Path], inputs: dict[str, Path], tmp_path: Path, model: str) -> None:
+    document = evaluate(tmp_path / "r", "eval-ppl", inputs["shards"], *with_model(models[model]))
+    settings, counts = document["settings"], document["counts"]
+    assert settings["eos_counted"] is (model != "gpt2")
+    assert settings["root_counted"] is False
+    assert settings["words"].startswith("words")
+    if model == "gpt2":
+        check_scorer(settings["scorer"], model)
+    else:
+        assert settings["log_base"] == "nats"
+        assert settings["dtype"] == "float32"
+        assert settings["beam"] == (BEAM if model == "pushdown" else None)
+        assert settings["trees"] == "the shards' own, right-binarized"
+    assert settings["marginal"].split(":")[0] == ("beam" if model == "pushdown" else "exact")
+    assert (counts["sentences"], counts["sentences_left_out"], counts["unknown_tokens"]) == (3, 0, 0)
+    assert counts["words"] == 8 + 3 * settings["eos_counted"]
+    assert document["provenance"]["inputs"].keys() == {"shards", "model"}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_eval_blimp(models: dict[str, Path], inputs: dict[str, Path], tmp_path: Path, model: str) -> None:
+    document = evaluate(tmp_path / "r", "eval-blimp", inputs["pairs"], *with_model(models[model]))
+    settings, counts = document["settings"], document["counts"]
+    assert settings["unit"] == "fraction of 1"
+    assert settings["log_base"] == "nats"
+    assert "tie is not right" in settings["decision"]
+    assert "final period" in settings["text"]
+    check_scorer(settings["scorer"], model)
+    unscorable = 0 if model == "gpt2" else 1
+    assert (counts["pairs"], counts["ties"], counts["pairs_unscorable"]) == (3, 1, unscorable)
+    assert counts["pairs_scored"] == 3 - unscorable
+    assert counts["by_paradigm"] == {"toy": {"pairs": 3, "scored": 3 - unscorable, "ties": 1}}
+    assert counts["sentences_with_unknown_words"] == 0
+    assert document["provenance"]["inputs"].keys() == {"data", "model"}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_eval_sg(models: dict[str, Path], inputs: dict[str, Path], tmp_path: Path, model: str) -> None:
+    document = evaluate(tmp_path / "r", "eval-sg", inputs["suite"], *with_model(models[model]))
+    settings, counts = document["settings"], document["counts"]
+    assert settings["unit"] == "fraction of 1"
+    assert settings["surprisals"] == "bits"
+    assert settings["equality"] == "|a - b| <= 1e-3 + 1e-5 |b|"
+    assert settings["eos_in_regions"] is False
+    check_scorer(settings["scorer"], model)
+    unscorable = 0 if model == "gpt2" else 1
+    assert (counts["items"], counts["items_scored"]) == (2, 2 - unscorable)
+    assert (counts["items_unscorable"], counts["sentences_unscorable"]) == (unscorable, unscorable)
+    assert document["provenance"]["inputs"].keys() == {"suites", "model"}
+
+
+def test_unknown_words_are_counted(tmp_path: Path) -> None:
+    tokenizer = train_word_tokenizer(["a", "b"], unk=True)
+    model = tiny_model("transformer", vocab_size=tokenizer.vocab_size)
+    save_checkpoint(tmp_path / "model", model, tokenizer, shards={})
+    shards = make_shards(tmp_path / "shards", tokenizer)
+    document = evaluate(tmp_path / "r", "eval-ppl", shards, *with_model(tmp_path / "model"))
+    assert (document["counts"]["unknown_tokens"], document["counts"]["tokens"]) == (2, 11)
+
+
+@pytest.mark.parametrize("model", ["pushdown", "base"])
+def test_perplexity_is_that_of_the_surprisals(
+    models: dict[str, Path], inputs: dict[str, Path], tmp_path: Path, model: str
+) -> None:
+    """2 to the mean surprisal in bits over every row, that of end-of-sentence included."""
+    scores = evaluate(tmp_path / "r", "eval-ppl", inputs["shards"], *with_model(models[model]))["scores"]
+    text, out = tmp_path / "in.txt", tmp_path / "surprisal.tsv"
+    text.write_text("a b c\nb a\nc a b\n")
+    assert run(["surprisal", str(text), *map(str, with_model(models[model])), "-o", str(out), "--quiet"]) == 0
+    bits = pandas.read_csv(out, sep="\t").surprisal
+    assert len(bits) == 11
+    assert scores["ppl_token_marginal"] == pytest.approx(2 ** bits.mean(), rel=1e-5)
+    if model == "base":  # without a tape the tree says nothing: plain and marginal are the same number
+        assert scores["ppl_token_given_trees"] == scores["ppl_token_marginal"]
+        assert math.isfinite(scores["ppl_word_marginal"])
+        assert scores["ppl_token_joint"] is None

@@ -1,0 +1,132 @@
+"""Scores of Hugging Face models against minicons and against transformers' own loss."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toy_gpt2 import save_gpt2, transformers_losses
+
+from pdtools import data
+from pdtools.cli.main import run
+from pdtools.evaluation.blimp import read_pairs
+from pdtools.search import HuggingFaceScorer, SentenceScore
+
+pytest.importorskip("transformers")
+minicons = pytest.importorskip("minicons.scorer", reason="minicons is not installed")
+
+# Both add float32 numbers, in another order.
+TOLERANCE = 1e-4
+
+ODD = [
+    "I",
+    "a",
+    "THE DOG BARKS",
+    "The dog barks .",
+    "the dog , which barks , sleeps",
+    "\"Quoted,\" she said; 'twice'!",
+    "Don't you can't won't they're",
+    "e-mail: x_y@z.org (1/2, 3.14 %)",
+    "naïve façade Übermaß łódź",
+    "北京 的 狗 叫 了 。",
+    "Ελληνικά και русский",
+    "\U0001f408\u200d\U0001f415 family \U0001f468\u200d\U0001f469\u200d\U0001f467",
+    "  leading and trailing  ",
+    "many    spaces\tand a tab",
+    "no\u00a0break",
+    "e\u0301 is not \u00e9",
+    "...",
+    "?",
+    "A" * 40,
+    "<s> </s> <pad> [CLS]",
+]
+
+
+def bundled_sentences() -> list[str]:
+    """Sentences of the bundled minimal pairs, some of every paradigm."""
+    return [text for pair in read_pairs(data.blimp(), limit=4) for text in (pair.good, pair.bad)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    corpus = [text for pair in read_pairs(data.blimp(), limit=20) for text in (pair.good, pair.bad)]
+    return save_gpt2(tmp_path_factory.mktemp("peers") / "gpt2", corpus, vocab_size=400, positions=256)
+
+
+@pytest.fixture(scope="module")
+def ours(folder: Path) -> HuggingFaceScorer:
+    return HuggingFaceScorer(folder)
+
+
+@pytest.fixture(scope="module")
+def theirs(folder: Path) -> Any:
+    return minicons.IncrementalLMScorer(str(folder), "cpu")
+
+
+def scores(scorer: HuggingFaceScorer, texts: list[str]) -> list[SentenceScore]:
+    found = list(scorer.score(texts))
+    assert all(isinstance(score, SentenceScore) for score in found)
+    return found  # type: ignore[return-value]
+
+
+def total(values: Any) -> float:
+    """How minicons is asked for sums instead of means."""
+    return float(values.sum(0))
+
+
+@pytest.mark.parametrize("batch", [1, 7])
+def test_token_scores_are_those_of_minicons(ours: HuggingFaceScorer, theirs: Any, batch: int) -> None:
+    texts = [*ODD, *bundled_sentences()]
+    peer = [
+        row
+        for first in range(0, len(texts), batch)
+        for row in theirs.token_score(texts[first : first + batch], bos_token=True)
+    ]
+    for found, row in zip(scores(ours, texts), peer, strict=True):
+        # The row of the beginning-of-sentence token has no score there, and is no row of ours.
+        assert row[0] == ("<|endoftext|>", 0.0)
+        assert found.logprobs.tolist() == pytest.approx([value for _, value in row[1:]], abs=TOLERANCE)
+
+
+def test_sequence_scores_are_those_of_minicons_and_of_transformers(
+    folder: Path, ours: HuggingFaceScorer, theirs: Any
+) -> None:
+    texts = [*ODD, *bundled_sentences()]
+    found = [score.total for score in scores(ours, texts)]
+    assert found == pytest.approx(theirs.sequence_score(texts, total, bos_token=True), abs=TOLERANCE)
+    assert found == pytest.approx([-loss for loss in transformers_losses(folder, texts)], abs=TOLERANCE)
+
+
+def test_without_bos_too(folder: Path, theirs: Any) -> None:
+    texts = [text for text in ODD if len(text) > 3]
+    found = [score.total for score in scores(HuggingFaceScorer(folder, bos=False), texts)]
+    assert found == pytest.approx(theirs.sequence_score(texts, total), abs=TOLERANCE)
+
+
+@settings(max_examples=50)
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=30).filter(str.strip))
+def test_any_text_has_the_score_that_minicons_gives(ours: HuggingFaceScorer, theirs: Any, text: str) -> None:
+    (found,) = scores(ours, [text])
+    (row,) = theirs.token_score([text], bos_token=True)
+    assert found.logprobs.tolist() == pytest.approx([value for _, value in row[1:]], abs=TOLERANCE)
+
+
+def test_blimp_accuracies_are_those_of_minicons(folder: Path, theirs: Any, tmp_path: Path) -> None:
+    out = tmp_path / "results"
+    options = ["--model", str(folder), "--device", "cpu", "--quiet"]
+    assert run(["eval-blimp", str(data.blimp()), *options, "-o", str(out)]) == 0
+    document = json.loads((out / "results.json").read_text())
+    right: dict[str, list[bool]] = {}
+    for pair in read_pairs(data.blimp()):
+        good, bad = theirs.sequence_score([pair.good, pair.bad], total, bos_token=True)
+        right.setdefault(pair.paradigm, []).append(good > bad)
+    accuracies = {name: sum(found) / len(found) for name, found in right.items()}
+    assert document["scores"]["by_paradigm"] == accuracies
+    assert document["scores"]["overall"] == pytest.approx(sum(accuracies.values()) / len(accuracies))
+    assert document["counts"]["pairs_scored"] == len(pandas.read_parquet(out / "items.parquet")) == 720
+    assert len({*accuracies.values()}) > 3  # the paradigms differ, or the test would say little

@@ -1,0 +1,69 @@
+"""Tiny GPT-2 models with random weights, made on the spot: nothing is downloaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+
+def save_gpt2(
+    folder: Path,
+    corpus: Iterable[str],
+    *,
+    vocab_size: int = 300,
+    positions: int = 64,
+    special: str | None = "<|endoftext|>",
+    seed: int = 0,
+) -> Path:
+    """Save a GPT-2 and a byte-level BPE tokenizer trained on a corpus, as Hugging Face lays them out.
+
+    Args:
+        folder: made here; it must not exist.
+        corpus: running text that the merges are learned from. Bytes outside it are tokens of their own.
+        vocab_size: tokens, the 256 bytes included.
+        positions: the longest sentence in tokens, with the one before it.
+        special: beginning, end and unknown token in one, as GPT-2 has it; None for a model without any.
+        seed: of the weights, which are large enough that sentences differ widely in probability.
+    """
+    import torch
+    import transformers
+    from tokenizers import ByteLevelBPETokenizer
+
+    folder.mkdir(parents=True)
+    trained = ByteLevelBPETokenizer()
+    trained.train_from_iterator(
+        corpus,
+        vocab_size=vocab_size,
+        min_frequency=1,
+        special_tokens=[special] if special else [],
+        show_progress=False,
+    )
+    trained.save_model(str(folder))
+    named = dict.fromkeys(("bos_token", "eos_token", "unk_token"), special)
+    tokenizer = transformers.GPT2TokenizerFast.from_pretrained(folder, **named)
+    if special is None:
+        tokenizer.bos_token = tokenizer.eos_token = None
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(seed)
+    shape = {"n_positions": positions, "n_embd": 16, "n_layer": 2, "n_head": 2}
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=len(tokenizer), **shape))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.3)
+    model.save_pretrained(folder)
+    return folder
+
+
+def transformers_losses(folder: Path, texts: Sequence[str], *, bos: bool = True) -> list[float]:
+    """−log p of each text as transformers computes it, in nats, summed over the tokens after the first."""
+    import torch
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    losses = []
+    for text in texts:
+        ids = torch.tensor([[tokenizer.bos_token_id] * bos + tokenizer(text)["input_ids"]])
+        with torch.no_grad():
+            losses.append(float(model(ids, labels=ids).loss) * (ids.shape[1] - 1))
+    return losses
