@@ -48,7 +48,7 @@ def rows(
 def test_every_row_is_exact_with_an_exhaustive_beam(
     folders: dict[str, Path], kind: str, unit: Unit, size: float
 ) -> None:
-    """Row t is log of the sum over all histories before x_t, less the same with x_t; they sum to −log p(x)."""
+    """Row t is log of the sum over all histories before x_t, less the same with x_t."""
     texts = ["a b c a b", "c", "b b c", "a c"]
     loaded = load_checkpoint(folders[kind])
     for text, found in zip(texts, rows(folders[kind], texts, unit), strict=True):
