@@ -178,22 +178,25 @@ def rejects_path(output: str | Path) -> Path | None:
     return None if is_stream(output) else Path(f"{output}.rejects.jsonl")
 
 
+def write_rejects(output: str | Path, rejects: Rejects) -> None:
+    """Write the rejects beside an output file, empty ones too, so that scripts can count on the file."""
+    records = rejects_path(output)
+    if records is not None:
+        rejects.write(records)
+
+
 def write_trees(trees: Iterable[Tree], output: str | Path, *, rejects: Rejects) -> None:
-    """Write one bracketed tree a line, whole or not at all, and the rejects, if any, beside it.
+    """Write one bracketed tree a line, whole or not at all, and the rejects beside it.
 
     Args:
         trees: what is written.
         output: a file (compressed by its suffix) or ``-``, standard output.
         rejects: what was left out by the time that ``trees`` has ended.
     """
-    records = rejects_path(output)
     with atomic_text(output) as stream:
         for tree in trees:
             stream.write(tree.to_brackets() + "\n")
-        if records is not None:
-            records.unlink(missing_ok=True)  # those of an output that is being replaced
-            if rejects:
-                rejects.write(records)
+        write_rejects(output, rejects)
 
 
 def write_splits(
@@ -213,7 +216,7 @@ def write_splits(
         trees: what is written.
         folder: appears whole or not at all.
         fractions: two or three positive numbers that sum to one.
-        rejects: written to ``rejects.jsonl`` in the folder, if there are any when ``trees`` has ended.
+        rejects: written to ``rejects.jsonl`` in the folder when ``trees`` has ended.
         counts: gets the number of trees in each file.
         overwrite: replace an existing folder.
     """
@@ -226,8 +229,7 @@ def write_splits(
                 part = split_of(tree.words, fractions)
                 streams[part].write(tree.to_brackets() + "\n")
                 counts.splits[names[part]] += 1
-        if rejects:
-            rejects.write(temporary / "rejects.jsonl")
+        rejects.write(temporary / "rejects.jsonl")
 
 
 def split_of(words: Sequence[str], fractions: Sequence[float]) -> int:

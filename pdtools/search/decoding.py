@@ -11,7 +11,7 @@ from pdtools.errors import InputError
 from pdtools.files import Rejects, atomic_text
 from pdtools.parsers import placeholder
 from pdtools.parsers.base import sentence_problem
-from pdtools.parsers.pipeline import rejects_path
+from pdtools.parsers.pipeline import write_rejects
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.scorer import DerivationScorer
 from pdtools.search.scores import Unscorable
@@ -78,7 +78,7 @@ def write_decoded(
 
     Args:
         results: from :func:`decode`.
-        output: a file (compressed by its suffix) or ``-``. Rejects go beside a file, if there are any.
+        output: a file (compressed by its suffix) or ``-``. Rejects go beside a file.
         scores: a TSV file with a header: ``id`` (line of the output, from 1), ``rank`` (from 1), ``joint``
             and ``marginal`` (nats); with ``k_best`` over 1 also ``tree``. A placeholder has no rows.
         k_best: rows per sentence at most, as given to :func:`decode`.
@@ -87,7 +87,6 @@ def write_decoded(
         InputError: if there is no sentence at all.
     """
     columns = ["id", "rank", "joint", "marginal", *(["tree"] if k_best > 1 else [])]
-    records = rejects_path(output)
     trees = words = placeholders = 0
     with ExitStack() as stack:
         lines = stack.enter_context(atomic_text(output))
@@ -106,8 +105,5 @@ def write_decoded(
                 table.write("\t".join(map(str, row)) + "\n")
         if not trees:
             raise InputError("there is no sentence in the input")
-        if records is not None:
-            records.unlink(missing_ok=True)  # those of an output that is being replaced
-            if rejects:
-                rejects.write(records)
+        write_rejects(output, rejects)
     return DecodeCounts(trees=trees, words=words, placeholders=placeholders)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects, atomic_text
-from pdtools.parsers.pipeline import rejects_path
+from pdtools.parsers.pipeline import write_rejects
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.scorer import DerivationScorer
 from pdtools.search.scores import Scorer, SentenceScore, Unscorable
@@ -174,7 +174,6 @@ def write_surprisals(
     """
     unit = "word" if words else "token"
     columns = ["sentence_id", f"{unit}_id", unit, "start", "end", "surprisal", *(["parse"] if parses else [])]
-    records = rejects_path(output)
     sentences = scored = rows = 0
     with atomic_text(output) as stream:
         stream.write("\t".join(columns) + "\n")
@@ -188,10 +187,7 @@ def write_surprisals(
                 stream.write("\t".join(_cell(str(cell)) for cell in cells) + "\n")
         if not sentences:
             raise InputError("there is no sentence in the input")
-        if records is not None:
-            records.unlink(missing_ok=True)  # those of an output that is being replaced
-            if rejects:
-                rejects.write(records)
+        write_rejects(output, rejects)
     return SurprisalCounts(sentences=sentences, scored=scored, rows=rows)
 
 
