@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Annotated, Any, TypeVar
 
@@ -30,6 +30,13 @@ class Source(str, Enum):
     treebank = "treebank"
 
 
+class Style(str, Enum):
+    """How words become text."""
+
+    ptb = "ptb"
+    raw = "raw"
+
+
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace an output that exists.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no messages.")]
@@ -45,6 +52,26 @@ ModelOption = Annotated[
 ScoredModelOption = Annotated[
     str, typer.Option("--model", metavar="DIR", help="A checkpoint, a run, or a Hugging Face causal LM.")
 ]
+EvaluatedModelOption = Annotated[
+    str | None,
+    typer.Option("--model", metavar="DIR", help="A checkpoint, a run, or a Hugging Face causal LM."),
+]
+SurprisalsOption = Annotated[
+    str | None,
+    typer.Option("--surprisals", metavar="FILE", help="No model: surprisals that were computed elsewhere."),
+]
+WriteSentencesOption = Annotated[
+    str | None,
+    typer.Option("--write-sentences", metavar="FILE", help="No scores: write the sentences (TSV; - too)."),
+]
+TextOnlyOption = Annotated[
+    bool, typer.Option("--text-only", help="Written sentences: only their text, without a header.")
+]
+RecordedOnErrorOption = Annotated[
+    OnError,
+    typer.Option("--on-error", help="At a sentence that --surprisals do not fit: stop, or leave it out."),
+]
+RecordedNatsOption = Annotated[bool, typer.Option("--nats", help="--surprisals are in nats, not bits.")]
 BeamOption = Annotated[int, typer.Option("--beam", min=1, help="Hypotheses kept after each token.")]
 MaxBatchOption = Annotated[
     int | None,
@@ -86,6 +113,44 @@ def check_json_output(as_json: bool, output: str) -> None:
     """``--json`` owns standard output, so data has to go to a file."""
     if as_json and output == STDIO:
         raise typer.BadParameter("--json prints a report on standard output: give the data a file with -o")
+
+
+_WITH_MODEL = dict.fromkeys(("beam", "bos", "max_batch", "device", "threads"), ("--model",))
+_WITH_FILES = {
+    "text_only": ("--write-sentences",),
+    "nats": ("--surprisals",),
+    "on_error": ("--surprisals",),
+    "text_style": ("--write-sentences", "--surprisals"),
+    "output": ("--model", "--surprisals", "--from-items"),
+}
+
+
+def pick_source(context: typer.Context, sources: Mapping[str, object]) -> str:
+    """Which of several options, one of which has to be given, an evaluation takes its scores from.
+
+    Args:
+        context: of the command.
+        sources: the options and their values; None or False where not given.
+
+    Raises:
+        typer.BadParameter: unless it is exactly one, and for another option that does not go with it.
+    """
+    chosen = [name for name, value in sources.items() if value not in (None, False)]
+    if len(chosen) != 1:
+        raise typer.BadParameter(f"give exactly one of {', '.join(sources)}")
+    for parameter in context.command.params:
+        goes_with = {**_WITH_MODEL, **_WITH_FILES}.get(str(parameter.name), sources)
+        given = context.get_parameter_source(str(parameter.name))
+        if chosen[0] not in goes_with and given is not None and given.name == "COMMANDLINE":
+            raise typer.BadParameter(f"{parameter.opts[0]} does not go with {chosen[0]}")
+    return chosen[0]
+
+
+def required_output(output: str | None) -> str:
+    """The folder of results, which has to be named."""
+    if output is None:
+        raise typer.BadParameter("name a folder for the results with -o")
+    return output
 
 
 def pick_device(name: str, threads: int) -> str:

@@ -13,28 +13,43 @@ from .common import (
     BeamOption,
     BosOption,
     DeviceOption,
+    EvaluatedModelOption,
     JsonOption,
     MaxBatchOption,
+    OnError,
     OverwriteOption,
     QuietOption,
-    ScoredModelOption,
+    RecordedNatsOption,
+    RecordedOnErrorOption,
+    SurprisalsOption,
+    TextOnlyOption,
     ThreadsOption,
+    WriteSentencesOption,
     bar,
+    check_json_output,
     message,
     pick_device,
+    pick_source,
     print_json,
+    required_output,
 )
 
 
 def eval_blimp(
+    context: typer.Context,
     data: Annotated[str, typer.Argument(metavar="DATA", help="A folder of .jsonl files, one, or BLiMP.zip.")],
-    model: ScoredModelOption,
+    model: EvaluatedModelOption = None,
+    surprisals: SurprisalsOption = None,
+    write_sentences: WriteSentencesOption = None,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="DIR", help="results.json, items.parquet.")
-    ],
+        str | None, typer.Option("--output", "-o", metavar="DIR", help="results.json, items.parquet.")
+    ] = None,
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="Only the first so many pairs of each paradigm.")
     ] = None,
+    text_only: TextOnlyOption = False,
+    nats: RecordedNatsOption = False,
+    on_error: RecordedOnErrorOption = OnError.fail,
     beam: BeamOption = DEFAULT_BEAM,
     bos: BosOption = True,
     max_batch: MaxBatchOption = None,
@@ -49,21 +64,57 @@ def eval_blimp(
     Accuracies by paradigm, phenomenon and field, and overall (the mean of the paradigms). A tie is not
     right. Pairs with a sentence that the model cannot score are left out and counted.
 
+    For a model outside of pdtools, --write-sentences writes every sentence (paradigm, pair, side, text: the
+    good one first), and --surprisals scores what the model says of them: the surprisals of all its tokens,
+    a row for the end of the sentence included, are added up. Columns, --nats, --on-error and alignment are
+    those of pdtools eval-sg. --limit has to be the same both times.
+
     \b
     Example:
       pdtools eval-blimp BLiMP.zip --model runs/pushdown -o results/blimp --beam 50
+      pdtools eval-blimp BLiMP.zip --write-sentences sentences.txt --text-only
+      pdtools eval-blimp BLiMP.zip --surprisals surprisals.tsv -o results/other
     """
-    from pdtools.evaluation.blimp import evaluate_blimp, read_pairs
+    sources = {"--model": model, "--surprisals": surprisals, "--write-sentences": write_sentences}
+    pick_source(context, sources)
+    if write_sentences is not None:
+        _write(
+            data,
+            limit,
+            write_sentences,
+            text_only=text_only,
+            overwrite=overwrite,
+            as_json=as_json,
+            quiet=quiet,
+        )
+        return
+
+    from pdtools.evaluation.blimp import evaluate_blimp, evaluate_recorded_blimp, read_pairs
     from pdtools.evaluation.results import write_results
+    from pdtools.evaluation.sentence_files import BLIMP_COLUMNS, blimp_sentences, place_names
+    from pdtools.evaluation.surprisal_files import RecordedScorer
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_blimp
     from pdtools.search import load_scorer
 
-    check_output(output, overwrite=overwrite)
+    output = required_output(output)
+    check_output(output, overwrite=overwrite, inputs=[path for path in (data, surprisals) if path])
     pairs = read_pairs(data, limit)
-    scorer = load_scorer(model, beam=beam, device=pick_device(device, threads), bos=bos, max_batch=max_batch)
-    results = evaluate_blimp(pairs, scorer, bar("sentences", quiet=quiet))
-    made = provenance({"data": data, "model": model})
+    if model is not None:
+        where = pick_device(device, threads)
+        scorer = load_scorer(model, beam=beam, device=where, bos=bos, max_batch=max_batch)
+        results = evaluate_blimp(pairs, scorer, bar("sentences", quiet=quiet))
+        made = provenance({"data": data, "model": model})
+    else:
+        assert surprisals is not None
+        recorded = RecordedScorer(
+            surprisals,
+            place_names(BLIMP_COLUMNS, blimp_sentences(pairs)),
+            unit="nats" if nats else "bits",
+            on_error=on_error.value,
+        )
+        results = evaluate_recorded_blimp(pairs, recorded, bar("sentences", quiet=quiet))
+        made = provenance({"data": data, "surprisals": surprisals})
     write_results(output, results, made, overwrite=overwrite)
     if as_json:
         print_json(results.document(made))
@@ -73,3 +124,26 @@ def eval_blimp(
         message(f"{left_out} pairs could not be scored (items.parquet says why)", quiet=quiet)
     if unknown := results.counts["sentences_with_unknown_words"]:
         message(f"{unknown} sentences have words that the model reads as <unk>", quiet=quiet)
+
+
+def _write(
+    data: str,
+    limit: int | None,
+    output: str,
+    *,
+    text_only: bool,
+    overwrite: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    from pdtools.evaluation.blimp import read_pairs
+    from pdtools.evaluation.sentence_files import BLIMP_COLUMNS, blimp_sentences, write_sentences
+    from pdtools.provenance import provenance
+
+    check_json_output(as_json, output)
+    check_output(output, overwrite=overwrite)
+    sentences = blimp_sentences(read_pairs(data, limit))
+    number = write_sentences(sentences, BLIMP_COLUMNS, output, text_only=text_only)
+    if as_json:
+        print_json({"counts": {"sentences": number}, "provenance": provenance({"data": data})})
+    message(f"{number} sentences written", quiet=quiet)

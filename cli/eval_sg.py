@@ -6,33 +6,61 @@ from typing import Annotated
 
 import typer
 
-from pdtools.files import check_output
+from pdtools.files import check_output, expand_inputs
 from pdtools.search.scores import DEFAULT_BEAM
 
 from .common import (
     BeamOption,
     BosOption,
     DeviceOption,
+    EvaluatedModelOption,
     JsonOption,
     MaxBatchOption,
+    OnError,
     OverwriteOption,
     QuietOption,
-    ScoredModelOption,
+    RecordedNatsOption,
+    RecordedOnErrorOption,
+    Style,
+    SurprisalsOption,
+    TextOnlyOption,
     ThreadsOption,
+    WriteSentencesOption,
     bar,
+    check_json_output,
     message,
     pick_device,
+    pick_source,
     print_json,
+    required_output,
 )
 
 
 def eval_sg(
-    suites: Annotated[str, typer.Argument(metavar="SUITES", help="A folder of .json files, one, or a zip.")],
-    model: ScoredModelOption,
-    output: Annotated[
-        str,
-        typer.Option("--output", "-o", metavar="DIR", help="results.json, items.parquet, regions.parquet."),
+    context: typer.Context,
+    suites: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SUITES", help="A folder of .json files, one, or a zip; or the files of --from-items."
+        ),
     ],
+    model: EvaluatedModelOption = None,
+    surprisals: SurprisalsOption = None,
+    write_sentences: WriteSentencesOption = None,
+    from_items: Annotated[
+        bool,
+        typer.Option("--from-items", help="No model: aggregate results per item (CSV files, zips of them)."),
+    ] = False,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", metavar="DIR", help="results.json, items.parquet, regions.parquet."),
+    ] = None,
+    text_style: Annotated[
+        Style, typer.Option("--text-style", help="Written sentences: words spaced, or as people write.")
+    ] = Style.ptb,
+    text_only: TextOnlyOption = False,
+    nats: RecordedNatsOption = False,
+    on_error: RecordedOnErrorOption = OnError.fail,
     beam: BeamOption = DEFAULT_BEAM,
     bos: BosOption = True,
     max_batch: MaxBatchOption = None,
@@ -47,22 +75,75 @@ def eval_sg(
     A suite's score is the mean over its items, a circuit's the mean of its suites. sg_31 is the mean of
     the 31 suites of Hu et al. (2020); the other conventions in use stand beside it.
 
+    For a model outside of pdtools, --write-sentences writes every sentence (suite, item, condition, text),
+    and --surprisals scores what the model says of them: rows of sentence_id (its line, from 1, without the
+    header), token, surprisal (bits unless --nats), and start and end (characters of the text), as pdtools
+    surprisal writes them. Without start and end, as LM-Zoo writes them, tokens are aligned with the words of
+    the text. A sentence without rows, or whose tokens do not fit it, stops the command; with --on-error skip
+    its item is left out and counted. --text-style says how the sentences were written for the model.
+
+    --from-items aggregates tables with the columns model (name_corpus_seed), suite, item, correct into the
+    scores of each run and their means over seeds. The seeds of a model named ngram are one, by majority.
+
     \b
     Example:
       pdtools eval-sg sg_suites.zip --model runs/pushdown -o results/sg --beam 300
+      pdtools eval-sg sg_suites.zip --write-sentences sentences.txt --text-only
+      pdtools eval-sg sg_suites.zip --surprisals surprisals.tsv -o results/other
+      pdtools eval-sg --from-items results-1.csv results-2.csv
     """
+    sources = {
+        "--model": model,
+        "--surprisals": surprisals,
+        "--write-sentences": write_sentences,
+        "--from-items": from_items,
+    }
+    pick_source(context, sources)
+    if from_items:
+        _aggregate(suites, output, overwrite=overwrite, as_json=as_json)
+        return
+    if len(suites) > 1:
+        raise typer.BadParameter("several SUITES: only --from-items takes several files")
+    if write_sentences is not None:
+        _write(
+            suites[0],
+            write_sentences,
+            text_style.value,
+            text_only=text_only,
+            overwrite=overwrite,
+            as_json=as_json,
+            quiet=quiet,
+        )
+        return
+
     from pdtools.evaluation.results import write_results
+    from pdtools.evaluation.sentence_files import SG_COLUMNS, place_names, sg_sentences
     from pdtools.evaluation.sg import evaluate_sg
     from pdtools.evaluation.suites import read_suites
+    from pdtools.evaluation.surprisal_files import RecordedScorer
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_sg
-    from pdtools.search import load_scorer
+    from pdtools.search import Scorer, load_scorer
 
-    check_output(output, overwrite=overwrite)
-    found = read_suites(suites)
-    scorer = load_scorer(model, beam=beam, device=pick_device(device, threads), bos=bos, max_batch=max_batch)
+    output = required_output(output)
+    check_output(output, overwrite=overwrite, inputs=[path for path in (*suites, surprisals) if path])
+    found = read_suites(suites[0])
+    scorer: Scorer
+    if model is not None:
+        where = pick_device(device, threads)
+        scorer = load_scorer(model, beam=beam, device=where, bos=bos, max_batch=max_batch)
+        made = provenance({"suites": suites[0], "model": model})
+    else:
+        assert surprisals is not None
+        scorer = RecordedScorer(
+            surprisals,
+            place_names(SG_COLUMNS, sg_sentences(found)),
+            unit="nats" if nats else "bits",
+            text_style=text_style.value,
+            on_error=on_error.value,
+        )
+        made = provenance({"suites": suites[0], "surprisals": surprisals})
     results = evaluate_sg(found, scorer, bar("sentences", quiet=quiet))
-    made = provenance({"suites": suites, "model": model})
     write_results(output, results, made, overwrite=overwrite)
     if as_json:
         print_json(results.document(made))
@@ -72,3 +153,38 @@ def eval_sg(
         message(f"{left_out} items could not be scored (items.parquet says why)", quiet=quiet)
     if unknown := results.counts["sentences_with_unknown_words"]:
         message(f"{unknown} sentences have words that the model reads as <unk>", quiet=quiet)
+
+
+def _write(
+    suites: str, output: str, style: str, *, text_only: bool, overwrite: bool, as_json: bool, quiet: bool
+) -> None:
+    from pdtools.evaluation.sentence_files import SG_COLUMNS, sg_sentences, write_sentences
+    from pdtools.evaluation.suites import read_suites
+    from pdtools.provenance import provenance
+
+    check_json_output(as_json, output)
+    check_output(output, overwrite=overwrite)
+    sentences = sg_sentences(read_suites(suites), style)
+    number = write_sentences(sentences, SG_COLUMNS, output, text_only=text_only)
+    if as_json:
+        print_json({"counts": {"sentences": number}, "provenance": provenance({"suites": suites})})
+    message(f"{number} sentences written", quiet=quiet)
+
+
+def _aggregate(inputs: list[str], output: str | None, *, overwrite: bool, as_json: bool) -> None:
+    from pdtools.evaluation.results import write_results
+    from pdtools.evaluation.sg_runs import aggregate_items
+    from pdtools.provenance import provenance
+    from pdtools.report.evaluations import print_sg_runs
+
+    files = expand_inputs(inputs, [".csv", ".zip"])
+    if output is not None:
+        check_output(output, overwrite=overwrite, inputs=files)
+    results = aggregate_items(files)
+    made = provenance({file: file for file in files})
+    if output is not None:
+        write_results(output, results, made, overwrite=overwrite)
+    if as_json:
+        print_json(results.document(made))
+    else:
+        print_sg_runs(results)

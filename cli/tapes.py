@@ -15,6 +15,7 @@ from .common import (
     OnErrorOption,
     OverwriteOption,
     QuietOption,
+    Style,
     message,
     print_json,
     progress,
@@ -45,13 +46,6 @@ class Tape(str, Enum):
 
     packed = "packed"
     none = "none"
-
-
-class Style(str, Enum):
-    """How words become text."""
-
-    ptb = "ptb"
-    raw = "raw"
 
 
 def tapes(

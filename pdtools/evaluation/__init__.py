@@ -3,7 +3,7 @@
 Each evaluation is a function from data and a model to :class:`Results`, which :func:`write_results` writes.
 """
 
-from pdtools.evaluation.blimp import evaluate_blimp, read_pairs
+from pdtools.evaluation.blimp import evaluate_blimp, evaluate_recorded_blimp, read_pairs
 from pdtools.evaluation.compare import compare_runs
 from pdtools.evaluation.evalb import BracketScore, SentenceRow, compare_sentence
 from pdtools.evaluation.formula import Formula, FormulaError
@@ -11,8 +11,11 @@ from pdtools.evaluation.parsing import evaluate_parse
 from pdtools.evaluation.perplexity import evaluate_perplexity, evaluate_string_perplexity
 from pdtools.evaluation.prm import COMMON, Parameters, read_parameters
 from pdtools.evaluation.results import Results, read_results, write_results
+from pdtools.evaluation.sentence_files import blimp_sentences, sg_sentences, write_sentences
 from pdtools.evaluation.sg import evaluate_sg
+from pdtools.evaluation.sg_runs import aggregate_items
 from pdtools.evaluation.suites import read_suites
+from pdtools.evaluation.surprisal_files import RecordedScorer
 
 __all__ = [
     "COMMON",
@@ -20,18 +23,24 @@ __all__ = [
     "Formula",
     "FormulaError",
     "Parameters",
+    "RecordedScorer",
     "Results",
     "SentenceRow",
+    "aggregate_items",
+    "blimp_sentences",
     "compare_runs",
     "compare_sentence",
     "evaluate_blimp",
     "evaluate_parse",
     "evaluate_perplexity",
+    "evaluate_recorded_blimp",
     "evaluate_sg",
     "evaluate_string_perplexity",
     "read_pairs",
     "read_parameters",
     "read_results",
     "read_suites",
+    "sg_sentences",
     "write_results",
+    "write_sentences",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -161,6 +161,39 @@ def evaluate_blimp(pairs: Sequence[Pair], scorer: Scorer, progress: Progress = n
     texts = list(dict.fromkeys(text for pair in pairs for text in (pair.good, pair.bad)))
     scores = dict(zip(texts, progress(scorer.score(texts), len(texts)), strict=True))
     rows = [judge(pair, scores[pair.good], scores[pair.bad]) for pair in pairs]
+    with_unknown = {text for text, score in scores.items() if getattr(score, "n_unknown", 0)}
+    return _results(rows, with_unknown, scorer)
+
+
+def evaluate_recorded_blimp(
+    pairs: Sequence[Pair], scorer: Scorer, progress: Progress = no_progress
+) -> Results:
+    """Score minimal pairs by surprisals that were computed elsewhere.
+
+    Args:
+        pairs: from :func:`read_pairs`.
+        scorer: a :class:`pdtools.evaluation.surprisal_files.RecordedScorer`. It is asked for the sentences in
+            the order of :func:`pdtools.evaluation.sentence_files.blimp_sentences`, repeated ones again.
+        progress: wraps the iterator over sentence scores.
+
+    Returns:
+        As :func:`evaluate_blimp`.
+    """
+    texts = [text for pair in pairs for text in (pair.good, pair.bad)]
+    rows: list[PairResult] = []
+    with_unknown: set[str] = set()
+    waiting: list[SentenceScore | Unscorable] = []
+    for text, score in zip(texts, progress(scorer.score(texts), len(texts)), strict=True):
+        if getattr(score, "n_unknown", 0):
+            with_unknown.add(text)
+        waiting.append(score)
+        if len(waiting) == 2:
+            rows.append(judge(pairs[len(rows)], *waiting))
+            waiting = []
+    return _results(rows, with_unknown, scorer)
+
+
+def _results(rows: Sequence[PairResult], with_unknown: Set[str], scorer: Scorer) -> Results:
     settings = {
         "task": "blimp",
         "unit": "fraction of 1",
@@ -169,12 +202,10 @@ def evaluate_blimp(pairs: Sequence[Pair], scorer: Scorer, progress: Progress = n
         "text": "sentences as in the data, written in the model's text style; final period and capitals kept",
         "scorer": scorer.settings,
     }
+    sentences = len({text for row in rows for text in (row.pair.good, row.pair.bad)})
     return Results(
         scores=blimp_scores(rows),
-        counts={
-            **_counts(rows, len(texts)),
-            "sentences_with_unknown_words": sum(getattr(s, "n_unknown", 0) > 0 for s in scores.values()),
-        },
+        counts={**_counts(rows, sentences), "sentences_with_unknown_words": len(with_unknown)},
         settings=settings,
         tables={ITEMS: _table(rows)},
     )

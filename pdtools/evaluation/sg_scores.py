@@ -10,6 +10,9 @@ from typing import Any
 from pdtools.evaluation.circuits import LEFT_OUT, SCORED_31, SCORED_33
 from pdtools.evaluation.results import mean
 
+CONVENTIONS = ("overall", "sg_31", "sg_33", "mean_of_circuits", "mean_of_items")
+"""The ways to make one number of all items, see :func:`sg_scores`."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ItemResult:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pdtools.evaluation.overview import Headline
 from pdtools.evaluation.results import Results
+from pdtools.evaluation.sg_scores import CONVENTIONS
 from pdtools.report.tables import Cell, print_table
 
 
@@ -67,14 +68,37 @@ def print_sg(results: Results) -> None:
     """SG scores in their conventions, then by circuit and by suite."""
     scores = results.scores
     rows: list[tuple[Cell, ...]] = [
-        (name.replace("_", " "), "", percent(scores[name]))
-        for name in ("overall", "sg_31", "sg_33", "mean_of_circuits", "mean_of_items")
+        (name.replace("_", " "), "", percent(scores[name])) for name in CONVENTIONS
     ]
     for level in ("circuit", "suite"):
         rows += [(level, name, percent(score)) for name, score in scores[f"by_{level}"].items()]
     for suite, predictions in scores["by_prediction"].items():
         rows += [(f"prediction {p}", suite, percent(score)) for p, score in predictions.items()]
     print_table(["level", "name", "score"], rows, title="Syntactic generalization (percent)")
+
+
+def print_sg_runs(results: Results) -> None:
+    """SG scores of many runs: in their conventions, then by circuit."""
+    runs = results.scores["runs"]
+
+    def names(run: dict[str, Any]) -> tuple[Cell, ...]:
+        return (run["model"], run["corpus"], run["seed"])
+
+    print_table(
+        ["model", "corpus", "seed", *(name.replace("_", " ") for name in CONVENTIONS)],
+        [(*names(run), *(percent(run[name]) for name in CONVENTIONS)) for run in runs],
+        title="Syntactic generalization (percent)",
+    )
+    print()
+    circuits = sorted({circuit for run in runs for circuit in run["by_circuit"]})
+    print_table(
+        ["circuit", "model", "corpus", "seed", "score"],
+        [
+            (circuit, *names(run), percent(run["by_circuit"].get(circuit)))
+            for circuit in circuits
+            for run in runs
+        ],
+    )
 
 
 def print_perplexity(results: Results) -> None:

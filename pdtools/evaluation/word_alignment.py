@@ -1,0 +1,103 @@
+"""Tokens without offsets, such as LM-Zoo's, found in the words of their sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+# Tokens that stand for the edges of a sentence.
+_EDGE = re.compile(
+    r"(?i)</?s>|<\|?(bos|eos|sos|root|(start|begin|end)_?of_?(text|sentence))\|?>|\[(bos|eos|cls|sep)\]"
+)
+# <unk>, [UNK], UNK, and the classes of rare words that parsers use, such as UNK-LC-ing.
+_UNKNOWN = re.compile(r"(?i)[<\[]?unk(nown)?([-_]\w+)*[>\]]?")
+
+# How treebanks spell a double quote, whole or in two subwords.
+_QUOTES = ("``", "''", "`", "'")
+
+
+def is_edge(token: str) -> bool:
+    """Whether a token stands for the beginning or the end of a sentence, not for any of its words."""
+    return _EDGE.fullmatch(token) is not None
+
+
+def is_unknown(token: str) -> bool:
+    """Whether a token stands for an unknown word."""
+    return _UNKNOWN.fullmatch(token) is not None
+
+
+def align_tokens(text: str, tokens: Sequence[str]) -> list[tuple[int, int]] | int:
+    """Find tokens in a text, each inside one word (a stretch between spaces), together all of the text.
+
+    Capitals do not count, nor do the marks of word boundaries in subwords (``Ġthe``, ``▁the``, ``##ing``,
+    ``th@@``, ``the</w>``). ``-LRB-`` is a bracket, two backquotes or apostrophes are a double quote. An
+    unknown word is the rest of its word, or the part of it that the next tokens leave.
+
+    Args:
+        text: the sentence.
+        tokens: the sentence's, without those of its edges.
+
+    Returns:
+        Start and end of each token in ``text``; or, if they cannot be placed, the number (from 0) of the
+        first token that is at odds with the text, ``len(tokens)`` where the text goes on after the last.
+    """
+    folded = text.lower() if len(text.lower()) == len(text) else text
+    # For every place that the tokens so far can end at: where the last one begins, and the place before.
+    steps: list[dict[int, tuple[int, int]]] = []
+    places = [0]
+    for number, token in enumerate(tokens):
+        reached: dict[int, tuple[int, int]] = {}
+        for place in places:
+            start = _skip_spaces(text, place)
+            for end in _ends(token, text, folded, start):
+                reached[end] = (start, place)  # the latest start wins: unknown words are as long as they can
+        if not reached:
+            return number
+        steps.append(reached)
+        places = sorted(reached)
+    covering = [place for place in places if _skip_spaces(text, place) == len(text)]
+    if not covering:
+        return len(tokens)
+    place = covering[-1]
+    spans = []
+    for reached in reversed(steps):
+        start, before = reached[place]
+        spans.append((start, place))
+        place = before
+    return spans[::-1]
+
+
+def _skip_spaces(text: str, place: int) -> int:
+    while place < len(text) and text[place].isspace():
+        place += 1
+    return place
+
+
+def _ends(token: str, text: str, folded: str, start: int) -> Iterator[int]:
+    for form in _forms(token):
+        if folded.startswith((form, form.lower()), start):
+            yield start + len(form)
+            break
+    if token in _QUOTES and text[start : start + 1] == '"':
+        yield start + 1
+        if len(token) == 1:  # half of one
+            yield start
+    if is_unknown(token):
+        end = start
+        while end < len(text) and not text[end].isspace():
+            end += 1
+            yield end
+
+
+def _forms(token: str) -> Iterator[str]:
+    """What a token may be in the text: as it is, then without marks and escapes. A lone mark is nothing."""
+    from pdtools.trees import unescape
+
+    yield token
+    yield unescape(token)
+    yield token.lstrip("Ġ▁")
+    if len(token) > 2:
+        yield token.removeprefix("##")
+        yield token.removesuffix("@@")
+    if token.endswith("</w>"):
+        yield token.removesuffix("</w>")

@@ -1,0 +1,341 @@
+"""eval-sg and eval-blimp without a model: sentences out, surprisals in, results per item in."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+from search_oracle import save_checkpoints, tiny_model
+from toy_gpt2 import save_gpt2
+
+from pdtools.cli.main import run
+from pdtools.models import save_checkpoint
+from pdtools.tokenization import split_spaces, train_bpe_tokenizer
+
+CORPUS = ["The dogs did n't bark .", "company 's dog , she said , can not bark .", "the the dog dog"]
+
+
+def condition(name: str, *contents: str) -> dict[str, Any]:
+    regions = [{"region_number": n, "content": text} for n, text in enumerate(contents, start=1)]
+    return {"condition_name": name, "regions": regions}
+
+
+@pytest.fixture(scope="module")
+def suites(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("suites")
+    subjects = ["The dogs", "The company 's dog", "A cat", "She", "The painter , she said ,", "It"]
+    items = [
+        {
+            "item_number": number,
+            "conditions": [
+                condition("x", subject, "did", "n't", " bark ", "", "at all ."),
+                condition("y", subject, "can not", "", " bark", "", "``at all'' ."),
+            ],
+        }
+        for number, subject in enumerate(subjects, start=1)
+    ]
+    sides = ("(2;%x%) + (3;%x%)", "(2;%y%)"), ("(*;%x%) - (1;%x%)", "(*;%y%) - (1;%y%)")
+    formulas = [f"{a} {sign} {b}" for a, b in sides for sign in "<>"]
+    for name in ("b", "a"):
+        data = {
+            "meta": {"name": name, "metric": "sum", "circuit": "Agreement"},
+            "predictions": [{"type": "formula", "formula": f} for f in formulas],
+            "items": items[:4] if name == "a" else items,
+        }
+        (folder / f"{name}.json").write_text(json.dumps(data))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    sentences = [
+        ("The dogs didn't bark.", "The dogs didn't barks."),
+        ("The dog.", "The dog."),
+        ('She said "bark".', 'She "said" bark.'),
+        ("The dog can bark.", "The company's dog."),
+        ("The dogs didn't bark.", "Dogs the bark not."),
+    ]
+    path = tmp_path_factory.mktemp("blimp") / "toy.jsonl"
+    with path.open("w") as stream:
+        for number, (good, bad) in enumerate(sentences):
+            names = {"UID": "toy", "pairID": str(number), "field": "syntax", "linguistics_term": "binding"}
+            stream.write(json.dumps({**names, "sentence_good": good, "sentence_bad": bad}) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module", params=["ptb", "raw", "gpt2"])
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    folder: Path = tmp_path_factory.mktemp("model") / "model"
+    if request.param == "gpt2":
+        pytest.importorskip("transformers", reason="transformers is not installed")
+        save_gpt2(folder, CORPUS, vocab_size=290, positions=128)
+    else:
+        tokenizer = train_bpe_tokenizer(
+            [split_spaces(text) for text in CORPUS], size=290, min_count=1, text_style=request.param
+        )
+        settings = tiny_model(vocab_size=tokenizer.vocab_size, max_length=128)
+        save_checkpoint(folder, settings, tokenizer, shards={})
+    return request.param, folder
+
+
+def command(*arguments: object) -> int:
+    return run([str(argument) for argument in arguments])
+
+
+def table(path: Path) -> pandas.DataFrame:
+    return pandas.read_csv(path, sep="\t", quoting=csv.QUOTE_NONE)
+
+
+def results(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "results.json").read_text())
+    return found
+
+
+def lm_zoo(surprisals: Path, output: Path) -> Path:
+    """The same table as LM-Zoo has it: four columns, no offsets."""
+    table(surprisals)[["sentence_id", "token_id", "token", "surprisal"]].to_csv(
+        output, sep="\t", index=False, quoting=csv.QUOTE_NONE
+    )
+    return output
+
+
+# --- the same scores as with --model -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", ["bits", "nats"])
+def test_surprisals_of_the_written_sentences_give_the_scores_of_the_model(
+    suites: Path, model: tuple[str, Path], tmp_path: Path, unit: str
+) -> None:
+    style, folder = model
+    text, values = tmp_path / "sentences.txt", tmp_path / "surprisals.tsv"
+    search = ("--model", folder, "--beam", 3, "--device", "cpu")
+    nats = ["--nats"] if unit == "nats" else []
+    # A model of raw text: words as eval-sg hands them over, joined as people write them.
+    source = "tokens" if style == "raw" else "text"
+    assert command("eval-sg", suites, "--write-sentences", text, "--text-only") == 0
+    assert command("surprisal", text, *search, "-o", values, *nats, "--from", source) == 0
+    assert command("eval-sg", suites, *search, "-o", tmp_path / "model") == 0
+    written = ["--text-style", "raw"] if style == "raw" else []
+    assert command("eval-sg", suites, "--surprisals", values, "-o", tmp_path / "file", *nats, *written) == 0
+    expected, found = results(tmp_path / "model"), results(tmp_path / "file")
+    assert found["scores"] == expected["scores"]
+    assert found["counts"] == expected["counts"]
+    assert found["settings"]["scorer"]["unit"] == unit
+    assert found["settings"]["scorer"]["alignment"] == "characters"
+    assert found["settings"]["scorer"]["eos"] == (style != "gpt2")
+    assert "sha256" in found["provenance"]["inputs"]["surprisals"]
+    mine, theirs = (pandas.read_parquet(tmp_path / name / "regions.parquet") for name in ("file", "model"))
+    assert mine.text.tolist() == theirs.text.tolist()
+    for a, b in zip(mine.itertuples(), theirs.itertuples(), strict=True):
+        assert list(a.surprisals) == pytest.approx(list(b.surprisals), abs=1e-5)
+        assert list(a.tokens) == list(b.tokens)
+        assert a.eos_surprisal == pytest.approx(b.eos_surprisal, abs=1e-5)
+    items = [pandas.read_parquet(tmp_path / name / "items.parquet") for name in ("file", "model")]
+    pandas.testing.assert_frame_equal(*items)
+    assert items[0].correct.nunique() == 2  # so that a mistake can show
+
+
+def test_raw_sentences_can_be_written_too(suites: Path, model: tuple[str, Path], tmp_path: Path) -> None:
+    style, folder = model
+    if style != "raw":
+        pytest.skip("only for models of raw text")
+    text, values = tmp_path / "sentences.tsv", tmp_path / "surprisals.tsv"
+    assert command("eval-sg", suites, "--write-sentences", text, "--text-style", "raw", "--text-only") == 0
+    assert text.read_text().split("\n")[0] == "The dogs didn't bark at all."
+    search = ("--model", folder, "--beam", 3, "--device", "cpu")
+    assert command("surprisal", text, *search, "-o", values) == 0
+    common = ("--surprisals", values, "--text-style", "raw", "--quiet")
+    assert command("eval-sg", suites, *common, "-o", tmp_path / "raw") == 0
+    totals = pandas.read_parquet(tmp_path / "raw" / "regions.parquet").surprisal
+    by_sentence = table(values).groupby("sentence_id").surprisal.sum()
+    assert totals.tolist() == pytest.approx(by_sentence.tolist(), abs=1e-5)
+
+
+@pytest.mark.parametrize("columns", ["offsets", "lm-zoo"])
+def test_minimal_pairs_score_as_with_the_model(
+    pairs: Path, model: tuple[str, Path], tmp_path: Path, columns: str
+) -> None:
+    _, folder = model
+    text, values = tmp_path / "sentences.txt", tmp_path / "surprisals.tsv"
+    search = ("--model", folder, "--beam", 3, "--device", "cpu")
+    assert command("eval-blimp", pairs, "--write-sentences", text, "--text-only") == 0
+    assert command("surprisal", text, *search, "-o", values) == 0
+    assert command("eval-blimp", pairs, *search, "-o", tmp_path / "model") == 0
+    if columns == "lm-zoo":
+        values = lm_zoo(values, tmp_path / "lm-zoo.tsv")
+    assert command("eval-blimp", pairs, "--surprisals", values, "-o", tmp_path / "file") == 0
+    expected, found = results(tmp_path / "model"), results(tmp_path / "file")
+    assert found["scores"] == expected["scores"]
+    assert found["counts"] == expected["counts"]
+    assert found["counts"]["ties"] == 1
+    mine, theirs = (pandas.read_parquet(tmp_path / name / "items.parquet") for name in ("file", "model"))
+    for column in ("outcome", "tokens_good", "tokens_bad", "text_good"):
+        assert mine[column].tolist() == theirs[column].tolist()
+    assert mine.logprob_good.tolist() == pytest.approx(theirs.logprob_good.tolist(), abs=1e-5)
+    assert mine.logprob_bad.tolist() == pytest.approx(theirs.logprob_bad.tolist(), abs=1e-5)
+
+
+def test_lm_zoo_tables_give_the_same_suites(suites: Path, model: tuple[str, Path], tmp_path: Path) -> None:
+    style, folder = model
+    if style == "raw":
+        pytest.skip("suites have their words spaced")
+    text, values = tmp_path / "sentences.txt", tmp_path / "surprisals.tsv"
+    assert command("eval-sg", suites, "--write-sentences", text, "--text-only") == 0
+    assert command("surprisal", text, "--model", folder, "--beam", 2, "--device", "cpu", "-o", values) == 0
+    assert command("eval-sg", suites, "--surprisals", values, "-o", tmp_path / "a") == 0
+    values = lm_zoo(values, tmp_path / "lm-zoo.tsv")
+    assert command("eval-sg", suites, "--surprisals", values, "-o", tmp_path / "b") == 0
+    first, second = results(tmp_path / "a"), results(tmp_path / "b")
+    assert first["scores"] == second["scores"]
+    assert second["settings"]["scorer"]["alignment"] == "words"
+    regions = [pandas.read_parquet(tmp_path / name / "regions.parquet") for name in ("a", "b")]
+    pandas.testing.assert_frame_equal(*regions)
+
+
+def test_sentences_that_a_model_cannot_score(
+    pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    models = save_checkpoints(tmp_path / "models")[0]
+    rows = [("a b", "b a"), ("a zebra", "c"), ("c", "a c")]
+    lines = [
+        {**json.loads(line), "sentence_good": good, "sentence_bad": bad}
+        for line, (good, bad) in zip(pairs.read_text().splitlines(), rows, strict=False)
+    ]
+    data = tmp_path / "toy.jsonl"
+    data.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    text, values = tmp_path / "sentences.txt", tmp_path / "surprisals.tsv"
+    search = ("--model", models["base"], "--device", "cpu")
+    assert command("eval-blimp", data, "--write-sentences", text, "--text-only") == 0
+    assert command("surprisal", text, *search, "-o", values, "--on-error", "skip") == 0
+    capsys.readouterr()
+    assert command("eval-blimp", data, "--surprisals", values, "-o", tmp_path / "file") == 1
+    error = capsys.readouterr().err
+    assert "sentence 3 (paradigm toy, pair 1, side good): no surprisals" in error
+    assert not (tmp_path / "file").exists()
+    skip = ("--surprisals", values, "--on-error", "skip")
+    assert command("eval-blimp", data, *skip, "-o", tmp_path / "file") == 0
+    assert command("eval-blimp", data, *search, "-o", tmp_path / "model") == 0
+    assert results(tmp_path / "file")["scores"] == results(tmp_path / "model")["scores"]
+    assert results(tmp_path / "file")["counts"] == results(tmp_path / "model")["counts"]
+
+
+# --- sentences out -----------------------------------------------------------------------------
+
+
+def test_written_sentences(
+    suites: Path, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command("eval-sg", suites, "--write-sentences", "-", "--quiet") == 0
+    header, first, second, *others = capsys.readouterr().out.split("\n")
+    assert header == "suite\titem\tcondition\ttext"
+    assert first == "a\t1\tx\tThe dogs did n't bark at all ."
+    assert second == "a\t1\ty\tThe dogs can not bark ``at all'' ."
+    assert len(others) == 2 * 10 - 2 + 1
+    out = tmp_path / "b.tsv"
+    assert command("eval-blimp", pairs, "--write-sentences", out, "--limit", 2, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["counts"] == {"sentences": 4}
+    assert out.read_text().split("\n")[:3] == [
+        "paradigm\tpair\tside\ttext",
+        "toy\t0\tgood\tThe dogs didn't bark.",
+        "toy\t0\tbad\tThe dogs didn't barks.",
+    ]
+    assert command("eval-blimp", pairs, "--write-sentences", out) == 1
+    assert "exists already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "exactly one of --model, --surprisals, --write-sentences"),
+        (["--model", "m", "--surprisals", "f", "-o", "r"], "exactly one of"),
+        (["--surprisals", "f"], "-o"),
+        (["--model", "m"], "-o"),
+        (["--surprisals", "f", "-o", "r", "--beam", "3"], "--beam does not go with --surprisals"),
+        (["--surprisals", "f", "-o", "r", "--text-only"], "--text-only does not go with"),
+        (["--write-sentences", "f", "-o", "r"], "--output does not go with"),
+        (["--write-sentences", "-", "--json"], "--json"),
+        (["--model", "m", "-o", "r", "--nats"], "--nats does not go with --model"),
+        (["--model", "m", "-o", "r", "--on-error", "skip"], "--on-error does not go with --model"),
+    ],
+)
+@pytest.mark.parametrize("name", ["eval-sg", "eval-blimp"])
+def test_wrong_usage(
+    name: str, arguments: list[str], says: str, suites: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(name, suites, *arguments) == 2
+    assert says in " ".join(capsys.readouterr().err.split())
+
+
+def test_wrong_usage_of_item_results(suites: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("eval-sg", suites, suites, "--write-sentences", "-") == 2
+    assert command("eval-sg", suites, "--from-items", "--text-style", "raw") == 2
+    assert command("eval-sg", suites, "--from-items", "--model", "m") == 2
+    assert capsys.readouterr().out == ""
+
+
+# --- results per item in -----------------------------------------------------------------------
+
+
+def test_item_results_of_several_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    header = "model,suite,item,correct\n"
+    (tmp_path / "a.csv").write_text(
+        header + "m_c_1,cleft,0,True\nm_c_1,cleft,1,False\nngram_c_1,cleft,0,True\nngram_c_2,cleft,0,True\n"
+    )
+    (tmp_path / "b.csv").write_text(header + "m_c_2,cleft,0,True\nngram_c_3,cleft,0,False\nplain,own,7,1\n")
+    files = (tmp_path / "a.csv", tmp_path / "b.csv")
+    assert command("eval-sg", "--from-items", *files, "-o", tmp_path / "r", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document == results(tmp_path / "r")
+    runs = {(r["model"], r["corpus"], r["seed"]): r for r in document["scores"]["runs"]}
+    assert {names: run["overall"] for names, run in runs.items()} == {
+        ("m", "c", "1"): 0.5,
+        ("m", "c", "2"): 1.0,
+        ("m", "c", "mean"): 0.75,
+        ("ngram", "c", "majority3"): 1.0,
+        ("plain", "", ""): 1.0,
+    }
+    assert runs["m", "c", "mean"]["by_circuit"] == {"Long-Distance Dependencies": 0.75}
+    assert runs["m", "c", "1"]["sg_31"] is None
+    assert document["counts"] == {"runs_read": 6, "runs": 4, "items": 5}
+    assert len(pandas.read_parquet(tmp_path / "r" / "items.parquet")) == 5
+    assert command("eval-sg", "--from-items", tmp_path / "a.csv") == 0
+    printed = capsys.readouterr().out
+    assert "majority2" in printed
+    assert "50.00" in printed
+    assert command("eval-sg", "--from-items", *files, tmp_path / "a.csv") == 1
+    assert "a second result of cleft 0" in capsys.readouterr().err
+
+
+def test_published_scores(test_data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "r"
+    assert command("eval-sg", "--from-items", test_data / "sg" / "sg_results.zip", "-o", out) == 0
+    levels = {
+        "overall": "sg_31",
+        "alt_mean_of_circuits": "mean_of_circuits",
+        "alt_mean_of_items": "mean_of_items",
+    }
+    rows = pandas.read_parquet(out / "scores.parquet")
+    found = {
+        (row.model, row.corpus, row.seed, row.level, row.name_): row.score
+        for row in rows.rename(columns={"name": "name_"}).itertuples()
+    }
+    with (test_data / "sg" / "expected_scores.csv").open() as stream:
+        expected = list(csv.DictReader(stream))
+    assert len(expected) == 640
+    for row in expected:
+        level, name = levels.get(row["level"], row["level"]), row["name"]
+        key = (row["model"], row["corpus"], row["seed"], level, "" if row["level"] in levels else name)
+        assert math.isclose(found[key], float(row["score"]), abs_tol=1e-6), row
+    runs = {(run["model"], run["corpus"], run["seed"]) for run in results(out)["scores"]["runs"]}
+    assert runs == {(row["model"], row["corpus"], row["seed"]) for row in expected}
+
+
+def test_no_results_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.csv").write_text("model,suite,item,correct\n")
+    assert command("eval-sg", "--from-items", tmp_path / "a.csv") == 1
+    assert "no result" in capsys.readouterr().err
