@@ -46,8 +46,8 @@ class RecordedScorer:
     Columns: ``sentence_id`` (from 1), ``token`` or ``word``, ``surprisal``, and, if it has them, ``start``
     and ``end``, the characters of the sentence; others are passed over. ``pdtools surprisal`` writes such
     tables, and LM-Zoo such without offsets. Without them, tokens are found in the words of the sentence, see
-    :func:`pdtools.evaluation.word_alignment.align_tokens`; a row for the beginning of the sentence is passed
-    over. A row for its end is counted.
+    :func:`pdtools.evaluation.word_alignment.align_tokens`. A row for the beginning of the sentence (with
+    offsets: without characters) is passed over, a row for its end is counted.
     """
 
     def __init__(
@@ -130,7 +130,10 @@ class RecordedScorer:
                 f"{'a' if eos else 'no'} row for the end of the sentence, unlike the sentences before it"
             )
         logprobs = [-row.surprisal * self._scale for row in rows]
-        if math.fsum(logprobs) > _ROUNDING:
+        total = sum(logprobs)  # not fsum, which raises where infinities meet
+        if not math.isfinite(total):
+            raise _Unusable("its surprisals, or their sum, are not finite")
+        if total > _ROUNDING:
             raise _Unusable("the sum of its surprisals is below 0: are they log-probabilities?")
         self.settings["eos"] = eos
         words = [max(0, bisect_right(sentence.starts, start) - 1) for start, _ in spans]
@@ -195,20 +198,25 @@ _Placed = tuple[Sequence[_Row], list[tuple[int, int]], bool]
 
 
 def _by_offsets(text: str, rows: Sequence[_Row]) -> _Placed:
+    if len(rows) > 1 and rows[0].span == (0, 0) and is_edge(rows[0].token):
+        rows = rows[1:]
     spans = [row.span for row in rows if row.span is not None]
     # A token of nothing but space may stand at the end too, and is no end of the sentence.
     eos = spans[-1] == (len(text), len(text)) and rows[-1].token.strip("Ġ▁ ") != ""
     covered = spans[0][0]  # a model that reads nothing before the first token has no row for it
     before = 0
-    for row, (start, end) in zip(rows, spans, strict=True):
+    for i, (row, (start, end)) in enumerate(zip(rows, spans, strict=True)):
         if not before <= start <= end <= len(text) or text[covered:start].strip():
             raise _Unusable(f"line {row.line}: characters {start} to {end} do not follow in {text!r}")
+        before, covered = start, max(covered, end)
+        while start < end and text[start].isspace():  # some tokenizers count the space before a token
+            start += 1
+        spans[i] = start, end
         plain = row.token.isascii() and row.token.isalnum() and not is_unknown(row.token)
-        if plain and row.token.lower() != text[start:end].lower():
+        if plain and row.token.lower() != text[start:end].rstrip().lower():
             raise _Unusable(
                 f"line {row.line}: the token {row.token!r} is {text[start:end]!r} in the sentence {text!r}"
             )
-        before, covered = start, max(covered, end)
     if text[covered:].strip():
         raise _Unusable(f"tokens up to character {covered} only, of {len(text)} in {text!r}")
     return rows, spans, eos

@@ -63,6 +63,20 @@ def test_the_end_of_the_sentence(tmp_path: Path) -> None:
     assert score.total == pytest.approx(-8 * math.log(2))
 
 
+def test_a_row_for_the_beginning_is_passed_over(tmp_path: Path) -> None:
+    score = only(read(tmp_path, OFFSETS, ["1 | 0 | <s> | 0 | 0 | 9", *FIRST], TEXTS[:1]))
+    assert score.tokens == ("The", "dog", "ran .")
+    assert score.total == pytest.approx(-7.5 * math.log(2))
+
+
+def test_offsets_may_have_the_space_before_a_token(tmp_path: Path) -> None:
+    rows = ["1 | 1 | The | 0 | 3 | 1", "1 | 2 | dog | 3 | 7 | 2", "1 | 3 | Ġran | 7 | 11 | 3"]
+    score = only(read(tmp_path, OFFSETS, [*rows, "1 | 4 | . | 11 | 13 | 4"], TEXTS[:1]))
+    assert (score.starts, score.ends, score.words) == ((0, 4, 8, 12), (3, 7, 11, 13), (0, 1, 2, 3))
+    with pytest.raises(InputError, match="the token 'cat' is 'dog'"):
+        read(tmp_path, OFFSETS, [rows[0], rows[1].replace("dog", "cat")], TEXTS[:1])
+
+
 def test_a_first_token_without_a_row(tmp_path: Path) -> None:
     score = only(read(tmp_path, OFFSETS, FIRST[1:], TEXTS[:1]))
     assert score.starts == (4, 8)
@@ -106,6 +120,9 @@ def _blank() -> list[str]:
         ([FIRST[0], FIRST[1].replace("dog", "cat")], r"line 3: the token 'cat' is 'dog' in the sentence"),
         ([row.replace("| 1.5", "| -9") for row in FIRST], r"log-probabilities"),
         ([*FIRST, "1 | 4 | <eos> | 13 | 13 | 1", *SECOND], r"sentence 2.*no row for the end"),
+        ([row.replace("| 1.5", "| inf") for row in FIRST], r"sentence 1 .*not finite"),
+        ([row.replace("| 1.5", "| inf").replace("13 | 4", "13 | -inf") for row in FIRST], r"not finite"),
+        ([row.replace("| 1.5", "| 1e308").replace("7 | 2", "7 | 1.7e308") for row in FIRST], r"not finite"),
     ],
 )
 def test_tables_that_do_not_fit(tmp_path: Path, rows: list[str], says: str) -> None:
