@@ -23,6 +23,7 @@ Binarize = Literal["right", "left", "none"]
 
 # The tag of a word whose tree came without tags.
 _NO_TAG = "XX"
+_TRACE = "-NONE-"
 _PLACEHOLDER_LABELS = ("X",)
 
 
@@ -85,8 +86,12 @@ def prepare(gold: str, predicted: str, binarize: Binarize, counts: PreparationCo
         untagged = _is_untagged(predicted_tree) and not _is_untagged(gold_tree)
         if len(predicted_tree) > 2 and untagged and predicted_tree.labels == _PLACEHOLDER_LABELS:
             counts.placeholders += 1
-        if untagged and gold_tree.words == predicted_tree.words:
-            predicted_tree = dataclasses.replace(predicted_tree, tags=gold_tree.tags)
+        # A parser never sees traces: the gold tree may have them, the predicted one does not.
+        tagged = [
+            (word, tag) for word, tag in zip(gold_tree.words, gold_tree.tags, strict=True) if tag != _TRACE
+        ]
+        if untagged and predicted_tree.words == tuple(word for word, _ in tagged):
+            predicted_tree = dataclasses.replace(predicted_tree, tags=tuple(tag for _, tag in tagged))
             counts.retagged += 1
     return (
         gold if gold_tree is None else _binarized(gold_tree, binarize),
@@ -141,8 +146,12 @@ def compare_files(
         verbatim: do only what EVALB does; without it see :func:`prepare`.
         left_out: lines to skip, with the reason.
         counts: added to, if given.
+
+    Raises:
+        InputError: if one file has more lines than the other, or a line to skip is in neither.
     """
     counts = PreparationCounts() if counts is None else counts
+    line = 0
     for line, one, other in read_pairs(gold, predicted):
         if left_out and line in left_out:
             length = compare_sentence(one, "", parameters).length
@@ -152,6 +161,12 @@ def compare_files(
         if not verbatim or binarize != "none":
             one, other = prepare(one, other, binarize, counts)
         yield compare_sentence(one, other, parameters, line)
+    if left_out and max(left_out) > line:
+        raise InputError(
+            f"ends after line {line}, but line {max(left_out)} is to be left out",
+            file=gold,
+            hint="give the rejects of the command that wrote the predicted trees",
+        )
 
 
 def evaluate_parse(

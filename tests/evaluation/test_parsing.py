@@ -38,6 +38,13 @@ def test_trees_without_tags_get_the_gold_ones(tmp_path: Path) -> None:
     assert results.scores["f1"] is None  # no X in the treebank
 
 
+def test_traces_of_the_gold_tree_need_no_counterpart(tmp_path: Path) -> None:
+    gold = "( (S (NP-SBJ (DT The) (NN dog)) (VP (VBD ran) (NP (-NONE- *T*-1))) (. .)) )"
+    predicted = "(X (X (XX The) (XX dog)) (X (XX ran) (XX .)))"
+    results = evaluate_parse(write(tmp_path / "g", gold), write(tmp_path / "p", predicted))
+    assert (results.counts["retagged"], results.counts["errors"], results.counts["words"]) == (1, 0, 3)
+
+
 @pytest.mark.parametrize("factor", ["right", "left"])
 def test_binarized_trees_have_as_many_nodes_on_both_sides(tmp_path: Path, factor: str) -> None:
     rng = random.Random(0)
@@ -84,6 +91,8 @@ def test_left_out_sentences_are_counted_apart(tmp_path: Path) -> None:
     assert (counts["sentences"], counts["scored"], counts["skipped"], counts["left_out"]) == (3, 1, 1, 1)
     assert results.scores["f1"] == 100.0
     assert results.tables["items"].column("reason").to_pylist()[1] == f"left out: {record['reason']}"
+    with pytest.raises(InputError, match="ends after line 3, but line 4 is to be left out"):
+        evaluate_parse(gold, predicted, left_out={2: "unknown", 4: "unknown"})
 
 
 def test_damaged_lines_are_errors_of_their_sentence(tmp_path: Path) -> None:
