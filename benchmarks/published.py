@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -13,10 +13,16 @@ from comparison import Line, data_folder, largest
 
 from pdtools.evaluation.evalb import BracketScore, SentenceRow, compare_sentence
 from pdtools.evaluation.prm import Parameters, read_parameters
-from pdtools.evaluation.sg_items import item_results, majority, read_item_results
-from pdtools.evaluation.sg_scores import sg_scores
+from pdtools.evaluation.sg_runs import aggregate_items
 from pdtools.files import read_lines
 from pdtools.report.evalb import TooManyErrors, evalb_lines
+
+# What the published levels of all suites together are called here.
+_CONVENTIONS = {
+    "overall": "sg_31",
+    "alt_mean_of_circuits": "mean_of_circuits",
+    "alt_mean_of_items": "mean_of_items",
+}
 
 
 def evalb() -> Iterator[Line]:
@@ -67,34 +73,19 @@ def evalb_output(rows: Sequence[SentenceRow], parameters: Parameters) -> tuple[s
 def sg_published() -> Iterator[Line]:
     """The scores of Hu et al. (2020), from their results per item."""
     folder = data_folder() / "sg"
-    models = read_item_results([folder / "sg_results.zip"])
-    ngrams = [correct for name, correct in models.items() if name.startswith("ngram_")]
-    runs = {
-        tuple(name.split("_")): sg_scores(item_results(correct))
-        for name, correct in models.items()
-        if not name.startswith("ngram_")
-    }
-    runs["ngram", "bllip-lg", "majority51"] = sg_scores(item_results(majority(ngrams)))
-    value: dict[str, Callable[[dict[str, Any], str], float]] = {
-        "overall": lambda scores, _: scores["sg_31"],
-        "circuit": lambda scores, name: scores["by_circuit"][name],
-        "suite": lambda scores, name: scores["by_suite"][name],
-        "alt_mean_of_circuits": lambda scores, _: scores["mean_of_circuits"],
-        "alt_mean_of_items": lambda scores, _: scores["mean_of_items"],
-    }
-    with (folder / "expected_scores.csv").open() as stream:
-        rows = list(csv.DictReader(stream))
+    rows = aggregate_items([folder / "sg_results.zip"]).tables["scores"].to_pylist()
+    ours = {(*_run(row), row["level"], row["name"]): row["score"] for row in rows}
     pairs: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for expected in rows:
-        same = [
-            scores
-            for (model, corpus, seed), scores in runs.items()
-            if (model, corpus) == (expected["model"], expected["corpus"])
-            and expected["seed"] in (seed, "mean")
-        ]
-        ours = [value[expected["level"]](scores, expected["name"]) for scores in same]
-        pairs[expected["level"]].append((float(expected["score"]), sum(ours) / len(ours)))
+    with (folder / "expected_scores.csv").open() as stream:
+        for expected in csv.DictReader(stream):
+            level = expected["level"]
+            place = (_CONVENTIONS[level], "") if level in _CONVENTIONS else (level, expected["name"])
+            pairs[level].append((float(expected["score"]), ours[(*_run(expected), *place)]))
     published = "results per item of Hu et al. 2020"
     for level, found in pairs.items():
         yield largest(f"SG, {level.removeprefix('alt_').replace('_', ' ')}", published, found, 1e-6)
     yield largest("SG, all rows", published, [pair for found in pairs.values() for pair in found], 1e-6)
+
+
+def _run(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    return row["model"], row["corpus"], row["seed"]

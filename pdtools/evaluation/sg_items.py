@@ -52,7 +52,13 @@ def _documents(source: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _rows(data: bytes, place: str) -> Iterator[tuple[int, dict[str, str]]]:
-    reader = csv.DictReader(io.StringIO(decode_utf8(data, place)))
+    try:
+        yield from _checked_rows(csv.DictReader(io.StringIO(decode_utf8(data, place))), place)
+    except csv.Error as error:
+        raise InputError(f"not CSV: {error}", file=place) from error
+
+
+def _checked_rows(reader: csv.DictReader[str], place: str) -> Iterator[tuple[int, dict[str, str]]]:
     missing = [column for column in _COLUMNS if column not in (reader.fieldnames or ())]
     if missing:
         raise InputError(f"no column {', '.join(missing)}", file=place, line=1)

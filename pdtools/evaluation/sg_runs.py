@@ -93,11 +93,11 @@ def _means(scored: Mapping[Run, dict[str, Any]]) -> Iterator[tuple[Run, dict[str
 
 
 def _mean_of(several: list[dict[str, Any]]) -> dict[str, Any]:
-    """Score by score; None where one of them has none."""
+    """Score by score, whichever of them has it; None where one has none."""
     found: dict[str, Any] = {}
-    for key, first in several[0].items():
+    for key in dict.fromkeys(key for scores in several for key in scores):
         values = [scores.get(key) for scores in several]
-        if isinstance(first, dict):
+        if any(isinstance(value, dict) for value in values):
             found[key] = _mean_of([value or {} for value in values])
         else:
             known = [value for value in values if value is not None]
