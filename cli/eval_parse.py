@@ -29,6 +29,7 @@ class Format(str, Enum):
 
     table = "table"
     evalb = "evalb"
+    jsonl = "jsonl"
 
 
 def eval_parse(
@@ -50,7 +51,10 @@ def eval_parse(
         typer.Option("--left-out", metavar="FILE", help="rejects.jsonl of decode: skip and count its lines."),
     ] = None,
     form: Annotated[
-        Format, typer.Option("--format", help="evalb: EVALB's own table, its MAX_ERROR obeyed.")
+        Format,
+        typer.Option(
+            "--format", help="evalb: EVALB's own table, its MAX_ERROR obeyed; jsonl: every sentence."
+        ),
     ] = Format.table,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
@@ -59,7 +63,8 @@ def eval_parse(
     """Recall, precision and F1 of predicted trees against gold ones, by EVALB's rules.
 
     Predicted trees without tags (what decode writes) get the gold tags, so that punctuation is left out
-    on both sides. --format evalb compares the files as they are. The last example is the measure of the
+    on both sides. --format evalb compares the files as they are; --format jsonl prints a JSON object for
+    every sentence, as in items.parquet, instead of the scores. The last example is the measure of the
     Pushdown Layers paper: unlabeled F1 over binarized gold trees, without the sentences that have unknown
     words.
 
@@ -71,10 +76,11 @@ def eval_parse(
           --left-out mine.trees.rejects.jsonl
     """
     import dataclasses
+    import json
 
     from pdtools.evaluation.parsing import evaluate_parse, read_left_out
     from pdtools.evaluation.prm import COMMON, read_parameters
-    from pdtools.evaluation.results import write_results
+    from pdtools.evaluation.results import ITEMS, write_results
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_parse
 
@@ -90,6 +96,8 @@ def eval_parse(
             )
         _print_evalb(gold, predicted, parameters, binarize)
         return
+    if form is Format.jsonl and as_json:
+        raise typer.BadParameter("--json prints the scores, --format jsonl the sentences: one of them")
     if output:
         check_output(output, overwrite=overwrite)
     results = evaluate_parse(
@@ -100,12 +108,15 @@ def eval_parse(
         left_out=read_left_out(left_out) if left_out else None,
         progress=bar("sentences", quiet=quiet),
     )
-    inputs = {"gold": gold, "predicted": predicted} | ({"prm": prm} if prm else {})
-    made = provenance(inputs)
+    inputs = {"gold": gold, "predicted": predicted, "prm": prm, "left_out": left_out}
+    made = provenance({name: path for name, path in inputs.items() if path})
     if output:
         write_results(output, results, made, overwrite=overwrite)
     if as_json:
         print_json(results.document(made))
+    elif form is Format.jsonl:
+        for row in results.tables[ITEMS].to_pylist():
+            print(json.dumps(row, ensure_ascii=False))
     else:
         print_parse(results)
     errors, placeholders = results.counts["errors"], results.counts["placeholders"]

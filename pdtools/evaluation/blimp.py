@@ -199,6 +199,7 @@ def _results(rows: Sequence[PairResult], with_unknown: Set[str], scorer: Scorer)
         "unit": "fraction of 1",
         "log_base": "nats",
         "decision": "total log-probability of the good sentence strictly greater; a tie is not right",
+        "per_token": "overall_per_token decides by the mean log-probability of a token instead",
         "text": "sentences as in the data, written in the model's text style; final period and capitals kept",
         "scorer": scorer.settings,
     }

@@ -39,6 +39,7 @@ def print_blimp(results: Results) -> None:
     rows: list[tuple[Cell, ...]] = [
         ("overall", "", percent(scores["overall"]), counts["pairs"], counts["pairs_scored"], counts["ties"])
     ]
+    rows.append(("overall, per token", "", percent(scores["overall_per_token"]), None, None, None))
     by_paradigm = counts["by_paradigm"]
     groups = _groups(results, ("field", "phenomenon", "paradigm"))
     for level, name, members in groups:

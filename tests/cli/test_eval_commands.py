@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas
+import pyarrow.parquet
 import pytest
 from search_oracle import save_checkpoints
 
@@ -93,6 +94,24 @@ def test_eval_parse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["scores"] == document["scores"]
 
 
+def test_sentences_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gold, mine = trees(tmp_path, "gold", GOLD, GOLD, GOLD), trees(tmp_path, "mine", GOLD, PREDICTED, "")
+    rejects = {"file": "in", "line": 3, "reason": "unknown", "text": ""}
+    (tmp_path / "rejects.jsonl").write_text(json.dumps(rejects) + "\n")
+    options = ["--left-out", str(tmp_path / "rejects.jsonl"), "-o", str(tmp_path / "r"), "--format", "jsonl"]
+    assert run(["eval-parse", str(gold), str(mine), *options]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert rows == pyarrow.parquet.read_table(tmp_path / "r" / "items.parquet").to_pylist()
+    assert [(row["line"], row["matched"], row["status"]) for row in rows] == [
+        (1, 2, "scored"),
+        (2, 1, "scored"),
+        (3, 0, "skipped"),
+    ]
+    document = json.loads((tmp_path / "r" / "results.json").read_text())
+    assert document["counts"]["left_out"] == 1
+    assert "sha256" in document["provenance"]["inputs"]["left_out"]
+
+
 def test_eval_parse_as_evalb(test_data: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = test_data / "evalb"
     for name, status in (("unlabeled", 0), ("COLLINS", 1)):
@@ -134,7 +153,15 @@ def test_eval_parse_refuses(
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize("arguments", [["-", "-"], ["gold", "mine", "--format", "evalb", "--json"], ["gold"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-", "-"],
+        ["gold", "mine", "--format", "evalb", "--json"],
+        ["gold", "mine", "--format", "jsonl", "--json"],
+        ["gold"],
+    ],
+)
 def test_wrong_usage_of_eval_parse(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["eval-parse", *arguments]) == 2
     assert capsys.readouterr().out == ""

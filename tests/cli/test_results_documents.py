@@ -145,6 +145,8 @@ def test_eval_blimp(models: dict[str, Path], inputs: dict[str, Path], tmp_path: 
     assert settings["unit"] == "fraction of 1"
     assert settings["log_base"] == "nats"
     assert "tie is not right" in settings["decision"]
+    assert "mean log-probability of a token" in settings["per_token"]
+    assert document["scores"]["overall_per_token"] is not None
     assert "final period" in settings["text"]
     check_scorer(settings["scorer"], model)
     unscorable = 0 if model == "gpt2" else 1
