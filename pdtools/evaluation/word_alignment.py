@@ -74,7 +74,7 @@ def _skip_spaces(text: str, place: int) -> int:
 
 
 def _ends(token: str, text: str, folded: str, start: int) -> Iterator[int]:
-    for form in _forms(token):
+    for form in () if any(map(str.isspace, token)) else _forms(token):  # inside one word
         if folded.startswith((form, form.lower()), start):
             yield start + len(form)
             break

@@ -164,13 +164,15 @@ def test_tokens_are_found_in_words(tmp_path: Path) -> None:
     [
         ("the cat ran .", "line 3: the token 'cat' cannot be aligned"),
         ("the dogran .", "line 3: the token 'dogran' cannot be aligned"),
+        ("the dog_ran .", "line 3: the token 'dog ran' cannot be aligned"),
         ("the dog ran", "its tokens end too early"),
         ("the dog ran . .", "line 6: the token '.' cannot be aligned"),
         ("<s>", "its tokens end too early"),
     ],
 )
 def test_sentences_that_cannot_be_aligned_are_named(tmp_path: Path, tokens: str, says: str) -> None:
-    rows = [f"1 | {i} | {token} | 1" for i, token in enumerate(tokens.split(" "), start=1)]
+    cells = [token.replace("_", " ") for token in tokens.split(" ")]
+    rows = [f"1 | {i} | {token} | 1" for i, token in enumerate(cells, start=1)]
     with pytest.raises(InputError, match=r"in\.tsv:2: sentence 1 \(item The dog ran \.\): ") as caught:
         read(tmp_path, PLAIN, rows, TEXTS[:1])
     assert says in str(caught.value)
