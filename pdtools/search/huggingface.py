@@ -84,6 +84,9 @@ class HuggingFaceScorer:
             )
             if self._bos_id is None:
                 raise PdtoolsError(f"{folder}: no beginning-of-sentence token: --no-bos scores without one")
+        # GPT-2 names its end-of-text token as the unknown one too, and never produces it.
+        unk_id: int | None = self._tokenizer.unk_token_id
+        self._unk_id = None if unk_id == self._tokenizer.eos_token_id else unk_id
         self._model = model.float().to(device).eval()
         self._device = device
         self._max_batch = max_batch
@@ -124,12 +127,13 @@ class HuggingFaceScorer:
             most = self._max_length - before
             return Unscorable(text, f"longer than the model: {len(ids)} tokens, at most {most}")
         spans = [_without_space(text, start, end) for start, end in found["offset_mapping"]]
+        names = self._tokenizer.convert_ids_to_tokens(ids)
         return _Encoded(
             text=text,
             ids=ids,
             tokens=tuple(
-                text[start:end] or token
-                for (start, end), token in zip(spans, self._tokenizer.convert_ids_to_tokens(ids), strict=True)
+                (token != self._unk_id and text[start:end]) or name
+                for (start, end), token, name in zip(spans, ids, names, strict=True)
             ),
             words=tuple(_word_at(sentence, start) for start, _ in spans),
             starts=tuple(start for start, _ in spans),
@@ -176,16 +180,10 @@ class HuggingFaceScorer:
             starts=item.starts[skip:],
             ends=item.ends[skip:],
             logprobs=logprobs,
-            n_unknown=item.ids.count(self._tokenizer.unk_token_id) if self._counts_unknown else 0,
+            n_unknown=0 if self._unk_id is None else item.ids.count(self._unk_id),
             eos=False,
             first_token=1 + skip,
         )
-
-    @property
-    def _counts_unknown(self) -> bool:
-        # GPT-2 names its end-of-text token as the unknown one too, and never produces it.
-        tokenizer = self._tokenizer
-        return tokenizer.unk_token_id is not None and tokenizer.unk_token_id != tokenizer.eos_token_id
 
 
 def _without_space(text: str, start: int, end: int) -> tuple[int, int]:

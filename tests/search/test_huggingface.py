@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 from toy_gpt2 import save_gpt2, transformers_losses
 
 from pdtools.errors import PdtoolsError
+from pdtools.evaluation.blimp import Pair, judge
 from pdtools.search import SentenceScore, load_scorer, load_searcher
 from pdtools.search.surprisal import word_rows
 from pdtools.tokenization import Sentence
@@ -40,6 +42,24 @@ def test_totals_are_transformers_own(folder: Path, bos: bool) -> None:
         assert found.total == pytest.approx(-loss, abs=1e-4)
         assert not found.eos
         assert found.text == text
+
+
+def test_unknown_words_are_called_so_and_tell_no_sentences_apart(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import AutoModelForCausalLM, GPT2Config, PreTrainedTokenizerFast
+
+    words = Tokenizer(models.WordLevel({"<s>": 0, "<unk>": 1, "the": 2, "barks": 3}, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    fast = PreTrainedTokenizerFast(tokenizer_object=words, bos_token="<s>", unk_token="<unk>")
+    fast.save_pretrained(tmp_path)
+    shape = {"n_positions": 16, "n_embd": 8, "n_layer": 1, "n_head": 2}
+    AutoModelForCausalLM.from_config(GPT2Config(vocab_size=4, **shape)).save_pretrained(tmp_path)
+    good, bad = score(tmp_path, ["the dog barks", "the cats barks"])
+    assert good.tokens == bad.tokens == ("the", "<unk>", "barks")
+    assert good.n_unknown == 1
+    pair = Pair(paradigm="p", phenomenon="p", field="f", number="0", good=good.text, bad=bad.text)
+    by_rounding = dataclasses.replace(bad, logprobs=bad.logprobs - 1e-7)
+    assert judge(pair, good, by_rounding).outcome == "tie"
 
 
 def test_batches_do_not_matter(folder: Path) -> None:
