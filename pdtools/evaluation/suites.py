@@ -171,11 +171,15 @@ def _item(data: Any) -> Item:
 
 def _condition(data: Any) -> Condition:
     regions = sorted(data["regions"], key=lambda region: int(region["region_number"]))
+    numbers = tuple(int(region["region_number"]) for region in regions)
+    name = str(data["condition_name"])
+    if len(set(numbers)) != len(numbers):
+        raise ValueError(f"condition {name!r} has two regions of one number")
     return Condition(
-        name=str(data["condition_name"]),
+        name=name,
         # Only ASCII spaces separate words: contents may begin or end with some, or consist of nothing else.
         regions=tuple(" ".join(word for word in region["content"].split(" ") if word) for region in regions),
-        numbers=tuple(int(region["region_number"]) for region in regions),
+        numbers=numbers,
     )
 
 

@@ -83,6 +83,10 @@ def test_folder_and_zip_are_the_same(tmp_path: Path) -> None:
         (lambda d: d.pop("items"), "not a test suite: no 'items'"),
         (lambda d: d["meta"].update(metric="mean"), "only sums"),
         (lambda d: d["items"][1].update(item_number=1), "two items of one number"),
+        (
+            lambda d: d["items"][0]["conditions"][0]["regions"][0].update(region_number=2),
+            "condition 'a' has two regions of one number",
+        ),
         (lambda d: d.update(items=[]), "without items"),
     ],
 )
