@@ -147,7 +147,10 @@ def _perplexity(logprobs: Sequence[float], count: int) -> float:
     total = math.fsum(logprobs)
     if not math.isfinite(total):
         raise PdtoolsError("the model gives probabilities that are zero or not numbers: no perplexity")
-    return math.exp(-total / count)
+    try:
+        return math.exp(-total / count)
+    except OverflowError:
+        raise PdtoolsError(f"a perplexity of e to the {-total / count:.0f} is too large to be written") from None
 
 
 def _check_shards(shards: ShardSet, loaded: LoadedModel) -> None:

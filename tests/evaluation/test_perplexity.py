@@ -122,6 +122,8 @@ def test_zero_probabilities_are_an_error_and_no_number() -> None:
     items = [SentenceLogprobs(id=0, tokens=2, words=2, unknown=0, marginal=-math.inf)]
     with pytest.raises(PdtoolsError, match="zero or not numbers"):
         perplexities(items)
+    with pytest.raises(PdtoolsError, match="e to the 750 is too large"):
+        perplexities([dataclasses.replace(items[0], marginal=-1500.0)])
 
 
 def test_words_without_a_score_are_not_counted(
