@@ -1,5 +1,5 @@
 #!/bin/sh
-# The whole pipeline on the bundled data: two models, trained, parsed with, and scored. About four minutes on 2 cores.
+# The whole pipeline on the bundled data: two models, trained, parsed with, and scored. About three minutes on 2 cores.
 # Usage: demo.sh [OUTPUT FOLDER]
 set -eu
 cd "$(dirname "$0")/.."
