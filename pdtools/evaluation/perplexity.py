@@ -150,7 +150,9 @@ def _perplexity(logprobs: Sequence[float], count: int) -> float:
     try:
         return math.exp(-total / count)
     except OverflowError:
-        raise PdtoolsError(f"a perplexity of e to the {-total / count:.0f} is too large to be written") from None
+        raise PdtoolsError(
+            f"a perplexity of e to the {-total / count:.0f} is too large to be written"
+        ) from None
 
 
 def _check_shards(shards: ShardSet, loaded: LoadedModel) -> None:
