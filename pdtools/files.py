@@ -98,6 +98,20 @@ def read_bytes(source: str | Path) -> bytes:
         return _decompressing(stream.read, source)
 
 
+def read_blocks(source: str | Path, size: int) -> Iterator[bytes]:
+    """The bytes of a file, ``size`` at a time; the last block is shorter, or empty.
+
+    Raises:
+        InputError: if the file cannot be read or its compression is damaged.
+    """
+    with open_binary(source) as stream:
+        while True:
+            block = _decompressing(lambda: stream.read(size), source)
+            yield block
+            if len(block) < size:
+                return
+
+
 def read_raw_lines(source: str | Path) -> Iterator[tuple[int, bytes]]:
     """Lines of a file as bytes with their numbers (from 1), line ends on.
 

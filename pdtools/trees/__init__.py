@@ -1,5 +1,6 @@
 """Bracketed trees, their transforms, attachments and stack tapes (numpy only; nltk where named)."""
 
+from pdtools.trees.arrays import TreeArrays, read_arrays
 from pdtools.trees.attachments import (
     attachments,
     expand_attachments,
@@ -25,6 +26,7 @@ __all__ = [
     "SourcedTree",
     "TransformCounts",
     "Tree",
+    "TreeArrays",
     "attachments",
     "binarize",
     "collapse_unaries",
@@ -36,6 +38,7 @@ __all__ = [
     "merge_subwords",
     "normalize",
     "pack_tape",
+    "read_arrays",
     "read_trees",
     "remove_traces",
     "sentence_layout",

@@ -1,0 +1,213 @@
+"""Whole files as arrays: equal to the plain reader, transforms and attachments, tree by tree."""
+
+from __future__ import annotations
+
+import gzip
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from pdtools.errors import InputError
+from pdtools.files import Rejects, expand_inputs
+from pdtools.trees import SourcedTree, attachments, binarize, collapse_unaries, normalize, read_trees
+from pdtools.trees.arrays import TreeArrays, read_arrays
+
+A, B, C = "(S (NN a))", "(S (NN b) (NN c))", "(S (NP (DT d) (NN e)) (VP (VB f) (-NONE- *)))"
+
+
+def described(source):
+    tree = normalize(source.tree)
+    words, r = ([], []) if tree is None else (list(tree.words), attachments(tree).tolist())
+    return source.file, source.line, source.text, words, r
+
+
+def unpacked(arrays):
+    """The trees of arrays as (file, line, text, words, attachments)."""
+    for i in range(len(arrays)):
+        inside = slice(arrays.sentences[i], arrays.sentences[i + 1])
+        spans = zip(arrays.word_starts[inside], arrays.word_ends[inside], strict=True)
+        words = [arrays.data[start:end].decode() for start, end in spans]
+        source = arrays.source(i)
+        yield source.file, source.line, source.text, words, arrays.attachments[inside].tolist()
+
+
+def run(read, on_error):
+    """All that a reader yields until it fails, its error, and its rejects."""
+    rejects, found, error = Rejects(on_error), [], None
+    try:
+        for item in read(rejects):
+            found += [described(item)] if isinstance(item, SourcedTree) else unpacked(item)
+    except InputError as raised:
+        error = str(raised)
+    return found, error, rejects.records
+
+
+def assert_same(files, **options):
+    names = [str(file) for file in files]
+    for on_error in ("skip", "fail"):
+        plain = run(lambda rejects: read_trees(names, rejects), on_error)
+        assert run(lambda rejects: read_arrays(names, rejects, **options), on_error) == plain
+    return plain
+
+
+def all_arrays(files, **options):
+    return all(isinstance(item, TreeArrays) for item in read_arrays(files, Rejects(), **options))
+
+
+# --- random treebanks -------------------------------------------------------------------------
+
+SPACES = st.sampled_from([" ", " ", " ", "  ", "\n", "\n  ", "\r\n", "\t", "\n\n", "\x0c"])
+WORDS = st.sampled_from(["a", "*T*-1", "-NONE-", "|<", "é|<x>", "a\u00a0b", "\u2009", "-LRB-", "\\/", "0"])
+LABELS = st.sampled_from(
+    ["S", "NP-SBJ-1", "ADVP|PRT", "VP|<NP-PP>", "|<>", "X|<a", "X|<Y>b", "ROOT", "-NONE-", "-NONE-x", "é"]
+)
+TAGS = st.sampled_from(["NN", "-", "-NONE-", "-NONE-", "-NONE-1", "-NON", "-NONE", "X|<Y>", "XX", "é"])
+LEAVES = st.builds("({}{}{}{})".format, TAGS, SPACES, WORDS, st.sampled_from(["", "", " ", "\n "]))
+
+
+def constituent(label, space, children):
+    return f"({label}{space}" + space.join(children) + ")"
+
+
+TREES = st.recursive(
+    LEAVES,
+    lambda inner: st.builds(
+        constituent, st.one_of(st.just(""), LABELS, LABELS), SPACES, st.lists(inner, min_size=1, max_size=4)
+    ),
+    max_leaves=14,
+)
+FILES = st.builds(
+    lambda trees, gap, end: (gap.join(trees) + end).encode(),
+    st.lists(TREES, min_size=1, max_size=5),
+    SPACES,
+    st.sampled_from(["", "\n"]),
+)
+BRACKETS = [b"(", b"(", b"(", b")", b")", b")", b" ", b"\n", b"\r\n", b"(NN a)", b"\n(S (NN a))\n"]
+TEXTS = [b"\xc3", b"\xa9", b"\xef\xbb\xbf", b"-NONE-", b"S", b"w", b"|<", b">", b"\x85", b"\x00", b"\xc2\xa0"]
+PIECES = st.sampled_from([*BRACKETS, *BRACKETS, *TEXTS])
+SOUP = st.lists(PIECES, max_size=30).map(b"".join)
+
+
+@settings(max_examples=300)
+@given(contents=st.lists(FILES, min_size=1, max_size=3), block=st.sampled_from([8, 40, 200, 10**6]))
+@example(contents=[b"(- a)"], block=10**6)
+@example(contents=[b"( (S (-NONE- *)) )", b"(X|<Y> (NN a) (NN b) (X|<Y> (NN c)))"], block=10**6)
+def test_random_treebanks(contents, block, tmp_path_factory):
+    files = written(contents, tmp_path_factory)
+    assert_same(files, block_bytes=block)
+    assert all_arrays(map(str, files))  # with the default block, nothing is left to the plain reader
+
+
+@settings(max_examples=300)
+@given(
+    contents=st.lists(st.one_of(SOUP, st.builds(bytes.__add__, FILES, SOUP), FILES), min_size=1, max_size=3),
+    block=st.sampled_from([8, 40, 10**6]),
+)
+@example(contents=[b"(NN a)(\x85"], block=8)
+def test_random_bytes(contents, block, tmp_path_factory):
+    assert_same(written(contents, tmp_path_factory), block_bytes=block)
+
+
+def written(contents, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("random", numbered=True)
+    files = [folder / f"{i}.mrg" for i in range(len(contents))]
+    for file, content in zip(files, contents, strict=True):
+        file.write_bytes(content)
+    return files
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b"(S (NN a)",
+        b")",
+        b"x",
+        b"(S)",
+        b"(S a b)",
+        b"(S (NN \xff))",
+        b"",
+        b"\n",
+        b"\xef\xbb\xbf",
+        b"(S (A)(B b))",
+    ],
+)
+@pytest.mark.parametrize("block", [16, 10**6])
+def test_what_is_odd_is_left_to_the_plain_reader(odd, block, tmp_path):
+    files = [tmp_path / f"{i}.mrg" for i in range(4)]
+    good = f"{A}\n{B}\n{C}\n".encode()
+    for file, content in zip(
+        files, [good, good + odd, odd + b"\n" + good, b"\xef\xbb\xbf" + good], strict=True
+    ):
+        file.write_bytes(content)
+    assert_same(files, block_bytes=block)
+
+
+def test_no_tree_runs_from_one_file_into_the_next(tmp_path):
+    files = [tmp_path / "a.mrg", tmp_path / "b.mrg"]
+    files[0].write_text(f"{A}\n(S (NN b)")
+    files[1].write_text(f" (NN c))\n{A}")
+    assert len(assert_same(files)[2]) == 0
+    assert assert_same(files)[1] is not None
+
+
+def test_missing_and_damaged_files_fail_in_their_turn(tmp_path):
+    good, damaged = tmp_path / "good.mrg", tmp_path / "damaged.mrg.gz"
+    good.write_text(f"{A}\n{B}\n" * 50)
+    damaged.write_bytes(gzip.compress(np.random.default_rng(0).bytes(2000).hex().encode())[:-400])
+    for bad in (damaged, tmp_path / "missing.mrg"):
+        found, error, _ = assert_same([good, bad, good])
+        assert len(found) == 100
+        assert bad.name in error
+    whole = gzip.compress((f"{A}\n{B}\n" * 5000).encode(), 0)
+    damaged.write_bytes(whole[: len(whole) // 2])
+    found, error, _ = assert_same([damaged], block_bytes=1000)
+    assert len(found) > 1000
+    assert "damaged" in error
+
+
+def test_deep_and_long_trees(tmp_path):
+    """Deeper than 127 and 32,767 brackets, branching left, right and not at all."""
+    file = tmp_path / "deep.mrg"
+    n = 40_000
+    right = "(S (N a) " * 300 + "(N b)" + ")" * 300
+    left = "(S " * 300 + "(N b)" + " (N a))" * 300
+    chain = "(X|<Y> " * n + "(N a) (N b)" + ")" * n
+    file.write_text("\n".join([right, left, chain, "(S" + " (N a)" * n + ")"]))
+    assert all_arrays([str(file)])
+    assert_same([file])
+
+
+# --- real treebanks ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix"), [("nltk_treebank", ".mrg"), ("gum_const", ".ptb"), ("craft_penn", ".tree")]
+)
+def test_real_treebanks(name, suffix, test_data, tmp_path):
+    with zipfile.ZipFile(test_data / "treebanks" / f"{name}.zip") as archive:
+        archive.extractall(tmp_path)
+    files = expand_inputs([str(tmp_path)], [suffix])
+    plain = list(read_trees(files, Rejects()))
+    expected = [described(source) for source in plain]
+    found = [tree for arrays in read_arrays(files, Rejects()) for tree in unpacked(arrays)]
+    assert found == expected
+    # And what pdtools parse writes, in blocks.
+    clean = [normalize(source.tree) for source in plain]
+    for factor in ("right", "left"):
+        file = tmp_path / f"{factor}.trees"
+        file.write_text("".join(f"{binarize(collapse_unaries(tree), factor)}\n" for tree in clean))
+        start = 0
+        for arrays in read_arrays([str(file)], Rejects(), block_bytes=100_000):
+            assert isinstance(arrays, TreeArrays)
+            for i in range(len(arrays)):
+                r = arrays.attachments[arrays.sentences[i] : arrays.sentences[i + 1]]
+                assert r.tolist() == expected[start + i][4]
+                assert arrays.lines[i] == start + i + 1
+            start += len(arrays)
+        assert start == len(clean)
