@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 # Sentences that are worked on between two steps of a progress bar.
 _WINDOW = 256
-# Cells of the next-token table (tokens × vocabulary) that a teacher-forced batch may have.
-_MAX_LOGITS = 1 << 25
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -185,17 +183,16 @@ def _score_rows(
 
     from pdtools.models import collate
     from pdtools.search import beam_search
+    from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
 
     model, unk_id = loaded.model, loaded.tokenizer.unk_id
-    ordered = sorted(rows, key=lambda i: -int(shards.lengths[i]))
-    first = 0
-    while first < len(ordered):
-        longest = int(shards.lengths[ordered[first]])
-        fit = max(1, min(_WINDOW, _MAX_LOGITS // (longest * model.vocab_size)))
-        group = ordered[first : first + min(max_batch or fit, _WINDOW)]
-        first += len(group)
+    for places in length_groups(
+        [int(shards.lengths[i]) for i in rows],
+        lambda length: min(_WINDOW, max_batch or strings_that_fit(length, model.vocab_size)),
+    ):
+        group = [rows[place] for place in places]
         batch = collate([(shards.tokens(i), shards.attach(i)) for i in group], model.pad_id)
-        with torch.inference_mode():
+        with torch.inference_mode(), explained_memory_errors():
             parts = model.forward_parts(batch.to(model.device))
         given = parts.token_logprobs.double().sum(1).tolist()
         attached = parts.attach_logprobs.double().sum(1).tolist()

@@ -11,7 +11,7 @@ min(beam, Catalan(k)), and the batch is rectangular.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, StackState
-from pdtools.search.memory import explained_memory_errors, hypotheses_that_fit
+from pdtools.search.memory import explained_memory_errors, hypotheses_that_fit, length_groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,23 +84,14 @@ def beam_search(
     if beam < 1 or k_best < 1:
         raise PdtoolsError(f"beam and k-best must be at least 1, not {beam} and {k_best}")
     results: dict[int, BeamResult] = {}
-    for group in _groups(model, [len(ids) for ids in token_ids], beam, max_batch):
+    for group in length_groups(
+        [len(ids) for ids in token_ids],
+        lambda length: max_batch or max(1, hypotheses_that_fit(model, length) // beam),
+    ):
         with explained_memory_errors():
             batch = _Batch([token_ids[i] for i in group], model)
             results.update(zip(group, batch.search(beam, k_best), strict=True))
     return [results[i] for i in range(len(token_ids))]
-
-
-def _groups(
-    model: LanguageModel, lengths: Sequence[int], beam: int, max_batch: int | None
-) -> Iterator[list[int]]:
-    """Indices of the strings that are searched together: similar lengths, longest first."""
-    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
-    first = 0
-    while first < len(order):
-        size = max_batch or max(1, hypotheses_that_fit(model, lengths[order[first]]) // beam)
-        yield order[first : first + size]
-        first += size
 
 
 class _Batch:

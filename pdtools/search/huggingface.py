@@ -15,12 +15,9 @@ from numpy.typing import NDArray
 from pdtools.errors import MissingDependencyError, PdtoolsError
 from pdtools.files import read_json
 from pdtools.search.encoding import score_windows
-from pdtools.search.memory import explained_memory_errors
+from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
 from pdtools.search.scores import SentenceScore, Unscorable
 from pdtools.tokenization import Sentence, split_spaces
-
-# Cells of the next-token table (tokens × vocabulary) that a batch may have.
-MAX_LOGITS = 1 << 26
 
 
 def is_huggingface(model_dir: str | Path) -> bool:
@@ -141,18 +138,15 @@ class HuggingFaceScorer:
         )
 
     def _score(self, window: list[_Encoded]) -> list[SentenceScore]:
-        order = sorted(range(len(window)), key=lambda i: -len(window[i].ids))
         results: dict[int, SentenceScore] = {}
-        first = 0
-        while first < len(order):
-            longest = len(window[order[first]].ids) + 1
-            size = self._max_batch or max(1, MAX_LOGITS // (longest * self._model.config.vocab_size))
-            group = order[first : first + size]
+        for group in length_groups(
+            [len(item.ids) + 1 for item in window],
+            lambda length: self._max_batch or strings_that_fit(length, self._model.config.vocab_size),
+        ):
             with explained_memory_errors():
                 found = self._logprobs([window[i].ids for i in group])
             for i, logprobs in zip(group, found, strict=True):
                 results[i] = self._result(window[i], logprobs)
-            first += size
         return [results[i] for i in range(len(window))]
 
     @torch.inference_mode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -14,6 +14,28 @@ from pdtools.models import LanguageModel
 CPU_BUDGET = 1 << 30
 # CUDA's attention kernels launch one block layer per row, and a grid has no more layers than this.
 MOST_ROWS = (1 << 16) - 1
+# Cells of the next-token table (positions × vocabulary) that a teacher-forced batch may have.
+MAX_LOGITS = 1 << 26
+
+
+def length_groups(lengths: Sequence[int], fit: Callable[[int], int]) -> Iterator[list[int]]:
+    """Indices of the strings that go into one batch: similar lengths, longest first.
+
+    Args:
+        lengths: positions of each string.
+        fit: how many strings of a length one batch holds, at least 1.
+    """
+    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    first = 0
+    while first < len(order):
+        size = fit(lengths[order[first]])
+        yield order[first : first + size]
+        first += size
+
+
+def strings_that_fit(length: int, vocab_size: int) -> int:
+    """How many strings of ``length`` positions one teacher-forced batch holds; at least one."""
+    return max(1, MAX_LOGITS // (length * vocab_size))
 
 
 def hypotheses_that_fit(model: LanguageModel, length: int) -> int:

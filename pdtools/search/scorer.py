@@ -16,13 +16,10 @@ from pdtools.models import LoadedModel, collate, load_checkpoint
 from pdtools.search.beam import BeamResult, beam_search
 from pdtools.search.encoding import SEARCH_LOOK_AHEAD, Encoded, encode_sentence, score_windows, sentence_score
 from pdtools.search.huggingface import HuggingFaceScorer, is_huggingface
-from pdtools.search.memory import explained_memory_errors
+from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
 from pdtools.search.scores import DEFAULT_BEAM, Scorer, SentenceScore, Unscorable
 from pdtools.tokenization import Sentence
 from pdtools.trees import Tree, escape, merge_subwords, tree_from_attachments
-
-# Cells of the next-token table (tokens × vocabulary) that a teacher-forced batch may have.
-MAX_LOGITS = 1 << 26
 
 
 def load_scorer(
@@ -180,20 +177,17 @@ def string_logprobs(
         For each string float64[n + 1], nats: its tokens and end-of-sentence.
     """
     model = loaded.model
-    order = sorted(range(len(token_ids)), key=lambda i: -len(token_ids[i]))
     results: dict[int, NDArray[np.float64]] = {}
-    first = 0
-    while first < len(order):
-        longest = len(token_ids[order[first]])
-        size = max_batch or max(1, MAX_LOGITS // (longest * model.vocab_size))
-        group = order[first : first + size]
+    for group in length_groups(
+        [len(ids) for ids in token_ids],
+        lambda length: max_batch or strings_that_fit(length, model.vocab_size),
+    ):
         # Attachments do not reach the tokens of such a model: every token may as well stay alone.
         rows = [(token_ids[i], np.arange(len(token_ids[i]), dtype=np.int32)) for i in group]
         with explained_memory_errors():
             parts = model.forward_parts(collate(rows, model.pad_id).to(model.device))
         for i, values in zip(group, parts.token_logprobs.double().cpu().numpy(), strict=True):
             results[i] = values[1 : len(token_ids[i])]
-        first += size
     return [results[i] for i in range(len(token_ids))]
 
 
