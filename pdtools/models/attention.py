@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from pdtools.models.depth_attention import depth_attention
 
 DepthSpace = Literal["key", "hidden"]
 
@@ -145,7 +147,7 @@ def select_prefix(cache: Tensor, rows: Tensor, used: int) -> Tensor:
 
 
 class Attention(nn.Module):
-    """Multi-head causal self-attention with score terms; fused by scaled_dot_product_attention."""
+    """Multi-head causal self-attention with score terms."""
 
     def __init__(
         self, d_model: int, heads: int, dropout: float, output_dropout: float, terms: Sequence[ScoreTerm]
@@ -167,25 +169,65 @@ class Attention(nn.Module):
         q, k, v = qkv.permute(2, 0, 3, 1, 4)  # (B, H, Q, d_head) each
         if cache is not None:
             k, v = cache.append(position, k, v)  # (R, H, K, d_head)
-        bias = self._bias(q, k, inputs)
-        mixed = F.scaled_dot_product_attention(
-            q,
-            k,
-            v,
-            attn_mask=bias,
-            dropout_p=self.dropout if self.training else 0.0,
-            is_causal=bias is None and inputs.causal is not None,
-        )  # (B, H, Q, d_head)
+        key_map = self.qkv.weight.view(3, d_model, d_model)[1]  # (D, D)
+        terms = cast(Sequence[ScoreTerm], self.terms)
+        mixed = attend(q, k, v, terms, key_map, inputs, self.dropout if self.training else 0.0)
         mixed = mixed.transpose(1, 2).reshape(batch, queries, d_model)
         return self.output_dropout(self.output(mixed))
 
-    def _bias(self, q: Tensor, k: Tensor, inputs: ScoreInputs) -> Tensor | None:
-        """All terms, scaled and masked, (B, H, Q, K); None if there are no terms."""
-        if not self.terms:
-            return None
-        key_map = self.qkv.weight.view(3, self.qkv.in_features, -1)[1]  # (D, D)
-        bias = sum(term(q, k, key_map, inputs) for term in self.terms)
-        bias = bias / math.sqrt(q.shape[-1])
-        if inputs.causal is not None:
-            bias = bias.masked_fill(~inputs.causal, float("-inf"))
-        return bias.to(q.dtype)
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    terms: Sequence[ScoreTerm],
+    key_map: Tensor,
+    inputs: ScoreInputs,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Attention with score terms, by what is fastest for these terms on this device.
+
+    Args:
+        q: (B, H, Q, d_head).
+        k, v: (B, H, K, d_head).
+        terms: to add to the scores.
+        key_map: (D, D), the weight of the layer's key projection.
+        inputs: of this pass.
+        dropout: of the attention weights.
+
+    Returns:
+        (B, H, Q, d_head).
+    """
+    if _has_blocks(q, terms, inputs, dropout):
+        (term,) = terms
+        assert isinstance(term, DepthScores)
+        assert inputs.tape is not None
+        return depth_attention(q, k, v, term.embedding.weight, inputs.tape[:, 0])
+    bias = _bias(q, k, terms, key_map, inputs)
+    is_causal = bias is None and inputs.causal is not None
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout, is_causal=is_causal)
+
+
+def _has_blocks(q: Tensor, terms: Sequence[ScoreTerm], inputs: ScoreInputs, dropout: float) -> bool:
+    """Whether :func:`depth_attention` computes this; it was measured to be faster on CPUs only."""
+    return (
+        len(terms) == 1
+        and isinstance(terms[0], DepthScores)
+        and terms[0].space == "key"
+        and inputs.causal is not None
+        and dropout == 0
+        and q.device.type == "cpu"
+        and q.dtype in (torch.float32, torch.float64)
+    )
+
+
+def _bias(
+    q: Tensor, k: Tensor, terms: Sequence[ScoreTerm], key_map: Tensor, inputs: ScoreInputs
+) -> Tensor | None:
+    """All terms, scaled and masked, (B, H, Q, K); None if there are no terms."""
+    if not terms:
+        return None
+    bias = sum(term(q, k, key_map, inputs) for term in terms) / math.sqrt(q.shape[-1])
+    if inputs.causal is not None:
+        bias = bias.masked_fill(~inputs.causal, float("-inf"))
+    return bias.to(q.dtype)

@@ -207,20 +207,20 @@ class TransformerLM(LanguageModel):
 
     # --- whole sentences ----------------------------------------------------------------------
 
-    def hidden_states(self, tokens: Tensor, tape: Tensor | None) -> Tensor:
+    def hidden_states(self, embedding: Tensor, tape: Tensor | None) -> Tensor:
         """Final hidden states.
 
         Args:
-            tokens: int64 (B, N).
+            embedding: (B, N, D), of the tokens.
             tape: int64 (B, N, N), within the depth table; None for a model that uses none.
 
         Returns:
             float (B, N, D).
         """
-        n = tokens.shape[1]
-        causal = torch.ones(n, n, dtype=torch.bool, device=tokens.device).tril()
+        n = embedding.shape[1]
+        causal = torch.ones(n, n, dtype=torch.bool, device=embedding.device).tril()
         inputs = ScoreInputs(causal=causal, tape=None if tape is None else tape[:, None])
-        x = self.input_dropout(self._embed(tokens, first=0))  # (B, N, D)
+        x = self.input_dropout(self._with_position(embedding, first=0))  # (B, N, D)
         for block in self.blocks:
             x = block(x, inputs)
         return self.final_norm(x)
@@ -238,7 +238,8 @@ class TransformerLM(LanguageModel):
             used = torch.arange(tape.shape[1], device=tape.device) < batch.lengths[:, None] - 1  # (B, N)
             n_clamped = ((tape >= self.depths) & used[:, :, None]).sum()
             depths = self._clamp(tape)  # (B, N, N)
-        hidden = self.hidden_states(batch.tokens, depths)  # (B, N, D)
+        embedding = self.embedding(batch.tokens)  # (B, N, D): once, so that it has one gradient
+        hidden = self.hidden_states(embedding, depths)  # (B, N, D)
 
         logits = self._logits(hidden[:, :-1])  # (B, N - 1, V)
         nll = F.cross_entropy(logits.flatten(0, 1).float(), batch.tokens[:, 1:].flatten(), reduction="none")
@@ -250,9 +251,7 @@ class TransformerLM(LanguageModel):
         if self.head is not None:
             assert tape is not None
             arrival = None if depths is None else depths.diagonal(dim1=1, dim2=2)  # (B, N): W_j[j]
-            every = self.head.logprobs(
-                hidden, arrival, self.embedding(batch.tokens), legal_attachments(tape)
-            )  # (B, N, N)
+            every = self.head.logprobs(hidden, arrival, embedding, legal_attachments(tape))  # (B, N, N)
             chosen = every.gather(2, batch.attach[:, :, None])[:, :, 0]  # (B, N)
             # EOS attaches to ROOT, which is no candidate here: probability 1.
             attach_logprobs = chosen.masked_fill(~batch.attached(), 0)
@@ -293,7 +292,7 @@ class TransformerLM(LanguageModel):
             state.n_clamped = state.n_clamped + (tape_row >= self.depths).sum()
             depths = self._clamp(tape_row)  # (R, k + 1)
         inputs = ScoreInputs(causal=None, tape=None if depths is None else depths[:, None, None])
-        x = self.input_dropout(self._embed(tokens[:, None], first=k))  # (R, 1, D)
+        x = self.input_dropout(self._with_position(self.embedding(tokens[:, None]), first=k))  # (R, 1, D)
         for block, cache in zip(self.blocks, state.caches, strict=True):
             x = block(x, inputs, cache, k)
         state.hidden = self.final_norm(x)[:, 0]  # (R, D)
@@ -329,12 +328,11 @@ class TransformerLM(LanguageModel):
 
     # --- shared -------------------------------------------------------------------------------
 
-    def _embed(self, tokens: Tensor, first: int) -> Tensor:
-        """Input of tokens (B, N) at positions ``first``, first + 1, …: (B, N, D)."""
-        x = self.embedding(tokens)
-        if self.position_embedding is not None:
-            x = x + self.position_embedding.weight[first : first + tokens.shape[1]]
-        return x
+    def _with_position(self, embedding: Tensor, first: int) -> Tensor:
+        """Input of tokens whose embeddings are (B, N, D), at positions ``first``, first + 1, …: (B, N, D)."""
+        if self.position_embedding is None:
+            return embedding
+        return embedding + self.position_embedding.weight[first : first + embedding.shape[1]]
 
     def _logits(self, hidden: Tensor) -> Tensor:
         """(…, D) to (…, V)."""

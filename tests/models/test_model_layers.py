@@ -9,9 +9,11 @@ import torch
 from model_oracle import plain_attention, plain_head, random_attach
 from torch import Tensor, nn
 
+import pdtools.models.depth_attention as depth_attention_module
 from pdtools.models import legal_attachments, tape_from_attachments
 from pdtools.models.attachment import AttachmentHead
 from pdtools.models.attention import Attention, DepthScores, RelativePositions, ScoreInputs, ScoreTerm
+from pdtools.models.depth_attention import depth_attention
 
 N, D, HEADS, DEPTHS = 9, 8, 2, 4
 
@@ -64,6 +66,28 @@ def test_attention_equals_figure_7(kind: str) -> None:
     causal = torch.ones(N, N, dtype=torch.bool).tril()
     ours = layer(x, ScoreInputs(causal=causal, tape=tape[:, None]))
     assert_same_with_gradients(layer, x, ours, plain_attention(layer, x, tape))
+
+
+@pytest.mark.parametrize("n", [1, 2, 31, 32, 33, 70])
+@pytest.mark.parametrize("cells", [1, 1 << 17])
+def test_attention_in_blocks_equals_masked_attention(
+    n: int, cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(depth_attention_module, "BLOCK_CELLS", cells)  # sentences one by one, or together
+    rng = random.Random(n)
+    attach = torch.tensor([[0, *random_attach(n - 1, rng)[1:-1]] for _ in range(3)])[:, :n]
+    tape = tape_from_attachments(attach).clamp(max=DEPTHS - 1).long()
+    term = DepthScores(D, HEADS, DEPTHS, "key")
+    randomize(term)
+    # As a layer makes them: heads are strided.
+    qkv = torch.randn(3, n, 3, HEADS, D // HEADS, dtype=torch.float64, requires_grad=True)
+    q, k, v = qkv.permute(2, 0, 3, 1, 4)
+    causal = torch.ones(n, n, dtype=torch.bool).tril()
+    bias = term(q, k, torch.empty(0), ScoreInputs(causal=causal, tape=tape[:, None])) / (D // HEADS) ** 0.5
+    masked = torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, attn_mask=bias.masked_fill(~causal, float("-inf"))
+    )
+    assert_same_with_gradients(term, qkv, depth_attention(q, k, v, term.embedding.weight, tape), masked)
 
 
 @pytest.mark.parametrize("depths", [DEPTHS, None])
