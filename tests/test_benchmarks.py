@@ -1,0 +1,98 @@
+"""The benchmarks: the plain formulation is the same model, inputs are legal, and what is printed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pdtools.models import build_model, legal_attachments, make_config, tape_from_attachments
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True)
+def _benchmarks_importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
+
+
+def options(**changes: Any) -> Any:
+    from measure import Options
+
+    return Options(**{"device": "cpu", "dtype": torch.float32, "threads": 1, "repeats": 1, **changes})
+
+
+def test_the_plain_formulation_has_the_same_loss_and_gradients() -> None:
+    import plain_pushdown
+    from measure import treebank_batch
+
+    batch = treebank_batch(2, 40, vocab_size=20)
+    dropout = dict.fromkeys(("input_dropout", "attention_dropout", "output_dropout"), 0.0)
+    shape = {"vocab_size": 20, "pad_id": 0, "root_id": 1, "eos_id": 2, "layers": 2, "d_model": 16, "heads": 4}
+    settings = {**shape, **dropout, "positions": "learned", "depths": 4}
+    torch.manual_seed(0)
+    model = build_model("pushdown", make_config("pushdown", settings)).double()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    assert int(tape_from_attachments(batch.attach).max()) >= 4  # some are deeper than the table
+
+    parts = model.loss(batch)
+    ours = parts.token_nll_sum + parts.attach_nll_sum
+    plain = plain_pushdown.loss(model, batch)
+    torch.testing.assert_close(plain, ours, rtol=1e-6, atol=0, check_dtype=False)
+    parameters = list(model.parameters())
+    for one, other in zip(
+        torch.autograd.grad(plain, parameters), torch.autograd.grad(ours, parameters), strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)  # our loss is in single precision
+
+
+def test_rows_are_full_and_legal() -> None:
+    from measure import treebank_batch
+
+    batch = treebank_batch(3, 70, vocab_size=20)
+    assert batch.lengths.tolist() == [70] * 3
+    legal = legal_attachments(tape_from_attachments(batch.attach))
+    chosen = legal.gather(2, batch.attach[:, :, None])[:, :, 0]
+    assert bool(chosen[batch.attached()].all())
+    shifts = batch.attach == torch.arange(70)
+    assert 0.2 < float(shifts.float().mean()) < 0.8
+
+
+def test_peak_memory_is_that_of_tensors_held_at_once() -> None:
+    from measure import peak_memory
+
+    def run() -> None:
+        first = torch.empty(3 << 18)  # 3 MiB
+        second = torch.empty_like(first)
+        del first, second
+        torch.empty(1 << 18)
+
+    assert peak_memory(run, "cpu") == pytest.approx(6, rel=0.01)
+
+
+def test_medians_of_interleaved_runs() -> None:
+    from measure import seconds
+
+    order: list[str] = []
+    times = seconds({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, options(repeats=2))
+    assert order == ["a", "b"] * 3  # the first round is not counted
+    assert set(times) == {"a", "b"}
+
+
+def test_a_figure_is_one_json_line() -> None:
+    from measure import Figure
+
+    line = Figure(name="it", value=1.23456, unit="s", ratio=2.0, against="that", settings={"n": 3}).line()
+    assert json.loads(line) == {
+        "name": "it",
+        "value": 1.235,
+        "unit": "s",
+        "ratio": 2.0,
+        "against": "that",
+        "bar": None,
+        "settings": {"n": 3},
+    }
