@@ -38,7 +38,8 @@ class _DepthAttention(torch.autograd.Function):
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, table: Tensor, tape: Tensor) -> Tensor:
         blocks = _Blocks(q, k, table, tape)
         v = v.contiguous()
-        mixed = torch.empty_like(v)
+        # Heads side by side, as the output layer takes them: what is kept for the backward pass is kept once.
+        mixed = torch.empty_like(v.transpose(1, 2), memory_format=torch.contiguous_format).transpose(1, 2)
         for sentences, rows in blocks:
             weights = blocks.weights(sentences, rows)  # (b, H, r, rows.stop)
             mixed[sentences, :, rows] = weights @ v[sentences, :, : rows.stop]
