@@ -5,7 +5,7 @@ VENV ?= .venv
 DEMO ?= demo-output
 INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint bench clean
 
 # The whole pipeline on the bundled data, ending in one table.
 demo: $(VENV)/installed
@@ -18,6 +18,11 @@ lint: $(VENV)/installed-dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+
+# Time and memory on one core, then every score beside the field's own instruments.
+bench: $(VENV)/installed-dev
+	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/table.py $(BENCH_ARGS)
+	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/agreement.py --table
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

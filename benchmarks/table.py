@@ -1,0 +1,69 @@
+"""All benchmarks, one after the other, and a Markdown table of their figures.
+
+    python benchmarks/table.py [--device cuda] [--lines figures.jsonl]
+
+A benchmark that fails is named at the end, and the exit status is 1. A missed bar is shown, but is no
+failure: it depends on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parent
+BENCHMARKS = ("train_step.py", "attention.py", "beam.py")
+
+
+def figures(script: str, device: str) -> Iterator[dict[str, Any]]:
+    """The lines that a benchmark prints, as they come."""
+    command = [sys.executable, str(FOLDER / script), "--device", device]
+    # Torch's profiler tells of every start on standard error; errors are shown only where there are some.
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for line in process.stdout:
+            yield json.loads(line)
+        errors = process.stderr.read()
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command, stderr=errors)
+
+
+def row(figure: dict[str, Any]) -> str:
+    """A line of the table."""
+    ratio, bar = figure["ratio"], figure["bar"]
+    against = "" if ratio is None else f"{ratio:.3g} × {figure['against']}"
+    held = "" if bar is None else f"≤ {bar}: {'met' if ratio <= bar else 'missed'}"
+    return f"| {figure['name']} | {figure['value']:.4g} {figure['unit']} | {against} | {held} |"
+
+
+def main() -> int:
+    """Run, print, and say by the exit status whether all ran."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--lines", type=Path, help="file for the figures as JSON lines, with their settings")
+    given = parser.parse_args()
+    lines, failed = [], []
+    print("| figure | value | ratio | bar |\n|---|---|---|---|", flush=True)
+    for script in BENCHMARKS:
+        try:
+            for figure in figures(script, given.device):
+                lines.append(json.dumps(figure, ensure_ascii=False) + "\n")
+                print(row(figure), flush=True)
+        except subprocess.CalledProcessError as error:
+            failed.append(script)
+            print(error.stderr, file=sys.stderr)
+    if given.lines is not None:
+        given.lines.write_text("".join(lines), encoding="utf-8")
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
