@@ -10,7 +10,7 @@ from pdtools.trees.attachments import (
     tree_from_attachments,
 )
 from pdtools.trees.reader import SourcedTree, read_trees
-from pdtools.trees.tape import max_depth, pack_tape, tape, tape_from_spans, unpack_tape
+from pdtools.trees.tape import max_depth, pack_tape, packed_tapes, tape, tape_from_spans, unpack_tape
 from pdtools.trees.transforms import (
     TransformCounts,
     binarize,
@@ -38,6 +38,7 @@ __all__ = [
     "merge_subwords",
     "normalize",
     "pack_tape",
+    "packed_tapes",
     "read_arrays",
     "read_trees",
     "remove_traces",

@@ -82,6 +82,17 @@ class TreeArrays:
     def __len__(self) -> int:
         return len(self.lines)
 
+    def packed_words(self) -> tuple[NDArray[np.uint8], Int32]:
+        """The words one after the other, in UTF-8, as Arrow's strings are laid out.
+
+        Returns:
+            uint8 (bytes of all words), and int32 (w + 1), where each word begins and the last one ends.
+        """
+        lengths = self.word_ends - self.word_starts
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        places = np.arange(offsets[-1]) + np.repeat(self.word_starts - offsets[:-1], lengths)
+        return np.frombuffer(self.data, dtype=np.uint8)[places], offsets.astype(np.int32)
+
     def source(self, index: int) -> SourcedTree:
         """One of the trees, as :func:`pdtools.trees.read_trees` gives it."""
         data = self.data[self.tree_starts[index] : self.tree_ends[index]]

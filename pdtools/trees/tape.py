@@ -6,10 +6,14 @@ reduces, and what token k attends with.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 _DEEPEST_STORED = 255
+# Of the rows whose tapes are made together: enough to make little of a step's own cost, and little memory.
+_MOST_ROWS, _MOST_BYTES = 256, 1 << 25
 
 
 def tape(attach: ArrayLike) -> NDArray[np.int32]:
@@ -43,6 +47,57 @@ def tape(attach: ArrayLike) -> NDArray[np.int32]:
             height = reached + 1
         rows[k] = depth
     return rows
+
+
+def packed_tapes(rows: Sequence[ArrayLike]) -> tuple[list[bytes], int]:
+    """The tapes of many rows at once: the steps of :func:`tape`, each for many rows together.
+
+    Args:
+        rows: of each row its attachments, legal ones in any layout.
+
+    Returns:
+        What ``pack_tape(tape(row))`` is for each row, and the deepest entry of all, not saturated.
+    """
+    targets = [np.asarray(row) for row in rows]
+    order = sorted(range(len(targets)), key=lambda i: len(targets[i]), reverse=True)
+    packed = [b""] * len(targets)
+    deepest = first = 0
+    while first < len(order):
+        n = len(targets[order[first]])
+        triangle = n * (n + 1) // 2
+        batch = order[first : first + max(1, min(_MOST_ROWS, _MOST_BYTES // max(1, triangle)))]
+        # A row is filled up with tokens that only shift: they come after all of its own entries.
+        padded = np.repeat(np.arange(n)[:, None], len(batch), axis=1)  # (n, B)
+        for column, i in enumerate(batch):
+            padded[: len(targets[i]), column] = targets[i]
+        triangles, depth = _packed_batch(padded)
+        deepest = max(deepest, depth)
+        for i, row in zip(batch, triangles, strict=True):
+            packed[i] = row[: len(targets[i]) * (len(targets[i]) + 1) // 2].tobytes()
+        first += len(batch)
+    return packed, deepest
+
+
+def _packed_batch(targets: NDArray[np.intp]) -> tuple[NDArray[np.uint8], int]:
+    """Packed tapes (B, n (n + 1) / 2) of rows of one length, given as (n, B), and the deepest entry."""
+    n, n_rows = targets.shape
+    kind = np.int16 if n < np.iinfo(np.int16).max else np.int32
+    packed = np.empty((n * (n + 1) // 2, n_rows), dtype=np.uint8)
+    depth = np.zeros((n, n_rows), dtype=kind)  # W_k
+    slot = np.zeros((n, n_rows), dtype=kind)
+    height = np.zeros(n_rows, dtype=kind)
+    columns = np.arange(n_rows)
+    for k in range(n):
+        shifts = targets[k] == k
+        # Nothing lies in a slot above the stack: to reach there is to reduce nothing.
+        reached = np.where(shifts, height + 1, slot[targets[k], columns]).astype(kind)  # (B)
+        slot[k] = height - ~shifts
+        height = np.where(shifts, height, reached) + 1
+        inside = slot[: k + 1]
+        depth[: k + 1] += np.maximum(inside - (reached - 1), 0)
+        np.minimum(inside, reached, out=inside)
+        packed[k * (k + 1) // 2 :][: k + 1] = np.minimum(depth[: k + 1], _DEEPEST_STORED)
+    return np.ascontiguousarray(packed.T), int(depth.max(initial=0))
 
 
 def tape_from_spans(starts: ArrayLike, ends: ArrayLike, n: int) -> NDArray[np.int32]:

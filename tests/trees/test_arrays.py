@@ -26,10 +26,14 @@ def described(source):
 
 def unpacked(arrays):
     """The trees of arrays as (file, line, text, words, attachments)."""
+    letters, offsets = arrays.packed_words()
+    packed = letters.tobytes()
     for i in range(len(arrays)):
         inside = slice(arrays.sentences[i], arrays.sentences[i + 1])
         spans = zip(arrays.word_starts[inside], arrays.word_ends[inside], strict=True)
         words = [arrays.data[start:end].decode() for start, end in spans]
+        assert "".join(words) == packed[offsets[inside.start] : offsets[inside.stop]].decode()
+        assert list(map(len, map(str.encode, words))) == np.diff(offsets)[inside].tolist()
         source = arrays.source(i)
         yield source.file, source.line, source.text, words, arrays.attachments[inside].tolist()
 

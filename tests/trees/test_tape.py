@@ -3,11 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from pdtools.trees import (
     attachments,
     max_depth,
     pack_tape,
+    packed_tapes,
     sentence_layout,
     spans_from_attachments,
     tape,
@@ -89,3 +91,30 @@ def test_empty_row():
     assert tape([]).shape == (0, 0)
     assert max_depth(tape([])) == 0
     assert pack_tape(tape([])) == b""
+
+
+@given(
+    nested=st.lists(oracles.nested_trees(max_words=30), max_size=6), factor=st.sampled_from(["right", "left"])
+)
+def test_many_rows_at_once(nested, factor):
+    rows = [attachments(oracles.to_tree(tree), factor) for tree in nested]
+    assert_rows_at_once([*rows, *map(sentence_layout, rows)])
+
+
+def test_many_legal_sequences_at_once():
+    """More rows than are made together, of all lengths, in an order of their own."""
+    rows = [row for n in range(1, 8) for row in oracles.legal_sequences(n)]
+    assert len(rows) > 2 * 256
+    assert_rows_at_once([rows[i] for i in np.random.default_rng(0).permutation(len(rows))])
+    assert_rows_at_once([[], [0, 1, 0, 3, 3], []])
+
+
+def test_deep_rows_at_once():
+    deep = np.maximum(np.arange(600) - 1, 0)  # every token reduces with all before it
+    assert packed_tapes([deep, np.zeros(3, np.int32)])[1] == 599
+    assert_rows_at_once([deep, np.zeros(3, np.int32), np.arange(600), np.zeros(600, np.int32)])
+
+
+def assert_rows_at_once(rows):
+    tapes = [tape(row) for row in rows]
+    assert packed_tapes(rows) == (list(map(pack_tape, tapes)), max(map(max_depth, tapes), default=0))
