@@ -19,6 +19,7 @@ from . import (
     eval_parse,
     eval_ppl,
     eval_sg,
+    generate,
     parse,
     sample,
     show,
@@ -49,6 +50,7 @@ app.command("eval-ppl")(eval_ppl.eval_ppl)
 app.command("eval-blimp")(eval_blimp.eval_blimp)
 app.command("eval-sg")(eval_sg.eval_sg)
 app.command("compare")(compare.compare)
+app.add_typer(generate.app, name="generate")
 
 
 def _print_version(wanted: bool) -> None:

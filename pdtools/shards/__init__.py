@@ -7,14 +7,16 @@ from pdtools.shards.build import (
     shards_from_files,
     train_tokenizer,
     usable_tree,
+    write_shards,
 )
 from pdtools.shards.describe import describe_row, tree_of_row
 from pdtools.shards.format import FORMAT_VERSION, ShardSettings
 from pdtools.shards.reader import ShardSet
-from pdtools.shards.writer import ShardWriter
+from pdtools.shards.writer import ShardRow, ShardWriter
 
 __all__ = [
     "FORMAT_VERSION",
+    "ShardRow",
     "ShardSet",
     "ShardSettings",
     "ShardWriter",
@@ -26,4 +28,5 @@ __all__ = [
     "train_tokenizer",
     "tree_of_row",
     "usable_tree",
+    "write_shards",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +21,7 @@ from pdtools.shards.format import (
     ShardSettings,
     arrow_schema,
 )
-from pdtools.shards.writer import ShardWriter
+from pdtools.shards.writer import ShardRow, ShardWriter
 from pdtools.tokenization import (
     Sentence,
     Tokenizer,
@@ -200,14 +200,78 @@ def build_shards(
     Raises:
         PdtoolsError: if the output exists, or no sentence is left.
     """
+    return write_shards(
+        _rows(trees, tokenizer, settings, rejects),
+        tokenizer,
+        settings,
+        out_dir,
+        rejects,
+        sources=sources,
+        overwrite=overwrite,
+        rows_per_part=rows_per_part,
+    )
+
+
+def _rows(
+    trees: Iterable[SourcedTree], tokenizer: Tokenizer, settings: ShardSettings, rejects: Rejects
+) -> Iterator[ShardRow]:
+    for sourced in trees:
+        row = _row(sourced, tokenizer, settings)
+        if isinstance(row, str):
+            rejects.leave_out(row, file=sourced.file, line=sourced.line, text=sourced.text)
+        else:
+            yield row
+
+
+def _row(sourced: SourcedTree, tokenizer: Tokenizer, settings: ShardSettings) -> ShardRow | str:
+    """The row of a tree, or why there is none."""
+    tree = usable_tree(sourced.tree)
+    if isinstance(tree, str):
+        return tree
+    sentence = sentence_of(tree, tokenizer.text_style)
+    try:
+        encoding = tokenizer.encode(sentence)
+    except UnknownWordError:
+        return UNKNOWN_WORDS
+    n_words = len(sentence.words)
+    pieces = np.bincount(encoding.word[1:-1], minlength=n_words)  # (words,) tokens of each word
+    factor = settings.factor
+    attach = sentence_layout(expand_attachments(attachments(tree, factor), pieces, factor))
+    return ShardRow(" ".join(sentence.words), encoding, attach, n_words)
+
+
+def write_shards(
+    rows: Iterable[ShardRow],
+    tokenizer: Tokenizer,
+    settings: ShardSettings,
+    out_dir: str | Path,
+    rejects: Rejects,
+    *,
+    sources: Sequence[str] = (),
+    description: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    rows_per_part: int = ROWS_PER_PART,
+) -> dict[str, Any]:
+    """Write rows, wherever their attachments are from, as shards. The folder appears whole or not at all.
+
+    Args:
+        rows: tokenized sentences.
+        tokenizer: what they were tokenized with; copied into the folder.
+        settings, out_dir, rejects, sources, overwrite, rows_per_part: see :func:`build_shards`.
+        description: more entries of the manifest: what the rows are, where no file says it.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        PdtoolsError: if the output exists, or there are no rows.
+    """
     with atomic_directory(out_dir, overwrite=overwrite) as folder:
         described = [_describe_source(file) for file in sources]
         schema = arrow_schema(settings, tokenizer, described)
         writer = ShardWriter(folder, schema, settings, rows_per_part)
-        for sourced in trees:
-            reason = _write_tree(sourced, tokenizer, writer)
-            if reason is not None:
-                rejects.leave_out(reason, file=sourced.file, line=sourced.line, text=sourced.text)
+        for row in rows:
+            writer.write(row)
         writer.close()
         if not writer.counts.sentences:
             raise PdtoolsError(f"no sentences to write{_because(rejects)}")
@@ -224,30 +288,13 @@ def build_shards(
             "left_out": rejects.by_reason(),
             "parts": writer.parts,
             "sources": described,
+            **(description or {}),
             "provenance": provenance(),
         }
         tokenizer.save(folder)
         rejects.write(folder / REJECTS_FILE)
         write_json(folder / MANIFEST_FILE, manifest)
     return manifest
-
-
-def _write_tree(sourced: SourcedTree, tokenizer: Tokenizer, writer: ShardWriter) -> str | None:
-    """Write a row, or say why not."""
-    tree = usable_tree(sourced.tree)
-    if isinstance(tree, str):
-        return tree
-    sentence = sentence_of(tree, tokenizer.text_style)
-    try:
-        encoding = tokenizer.encode(sentence)
-    except UnknownWordError:
-        return UNKNOWN_WORDS
-    n_words = len(sentence.words)
-    pieces = np.bincount(encoding.word[1:-1], minlength=n_words)  # (words,) tokens of each word
-    factor = writer.settings.factor
-    attach = sentence_layout(expand_attachments(attachments(tree, factor), pieces, factor))
-    writer.write(" ".join(sentence.words), encoding, attach, n_words)
-    return None
 
 
 def _describe_source(file: str) -> dict[str, str | None]:

@@ -32,6 +32,23 @@ class Counts:
     deepest: int = 0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ShardRow:
+    """A tokenized sentence.
+
+    Attributes:
+        text: the words between single spaces.
+        encoding: n tokens between ROOT and EOS.
+        attach: int32 (n + 2), in the sentence layout.
+        n_words: the number of words in ``text``.
+    """
+
+    text: str
+    encoding: Encoding
+    attach: NDArray[np.int32]
+    n_words: int
+
+
 @dataclass
 class ShardWriter:
     """Writes rows to ``part-00000.parquet`` and so on, a new part every ``rows_per_part`` rows.
@@ -55,32 +72,25 @@ class ShardWriter:
     _file: Any = None
     _rows_in_part: int = 0
 
-    def write(self, text: str, encoding: Encoding, attach: NDArray[np.int32], n_words: int) -> None:
-        """Add one row.
-
-        Args:
-            text: the words between single spaces.
-            encoding: n tokens between ROOT and EOS.
-            attach: int32 (n + 2), in the sentence layout.
-            n_words: the number of words in ``text``.
-        """
-        depths = tape(attach)  # (n + 2, n + 2)
-        row: dict[str, Any] = {
+    def write(self, row: ShardRow) -> None:
+        """Add one row."""
+        depths = tape(row.attach)  # (n + 2, n + 2)
+        columns: dict[str, Any] = {
             "id": self.counts.sentences,
-            "text": text,
-            "tokens": encoding.ids,
-            "attach": attach,
-            "word": encoding.word,
+            "text": row.text,
+            "tokens": row.encoding.ids,
+            "attach": row.attach,
+            "word": row.encoding.word,
         }
         if self.settings.tape == "packed":
-            row["tape"] = pack_tape(depths)
-        for name, value in row.items():
+            columns["tape"] = pack_tape(depths)
+        for name, value in columns.items():
             self._columns.setdefault(name, []).append(value)
-        n_tokens = len(encoding.ids) - 2
+        n_tokens = len(row.encoding.ids) - 2
         self.counts.sentences += 1
         self.counts.tokens += n_tokens
-        self.counts.words += n_words
-        self.counts.unknown_words += encoding.n_unknown
+        self.counts.words += row.n_words
+        self.counts.unknown_words += row.encoding.n_unknown
         self.counts.most_tokens = max(self.counts.most_tokens, n_tokens)
         self.counts.deepest = max(self.counts.deepest, max_depth(depths))
         self._rows_in_part += 1

@@ -1,0 +1,156 @@
+"""``pdtools generate``: strings of formal languages; one subcommand a language."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pdtools.files import STDIO, check_output, is_stream
+
+from .common import (
+    JsonOption,
+    OverwriteOption,
+    QuietOption,
+    SeedOption,
+    check_json_output,
+    message,
+    print_json,
+    progress,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pdtools.formal import FormalString, Language
+
+app = typer.Typer(
+    help="Draw strings of a formal language: as text, or as shards with their attachments.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def _languages() -> None:
+    pass  # with it, a single language is a subcommand too
+
+
+class Setting(str, Enum):
+    """Conditions on Dyck strings by name."""
+
+    released_like = "released-like"
+    free = "free"
+
+
+NumberOption = Annotated[int, typer.Option("--number", "-n", min=1, help="How many strings.")]
+OutputOption = Annotated[
+    str, typer.Option("--output", "-o", help="A file (.gz, .zst), or -; a folder with --shards.")
+]
+ShardsOption = Annotated[
+    bool,
+    typer.Option("--shards", help="Write shards, with attachments, not text. (All sets share a tokenizer.)"),
+]
+
+
+@app.command("dyck")
+def dyck(
+    number: NumberOption,
+    brackets: Annotated[int, typer.Option("--brackets", min=1, help="Bracket types.")] = 20,
+    depth: Annotated[int, typer.Option("--depth", min=1, help="Most brackets open at once.")] = 10,
+    setting: Annotated[
+        Setting,
+        typer.Option(
+            "--setting",
+            help="released-like: 6 tokens or more, no dependency over 27; free: the automaton alone.",
+        ),
+    ] = Setting.released_like,
+    min_length: Annotated[
+        int | None, typer.Option("--min-length", min=0, help="Fewest tokens (default: as --setting has it).")
+    ] = None,
+    max_length: Annotated[
+        int | None, typer.Option("--max-length", min=1, help="Most tokens (default: no limit).")
+    ] = None,
+    max_dependency: Annotated[
+        int | None,
+        typer.Option(
+            "--max-dependency",
+            min=1,
+            help="Largest distance of an opener and its closer (as --setting has it).",
+        ),
+    ] = None,
+    output: OutputOption = STDIO,
+    shards: ShardsOption = False,
+    seed: SeedOption = 0,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Draw well-nested strings of several bracket types, such as (1 (2 )2 )1, from a probabilistic automaton.
+
+    At each step the innermost bracket closes (outside all: the string ends) with probability 1/2, or one
+    of the types opens; at the greatest depth it closes. Attachments: an opener shifts, a closer attaches to
+    its opener. The same seed gives the same strings, and more strings begin with the same ones.
+
+    \b
+    Example:
+      pdtools generate dyck --number 100000 --seed 1 --shards -o shards/train
+      pdtools generate dyck --number 1000 --seed 2 --shards -o shards/valid
+      pdtools generate dyck --number 5 --brackets 2 --depth 3 --setting free --min-length 2
+    """
+    from pdtools.formal import DYCK_SETTINGS, Dyck
+
+    given = {"min_length": min_length, "max_length": max_length, "max_dependency": max_dependency}
+    conditions = DYCK_SETTINGS[setting.value] | {k: v for k, v in given.items() if v is not None}
+    language = Dyck(brackets=brackets, depth=depth, **conditions)
+    counts = _write(language, number, seed, output, shards, overwrite, as_json, quiet)
+    expected = language.expectations
+    if as_json:
+        _report(language, seed, counts, asdict(expected))
+    message(
+        f"{counts['sentences']} strings, {counts['tokens']} tokens, at most {counts['most_tokens']};"
+        f" entropy {expected.entropy_per_token:.4f} nats a token",
+        quiet=quiet,
+    )
+
+
+def _write(
+    language: Language,
+    number: int,
+    seed: int,
+    output: str,
+    shards: bool,
+    overwrite: bool,
+    as_json: bool,
+    quiet: bool,
+) -> dict[str, int]:
+    """Write the strings of any language where the options say; returns the counts."""
+    from pdtools.formal import string_shards, write_strings
+
+    if shards and is_stream(output):
+        raise typer.BadParameter("shards are a folder: name one with -o")
+    check_json_output(as_json, output)
+    check_output(output, overwrite=overwrite)
+
+    def watch(strings: Iterable[FormalString]) -> Iterable[FormalString]:
+        return progress(strings, total=number, label="strings", quiet=quiet)
+
+    if not shards:
+        return write_strings(language, number, seed, output, watch=watch)
+    manifest = string_shards(language, number, seed, output, overwrite=overwrite, watch=watch)
+    return {name: manifest["counts"][name] for name in ("sentences", "tokens", "most_tokens")}
+
+
+def _report(language: Language, seed: int, counts: dict[str, int], exact: dict[str, Any]) -> None:
+    from pdtools.provenance import provenance
+
+    print_json(
+        {
+            "counts": counts,
+            "exact": exact,
+            "settings": {"language": language.name, **language.settings, "seed": seed},
+            "provenance": provenance(),
+        }
+    )

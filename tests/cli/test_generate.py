@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from pdtools.cli.main import run
+from pdtools.formal import dyck_attachments
+from pdtools.shards import ShardSet
+from pdtools.training.data import check_same_tokenizer
+from pdtools.trees import sentence_layout
+
+DYCK = ["generate", "dyck", "--quiet"]
+
+
+def lines(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    capsys.readouterr()
+    assert run([*DYCK, *arguments]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["generate", "--help"]) == 0
+    assert "dyck" in capsys.readouterr().out
+    assert run(["generate", "dyck", "--help"]) == 0
+    assert "\n  Example:\n    pdtools generate dyck --number" in capsys.readouterr().out
+
+
+def test_strings_one_a_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    drawn = lines(capsys, "--number", "50", "--seed", "3")
+    assert len(drawn) == 50
+    for line in drawn:
+        assert len(line.split(" ")) >= 6
+        dyck_attachments(line.split(" "))
+    assert lines(capsys, "-n", "20", "--seed", "3") == drawn[:20]
+    assert lines(capsys, "-n", "20", "--seed", "4") != drawn[:20]
+    path = tmp_path / "strings.gz"
+    assert lines(capsys, "-n", "50", "--seed", "3", "-o", str(path)) == []
+    assert gzip.decompress(path.read_bytes()).decode().splitlines() == drawn
+
+
+def test_conditions(capsys: pytest.CaptureFixture[str]) -> None:
+    free = lines(capsys, "-n", "300", "--setting", "free", "--brackets", "2", "--depth", "3")
+    assert "" in free
+    assert set(" ".join(free).split()) == {"(1", "(2", ")1", ")2"}
+    limits = ("--min-length", "2", "--max-length", "4", "--max-dependency", "1", "--brackets", "1")
+    assert set(lines(capsys, "-n", "300", *limits)) == {"(1 )1", "(1 )1 (1 )1"}
+    assert run([*DYCK, "-n", "1", "--max-length", "4"]) == 1  # released-like: 6 or more
+    assert "no string meets these conditions" in capsys.readouterr().err
+
+
+def test_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "strings"
+    assert run([*DYCK, "-n", "5", "--json"]) == 2  # the data needs a file
+    capsys.readouterr()
+    assert run([*DYCK, "-n", "5", "--json", "-o", str(path)]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["counts"]["sentences"] == 5
+    assert report["counts"]["tokens"] == len(path.read_text().split())
+    assert report["exact"]["mean_length"] == pytest.approx(14.03, abs=0.01)
+    assert report["settings"]["language"] == "dyck"
+    assert report["settings"]["max_dependency"] == 27
+    assert run([*DYCK, "-n", "5", "-o", str(path)]) == 1
+    assert "exists already" in capsys.readouterr().err
+
+
+def test_shards_hold_the_language_s_attachments_and_share_a_tokenizer(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    drawn = lines(capsys, "-n", "40", "--seed", "3")
+    train, test = tmp_path / "train", tmp_path / "test"
+    lines(capsys, "-n", "40", "--seed", "3", "--shards", "-o", str(train))
+    deeper = ("--depth", "40", "--setting", "free", "--seed", "9")
+    lines(capsys, "-n", "10", *deeper, "--shards", "-o", str(test))
+    shards, deep = ShardSet.open(train), ShardSet.open(test)
+    check_same_tokenizer(shards, deep)
+    assert shards.tokenizer.vocab_size == 3 + 40
+    assert shards.tokenizer.unk_id is None
+    assert shards.manifest["language"]["name"] == "dyck"
+    assert shards.manifest["language"]["seed"] == 3
+    assert [shards.text(i) for i in range(len(shards))] == drawn
+    for i, line in enumerate(drawn):
+        tokens = line.split(" ")
+        assert shards.attach(i).tolist() == sentence_layout(dyck_attachments(tokens)).tolist()
+        assert [shards.tokenizer.token_text(t) for t in shards.tokens(i)[1:-1]] == tokens
+        assert shards.tape(i)[-2].max() > 0
+    assert run([*DYCK, "-n", "1", "--shards"]) == 2
+    assert "name one with -o" in capsys.readouterr().err
+
+
+def test_a_model_trains_on_the_shards(tmp_path: Path) -> None:
+    for name, seed, more in (("train", "1", ["-n", "60"]), ("valid", "2", ["-n", "20", "--setting", "free"])):
+        folder = str(tmp_path / name)
+        assert run([*DYCK, *more, "--seed", seed, "--max-length", "60", "--shards", "-o", folder]) == 0
+    small = ["config.layers=1", "config.d_model=16", "config.heads=2", "config.d_ff=32", "train.steps=4"]
+    settings = [argument for setting in small for argument in ("--set", setting)]
+    out = tmp_path / "run"
+    data = [str(tmp_path / "train"), "--valid", str(tmp_path / "valid")]
+    device = ["--device", "cpu", "--threads", "1", "--quiet"]
+    assert run(["train", *data, "-o", str(out), *settings, *device]) == 0
+    assert (out / "best" / "model.safetensors").exists()
+    ppl = ["eval-ppl", data[2], "--model", str(out), "--no-marginal", "--threads", "1", "--quiet"]
+    assert run([*ppl, "-o", str(tmp_path / "scores")]) == 0
