@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pdtools.files import sha256_file
 from pdtools.shards.format import ShardSettings
 from pdtools.tokenization import Encoding
-from pdtools.trees import max_depth, pack_tape, tape
+from pdtools.trees import packed_tapes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +58,7 @@ class ShardWriter:
         schema: of :func:`pdtools.shards.format.arrow_schema`.
         settings: whether tapes are stored.
         rows_per_part: rows in every part but the last.
-        counts: of what was written so far.
+        counts: of what was written so far; the deepest depth is known after :meth:`close`.
         parts: after :meth:`close`, each part's file name, number of rows and SHA-256.
     """
 
@@ -74,7 +74,6 @@ class ShardWriter:
 
     def write(self, row: ShardRow) -> None:
         """Add one row."""
-        depths = tape(row.attach)  # (n + 2, n + 2)
         columns: dict[str, Any] = {
             "id": self.counts.sentences,
             "text": row.text,
@@ -82,8 +81,6 @@ class ShardWriter:
             "attach": row.attach,
             "word": row.encoding.word,
         }
-        if self.settings.tape == "packed":
-            columns["tape"] = pack_tape(depths)
         for name, value in columns.items():
             self._columns.setdefault(name, []).append(value)
         n_tokens = len(row.encoding.ids) - 2
@@ -92,7 +89,6 @@ class ShardWriter:
         self.counts.words += row.n_words
         self.counts.unknown_words += row.encoding.n_unknown
         self.counts.most_tokens = max(self.counts.most_tokens, n_tokens)
-        self.counts.deepest = max(self.counts.deepest, max_depth(depths))
         self._rows_in_part += 1
         if self._rows_in_part == self.rows_per_part:
             self._end_part()
@@ -112,6 +108,10 @@ class ShardWriter:
             path = self.folder / f"part-{len(self.parts):05d}.parquet"
             self._file = pq.ParquetWriter(path, self.schema, compression="zstd")
         if self._columns:
+            tapes, deepest = packed_tapes(self._columns["attach"])
+            self.counts.deepest = max(self.counts.deepest, deepest)
+            if self.settings.tape == "packed":
+                self._columns["tape"] = tapes
             arrays = [pa.array(self._columns[f.name], f.type) for f in self.schema]
             self._file.write_table(pa.Table.from_arrays(arrays, schema=self.schema))
             self._columns = {}
