@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
@@ -31,9 +32,10 @@ class ScoreInputs:
     tape: Tensor | None
 
 
-class ScoreTerm(nn.Module):
+class ScoreTerm(nn.Module, ABC):
     """Something added to the attention scores q·k before they are scaled by 1/sqrt(d_head)."""
 
+    @abstractmethod
     def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
         """Compute the term.
 
@@ -46,7 +48,6 @@ class ScoreTerm(nn.Module):
         Returns:
             broadcastable to (B, H, Q, K); cells above the diagonal are masked later and may hold anything.
         """
-        raise NotImplementedError
 
 
 def sinusoids(length: int, d_model: int, device: torch.device) -> Tensor:
