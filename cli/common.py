@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, write_json
+
+if TYPE_CHECKING:
+    from pdtools.evaluation.results import Results
 
 T = TypeVar("T")
 
@@ -107,6 +110,26 @@ def message(text: str, *, quiet: bool) -> None:
 def print_json(value: Any) -> None:
     """The one JSON document of ``--json``, on standard output."""
     write_json(STDIO, value)
+
+
+def deliver(
+    results: Results,
+    made: dict[str, Any],
+    output: str | None,
+    show: Callable[[Results], None],
+    *,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """End an evaluation: write its folder, if wanted, and print the JSON document, or what ``show`` does."""
+    from pdtools.evaluation.results import write_results
+
+    if output:
+        write_results(output, results, made, overwrite=overwrite)
+    if as_json:
+        print_json(results.document(made))
+    else:
+        show(results)
 
 
 def check_json_output(as_json: bool, output: str) -> None:

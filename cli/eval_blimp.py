@@ -27,6 +27,7 @@ from .common import (
     WriteSentencesOption,
     bar,
     check_json_output,
+    deliver,
     message,
     pick_device,
     pick_source,
@@ -90,7 +91,6 @@ def eval_blimp(
         return
 
     from pdtools.evaluation.blimp import evaluate_blimp, evaluate_recorded_blimp, read_pairs
-    from pdtools.evaluation.results import write_results
     from pdtools.evaluation.sentence_files import BLIMP_COLUMNS, blimp_sentences, place_names
     from pdtools.evaluation.surprisal_files import RecordedScorer
     from pdtools.provenance import provenance
@@ -115,11 +115,7 @@ def eval_blimp(
         )
         results = evaluate_recorded_blimp(pairs, recorded, bar("sentences", quiet=quiet))
         made = provenance({"data": data, "surprisals": surprisals})
-    write_results(output, results, made, overwrite=overwrite)
-    if as_json:
-        print_json(results.document(made))
-    else:
-        print_blimp(results)
+    deliver(results, made, output, print_blimp, overwrite=overwrite, as_json=as_json)
     if left_out := results.counts["pairs_unscorable"]:
         message(f"{left_out} pairs could not be scored (items.parquet says why)", quiet=quiet)
     if unknown := results.counts["sentences_with_unknown_words"]:

@@ -10,10 +10,11 @@ import typer
 
 from pdtools.files import STDIO, check_output
 
-from .common import JsonOption, OverwriteOption, QuietOption, bar, message, print_json
+from .common import JsonOption, OverwriteOption, QuietOption, bar, deliver, message
 
 if TYPE_CHECKING:
     from pdtools.evaluation.prm import Parameters
+    from pdtools.evaluation.results import Results
 
 
 class Factor(str, Enum):
@@ -76,11 +77,9 @@ def eval_parse(
           --left-out mine.trees.rejects.jsonl
     """
     import dataclasses
-    import json
 
     from pdtools.evaluation.parsing import evaluate_parse, read_left_out
     from pdtools.evaluation.prm import COMMON, read_parameters
-    from pdtools.evaluation.results import ITEMS, write_results
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_parse
 
@@ -110,15 +109,8 @@ def eval_parse(
     )
     inputs = {"gold": gold, "predicted": predicted, "prm": prm, "left_out": left_out}
     made = provenance({name: path for name, path in inputs.items() if path})
-    if output:
-        write_results(output, results, made, overwrite=overwrite)
-    if as_json:
-        print_json(results.document(made))
-    elif form is Format.jsonl:
-        for row in results.tables[ITEMS].to_pylist():
-            print(json.dumps(row, ensure_ascii=False))
-    else:
-        print_parse(results)
+    show = _print_rows if form is Format.jsonl else print_parse
+    deliver(results, made, output, show, overwrite=overwrite, as_json=as_json)
     errors, placeholders = results.counts["errors"], results.counts["placeholders"]
     if errors:
         limit = f", more than MAX_ERROR {parameters.max_error}" if errors > parameters.max_error else ""
@@ -141,3 +133,13 @@ def _print_evalb(gold: str, predicted: str, parameters: Parameters, binarize: Fa
             print(line, file=sys.stderr if is_error else sys.stdout)
     except TooManyErrors:
         raise typer.Exit(1) from None
+
+
+def _print_rows(results: Results) -> None:
+    """One JSON object for each sentence."""
+    import json
+
+    from pdtools.evaluation.results import ITEMS
+
+    for row in results.tables[ITEMS].to_pylist():
+        print(json.dumps(row, ensure_ascii=False))

@@ -22,9 +22,9 @@ from .common import (
     ScoredModelOption,
     ThreadsOption,
     bar,
+    deliver,
     message,
     pick_device,
-    print_json,
 )
 
 
@@ -58,7 +58,6 @@ def eval_ppl(
       pdtools eval-ppl shards/test --model runs/pushdown --no-marginal
     """
     from pdtools.evaluation.perplexity import evaluate_perplexity, evaluate_string_perplexity
-    from pdtools.evaluation.results import write_results
     from pdtools.models import load_checkpoint
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_perplexity
@@ -84,11 +83,6 @@ def eval_ppl(
             progress=show,
         )
     made = provenance({"shards": shards, "model": model})
-    if output:
-        write_results(output, results, made, overwrite=overwrite)
-    if as_json:
-        print_json(results.document(made))
-    else:
-        print_perplexity(results)
+    deliver(results, made, output, print_perplexity, overwrite=overwrite, as_json=as_json)
     for reason, count in rejects.by_reason().items():
         message(f"{count} left out: {reason}", quiet=quiet)

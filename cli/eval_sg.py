@@ -28,6 +28,7 @@ from .common import (
     WriteSentencesOption,
     bar,
     check_json_output,
+    deliver,
     message,
     pick_device,
     pick_source,
@@ -116,7 +117,6 @@ def eval_sg(
         )
         return
 
-    from pdtools.evaluation.results import write_results
     from pdtools.evaluation.sentence_files import SG_COLUMNS, place_names, sg_sentences
     from pdtools.evaluation.sg import evaluate_sg
     from pdtools.evaluation.suites import read_suites
@@ -144,11 +144,7 @@ def eval_sg(
         )
         made = provenance({"suites": suites[0], "surprisals": surprisals})
     results = evaluate_sg(found, scorer, bar("sentences", quiet=quiet))
-    write_results(output, results, made, overwrite=overwrite)
-    if as_json:
-        print_json(results.document(made))
-    else:
-        print_sg(results)
+    deliver(results, made, output, print_sg, overwrite=overwrite, as_json=as_json)
     if left_out := results.counts["items_unscorable"]:
         message(f"{left_out} items could not be scored (items.parquet says why)", quiet=quiet)
     if unknown := results.counts["sentences_with_unknown_words"]:
@@ -172,7 +168,6 @@ def _write(
 
 
 def _aggregate(inputs: list[str], output: str | None, *, overwrite: bool, as_json: bool) -> None:
-    from pdtools.evaluation.results import write_results
     from pdtools.evaluation.sg_runs import aggregate_items
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_sg_runs
@@ -182,9 +177,4 @@ def _aggregate(inputs: list[str], output: str | None, *, overwrite: bool, as_jso
         check_output(output, overwrite=overwrite, inputs=files)
     results = aggregate_items(files)
     made = provenance({file: file for file in files})
-    if output is not None:
-        write_results(output, results, made, overwrite=overwrite)
-    if as_json:
-        print_json(results.document(made))
-    else:
-        print_sg_runs(results)
+    deliver(results, made, output, print_sg_runs, overwrite=overwrite, as_json=as_json)
