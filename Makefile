@@ -42,7 +42,7 @@ $(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(INSTALL) --editable '.[dev,parse,hf,plot]'
+	$(INSTALL) --editable '.[dev,parse,hf,plot,cluster]'
 	touch $@ $(VENV)/installed
 
 clean:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -11,10 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from pdtools.errors import PdtoolsError
-from pdtools.files import STDIO, write_json
+from pdtools.files import STDIO, check_output, is_stream, write_json
 
 if TYPE_CHECKING:
     from pdtools.evaluation.results import Results
+    from pdtools.jobs import Plan
+    from pdtools.search import Scorer
 
 T = TypeVar("T")
 
@@ -56,6 +59,17 @@ DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cu
 ThreadsOption = Annotated[int, typer.Option("--threads", min=0, help="CPU threads (0: all).")]
 WorkersOption = Annotated[
     int, typer.Option("--workers", min=1, help="Processes; the result does not depend on them.")
+]
+ShardOption = Annotated[
+    str | None,
+    typer.Option("--shard", metavar="I/N", help="Do a part of the work (I from 0); pdtools merge ends it."),
+]
+SchedulerOption = Annotated[
+    str | None,
+    typer.Option("--scheduler", metavar="ADDRESS", help="A Dask scheduler whose workers do the work."),
+]
+ResumeOption = Annotated[
+    bool, typer.Option("--resume", help="Go on where an earlier run was cut short, if there was one.")
 ]
 OnErrorOption = Annotated[
     OnError, typer.Option("--on-error", help="At bad input: stop, or record it in the rejects and go on.")
@@ -159,13 +173,77 @@ def deliver(
         show(results)
 
 
+def make_plan(workers: int, shard: str | None, scheduler: str | None, resume: bool) -> Plan:
+    """Who does the pieces of the work."""
+    from pdtools.jobs import Plan, Shard
+
+    return Plan(
+        workers=workers,
+        shard=None if shard is None else Shard.parse(shard),
+        scheduler=scheduler,
+        resume=resume,
+    )
+
+
+def threads_of_each(threads: int, workers: int) -> int:
+    """CPU threads of one worker: as asked for, or what is there, divided (0: all)."""
+    return threads or (max(1, (os.cpu_count() or 1) // workers) if workers > 1 else 0)
+
+
+def check_output_or_done(output: str, plan: Plan, *, overwrite: bool, inputs: Sequence[str] = ()) -> None:
+    """Refuse an output that exists; with --resume, it is done already.
+
+    Raises:
+        Done: then.
+    """
+    from pdtools.jobs import Done
+
+    if plan.resume and not overwrite and not is_stream(output) and os.path.lexists(output):
+        raise Done(f"{output}: done already")
+    check_output(output, overwrite=overwrite, inputs=inputs)
+
+
+@contextmanager
+def piecewise_scorer(
+    output: str,
+    plan: Plan,
+    model: str,
+    *,
+    beam: int,
+    bos: bool,
+    max_batch: int | None,
+    dtype: Dtype,
+    device: str,
+    threads: int,
+    overwrite: bool,
+) -> Iterator[Scorer]:
+    """A model's scorer whose finished pieces are kept beside the output until the block has made that."""
+    from pdtools.jobs import job_folder
+    from pdtools.search.work import ModelSettings, PiecewiseScorer, model_settings_for_job
+
+    settings = ModelSettings(
+        model_dir=model,
+        beam=beam,
+        device=pick_device(device, threads),
+        dtype=dtype.value,
+        bos=bos,
+        max_batch=max_batch,
+        threads=threads_of_each(threads, plan.workers),
+    )
+    with job_folder(output, model_settings_for_job(settings), plan, overwrite=overwrite) as job:
+        yield PiecewiseScorer(settings, plan, job)
+
+
 def check_json_output(as_json: bool, output: str) -> None:
     """``--json`` owns standard output, so data has to go to a file."""
     if as_json and output == STDIO:
         raise typer.BadParameter("--json prints a report on standard output: give the data a file with -o")
 
 
-_WITH_MODEL = dict.fromkeys(("beam", "bos", "max_batch", "dtype", "device", "threads"), ("--model",))
+_WITH_MODEL = dict.fromkeys(
+    ("beam", "bos", "max_batch", "dtype", "device", "threads", "workers", "shard", "scheduler", "resume"),
+    ("--model",),
+)
 _WITH_FILES = {
     "text_only": ("--write-sentences",),
     "nats": ("--surprisals",),

@@ -23,16 +23,22 @@ from .common import (
     QuietOption,
     RecordedNatsOption,
     RecordedOnErrorOption,
+    ResumeOption,
+    SchedulerOption,
+    ShardOption,
     SurprisalsOption,
     TextOnlyOption,
     ThreadsOption,
+    WorkersOption,
     WriteSentencesOption,
     bar,
     check_json_output,
+    check_output_or_done,
     deliver,
+    make_plan,
     message,
-    pick_device,
     pick_source,
+    piecewise_scorer,
     print_json,
     required_output,
 )
@@ -59,6 +65,10 @@ def eval_blimp(
     dtype: DtypeOption = Dtype.float32,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
+    workers: WorkersOption = 1,
+    shard: ShardOption = None,
+    scheduler: SchedulerOption = None,
+    resume: ResumeOption = False,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -98,16 +108,28 @@ def eval_blimp(
     from pdtools.evaluation.surprisal_files import RecordedScorer
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_blimp
-    from pdtools.search import load_scorer
 
     output = required_output(output)
-    check_output(output, overwrite=overwrite, inputs=[path for path in (data, surprisals) if path])
+    plan = make_plan(workers, shard, scheduler, resume)
+    inputs = [path for path in (data, surprisals) if path]
+    check_output_or_done(output, plan, overwrite=overwrite, inputs=inputs)
     pairs = read_pairs(data, limit)
     if model is not None:
-        where = pick_device(device, threads)
-        scorer = load_scorer(model, beam=beam, device=where, dtype=dtype.value, bos=bos, max_batch=max_batch)
-        results = evaluate_blimp(pairs, scorer, bar("sentences", quiet=quiet))
-        made = provenance({"data": data, "model": model})
+        with piecewise_scorer(
+            output,
+            plan,
+            model,
+            beam=beam,
+            bos=bos,
+            max_batch=max_batch,
+            dtype=dtype,
+            device=device,
+            threads=threads,
+            overwrite=overwrite,
+        ) as scorer:
+            results = evaluate_blimp(pairs, scorer, bar("sentences", quiet=quiet))
+            made = provenance({"data": data, "model": model})
+            deliver(results, made, output, print_blimp, overwrite=overwrite, as_json=as_json)
     else:
         assert surprisals is not None
         recorded = RecordedScorer(
@@ -118,7 +140,7 @@ def eval_blimp(
         )
         results = evaluate_recorded_blimp(pairs, recorded, bar("sentences", quiet=quiet))
         made = provenance({"data": data, "surprisals": surprisals})
-    deliver(results, made, output, print_blimp, overwrite=overwrite, as_json=as_json)
+        deliver(results, made, output, print_blimp, overwrite=overwrite, as_json=as_json)
     if left_out := results.counts["pairs_unscorable"]:
         message(f"{left_out} pairs could not be scored (items.parquet says why)", quiet=quiet)
     if unknown := results.counts["sentences_with_unknown_words"]:

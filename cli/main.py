@@ -11,6 +11,7 @@ import typer
 
 from pdtools import __version__
 from pdtools.errors import PdtoolsError
+from pdtools.jobs.plan import Done
 
 from . import (
     compare,
@@ -21,6 +22,7 @@ from . import (
     eval_ppl,
     eval_sg,
     generate,
+    merge,
     parse,
     sample,
     show,
@@ -52,6 +54,7 @@ app.command("eval-blimp")(eval_blimp.eval_blimp)
 app.command("eval-sg")(eval_sg.eval_sg)
 app.command("eval-dyck")(eval_dyck.eval_dyck)
 app.command("compare")(compare.compare)
+app.command("merge")(merge.merge)
 app.add_typer(generate.app, name="generate")
 
 
@@ -84,8 +87,10 @@ def run(arguments: list[str]) -> int:
     """Run one command and return its exit status; messages go to standard error."""
     try:
         app(arguments, prog_name="pdtools")  # exits by itself after usage errors (2) and Ctrl-C (130)
-    except SystemExit as done:
-        return done.code if isinstance(done.code, int) else int(done.code is not None)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except Done as done:
+        print(done, file=sys.stderr)
     except PdtoolsError as error:
         return _fail(str(error))
     except OSError as error:

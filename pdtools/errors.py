@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 
 class PdtoolsError(Exception):
     """Something could not be done; the message says what, where, and what to do about it, in one line."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By default an exception from another process is made again from its message alone.
+        return _restored, (type(self), str(self), vars(self))
+
+
+def _restored(kind: type[PdtoolsError], message: str, attributes: dict[str, Any]) -> PdtoolsError:
+    error = kind.__new__(kind, message)
+    vars(error).update(attributes)
+    return error
 
 
 class InputError(PdtoolsError):

@@ -36,7 +36,7 @@ def provenance(inputs: Mapping[str, str | Path] | None = None) -> dict[str, Any]
         "time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "versions": _versions(),
         "hardware": _hardware(),
-        "inputs": {role: _identify(Path(path)) for role, path in (inputs or {}).items()},
+        "inputs": {role: identify(path) for role, path in (inputs or {}).items()},
     }
 
 
@@ -64,11 +64,13 @@ def _hardware() -> dict[str, Any]:
     return found
 
 
-def _identify(path: Path) -> dict[str, Any]:
+def identify(path: str | Path) -> dict[str, Any]:
+    """The path of a file or folder, and its SHA-256, as in :func:`provenance`."""
+    path = Path(path)
     if str(path) == STDIO:
         return {"path": STDIO}
     if (path / "best").is_dir():  # a run stands for its best checkpoint, as it does for --model
-        return {**_identify(path / "best"), "path": str(path)}
+        return {**identify(path / "best"), "path": str(path)}
     if path.is_dir():
         files = [path / name for name in _IDENTIFYING if (path / name).is_file()]
         if files:

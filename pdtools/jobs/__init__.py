@@ -1,0 +1,24 @@
+"""Work in pieces: in one process, in several, in the jobs of a cluster's array, or on a Dask cluster.
+
+The input of a command is cut into pieces by rules that know nothing of workers, and what becomes of each
+piece is kept beside the output until that is whole. So it does not matter who does a piece, or when.
+"""
+
+from pdtools.jobs.folder import JobFolder, Pieces, job_folder, job_path, read_job
+from pdtools.jobs.plan import Done, Plan, Shard, ShardDone, only_merging
+from pdtools.jobs.run import Work, map_pieces
+
+__all__ = [
+    "Done",
+    "JobFolder",
+    "Pieces",
+    "Plan",
+    "Shard",
+    "ShardDone",
+    "Work",
+    "job_folder",
+    "job_path",
+    "map_pieces",
+    "only_merging",
+    "read_job",
+]

@@ -1,0 +1,92 @@
+"""Who does the pieces of a command's work."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from pdtools.errors import PdtoolsError
+
+_merging = ContextVar("merging", default=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One of several jobs that divide a command's pieces: those with i mod ``of`` = ``number``, from 0."""
+
+    number: int
+    of: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """Read ``I/N``.
+
+        Raises:
+            PdtoolsError: unless 0 ≤ I < N.
+        """
+        found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
+        if not found or not int(found[1]) < int(found[2]):
+            raise PdtoolsError(f"--shard {text}: must be I/N with I from 0 to N - 1, such as 0/8")
+        return cls(int(found[1]), int(found[2]))
+
+    def __contains__(self, piece: int) -> bool:
+        return piece % self.of == self.number
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """How pieces are done. What is made does not depend on it.
+
+    Attributes:
+        workers: processes on this machine; 1: this one alone.
+        shard: do only these pieces, and leave the output to ``pdtools merge``.
+        scheduler: address of a Dask scheduler whose workers do them.
+        resume: go on with what an earlier run left.
+    """
+
+    workers: int = 1
+    shard: Shard | None = None
+    scheduler: str | None = None
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        if self.scheduler is not None and self.workers > 1:
+            raise PdtoolsError("--scheduler has workers of its own: --workers does not go with it")
+
+    @property
+    def merging(self) -> bool:
+        """Whether all pieces have to be there already."""
+        return _merging.get()
+
+
+class Done(Exception):
+    """A command has nothing more to do now; its message is for the user, and no error."""
+
+
+class ShardDone(Done):
+    """The pieces of a shard are done; the output is made from all of them later.
+
+    Args:
+        shard: which one.
+        pieces: how many pieces it has.
+        output: what ``pdtools merge`` will make.
+    """
+
+    def __init__(self, shard: Shard, pieces: int, output: str) -> None:
+        super().__init__(f"shard {shard}: {pieces} pieces done; when all shards are: pdtools merge {output}")
+
+
+@contextlib.contextmanager
+def only_merging() -> Iterator[None]:
+    """While the block runs, no piece is computed."""
+    token = _merging.set(True)
+    try:
+        yield
+    finally:
+        _merging.reset(token)
