@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.json_input import parse_json
 from pdtools.zstd import ZstdFile, open_zstd_text
 
 if TYPE_CHECKING:
@@ -27,6 +28,16 @@ if TYPE_CHECKING:
 
 STDIO = "-"
 _COMPRESSED = (".gz", ".zst")
+# What is read at once has a limit, so that no file, packed or not, fills the memory.
+MAX_LINE_BYTES = 1 << 24
+MAX_DOCUMENT_BYTES = 1 << 27
+_MOST_REJECTED_TEXT = 1 << 16
+_BYTE_ORDER_MARKS = {
+    b"\xff\xfe\x00\x00": "UTF-32",
+    b"\x00\x00\xfe\xff": "UTF-32",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
 
 
 # --- inputs -----------------------------------------------------------------------------------
@@ -97,10 +108,22 @@ def is_stream(source: str | Path) -> bool:
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
-def read_bytes(source: str | Path) -> bytes:
-    """The whole of a file (``-``: standard input), decompressed by its suffix."""
+def read_bytes(source: str | Path, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
+    """The whole of a file (``-``: standard input), decompressed by its suffix.
+
+    Raises:
+        InputError: if it cannot be read, its compression is damaged, or it is longer than ``limit`` bytes.
+    """
     with open_binary(source) as stream:
-        return _decompressing(stream.read, source)
+        return read_limited(stream, source, limit)
+
+
+def read_limited(stream: IO[bytes], source: str | Path, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
+    """The rest of a stream, of at most ``limit`` bytes; see :func:`read_bytes`."""
+    data = _decompressing(lambda: stream.read(limit + 1), source)
+    if len(data) > limit:
+        raise InputError(f"longer than {limit >> 20} MiB, the limit of a file of this kind", file=source)
+    return data
 
 
 def read_blocks(source: str | Path, size: int) -> Iterator[bytes]:
@@ -117,17 +140,17 @@ def read_blocks(source: str | Path, size: int) -> Iterator[bytes]:
                 return
 
 
-def read_raw_lines(source: str | Path) -> Iterator[tuple[int, bytes]]:
-    """Lines of a file as bytes with their numbers (from 1), line ends on.
+def read_line_parts(source: str | Path, size: int) -> Iterator[tuple[int, bytes]]:
+    """Lines of a file as bytes with their numbers (from 1), line ends on; long ones in parts of ``size``.
 
     Raises:
         InputError: if the file cannot be read or its compression is damaged.
     """
     with open_binary(source) as stream:
-        number = 0
-        while line := _decompressing(stream.readline, source):
-            number += 1
-            yield number, line
+        number = 1
+        while part := _decompressing(lambda: stream.readline(size), source):
+            yield number, part
+            number += part.endswith(b"\n")
 
 
 def read_lines(source: str | Path) -> Iterator[tuple[int, str]]:
@@ -136,18 +159,31 @@ def read_lines(source: str | Path) -> Iterator[tuple[int, str]]:
     Only line feeds end a line: other Unicode separators are text.
 
     Raises:
-        InputError: if the file is not UTF-8 or its compression is damaged.
+        InputError: if the file is not UTF-8, its compression is damaged, or a line is longer than
+            ``MAX_LINE_BYTES``.
     """
-    for number, line in read_raw_lines(source):
-        yield number, decode_utf8(line, source, number).removesuffix("\n").removesuffix("\r")
+    for number, line in read_line_parts(source, MAX_LINE_BYTES + 1):
+        yield number, decode_line(line, source, number)
+
+
+def decode_line(line: bytes, source: str | Path, number: int) -> str:
+    """One line, its end on or off, as :func:`read_lines` gives it; see there."""
+    if len(line) > MAX_LINE_BYTES:
+        reason = f"a line of more than {MAX_LINE_BYTES >> 20} MiB"
+        raise InputError(reason, file=source, line=number, hint="one sentence a line is expected")
+    return decode_utf8(line, source, number).removesuffix("\n").removesuffix("\r")
 
 
 def decode_utf8(data: bytes, source: str | Path, first_line: int = 1) -> str:
-    """Decode UTF-8 (a byte order mark is dropped), or say in which line it fails."""
+    """Decode UTF-8 (a byte order mark is dropped), or say in which line it fails. NUL bytes are no text."""
     if first_line == 1:
         data = data.removeprefix(b"\xef\xbb\xbf")
+        for mark, encoding in _BYTE_ORDER_MARKS.items():
+            if data.startswith(mark):
+                reason = f"{encoding}, not UTF-8 (it begins with that byte order mark)"
+                raise InputError(reason, file=source, line=1, hint="convert it with iconv")
     try:
-        return data.decode("utf-8")
+        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = first_line + data.count(b"\n", 0, error.start)
         raise InputError(
@@ -156,6 +192,10 @@ def decode_utf8(data: bytes, source: str | Path, first_line: int = 1) -> str:
             line=line,
             hint="convert it with iconv",
         ) from error
+    if b"\0" in data:
+        line = first_line + data.count(b"\n", 0, data.index(b"\0"))
+        raise InputError("a NUL byte: not a text file", file=source, line=line)
+    return text
 
 
 def _decompressing(read: Any, source: str | Path) -> bytes:
@@ -344,12 +384,8 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
 
 
 def read_json(path: str | Path) -> Any:
-    """Read a JSON file, or say where it is damaged."""
-    data = read_bytes(path)
-    try:
-        return json.loads(decode_utf8(data, path))
-    except json.JSONDecodeError as error:
-        raise InputError(f"not JSON: {error.msg}", file=path, line=error.lineno) from error
+    """Read a JSON file, or say where it is damaged; see :func:`pdtools.json_input.parse_json`."""
+    return parse_json(decode_utf8(read_bytes(path), path), path, lone_surrogates=True)
 
 
 # --- rejects ----------------------------------------------------------------------------------
@@ -376,7 +412,11 @@ class Rejects:
         self.leave_out(reason, file=file, line=line, text=text)
 
     def leave_out(self, reason: str, *, file: str | Path, line: int, text: str) -> None:
-        """Record an input that is left out by rule, not because it is bad: no error under any policy."""
+        """Record an input that is left out by rule, not because it is bad: no error under any policy.
+
+        Of a very long text only the first 65,536 characters are kept.
+        """
+        text = text[:_MOST_REJECTED_TEXT]
         self.records.append({"file": str(file), "line": line, "reason": reason, "text": text})
 
     def __len__(self) -> int:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
-_PIECE = 1 << 16  # compressed bytes read at a time
+# Compressed bytes unpacked at a time: at most they become 32,768 times as many, which are in memory.
+_PIECE = 1 << 10
 
 
 class ZstdFile(io.RawIOBase):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from pdtools.errors import InputError
 from pdtools.files import Rejects, atomic_directory, atomic_text, is_stream
 from pdtools.parsers.base import UNKNOWN_TAG, UNUSABLE_WORD, ParseFailure, Parser, word_problem
 from pdtools.parsers.sentences import SourcedSentence
@@ -51,7 +52,11 @@ class TreeForm:
     functions: Literal["strip", "keep"] = "strip"
 
     def of(self, tree: Tree, changes: TransformCounts) -> Tree | None:
-        """The tree in this form; ``None`` if it holds nothing but traces. ``changes`` is added to."""
+        """The tree in this form; ``None`` if it holds nothing but traces. ``changes`` is added to.
+
+        Raises:
+            InputError: if a node has too many children to be binarized.
+        """
         plain = normalize(tree, functions=self.functions, counts=changes)
         if plain is None or self.binarize == "none":
             return plain
@@ -95,9 +100,13 @@ def convert_treebank(
         InputError: at the first bad tree or file without trees, if ``rejects`` says so.
     """
     for sourced in read_trees(files, rejects):
-        tree = form.of(sourced.tree, counts.changes)
+        reason = "no words, only traces"
+        try:
+            tree = form.of(sourced.tree, counts.changes)
+        except InputError as error:
+            tree, reason = None, error.reason
         if tree is None:
-            rejects.add("no words, only traces", file=sourced.file, line=sourced.line, text=sourced.text)
+            rejects.add(reason, file=sourced.file, line=sourced.line, text=sourced.text)
             continue
         counts.trees += 1
         counts.tokens += len(tree)
@@ -152,7 +161,10 @@ def _checked(
 ) -> Tree | ParseFailure:
     if isinstance(result, ParseFailure):
         return result
-    tree = form.of(result, changes)
+    try:
+        tree = form.of(result, changes)
+    except InputError as error:
+        return ParseFailure(error.reason)
     if tree is None or len(tree) != len(sentence.words):
         return ParseFailure("the parser gave a tree of other words")
     return tree

@@ -1,8 +1,8 @@
 """Many bracketed trees as arrays: words, sentences, attachments, without Python work per node.
 
 Only the ordinary form is read here: balanced UTF-8 brackets in which every word stands in a bracket of its
-own, ``(DT the)``, and every bracket holds a word. Whatever else a file holds is left to
-:func:`pdtools.trees.read_trees`, which knows what is wrong with it.
+own, ``(DT the)``, and every bracket holds a word, and no tree is too long. Whatever else a file holds is left
+to :func:`pdtools.trees.read_trees`, which knows what is wrong with it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.files import Rejects
+from pdtools.trees.lines import MAX_TREE_CHARS
 from pdtools.trees.pieces import PIECE_BYTES, Piece, cut_pieces, in_order, last_tree
 from pdtools.trees.reader import SourcedTree
 from pdtools.trees.transforms import TRACE_TAG
@@ -188,7 +189,7 @@ def _parse(data: bytes, factor: Factor) -> dict[str, NDArray[Any]] | None:
     is_word = ~(opens | closes)
     is_word[1:] &= ~opens[:-1]
     leaves = np.flatnonzero(is_word)  # (leaves) the events of all words, traces too
-    if not len(leaves) or not opens[0] or not _is_ordinary(opens, closes, leaves) or not _is_utf8(data):
+    if not len(leaves) or not opens[0] or not _is_ordinary(opens, closes, leaves) or not _is_text(data):
         return None
     steps = opens.view(np.int8) - closes.view(np.int8)
     depths = np.cumsum(steps, dtype=np.int32)  # (events) brackets open after each
@@ -197,6 +198,8 @@ def _parse(data: bytes, factor: Factor) -> dict[str, NDArray[Any]] | None:
     lasts = np.flatnonzero(depths == 0)  # (trees) the events that end them
     tree_ends = at[lasts] + 1
     tree_starts = at[np.concatenate([[0], lasts[:-1] + 1])]
+    if (tree_ends - tree_starts).max() > MAX_TREE_CHARS:
+        return None
     artificial = _artificial_nodes(data, text, at, opens)
     if len(artificial):
         depths = np.cumsum(_without(steps, opens, closes, depths, artificial), dtype=np.int32)
@@ -239,9 +242,10 @@ def _is_ordinary(opens: Bool, closes: Bool, leaves: Int64) -> bool:
     return int(np.count_nonzero(follows)) + len(leaves) == int(np.count_nonzero(closes))
 
 
-def _is_utf8(data: bytes) -> bool:
+def _is_text(data: bytes) -> bool:
+    """Whether these bytes are UTF-8 without NULs."""
     try:
-        return data.isascii() or bool(data.decode("utf-8"))
+        return (data.isascii() or bool(data.decode("utf-8"))) and b"\0" not in data
     except UnicodeDecodeError:
         return False
 

@@ -25,6 +25,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _COMPRESSED = (".gz", ".zst")
 # A tree that goes on over this many blocks is no tree: such a file is not kept in memory.
 _MOST_BLOCKS = 8
+_TRIED_ONE_BY_ONE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,12 +187,19 @@ def last_tree(data: bytes) -> int:
     text = np.frombuffer(data, dtype=np.uint8)
     depth, end = _balance(text), len(text)
     start = data.rfind(b"\n(")
-    while start >= 0:
+    for _ in range(_TRIED_ONE_BY_ONE):
+        if start < 0:
+            return 0
         depth -= _balance(text[start:end])
         if depth == 0:
             return start + 1
         end, start = start, data.rfind(b"\n(", 0, start + 1)
-    return 0
+    # Brackets that never close, or trees of very many lines: all places at once.
+    text = text[: start + 2]
+    opens, closes = text == ord("("), text == ord(")")
+    depths = np.cumsum(opens.view(np.int8) - closes.view(np.int8), dtype=np.int32)
+    before_trees = np.flatnonzero((text[:-1] == ord("\n")) & opens[1:] & (depths[:-1] == 0))
+    return int(before_trees[-1]) + 1 if len(before_trees) else 0
 
 
 def _balance(text: NDArray[np.uint8]) -> int:

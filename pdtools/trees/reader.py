@@ -4,21 +4,25 @@ A file is a sequence of bracketings; line ends and blank lines mean nothing whil
 Where they do not, or where text stands between trees, the reader rejects what it cannot read and goes on at
 the next line where a tree seems to begin: its first character is an opening bracket in the column where the
 file's first tree began, and, if the file's good trees hold such lines inside, it follows a blank line.
-A file is read as a stream: only the tree at hand is in memory, unless it never ends.
+A file is read as a stream: only the tree at hand is in memory, and given up once it is longer than
+``MAX_TREE_CHARS``, be it that its brackets never close.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from pdtools.errors import InputError
-from pdtools.files import Rejects, decode_utf8, read_raw_lines
+from pdtools.files import Rejects
+from pdtools.trees.lines import MAX_TREE_CHARS, Line, read_tree_lines
 from pdtools.trees.tree import BRACKET_TOKEN, Tree, TreeBuilder
 
 _BYTE_ORDER_MARK = "\ufeff"
 _SKIP_HINT = "--on-error skip goes on without it"
+TOO_LONG = f"a tree of more than {MAX_TREE_CHARS:,} characters, or brackets that never close"
+# Of text that belongs to no tree, what is kept for the rejects.
+_MOST_TEXT = 1 << 16
 
 
 @dataclass(slots=True)
@@ -37,7 +41,7 @@ def read_trees(files: Iterable[str], rejects: Rejects) -> Iterator[SourcedTree]:
     A wrapper ``( (S …) )`` becomes a constituent with the label "". Tokens are separated by brackets and
     ASCII white space only, so a no-break or thin space belongs to its word. Left to ``rejects``, with the
     line where the tree starts: trees with unbalanced brackets, without words or with a constituent without
-    words, trees that are not UTF-8, text between trees, and files without trees.
+    words, trees that are not UTF-8 or too long, text between trees, and files without trees.
 
     Args:
         files: paths (``-``: standard input); compressed by suffix.
@@ -51,28 +55,22 @@ def read_trees(files: Iterable[str], rejects: Rejects) -> Iterator[SourcedTree]:
         yield from _FileReader(file, rejects).trees()
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    number: int
-    text: str
-    fault: str | None  # why it cannot be decoded
-    follows_blank: bool
-
-
 class _OpenTree:
     """A tree whose brackets have not all closed yet, and the lines it has reached."""
 
-    def __init__(self, line: _Line, column: int) -> None:
+    def __init__(self, line: Line, column: int) -> None:
         self.builder = TreeBuilder()
         self.lines = [line]
         self.column = column
+        self.n_chars = len(line.text) - column  # up to the end of the last line
         self.fault_line: int | None = None
         self.holds_tree_like_lines = False
         self.builder.fault = line.fault
 
-    def add(self, line: _Line, *, looks_like_tree: bool) -> None:
+    def add(self, line: Line, *, looks_like_tree: bool) -> None:
         """Go on into the next line."""
         self.lines.append(line)
+        self.n_chars += len(line.text) + (not line.goes_on)
         self.builder.fault = self.builder.fault or line.fault
         self.holds_tree_like_lines |= looks_like_tree
 
@@ -86,15 +84,15 @@ class _OpenTree:
         texts = [line.text for line in self.lines]
         texts[-1] = texts[-1][:end_column]
         texts[0] = texts[0][self.column :]
-        return "\n".join(texts)
+        return _joined(texts, self.lines)
 
 
 class _FileReader:
     def __init__(self, file: str, rejects: Rejects) -> None:
         self.file = file
         self.rejects = rejects
-        self.fresh_lines = _read_lines(file)
-        self.put_back: deque[_Line] = deque()
+        self.fresh_lines = read_tree_lines(file)
+        self.put_back: deque[Line] = deque()
         self.tree_column: int | None = None  # where the file's first tree began its line
         self.needs_blank = False  # a good tree held a line that looks like the beginning of a tree
         self.seen_unbalanced = False
@@ -137,33 +135,37 @@ class _FileReader:
                     open_tree = None
             if open_tree is not None:
                 open_tree.note_fault()
+                if open_tree.n_chars > MAX_TREE_CHARS:
+                    self._give_up(open_tree)
+                    open_tree = None
         if done is not None:
             yield done
         if not self.found_anything:
             self.rejects.add("no trees in this file", file=self.file, line=1, text="")
 
-    def _next_line(self) -> _Line | None:
+    def _next_line(self) -> Line | None:
         return self.put_back.popleft() if self.put_back else next(self.fresh_lines, None)
 
-    def _begins_tree(self, line: _Line) -> bool:
+    def _begins_tree(self, line: Line) -> bool:
         stripped = line.text.lstrip()
         column = len(line.text) - len(stripped)
         return (
-            stripped.startswith("(")
+            not line.goes_on
+            and stripped.startswith("(")
             and self.tree_column in (None, column)
             and (line.follows_blank or not self.needs_blank)
         )
 
-    def _begin(self, line: _Line, column: int) -> _OpenTree:
+    def _begin(self, line: Line, column: int) -> _OpenTree:
         self.found_anything = True
-        if self.tree_column is None and not line.text[:column].strip():
+        if self.tree_column is None and not line.goes_on and not line.text[:column].strip():
             self.tree_column = column
         return _OpenTree(line, column)
 
     def _finish(self, tree: _OpenTree, end_column: int) -> SourcedTree | None:
         tree.note_fault()
         text, first_line = tree.text(end_column), tree.lines[0].number
-        fault = tree.builder.fault
+        fault = TOO_LONG if len(text) > MAX_TREE_CHARS else tree.builder.fault
         if fault is not None:
             self._reject(fault, text, first_line, tree.fault_line)
             return None
@@ -176,30 +178,53 @@ class _FileReader:
 
     def _reject_unended(self, tree: _OpenTree) -> None:
         """The file ends inside a tree: give its lines back from where the next tree seems to begin."""
+        noticed = self._give_back(tree)
+        self._reject_unbalanced(tree, noticed)
+
+    def _give_up(self, tree: _OpenTree) -> None:
+        """A tree is too long: go on where the next one seems to begin, in its lines or after them."""
+        noticed = self._give_back(tree)
+        text = tree.text(len(tree.lines[-1].text))
+        self._reject(TOO_LONG, text, tree.lines[0].number, noticed)
+        if not self.put_back:
+            self._skip()
+
+    def _give_back(self, tree: _OpenTree) -> int:
+        """Keep of an unended tree the lines up to where the next seems to begin; in which line that shows."""
         self.seen_unbalanced = True
         own = 1
         while own < len(tree.lines) and not self._begins_tree(tree.lines[own]):
             own += 1
         noticed = tree.lines[own].number if own < len(tree.lines) else tree.lines[-1].number
-        self.put_back.extend(tree.lines[own:])
+        self.put_back.extendleft(reversed(tree.lines[own:]))
         tree.lines = tree.lines[:own]
-        self._reject_unbalanced(tree, noticed)
+        return noticed
 
-    def _reject_between_trees(self, line: _Line, column: int, *, condemned: SourcedTree | None) -> None:
+    def _reject_between_trees(self, line: Line, column: int, *, condemned: SourcedTree | None) -> None:
         """Skip from an error outside any tree to where the next tree seems to begin.
 
         A closing bracket too many condemns the tree before it as well.
         """
         self.found_anything = True
-        texts = [line.text[column:]] if condemned is None else [condemned.text + line.text[column:]]
-        while (skipped := self._next_line()) is not None:
-            if self._begins_tree(skipped):
-                self.put_back.appendleft(skipped)
-                break
-            texts.append(skipped.text)
+        before = "" if condemned is None else condemned.text
+        skipped = self._skip()
+        text = _joined([before + line.text[column:], *(other.text for other in skipped)], [line, *skipped])
         reason = "text between trees" if line.text[column] != ")" else "unbalanced brackets: closed too often"
         first_line = line.number if condemned is None else condemned.line
-        self._reject(reason, "\n".join(texts).rstrip(), first_line, line.number)
+        self._reject(reason, text.rstrip(), first_line, line.number)
+
+    def _skip(self) -> list[Line]:
+        """Go to where the next tree seems to begin. Returns the lines passed over, those for the rejects."""
+        passed: list[Line] = []
+        n_chars = 0
+        while (line := self._next_line()) is not None:
+            if self._begins_tree(line):
+                self.put_back.appendleft(line)
+                break
+            if n_chars < _MOST_TEXT:
+                passed.append(line)
+            n_chars += len(line.text)
+        return passed
 
     def _reject(self, reason: str, text: str, line: int, noticed: int | None) -> None:
         hint = _SKIP_HINT if noticed in (None, line) else f"noticed in line {noticed}; {_SKIP_HINT}"
@@ -210,15 +235,8 @@ def _is_blank(token: str) -> bool:
     return not token.strip().strip(_BYTE_ORDER_MARK)
 
 
-def _read_lines(file: str) -> Iterator[_Line]:
-    follows_blank = False
-    for number, raw in read_raw_lines(file):
-        fault = None
-        try:
-            text = decode_utf8(raw, file, number)
-        except InputError as error:
-            fault = error.reason
-            text = raw.decode("utf-8", errors="replace")
-        text = text.removesuffix("\n").removesuffix("\r")
-        yield _Line(number, text, fault, follows_blank)
-        follows_blank = not text.strip()
+def _joined(texts: Sequence[str], lines: Sequence[Line]) -> str:
+    """What is on lines, one text of each."""
+    return texts[0] + "".join(
+        text if line.goes_on else "\n" + text for text, line in zip(texts[1:], lines[1:], strict=True)
+    )

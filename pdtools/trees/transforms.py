@@ -11,12 +11,17 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pdtools.errors import InputError
 from pdtools.trees.tree import Factor, Tree, check_factor
 
 Functions = Literal["strip", "keep"]
 
 TRACE_TAG = "-NONE-"
 WRAPPERS = frozenset({"", "ROOT", "TOP", "S1"})
+MAX_LABEL_CHARS = 1 << 26
+"""Length of the labels that binarization makes of one tree; n children of a node are named n² / 2 times."""
+TOO_WIDE = "a node with too many children to be binarized with labels that name them all"
+_REMEMBERED_LABEL = 64  # characters of labels that are worth a place in memory
 # A node that binarization made: VP|<NP-PP>.
 _ARTIFICIAL = re.compile(r"\|<.*>$")
 
@@ -118,10 +123,9 @@ def _has_one_child(tree: Tree, node: int) -> bool:
 def _clean_label(label: str, functions: Functions, counts: TransformCounts) -> str:
     if "|" in label:
         counts.rewritten[label] += 1
-    return _cleaned(label, functions)
+    return (_remembered if len(label) <= _REMEMBERED_LABEL else _cleaned)(label, functions)
 
 
-@lru_cache(maxsize=65536)
 def _cleaned(label: str, functions: Functions) -> str:
     if "|" in label:
         # A label of bars alone has no first part; X is the treebank's label for the unknown.
@@ -131,6 +135,9 @@ def _cleaned(label: str, functions: Functions) -> str:
     return "+".join(
         re.sub(r"(?<=.)[-=].*", "", part) if part[:1] != "-" else part for part in label.split("+")
     )
+
+
+_remembered = lru_cache(maxsize=65536)(_cleaned)
 
 
 def collapse_unaries(tree: Tree) -> Tree:
@@ -174,16 +181,24 @@ def binarize(tree: Tree, factor: Factor = "right") -> Tree:
     Args:
         tree: any tree.
         factor: ``right`` groups the last children, ``left`` the first.
+
+    Raises:
+        InputError: if the new labels are longer than ``MAX_LABEL_CHARS`` together, as those of a node with
+            some ten thousand children are.
     """
     check_factor(factor)
     children = _children(tree)
     labels, starts, ends = list(tree.labels), tree.starts.tolist(), tree.ends.tolist()
+    n_chars = 0
     for node, inside in enumerate(children):
         for i in range(1, len(inside) - 1):
             grouped = inside[i:] if factor == "right" else inside[:-i]
             labels.append(f"{tree.labels[node]}|<{'-'.join(name for name, _, _ in grouped)}>")
             starts.append(grouped[0][1])
             ends.append(grouped[-1][2])
+            n_chars += len(labels[-1])
+            if n_chars > MAX_LABEL_CHARS:
+                raise InputError(TOO_WIDE)
     if len(labels) == len(tree.labels):
         return tree
     # No new node has the span of another, so the order of spans is pre-order; lexsort is stable, which keeps

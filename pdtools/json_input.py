@@ -1,0 +1,66 @@
+"""JSON that others wrote: parsed so that whatever is wrong with it is an error of one line."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+from pdtools.errors import InputError
+
+_MAY_BE_LONE_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_MOST_DIGITS = 400  # no float is longer; the time to read an integer grows with its square
+
+
+class _NoJson(ValueError):
+    """What the standard's JSON has no room for, or no float."""
+
+
+def parse_json(
+    text: str, source: str | Path, line: int | None = None, *, lone_surrogates: bool = False
+) -> Any:
+    r"""Parse a JSON document.
+
+    Stricter than Python: NaN, infinities and numbers that no float can hold (``1e999``) are refused.
+
+    Args:
+        text: the document.
+        source: the file to name.
+        line: the line that the document stands on, if it is one of several; else lines are counted in it.
+        lone_surrogates: take strings such as ``"\ud800"``, which UTF-8 cannot hold, but by which our own
+            documents spell file names that are not UTF-8.
+
+    Raises:
+        InputError: for everything that cannot be parsed; nesting too deep among it.
+    """
+    try:
+        value = json.loads(text, parse_float=_number, parse_int=_integer, parse_constant=_refused)
+        if not lone_surrogates and _MAY_BE_LONE_SURROGATE.search(text):
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except json.JSONDecodeError as error:
+        raise InputError(f"not JSON: {error.msg}", file=source, line=line or error.lineno) from error
+    except _NoJson as error:
+        raise InputError(f"not JSON: {error}", file=source, line=line) from error
+    except UnicodeEncodeError as error:
+        code = f"\\u{ord(error.object[error.start]):04x}"
+        raise InputError(
+            f"a lone surrogate, {code}, which is no character", file=source, line=line
+        ) from error
+    except RecursionError as error:
+        raise InputError("not usable JSON: nested too deep", file=source, line=line) from error
+    return value
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refused(text)
+
+
+def _integer(text: str) -> int:
+    return int(text) if len(text) <= _MOST_DIGITS else _refused(text)
+
+
+def _refused(text: str) -> Any:
+    raise _NoJson(f"the number {text if len(text) < 40 else text[:37] + '...'}")

@@ -1,0 +1,137 @@
+"""Tree files that would fill the memory: what is given up, where reading goes on, what stays in memory."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from odd_treebanks import FILES, SOUP
+
+from pdtools.errors import InputError
+from pdtools.files import Rejects
+from pdtools.trees import Tree, binarize, pieces, read_arrays, read_trees, reader, transforms
+from pdtools.trees.lines import MAX_TREE_CHARS, read_tree_lines
+from pdtools.trees.pieces import last_tree
+
+A, B = "(S (NN a))", "(S (NN b) (NN c))"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "x.mrg"
+
+
+def found(file: Path) -> tuple[list[str], list[tuple[int, str]]]:
+    rejects = Rejects("skip")
+    trees = [str(sourced.tree) for sourced in read_trees([str(file)], rejects)]
+    assert all(len(record["text"]) <= 1 << 16 for record in rejects.records)
+    return trees, [(record["line"], record["reason"]) for record in rejects.records]
+
+
+@pytest.mark.parametrize(
+    ("content", "trees", "rejected"),
+    [
+        ("(" * 2 * MAX_TREE_CHARS, [], [(1, reader.TOO_LONG)]),
+        (f"{A}\n(NN {'a' * 2 * MAX_TREE_CHARS})\n{B}\n", [A, B], [(2, reader.TOO_LONG)]),
+        (f"(NN {'a' * MAX_TREE_CHARS}) {A}\n{B}", [A, B], [(1, reader.TOO_LONG)]),
+        (f"{A}\n(S (NN x)\n" + f"{B}\n" * (MAX_TREE_CHARS // 17), None, [(2, reader.TOO_LONG)]),
+        ("x" * 5 * MAX_TREE_CHARS + f"\n{A}", [A], [(1, "text between trees")]),
+        (" " * 5 * MAX_TREE_CHARS + A, [A], []),
+    ],
+    ids=["brackets", "word", "in one part", "unclosed", "text", "blank"],
+)
+def test_long_trees_are_given_up(
+    content: str, trees: list[str] | None, rejected: list[tuple[int, str]], file: Path
+) -> None:
+    file.write_text(content)
+    good, records = found(file)
+    assert records == rejected
+    assert good == ([A] + [B] * (MAX_TREE_CHARS // 17) if trees is None else trees)
+    if rejected:
+        with pytest.raises(InputError, match=r"x.mrg:\d+: ") as caught:
+            list(read_arrays([str(file)], Rejects()))
+        assert caught.value.reason == rejected[0][1]
+
+
+def test_a_tree_at_the_limit_is_read_by_both_readers(file: Path) -> None:
+    file.write_text(f"(NN {'a' * (MAX_TREE_CHARS - 5)})")
+    assert len(found(file)[0][0]) == MAX_TREE_CHARS
+    arrays = [item.n_trees for item in read_arrays([str(file)], Rejects())]  # type: ignore[union-attr]
+    assert arrays == [1]
+
+
+@settings(max_examples=300)
+@given(content=st.one_of(FILES, SOUP, st.builds(bytes.__add__, FILES, SOUP)), size=st.integers(1, 40))
+def test_lines_in_parts_are_the_lines(
+    content: bytes, size: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Parts, put together, are the lines; and what is read does not depend on where they are cut."""
+    file = tmp_path_factory.getbasetemp() / "parts.mrg"
+    file.write_bytes(content)
+    whole = list(read_tree_lines(str(file)))
+    parts = list(read_tree_lines(str(file), size))
+    grouped = [list(group) for _, group in itertools.groupby(parts, key=lambda part: part.number)]
+    assert [(group[0].number, group[0].follows_blank) for group in grouped] == [
+        (line.number, line.follows_blank) for line in whole
+    ]
+    assert all(part.goes_on == (i > 0) for group in grouped for i, part in enumerate(group))
+    for line, group in zip(whole, grouped, strict=True):
+        if all(part.fault is None for part in group):
+            assert line.fault is None
+            assert "".join(part.text for part in group) == line.text
+    if all(line.fault is None for line in whole):
+        expected = found(file)
+        with mock.patch.object(reader, "read_tree_lines", lambda name: read_tree_lines(name, size)):
+            assert found(file) == expected
+
+
+@given(content=st.one_of(FILES, SOUP))
+def test_the_last_tree_however_it_is_found(content: bytes) -> None:
+    with mock.patch.object(pieces, "_TRIED_ONE_BY_ONE", 0):
+        at_once = last_tree(content)
+    assert at_once == last_tree(content)
+
+
+def test_labels_of_binarization_are_bounded(file: Path) -> None:
+    wide = Tree.from_brackets("(S" + " (NN a)" * 1000 + ")")
+    assert len(binarize(wide).labels) == 999
+    with (
+        mock.patch.object(transforms, "MAX_LABEL_CHARS", 10_000),
+        pytest.raises(InputError, match="too many"),
+    ):
+        binarize(wide)
+
+
+def test_one_endless_line_takes_bounded_memory(file: Path) -> None:
+    with file.open("wb") as stream:
+        for _ in range(48):
+            stream.write(b"(X a" * (1 << 18))  # 48 MiB
+    peak = peak_mib("parse", str(file), "--from", "treebank", "-o", str(file.with_name("out")), status=1)
+    assert peak < 48 + peak_mib("parse", str(written(file, A)), "--from", "treebank", status=0) + 250
+
+
+def written(file: Path, text: str) -> Path:
+    small = file.with_name("small.mrg")
+    small.write_text(text)
+    return small
+
+
+def peak_mib(*arguments: str, status: int) -> float:
+    """The most memory that a command of ours takes."""
+    script = (
+        "import resource, sys; from pdtools.cli.main import run; status = run(sys.argv[1:]);"
+        "print(status, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True
+    )
+    *messages, last = done.stderr.splitlines()
+    assert last.split()[0] == str(status), messages
+    assert len(messages) == 1
+    return int(last.split()[1]) / 1024
