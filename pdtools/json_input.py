@@ -53,6 +53,33 @@ def parse_json(
     return value
 
 
+def text_of(value: Any) -> str:
+    """A string, or an integer as one, out of a document.
+
+    Raises:
+        TypeError: for anything else.
+        ValueError: for a string with a NUL in it.
+    """
+    if not isinstance(value, (str, int)):
+        raise TypeError(f"a {type(value).__name__} where text is expected")
+    if isinstance(value, str) and "\0" in value:
+        raise ValueError("a NUL in a text")
+    return str(value)
+
+
+def number_of(value: Any) -> int:
+    """A whole number, or a string that is one, out of a document.
+
+    Raises:
+        TypeError: for anything else.
+        ValueError: for a number of more than 32 bits too.
+    """
+    number = int(text_of(value))
+    if not -(2**31) <= number < 2**31:
+        raise ValueError(f"{number if number.bit_length() < 64 else 'a number'} is out of range")
+    return number
+
+
 def _number(text: str) -> float:
     number = float(text)
     return number if math.isfinite(number) else _refused(text)

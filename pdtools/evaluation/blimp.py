@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pdtools.errors import InputError
+from pdtools.evaluation.archives import zip_lines
 from pdtools.evaluation.results import ITEMS, Progress, Results, mean, no_progress
-from pdtools.evaluation.suites import zip_members
-from pdtools.files import decode_utf8, expand_inputs, read_bytes
+from pdtools.files import expand_inputs, read_lines
+from pdtools.json_input import parse_json, text_of
 
 if TYPE_CHECKING:
     from pdtools.search.scores import Scorer, SentenceScore, Unscorable
@@ -97,48 +97,49 @@ def read_pairs(source: str | Path, limit: int | None = None) -> list[Pair]:
     pairs: list[Pair] = []
     taken: dict[str, int] = defaultdict(int)
     seen: set[tuple[str, str]] = set()
-    for place, data in _documents(Path(source)):
-        for number, line in enumerate(decode_utf8(data, place).split("\n"), start=1):
-            if not line.strip():
-                continue
-            pair = _pair(line, place, number)
-            if (pair.paradigm, pair.number) in seen:
-                raise InputError(f"a second pair {pair.number} of {pair.paradigm}", file=place, line=number)
-            seen.add((pair.paradigm, pair.number))
-            taken[pair.paradigm] += 1
-            if limit is None or taken[pair.paradigm] <= limit:
-                pairs.append(pair)
+    for place, number, line in _lines(Path(source)):
+        if not line.strip():
+            continue
+        pair = _pair(line, place, number)
+        if (pair.paradigm, pair.number) in seen:
+            raise InputError(f"a second pair {pair.number} of {pair.paradigm}", file=place, line=number)
+        seen.add((pair.paradigm, pair.number))
+        taken[pair.paradigm] += 1
+        if limit is None or taken[pair.paradigm] <= limit:
+            pairs.append(pair)
     if not pairs:
         raise InputError("no minimal pairs (.jsonl files) in it", file=source)
     return pairs
 
 
-def _documents(source: Path) -> Iterable[tuple[str, bytes]]:
+def _lines(source: Path) -> Iterator[tuple[str, int, str]]:
     if source.suffix == ".zip":
-        return zip_members(source, ".jsonl")
-    files = expand_inputs([str(source)], [".jsonl"])
-    return ((file, read_bytes(file)) for file in files if not Path(file).name.startswith("."))
+        yield from zip_lines(source, ".jsonl")
+        return
+    for file in expand_inputs([str(source)], [".jsonl"]):
+        if not Path(file).name.startswith("."):
+            yield from ((file, number, line) for number, line in read_lines(file))
 
 
 def _pair(line: str, place: str, number: int) -> Pair:
+    data = parse_json(line, place, number)
     try:
-        data = json.loads(line)
-        field, phenomenon = str(data["field"]), str(data["linguistics_term"])
+        field, phenomenon = text_of(data["field"]), text_of(data["linguistics_term"])
         good, bad = data["sentence_good"], data["sentence_bad"]
         if not isinstance(good, str) or not isinstance(bad, str):
             raise InputError("not a minimal pair: a sentence that is no text", file=place, line=number)
         return Pair(
-            paradigm=str(data["UID"]),
+            paradigm=text_of(data["UID"]),
             phenomenon=_PHENOMENON_NAMES.get(phenomenon, phenomenon),
             field=_FIELD_NAMES.get(field, field),
-            number=str(data["pairID"]),
-            good=good,
-            bad=bad,
+            number=text_of(data["pairID"]),
+            good=text_of(good),
+            bad=text_of(bad),
         )
-    except json.JSONDecodeError as error:
-        raise InputError(f"not JSON: {error.msg}", file=place, line=number) from error
-    except (KeyError, TypeError) as error:
-        missing = f"{error} is missing" if isinstance(error, KeyError) else "not a JSON object"
+    except (KeyError, TypeError, ValueError) as error:
+        missing = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        if not isinstance(data, dict):
+            missing = "not a JSON object"
         raise InputError(f"not a minimal pair: {missing}", file=place, line=number) from error
 
 

@@ -8,7 +8,7 @@ its limits (200 words, 200 brackets, 5,000 characters) are not kept.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Literal
@@ -324,25 +324,41 @@ def _counted(brackets: Sequence[_Bracket], parameters: Parameters) -> list[_Brac
 
 def _match(gold: Sequence[_Bracket], test: Sequence[_Bracket], parameters: Parameters | None) -> int:
     """Match each gold bracket with the first free predicted one of its span (and label, given parameters)."""
-    free: dict[tuple[int, int], list[str]] = defaultdict(list)
-    for bracket in test:
-        free[bracket.start, bracket.end].append(bracket.label)
+    # By span and label the places of free ones in the order of opening; without parameters labels are alike.
+    free: dict[tuple[int, int, str], deque[int]] = defaultdict(deque)
+    for place, bracket in enumerate(test):
+        free[bracket.start, bracket.end, bracket.label if parameters else ""].append(place)
     matched = 0
     for bracket in gold:
-        labels = free.get((bracket.start, bracket.end), [])
-        for i, label in enumerate(labels):
-            if parameters is None or parameters.same_label(bracket.label, label):
-                del labels[i]
-                matched += 1
-                break
+        labels = {bracket.label, *parameters.equals_of(bracket.label)} if parameters else {""}
+        candidates = [found for label in labels if (found := free.get((bracket.start, bracket.end, label)))]
+        if candidates:
+            min(candidates, key=lambda places: places[0]).popleft()
+            matched += 1
     return matched
 
 
 def _crossing(gold: Sequence[_Bracket], test: Sequence[_Bracket]) -> int:
     """Predicted brackets that overlap some gold bracket without one holding the other."""
-    spans = {(bracket.start, bracket.end) for bracket in gold}
-    return sum(
-        any(a < b.start < z < b.end or b.start < a < b.end < z for a, z in spans)
-        for b in test
-        if (b.start, b.end) not in spans
-    )
+    # The gold brackets over two neighbouring words hold one another. If one of them ends inside of a
+    # predicted bracket that begins between the words, or begins inside of one that ends there, then the
+    # innermost does.
+    n_words = max((bracket.end for bracket in (*gold, *test)), default=0)
+    innermost: list[_Bracket | None] = [None] * (n_words + 1)  # [k]: over the words k - 1 and k
+    path: list[_Bracket] = []
+    upcoming = 0
+    for k in range(1, n_words):
+        while upcoming < len(gold) and gold[upcoming].start < k:
+            path.append(gold[upcoming])
+            upcoming += 1
+        while path and path[-1].end <= k:
+            path.pop()
+        innermost[k] = path[-1] if path else None
+
+    def crosses(bracket: _Bracket) -> bool:
+        first, last = innermost[bracket.start], innermost[bracket.end]
+        return (first is not None and first.end < bracket.end) or (
+            last is not None and last.start > bracket.start
+        )
+
+    return sum(map(crosses, test))

@@ -12,6 +12,7 @@ instructions and run on a small stack: nothing is ever handed to Python's ``eval
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,9 @@ from pdtools.errors import PdtoolsError
 
 _RELATIVE, _ABSOLUTE = 1e-5, 1e-3
 _MAX_DEPTH = 100
+_MAX_CHARS = 100_000
+_MAX_DIGITS = 9
+_SHOWN = 200
 
 _TOKEN = re.compile(
     r"""(?P<region> \( \s* (?P<number> \d+ | \* ) \s* ; \s* % (?P<condition> [^%]+ ) % \s* \) )
@@ -40,7 +44,8 @@ class FormulaError(PdtoolsError):
 
     def __init__(self, reason: str, formula: str, column: int) -> None:
         self.reason, self.formula, self.column = reason, formula, column
-        super().__init__(f"column {column}: {reason}, in the formula {formula!r}")
+        shown = formula if len(formula) <= _SHOWN else formula[:_SHOWN] + "…"
+        super().__init__(f"column {column}: {reason}, in the formula {shown!r}")
 
 
 def is_close(a: float, b: float) -> bool:
@@ -134,6 +139,8 @@ class _Parser:
         return self.steps
 
     def _lex(self) -> list[_Lexeme]:
+        if len(self.text) > _MAX_CHARS:
+            raise FormulaError(f"longer than {_MAX_CHARS:,} characters", self.text, _MAX_CHARS)
         lexemes, position = [], 0
         while position < len(self.text):
             match = _TOKEN.match(self.text, position)
@@ -141,10 +148,15 @@ class _Parser:
                 raise FormulaError(f"unexpected {self.text[position]!r}", self.text, position + 1)
             column = position + 1
             if match["region"]:
+                if len(match["number"]) > _MAX_DIGITS:
+                    raise FormulaError("a region number that is too large", self.text, column)
                 number = None if match["number"] == "*" else int(match["number"])
                 lexemes.append(_Lexeme("region", column, (number, match["condition"])))
             elif match["value"]:
-                lexemes.append(_Lexeme("value", column, float(match["value"])))
+                value = float(match["value"])
+                if math.isinf(value):
+                    raise FormulaError("a number that is too large", self.text, column)
+                lexemes.append(_Lexeme("value", column, value))
             elif match["symbol"]:
                 lexemes.append(_Lexeme(match["symbol"], column))
             position = match.end()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -15,6 +14,7 @@ from pdtools.evaluation.evalb import BracketScore, SentenceRow, compare_sentence
 from pdtools.evaluation.prm import COMMON, Parameters
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 from pdtools.files import read_lines
+from pdtools.json_input import number_of, parse_json, text_of
 
 if TYPE_CHECKING:
     from pdtools.trees import Tree
@@ -63,9 +63,9 @@ def read_left_out(rejects: str | Path) -> dict[int, str]:
     files = set()
     for number, line in read_lines(rejects):
         try:
-            record = json.loads(line)
-            reasons[int(record["line"])] = str(record["reason"])
-            files.add(record["file"])
+            record = parse_json(line, rejects, number, lone_surrogates=True)
+            reasons[number_of(record["line"])] = text_of(record["reason"])
+            files.add(text_of(record["file"]))
         except (ValueError, KeyError, TypeError) as error:
             raise InputError("not a record of a left-out sentence", file=rejects, line=number) from error
     if len(files) > 1:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from pdtools.errors import InputError
-from pdtools.files import read_lines
+from pdtools.files import decode_utf8, read_bytes
 
+_MAX_BYTES = 1 << 20
 _NUMBERS = {"MAX_ERROR": "max_error", "CUTOFF_LEN": "cutoff_len"}
 _LABELS = {
     "DELETE_LABEL": "delete_labels",
@@ -46,6 +47,11 @@ class Parameters:
         """Whether two labels count as one."""
         return a == b or (a, b) in self.equal_labels or (b, a) in self.equal_labels
 
+    def equals_of(self, label: str) -> set[str]:
+        """The other labels that count as this one."""
+        pairs = self.equal_labels
+        return {b for a, b in pairs if a == label} | {a for a, b in pairs if b == label}
+
     def same_word(self, a: str, b: str) -> bool:
         """Whether two words count as one."""
         return a == b or (a, b) in self.equal_words or (b, a) in self.equal_words
@@ -75,7 +81,8 @@ def read_parameters(path: str | Path) -> Parameters:
     """
     values: dict[str, Any] = {}
     lists: dict[str, set[Any]] = {name: set() for name in (*_LABELS.values(), *_PAIRS.values())}
-    for number, line in read_lines(path):
+    text = decode_utf8(read_bytes(path, _MAX_BYTES), path)
+    for number, line in enumerate(text.split("\n"), start=1):
         line = line.rstrip()
         if line.startswith("#") or len(line) < 3:  # EVALB passes over lines this short without a word
             continue
@@ -102,7 +109,7 @@ def read_parameters(path: str | Path) -> Parameters:
                 raise InputError(f"{keyword} needs two values", file=path, line=number)
             lists[_PAIRS[keyword]].add((two[0], two[1]))
         else:
-            raise InputError(f"unknown keyword {keyword}", file=path, line=number)
+            raise InputError(f"unknown keyword {keyword[:40]}", file=path, line=number)
     values.update({name: frozenset(found) for name, found in lists.items()})
     return Parameters(**values)
 
@@ -111,4 +118,5 @@ def _integer(keyword: str, value: str, path: str | Path, line: int) -> int:
     try:
         return int(value)
     except ValueError:
-        raise InputError(f"{keyword} needs a whole number, not {value!r}", file=path, line=line) from None
+        reason = f"{keyword} needs a whole number, not {value[:40]!r}"
+        raise InputError(reason, file=path, line=line) from None

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pdtools.errors import InputError
+from pdtools.evaluation.archives import zip_members
 from pdtools.evaluation.circuits import circuit_of
 from pdtools.evaluation.sg_scores import ItemResult
-from pdtools.evaluation.suites import zip_members
 from pdtools.files import decode_utf8, read_bytes
 
 _COLUMNS = ("model", "suite", "item", "correct")
+_MOST_DIGITS = 9
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}
 
 Correct = dict[tuple[str, int], bool]
@@ -67,8 +68,8 @@ def _checked_rows(reader: csv.DictReader[str], place: str) -> Iterator[tuple[int
             raise InputError(
                 "a row without a truth value in its column correct", file=place, line=reader.line_num
             )
-        if not row["item"].isdecimal():
-            raise InputError(f"item {row['item']!r} is no number", file=place, line=reader.line_num)
+        if not row["item"].isdecimal() or len(row["item"]) > _MOST_DIGITS:
+            raise InputError(f"item {row['item'][:40]!r} is no number", file=place, line=reader.line_num)
         yield reader.line_num, row
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from pdtools.errors import InputError
+from pdtools.evaluation.archives import is_data, zip_members
 from pdtools.evaluation.circuits import circuit_of
 from pdtools.evaluation.formula import Formula, FormulaError
 from pdtools.files import decode_utf8, read_bytes
+from pdtools.json_input import number_of, parse_json, text_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,7 +94,7 @@ def read_suites(source: str | Path) -> list[Suite]:
 def _documents(source: Path) -> Iterator[tuple[str, Any]]:
     if source.is_dir():
         for path in sorted(source.rglob("*.json")):
-            if _is_data(path.relative_to(source).as_posix()):
+            if is_data(path.relative_to(source).as_posix()):
                 yield str(path), _parse(read_bytes(path), str(path))
     elif source.suffix == ".zip":
         for place, data in zip_members(source, ".json"):
@@ -104,47 +103,19 @@ def _documents(source: Path) -> Iterator[tuple[str, Any]]:
         yield str(source), _parse(read_bytes(source), str(source))
 
 
-def zip_members(source: Path, suffix: str) -> Iterator[tuple[str, bytes]]:
-    """The members of a zip with this ending, sorted by name: (archive/member, bytes).
-
-    Resource forks (``__MACOSX``) and hidden files are passed over.
-
-    Raises:
-        InputError: if the archive is missing or damaged.
-    """
-    try:
-        with zipfile.ZipFile(source) as archive:
-            for name in sorted(archive.namelist()):
-                if name.endswith(suffix) and _is_data(name):
-                    yield f"{source}/{name}", archive.read(name)
-    except FileNotFoundError as error:
-        raise InputError("no such file or folder", file=source) from error
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise InputError("damaged zip archive", file=source, hint="get it again") from error
-    except (RuntimeError, NotImplementedError) as error:  # encrypted, or packed in an unusual way
-        raise InputError(f"cannot be unpacked: {error}", file=source) from error
-
-
-def _is_data(name: str) -> bool:
-    parts = PurePosixPath(name).parts
-    return "__MACOSX" not in parts and not any(part.startswith(".") for part in parts)
-
-
 def _parse(data: bytes, place: str) -> Any:
-    try:
-        return json.loads(decode_utf8(data, place))
-    except json.JSONDecodeError as error:
-        raise InputError(f"not JSON: {error.msg}", file=place, line=error.lineno) from error
+    return parse_json(decode_utf8(data, place), place)
 
 
 def _suite(data: Any, place: str) -> Suite:
     try:
         meta = data["meta"]
-        name = str(meta["name"])
+        name = text_of(meta["name"])
         metric = meta.get("metric", "sum")
-        formulas = [str(prediction["formula"]) for prediction in data["predictions"]]
+        formulas = [text_of(prediction["formula"]) for prediction in data["predictions"]]
         items = tuple(_item(item) for item in data["items"])
-        circuit = circuit_of(name, meta.get("circuit"))
+        named = meta.get("circuit")
+        circuit = circuit_of(name, None if named is None else text_of(named))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         missing = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise InputError(f"not a test suite: {missing}", file=place) from error
@@ -163,22 +134,23 @@ def _suite(data: Any, place: str) -> Suite:
 
 def _item(data: Any) -> Item:
     conditions = tuple(_condition(condition) for condition in data["conditions"])
-    number = int(data["item_number"])
+    number = number_of(data["item_number"])
     if len({condition.name for condition in conditions}) != len(conditions):
         raise ValueError(f"item {number} has two conditions of one name")
     return Item(number=number, conditions=conditions)
 
 
 def _condition(data: Any) -> Condition:
-    regions = sorted(data["regions"], key=lambda region: int(region["region_number"]))
-    numbers = tuple(int(region["region_number"]) for region in regions)
-    name = str(data["condition_name"])
+    regions = sorted(data["regions"], key=lambda region: number_of(region["region_number"]))
+    numbers = tuple(number_of(region["region_number"]) for region in regions)
+    texts = [text_of(region["content"]) for region in regions]
+    name = text_of(data["condition_name"])
     if len(set(numbers)) != len(numbers):
         raise ValueError(f"condition {name!r} has two regions of one number")
     return Condition(
         name=name,
         # Only ASCII spaces separate words: contents may begin or end with some, or consist of nothing else.
-        regions=tuple(" ".join(word for word in region["content"].split(" ") if word) for region in regions),
+        regions=tuple(" ".join(word for word in text.split(" ") if word) for text in texts),
         numbers=numbers,
     )
 

@@ -6,7 +6,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -22,6 +22,8 @@ N = TypeVar("N", int, float)
 _NATS_PER = {"bits": math.log(2), "nats": 1.0}
 # Surprisals are written with a few decimals: a sum may be this far below 0, a certain token's may be too.
 _ROUNDING = 1e-3
+MAX_ROWS = 1 << 17
+"""The most rows of one sentence that are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +94,14 @@ class RecordedScorer:
         from pdtools.tokenization import split_spaces
 
         groups = groupby(self._rows(), key=lambda row: row.sentence)
-        number, rows = _next(groups)
+        number, rows = self._next(groups)
         count = 0
         for count, (given, name) in enumerate(zip(sentences, self._names, strict=True), start=1):
             sentence = split_spaces(given) if isinstance(given, str) else given
             here: list[_Row] = []
             if number == count:
                 here = rows
-                number, rows = _next(groups)
+                number, rows = self._next(groups)
             if not sentence.words and not here:
                 yield Unscorable(sentence.text, "no words")
                 continue
@@ -119,6 +121,14 @@ class RecordedScorer:
             raise InputError(
                 f"sentence {number}: there are only {count} sentences", file=self._source, line=rows[0].line
             )
+
+    def _next(self, groups: Iterator[tuple[int, Iterator[_Row]]]) -> tuple[int, list[_Row]]:
+        number, group = next(groups, (0, iter(())))
+        rows = list(islice(group, MAX_ROWS + 1))
+        if len(rows) > MAX_ROWS:
+            reason = f"sentence {number} has more than {MAX_ROWS:,} rows"
+            raise InputError(reason, file=self._source, line=rows[-1].line)
+        return number, rows
 
     def _scored(self, sentence: Sentence, rows: Sequence[_Row]) -> SentenceScore:
         if not rows:
@@ -179,7 +189,7 @@ class RecordedScorer:
             try:
                 return kind(cells[index])
             except ValueError:
-                reason = f"{columns[index]} {cells[index]!r} is no number"
+                reason = f"{columns[index]} {cells[index][:40]!r} is no number"
                 raise InputError(reason, file=self._source, line=line) from None
 
         surprisal = number(float, 2)
@@ -187,11 +197,6 @@ class RecordedScorer:
             raise InputError(f"surprisal {cells[2]!r} is no number", file=self._source, line=line)
         span = (number(int, 3), number(int, 4)) if len(cells) > 3 else None
         return _Row(line, number(int, 0), cells[1], span, surprisal)
-
-
-def _next(groups: Iterator[tuple[int, Iterator[_Row]]]) -> tuple[int, list[_Row]]:
-    number, rows = next(groups, (0, iter(())))
-    return number, list(rows)
 
 
 _Placed = tuple[Sequence[_Row], list[tuple[int, int]], bool]

@@ -1,0 +1,98 @@
+"""Files inside of zip archives, read where they are: nothing is ever unpacked to a disk.
+
+So a member's name, whatever it is (``../x``, ``/x``), leads nowhere; it only shows in messages. Members are
+read as streams, since what a header says of their size need not be true.
+"""
+
+from __future__ import annotations
+
+import lzma
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from pdtools.errors import InputError
+from pdtools.files import MAX_DOCUMENT_BYTES, MAX_LINE_BYTES, decode_line
+
+MAX_ARCHIVE_BYTES = 1 << 31
+"""How much is read from one archive, unpacked."""
+
+
+def zip_members(source: Path, suffix: str) -> Iterator[tuple[str, bytes]]:
+    """The members of a zip with this ending, sorted by name: (archive/member, bytes).
+
+    Resource forks (``__MACOSX``) and hidden files are passed over.
+
+    Raises:
+        InputError: if the archive is missing, damaged or encrypted, has a symbolic link among these members,
+            or a member or all together are too long.
+    """
+    n_bytes = 0
+    with _as_input_errors(source):
+        for place, stream in _streams(source, suffix):
+            data = stream.read(MAX_DOCUMENT_BYTES + 1)
+            if len(data) > MAX_DOCUMENT_BYTES:
+                raise InputError(f"longer than {MAX_DOCUMENT_BYTES >> 20} MiB when unpacked", file=place)
+            n_bytes = _counted(n_bytes + len(data), source)
+            yield place, data
+
+
+def zip_lines(source: Path, suffix: str) -> Iterator[tuple[str, int, str]]:
+    """The lines of these members, one by one: (archive/member, number of the line, line).
+
+    Raises:
+        InputError: as :func:`zip_members` and :func:`pdtools.files.read_lines` do.
+    """
+    n_bytes = 0
+    with _as_input_errors(source):
+        for place, stream in _streams(source, suffix):
+            number = 0
+            while line := stream.readline(MAX_LINE_BYTES + 1):
+                number += 1
+                n_bytes = _counted(n_bytes + len(line), source)
+                yield place, number, decode_line(line, place, number)
+
+
+def is_data(name: str) -> bool:
+    """Whether a path is neither hidden nor a resource fork."""
+    parts = PurePosixPath(name).parts
+    return "__MACOSX" not in parts and not any(part.startswith(".") for part in parts)
+
+
+def _counted(n_bytes: int, source: Path) -> int:
+    if n_bytes > MAX_ARCHIVE_BYTES:
+        raise InputError(f"more than {MAX_ARCHIVE_BYTES >> 30} GiB when unpacked", file=source)
+    return n_bytes
+
+
+def _streams(source: Path, suffix: str) -> Iterator[tuple[str, IO[bytes]]]:
+    with zipfile.ZipFile(source) as archive:
+        for member in sorted(archive.infolist(), key=lambda member: member.filename):
+            name = member.filename
+            if not name.endswith(suffix) or not is_data(name):
+                continue
+            if stat.S_ISLNK(member.external_attr >> 16):
+                raise InputError("a symbolic link, which is not followed", file=f"{source}/{name}")
+            with archive.open(member) as stream:
+                yield f"{source}/{name}", stream
+
+
+@contextmanager
+def _as_input_errors(source: Path) -> Iterator[None]:
+    """Of a damaged archive the standard library raises all of these."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise InputError("no such file or folder", file=source) from error
+    except RuntimeError as error:  # encrypted, or packed in an unusual way
+        raise InputError(f"cannot be unpacked: {error}", file=source) from error
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, struct.error, ValueError) as error:
+        raise InputError("damaged zip archive", file=source, hint="get it again") from error
+    except (OSError, OverflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "damaged zip archive"
+        raise InputError(f"cannot be read: {reason}", file=source) from error
