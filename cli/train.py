@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,6 +24,13 @@ from .common import (
 
 if TYPE_CHECKING:
     from pdtools.training import RunState
+
+
+class Distributed(str, Enum):
+    """How processes that train together divide the work."""
+
+    ddp = "ddp"
+    fsdp = "fsdp"
 
 
 def train(
@@ -55,6 +63,12 @@ def train(
         int | None,
         typer.Option("--seed", help="Seed of everything random (train.seed)."),
     ] = None,
+    distributed: Annotated[
+        Distributed,
+        typer.Option(
+            "--distributed", help="Under torchrun: each process has the model (ddp), or a part (fsdp)."
+        ),
+    ] = Distributed.ddp,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
     as_json: JsonOption = False,
@@ -62,40 +76,47 @@ def train(
 ) -> None:
     """Train a language model on shards; best/ and last/ in DIR are its checkpoints.
 
-    Ctrl-C or SIGTERM ends the run after the step in hand; --resume goes on as if it had never stopped.
-    DIR also gets metrics.jsonl, tensorboard/ and run.json.
+    Ctrl-C, SIGTERM or SIGUSR1 ends the run after the step in hand (status 130, 143, 138); --resume goes on as
+    if it had never stopped. DIR also gets metrics.jsonl, tensorboard/ and run.json. Under torchrun many
+    processes train together, each batch divided among them.
 
     \b
     Example:
       pdtools train shards/train --valid shards/valid -o runs/tiny --config tiny
       pdtools train shards/train --valid shards/valid -o runs/base --config tiny --model transformer
       pdtools train shards/train --valid shards/valid -o runs/tiny --resume
+      torchrun --nproc-per-node 8 -m pdtools train shards/train -o runs/tiny --config tiny --resume
     """
-    from pdtools.training import Interruption, read_recipe
+    from pdtools.training import Interruption, local_device, read_recipe, torchrun_ranks
     from pdtools.training import train as run_training
 
     given = [*(settings or []), *([] if seed is None else [f"train.seed={seed}"])]
     as_it_was = resume and not (model or config or given)
-    recipe = None if as_it_was else read_recipe(config, model=model, settings=given)
-    chosen_device = pick_device(device, threads)
-    with Interruption() as interruption, Progress(quiet=quiet) as progress:
-        report = run_training(
-            shards,
-            output,
-            recipe,
-            valid=valid,
-            device=chosen_device,
-            resume=resume,
-            overwrite=overwrite,
-            on_error=on_error.value,
-            listener=progress,
-            stop=interruption,
-        )
-    if as_json:
+    with torchrun_ranks(device) as ranks:
+        quiet = quiet or not ranks.is_main
+        recipe = None if as_it_was else read_recipe(config, model=model, settings=given)
+        chosen_device = pick_device(local_device(device), threads)
+        with Interruption() as interruption, Progress(quiet=quiet) as progress:
+            report = run_training(
+                shards,
+                output,
+                recipe,
+                valid=valid,
+                device=chosen_device,
+                resume=resume,
+                overwrite=overwrite,
+                on_error=on_error.value,
+                listener=progress,
+                stop=interruption,
+                ranks=ranks,
+                distribution=distributed.value,
+            )
+        received = ranks.largest(interruption.received or 0)
+    if as_json and ranks.is_main:
         print_json(report)
     message(_summary(report), quiet=quiet)
-    if report["finished"] is None and interruption.received is not None:
-        raise typer.Exit(128 + interruption.received)
+    if report["finished"] is None and received:
+        raise typer.Exit(128 + received)
 
 
 def _summary(report: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from pdtools.checksums import check_checksums, write_checksums
 from pdtools.errors import InputError
 from pdtools.files import atomic_directory, read_json, recover_directory, write_json, write_tensors
 from pdtools.models.base import LanguageModel
@@ -49,6 +50,7 @@ def save_checkpoint(
     *,
     shards: Mapping[str, Any],
     overwrite: bool = False,
+    weights: Mapping[str, torch.Tensor] | None = None,
 ) -> None:
     """Write a checkpoint folder, whole or not at all.
 
@@ -58,12 +60,13 @@ def save_checkpoint(
         tokenizer: that its training shards were made with.
         shards: settings of the training shards that scoring needs to know (layout, factor, …).
         overwrite: replace an existing folder.
+        weights: the model's whole state dict, where the model itself holds a part of it.
 
     Raises:
         PdtoolsError: if the folder exists and may not be overwritten.
     """
     with atomic_directory(folder, overwrite=overwrite) as temporary:
-        write_tensors(temporary / WEIGHTS_FILE, model.state_dict())
+        write_tensors(temporary / WEIGHTS_FILE, model.state_dict() if weights is None else weights)
         tokenizer.save(temporary)
         write_json(
             temporary / CONFIG_FILE,
@@ -75,6 +78,7 @@ def save_checkpoint(
                 "shards": dict(shards),
             },
         )
+        write_checksums(temporary, [path.name for path in temporary.iterdir()])
 
 
 def checkpoint_folder(path: str | Path) -> Path:
@@ -106,6 +110,7 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loa
             is not the one that the model was trained with.
     """
     folder = checkpoint_folder(path)
+    check_checksums(folder)
     config_path = folder / CONFIG_FILE
     config = read_json(config_path)
     for key in ("format_version", "model", "config", "tokenizer", "shards"):

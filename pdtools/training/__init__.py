@@ -3,19 +3,24 @@
 from pdtools.training.batches import BatchLimits, BatchStream, padding_share, plan_epoch, plan_in_order
 from pdtools.training.config import Recipe, TrainConfig, bundled_recipes, read_recipe
 from pdtools.training.data import Sentences
+from pdtools.training.distributed import ALONE, Ranks, local_device, torchrun_ranks
 from pdtools.training.evaluate import LossSums, evaluate
 from pdtools.training.interruption import Interruption
 from pdtools.training.loop import Listener, TrainingLoop
 from pdtools.training.optimizer import build_optimizer, learning_rate
+from pdtools.training.parallel import ParallelModel
 from pdtools.training.run_state import RunState
 from pdtools.training.train import complete_recipe, train
 
 __all__ = [
+    "ALONE",
     "BatchLimits",
     "BatchStream",
     "Interruption",
     "Listener",
     "LossSums",
+    "ParallelModel",
+    "Ranks",
     "Recipe",
     "RunState",
     "Sentences",
@@ -26,9 +31,11 @@ __all__ = [
     "complete_recipe",
     "evaluate",
     "learning_rate",
+    "local_device",
     "padding_share",
     "plan_epoch",
     "plan_in_order",
     "read_recipe",
+    "torchrun_ranks",
     "train",
 ]

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from pdtools.errors import InputError, PdtoolsError
@@ -14,6 +15,7 @@ from pdtools.files import Rejects
 from pdtools.models import Batch, collate
 from pdtools.shards import ShardSet
 from pdtools.training.batches import BatchLimits, plan_in_order
+from pdtools.training.distributed import ALONE, Ranks
 
 
 class Sentences:
@@ -30,7 +32,7 @@ class Sentences:
 
     def __init__(self, shards: ShardSet, *, max_length: int | None, rejects: Rejects) -> None:
         self._shards = shards
-        self._pad_id = shards.tokenizer.pad_id
+        self._pad_id, self._root_id = shards.tokenizer.pad_id, shards.tokenizer.root_id
         lengths = np.asarray(shards.lengths, dtype=np.int64)
         fits = np.ones(len(lengths), dtype=bool) if max_length is None else lengths <= max_length
         for row in np.flatnonzero(~fits).tolist():
@@ -52,14 +54,30 @@ class Sentences:
         return len(self.rows)
 
     def batch(self, numbers: NDArray[np.int64]) -> Batch:
-        """The batch of these sentences (numbers count those that are taken), on the CPU."""
+        """The batch of these sentences (numbers count those that are taken), on the CPU.
+
+        Of no sentences: a row with nothing to predict, whose losses and gradients are 0, so that a rank
+        without a sentence goes the same way as the others.
+        """
+        if len(numbers) == 0:
+            return Batch(
+                tokens=torch.tensor([[self._root_id, self._pad_id]]),
+                attach=torch.tensor([[0, 1]]),
+                lengths=torch.tensor([1]),
+            )
         rows = self.rows[numbers].tolist()
         return collate([(self._shards.tokens(row), self._shards.attach(row)) for row in rows], self._pad_id)
 
-    def in_order(self, limits: BatchLimits) -> Iterator[Batch]:
-        """All sentences once, longest first."""
-        for numbers in plan_in_order(self.lengths, limits):
-            yield self.batch(numbers)
+    def in_order(self, limits: BatchLimits, ranks: Ranks = ALONE) -> Iterator[Batch]:
+        """This rank's batches, longest first: whole ones, in turns, as many for every rank (the last empty).
+
+        All ranks' together hold every sentence once, in the batches of a process alone.
+        """
+        plan = plan_in_order(self.lengths, limits)
+        nothing = np.zeros(0, dtype=np.int64)
+        for turn in range(0, len(plan), ranks.size):
+            mine = turn + ranks.rank
+            yield self.batch(plan[mine] if mine < len(plan) else nothing)
 
 
 def hash_shards(shards: ShardSet) -> str:

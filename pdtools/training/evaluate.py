@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from pdtools.models import Batch, LanguageModel, LossParts
+from pdtools.training.distributed import Ranks
 
 # The order of the sums in a tensor of them.
 _SUMS = ("token_nll", "attachment_nll", "tokens", "attachments", "attachments_right", "clamped")
@@ -33,6 +34,11 @@ class LossSums:
 
     def __add__(self, other: LossSums) -> LossSums:
         return LossSums(**{name: getattr(self, name) + getattr(other, name) for name in _SUMS})
+
+    def total(self, ranks: Ranks) -> LossSums:
+        """The sum over all ranks; every rank has to call it."""
+        sums = torch.tensor([getattr(self, name) for name in _SUMS], dtype=torch.float64)  # (6,)
+        return LossSums.from_tensor(torch.stack(ranks.gather(sums)).sum(0))
 
     @classmethod
     def from_tensor(cls, sums: torch.Tensor) -> LossSums:
@@ -110,23 +116,26 @@ def evaluate(
     device: str = "cpu",
     precision: str = "float32",
     stop: Callable[[], bool] = lambda: False,
+    loss: Callable[[Batch], LossParts] | None = None,
 ) -> LossSums | None:
     """Add up the loss over batches, without dropout; the model's mode stays as it was.
 
     Args:
         batches: on any device.
         stop: asked before each batch.
+        loss: how the model is called, where it is wrapped; by default its own ``loss``.
 
     Returns:
         The sums, or None if ``stop`` said so before the end.
     """
     sums = zero_sums(device)
+    loss = loss or model.loss
     with _evaluation_mode(model), torch.no_grad():
         for batch in batches:
             if stop():
                 return None
             with autocast(device, precision):
-                parts = model.loss(batch.to(device))
+                parts = loss(batch.to(device))
             sums += loss_sums(parts)
     return LossSums.from_tensor(sums)
 

@@ -6,9 +6,11 @@ import signal
 from types import FrameType, TracebackType
 from typing import Any
 
+_NOTED = ("SIGINT", "SIGTERM", "SIGUSR1")
+
 
 class Interruption:
-    """While the context is open, Ctrl-C and SIGTERM (what Slurm sends) are noted instead of obeyed.
+    """While the context is open, Ctrl-C, SIGTERM and SIGUSR1 (what Slurm sends) are noted, not obeyed.
 
     ``received`` then holds the signal's number; a second Ctrl-C interrupts at once.
     """
@@ -18,7 +20,7 @@ class Interruption:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interruption:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (getattr(signal, name) for name in _NOTED if hasattr(signal, name)):
             self._before[number] = signal.signal(number, self._note)
         return self
 

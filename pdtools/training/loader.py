@@ -14,6 +14,7 @@ import torch
 from pdtools.models import Batch
 from pdtools.training.batches import BatchStream
 from pdtools.training.data import Sentences
+from pdtools.training.distributed import ALONE, Ranks
 
 AHEAD = 3  # batches that wait for a GPU
 
@@ -26,18 +27,22 @@ class BatchLoader(Iterator[Batch]):
         stream: which sentences; nobody else may take from it.
         device: where the batches go.
         ahead: batches made before they are asked for; 0: each when it is asked for, without a thread.
+        ranks: which part of every batch's sentences is taken: the rank's own, perhaps none.
 
     Attributes:
         epoch, taken: the position in the stream after the last batch that was given out.
         waited: seconds that :func:`next` took, all calls together.
     """
 
-    def __init__(self, sentences: Sentences, stream: BatchStream, device: str, ahead: int) -> None:
+    def __init__(
+        self, sentences: Sentences, stream: BatchStream, device: str, ahead: int, ranks: Ranks = ALONE
+    ) -> None:
         self.epoch, self.taken = stream.epoch, stream.taken
         self.waited = 0.0
         self._sentences = sentences
         self._stream = stream
         self._device = device
+        self._ranks = ranks
         self._made: queue.Queue[tuple[Batch, int, int] | BaseException] = queue.Queue(max(1, ahead))
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._make_ahead, daemon=True) if ahead else None
@@ -69,7 +74,7 @@ class BatchLoader(Iterator[Batch]):
         return batch
 
     def _make(self) -> tuple[Batch, int, int]:
-        batch = self._sentences.batch(next(self._stream))
+        batch = self._sentences.batch(next(self._stream)[self._ranks.rank :: self._ranks.size])
         if torch.device(self._device).type == "cuda":
             batch = batch.pinned()  # so that its copy does not hold the GPU up
         return batch, self._stream.epoch, self._stream.taken

@@ -11,21 +11,21 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from torch import nn
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import replace_directory
-from pdtools.models import LanguageModel, count_parameters, save_checkpoint
+from pdtools.models import count_parameters, save_checkpoint
 from pdtools.tokenization import Tokenizer
 from pdtools.training.batches import BatchLimits, BatchStream
 from pdtools.training.config import TrainConfig
 from pdtools.training.data import Sentences
 from pdtools.training.evaluate import LossSums, autocast, evaluate, loss_sums, zero_sums
 from pdtools.training.loader import AHEAD, BatchLoader
-from pdtools.training.metrics import MetricsLog
+from pdtools.training.metrics import MetricsLog, NoMetrics
 from pdtools.training.optimizer import build_optimizer, learning_rate
+from pdtools.training.parallel import ParallelModel
 from pdtools.training.run_folder import TRAINER, RunFolder
-from pdtools.training.run_state import RunState, load_state, save_state
+from pdtools.training.run_state import RunState, load_state, save_state, state_tensors
 
 
 class Listener(Protocol):
@@ -74,11 +74,14 @@ class Checkpointing:
 
 
 class TrainingLoop:
-    """One run.
+    """One run, or what one rank does of it.
+
+    All ranks take the same steps: what they decide by (losses, whether to stop) is the same for all of them.
+    Rank 0 alone writes and tells.
 
     Args:
         folder: where it is kept.
-        model: on its device; its weights are changed.
+        parallel: the model, whose weights are changed, and the ranks that train it.
         config: how to train.
         train_set: the sentences to learn from.
         valid_set: the sentences that choose the best checkpoint; without them ``best/`` is the newest one.
@@ -92,7 +95,7 @@ class TrainingLoop:
     def __init__(
         self,
         folder: RunFolder,
-        model: LanguageModel,
+        parallel: ParallelModel,
         config: TrainConfig,
         train_set: Sentences,
         valid_set: Sentences | None,
@@ -104,22 +107,25 @@ class TrainingLoop:
         resume: bool,
     ) -> None:
         self.folder = folder
-        self.model = model
+        self.parallel = parallel
+        self.model = parallel.model
+        self.ranks = parallel.ranks
         self.config = config
         self.train_set = train_set
         self.valid_set = valid_set
         self.checkpointing = checkpointing
         self.device = device
         self.listener = listener
-        self.stop = stop
+        self.stop = lambda: self.ranks.largest(int(stop())) > 0
         self.limits = BatchLimits(tokens=config.batch_tokens, sentences=config.batch_sentences)
-        self.optimizer = build_optimizer(model, config)
-        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.optimizer = build_optimizer(self.model, config)
         self.state = RunState()
         self.window = zero_sums(device)  # since the last line in the log
         self.gradient_norm = torch.zeros((), device=device)
         if resume:
-            self.state, self.window = load_state(folder.trainer, model, self.optimizer, device)
+            self.state, self.window = load_state(
+                folder.trainer, parallel, self.optimizer, device, config.seed
+            )
         stream = BatchStream(
             lengths=train_set.lengths,
             limits=self.limits,
@@ -129,13 +135,17 @@ class TrainingLoop:
         )
         self.padding = stream.padding_share()
         ahead = AHEAD if torch.device(device).type == "cuda" else 0
-        self.loader = BatchLoader(train_set, stream, device, ahead)
+        self.loader = BatchLoader(train_set, stream, device, ahead, self.ranks)
 
     def run(self) -> RunState:
         """Train until the end, an early stop, or until asked to stop."""
         state = self.state
         self._clock = time.monotonic()
-        log = MetricsLog(self.folder.path, step=state.step, size=state.metrics_size)
+        log = (
+            MetricsLog(self.folder.path, step=state.step, size=state.metrics_size)
+            if self.ranks.is_main
+            else NoMetrics()
+        )
         with log as self.metrics, self.loader:
             self.listener.started(
                 state,
@@ -165,23 +175,25 @@ class TrainingLoop:
     def _step(self) -> None:
         """One update of the weights.
 
-        Gradients of plain sums are added up over the batches, and divided by the tokens of all of them:
+        Gradients of plain sums are added up over batches and ranks, and divided by the tokens of all of them:
         the same as one batch of all these sentences, however they are divided.
         """
         config, state = self.config, self.state
         start, waited = time.monotonic(), self.loader.waited
         self.model.train()
         sums = zero_sums(self.device)
-        for _ in range(config.accumulate):
+        for i in range(config.accumulate):
             batch = next(self.loader)
-            with autocast(self.device, config.precision):
-                parts = self.model.loss(batch)
-                loss = parts.token_nll_sum + config.attachment_weight * parts.attach_nll_sum
-            loss.backward()
+            with self.parallel.reducing(i == config.accumulate - 1):
+                with autocast(self.device, config.precision):
+                    parts = self.parallel.loss(batch)
+                    loss = parts.token_nll_sum + config.attachment_weight * parts.attach_nll_sum
+                loss.backward()
             sums += loss_sums(parts)
-        gradients = [p.grad for p in self.parameters if p.grad is not None]
-        per_token = (1 / sums[2]).float()
-        self.gradient_norm = nn.utils.get_total_norm(gradients) * per_token
+        self.ranks.add_up(sums)
+        gradients = self.parallel.gradients()  # the mean over ranks of sums over tokens
+        per_token = (self.ranks.size / sums[2]).float()
+        self.gradient_norm = self.parallel.total_norm(gradients) * per_token
         clipped = (config.clip / (self.gradient_norm + 1e-6)).clamp(max=1) if config.clip else 1
         torch._foreach_mul_(gradients, per_token * clipped)
         state.step += 1
@@ -251,14 +263,15 @@ class TrainingLoop:
         else:
             sums = evaluate(
                 self.model,
-                self.valid_set.in_order(self.limits),
+                self.valid_set.in_order(self.limits, self.ranks),
                 device=self.device,
                 precision=config.precision,
                 stop=self.stop,
+                loss=self.parallel.loss,
             )
             if sums is None:
                 return False
-            self._judge(sums)
+            self._judge(sums.total(self.ranks))
         state.evaluated_step = state.step
         if config.patience and state.bad_evaluations >= config.patience:
             state.finished = "patience"
@@ -285,13 +298,16 @@ class TrainingLoop:
         self.listener.evaluated(state.step, scores, is_best)
 
     def _save_model(self, folder: Path) -> None:
-        save_checkpoint(
-            folder,
-            self.model,
-            self.checkpointing.tokenizer,
-            shards=self.checkpointing.shards,
-            overwrite=True,
-        )
+        weights = self.parallel.weights()
+        if self.ranks.is_main:
+            save_checkpoint(
+                folder,
+                self.model,
+                self.checkpointing.tokenizer,
+                shards=self.checkpointing.shards,
+                overwrite=True,
+                weights=weights,
+            )
 
     def _save_last(self) -> None:
         """Write ``last/`` with the trainer's state in it, as one folder that is swapped whole."""
@@ -302,7 +318,11 @@ class TrainingLoop:
         staging = self.folder.last.with_name(f".{self.folder.last.name}.new")
         try:
             self._save_model(staging)
-            save_state(staging / TRAINER, self.state, self.model, self.optimizer, self.window)
-            replace_directory(staging, self.folder.last)
+            tensors = state_tensors(self.parallel, self.optimizer, self.window)
+            if self.ranks.is_main:
+                save_state(staging / TRAINER, self.state, tensors)
+                replace_directory(staging, self.folder.last)
         finally:
-            shutil.rmtree(staging, ignore_errors=True)
+            if self.ranks.is_main:
+                shutil.rmtree(staging, ignore_errors=True)
+        self.ranks.wait()

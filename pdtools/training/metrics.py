@@ -58,3 +58,18 @@ class MetricsLog:
     ) -> None:
         self._stream.close()
         self._tensorboard.close()
+
+
+class NoMetrics(MetricsLog):
+    """The record that a rank keeps while rank 0 keeps the run's: none."""
+
+    size = 0
+
+    def __init__(self) -> None:
+        pass
+
+    def write(self, kind: str, step: int, values: dict[str, Any]) -> None:
+        pass
+
+    def __exit__(self, *ending: object) -> None:
+        pass

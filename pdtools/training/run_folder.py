@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import check_output, read_json, recover_directory, write_json
+from pdtools.files import check_output, json_text, read_json, recover_directory, write_json
+from pdtools.locks import locked
 from pdtools.training.config import Recipe, recipe_from_table
 
 BEST, LAST, TRAINER = "best", "last", "trainer"
-_RUN = "run.json"
+_RUN, _SUM = "run.json", "sha256"
 
 
 class RunFolder:
@@ -70,9 +73,8 @@ class RunFolder:
 
     def describe(self, recipe: Recipe, data: Mapping[str, str], provenance: Mapping[str, Any]) -> None:
         """Write ``run.json``: the whole recipe, the hashes of the data, and what ran it."""
-        write_json(
-            self.path / _RUN,
-            {"recipe": recipe.as_json(), "data": dict(data), "provenance": dict(provenance), "resumed": []},
+        self._write(
+            {"recipe": recipe.as_json(), "data": dict(data), "provenance": dict(provenance), "resumed": []}
         )
 
     def check_same(self, recipe: Recipe, data: Mapping[str, str]) -> None:
@@ -99,13 +101,40 @@ class RunFolder:
         """Add to ``run.json`` that the run went on from a step, and what ran it then."""
         run = self._read()
         run["resumed"] = [*run.get("resumed", []), {"step": step, **provenance}]
-        write_json(self.path / _RUN, run)
+        self._write(run)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from the folder while the block runs; the lock ends with the process.
+
+        It is that of a file beside the folder, so that the folder can be replaced under it.
+
+        Raises:
+            PdtoolsError: if another run has it.
+        """
+        place = self.path.resolve()
+        place.parent.mkdir(parents=True, exist_ok=True)
+        refusal = f"{self.path}: another run is writing there (wait for it, or choose another folder)"
+        with locked(place.with_name(f".{place.name}.lock"), refusal):
+            yield
+
+    def _write(self, run: Mapping[str, Any]) -> None:
+        record = {key: value for key, value in run.items() if key != _SUM}
+        write_json(self.path / _RUN, {**record, _SUM: _sum(record)})
 
     def _read(self) -> dict[str, Any]:
         run = read_json(self.path / _RUN)
         if not isinstance(run, dict):
             raise InputError("not the record of a training run", file=self.path / _RUN)
+        recorded = run.pop(_SUM, None)
+        if recorded not in (None, _sum(run)):
+            raise InputError(f"damaged: what it holds does not have its {_SUM}", file=self.path / _RUN)
         return run
+
+
+def _sum(record: Mapping[str, Any]) -> str:
+    """The SHA-256 of a record, however its JSON is laid out."""
+    return hashlib.sha256(json_text(_as_read(record)).encode()).hexdigest()
 
 
 def _as_read(value: Any) -> Any:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import nn
+from safetensors import SafetensorError, safe_open
 
+from pdtools.checksums import check_checksums, write_checksums
 from pdtools.errors import InputError
 from pdtools.files import read_json, write_json, write_tensors
+from pdtools.training.distributed import Ranks, seed_rank
+from pdtools.training.parallel import ParallelModel, divided_like
 
 _JSON, _TENSORS = "state.json", "state.safetensors"
 
@@ -53,25 +55,37 @@ class RunState:
     finished: str | None = None
 
 
-def save_state(
-    folder: Path, state: RunState, model: nn.Module, optimizer: torch.optim.Optimizer, window: torch.Tensor
-) -> None:
-    """Write the state, the optimizer's tensors, the random generators, the sums since the last log line."""
-    folder.mkdir(parents=True, exist_ok=True)
-    tensors = {"window": window, "rng.cpu": torch.get_rng_state()}
+def state_tensors(
+    model: ParallelModel, optimizer: torch.optim.Optimizer, window: torch.Tensor
+) -> dict[str, torch.Tensor]:
+    """The optimizer's tensors, every rank's random generators, the sums since the last log line.
+
+    Every rank has to call it; those above 0 get nothing.
+    """
+    model.settle()
+    tensors = {"window": window, **_random_states("rng.cpu", torch.get_rng_state(), model.ranks)}
     if window.is_cuda:
-        tensors["rng.cuda"] = torch.cuda.get_rng_state(window.device)
-    for name, parameter in model.named_parameters():
+        tensors |= _random_states("rng.cuda", torch.cuda.get_rng_state(window.device), model.ranks)
+    for name, parameter in model.model.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():
             tensors[f"optimizer.{key}.{name}"] = value
+    return model.whole(tensors)
+
+
+def save_state(folder: Path, state: RunState, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Write the state and the tensors of :func:`state_tensors`."""
+    folder.mkdir(parents=True, exist_ok=True)
     write_tensors(folder / _TENSORS, tensors)
     write_json(folder / _JSON, dataclasses.asdict(state))
+    write_checksums(folder, [_JSON, _TENSORS])
 
 
 def load_state(
-    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, device: str
+    folder: Path, model: ParallelModel, optimizer: torch.optim.Optimizer, device: str, seed: int
 ) -> tuple[RunState, torch.Tensor]:
     """Read what :func:`save_state` wrote: fills the optimizer, sets the random generators.
+
+    A rank that the run did not have before gets random numbers of its own, from the seed and the step.
 
     Returns:
         The state, and the sums since the last log line on ``device``.
@@ -79,23 +93,38 @@ def load_state(
     Raises:
         InputError: if a file is missing or damaged, or belongs to another model.
     """
+    check_checksums(folder)
     try:
         state = RunState(**read_json(folder / _JSON))
-        tensors = load_file(folder / _TENSORS)
-        for name, parameter in model.named_parameters():
-            if f"optimizer.step.{name}" not in tensors:
-                continue  # it has had no gradient yet
-            shape = tensors[f"optimizer.exp_avg.{name}"].shape
-            if shape != parameter.shape:
-                raise InputError(f"the optimizer's state of {name} has shape {tuple(shape)}", file=folder)
-            optimizer.state[parameter] = {
-                "step": tensors[f"optimizer.step.{name}"].to(parameter.device),
-                "exp_avg": tensors[f"optimizer.exp_avg.{name}"].to(parameter.device),
-                "exp_avg_sq": tensors[f"optimizer.exp_avg_sq.{name}"].to(parameter.device),
-            }
-        torch.set_rng_state(tensors["rng.cpu"])
-        if torch.device(device).type == "cuda" and "rng.cuda" in tensors:
-            torch.cuda.set_rng_state(tensors["rng.cuda"], device)
-        return state, tensors["window"].to(device)
+        with safe_open(folder / _TENSORS, framework="pt") as tensors:
+            names = set(tensors.keys())
+            for name, parameter in model.model.named_parameters():
+                if f"optimizer.step.{name}" not in names:
+                    continue  # it has had no gradient yet
+                shape = tuple(tensors.get_slice(f"optimizer.exp_avg.{name}").get_shape())
+                if shape != tuple(parameter.shape):
+                    raise InputError(f"the optimizer's state of {name} has shape {shape}", file=folder)
+                step = tensors.get_tensor(f"optimizer.step.{name}")
+                optimizer.state[parameter] = {
+                    "step": step.to(parameter.device),
+                    "exp_avg": divided_like(tensors.get_tensor(f"optimizer.exp_avg.{name}"), parameter),
+                    "exp_avg_sq": divided_like(tensors.get_tensor(f"optimizer.exp_avg_sq.{name}"), parameter),
+                }
+            rank = model.ranks.rank
+            if _of_rank("rng.cpu", rank) in names:
+                torch.set_rng_state(tensors.get_tensor(_of_rank("rng.cpu", rank)))
+            else:
+                seed_rank(seed, rank, state.step)
+            if torch.device(device).type == "cuda" and _of_rank("rng.cuda", rank) in names:
+                torch.cuda.set_rng_state(tensors.get_tensor(_of_rank("rng.cuda", rank)), device)
+            return state, tensors.get_tensor("window").to(device)
     except (KeyError, TypeError, OSError, SafetensorError) as error:
         raise InputError(f"damaged trainer state: {error}", file=folder) from error
+
+
+def _random_states(name: str, mine: torch.Tensor, ranks: Ranks) -> dict[str, torch.Tensor]:
+    return {_of_rank(name, rank): state for rank, state in enumerate(ranks.gather(mine))}
+
+
+def _of_rank(name: str, rank: int) -> str:
+    return f"{name}.{rank}" if rank else name

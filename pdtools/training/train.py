@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,6 @@ import torch
 from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects, check_output
 from pdtools.models import (
-    LanguageModel,
     build_model,
     count_parameters,
     load_checkpoint,
@@ -24,7 +24,9 @@ from pdtools.shards import ShardSet
 from pdtools.tokenization import Tokenizer
 from pdtools.training.config import Recipe
 from pdtools.training.data import Sentences, check_same_tokenizer, hash_shards
+from pdtools.training.distributed import ALONE, Ranks, seed_rank
 from pdtools.training.loop import Checkpointing, Listener, Silence, TrainingLoop
+from pdtools.training.parallel import Distribution, ParallelModel
 from pdtools.training.run_folder import RunFolder
 
 _FROM_TOKENIZER = ("vocab_size", "pad_id", "root_id", "eos_id")
@@ -42,12 +44,18 @@ def train(
     on_error: str = "fail",
     listener: Listener | None = None,
     stop: Callable[[], bool] = lambda: False,
+    ranks: Ranks = ALONE,
+    distribution: Distribution = "ddp",
 ) -> dict[str, Any]:
     """Train a model, or go on with a run that was stopped.
 
     Seeds torch's global random generators. A resumed run ends with the weights that it would have had
     without the stop: to the bit on a CPU, with the same machine, library versions and number of threads.
     On a GPU sums that are made in parallel come in no fixed order, so that no two runs agree to the bit.
+
+    Ranks that train together all call this, with the same arguments (but their own device) and the same
+    folder. A batch is then one of all ranks together: without dropout, weights and losses are those of a
+    process alone, but for rounding. A run can go on with another number of ranks.
 
     Args:
         shards: a folder that ``pdtools tapes`` wrote.
@@ -59,7 +67,9 @@ def train(
         overwrite: replace an earlier run.
         on_error: at a sentence longer than the model takes: ``fail``, or ``skip`` it (``rejects.jsonl``).
         listener: hears of progress.
-        stop: asked between steps: the run writes ``last/`` and ends, to be resumed.
+        stop: asked between steps: the run writes ``last/`` and ends, to be resumed; one rank's is enough.
+        ranks: the processes that train together (:func:`~pdtools.training.distributed.torchrun_ranks`).
+        distribution: how they divide the work (:class:`~pdtools.training.parallel.ParallelModel`).
 
     Returns:
         A JSON-ready report: ``finished`` is ``steps``, ``patience``, or None if the run was stopped;
@@ -67,60 +77,62 @@ def train(
         seconds spent on all else (evaluation, checkpoints, the log).
 
     Raises:
-        PdtoolsError: unusable shards or options, or a loss that is no longer finite.
+        PdtoolsError: unusable shards or options, another run in the same folder, a file of the run that is
+            damaged, or a loss that is no longer finite.
     """
     folder = RunFolder(output)
-    if not resume:
-        check_output(output, overwrite=overwrite)
-    goes_on = resume and folder.recover()
-    if recipe is None:
-        recipe = folder.recipe() if resume and folder.exists() else Recipe()
-    inputs = {"train": shards} | ({} if valid is None else {"valid": valid})
-    sets = {role: ShardSet.open(place) for role, place in inputs.items()}
-    hashes = {role: hash_shards(data) for role, data in sets.items()}
-    tokenizer = sets["train"].tokenizer
-    if "valid" in sets:
-        check_same_tokenizer(sets["train"], sets["valid"])
-    recipe, config = complete_recipe(recipe, tokenizer)
-    if goes_on:
-        folder.check_same(recipe, hashes)
+    with folder.locked() if ranks.is_main else contextlib.nullcontext():
+        if ranks.is_main and not resume:
+            check_output(output, overwrite=overwrite)
+        goes_on = ranks.largest(int(ranks.is_main and resume and folder.recover())) > 0
+        if recipe is None:
+            recipe = folder.recipe() if resume and folder.exists() else Recipe()
+        inputs = {"train": shards} | ({} if valid is None else {"valid": valid})
+        sets = {role: ShardSet.open(place) for role, place in inputs.items()}
+        hashes = {role: hash_shards(data) for role, data in sets.items()}
+        tokenizer = sets["train"].tokenizer
+        if "valid" in sets:
+            check_same_tokenizer(sets["train"], sets["valid"])
+        recipe, config = complete_recipe(recipe, tokenizer)
+        if goes_on:
+            folder.check_same(recipe, hashes)
 
-    torch.manual_seed(recipe.train.seed)
-    model: LanguageModel = (
-        load_checkpoint(folder.last, device).model
-        if goes_on
-        else build_model(recipe.model, config).to(device)
-    )
-    rejects = Rejects(on_error)
-    sentences = {
-        role: Sentences(data, max_length=model.max_length, rejects=rejects) for role, data in sets.items()
-    }
-    loop = TrainingLoop(
-        folder,
-        model,
-        recipe.train,
-        sentences["train"],
-        sentences.get("valid"),
-        checkpointing=Checkpointing(tokenizer=tokenizer, shards=sets["train"].manifest["settings"]),
-        device=device,
-        listener=listener or Silence(),
-        stop=stop,
-        resume=goes_on,
-    )
-    if not goes_on:
-        folder.create(overwrite=overwrite or resume)
-        folder.describe(recipe, hashes, provenance(inputs))
-    elif loop.state.finished is None:
-        folder.record_resumption(loop.state.step, provenance(inputs))
-    if len(rejects):
-        rejects.write(folder.path / "rejects.jsonl")
-    resumed_from = loop.state.step
-    already_finished = loop.state.finished is not None
-    state = loop.state if already_finished else loop.run()
+        torch.manual_seed(recipe.train.seed)
+        model = load_checkpoint(folder.last).model if goes_on else build_model(recipe.model, config)
+        if not ranks.is_main:
+            seed_rank(recipe.train.seed, ranks.rank, step=0)
+        rejects = Rejects(on_error)
+        sentences = {
+            role: Sentences(data, max_length=model.max_length, rejects=rejects) for role, data in sets.items()
+        }
+        loop = TrainingLoop(
+            folder,
+            ParallelModel(model, device, ranks, distribution),
+            recipe.train,
+            sentences["train"],
+            sentences.get("valid"),
+            checkpointing=Checkpointing(tokenizer=tokenizer, shards=sets["train"].manifest["settings"]),
+            device=device,
+            listener=listener if listener is not None and ranks.is_main else Silence(),
+            stop=stop,
+            resume=goes_on,
+        )
+        resumed_from = loop.state.step
+        already_finished = loop.state.finished is not None
+        if ranks.is_main:
+            if not goes_on:
+                folder.create(overwrite=overwrite or resume)
+                folder.describe(recipe, hashes, provenance(inputs))
+            elif not already_finished:
+                folder.record_resumption(resumed_from, provenance(inputs))
+            if len(rejects):
+                rejects.write(folder.path / "rejects.jsonl")
+        state = loop.state if already_finished else loop.run()
     return {
         "output": str(output),
         "model": recipe.model,
         "parameters": count_parameters(model),
+        "processes": ranks.size,
         "finished": state.finished,
         "already_finished": already_finished,
         "resumed_from": resumed_from if goes_on else None,

@@ -79,7 +79,9 @@ def test_quiet_says_nothing(shards: Path, tmp_path: Path, capsys: pytest.Capture
     assert (captured.out, captured.err) == ("", "")
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 138)]
+)
 def test_signals_end_the_run_after_the_step(
     number: int,
     status: int,

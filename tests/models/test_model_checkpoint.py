@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 import torch
 from model_oracle import small_model
 
-from pdtools.errors import PdtoolsError
+from pdtools.checksums import CHECKSUMS_FILE
+from pdtools.errors import InputError, PdtoolsError
 from pdtools.models import LanguageModel, TransformerLM, load_checkpoint, save_checkpoint
 from pdtools.tokenization import Tokenizer, train_word_tokenizer
 
@@ -84,6 +86,7 @@ def test_what_is_no_checkpoint_is_named(tmp_path: Path, folder: Path) -> None:
         load_checkpoint(tmp_path)
     with pytest.raises(PdtoolsError, match="not a folder"):
         load_checkpoint(folder / "config.json")
+    (folder / CHECKSUMS_FILE).unlink()  # a folder that someone else wrote
     (folder / "config.json").write_text('{"model_type": "gpt2"}')
     with pytest.raises(PdtoolsError, match="not a pdtools checkpoint"):
         load_checkpoint(folder)
@@ -98,6 +101,7 @@ def test_what_is_no_checkpoint_is_named(tmp_path: Path, folder: Path) -> None:
 def test_other_versions_models_and_settings_are_named(folder: Path) -> None:
     file = folder / "config.json"
     saved = json.loads(file.read_text())
+    (folder / CHECKSUMS_FILE).unlink()
     for changes, message in (
         ({"format_version": "99"}, "format 99"),
         ({"model": "reservoir"}, "unknown model 'reservoir'"),
@@ -112,7 +116,10 @@ def test_other_versions_models_and_settings_are_named(folder: Path) -> None:
             load_checkpoint(folder)
 
 
-def test_damaged_weights_are_named(folder: Path) -> None:
+@pytest.mark.parametrize("summed", [True, False])
+def test_damaged_weights_are_named(summed: bool, folder: Path) -> None:
+    if not summed:
+        (folder / CHECKSUMS_FILE).unlink()
     file = folder / "model.safetensors"
     data = file.read_bytes()
     for damaged in (data[: len(data) // 2], b"", b"\xff" * 100):
@@ -124,7 +131,26 @@ def test_damaged_weights_are_named(folder: Path) -> None:
         load_checkpoint(folder)
 
 
+def test_a_flipped_bit_is_named_wherever_it_is(folder: Path) -> None:
+    rng = random.Random(0)
+    names = [path.name for path in folder.iterdir()]
+    assert CHECKSUMS_FILE in names
+    for name in names:
+        data = (folder / name).read_bytes()
+        for _ in range(20):
+            place = rng.randrange(len(data))
+            flipped = bytearray(data)
+            flipped[place] ^= 1 << rng.randrange(8)
+            (folder / name).write_bytes(flipped)
+            with pytest.raises(InputError) as refusal:
+                load_checkpoint(folder)
+            assert name == CHECKSUMS_FILE or str(folder / name) in str(refusal.value)
+        (folder / name).write_bytes(data)
+    load_checkpoint(folder)
+
+
 def test_another_tokenizer_is_refused(folder: Path) -> None:
+    (folder / CHECKSUMS_FILE).unlink()
     train_word_tokenizer(["a", "cat", "the", "cats", "meows", "meow"]).save(folder)
     with pytest.raises(PdtoolsError, match="tokenizer"):
         load_checkpoint(folder)

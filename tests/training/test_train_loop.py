@@ -475,6 +475,9 @@ def test_damaged_state(toy_train: Path, tmp_path: Path) -> None:
     train(toy_train, run, recipe(), listener=stop, stop=stop)
     state = run / "last/trainer/state.safetensors"
     state.write_bytes(state.read_bytes()[:100])
+    with pytest.raises(PdtoolsError, match=r"state\.safetensors: damaged"):
+        train(toy_train, run, recipe(), resume=True)
+    (state.parent / "SHA256SUMS").unlink()  # a run from before there were sums
     with pytest.raises(PdtoolsError, match="damaged trainer state"):
         train(toy_train, run, recipe(), resume=True)
 

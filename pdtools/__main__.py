@@ -1,0 +1,9 @@
+"""``python -m pdtools``, which is how torchrun starts it."""
+
+import sys
+
+from pdtools.cli import entry
+
+if __name__ == "__main__":
+    sys.argv[0] = "pdtools"
+    entry()

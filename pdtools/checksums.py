@@ -1,0 +1,45 @@
+"""SHA-256 sums of a folder's files, in the form that ``sha256sum`` writes and checks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from pdtools.errors import InputError
+from pdtools.files import atomic_text, decode_utf8, read_bytes, sha256_file
+
+CHECKSUMS_FILE = "SHA256SUMS"
+_LINE = re.compile(r"([0-9a-f]{64})  ([^/\n]+)\n")
+
+
+def write_checksums(folder: Path, names: Sequence[str]) -> None:
+    """Record the sums of these files of a folder in its ``SHA256SUMS``."""
+    with atomic_text(folder / CHECKSUMS_FILE) as stream:
+        for name in sorted(names):
+            stream.write(f"{sha256_file(folder / name)}  {name}\n")
+
+
+def check_checksums(folder: Path) -> None:
+    """Compare files with the sums that were recorded; a folder without ``SHA256SUMS`` has nothing to compare.
+
+    Raises:
+        InputError: naming the first file that is missing or not as it was written.
+    """
+    path = folder / CHECKSUMS_FILE
+    if not path.is_file():
+        return
+    lines = decode_utf8(read_bytes(path), path).splitlines(keepends=True)
+    for number, line in enumerate(lines, start=1):
+        found = _LINE.fullmatch(line)
+        if found is None:
+            raise InputError("damaged: not a line of sha256sum", file=path, line=number)
+        expected, name = found.groups()
+        if not (folder / name).is_file():
+            raise InputError(f"no such file, but {CHECKSUMS_FILE} lists it: incomplete", file=folder / name)
+        if sha256_file(folder / name) != expected:
+            raise InputError(
+                f"damaged: its SHA-256 is not the one in {CHECKSUMS_FILE}",
+                file=folder / name,
+                hint=f"restore the file; after a change on purpose, delete {CHECKSUMS_FILE}",
+            )

@@ -1,0 +1,157 @@
+"""The processes that train one model together, as torchrun starts them: who they are, what they agree on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from pdtools.errors import PdtoolsError
+
+_TIMEOUT = timedelta(minutes=30)  # a checkpoint on a slow disk, which the others wait for, is no failure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranks:
+    """One process among those that train together.
+
+    Args:
+        rank: its number; rank 0 is the one that writes files and talks.
+        size: how many there are.
+        control: the group in which small numbers on the CPU are exchanged; None for a process alone.
+    """
+
+    rank: int = 0
+    size: int = 1
+    control: Any = None
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is the process that writes and talks."""
+        return self.rank == 0
+
+    def add_up(self, tensor: torch.Tensor) -> None:
+        """Replace a tensor on the model's device by its sum over all ranks."""
+        if self.size > 1:
+            dist.all_reduce(tensor)
+
+    def largest(self, number: int) -> int:
+        """The largest of the ranks' numbers; waits for all ranks, but not for a GPU."""
+        if self.size == 1:
+            return number
+        value = torch.tensor(number)
+        dist.all_reduce(value, op=dist.ReduceOp.MAX, group=self.control)
+        return int(value)
+
+    def gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        """Every rank's tensor, by rank; on the CPU, of one shape and type."""
+        if self.size == 1:
+            return [tensor]
+        gathered = [torch.empty_like(tensor) for _ in range(self.size)]
+        dist.all_gather(gathered, tensor, group=self.control)
+        return gathered
+
+    def wait(self) -> None:
+        """Go on when all ranks are here."""
+        self.largest(0)
+
+
+ALONE = Ranks()
+
+
+def seed_rank(seed: int, rank: int, step: int) -> None:
+    """Give a rank random numbers of its own (for dropout) from a step on."""
+    state = np.random.SeedSequence([seed, rank, step]).generate_state(1, np.uint64)
+    torch.manual_seed(int(state[0]) >> 1)
+
+
+def started_by_torchrun() -> bool:
+    """Whether this process is one of several that torchrun (or a script that sets the same) started."""
+    return "RANK" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
+def local_device(name: str) -> str:
+    """The device of this rank: ``auto`` and ``cuda`` mean the GPU of its number on this host.
+
+    Raises:
+        PdtoolsError: if one GPU is named for all, or there are more processes than GPUs on this host.
+    """
+    if not started_by_torchrun() or name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
+        return name
+    if name.startswith("cuda:"):
+        raise PdtoolsError(f"--device {name}: under torchrun every process takes its own GPU: --device cuda")
+    local, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    if name in ("auto", "cuda") and local >= gpus:
+        raise PdtoolsError(f"process {local} of this host has no GPU: there are {gpus} (--nproc-per-node)")
+    return f"cuda:{local}" if name in ("auto", "cuda") else name
+
+
+@contextlib.contextmanager
+def torchrun_ranks(device: str) -> Iterator[Ranks]:
+    """Join the other processes that torchrun started; alone where it did not.
+
+    NCCL moves tensors between GPUs, gloo between CPUs. If the block fails in several ranks, as it does when
+    the end of one ends the others, only the first error comes out; the other ranks just exit with status 1.
+
+    Args:
+        device: as the user named it (:func:`local_device`).
+
+    Raises:
+        PdtoolsError: if the device does not fit, or the other ranks cannot be reached, or are lost while the
+            block runs.
+    """
+    if not started_by_torchrun():
+        yield ALONE
+        return
+    if not dist.is_available():
+        raise PdtoolsError("this PyTorch was built without torch.distributed: train with one process")
+    store: dist.Store | None = None
+    try:
+        store, rank, size = next(dist.rendezvous("env://", timeout=_TIMEOUT))
+        yield _join(local_device(device), store, rank, size)
+        dist.destroy_process_group()
+    except Exception as error:
+        if not _is_first_failure(store):
+            raise SystemExit(1) from error  # the first one has said why
+        if _is_lost_contact(error):
+            reason = str(error).splitlines()[0].split(". ")[0]
+            raise PdtoolsError(
+                f"lost contact with another process of the run ({reason}); --resume goes on from last/"
+            ) from error
+        raise
+
+
+def _join(device: str, store: dist.Store, rank: int, size: int) -> Ranks:
+    if torch.device(device).type != "cuda":
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=_TIMEOUT)
+        return Ranks(rank=rank, size=size, control=dist.group.WORLD)
+    torch.cuda.set_device(device)
+    dist.init_process_group(
+        "nccl", store=store, rank=rank, world_size=size, timeout=_TIMEOUT, device_id=torch.device(device)
+    )
+    # Flags go between CPUs, so that to ask for one every step does not hold the GPU up.
+    return Ranks(rank=rank, size=size, control=dist.new_group(backend="gloo", timeout=_TIMEOUT))
+
+
+def _is_first_failure(store: dist.Store | None) -> bool:
+    """Whether no other rank has failed before this one; where that cannot be asked any more, yes."""
+    if store is None:
+        return True
+    try:
+        # torchrun's store can outlive its processes, which it may start again.
+        failures = store.add(f"pdtools/failures/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", 1)
+    except (RuntimeError, ValueError):
+        return True
+    return bool(failures == 1)
+
+
+def _is_lost_contact(error: Exception) -> bool:
+    """Whether an error came from a broken connection: gloo's is a plain RuntimeError."""
+    return isinstance(error, dist.DistError) or (type(error) is RuntimeError and "gloo" in str(error))

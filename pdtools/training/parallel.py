@@ -1,0 +1,146 @@
+"""One model trained by several processes: copied to all of them (DDP), or divided among them (FSDP2)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from pdtools.errors import PdtoolsError
+from pdtools.models import Batch, LanguageModel, LossParts
+from pdtools.training.distributed import ALONE, Ranks
+
+Distribution = Literal["ddp", "fsdp"]
+
+
+class _Loss(nn.Module):
+    """A model whose call is its loss, as a tuple: the wrappers look for tensors in what a call returns."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, batch: Batch) -> tuple[Tensor, ...]:
+        return tuple(vars(self.model.loss(batch)).values())
+
+
+class ParallelModel:
+    """What training asks of a model, by however many ranks it is trained.
+
+    Args:
+        model: the same on every rank; on the CPU or on ``device``. It is moved to ``device``.
+        device: of this rank.
+        ranks: that train together.
+        distribution: ``ddp``: each rank holds the model, and the backward pass averages the gradients.
+            ``fsdp``: each rank holds a part of every weight, gradient and moment; a block's weights are put
+            together while the block runs. Without effect on a process alone.
+
+    Raises:
+        PdtoolsError: if this PyTorch has no FSDP2.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        device: str,
+        ranks: Ranks = ALONE,
+        distribution: Distribution = "ddp",
+    ) -> None:
+        self.ranks = ranks
+        self._divided: Any = None
+        self._copied: DistributedDataParallel | None = None
+        if ranks.size > 1 and distribution == "fsdp":
+            self._divided = _divide(_Loss(model), device, ranks)
+            self.model = model
+            return
+        self.model = model.to(device)
+        if ranks.size > 1:
+            gpus = [torch.device(device)] if torch.device(device).type == "cuda" else None
+            self._copied = DistributedDataParallel(
+                _Loss(model), device_ids=gpus, gradient_as_bucket_view=True
+            )
+
+    def loss(self, batch: Batch) -> LossParts:
+        """The sums of this rank's batch; every rank has to call it equally often."""
+        wrapped = self._divided or self._copied
+        return self.model.loss(batch) if wrapped is None else LossParts(*wrapped(batch))
+
+    @contextlib.contextmanager
+    def reducing(self, wanted: bool) -> Iterator[None]:
+        """Whether backward passes in the block reduce the gradients over the ranks.
+
+        Without, they are only added up on each rank; the next reduction takes them with it.
+        """
+        if self._divided is not None:
+            self._divided.set_requires_gradient_sync(wanted)
+        keeping = self._copied.no_sync() if self._copied is not None and not wanted else None
+        with keeping or contextlib.nullcontext():
+            yield
+
+    def gradients(self) -> list[Tensor]:
+        """This rank's (part of the) mean of all ranks' gradients; changing them changes the gradients."""
+        gradients: list[Any] = [p.grad for p in self.model.parameters() if p.grad is not None]
+        return gradients if self._divided is None else [gradient.to_local() for gradient in gradients]
+
+    def total_norm(self, gradients: list[Tensor]) -> Tensor:
+        """The norm of the whole gradient, the same on every rank: float ()."""
+        norm = nn.utils.get_total_norm(gradients)
+        if self._divided is not None:
+            squares = norm.square()
+            self.ranks.add_up(squares)
+            norm = squares.sqrt()
+        return norm
+
+    def settle(self) -> None:
+        """Let go of weights that a forward pass put together, so that parameters are the divided ones."""
+        if self._divided is not None:
+            for module in self._divided.modules():
+                if hasattr(module, "reshard"):
+                    module.reshard()
+
+    def weights(self) -> dict[str, Tensor]:
+        """The whole model's state dict on rank 0, nothing on others; every rank has to call it."""
+        self.settle()
+        return self.whole(self.model.state_dict())
+
+    def whole(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Divided tensors put together on the CPU of rank 0, nothing on others; every rank has to call it."""
+        whole = {}
+        for name, tensor in tensors.items():
+            put_together = _put_together(tensor)
+            if self.ranks.is_main:
+                whole[name] = put_together if self._divided is None else put_together.cpu()
+        return whole
+
+
+def _put_together(tensor: Any) -> Tensor:
+    """The whole of a tensor that may be divided."""
+    return cast(Tensor, tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor)
+
+
+def divided_like(tensor: Tensor, parameter: Any) -> Tensor:
+    """A whole tensor as the parameter is: on its device, and in parts where the parameter is in parts."""
+    if not hasattr(parameter, "full_tensor"):
+        return tensor.to(parameter.device)
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(tensor.to(parameter.device), parameter.device_mesh, parameter.placements)
+
+
+def _divide(loss: _Loss, device: str, ranks: Ranks) -> nn.Module:
+    """Divide each block of a model's lists of blocks over the ranks, and what is outside them."""
+    try:
+        from torch.distributed.fsdp import fully_shard
+    except ImportError as error:
+        raise PdtoolsError("--distributed fsdp needs PyTorch 2.6 or newer (or use ddp)") from error
+    mesh = torch.distributed.init_device_mesh(torch.device(device).type, (ranks.size,))
+    for blocks in loss.model.children():
+        if isinstance(blocks, nn.ModuleList):
+            for block in blocks:
+                fully_shard(block, mesh=mesh)
+    fully_shard(loss, mesh=mesh)
+    return loss

@@ -1,0 +1,367 @@
+"""Two gloo processes train what one trains; whatever ends them, the run goes on as if it had not."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from pdtools.errors import PdtoolsError
+from pdtools.training import Recipe, TrainConfig, train
+from pdtools.training.data import Sentences
+from pdtools.training.distributed import ALONE, Ranks, local_device
+from pdtools.training.run_folder import RunFolder
+
+torch.distributed = pytest.importorskip("torch.distributed")
+pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs gloo")
+
+TINY = {"layers": 2, "d_model": 16, "heads": 2, "d_ff": 32}
+NO_DROPOUT = {**TINY, "input_dropout": 0.0, "attention_dropout": 0.0, "output_dropout": 0.0}
+# A large eps: AdamW's first steps are signs of the gradient else, and the sign of rounding errors is chance.
+EVEN = {
+    "steps": 8,
+    "learning_rate": 0.05,
+    "warmup_steps": 2,
+    "eps": 0.05,
+    "clip": 0.5,
+    "batch_tokens": 60,
+    "accumulate": 2,
+    "eval_every": 4,
+    "log_every": 2,
+    "seed": 5,
+}
+# Batches of one to three sentences, so that the second rank often has none.
+UNEVEN = {**EVEN, "batch_tokens": 16, "batch_sentences": 3, "accumulate": 3}
+LONG = {**EVEN, "steps": 240, "eval_every": 80, "log_every": 10, "accumulate": 1}
+
+
+def torchrun(*arguments: str | Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+    return subprocess.Popen(
+        [*command, *map(str, arguments)], stderr=subprocess.PIPE, text=True, env=environment
+    )
+
+
+def recipe(work: dict[str, Any]) -> Recipe:
+    config = TrainConfig(**work["train"])
+    return Recipe(model=work.get("model", "pushdown"), options=work["options"], train=config)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, toy_train: Path, toy_valid: Path) -> Path:
+    """A folder of runs: of one process (``one-*``), and of two, all made by one torchrun."""
+    folder = tmp_path_factory.mktemp("runs")
+    work: list[dict[str, Any]] = []
+
+    def add(name: str, options: dict[str, Any], config: dict[str, Any], **more: Any) -> dict[str, Any]:
+        work.append({"options": options, "train": config, "output": str(folder / name), **more})
+        work[-1] |= {"shards": str(toy_train), "valid": str(toy_valid)}
+        return work[-1]
+
+    for batches, config in (("even", EVEN), ("uneven", UNEVEN)):
+        for distribution in ("ddp", "fsdp"):
+            add(f"{distribution}-{batches}", NO_DROPOUT, config, distribution=distribution)
+        train(toy_train, folder / f"one-{batches}", recipe(work[-1]), valid=toy_valid)
+    add("ddp-transformer", NO_DROPOUT, EVEN, model="transformer")
+    train(toy_train, folder / "one-transformer", recipe(work[-1]), valid=toy_valid)
+    for distribution in ("ddp", "fsdp"):
+        add(f"{distribution}-dropout", TINY, EVEN, distribution=distribution)
+        stopped = add(f"{distribution}-stopped", TINY, EVEN, distribution=distribution, stop_at=5)
+        work.append({**stopped, "stop_at": None})
+    add("two-then-one", NO_DROPOUT, EVEN, stop_at=3)
+    add("one-then-two", NO_DROPOUT, EVEN, distribution="fsdp")
+    asked = iter([False] * 3 + [True] * 9)
+    train(toy_train, folder / "one-then-two", recipe(work[-1]), valid=toy_valid, stop=lambda: next(asked))
+    add("long", TINY, LONG)
+
+    (folder / "work.json").write_text(json.dumps(work))
+    process = torchrun(Path(__file__).with_name("ranks_worker.py"), folder / "work.json")
+    _, messages = process.communicate(timeout=300)
+    assert process.returncode == 0, messages
+    return folder
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    """The log without what depends on the clock."""
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    by_clock = ("seconds", "tokens_per_second", "loading_share")
+    return [{k: v for k, v in r.items() if k not in by_clock} for r in records]
+
+
+def assert_close_runs(run: Path, reference: Path) -> None:
+    for checkpoint in ("best", "last"):
+        ours, theirs = (load_file(r / checkpoint / "model.safetensors") for r in (run, reference))
+        torch.testing.assert_close(ours, theirs, atol=2e-6, rtol=1e-4)
+        for name in ("config.json", "tokenizer.json"):
+            assert (run / checkpoint / name).read_bytes() == (reference / checkpoint / name).read_bytes()
+    for ours_at, theirs_at in zip(metrics(run), metrics(reference), strict=True):
+        assert ours_at.keys() == theirs_at.keys()
+        for name, value in theirs_at.items():
+            close = pytest.approx(value, rel=1e-5) if isinstance(value, float) else value
+            assert ours_at[name] == close, name
+
+
+def assert_same_runs(run: Path, reference: Path) -> None:
+    for name in ("best/model.safetensors", "last/model.safetensors", "last/trainer/state.safetensors"):
+        assert (run / name).read_bytes() == (reference / name).read_bytes(), name
+    assert metrics(run) == metrics(reference)
+
+
+# --- the same training ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("run", "reference"),
+    [
+        ("ddp-even", "one-even"),
+        ("fsdp-even", "one-even"),
+        ("ddp-uneven", "one-uneven"),
+        ("fsdp-uneven", "one-uneven"),
+        ("ddp-transformer", "one-transformer"),
+    ],
+)
+def test_two_processes_train_what_one_trains(runs: Path, run: str, reference: str) -> None:
+    assert_close_runs(runs / run, runs / reference)
+
+
+def test_the_training_moves_the_weights_and_meets_empty_shares(runs: Path, toy_train: Path) -> None:
+    # The comparisons above would pass if nothing were learned, or no share were empty.
+    losses = [record["loss"] for record in metrics(runs / "one-even") if record["kind"] == "valid"]
+    assert losses[-1] < losses[0] - 0.01
+    from pdtools.shards import ShardSet
+    from pdtools.training.batches import BatchLimits, plan_epoch
+
+    lengths = ShardSet.open(toy_train).lengths
+    plan = plan_epoch(lengths, BatchLimits(tokens=16, sentences=3), seed=5, epoch=0)
+    assert {1, 2} <= {len(rows) for rows in plan}
+
+
+def test_state_of_two_processes_has_the_tensors_of_one(runs: Path) -> None:
+    one = load_file(runs / "one-even/last/trainer/state.safetensors")
+    for name in ("ddp-even", "fsdp-even"):
+        two = load_file(runs / name / "last/trainer/state.safetensors")
+        assert two.keys() - one.keys() == {"rng.cpu.1"}
+        for key in one.keys() - {"rng.cpu"}:
+            torch.testing.assert_close(two[key], one[key], atol=1e-5, rtol=1e-4)
+
+
+def test_ranks_have_their_own_dropout(runs: Path) -> None:
+    state = load_file(runs / "ddp-dropout/last/trainer/state.safetensors")
+    assert not torch.equal(state["rng.cpu"], state["rng.cpu.1"])
+
+
+def test_a_batch_without_sentences_costs_nothing(toy_train: Path) -> None:
+    from pdtools.models import build_model
+    from pdtools.shards import ShardSet
+    from pdtools.training import complete_recipe
+
+    shards = ShardSet.open(toy_train)
+    sentences = Sentences(shards, max_length=None, rejects=None)  # type: ignore[arg-type]
+    empty = sentences.batch(sentences.rows[:0])
+    for name in ("pushdown", "transformer"):
+        model = build_model(name, complete_recipe(Recipe(model=name, options=TINY), shards.tokenizer)[1])
+        parts = model.loss(empty)
+        (parts.token_nll_sum + parts.attach_nll_sum).backward()
+        assert all(float(value) == 0 for value in vars(parts.detach()).values())
+        assert all(p.grad is not None and not p.grad.any() for p in model.parameters())
+
+
+def test_validation_batches_are_divided(toy_valid: Path) -> None:
+    from pdtools.shards import ShardSet
+    from pdtools.training.batches import BatchLimits
+
+    sentences = Sentences(ShardSet.open(toy_valid), max_length=None, rejects=None)  # type: ignore[arg-type]
+    limits = BatchLimits(sentences=5)  # three batches of twelve sentences
+    shares = [list(sentences.in_order(limits, Ranks(rank=rank, size=2))) for rank in range(2)]
+    assert [len(share) for share in shares] == [2, 2]
+    assert sum(int(batch.predicted().sum()) for share in shares for batch in share) == sum(
+        int(batch.predicted().sum()) for batch in sentences.in_order(limits, ALONE)
+    )
+
+
+# --- stopped and resumed ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("distribution", ["ddp", "fsdp"])
+def test_stopped_by_one_rank_and_resumed(runs: Path, distribution: str) -> None:
+    resumed = json.loads((runs / f"{distribution}-stopped/run.json").read_text())["resumed"]
+    assert [entry["step"] for entry in resumed] == [4]  # the fifth question came in the evaluation
+    assert_same_runs(runs / f"{distribution}-stopped", runs / f"{distribution}-dropout")
+
+
+def test_resumed_with_another_number_of_processes(runs: Path, toy_train: Path, toy_valid: Path) -> None:
+    report = train(toy_train, runs / "two-then-one", valid=toy_valid, resume=True)
+    assert report["resumed_from"] == 3
+    assert_close_runs(runs / "two-then-one", runs / "one-even")
+    assert_close_runs(runs / "one-then-two", runs / "one-even")
+
+
+def workers_of(process: subprocess.Popen[str]) -> list[int]:
+    """The processes that torchrun started, by rank."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        if parent == process.pid:
+            found.append(int(entry.name))
+    return sorted(found)
+
+
+def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def messages_of(process: subprocess.Popen[str]) -> list[str]:
+    """The lines that are ours, not torchrun's, once it has ended."""
+    _, text = process.communicate(timeout=120)
+    return [
+        line for line in text.splitlines() if line.startswith(("pdtools:", "starting", "going", "step", "/"))
+    ]
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_signals_kills_and_damage_under_torchrun(
+    runs: Path, toy_train: Path, toy_valid: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    settings = [f"config.{key}={value}" for key, value in TINY.items()]
+    settings += [f"train.{key}={value}" for key, value in LONG.items()]
+    command = ["-m", "pdtools", "train", toy_train, "--valid", toy_valid, "-o", run, "--resume"]
+    command += ["--device", "cpu", "--threads", "1"]
+    for setting in settings:
+        command += ["--set", setting]
+
+    def last_logged() -> int:
+        if not (run / "metrics.jsonl").is_file():
+            return 0
+        return max((record["step"] for record in metrics(run)), default=0)
+
+    def saved_step() -> int:
+        return int(json.loads((run / "last/trainer/state.json").read_text())["step"])
+
+    process = torchrun(*command)
+    wait_until(lambda: last_logged() >= 10, process)
+    with pytest.raises(PdtoolsError, match="another run is writing there"):
+        train(toy_train, run, valid=toy_valid, resume=True)
+    os.kill(workers_of(process)[-1], signal.SIGUSR1)  # one of them is enough
+    ours = messages_of(process)
+    stopped = saved_step()
+    assert process.returncode == 1
+    assert ours[-1] == f"{run}: stopped after step {stopped} of 240; --resume goes on"
+    assert 10 <= stopped < 240
+
+    process = torchrun(*command)
+    wait_until(lambda: last_logged() >= max(stopped + 10, 100), process)
+    os.kill(workers_of(process)[-1], signal.SIGKILL)
+    ours = messages_of(process)
+    assert process.returncode == 1
+    assert ours[0].startswith(f"going on from step {stopped}:")
+    assert len([line for line in ours if line.startswith("pdtools:")]) <= 1  # torchrun may be faster
+    assert saved_step() in (80, 160)
+
+    weights = run / "last/model.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:])
+    process = torchrun(*command)
+    ours = messages_of(process)
+    assert process.returncode == 1
+    assert len(ours) == 1
+    assert ours[0].startswith(f"pdtools: {weights}: damaged")
+    weights.write_bytes(whole)
+
+    process = torchrun(*command)
+    messages_of(process)
+    assert process.returncode == 0
+    assert_same_runs(run, runs / "long")
+
+
+# --- refusals ---------------------------------------------------------------------------------
+
+
+def test_two_runs_into_one_folder(toy_train: Path, tmp_path: Path) -> None:
+    short = Recipe(options=TINY, train=TrainConfig(steps=1))
+    (tmp_path / "link").symlink_to(tmp_path)
+    with RunFolder(tmp_path / "run").locked():
+        for name in ("run", "link/run"):
+            for how in ({}, {"resume": True}, {"overwrite": True}):
+                with pytest.raises(PdtoolsError, match="another run is writing there"):
+                    train(toy_train, tmp_path / name, short, **how)
+    assert not (tmp_path / "run").exists()
+    train(toy_train, tmp_path / "run", short)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "last/model.safetensors",
+        "last/config.json",
+        "last/tokenizer.json",
+        "last/trainer/state.json",
+        "last/trainer/state.safetensors",
+        "run.json",
+    ],
+)
+def test_a_flipped_byte_is_named(name: str, toy_train: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    short = Recipe(options=TINY, train=TrainConfig(steps=2, eval_every=1))
+    asked = iter([False, True])
+    train(toy_train, run, short, stop=lambda: next(asked))
+    data = bytearray((run / name).read_bytes())
+    # In JSON the last digit of something, so that it can still be read.
+    place = len(data) // 2 if name.endswith(".safetensors") else last_digit(data)
+    data[place] ^= 1
+    (run / name).write_bytes(data)
+    with pytest.raises(PdtoolsError, match=rf"{run / name}.*(damaged|not JSON)"):
+        train(toy_train, run, None, resume=True)
+
+
+def last_digit(data: bytearray) -> int:
+    return next(
+        i for i in range(len(data)) if data[i : i + 1].isdigit() and not data[i + 1 : i + 2].isdigit()
+    )
+
+
+def test_a_run_from_before_there_were_sums_goes_on(toy_train: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    short = Recipe(options=TINY, train=TrainConfig(steps=2, eval_every=1))
+    asked = iter([False, True])
+    train(toy_train, run, short, stop=lambda: next(asked))
+    for sums in run.rglob("SHA256SUMS"):
+        sums.unlink()
+    record = json.loads((run / "run.json").read_text())
+    del record["sha256"]
+    (run / "run.json").write_text(json.dumps(record))
+    assert train(toy_train, run, dataclasses.replace(short), resume=True)["finished"] == "steps"
+
+
+def test_devices_under_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert local_device("cuda:1") == "cuda:1"  # a process alone takes what it is told
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert local_device("cpu") == "cpu"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert local_device("auto") == local_device("cuda") == "cuda:1"
+    with pytest.raises(PdtoolsError, match="every process takes its own GPU"):
+        local_device("cuda:0")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(PdtoolsError, match="process 1 of this host has no GPU: there are 1"):
+        local_device("auto")
