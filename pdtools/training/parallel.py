@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, cast
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -54,7 +55,7 @@ class ParallelModel:
         self._divided: Any = None
         self._copied: DistributedDataParallel | None = None
         if ranks.size > 1 and distribution == "fsdp":
-            self._divided = _divide(_Loss(model), device, ranks)
+            self._divided = _divide(_Loss(model), device)
             self.model = model
             return
         self.model = model.to(device)
@@ -131,13 +132,13 @@ def divided_like(tensor: Tensor, parameter: Any) -> Tensor:
     return distribute_tensor(tensor.to(parameter.device), parameter.device_mesh, parameter.placements)
 
 
-def _divide(loss: _Loss, device: str, ranks: Ranks) -> nn.Module:
+def _divide(loss: _Loss, device: str) -> nn.Module:
     """Divide each block of a model's lists of blocks over the ranks, and what is outside them."""
     try:
         from torch.distributed.fsdp import fully_shard
     except ImportError as error:
         raise PdtoolsError("--distributed fsdp needs PyTorch 2.6 or newer (or use ddp)") from error
-    mesh = torch.distributed.init_device_mesh(torch.device(device).type, (ranks.size,))
+    mesh = dist.init_device_mesh(torch.device(device).type, (dist.get_world_size(),))
     for blocks in loss.model.children():
         if isinstance(blocks, nn.ModuleList):
             for block in blocks:

@@ -1,0 +1,55 @@
+"""One reduction per step, seen from inside one process that is a group of its own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from pdtools.models import build_model
+from pdtools.shards import ShardSet
+from pdtools.training import ParallelModel, Ranks, Recipe, Sentences, complete_recipe
+
+pytestmark = pytest.mark.skipif(
+    not (dist.is_available() and dist.is_gloo_available()), reason="needs torch.distributed with gloo"
+)
+TINY = {"layers": 2, "d_model": 16, "heads": 2, "d_ff": 32}
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[None]:
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.usefixtures("group")
+@pytest.mark.parametrize("distribution", ["ddp", "fsdp"])
+def test_one_reduction_per_step(distribution: Any, toy_train: Path) -> None:
+    shards = ShardSet.open(toy_train)
+    model = build_model("pushdown", complete_recipe(Recipe(options=TINY), shards.tokenizer)[1])
+    sentences = Sentences(shards, max_length=None, rejects=None)  # type: ignore[arg-type]
+    # Told that it is one of two, so that the model is wrapped.
+    parallel = ParallelModel(model, "cpu", Ranks(rank=0, size=2), distribution)
+    reduced: list[int] = []
+
+    def count(state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        reduced.append(bucket.buffer().numel())
+        done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        done.set_result(bucket.buffer())
+        return done
+
+    if parallel._copied is not None:
+        parallel._copied.register_comm_hook(None, count)
+    for last in (False, False, True):
+        with parallel.reducing(last):
+            parts = parallel.loss(sentences.batch(sentences.rows[:4]))
+            (parts.token_nll_sum + parts.attach_nll_sum).backward()
+        if distribution == "ddp":
+            assert sum(reduced) == (sum(p.numel() for p in model.parameters()) if last else 0)
+        else:  # what is not reduced yet is no parameter's gradient
+            assert bool(parallel.gradients()) == last
+    parallel.settle()
+    assert len(parallel.gradients()) == len(list(model.parameters()))
