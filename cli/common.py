@@ -16,8 +16,10 @@ from pdtools.files import STDIO, check_output, is_stream, write_json
 
 if TYPE_CHECKING:
     from pdtools.evaluation.results import Results
-    from pdtools.jobs import Plan
+    from pdtools.jobs import JobFolder, Plan
     from pdtools.search import Scorer
+    from pdtools.search.scorer import Searcher
+    from pdtools.search.work import ModelSettings
 
 T = TypeVar("T")
 
@@ -190,48 +192,112 @@ def threads_of_each(threads: int, workers: int) -> int:
     return threads or (max(1, (os.cpu_count() or 1) // workers) if workers > 1 else 0)
 
 
-def check_output_or_done(output: str, plan: Plan, *, overwrite: bool, inputs: Sequence[str] = ()) -> None:
+def check_output_or_done(
+    output: str, plan: Plan, *, overwrite: bool, inputs: Sequence[str] = (), beside: Sequence[str] = ()
+) -> None:
     """Refuse an output that exists; with --resume, it is done already.
 
-    Raises:
-        Done: then.
-    """
-    from pdtools.jobs import Done
+    Args:
+        output: a file or folder; it appears after the others.
+        plan: who does the work.
+        overwrite: whether it may exist.
+        inputs: files that are read for it.
+        beside: other files that the command writes.
 
-    if plan.resume and not overwrite and not is_stream(output) and os.path.lexists(output):
-        raise Done(f"{output}: done already")
+    Raises:
+        Done: if there is nothing to do.
+        PdtoolsError: if something is there that is not to be replaced, or a shard or an unfinished run would
+            have to read standard input or a pipe again.
+    """
+    from pdtools.jobs import Done, begun, finished
+
+    if plan.shard is not None and (streams := [name for name in inputs if is_stream(name)]):
+        raise PdtoolsError(f"{streams[0]}: --shard needs files, which every job and pdtools merge read")
+    goes_on = (plan.resume or plan.merging) and not is_stream(output)
+    if goes_on and os.path.lexists(output):
+        if finished(output) or not (overwrite or begun(output)):
+            raise Done(f"{output}: done already", {"output": output, "done": "already"})
+        if not overwrite:
+            raise PdtoolsError(
+                f"{output}: exists already (--overwrite --resume goes on with what replaces it)"
+            )
     check_output(output, overwrite=overwrite, inputs=inputs)
+    for path in beside:  # an unfinished run may have written these
+        check_output(path, overwrite=overwrite or (goes_on and begun(output)), inputs=inputs)
 
 
 @contextmanager
-def piecewise_scorer(
-    output: str,
+def kept_pieces(
+    output: str, settings: Mapping[str, Any], plan: Plan, *, overwrite: bool, quiet: bool
+) -> Iterator[JobFolder | None]:
+    """:func:`pdtools.jobs.job_folder`; whoever stops the command is told that it can go on."""
+    from pdtools.jobs import job_folder
+
+    with job_folder(output, settings, plan, overwrite=overwrite) as job:
+        try:
+            yield job
+        except (KeyboardInterrupt, SystemExit):
+            if job is not None and job.worth_keeping():
+                message(f"{job.folder}: finished pieces are kept: --resume goes on", quiet=quiet)
+            raise
+
+
+def model_settings(
     plan: Plan,
     model: str,
     *,
     beam: int,
-    bos: bool,
+    bos: bool = True,
     max_batch: int | None,
-    dtype: Dtype,
+    dtype: Dtype = Dtype.float32,
     device: str,
     threads: int,
-    overwrite: bool,
-) -> Iterator[Scorer]:
-    """A model's scorer whose finished pieces are kept beside the output until the block has made that."""
-    from pdtools.jobs import job_folder
-    from pdtools.search.work import ModelSettings, PiecewiseScorer, model_settings_for_job
+) -> ModelSettings:
+    """A model as the processes of the plan use it. A cluster's workers pick their devices themselves."""
+    from pdtools.search.work import ModelSettings
 
-    settings = ModelSettings(
-        model_dir=model,
+    each = threads_of_each(threads, plan.workers)
+    if plan.scheduler is None:
+        device = pick_device(device, each)
+    return ModelSettings(
+        model_dir=model if plan.scheduler is None else os.path.abspath(model),
         beam=beam,
-        device=pick_device(device, threads),
+        device=device,
         dtype=dtype.value,
         bos=bos,
         max_batch=max_batch,
-        threads=threads_of_each(threads, plan.workers),
+        threads=each,
     )
-    with job_folder(output, model_settings_for_job(settings), plan, overwrite=overwrite) as job:
+
+
+@contextmanager
+def piecewise_scorer(
+    output: str, settings: ModelSettings, plan: Plan, *, overwrite: bool, quiet: bool
+) -> Iterator[Scorer]:
+    """A model's scorer whose finished pieces are kept beside the output until the block has made that."""
+    from pdtools.search.work import PiecewiseScorer, model_settings_for_job
+
+    described = {"work": "scores", **model_settings_for_job(settings)}
+    with kept_pieces(output, described, plan, overwrite=overwrite, quiet=quiet) as job:
         yield PiecewiseScorer(settings, plan, job)
+
+
+@contextmanager
+def piecewise_searcher(
+    output: str,
+    settings: ModelSettings,
+    plan: Plan,
+    *,
+    overwrite: bool,
+    quiet: bool,
+    **described: Any,
+) -> Iterator[Searcher]:
+    """The same for a model whose derivations are searched; ``described``: what else its results depend on."""
+    from pdtools.search.work import PiecewiseSearcher, model_settings_for_job
+
+    described = {"work": "parses", **described, **model_settings_for_job(settings)}
+    with kept_pieces(output, described, plan, overwrite=overwrite, quiet=quiet) as job:
+        yield PiecewiseSearcher(settings, plan, job)
 
 
 def check_json_output(as_json: bool, output: str) -> None:

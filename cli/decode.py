@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pdtools.files import STDIO, Rejects, check_output, expand_inputs
+from pdtools.files import STDIO, Rejects, expand_inputs
 from pdtools.search.scores import DEFAULT_BEAM
 
 from .common import (
@@ -19,11 +19,18 @@ from .common import (
     ModelOption,
     OverwriteOption,
     QuietOption,
+    ResumeOption,
+    SchedulerOption,
+    ShardOption,
     Source,
     ThreadsOption,
+    WorkersOption,
     check_json_output,
+    check_output_or_done,
+    make_plan,
     message,
-    pick_device,
+    model_settings,
+    piecewise_searcher,
     print_json,
     progress,
 )
@@ -51,6 +58,10 @@ def decode(
     dtype: DtypeOption = Dtype.float32,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
+    workers: WorkersOption = 1,
+    shard: ShardOption = None,
+    scheduler: SchedulerOption = None,
+    resume: ResumeOption = False,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -82,18 +93,28 @@ def decode(
     from pdtools.search.decoding import decode as decode_lines
     from pdtools.search.decoding import write_decoded
     from pdtools.search.inputs import read_inputs
-    from pdtools.search.scorer import load_searcher
 
-    for path in (output, scores or STDIO, pipeline.rejects_path(output) or STDIO):
-        check_output(path, overwrite=overwrite)
     files = expand_inputs(inputs, pipeline.SUFFIXES[source.value])
-    where = pick_device(device, threads)
-    searcher = load_searcher(model, beam=beam, device=where, dtype=dtype.value, max_batch=max_batch)
+    plan = make_plan(workers, shard, scheduler, resume)
+    beside = [str(path) for path in (scores, pipeline.rejects_path(output)) if path is not None]
+    check_output_or_done(output, plan, overwrite=overwrite, inputs=files, beside=beside)
+    settings = model_settings(
+        plan,
+        model,
+        beam=beam,
+        max_batch=max_batch,
+        dtype=dtype,
+        device=device,
+        threads=threads,
+    )
     rejects = Rejects("skip")
-    lines = read_inputs(files, source.value, searcher.loaded.tokenizer.text_style)
-    results = decode_lines(lines, searcher, rejects=rejects, k_best=k_best)
-    results = progress(results, total=None, label="sentences", quiet=quiet)
-    counts = write_decoded(results, output, rejects=rejects, scores=scores, k_best=k_best)
+    with piecewise_searcher(
+        output, settings, plan, overwrite=overwrite, quiet=quiet, k_best=k_best
+    ) as searcher:
+        lines = read_inputs(files, source.value, searcher.settings["text_style"])
+        results = decode_lines(lines, searcher, rejects=rejects, k_best=k_best)
+        results = progress(results, total=None, label="sentences", quiet=quiet)
+        counts = write_decoded(results, output, rejects=rejects, scores=scores, k_best=k_best)
     if as_json:
         from dataclasses import asdict
 

@@ -37,6 +37,7 @@ from .common import (
     deliver,
     make_plan,
     message,
+    model_settings,
     pick_source,
     piecewise_scorer,
     print_json,
@@ -115,8 +116,7 @@ def eval_blimp(
     check_output_or_done(output, plan, overwrite=overwrite, inputs=inputs)
     pairs = read_pairs(data, limit)
     if model is not None:
-        with piecewise_scorer(
-            output,
+        settings = model_settings(
             plan,
             model,
             beam=beam,
@@ -125,8 +125,8 @@ def eval_blimp(
             dtype=dtype,
             device=device,
             threads=threads,
-            overwrite=overwrite,
-        ) as scorer:
+        )
+        with piecewise_scorer(output, settings, plan, overwrite=overwrite, quiet=quiet) as scorer:
             results = evaluate_blimp(pairs, scorer, bar("sentences", quiet=quiet))
             made = provenance({"data": data, "model": model})
             deliver(results, made, output, print_blimp, overwrite=overwrite, as_json=as_json)

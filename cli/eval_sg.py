@@ -23,17 +23,24 @@ from .common import (
     QuietOption,
     RecordedNatsOption,
     RecordedOnErrorOption,
+    ResumeOption,
+    SchedulerOption,
+    ShardOption,
     Style,
     SurprisalsOption,
     TextOnlyOption,
     ThreadsOption,
+    WorkersOption,
     WriteSentencesOption,
     bar,
     check_json_output,
+    check_output_or_done,
     deliver,
+    make_plan,
     message,
-    pick_device,
+    model_settings,
     pick_source,
+    piecewise_scorer,
     print_json,
     required_output,
 )
@@ -70,6 +77,10 @@ def eval_sg(
     dtype: DtypeOption = Dtype.float32,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
+    workers: WorkersOption = 1,
+    shard: ShardOption = None,
+    scheduler: SchedulerOption = None,
+    resume: ResumeOption = False,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -126,28 +137,39 @@ def eval_sg(
     from pdtools.evaluation.surprisal_files import RecordedScorer
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_sg
-    from pdtools.search import Scorer, load_scorer
 
     output = required_output(output)
-    check_output(output, overwrite=overwrite, inputs=[path for path in (*suites, surprisals) if path])
+    plan = make_plan(workers, shard, scheduler, resume)
+    inputs = [path for path in (*suites, surprisals) if path]
+    check_output_or_done(output, plan, overwrite=overwrite, inputs=inputs)
     found = read_suites(suites[0])
-    scorer: Scorer
     if model is not None:
-        where = pick_device(device, threads)
-        scorer = load_scorer(model, beam=beam, device=where, dtype=dtype.value, bos=bos, max_batch=max_batch)
-        made = provenance({"suites": suites[0], "model": model})
+        settings = model_settings(
+            plan,
+            model,
+            beam=beam,
+            bos=bos,
+            max_batch=max_batch,
+            dtype=dtype,
+            device=device,
+            threads=threads,
+        )
+        with piecewise_scorer(output, settings, plan, overwrite=overwrite, quiet=quiet) as scorer:
+            results = evaluate_sg(found, scorer, bar("sentences", quiet=quiet))
+            made = provenance({"suites": suites[0], "model": model})
+            deliver(results, made, output, print_sg, overwrite=overwrite, as_json=as_json)
     else:
         assert surprisals is not None
-        scorer = RecordedScorer(
+        recorded = RecordedScorer(
             surprisals,
             place_names(SG_COLUMNS, sg_sentences(found)),
             unit="nats" if nats else "bits",
             text_style=text_style.value,
             on_error=on_error.value,
         )
+        results = evaluate_sg(found, recorded, bar("sentences", quiet=quiet))
         made = provenance({"suites": suites[0], "surprisals": surprisals})
-    results = evaluate_sg(found, scorer, bar("sentences", quiet=quiet))
-    deliver(results, made, output, print_sg, overwrite=overwrite, as_json=as_json)
+        deliver(results, made, output, print_sg, overwrite=overwrite, as_json=as_json)
     if left_out := results.counts["items_unscorable"]:
         message(f"{left_out} items could not be scored (items.parquet says why)", quiet=quiet)
     if unknown := results.counts["sentences_with_unknown_words"]:

@@ -11,6 +11,7 @@ import typer
 
 from pdtools import __version__
 from pdtools.errors import PdtoolsError
+from pdtools.files import STDIO, write_json
 from pdtools.jobs.plan import Done
 
 from . import (
@@ -90,7 +91,10 @@ def run(arguments: list[str]) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Done as done:
-        print(done, file=sys.stderr)
+        if "--json" in arguments:
+            write_json(STDIO, done.report)
+        if not {"--quiet", "-q"} & set(arguments):
+            print(done, file=sys.stderr)
     except PdtoolsError as error:
         return _fail(str(error))
     except OSError as error:

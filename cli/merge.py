@@ -14,12 +14,14 @@ def merge(
 ) -> None:
     """Make the output of a command whose work was divided among jobs with --shard I/N.
 
+    In the script of a Slurm job array (sbatch --array=0-7), for instance, each job calls pdtools decode
+    big.txt --model run -o big.trees --shard $SLURM_ARRAY_TASK_ID/8; merge is called when all are done.
+
     The command is called again as it was, without --shard, where it was called; it finds the pieces in
-    OUTPUT.job, does nothing itself, and fails if some are missing. The pieces are deleted then.
+    OUTPUT.job, does none itself, and fails if some are missing. The pieces are deleted then.
 
     \b
-    Example (in a script of a Slurm job array, sbatch --array=0-7; then, when all are done):
-      pdtools decode big.txt --model run -o big.trees --shard $SLURM_ARRAY_TASK_ID/8
+    Example:
       pdtools merge big.trees
     """
     from pdtools.jobs import job_path, only_merging, read_job

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pdtools.files import STDIO, Rejects, check_output, expand_inputs, is_stream
+from pdtools.files import STDIO, Rejects, expand_inputs, is_stream
 from pdtools.search.scores import DEFAULT_BEAM
 
 from .common import (
@@ -20,18 +21,28 @@ from .common import (
     OnErrorOption,
     OverwriteOption,
     QuietOption,
+    ResumeOption,
+    SchedulerOption,
+    ShardOption,
     Source,
     ThreadsOption,
+    WorkersOption,
     check_json_output,
+    check_output_or_done,
+    kept_pieces,
+    make_plan,
     message,
+    model_settings,
     pick_device,
     print_json,
     progress,
+    threads_of_each,
 )
 
 if TYPE_CHECKING:
-    from pdtools.parsers import Parser
-    from pdtools.parsers.pipeline import Counts, TreeForm
+    from pdtools.jobs import Plan
+    from pdtools.parsers.pipeline import Bracketed, Counts, TreeForm
+    from pdtools.parsers.work import ParserSettings
 
 
 class Binarize(str, Enum):
@@ -83,6 +94,10 @@ def parse(
     on_error: OnErrorOption = OnError.fail,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
+    workers: WorkersOption = 1,
+    shard: ShardOption = None,
+    scheduler: SchedulerOption = None,
+    resume: ResumeOption = False,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -105,7 +120,10 @@ def parse(
       pdtools parse sentences.txt --model benepar_en3_large -o sentences.trees.gz
       cat book.txt | pdtools parse - --split-sentences --parser runs/pushdown > book.trees
     """
+    from dataclasses import asdict
+
     from pdtools.parsers import pipeline, read_sentences
+    from pdtools.parsers.work import convert_in_pieces, parse_in_pieces
 
     fractions = None if split is None else _fractions(split)
     if fractions is not None and is_stream(output):
@@ -116,30 +134,39 @@ def parse(
         raise typer.BadParameter("--split-sentences needs --from text")
     check_json_output(as_json, output)
     files = expand_inputs(inputs, pipeline.SUFFIXES[source.value])
-    check_output(output, overwrite=overwrite, inputs=files)
-    if fractions is None:
-        check_output(pipeline.rejects_path(output) or STDIO, overwrite=overwrite)
+    plan = make_plan(workers, shard, scheduler, resume)
+    beside = [str(pipeline.rejects_path(output) or STDIO)] if fractions is None else []
+    check_output_or_done(output, plan, overwrite=overwrite, inputs=files, beside=beside)
 
     form = pipeline.TreeForm(binarize=binarize.value, functions=functions.value)
     counts = pipeline.Counts()
-    if source is Source.treebank:
-        rejects = Rejects(on_error.value)
-        trees = pipeline.convert_treebank(files, form, rejects=rejects, counts=counts)
-    else:
-        rejects = Rejects("skip")
-        trees = pipeline.parse_corpus(
-            read_sentences(files, source.value, split_sentences=split_sentences),
-            _load_parser(parser, model, beam, pick_device(device, threads)),
-            form,
-            rejects=rejects,
-            counts=counts,
-            placeholders=fractions is None,
-        )
-    trees = progress(trees, total=None, label="trees", quiet=quiet)
-    if fractions is None:
-        pipeline.write_trees(trees, output, rejects=rejects)
-    else:
-        pipeline.write_splits(trees, output, fractions, counts=counts, rejects=rejects, overwrite=overwrite)
+    rejects = Rejects(on_error.value if source is Source.treebank else "skip")
+    settings = {"work": "trees", **asdict(form)}
+    if source is not Source.treebank:
+        used = _parser_settings(parser, model, beam, device, threads, plan)
+        settings |= {"parser": used.described()}
+    with kept_pieces(output, settings, plan, overwrite=overwrite, quiet=quiet) as job:
+        trees: Iterator[Bracketed]
+        if source is Source.treebank:
+            trees = convert_in_pieces(files, form, plan, job, rejects=rejects, counts=counts)
+        else:
+            trees = parse_in_pieces(
+                read_sentences(files, source.value, split_sentences=split_sentences),
+                used,
+                form,
+                plan,
+                job,
+                rejects=rejects,
+                counts=counts,
+                placeholders=fractions is None,
+            )
+        trees = progress(trees, total=None, label="trees", quiet=quiet)
+        if fractions is None:
+            pipeline.write_trees(trees, output, rejects=rejects)
+        else:
+            pipeline.write_splits(
+                trees, output, fractions, counts=counts, rejects=rejects, overwrite=overwrite
+            )
     if as_json:
         print_json(_report(counts, rejects, inputs, len(files), form))
     _tell(counts, rejects, output, quiet)
@@ -159,14 +186,21 @@ def _fractions(split: str) -> list[float]:
     return fractions
 
 
-def _load_parser(name: str, model: str | None, beam: int, device: str) -> Parser:
+def _parser_settings(
+    name: str, model: str | None, beam: int, device: str, threads: int, plan: Plan
+) -> ParserSettings:
     if Path(name).is_dir():
-        from pdtools.search.parser import CheckpointParser
+        from pdtools.search.parser import CheckpointSettings
 
-        return CheckpointParser(name, beam=beam, device=device)
-    from pdtools.parsers import load_parser
+        return CheckpointSettings(
+            model_settings(plan, name, beam=beam, max_batch=None, device=device, threads=threads)
+        )
+    from pdtools.parsers.work import BackendSettings
 
-    return load_parser(name, model, device)
+    each = threads_of_each(threads, plan.workers)
+    if plan.scheduler is None:
+        device = pick_device(device, each)
+    return BackendSettings(name, model, device, each)
 
 
 def _report(

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from pdtools.files import STDIO, Rejects, check_output, expand_inputs
-from pdtools.search.scores import DEFAULT_BEAM, Scorer
+from pdtools.files import STDIO, Rejects, expand_inputs
+from pdtools.search.scores import DEFAULT_BEAM
 
 from .common import (
     BeamOption,
@@ -21,11 +21,19 @@ from .common import (
     OnErrorOption,
     OverwriteOption,
     QuietOption,
+    ResumeOption,
+    SchedulerOption,
+    ShardOption,
     Source,
     ThreadsOption,
+    WorkersOption,
     check_json_output,
+    check_output_or_done,
+    make_plan,
     message,
-    pick_device,
+    model_settings,
+    piecewise_scorer,
+    piecewise_searcher,
     print_json,
     progress,
 )
@@ -53,6 +61,10 @@ def surprisal(
     on_error: OnErrorOption = OnError.fail,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
+    workers: WorkersOption = 1,
+    shard: ShardOption = None,
+    scheduler: SchedulerOption = None,
+    resume: ResumeOption = False,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -78,25 +90,31 @@ def surprisal(
     """
     from pdtools.parsers import pipeline
     from pdtools.search.inputs import read_inputs
-    from pdtools.search.scorer import load_scorer, load_searcher
     from pdtools.search.surprisal import Unit, surprisals, write_surprisals
 
     check_json_output(as_json, output)
-    for path in (output, pipeline.rejects_path(output) or STDIO):
-        check_output(path, overwrite=overwrite)
     files = expand_inputs(inputs, pipeline.SUFFIXES[source.value])
-    where = pick_device(device, threads)
-    scorer: Scorer
-    if parses:
-        scorer = load_searcher(model, beam=beam, device=where, dtype=dtype.value, max_batch=max_batch)
-    else:
-        scorer = load_scorer(model, beam=beam, device=where, dtype=dtype.value, bos=bos, max_batch=max_batch)
+    plan = make_plan(workers, shard, scheduler, resume)
+    beside = [str(pipeline.rejects_path(output) or STDIO)]
+    check_output_or_done(output, plan, overwrite=overwrite, inputs=files, beside=beside)
+    settings = model_settings(
+        plan,
+        model,
+        beam=beam,
+        bos=bos,
+        max_batch=max_batch,
+        dtype=dtype,
+        device=device,
+        threads=threads,
+    )
     rejects = Rejects(on_error.value)
-    lines = read_inputs(files, source.value, scorer.settings["text_style"])
     unit: Unit = "nats" if nats else "bits"
-    results = surprisals(lines, scorer, rejects=rejects, unit=unit, words=words, parses=parses)
-    results = progress(results, total=None, label="sentences", quiet=quiet)
-    counts = write_surprisals(results, output, rejects=rejects, words=words, parses=parses)
+    piecewise = piecewise_searcher if parses else piecewise_scorer
+    with piecewise(output, settings, plan, overwrite=overwrite, quiet=quiet) as scorer:
+        lines = read_inputs(files, source.value, scorer.settings["text_style"])
+        results = surprisals(lines, scorer, rejects=rejects, unit=unit, words=words, parses=parses)
+        results = progress(results, total=None, label="sentences", quiet=quiet)
+        counts = write_surprisals(results, output, rejects=rejects, words=words, parses=parses)
     if as_json:
         from dataclasses import asdict
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +15,13 @@ try:
 except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
+# Some network file systems are mounted without locks.
+_NO_LOCKS_HERE = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}
+
 
 @contextlib.contextmanager
 def locked(path: str | Path, refusal: str, *, shared: bool = False) -> Iterator[None]:
-    """Hold the lock of a file while the block runs.
+    """Hold the lock of a file while the block runs. Where the file system has no locks, none is held.
 
     Args:
         path: the file; made if it is not there, and left there: its existence says nothing.
@@ -34,6 +38,18 @@ def locked(path: str | Path, refusal: str, *, shared: bool = False) -> Iterator[
                 fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise PdtoolsError(refusal) from error
+            except OSError as error:
+                if error.errno not in _NO_LOCKS_HERE:
+                    raise
+            if not _is(descriptor, path):
+                raise PdtoolsError(refusal)  # it has just ended its work, and deleted the file
         yield
     finally:
         os.close(descriptor)
+
+
+def _is(descriptor: int, path: str | Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False

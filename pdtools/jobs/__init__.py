@@ -4,9 +4,9 @@ The input of a command is cut into pieces by rules that know nothing of workers,
 piece is kept beside the output until that is whole. So it does not matter who does a piece, or when.
 """
 
-from pdtools.jobs.folder import JobFolder, Pieces, job_folder, job_path, read_job
+from pdtools.jobs.folder import JobFolder, Pieces, begun, finished, job_folder, job_path, read_job
 from pdtools.jobs.plan import Done, Plan, Shard, ShardDone, only_merging
-from pdtools.jobs.run import Work, map_pieces
+from pdtools.jobs.run import Work, cut, map_pieces
 
 __all__ = [
     "Done",
@@ -16,6 +16,9 @@ __all__ = [
     "Shard",
     "ShardDone",
     "Work",
+    "begun",
+    "cut",
+    "finished",
     "job_folder",
     "job_path",
     "map_pieces",

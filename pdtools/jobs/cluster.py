@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from pdtools.errors import MissingDependencyError, PdtoolsError
 
@@ -13,15 +15,22 @@ Item = TypeVar("Item")
 # Pieces that wait for each worker, so that none runs out of work, and few are in memory here.
 _WAITING = 3
 _SECONDS_TO_CONNECT = 30
-# How often a piece may be the one that a worker was doing when it was lost.
-_LOSSES = 3
+
+
+@dataclass(slots=True)
+class _UnderWay(Generic[Item]):
+    item: Item
+    future: Any  # None once the result is here
+    result: Any = None
 
 
 def map_on_cluster(
     function: Callable[[Item], Any],
     items: Iterable[Item],
     address: str,
+    *,
     done: Callable[[Item], bool] = lambda item: False,
+    keep: Callable[[Item, Any], Any] = lambda item, result: result,
 ) -> Iterator[tuple[Item, Any]]:
     """Call a function with every item, on the workers of a cluster; those of a lost worker are done again.
 
@@ -30,39 +39,56 @@ def map_on_cluster(
         items: taken one by one, as workers get free.
         address: of the scheduler, such as ``tcp://10.0.0.1:8786``.
         done: whether an item needs no work; its result is then None.
+        keep: called here with each item and its result as soon as that is there, in any order; what it
+            returns is the result that is handed out.
 
     Yields:
         Each item with its result, in the order of the items.
 
     Raises:
-        PdtoolsError: if there is no scheduler, or one item lost several workers; and what the function
-            raises.
+        PdtoolsError: if there is no scheduler, or it is lost, or one item lost several workers; and what the
+            function raises.
         MissingDependencyError: without the package ``distributed``.
     """
     try:
-        from distributed import Client, KilledWorker
+        from distributed import Client, KilledWorker, wait
+        from distributed.client import FutureCancelledError
+        from distributed.comm import CommClosedError
     except ImportError as error:
         raise MissingDependencyError("dask.distributed", "cluster") from error
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is raised
     try:
         client = Client(address, timeout=_SECONDS_TO_CONNECT, set_as_default=False)
     except (OSError, ValueError) as error:
         raise PdtoolsError(f"--scheduler {address}: no Dask scheduler there ({error})") from error
+    under_way: deque[_UnderWay[Item]] = deque()
+
+    def first() -> tuple[Item, Any]:
+        """The first item and its result; results of others are taken while it is waited for."""
+        while under_way[0].future is not None:
+            waiting = [entry for entry in under_way if entry.future is not None]
+            wait([entry.future for entry in waiting], return_when="FIRST_COMPLETED")
+            for entry in waiting:
+                if entry.future.done():
+                    entry.result = keep(entry.item, entry.future.result())
+                    entry.future = None
+        entry = under_way.popleft()
+        return entry.item, entry.result
+
     with client:
-        under_way: deque[tuple[Item, Any]] = deque()
-
-        def first() -> tuple[Item, Any]:
-            item, future = under_way.popleft()
-            try:
-                return item, None if future is None else future.result()
-            except KilledWorker as error:
-                raise PdtoolsError(
-                    f"the cluster lost {_LOSSES + 1} workers over the same piece (is there enough memory?)"
-                ) from error
-
-        for item in items:
-            future = None if done(item) else client.submit(function, item, pure=False, retries=0)
-            under_way.append((item, future))
-            if len(under_way) >= _WAITING * max(1, len(client.scheduler_info()["workers"])):
+        try:
+            for item in items:
+                future = None if done(item) else client.submit(function, item, pure=False)
+                under_way.append(_UnderWay(item, future))
+                while len(under_way) >= _WAITING * max(1, len(client.scheduler_info()["workers"])):
+                    yield first()
+            while under_way:
                 yield first()
-        while under_way:
-            yield first()
+        except KilledWorker as error:
+            raise PdtoolsError(
+                "the cluster lost several workers over the same piece (is there enough memory?)"
+            ) from error
+        except (CommClosedError, FutureCancelledError, TimeoutError) as error:
+            raise PdtoolsError(f"--scheduler {address}: the connection was lost") from error
+        except ImportError as error:
+            raise PdtoolsError(f"a worker of the cluster lacks what this needs: {error}") from error

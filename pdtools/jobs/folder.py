@@ -8,12 +8,14 @@ digest. A piece is used again only if its content is the same, so inputs may be 
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from pdtools.locks import locked
 
 FORMAT = "pdtools job"
 _JOB_FILE = "job.json"
+_LOCK = "lock"  # what the names of the files to be locked begin with
 
 
 def job_path(output: str | Path) -> Path:
@@ -88,6 +91,10 @@ class JobFolder:
         found.folder.mkdir(exist_ok=True)
         return found
 
+    def worth_keeping(self) -> bool:
+        """Whether there is more than one piece, which is what a run that is cut short may lose."""
+        return len(list(islice(self.folder.glob("*/*.zst"), 2))) > 1
+
 
 @contextlib.contextmanager
 def job_folder(
@@ -111,28 +118,58 @@ def job_folder(
             raise PdtoolsError(f"{option} needs a file to write: name one with -o")
         yield None
         return
+    output = Path(output)
     folder = job_path(output)
-    left = folder.exists()
-    if left and overwrite and plan.shard is None and not plan.resume:
-        with _alone(folder):
-            shutil.rmtree(folder)
-        left = False
-    if left and not plan.resume and plan.shard is None and not plan.merging:
-        raise PdtoolsError(
-            f"{folder}: an unfinished run (--resume goes on with it, --overwrite starts from the beginning)"
-        )
-    if plan.merging and not left:
+    if plan.merging and not folder.is_dir():
         raise PdtoolsError(f"{folder}: no such folder: there are no pieces to merge")
     folder.mkdir(parents=True, exist_ok=True)
     with _alone(folder, plan.shard):
-        _check_settings(folder, settings)
+        if (folder / _JOB_FILE).exists():
+            if not plan.goes_on:
+                if not overwrite and JobFolder(str(output), folder).worth_keeping():
+                    raise PdtoolsError(
+                        f"{folder}: an unfinished run (--resume goes on with it, --overwrite starts again)"
+                    )
+                _empty(folder)
+        elif not all(path.name.startswith((_LOCK, f".{_JOB_FILE}.")) for path in folder.iterdir()):
+            raise PdtoolsError(f"{folder}: pieces would be kept there, but it holds something else")
+        if plan.shard is None:
+            _delete_stale(output)
+        _check_settings(output, settings)
+        job = JobFolder(str(output), folder)
         try:
-            yield JobFolder(str(output), folder)
-        except BaseException:
-            if not any(folder.glob("*/*.zst")) and plan.shard is None:
-                shutil.rmtree(folder)  # nothing is lost
+            yield job
+        except BaseException as error:
+            if plan.shard is None and not plan.merging and not job.worth_keeping():
+                _discard(folder)
+            elif isinstance(error, PdtoolsError) and not plan.merging:
+                error.args = (f"{error}; finished pieces are kept in {folder}: --resume goes on",)
             raise
-        shutil.rmtree(folder)
+        _discard(folder)
+
+
+def finished(output: str | Path) -> bool:
+    """Whether a run that was killed had made its output already. What it left beside that is deleted.
+
+    Raises:
+        PdtoolsError: if the run is still at work.
+    """
+    output = Path(output)
+    folder = job_path(output)
+    if not folder.exists():
+        _delete_stale(output)
+        return False
+    if not (folder / _JOB_FILE).exists() or read_job(folder)["replaces"] == _identity(output):
+        return False
+    with _alone(folder):
+        _discard(folder)
+        _delete_stale(output)
+    return True
+
+
+def begun(output: str | Path) -> bool:
+    """Whether an unfinished run has left its folder."""
+    return (job_path(output) / _JOB_FILE).exists()
 
 
 @contextlib.contextmanager
@@ -140,33 +177,76 @@ def _alone(folder: Path, shard: Shard | None = None) -> Iterator[None]:
     """Refuse a second run over the same pieces: of the same shard, or of all while a shard is at work."""
     with contextlib.ExitStack() as stack:
         busy = f"{folder}: another process is at work there"
-        stack.enter_context(locked(folder / "lock", busy, shared=shard is not None))
+        stack.enter_context(locked(folder / _LOCK, busy, shared=shard is not None))
         if shard is not None:
-            name = f"lock-{shard.number}-of-{shard.of}"
+            name = f"{_LOCK}-{shard.number}-of-{shard.of}"
             stack.enter_context(locked(folder / name, f"{busy}, on shard {shard}"))
         yield
 
 
-def _check_settings(folder: Path, settings: Mapping[str, Any]) -> None:
+def _discard(folder: Path) -> None:
+    """Delete a folder: at one blow for those who look for it."""
+    gone = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(folder, gone)
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def _empty(folder: Path) -> None:
+    """Delete what is in a folder, but for locks."""
+    for path in sorted(folder.iterdir(), key=lambda path: path.name == _JOB_FILE):  # that at last
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif not path.name.startswith(_LOCK):
+            path.unlink()
+
+
+def _delete_stale(output: Path) -> None:
+    """Delete temporary files that killed runs left beside an output; none is at work now."""
+    for name in (output.name, job_path(output).name):
+        for path in output.parent.glob(f".{glob.escape(name)}.*.tmp"):
+            if path.name[len(name) + 2 : -len(".tmp")].isdigit():
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
+
+
+def _identity(path: Path) -> list[int] | None:
+    """Tells a file or folder from another one that takes its place; None if there is none."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return [status.st_ino, status.st_mtime_ns]
+
+
+def _check_settings(output: Path, settings: Mapping[str, Any]) -> None:
     """Write down what the pieces depend on, or compare it with what is written."""
     wanted = json.loads(json.dumps({"pdtools": __version__, **settings}))
+    folder = job_path(output)
     path = folder / _JOB_FILE
     if not path.exists():
-        write_json(
-            path,
-            {"format": FORMAT, "command": sys.argv[1:], "folder": os.getcwd(), "settings": wanted},
-        )
+        job = {
+            "format": FORMAT,
+            "command": sys.argv[1:],
+            "folder": os.getcwd(),
+            "replaces": _identity(output),
+            "settings": wanted,
+        }
+        write_json(path, job)
     found = read_job(folder)["settings"]
     differing = sorted(
         key for key in wanted.keys() | found.keys() if wanted.get(key, folder) != found.get(key, folder)
     )
     if differing:
         what = ", ".join(f"{key} was {found.get(key)!r}, now {wanted.get(key)!r}" for key in differing)
-        raise PdtoolsError(f"{folder}: begun with other settings: {what} (--overwrite starts again)")
+        raise PdtoolsError(f"{folder}: begun with other settings: {what} (delete it to start again)")
 
 
 def read_job(folder: Path) -> dict[str, Any]:
-    """What ``job.json`` says: ``command`` (arguments), ``folder`` (where it was called), ``settings``.
+    """What ``job.json`` says: ``command`` (arguments), ``folder`` (where it was called), ``settings``, and
+    ``replaces`` (which of the files or folders with the output's name was there before; None: none).
 
     Raises:
         InputError: if there is none, or it is damaged.
@@ -181,6 +261,7 @@ def read_job(folder: Path) -> dict[str, Any]:
         or not isinstance(job.get("settings"), dict)
         or not isinstance(job.get("command"), list)
         or not isinstance(job.get("folder"), str)
+        or "replaces" not in job
     ):
         raise InputError("damaged", file=path, hint=f"delete {folder} and start again")
     return job

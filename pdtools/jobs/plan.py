@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 from pdtools.errors import PdtoolsError
 
@@ -64,9 +65,23 @@ class Plan:
         """Whether all pieces have to be there already."""
         return _merging.get()
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether pieces that are there already are used."""
+        return self.resume or self.merging or self.shard is not None
+
 
 class Done(Exception):
-    """A command has nothing more to do now; its message is for the user, and no error."""
+    """A command has nothing more to do now; its message is for the user, and no error.
+
+    Args:
+        message: why.
+        report: what ``--json`` prints.
+    """
+
+    def __init__(self, message: str, report: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.report = report
 
 
 class ShardDone(Done):
@@ -79,7 +94,8 @@ class ShardDone(Done):
     """
 
     def __init__(self, shard: Shard, pieces: int, output: str) -> None:
-        super().__init__(f"shard {shard}: {pieces} pieces done; when all shards are: pdtools merge {output}")
+        message = f"shard {shard}: {pieces} pieces done; when all shards are: pdtools merge {output}"
+        super().__init__(message, {"output": output, "shard": str(shard), "counts": {"pieces": pieces}})
 
 
 @contextlib.contextmanager

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
 from pdtools.errors import PdtoolsError
@@ -17,6 +19,7 @@ Result = TypeVar("Result")
 Item_contra = TypeVar("Item_contra", contravariant=True)
 
 _NAMED = 10  # missing pieces that an error names
+_one_at_a_time = threading.Lock()
 
 
 class Work(Protocol[Item_contra, Result]):
@@ -44,6 +47,13 @@ class _Numbered(Generic[Item]):
     number: int
     digest: str
     piece: Item
+
+
+def cut(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Cut a stream into pieces of so many items; the last may be shorter."""
+    stream = iter(items)
+    while piece := list(islice(stream, size)):
+        yield piece
 
 
 def map_pieces(
@@ -91,7 +101,7 @@ def _ordered(
 ) -> Iterator[tuple[Item, Result]]:
     if plan.scheduler is None:
         return map_in_order(function, items, plan.workers)
-    return map_on_cluster(function, items, plan.scheduler)
+    return map_on_cluster(_OneByOne(function), items, plan.scheduler)
 
 
 def _kept(
@@ -103,10 +113,13 @@ def _kept(
             yield item
         return
     # The workers of a cluster may be on machines that do not see the folder.
-    done = lambda item: kept.has(item.number, item.digest)  # noqa: E731
-    for item, data in map_on_cluster(_DoAndPack(work), items, plan.scheduler, done=done):
-        if data is not None:
-            kept.write(item.number, item.digest, data)
+    for item, _ in map_on_cluster(
+        _DoAndPack(work),
+        items,
+        plan.scheduler,
+        done=lambda item: kept.has(item.number, item.digest),
+        keep=lambda item, data: kept.write(item.number, item.digest, data),
+    ):
         yield item
 
 
@@ -141,4 +154,15 @@ class _DoAndPack:
     work: Work[Any, Any]
 
     def __call__(self, item: _Numbered[Any]) -> bytes:
-        return self.work.pack(self.work(item.piece))
+        return self.work.pack(_OneByOne(self.work)(item.piece))
+
+
+@dataclass(frozen=True, slots=True)
+class _OneByOne:
+    """A Dask worker may have several threads; a model takes one piece at a time, and may use them all."""
+
+    function: Callable[[Any], Any]
+
+    def __call__(self, piece: Any) -> Any:
+        with _one_at_a_time:
+            return self.function(piece)

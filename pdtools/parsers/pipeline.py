@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from pdtools.errors import InputError
 from pdtools.files import Rejects, atomic_directory, atomic_text, is_stream
@@ -35,7 +35,7 @@ SUFFIXES = {
 SPLIT_NAMES = ("train", "valid", "test")
 PLACEHOLDER_LABEL = "X"
 # Sentences sorted by length together: many enough to fill batches, few enough to hold in memory.
-CHUNK = 2048
+CHUNK = 512
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +61,13 @@ class TreeForm:
         if plain is None or self.binarize == "none":
             return plain
         return binarize(collapse_unaries(plain), self.binarize)
+
+    def usable(self, tree: Tree, changes: TransformCounts) -> Tree | str:
+        """The tree in this form, or why there is none."""
+        try:
+            return self.of(tree, changes) or "no words, only traces"
+        except InputError as error:
+            return error.reason
 
 
 @dataclass(kw_only=True)
@@ -100,13 +107,9 @@ def convert_treebank(
         InputError: at the first bad tree or file without trees, if ``rejects`` says so.
     """
     for sourced in read_trees(files, rejects):
-        reason = "no words, only traces"
-        try:
-            tree = form.of(sourced.tree, counts.changes)
-        except InputError as error:
-            tree, reason = None, error.reason
-        if tree is None:
-            rejects.add(reason, file=sourced.file, line=sourced.line, text=sourced.text)
+        tree = form.usable(sourced.tree, counts.changes)
+        if not isinstance(tree, Tree):
+            rejects.add(tree, file=sourced.file, line=sourced.line, text=sourced.text)
             continue
         counts.trees += 1
         counts.tokens += len(tree)
@@ -143,8 +146,8 @@ def parse_corpus(
     """
     iterator = iter(sentences)
     while batch := list(itertools.islice(iterator, chunk)):
-        for sentence, result in zip(batch, parser.parse([s.words for s in batch]), strict=True):
-            tree = _checked(sentence, result, form, counts.changes)
+        parsed = parse_batch(batch, parser, form, counts.changes)
+        for sentence, tree in zip(batch, parsed, strict=True):
             if isinstance(tree, ParseFailure):
                 rejects.add(tree.reason, file=sentence.file, line=sentence.line, text=sentence.text)
                 if not placeholders:
@@ -154,6 +157,14 @@ def parse_corpus(
             counts.trees += 1
             counts.tokens += len(sentence.words)
             yield tree
+
+
+def parse_batch(
+    batch: Sequence[SourcedSentence], parser: Parser, form: TreeForm, changes: TransformCounts
+) -> Iterator[Tree | ParseFailure]:
+    """Parse sentences, all of them together: the tree of each in the given form, or why there is none."""
+    for sentence, result in zip(batch, parser.parse([s.words for s in batch]), strict=True):
+        yield _checked(sentence, result, form, changes)
 
 
 def _checked(
@@ -197,7 +208,20 @@ def write_rejects(output: str | Path, rejects: Rejects) -> None:
         rejects.write(records)
 
 
-def write_trees(trees: Iterable[Tree], output: str | Path, *, rejects: Rejects) -> None:
+class Bracketed(Protocol):
+    """A tree that can be written."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Its words."""
+        ...
+
+    def to_brackets(self) -> str:
+        """Its brackets, on one line."""
+        ...
+
+
+def write_trees(trees: Iterable[Bracketed], output: str | Path, *, rejects: Rejects) -> None:
     """Write one bracketed tree a line, whole or not at all, and the rejects beside it.
 
     Args:
@@ -212,7 +236,7 @@ def write_trees(trees: Iterable[Tree], output: str | Path, *, rejects: Rejects) 
 
 
 def write_splits(
-    trees: Iterable[Tree],
+    trees: Iterable[Bracketed],
     folder: str | Path,
     fractions: Sequence[float],
     *,

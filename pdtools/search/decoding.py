@@ -10,10 +10,9 @@ from itertools import tee
 from pdtools.errors import InputError
 from pdtools.files import Rejects, atomic_text
 from pdtools.parsers import placeholder
-from pdtools.parsers.base import sentence_problem
 from pdtools.parsers.pipeline import write_rejects
 from pdtools.search.inputs import SourcedLine
-from pdtools.search.scorer import DerivationScorer
+from pdtools.search.scorer import Searcher
 from pdtools.search.scores import Unscorable
 from pdtools.trees import Tree
 
@@ -35,7 +34,7 @@ class Decoded:
 
 
 def decode(
-    lines: Iterable[SourcedLine], searcher: DerivationScorer, *, rejects: Rejects, k_best: int = 1
+    lines: Iterable[SourcedLine], searcher: Searcher, *, rejects: Rejects, k_best: int = 1
 ) -> Iterator[Decoded]:
     """Parse sentences: one result for each line, in order, lazily.
 
@@ -49,17 +48,14 @@ def decode(
         InputError: at the first sentence without a parse, if ``rejects`` says so.
     """
     lines, again = tee(lines)
-    found_trees = searcher.search((line.sentence for line in again), k_best=k_best)
-    for line, found in zip(lines, found_trees, strict=True):
-        sentence = line.sentence
-        problem = found.reason if isinstance(found, Unscorable) else sentence_problem(sentence.words)
-        if isinstance(found, Unscorable) or problem is not None:
-            rejects.add(str(problem), file=line.file, line=line.line, text=sentence.text)
+    parsed = searcher.parse((line.sentence for line in again), k_best=k_best)
+    for line, found in zip(lines, parsed, strict=True):
+        if isinstance(found, Unscorable):
+            sentence = line.sentence
+            rejects.add(found.reason, file=line.file, line=line.line, text=sentence.text)
             yield Decoded(tree=placeholder(sentence.words), k_best=(), marginal=None)
-            continue
-        derivations = found.result.derivations
-        best = tuple((joint, found.tree(rank)) for rank, (joint, _) in enumerate(derivations))
-        yield Decoded(tree=best[0][1], k_best=best, marginal=found.marginal)
+        else:
+            yield Decoded(tree=found.k_best[0][1], k_best=found.k_best, marginal=found.marginal)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from pdtools.devices import prepare_torch
 from pdtools.parsers.base import ParseFailure, sentence_problem
 from pdtools.search.scorer import load_searcher
 from pdtools.search.scores import Unscorable
+from pdtools.search.work import ModelSettings, model_settings_for_job
 from pdtools.tokenization import join_words
 from pdtools.trees import Tree, escape
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSettings:
+    """What a :class:`CheckpointParser` is loaded from (:class:`pdtools.parsers.work.ParserSettings`)."""
+
+    model: ModelSettings
+
+    def load(self) -> CheckpointParser:
+        """The parser."""
+        device = prepare_torch(self.model.device, self.model.threads)
+        return CheckpointParser(self.model.model_dir, beam=self.model.beam, device=device)
+
+    def described(self) -> dict[str, Any]:
+        """What its trees depend on."""
+        return model_settings_for_job(self.model)
 
 
 class CheckpointParser:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, LoadedModel, collate, load_checkpoint
+from pdtools.parsers.base import sentence_problem
 from pdtools.search.beam import BeamResult, beam_search
 from pdtools.search.encoding import SEARCH_LOOK_AHEAD, Encoded, encode_sentence, score_windows, sentence_score
 from pdtools.search.huggingface import HuggingFaceScorer, is_huggingface, torch_dtype
@@ -114,6 +115,41 @@ class StringScorer:
 
 
 @dataclass(frozen=True, slots=True)
+class ParsedScore:
+    """A sentence's score and, for every token t from 0 on, the attachments int32[t + 1] of the best
+    hypothesis after it (:attr:`pdtools.search.BeamResult.incremental`)."""
+
+    score: SentenceScore
+    incremental: tuple[NDArray[np.int32], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """The best derivations of a sentence as trees over its words, best first, and log p(x).
+
+    Attributes:
+        k_best: log joint (nats) and tree of each.
+        marginal: log p(x) in nats, over the beam.
+    """
+
+    k_best: tuple[tuple[float, Tree], ...]
+    marginal: float
+
+
+@runtime_checkable
+class Searcher(Scorer, Protocol):
+    """A scorer that also gives derivations."""
+
+    def score_with_parses(self, sentences: Iterable[str | Sentence]) -> Iterator[ParsedScore | Unscorable]:
+        """Score sentences as :meth:`Scorer.score` does, with the best incremental parses beside it."""
+        ...
+
+    def parse(self, sentences: Iterable[str | Sentence], *, k_best: int = 1) -> Iterator[Parsed | Unscorable]:
+        """Parse sentences: one result each, in input order, lazily."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class Searched:
     """A sentence, its tokens, and what the search found.
 
@@ -192,6 +228,26 @@ class DerivationScorer:
             return map(Searched, window, found, logprobs)
 
         return score_windows(sentences, self._encode, work, SEARCH_LOOK_AHEAD)
+
+    def score_with_parses(self, sentences: Iterable[str | Sentence]) -> Iterator[ParsedScore | Unscorable]:
+        """See :meth:`Searcher.score_with_parses`."""
+        for found in self.search(sentences):
+            if isinstance(found, Unscorable):
+                yield found
+            else:
+                yield ParsedScore(self.as_score(found), found.result.incremental)
+
+    def parse(self, sentences: Iterable[str | Sentence], *, k_best: int = 1) -> Iterator[Parsed | Unscorable]:
+        """See :meth:`Searcher.parse`."""
+        for found in self.search(sentences, k_best=k_best):
+            if isinstance(found, Unscorable):
+                yield found
+            elif problem := sentence_problem(found.encoded.sentence.words):
+                yield Unscorable(found.encoded.sentence.text, problem)
+            else:
+                joints = [joint for joint, _ in found.result.derivations]
+                trees = tuple((joint, found.tree(rank)) for rank, joint in enumerate(joints))
+                yield Parsed(trees, found.marginal)
 
     def as_score(self, found: Searched) -> SentenceScore:
         """The marginal log-probabilities that a search gave."""

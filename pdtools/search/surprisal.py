@@ -15,7 +15,7 @@ from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects, atomic_text
 from pdtools.parsers.pipeline import write_rejects
 from pdtools.search.inputs import SourcedLine
-from pdtools.search.scorer import DerivationScorer
+from pdtools.search.scorer import Searcher
 from pdtools.search.scores import Scorer, SentenceScore, Unscorable
 from pdtools.tokenization import Sentence
 from pdtools.trees import escape
@@ -140,10 +140,10 @@ def _scores(
         for score in scorer.score(sentences):
             yield score if isinstance(score, Unscorable) else (score, None)
         return
-    if not isinstance(scorer, DerivationScorer):
+    if not isinstance(scorer, Searcher):
         raise PdtoolsError("incremental parses need a checkpoint with an attachment head")
-    for found in scorer.search(sentences):
-        yield found if isinstance(found, Unscorable) else (scorer.as_score(found), found.result.incremental)
+    for found in scorer.score_with_parses(sentences):
+        yield found if isinstance(found, Unscorable) else (found.score, found.incremental)
 
 
 @dataclass(frozen=True, slots=True)

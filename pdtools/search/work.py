@@ -7,18 +7,18 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from pdtools.jobs import JobFolder, Plan, map_pieces
+from pdtools.devices import prepare_torch
+from pdtools.jobs import JobFolder, Plan, cut, map_pieces
 from pdtools.provenance import identify
 from pdtools.search.encoding import LOOK_AHEAD, SEARCH_LOOK_AHEAD
+from pdtools.search.scorer import DerivationScorer, Parsed, ParsedScore, load_scorer, load_searcher
 from pdtools.search.scores import DEFAULT_BEAM, Dtype, Scorer, SentenceScore, Unscorable
 from pdtools.tokenization import Sentence
-
-T = TypeVar("T")
+from pdtools.trees import Tree
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +26,7 @@ class ModelSettings:
     """A model and how it is used; see :func:`pdtools.search.load_scorer`.
 
     Attributes:
+        device: ``auto``: a GPU, where a process has one.
         threads: of each worker; 0: as torch finds best.
     """
 
@@ -41,21 +42,30 @@ class ModelSettings:
         """The scorer, loaded once in each process."""
         return _load_scorer(self)
 
+    def load_searcher(self) -> DerivationScorer:
+        """The scorer of a model whose derivations can be searched, loaded once in each process."""
+        return _load_searcher(self)
+
 
 @lru_cache(maxsize=1)
 def _load_scorer(settings: ModelSettings) -> Scorer:
-    import torch
-
-    from pdtools.search.scorer import load_scorer
-
-    if settings.threads:
-        torch.set_num_threads(settings.threads)
     return load_scorer(
         settings.model_dir,
         beam=settings.beam,
-        device=settings.device,
+        device=prepare_torch(settings.device, settings.threads),
         dtype=settings.dtype,
         bos=settings.bos,
+        max_batch=settings.max_batch,
+    )
+
+
+@lru_cache(maxsize=1)
+def _load_searcher(settings: ModelSettings) -> DerivationScorer:
+    return load_searcher(
+        settings.model_dir,
+        beam=settings.beam,
+        device=prepare_torch(settings.device, settings.threads),
+        dtype=settings.dtype,
         max_batch=settings.max_batch,
     )
 
@@ -76,7 +86,85 @@ class ScoreWork:
         return pack_json([score_record(score) for score in result])
 
     def unpack(self, data: bytes) -> list[SentenceScore | Unscorable]:
-        return [score_of_record(record) for record in json.loads(data)]
+        return [
+            Unscorable(**record) if "reason" in record else score_of_record(record)
+            for record in json.loads(data)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class IncrementalWork:
+    """Scores the sentences of a piece, with incremental parses (:class:`pdtools.jobs.Work`)."""
+
+    settings: ModelSettings
+
+    def __call__(self, piece: Sequence[str | Sentence]) -> list[ParsedScore | Unscorable]:
+        return list(self.settings.load_searcher().score_with_parses(piece))
+
+    def digest(self, piece: Sequence[str | Sentence]) -> str:
+        return digest_of_sentences(piece)
+
+    def pack(self, result: Sequence[ParsedScore | Unscorable]) -> bytes:
+        return pack_json(
+            [
+                score_record(found)
+                if isinstance(found, Unscorable)
+                else {
+                    "score": score_record(found.score),
+                    "incremental": [attach.tolist() for attach in found.incremental],
+                }
+                for found in result
+            ]
+        )
+
+    def unpack(self, data: bytes) -> list[ParsedScore | Unscorable]:
+        return [
+            Unscorable(**record)
+            if "reason" in record
+            else ParsedScore(
+                score_of_record(record["score"]),
+                tuple(np.array(attach, dtype=np.int32) for attach in record["incremental"]),
+            )
+            for record in json.loads(data)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class ParseWork:
+    """Parses the sentences of a piece (:class:`pdtools.jobs.Work`)."""
+
+    settings: ModelSettings
+    k_best: int
+
+    def __call__(self, piece: Sequence[str | Sentence]) -> list[Parsed | Unscorable]:
+        return list(self.settings.load_searcher().parse(piece, k_best=self.k_best))
+
+    def digest(self, piece: Sequence[str | Sentence]) -> str:
+        return digest_of_sentences(piece)
+
+    def pack(self, result: Sequence[Parsed | Unscorable]) -> bytes:
+        return pack_json(
+            [
+                score_record(found)
+                if isinstance(found, Unscorable)
+                else {
+                    "k_best": [[joint, tree.to_brackets()] for joint, tree in found.k_best],
+                    "marginal": found.marginal,
+                }
+                for found in result
+            ]
+        )
+
+    def unpack(self, data: bytes) -> list[Parsed | Unscorable]:
+        return [
+            Unscorable(**record)
+            if "reason" in record
+            else Parsed(
+                tuple((joint, Tree.from_brackets(text)) for joint, text in record["k_best"]),
+                record["marginal"],
+            )
+            for record in json.loads(data)
+        ]
 
 
 class PiecewiseScorer:
@@ -101,19 +189,36 @@ class PiecewiseScorer:
             yield from scores
 
 
+class PiecewiseSearcher(PiecewiseScorer):
+    """A :class:`Searcher` whose sentences are searched in pieces, by whoever the plan says."""
+
+    def __init__(self, settings: ModelSettings, plan: Plan, job: JobFolder | None) -> None:
+        self._model = settings
+        self._plan = plan
+        self._job = job
+        self.settings = settings.load_searcher().settings
+
+    def score_with_parses(self, sentences: Iterable[str | Sentence]) -> Iterator[ParsedScore | Unscorable]:
+        """See :meth:`Searcher.score_with_parses`."""
+        pieces = cut(sentences, SEARCH_LOOK_AHEAD)
+        for _, found in map_pieces(IncrementalWork(self._model), pieces, self._plan, self._job):
+            yield from found
+
+    def parse(self, sentences: Iterable[str | Sentence], *, k_best: int = 1) -> Iterator[Parsed | Unscorable]:
+        """See :meth:`Searcher.parse`."""
+        pieces = cut(sentences, SEARCH_LOOK_AHEAD)
+        for _, found in map_pieces(ParseWork(self._model, k_best), pieces, self._plan, self._job):
+            yield from found
+
+
 def model_settings_for_job(settings: ModelSettings) -> dict[str, Any]:
     """What scores depend on, for :func:`pdtools.jobs.job_folder`: weights, beam, dtype and the like."""
     described = asdict(settings)
     for name in ("threads", "device", "max_batch"):  # scores agree across these
         del described[name]
-    return {**described, "model": identify(settings.model_dir)}
-
-
-def cut(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Cut a stream into pieces of so many items; the last may be shorter."""
-    stream = iter(items)
-    while piece := list(islice(stream, size)):
-        yield piece
+    weights = {**identify(described.pop("model_dir"))}
+    path = weights.pop("path")
+    return {**described, "model": weights or path}
 
 
 def digest_of_sentences(piece: Sequence[str | Sentence]) -> str:
@@ -130,10 +235,8 @@ def score_record(score: SentenceScore | Unscorable) -> dict[str, Any]:
     return record
 
 
-def score_of_record(record: dict[str, Any]) -> SentenceScore | Unscorable:
-    """Undo :func:`score_record`."""
-    if "reason" in record:
-        return Unscorable(**record)
+def score_of_record(record: dict[str, Any]) -> SentenceScore:
+    """Undo :func:`score_record`, for a sentence that has a score."""
     tuples = {name: tuple(record[name]) for name in ("tokens", "words", "starts", "ends")}
     return SentenceScore(**{**record, **tuples, "logprobs": np.array(record["logprobs"], dtype=np.float64)})
 
