@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import pickle
 import signal
+import tempfile
+import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from functools import cache
+from pathlib import Path
+from types import TracebackType
 from typing import Any, TypeVar
 
 from pdtools.errors import PdtoolsError
@@ -18,44 +25,101 @@ Result = TypeVar("Result")
 # Items that wait for each worker, so that none runs out of work, and few are in memory.
 _WAITING = 2
 
-_function: Callable[[Any], Any]
-
 
 def map_in_order(
     function: Callable[[Item], Result], items: Iterable[Item], workers: int = 1
-) -> Iterator[tuple[Item, Result]]:
-    """Call a function with every item.
+) -> Generator[tuple[Item, Result], None, None]:
+    """Call a function with every item, by processes of its own: see :meth:`Workers.map_in_order`."""
+    with Workers(workers) as processes:
+        yield from processes.map_in_order(function, items)
+
+
+class Workers:
+    """Processes that call functions, several functions in turn or at the same time.
+
+    They start when they get the first item, and end with the ``with`` block; if this process is the only one,
+    there are none.
 
     Args:
-        function: what to call; with several workers, pickled once for each.
-        items: taken one by one, as workers get free.
-        workers: the number of processes; 1: this one alone.
-
-    Yields:
-        Each item with its result, in the order of the items, whatever the number of workers.
-
-    Raises:
-        PdtoolsError: if a worker was killed; and what the function raises.
+        number: of processes; 1: this one alone.
     """
-    if workers == 1:
-        for item in items:
-            yield item, function(item)
-        return
-    # A fork would copy the locks of threads that it doesn't copy.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, context, initializer=_start, initargs=(function,))
-    under_way: deque[tuple[Item, Future[Result]]] = deque()
-    try:
-        for item in items:
-            under_way.append((item, pool.submit(_call, item)))
-            if len(under_way) >= _WAITING * workers:
+
+    def __init__(self, number: int = 1) -> None:
+        self.number = number
+        self._functions = 0
+        self._pool: ProcessPoolExecutor | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end(kill=error is not None)
+
+    def map_in_order(
+        self, function: Callable[[Item], Result], items: Iterable[Item]
+    ) -> Generator[tuple[Item, Result], None, None]:
+        """Call a function with every item.
+
+        The items may come out of another such iteration: then both share the processes. An iteration that
+        ends early, by an error or because it is closed, ends the processes before anything else happens.
+
+        Args:
+            function: what to call; with several processes, pickled once, and loaded once by each.
+            items: taken one by one, as processes get free.
+
+        Yields:
+            Each item with its result, in the order of the items, whatever the number of processes.
+
+        Raises:
+            PdtoolsError: if a process was killed; and what the function raises.
+        """
+        if self.number == 1:
+            for item in items:
+                yield item, function(item)
+            return
+        under_way: deque[tuple[Item, Future[Result]]] = deque()
+        pool, file = self._start(), self._keep(function)
+        try:
+            for item in items:
+                under_way.append((item, pool.submit(_call, file, item)))
+                if len(under_way) >= _WAITING * self.number:
+                    yield _first(under_way)
+            while under_way:
                 yield _first(under_way)
-        while under_way:
-            yield _first(under_way)
-    except BrokenProcessPool as error:
-        raise PdtoolsError("a worker process was killed (is there enough memory for --workers?)") from error
-    finally:
-        pool.shutdown(cancel_futures=True)
+        except BaseException as error:
+            self._end(kill=True)  # nobody waits for what they do
+            if isinstance(error, BrokenProcessPool):
+                raise PdtoolsError("a worker was killed (is there enough memory for --workers?)") from error
+            raise
+
+    def _start(self) -> ProcessPoolExecutor:
+        if self._pool is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="pdtools-")
+            # A fork would copy the locks of threads that it doesn't copy.
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(self.number, context, initializer=_prepare)
+        return self._pool
+
+    def _keep(self, function: Callable[[Any], Any]) -> str:
+        """Where the processes find a function."""
+        assert self._folder is not None
+        path = Path(self._folder.name, str(self._functions))
+        path.write_bytes(pickle.dumps(function, protocol=pickle.HIGHEST_PROTOCOL))
+        self._functions += 1
+        return str(path)
+
+    def _end(self, *, kill: bool) -> None:
+        """Wait until no process is left."""
+        if self._pool is not None:
+            if kill:
+                for process in list((self._pool._processes or {}).values()):
+                    process.kill()
+            self._pool.shutdown(cancel_futures=True)
+        if self._folder is not None:
+            self._folder.cleanup()
 
 
 def _first(under_way: deque[tuple[Item, Future[Result]]]) -> tuple[Item, Result]:
@@ -63,12 +127,29 @@ def _first(under_way: deque[tuple[Item, Future[Result]]]) -> tuple[Item, Result]
     return item, future.result()
 
 
-def _start(function: Callable[[Any], Any]) -> None:
-    global _function
-    # Ctrl-C goes to all processes of a terminal; this one ends when the first one says so.
+# --- in the processes -------------------------------------------------------------------------
+
+
+def _prepare() -> None:
+    # Ctrl-C and a scheduler's SIGTERM go to all processes; this one ends when the first one does, however
+    # that ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _function = function
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _call(item: Any) -> Any:
-    return _function(item)
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _call(file: str, item: Any) -> Any:
+    return _function(file)(item)
+
+
+@cache
+def _function(file: str) -> Callable[[Any], Any]:
+    loaded: Callable[[Any], Any] = pickle.loads(Path(file).read_bytes())
+    return loaded

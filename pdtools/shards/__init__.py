@@ -12,7 +12,6 @@ from pdtools.shards.format import FORMAT_VERSION, ShardSettings
 from pdtools.shards.plain import sentence_of, usable_tree
 from pdtools.shards.reader import ShardSet
 from pdtools.shards.rows import Rows, ShardRow
-from pdtools.shards.writer import ShardWriter
 
 __all__ = [
     "FORMAT_VERSION",
@@ -20,7 +19,6 @@ __all__ = [
     "ShardRow",
     "ShardSet",
     "ShardSettings",
-    "ShardWriter",
     "TokenizerSettings",
     "build_shards",
     "describe_row",

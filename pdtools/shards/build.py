@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -23,14 +23,15 @@ from pdtools.shards.format import (
 )
 from pdtools.shards.plain import row_of_tree, sentence_of, usable_tree
 from pdtools.shards.rows import Rows, ShardRow
-from pdtools.shards.writer import ShardWriter
+from pdtools.shards.writer import Counts, PartWriter, cut_parts, in_tables
 from pdtools.tokenization import Sentence, Tokenizer, train_bpe_tokenizer, train_word_tokenizer
 from pdtools.trees import SourcedTree, Tree, cut_pieces, in_order, read_trees
-from pdtools.workers import map_in_order
+from pdtools.workers import Workers
 
 Item = TypeVar("Item")
 
-ROWS_PER_PART = 100_000
+# Some 6 MB: several parts are under way at once, and memory stays small.
+ROWS_PER_PART = 1 << 14
 
 # Given the label of a pass over the trees, shows its progress: called with numbers of trees, while it lasts.
 Watch = Callable[[str], AbstractContextManager[Callable[[int], object]]]
@@ -91,6 +92,7 @@ def shards_from_files(
     rejects: Rejects,
     *,
     overwrite: bool = False,
+    rows_per_part: int = ROWS_PER_PART,
     workers: int = 1,
     watch: Watch | None = None,
 ) -> dict[str, Any]:
@@ -106,7 +108,9 @@ def shards_from_files(
         out_dir: the folder, see :func:`build_shards`.
         rejects: what to do with trees that cannot be read.
         overwrite: whether ``out_dir`` may be replaced.
-        workers: the number of processes.
+        rows_per_part: rows per Parquet file.
+        workers: the number of processes: they read pieces, and pack and write parts. This one joins the rows
+            of pieces to parts, which copies nothing but what goes from process to process.
         watch: shows the progress of each pass over the trees, given its label.
 
     Returns:
@@ -114,34 +118,43 @@ def shards_from_files(
     """
     watch = watch or (lambda label: nullcontext(lambda n: None))
     rows: Iterator[ShardRow | Rows]
-    if not isinstance(tokenizer, Tokenizer) and any(is_stream(file) for file in files):
-        with watch("reading") as seen:
-            trees = list(_seen(read_trees(files, rejects), seen))
-        tokenizer = train_tokenizer(_some(trees, rejects), tokenizer)
-        rows = _rows(trees, tokenizer, settings, rejects)
-    else:
-        if not isinstance(tokenizer, Tokenizer):
-            with watch("tokenizer") as seen:
-                tokenizer = _tokenizer_of_files(files, tokenizer, rejects.on_error, workers, seen)
-        encode = PieceEncoder(tokenizer, settings)
-        encoded = map_in_order(encode, cut_pieces(files), workers)
-        rows = _rows(in_order(encoded, encode, rejects), tokenizer, settings, rejects)
-    with watch("tapes") as seen:
-        return write_shards(
-            _seen(rows, seen), tokenizer, settings, out_dir, rejects, sources=files, overwrite=overwrite
-        )
+    with Workers(workers) as processes:
+        if not isinstance(tokenizer, Tokenizer) and any(is_stream(file) for file in files):
+            with watch("reading") as seen:
+                trees = list(_seen(read_trees(files, rejects), seen))
+            tokenizer = train_tokenizer(_some(trees, rejects), tokenizer)
+            rows = _rows(trees, tokenizer, settings, rejects)
+        else:
+            if not isinstance(tokenizer, Tokenizer):
+                with watch("tokenizer") as seen:
+                    tokenizer = _tokenizer_of_files(files, tokenizer, rejects.on_error, processes, seen)
+            encode = PieceEncoder(tokenizer, settings)
+            encoded = processes.map_in_order(encode, cut_pieces(files))
+            rows = _rows(in_order(encoded, encode, rejects), tokenizer, settings, rejects)
+        with watch("tapes") as seen:
+            return write_shards(
+                _seen(rows, seen),
+                tokenizer,
+                settings,
+                out_dir,
+                rejects,
+                sources=files,
+                overwrite=overwrite,
+                rows_per_part=rows_per_part,
+                workers=processes,
+            )
 
 
 def _tokenizer_of_files(
     files: Sequence[str],
     settings: TokenizerSettings,
     on_error: str,
-    workers: int,
+    workers: Workers,
     seen: Callable[[int], object],
 ) -> Tokenizer:
     count = PieceCounter(settings.text_style)
     passed_over = Rejects(on_error)
-    counted = map_in_order(count, cut_pieces(files), workers)
+    counted = workers.map_in_order(count, cut_pieces(files))
     found = _some(_seen(in_order(counted, count, passed_over), seen), passed_over)
     if settings.text_style == "raw":
         return _train((sentence for item in found for sentence in _sentences(item, "raw")), settings)
@@ -250,6 +263,7 @@ def write_shards(
     description: Mapping[str, Any] | None = None,
     overwrite: bool = False,
     rows_per_part: int = ROWS_PER_PART,
+    workers: Workers | None = None,
 ) -> dict[str, Any]:
     """Write rows, wherever their attachments are from, as shards. The folder appears whole or not at all.
 
@@ -258,6 +272,7 @@ def write_shards(
         tokenizer: what they were tokenized with; copied into the folder.
         settings, out_dir, rejects, sources, overwrite, rows_per_part: see :func:`build_shards`.
         description: more entries of the manifest: what the rows are, where no file says it.
+        workers: processes that write parts; None: this one does.
 
     Returns:
         The manifest.
@@ -267,12 +282,13 @@ def write_shards(
     """
     with atomic_directory(out_dir, overwrite=overwrite) as folder:
         described = [_describe_source(file) for file in sources]
-        schema = arrow_schema(settings, tokenizer, described)
-        writer = ShardWriter(folder, schema, settings, rows_per_part)
-        for row in rows:
-            writer.write(row)
-        writer.close()
-        if not writer.counts.sentences:
+        write = PartWriter(folder, arrow_schema(settings, tokenizer, described), settings)
+        words = Counts()
+        parts = cut_parts(_count_words(in_tables(rows), words), rows_per_part)
+        with closing((workers or Workers()).map_in_order(write, parts)) as written:
+            done = [part for _, part in written]
+        counts = sum((part.counts for part in done), words)
+        if not counts.sentences:
             raise PdtoolsError(f"no sentences to write{_because(rejects)}")
         manifest = {
             "format": FORMAT,
@@ -283,9 +299,9 @@ def write_shards(
                 "vocab_size": tokenizer.vocab_size,
                 "fingerprint": tokenizer.fingerprint,
             },
-            "counts": {**asdict(writer.counts), "left_out": len(rejects)},
+            "counts": {**asdict(counts), "left_out": len(rejects)},
             "left_out": rejects.by_reason(),
-            "parts": writer.parts,
+            "parts": [part.record for part in done],
             "sources": described,
             **(description or {}),
             "provenance": provenance(),
@@ -294,6 +310,14 @@ def write_shards(
         rejects.write(folder / REJECTS_FILE)
         write_json(folder / MANIFEST_FILE, manifest)
     return manifest
+
+
+def _count_words(rows: Iterable[Rows], counts: Counts) -> Iterator[Rows]:
+    """Pass rows through, and add their words to the counts."""
+    for some in rows:
+        counts.words += some.n_words
+        counts.unknown_words += some.n_unknown
+        yield some
 
 
 def _describe_source(file: str) -> dict[str, str | None]:

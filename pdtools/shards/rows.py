@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -48,6 +48,31 @@ class Rows:
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _load_rows, (table_bytes(self.table), self.n_words, self.n_unknown)
+
+
+def _load_rows(data: pa.Buffer, n_words: int, n_unknown: int) -> Rows:
+    return Rows(load_table(data), n_words, n_unknown)
+
+
+def table_bytes(table: pa.Table) -> pa.Buffer:
+    """A table for another process: of a slice its rows alone, where pickle takes all that they are from."""
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return sink.getvalue()
+
+
+def load_table(data: pa.Buffer) -> pa.Table:
+    """What :func:`table_bytes` was given, without a copy."""
+    import pyarrow as pa
+
+    with pa.ipc.open_stream(data) as stream:
+        return stream.read_all()
 
 
 def pack_rows(rows: Sequence[ShardRow]) -> Rows:

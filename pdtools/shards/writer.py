@@ -1,8 +1,9 @@
-"""Rows into Parquet parts."""
+"""Rows into Parquet parts: cut here, packed and written here or by other processes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from pdtools.files import sha256_file
 from pdtools.shards.format import ShardSettings
-from pdtools.shards.rows import Rows, ShardRow, pack_rows
+from pdtools.shards.rows import Rows, ShardRow, load_table, pack_rows, table_bytes
 from pdtools.trees import packed_tapes
 
 if TYPE_CHECKING:
@@ -33,103 +34,122 @@ class Counts:
     most_tokens: int = 0
     deepest: int = 0
 
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            sentences=self.sentences + other.sentences,
+            tokens=self.tokens + other.tokens,
+            words=self.words + other.words,
+            unknown_words=self.unknown_words + other.unknown_words,
+            most_tokens=max(self.most_tokens, other.most_tokens),
+            deepest=max(self.deepest, other.deepest),
+        )
 
-@dataclass
-class ShardWriter:
-    """Writes rows to ``part-00000.parquet`` and so on, a new part every ``rows_per_part`` rows.
 
-    What is written does not depend on how many rows come at once.
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """The rows of a part.
+
+    Attributes:
+        number: of the part, from 0.
+        first_id: the number of its first row in the folder.
+        table: as in :class:`Rows`.
+    """
+
+    number: int
+    first_id: int
+    table: pa.Table
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _load_part, (self.number, self.first_id, table_bytes(self.table))
+
+
+def _load_part(number: int, first_id: int, data: pa.Buffer) -> Part:
+    return Part(number, first_id, load_table(data))
+
+
+def cut_parts(rows: Iterable[Rows], rows_per_part: int) -> Iterator[Part]:
+    """Rows in parts, without a copy of them. The parts do not depend on how many rows come at once."""
+    import pyarrow as pa
+
+    number = n_waiting = 0
+    tables: list[pa.Table] = []
+    for some in rows:
+        tables.append(some.table)
+        n_waiting += len(some)
+        while n_waiting >= rows_per_part:
+            waiting = pa.concat_tables(tables)
+            yield Part(number, number * rows_per_part, waiting.slice(0, rows_per_part))
+            tables, n_waiting = [waiting.slice(rows_per_part)], n_waiting - rows_per_part
+            number += 1
+    if n_waiting:
+        yield Part(number, number * rows_per_part, pa.concat_tables(tables))
+
+
+def in_tables(rows: Iterable[ShardRow | Rows]) -> Iterator[Rows]:
+    """Single rows put together."""
+    single: list[ShardRow] = []
+    for row in rows:
+        if isinstance(row, ShardRow):
+            single.append(row)
+        if single and (isinstance(row, Rows) or len(single) == _ROWS_PER_GROUP):
+            yield pack_rows(single)
+            single = []
+        if isinstance(row, Rows):
+            yield row
+    if single:
+        yield pack_rows(single)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenPart:
+    """A part's file name, rows and SHA-256, as the manifest has them; and what it counts, but words."""
+
+    record: dict[str, Any]
+    counts: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class PartWriter:
+    """Packs the tapes of a part and writes its file, ``part-00000.parquet`` and so on.
 
     Attributes:
         folder: where the parts go.
         schema: of :func:`pdtools.shards.format.arrow_schema`.
         settings: whether tapes are stored.
-        rows_per_part: rows in every part but the last.
-        counts: of what was written; known after :meth:`close`.
-        parts: after :meth:`close`, each part's file name, number of rows and SHA-256.
     """
 
     folder: Path
     schema: pa.Schema
     settings: ShardSettings
-    rows_per_part: int
-    counts: Counts = field(default_factory=Counts)
-    parts: list[dict[str, Any]] = field(default_factory=list)
-    _single: list[ShardRow] = field(default_factory=list)
-    _tables: list[pa.Table] = field(default_factory=list)
-    _n_waiting: int = 0
-    _file: Any = None
-    _rows_in_part: int = 0
 
-    def write(self, rows: ShardRow | Rows) -> None:
-        """Add one row, or many."""
-        if isinstance(rows, ShardRow):
-            self._single.append(rows)
-            if len(self._single) == _ROWS_PER_GROUP:
-                self._pack_single()
-        else:
-            self._pack_single()
-            self._add(rows)
+    def __call__(self, part: Part) -> WrittenPart:
+        path = self.folder / f"part-{part.number:05d}.parquet"
+        counts = Counts()
+        waiting = part.table
+        with open_part(path, self.schema) as file:
+            while waiting.num_rows:
+                group = _first_rows(waiting.slice(0, _ROWS_PER_GROUP))
+                waiting = waiting.slice(group.num_rows)
+                counts += self._write_group(file, group, part.first_id + counts.sentences)
+        record = {"file": path.name, "rows": part.table.num_rows, "sha256": sha256_file(path)}
+        return WrittenPart(record, counts)
 
-    def close(self) -> None:
-        """Write what is left."""
-        self._pack_single()
-        while self._n_waiting:
-            self._write_group()
-        if self._rows_in_part:
-            self._end_part()
-
-    def _pack_single(self) -> None:
-        if self._single:
-            rows, self._single = pack_rows(self._single), []
-            self._add(rows)
-
-    def _add(self, rows: Rows) -> None:
-        self.counts.words += rows.n_words
-        self.counts.unknown_words += rows.n_unknown
-        self._tables.append(rows.table)
-        self._n_waiting += len(rows)
-        while self._n_waiting >= _ROWS_PER_GROUP:
-            self._write_group()
-
-    def _write_group(self) -> None:
-        """Write the first of the waiting rows, and end the part if it is full."""
+    def _write_group(self, file: pq.ParquetWriter, table: pa.Table, first_id: int) -> Counts:
         import pyarrow as pa
 
-        waiting = pa.concat_tables(self._tables)
-        most = min(_ROWS_PER_GROUP, self.rows_per_part - self._rows_in_part)
-        table = _first_rows(waiting.slice(0, most))
         n_rows = table.num_rows
-        self._tables, self._n_waiting = [waiting.slice(n_rows)], self._n_waiting - n_rows
-
         offsets, attach = _flat(table["attach"])
         tapes, places, deepest = packed_tapes(attach, offsets)
         columns = {name: table[name] for name in table.column_names}
-        columns["id"] = pa.array(np.arange(n_rows) + self.counts.sentences)
+        columns["id"] = pa.array(np.arange(first_id, first_id + n_rows))
         if self.settings.tape == "packed":
             buffers = [None, pa.py_buffer(places.astype(np.int32)), pa.py_buffer(tapes)]
             columns["tape"] = pa.BinaryArray.from_buffers(pa.binary(), n_rows, buffers)
-        if self._file is None:
-            self._file = open_part(self.folder / f"part-{len(self.parts):05d}.parquet", self.schema)
-        self._file.write_table(pa.table([columns[f.name] for f in self.schema], schema=self.schema))
-
+        file.write_table(pa.table([columns[f.name] for f in self.schema], schema=self.schema))
         lengths = np.diff(offsets) - 2
-        self.counts.sentences += n_rows
-        self.counts.tokens += int(lengths.sum())
-        self.counts.most_tokens = max(self.counts.most_tokens, int(lengths.max()))
-        self.counts.deepest = max(self.counts.deepest, deepest)
-        self._rows_in_part += n_rows
-        if self._rows_in_part == self.rows_per_part:
-            self._end_part()
-
-    def _end_part(self) -> None:
-        self._file.close()
-        self._file = None
-        name = f"part-{len(self.parts):05d}.parquet"
-        self.parts.append(
-            {"file": name, "rows": self._rows_in_part, "sha256": sha256_file(self.folder / name)}
+        return Counts(
+            sentences=n_rows, tokens=int(lengths.sum()), most_tokens=int(lengths.max()), deepest=deepest
         )
-        self._rows_in_part = 0
 
 
 def open_part(path: Path, schema: pa.Schema) -> pq.ParquetWriter:

@@ -42,11 +42,17 @@ SETTINGS = [
 
 
 def plainly(
-    files: list[str], tokenizer: TokenizerSettings, chosen: ShardSettings, out: Path, rejects: Rejects
+    files: list[str],
+    tokenizer: TokenizerSettings,
+    chosen: ShardSettings,
+    out: Path,
+    rejects: Rejects,
+    **more: Any,
 ) -> None:
     passed_over = Rejects(rejects.on_error)
     made = train_tokenizer(build._some(read_trees(files, passed_over), passed_over), tokenizer)
-    build_shards(read_trees(files, rejects), made, chosen, out, rejects, sources=files, overwrite=True)
+    trees = read_trees(files, rejects)
+    build_shards(trees, made, chosen, out, rejects, sources=files, overwrite=True, **more)
 
 
 def at_once(*arguments: Any, **more: Any) -> None:
@@ -64,10 +70,14 @@ def outcome(make: Any, files: list[str], chosen: Any, out: Path, on_error: str) 
     return contents
 
 
-def assert_same(files: list[str], chosen: Any, folder: Path, **more: Any) -> Any:
+def assert_same(
+    files: list[str], chosen: Any, folder: Path, *, rows_per_part: int = build.ROWS_PER_PART, workers: int = 1
+) -> Any:
+    plain = partial(plainly, rows_per_part=rows_per_part)
+    fast = partial(at_once, rows_per_part=rows_per_part, workers=workers)
     for on_error in ("fail", "skip"):
-        expected = outcome(plainly, files, chosen, folder / "shards", on_error)
-        found = outcome(partial(at_once, **more), files, chosen, folder / "shards", on_error)
+        expected = outcome(plain, files, chosen, folder / "shards", on_error)
+        found = outcome(fast, files, chosen, folder / "shards", on_error)
         assert found == expected
     return expected
 
@@ -77,14 +87,28 @@ def assert_same(files: list[str], chosen: Any, folder: Path, **more: Any) -> Any
     contents=st.lists(st.one_of(FILES, FILES, FILES, SOUP), min_size=1, max_size=3),
     chosen=st.sampled_from(SETTINGS),
     size=st.sampled_from([30, 200, 10**6]),
+    rows_per_part=st.sampled_from([1, 4, 7, 100]),
 )
-@example(contents=[b"(X (XX a) (XX b) (XX c))\n(X (XX a) (XX b))"], chosen=SETTINGS[0], size=10**6)
-@example(contents=[b"(X (|XX a) (XX-1 b) (XX c))\n(X (XX \xef\xbf\xbd))"], chosen=SETTINGS[2], size=10**6)
-@example(contents=[b"(S (NN a))\n(-NONE- *)\n(S (X (XX a) (XX b)) (XX c))"], chosen=SETTINGS[1], size=20)
+@example(
+    contents=[b"(X (XX a) (XX b) (XX c))\n(X (XX a) (XX b))"], chosen=SETTINGS[0], size=99, rows_per_part=9
+)
+@example(
+    contents=[b"(X (|XX a) (XX-1 b) (XX c))\n(X (XX \xef\xbf\xbd))"],
+    chosen=SETTINGS[2],
+    size=99,
+    rows_per_part=9,
+)
+@example(
+    contents=[b"(S (NN a))\n(-NONE- *)\n(S (X (XX a) (XX b)) (XX c))"],
+    chosen=SETTINGS[1],
+    size=20,
+    rows_per_part=1,
+)
 def test_odd_treebanks(
     contents: list[bytes],
     chosen: Any,
     size: int,
+    rows_per_part: int,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -95,7 +119,7 @@ def test_odd_treebanks(
         file = tmp_path / f"{number}.trees"
         file.write_bytes(content)
         files.append(str(file))
-    assert_same(files, chosen, tmp_path)
+    assert_same(files, chosen, tmp_path, rows_per_part=rows_per_part)
 
 
 @pytest.mark.parametrize("chosen", SETTINGS)
@@ -127,7 +151,15 @@ def test_workers_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     Path(files[1]).write_bytes(treebank[: len(treebank) // 2] + b"\n(S (NN \xff))\n")
     Path(files[2]).write_bytes(b"(S (NN last))\n")
     monkeypatch.setattr(build, "cut_pieces", partial(cut_pieces, size=10_000))
-    assert_same(files, SETTINGS[3], tmp_path, workers=2)
+    expected = assert_same(files, SETTINGS[3], tmp_path, workers=2, rows_per_part=100)
+    assert len(expected["manifest.json"]["parts"]) > 5
+
+
+def test_rows_one_by_one_are_written_by_workers_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "pipe.mrg"
+    file.write_bytes(data.treebank("test").read_bytes())
+    monkeypatch.setattr(build, "is_stream", lambda name: name == str(file))
+    assert_same([str(file)], SETTINGS[0], tmp_path, workers=2, rows_per_part=100)
 
 
 def test_ctrl_c_ends_all_processes(tmp_path: Path) -> None:
