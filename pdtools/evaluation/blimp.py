@@ -161,9 +161,10 @@ def evaluate_blimp(pairs: Sequence[Pair], scorer: Scorer, progress: Progress = n
         Scores (see :func:`blimp_scores`) and an ``items`` table with one row per pair.
     """
     texts = sorted({text for pair in pairs for text in (pair.good, pair.bad)})
-    scores = dict(zip(texts, progress(scorer.score(texts), len(texts)), strict=True))
-    rows = [judge(pair, scores[pair.good], scores[pair.bad]) for pair in pairs]
-    with_unknown = {text for text, score in scores.items() if getattr(score, "n_unknown", 0)}
+    found = zip(texts, progress(scorer.score(texts), len(texts)), strict=True)
+    scores = {text: _brief(score, text) for text, score in found}
+    rows = [_judge(pair, scores[pair.good], scores[pair.bad]) for pair in pairs]
+    with_unknown = {text for text, score in scores.items() if isinstance(score, _Brief) and score.has_unknown}
     return _results(rows, with_unknown, scorer)
 
 
@@ -220,23 +221,46 @@ def judge(pair: Pair, good: SentenceScore | Unscorable, bad: SentenceScore | Uns
     Two sentences that are the same tokens to the model (they differ in unknown words) are a tie: what
     else may tell them apart is rounding.
     """
+    return _judge(pair, _brief(good, pair.good), _brief(bad, pair.bad))
+
+
+@dataclass(frozen=True, slots=True)
+class _Brief:
+    """Of a sentence's score what its pair needs, in little memory: there may be many sentences."""
+
+    text: str
+    total: float
+    n_tokens: int
+    as_read: int  # differs where the tokens do
+    has_unknown: bool
+
+
+def _brief(score: SentenceScore | Unscorable, given: str) -> _Brief | Unscorable:
     from pdtools.search.scores import SentenceScore
 
-    if not isinstance(good, SentenceScore) or not isinstance(bad, SentenceScore):
+    if not isinstance(score, SentenceScore):
+        return score
+    text = given if score.text == given else score.text  # one string, not two that are the same
+    as_read = hash(tuple(_as_read(score)))
+    return _Brief(text, score.total, len(score.logprobs), as_read, score.n_unknown > 0)
+
+
+def _judge(pair: Pair, good: _Brief | Unscorable, bad: _Brief | Unscorable) -> PairResult:
+    if not isinstance(good, _Brief) or not isinstance(bad, _Brief):
         reasons = [
             f"{side}: {score.reason}"
             for side, score in (("good", good), ("bad", bad))
-            if not isinstance(score, SentenceScore)
+            if not isinstance(score, _Brief)
         ]
         return PairResult(pair=pair, outcome="unscorable", reason="; ".join(reasons))
     a, b = good.total, bad.total
     return PairResult(
         pair=pair,
-        outcome="tie" if a == b or _as_read(good) == _as_read(bad) else "right" if a > b else "wrong",
+        outcome="tie" if a == b or good.as_read == bad.as_read else "right" if a > b else "wrong",
         logprob_good=a,
         logprob_bad=b,
-        tokens_good=len(good.logprobs),
-        tokens_bad=len(bad.logprobs),
+        tokens_good=good.n_tokens,
+        tokens_bad=bad.n_tokens,
         text_good=good.text,
         text_bad=bad.text,
     )

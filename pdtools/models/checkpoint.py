@@ -126,8 +126,8 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loa
         raise InputError(
             "the tokenizer in this folder is not the one that the model was trained with", file=folder
         )
-    if not isinstance(config["config"], dict):
-        raise InputError("config must be an object", file=config_path)
+    if not isinstance(config["config"], dict) or not isinstance(config["model"], str):
+        raise InputError("config must be an object, and model a name", file=config_path)
     model_config = make_config(config["model"], config["config"])
     if model_config.vocab_size < tokenizer.vocab_size:
         raise InputError(
@@ -135,20 +135,32 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loa
             f"{tokenizer.vocab_size}",
             file=folder,
         )
+    weights = _read_weights(folder / WEIGHTS_FILE)
+    _check_shapes(config["model"], model_config, weights, folder / WEIGHTS_FILE)
     model = build_model(config["model"], model_config)
-    _load_weights(model, folder / WEIGHTS_FILE)
+    model.load_state_dict(weights)
     return LoadedModel(model=model.to(device).eval(), tokenizer=tokenizer, config=config, folder=folder)
 
 
-def _load_weights(model: LanguageModel, path: Path) -> None:
+def _read_weights(path: Path) -> dict[str, torch.Tensor]:
     if not path.is_file():
         raise InputError("no such file: the checkpoint is incomplete", file=path)
     try:
-        weights = load_file(path)
+        return load_file(path)
     except (SafetensorError, OSError) as error:
         raise InputError(f"damaged weights: {error}", file=path) from error
-    expected = model.state_dict()
-    for name in sorted(expected.keys() | weights.keys()):
-        if name not in weights or name not in expected or weights[name].shape != expected[name].shape:
-            raise InputError(f"the weights do not fit the configuration, first at {name}", file=path)
-    model.load_state_dict(weights)
+
+
+def _check_shapes(name: str, config: Any, weights: Mapping[str, torch.Tensor], path: Path) -> None:
+    """Refuse weights of another configuration before a model is built, which may be of any size."""
+    if config.layers > len(weights):
+        raise InputError("the weights do not fit the configuration: too few for its layers", file=path)
+    try:
+        with torch.device("meta"):  # shapes without memory
+            expected = build_model(name, config).state_dict()
+    except (RuntimeError, OverflowError, TypeError) as error:
+        reason = f"a configuration of impossible size: {str(error).splitlines()[0]}"
+        raise InputError(reason, file=path.with_name(CONFIG_FILE)) from error
+    for key in sorted(expected.keys() | weights.keys()):
+        if key not in weights or key not in expected or weights[key].shape != expected[key].shape:
+            raise InputError(f"the weights do not fit the configuration, first at {key}", file=path)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
@@ -108,30 +107,37 @@ def test_labels_of_binarization_are_bounded(file: Path) -> None:
         binarize(wide)
 
 
-def test_one_endless_line_takes_bounded_memory(file: Path) -> None:
-    with file.open("wb") as stream:
-        for _ in range(48):
-            stream.write(b"(X a" * (1 << 18))  # 48 MiB
-    peak = peak_mib("parse", str(file), "--from", "treebank", "-o", str(file.with_name("out")), status=1)
-    assert peak < 48 + peak_mib("parse", str(written(file, A)), "--from", "treebank", status=0) + 250
-
-
-def written(file: Path, text: str) -> Path:
-    small = file.with_name("small.mrg")
-    small.write_text(text)
-    return small
-
-
-def peak_mib(*arguments: str, status: int) -> float:
+@pytest.fixture
+def peak_mib(monkeypatch: pytest.MonkeyPatch) -> Callable[..., float]:
     """The most memory that a command of ours takes."""
-    script = (
-        "import resource, sys; from pdtools.cli.main import run; status = run(sys.argv[1:]);"
-        "print(status, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True
-    )
-    *messages, last = done.stderr.splitlines()
-    assert last.split()[0] == str(status), messages
-    assert len(messages) == 1
-    return int(last.split()[1]) / 1024
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent.parent / "benchmarks"))
+    import memory
+
+    return memory.peak_mib  # type: ignore[no-any-return]
+
+
+def test_one_endless_line_takes_bounded_memory(file: Path, peak_mib: Callable[..., float]) -> None:
+    with file.open("wb") as stream:
+        for _ in range(64):
+            stream.write(b"(X a" * (1 << 18))  # 64 MiB
+    peak = peak_mib(["parse", str(file), "--from", "treebank", "-o", str(file.with_name("out"))], 1)
+    file.write_text(A)
+    usual = peak_mib(["parse", str(file), "--from", "treebank", "-o", str(file.with_name("out"))])
+    assert peak < usual + 250  # of which a million open brackets take most
+
+
+@pytest.mark.parametrize("command", [["parse", "--from", "treebank"], ["tapes"]], ids=["parse", "tapes"])
+def test_memory_does_not_grow_with_the_corpus(
+    command: list[str], file: Path, peak_mib: Callable[..., float]
+) -> None:
+    from pdtools import data
+
+    bank = Path(data.treebank("train")).read_bytes()
+    peaks = []
+    for size in (1, 8):
+        with file.open("wb") as stream:
+            for _ in range(size * (3 << 20) // len(bank)):
+                stream.write(bank)
+        output = str(file.with_name(f"out{size}"))
+        peaks.append(peak_mib([command[0], str(file), *command[1:], "-o", output]))
+    assert peaks[1] < peaks[0] + 8

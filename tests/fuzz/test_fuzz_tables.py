@@ -1,0 +1,236 @@
+"""Fuzz targets: lines, formulas, EVALB's parameters, suites, minimal pairs, archives, tables."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fuzz.hostile import broken, deep, documents, fuzz, refusing
+from pdtools.errors import InputError
+from pdtools.evaluation.blimp import read_pairs
+from pdtools.evaluation.formula import Formula, FormulaError
+from pdtools.evaluation.parsing import read_left_out
+from pdtools.evaluation.prm import read_parameters
+from pdtools.evaluation.sentence_files import SG_COLUMNS, blimp_sentences, sg_sentences, write_sentences
+from pdtools.evaluation.sg_items import item_results, read_item_results
+from pdtools.evaluation.suites import read_suites
+from pdtools.evaluation.surprisal_files import RecordedScorer
+from pdtools.files import read_json, read_lines
+
+CONDITIONS = [
+    {
+        "condition_name": name,
+        "regions": [{"region_number": n, "content": f"{name} word {n}"} for n in (1, 2)],
+    }
+    for name in ("a", "b")
+]
+SUITE = {
+    "meta": {"name": "cleft", "metric": "sum", "circuit": "x"},
+    "predictions": [{"type": "formula", "formula": "(1;%a%) < (2;%b%) & [(*;%a%) + 1.5 = (*;%b%)]"}],
+    "items": [{"item_number": n, "conditions": CONDITIONS} for n in (1, 2)],
+}
+PAIR = {
+    "field": "syntax",
+    "linguistics_term": "s-selection",
+    "UID": "one",
+    "pairID": "3",
+    "sentence_good": "The dog barks.",
+    "sentence_bad": "The dog bark.",
+}
+PRM = b"DEBUG 0\nMAX_ERROR 10\nCUTOFF_LEN 40\nLABELED 1\nDELETE_LABEL TOP\nEQ_LABEL ADVP PRT\n# x\n"
+TABLE = (
+    b"sentence_id\ttoken_id\ttoken\tstart\tend\tsurprisal\n"
+    b"1\t1\tThe\t0\t3\t2.5\n1\t2\tdog\t4\t7\t1e-3\n2\t1\tBark\t0\t4\t7\n"
+)
+WORDS = (
+    b"sentence_id\ttoken_id\ttoken\tsurprisal\n1\t1\t<s>\t0\n1\t2\tThe\t2.5\n1\t3\t<unk>\t1\n2\t1\tBark\t7\n"
+)
+ITEMS = b"model,suite,item,correct\nm_c_1,cleft,1,True\nm_c_1,cleft,2,False\n"
+
+
+def archive(name: str, data: bytes) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as out:
+        out.writestr(name, data)
+    return packed.getvalue()
+
+
+@fuzz
+@given(
+    content=st.one_of(st.binary(max_size=60), broken(b"one\r\ntwo\n")),
+    suffix=st.sampled_from(["", ".gz", ".zst"]),
+)
+def test_lines(content: bytes, suffix: str, tmp_path: Path) -> None:
+    file = tmp_path / f"x{suffix}"
+    file.write_bytes(content)
+    with refusing():
+        assert all("\n" not in line and "\0" not in line for _, line in read_lines(file))
+
+
+@fuzz
+@given(content=broken(gzip.compress(b"one\ntwo\n" * 20, mtime=0)))
+def test_damaged_gzip(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "x.gz"
+    file.write_bytes(content)
+    with refusing():
+        list(read_lines(file))
+
+
+PIECES = [
+    "(1;%a%)",
+    "(*;%b%)",
+    "(",
+    ")",
+    "[",
+    "]",
+    "<",
+    ">",
+    "=",
+    "&",
+    "|",
+    "+",
+    "-",
+    "1",
+    "1e999",
+    ".5",
+    " ",
+    "%",
+    ";",
+]
+PIECES += ["(12345678901;%a%)", "(1;%%)", "(;%a%)", "٣", "\0", "é", "1.", "(1;%" + "x" * 50]
+
+
+@fuzz
+@given(text=st.one_of(st.lists(st.sampled_from(PIECES), max_size=25).map("".join), st.text(max_size=30)))
+def test_formulas(text: str) -> None:
+    with refusing():
+        assert Formula.parse(text).holds(lambda region, condition: 1.0) in (True, False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        deep("(", "1<2", ")", 40_000),
+        deep("[", "1<2", "", 90_000),
+        deep("(", "", ""),
+        "1<" * 90_000,
+        "1+" * 200_000 + "1<2",
+    ],
+    ids=["brackets", "open", "too long", "chain", "long chain"],
+)
+def test_formulas_without_an_end(text: str) -> None:
+    with pytest.raises(FormulaError) as caught:
+        Formula.parse(text)
+    assert len(str(caught.value)) < 500
+
+
+@fuzz
+@given(content=st.one_of(broken(PRM), st.binary(max_size=40)))
+def test_parameter_files(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "x.prm"
+    file.write_bytes(content)
+    with refusing():
+        read_parameters(file)
+
+
+@fuzz
+@given(content=documents(SUITE), zipped=st.booleans())
+def test_suites(content: bytes, zipped: bool, tmp_path: Path) -> None:
+    file = tmp_path / ("x.zip" if zipped else "x.json")
+    file.write_bytes(archive("x.json", content) if zipped else content)
+    with refusing():
+        suites = read_suites(file)
+        for suite in suites:
+            for item in suite.items:
+                assert all(len(condition.spans) == len(condition.regions) for condition in item.conditions)
+            for formula in suite.formulas:
+                formula.holds(lambda region, condition: 1.0)
+        for style in ("ptb", "raw"):
+            write_sentences(sg_sentences(suites, style), SG_COLUMNS, tmp_path / "out.tsv")
+
+
+@fuzz
+@given(contents=st.lists(documents(PAIR), min_size=1, max_size=3), zipped=st.booleans())
+def test_pairs(contents: list[bytes], zipped: bool, tmp_path: Path) -> None:
+    file = tmp_path / ("x.zip" if zipped else "x.jsonl")
+    lines = b"\n".join(contents)
+    file.write_bytes(archive("x.jsonl", lines) if zipped else lines)
+    with refusing():
+        write_sentences(blimp_sentences(read_pairs(file)), ("paradigm", "pair", "side"), tmp_path / "out.tsv")
+
+
+@fuzz
+@given(content=broken(archive("x.jsonl", json.dumps(PAIR).encode())))
+def test_damaged_archives(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "x.zip"
+    file.write_bytes(content)
+    with refusing():
+        read_pairs(file)
+    with refusing():
+        read_suites(file)
+    with refusing():
+        read_item_results([file])
+
+
+@fuzz
+@given(
+    content=st.one_of(broken(TABLE), broken(WORDS), st.binary(max_size=60)),
+    on_error=st.sampled_from(["fail", "skip"]),
+)
+def test_tables_of_surprisals(content: bytes, on_error: str, tmp_path: Path) -> None:
+    file = tmp_path / "x.tsv"
+    file.write_bytes(content)
+    with refusing():
+        scorer = RecordedScorer(file, ["one", "two"], on_error=on_error)  # type: ignore[arg-type]
+        assert len(list(scorer.score(["The dog", "Bark"]))) == 2
+
+
+@fuzz
+@given(content=st.one_of(broken(ITEMS), st.binary(max_size=60)))
+def test_tables_of_items(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "x.csv"
+    file.write_bytes(content)
+    with refusing():
+        for correct in read_item_results([file]).values():
+            item_results(correct)
+
+
+@fuzz
+@given(content=documents({"file": "x", "line": 3, "reason": "r", "text": "t"}))
+def test_rejects(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "x.jsonl"
+    file.write_bytes(content)
+    with refusing():
+        read_left_out(file)
+
+
+@fuzz
+@given(content=documents(SUITE))
+def test_json(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "x.json"
+    file.write_bytes(content)
+    with refusing():
+        read_json(file)
+
+
+@pytest.mark.parametrize(
+    "text", [deep("[", "", "]"), deep('{"a":', "1", "}"), deep("[", "", "")], ids=["lists", "objects", "open"]
+)
+def test_json_nested_without_an_end(text: str, tmp_path: Path) -> None:
+    for name, read in (
+        ("x.json", read_json),
+        ("x.json", read_suites),
+        ("x.jsonl", read_pairs),
+        ("x.jsonl", read_left_out),
+    ):
+        file = tmp_path / name
+        file.write_text(text)
+        with pytest.raises(InputError):
+            read(file)  # type: ignore[operator]
