@@ -1,0 +1,415 @@
+"""Pieces, the folder that keeps them, and who does them."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from toy_work import Doubling
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.jobs import (
+    Done,
+    Plan,
+    Shard,
+    ShardDone,
+    begun,
+    cut,
+    finished,
+    job_folder,
+    job_path,
+    map_pieces,
+    only_merging,
+    read_job,
+)
+from pdtools.locks import locked
+
+NUMBERS = list(range(20))
+PIECES = list(cut(NUMBERS, 3))
+DOUBLED = [2 * number for number in NUMBERS]
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Doubling:
+    log = tmp_path / "log"
+    log.mkdir()
+    return Doubling(log)
+
+
+def make(
+    output: Path,
+    work: Doubling,
+    plan: Plan | None = None,
+    pieces: Sequence[list[int]] = PIECES,
+    *,
+    stop_after: int | None = None,
+    settings: dict[str, Any] | None = None,
+    overwrite: bool = False,
+) -> list[int]:
+    """Write the doubled numbers; ``stop_after`` so many pieces were handed out, as Ctrl-C would."""
+    plan = plan or Plan()
+    with job_folder(output, settings or {"factor": 2}, plan, overwrite=overwrite) as job:
+        found: list[int] = []
+        for handed_out, (_, result) in enumerate(map_pieces(work, pieces, plan, job), start=1):
+            found += result
+            if handed_out == stop_after:
+                raise KeyboardInterrupt
+        output.write_text(str(found))
+    return found
+
+
+def interrupt(output: Path, work: Doubling, after: int, **options: Any) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        make(output, work, stop_after=after, **options)
+
+
+# --- plans ------------------------------------------------------------------------------------
+
+
+@given(of=st.integers(1, 9), pieces=st.integers(0, 40))
+def test_shards_are_disjoint_and_complete(of: int, pieces: int) -> None:
+    taken = [i for number in range(of) for i in range(pieces) if i in Shard.parse(f"{number}/{of}")]
+    assert sorted(taken) == list(range(pieces))
+
+
+@pytest.mark.parametrize("text", ["", "1", "1/1", "2/1", "-1/2", "a/b", "0/0", "1/2/3", " 0/2", "0.5/2"])
+def test_a_shard_is_i_of_n(text: str) -> None:
+    with pytest.raises(PdtoolsError, match="I/N"):
+        Shard.parse(text)
+
+
+def test_a_scheduler_has_workers_of_its_own() -> None:
+    with pytest.raises(PdtoolsError, match="--workers does not go with"):
+        Plan(scheduler="tcp://x:1", workers=2)
+
+
+@given(size=st.integers(1, 9), length=st.integers(0, 30))
+def test_cutting_keeps_everything(size: int, length: int) -> None:
+    pieces = list(cut(range(length), size))
+    assert list(itertools.chain.from_iterable(pieces)) == list(range(length))
+    assert all(len(piece) == size for piece in pieces[:-1])
+
+
+# --- the folder -------------------------------------------------------------------------------
+
+
+def test_nothing_is_left_of_a_whole_run(tmp_path: Path, work: Doubling) -> None:
+    out = tmp_path / "out"
+    assert make(out, work) == DOUBLED
+    assert sorted(os.listdir(tmp_path)) == ["log", "out"]
+
+
+def test_a_pipe_keeps_nothing(work: Doubling) -> None:
+    with job_folder("-", {}, Plan()) as job:
+        assert job is None
+        assert [x for _, r in map_pieces(work, PIECES, Plan(), job) for x in r] == DOUBLED
+    for plan in (Plan(resume=True), Plan(shard=Shard(0, 2))):
+        with pytest.raises(PdtoolsError, match="needs a file to write"), job_folder("-", {}, plan):
+            pass
+
+
+def test_going_on_does_nothing_twice(tmp_path: Path, work: Doubling) -> None:
+    out = tmp_path / "out"
+    interrupt(out, work, 4)
+    assert begun(out)
+    assert len(work.done()) == 4
+    assert make(out, work, Plan(resume=True)) == DOUBLED
+    assert set(work.done().values()) == {"once\n"}
+    assert not begun(out)
+
+
+def test_other_content_is_done_again(tmp_path: Path, work: Doubling) -> None:
+    out = tmp_path / "out"
+    interrupt(out, work, 4)
+    mended = [PIECES[0], [100, 101], *PIECES[2:]]
+    assert make(out, work, Plan(resume=True), mended) == [2 * x for piece in mended for x in piece]
+    assert work.done()["100-101"] == "once\n"
+    assert work.done()["0-1-2"] == "once\n"
+
+
+def test_an_unfinished_run_is_not_overwritten_by_mistake(tmp_path: Path, work: Doubling) -> None:
+    out = tmp_path / "out"
+    interrupt(out, work, 4)
+    with pytest.raises(PdtoolsError, match="unfinished run"):
+        make(out, work)
+    assert make(out, work, overwrite=True) == DOUBLED
+    assert work.done()["0-1-2"] == "once\nagain\n"
+
+
+@pytest.mark.parametrize("after", [0, 1])
+def test_what_a_piece_took_is_not_worth_a_refusal(tmp_path: Path, work: Doubling, after: int) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt), job_folder(out, {}, Plan()) as job:
+        list(itertools.islice(map_pieces(work, PIECES, Plan(), job), after))
+        raise KeyboardInterrupt
+    assert os.listdir(tmp_path) == ["log"]
+
+
+def test_other_settings_are_refused(tmp_path: Path, work: Doubling) -> None:
+    out = tmp_path / "out"
+    interrupt(out, work, 2, settings={"beam": 3, "model": "x"})
+    with pytest.raises(PdtoolsError, match="beam was 3, now 4"):
+        make(out, work, Plan(resume=True), settings={"beam": 4, "model": "x"})
+    assert make(out, work, Plan(resume=True), settings={"model": "x", "beam": 3}) == DOUBLED
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-3], lambda b: b"", lambda b: b[:-1] + bytes([b[-1] ^ 1])])
+def test_a_damaged_piece_is_named(tmp_path: Path, work: Doubling, damage: Any) -> None:
+    out = tmp_path / "out"
+    interrupt(out, work, 4)
+    piece = sorted(job_path(out).glob("pieces/00002-*.zst"))[0]
+    piece.write_bytes(damage(piece.read_bytes()))
+    with pytest.raises(InputError, match="00002-.*damaged piece"):
+        make(out, work, Plan(resume=True))
+    piece.unlink()
+    assert make(out, work, Plan(resume=True)) == DOUBLED
+
+
+def test_a_damaged_job_is_named(tmp_path: Path, work: Doubling) -> None:
+    out = tmp_path / "out"
+    interrupt(out, work, 4)
+    (job_path(out) / "job.json").write_text("{}")
+    with pytest.raises(InputError, match="job.json: damaged"):
+        make(out, work, Plan(resume=True))
+
+
+def test_a_folder_of_someone_else_is_left_alone(tmp_path: Path, work: Doubling) -> None:
+    folder = job_path(tmp_path / "out")
+    folder.mkdir()
+    (folder / "thesis.tex").write_text("mine")
+    for plan in (Plan(), Plan(resume=True), Plan(shard=Shard(0, 2))):
+        with pytest.raises(PdtoolsError, match="something else"):
+            make(tmp_path / "out", work, plan, overwrite=True)
+    assert (folder / "thesis.tex").read_text() == "mine"
+
+
+def test_an_error_keeps_what_is_finished_and_says_so(tmp_path: Path, work: Doubling) -> None:
+    out = tmp_path / "out"
+    with (
+        pytest.raises(PdtoolsError, match=r"line 7; finished pieces are kept in .*out\.job"),
+        job_folder(out, {"factor": 2}, Plan()) as job,
+    ):
+        for number, _ in enumerate(map_pieces(work, PIECES, Plan(), job)):
+            if number == 3:
+                raise InputError("line 7")
+    assert make(out, work, Plan(resume=True)) == DOUBLED
+    assert set(work.done().values()) == {"once\n"}
+
+
+def test_temporary_files_of_killed_runs_are_deleted(tmp_path: Path, work: Doubling) -> None:
+    out = tmp_path / "out"
+    for name in (".out.123.tmp", ".out.job.5.tmp"):
+        (tmp_path / name).mkdir()
+    (tmp_path / ".out.77.tmp").write_text("half")
+    kept = [".out.notes.tmp", ".outer.1.tmp"]
+    for name in kept:
+        (tmp_path / name).write_text("not ours")
+    make(out, work)
+    assert sorted(os.listdir(tmp_path)) == [*kept, "log", "out"]
+
+
+def test_whether_a_killed_run_had_finished(tmp_path: Path, work: Doubling) -> None:
+    out = tmp_path / "out"
+    out.write_text("of long ago")
+    interrupt(out, work, 4)
+    assert not finished(out)  # the pieces are to replace what is there
+    new = tmp_path / "new"
+    new.write_text("made")
+    new.replace(out)
+    assert finished(out)  # killed before it could delete the pieces
+    assert sorted(os.listdir(tmp_path)) == ["log", "out"]
+
+
+# --- shards -----------------------------------------------------------------------------------
+
+
+def test_shards_and_merge(tmp_path: Path, work: Doubling) -> None:
+    out = tmp_path / "out"
+    for number in (2, 0, 1):
+        with pytest.raises(ShardDone) as done:
+            make(out, work, Plan(shard=Shard(number, 3)))
+        assert done.value.report["counts"]["pieces"] == [3, 2, 2][number]
+    assert not out.exists()
+    assert set(work.done().values()) == {"once\n"}
+    with only_merging():
+        assert make(out, work) == DOUBLED
+    assert set(work.done().values()) == {"once\n"}
+    assert sorted(os.listdir(tmp_path)) == ["log", "out"]
+
+
+def test_merging_needs_all_pieces(tmp_path: Path, work: Doubling) -> None:
+    out = tmp_path / "out"
+    with only_merging(), pytest.raises(PdtoolsError, match="no pieces to merge"):
+        make(out, work)
+    with pytest.raises(ShardDone):
+        make(out, work, Plan(shard=Shard(1, 3)))
+    with only_merging(), pytest.raises(PdtoolsError, match=r"5 pieces are missing: 0, 2, 3, 5, 6 "):
+        make(out, work)
+    assert len(work.done()) == 2
+    assert make(out, work, Plan(resume=True)) == DOUBLED  # instead of the other shards
+    assert set(work.done().values()) == {"once\n"}
+
+
+def test_a_shard_goes_on_by_itself(tmp_path: Path, work: Doubling) -> None:
+    out = tmp_path / "out"
+    plan = Plan(shard=Shard(0, 2))
+    bad = [*PIECES[:4], [-1], *PIECES[5:]]
+    with pytest.raises(ValueError, match="negative"):
+        make(out, work, plan, bad)
+    with pytest.raises(ShardDone):
+        make(out, work, plan)
+    assert work.done()["0-1-2"] == "once\n"
+
+
+# --- several processes ------------------------------------------------------------------------
+
+
+def test_two_workers_do_the_same(tmp_path: Path, work: Doubling) -> None:
+    out = tmp_path / "out"
+    assert make(out, work, Plan(workers=2)) == DOUBLED
+    assert set(work.done().values()) == {"once\n"}
+
+
+# --- locks ------------------------------------------------------------------------------------
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from toy_work import Doubling
+from pdtools.jobs import Plan, Shard, job_folder, map_pieces
+out, log, shard = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+plan = Plan(shard=Shard.parse(shard) if shard else None)
+with job_folder(out, {"factor": 2}, plan) as job:
+    print("at work", flush=True)
+    for result in map_pieces(Doubling(log, 60), [[1], [2], [3]], plan, job):
+        pass
+"""
+
+
+@pytest.fixture
+def other_process(tmp_path: Path) -> Iterator[Any]:
+    started: list[subprocess.Popen[str]] = []
+
+    def start(shard: str = "") -> subprocess.Popen[str]:
+        (tmp_path / "log").mkdir(exist_ok=True)
+        arguments = [sys.executable, "-c", HOLD, str(tmp_path / "out"), str(tmp_path / "log"), shard]
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+        process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment)
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "at work\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def test_a_second_run_is_refused_and_a_killed_one_leaves_no_lock(
+    tmp_path: Path, work: Doubling, other_process: Any
+) -> None:
+    process = other_process()
+    for plan in (Plan(), Plan(resume=True), Plan(shard=Shard(0, 2))):
+        with pytest.raises(PdtoolsError, match="another process is at work"):
+            make(tmp_path / "out", work, plan, overwrite=True)
+    process.kill()
+    process.wait()
+    assert make(tmp_path / "out", work, Plan(resume=True)) == DOUBLED
+
+
+def test_shards_run_side_by_side_but_not_twice(tmp_path: Path, work: Doubling, other_process: Any) -> None:
+    other_process("0/2")
+    with pytest.raises(PdtoolsError, match="on shard 0/2"):
+        make(tmp_path / "out", work, Plan(shard=Shard(0, 2)))
+    with pytest.raises(ShardDone):
+        make(tmp_path / "out", work, Plan(shard=Shard(1, 2)))
+    for plan in (Plan(), Plan(resume=True)):
+        with pytest.raises(PdtoolsError, match="another process is at work"):
+            make(tmp_path / "out", work, plan)
+    with only_merging(), pytest.raises(PdtoolsError, match="another process is at work"):
+        make(tmp_path / "out", work)
+
+
+def test_no_locks_on_this_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOSYS, "not here")
+
+    monkeypatch.setattr("pdtools.locks.fcntl.flock", flock)
+    with locked(tmp_path / "lock", "busy"):
+        pass
+
+
+def test_a_lock_that_was_deleted_under_way_counts_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import fcntl
+
+    path, real = tmp_path / "lock", fcntl.flock
+
+    def flock(descriptor: int, operation: int) -> None:
+        path.unlink()  # by the process that held it, and is done
+        real(descriptor, operation)
+
+    monkeypatch.setattr("pdtools.locks.fcntl.flock", flock)
+    with pytest.raises(PdtoolsError, match="busy"), locked(path, "busy"):
+        pass
+
+
+# --- disks ------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_is_one_line_and_no_loss(
+    tmp_path: Path, work: Doubling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, real, written = tmp_path / "out", Path.write_bytes, itertools.count()
+
+    def write_bytes(path: Path, data: bytes) -> int:
+        if next(written) >= 3:
+            real(path, data[:5])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return real(path, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_bytes", write_bytes)
+        with pytest.raises(PdtoolsError, match=r"00003-.*No space left on device; finished") as error:
+            make(out, work)
+    assert "\n" not in str(error.value)
+    assert make(out, work, Plan(resume=True)) == DOUBLED
+    assert sorted(work.done().values()) == ["once\n"] * 6 + ["once\nagain\n"]
+
+
+def test_a_limit_on_file_size_is_one_line(tmp_path: Path) -> None:
+    script = textwrap.dedent("""
+        import resource, signal, sys
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
+        from pdtools.cli.main import run
+        sys.exit(run(["parse", sys.argv[1], "--from", "treebank", "-o", sys.argv[2]]))
+    """)
+    source, out = tmp_path / "in.trees", tmp_path / "out.trees"
+    source.write_text("".join(f"(S (A a{i}) (B b{i * i}))\n" for i in range(3000)))
+    arguments = [sys.executable, "-c", script, str(source), str(out)]
+    process = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert process.returncode == 1
+    assert process.stderr.count("\n") == 1
+    assert "File too large" in process.stderr
+    assert os.listdir(tmp_path) == ["in.trees"]
+
+
+def test_what_was_read_wrong_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not an unfinished run"):
+        read_job(tmp_path)
+    assert Done("x", {}).report == {}
