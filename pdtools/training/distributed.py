@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -121,7 +122,7 @@ def torchrun_ranks(device: str) -> Iterator[Ranks]:
         if not _is_first_failure(store):
             raise SystemExit(1) from error  # the first one has said why
         if _is_lost_contact(error):
-            reason = str(error).splitlines()[0].split(". ")[0]
+            reason = re.sub(r"\[/\S+\] ", "", str(error).splitlines()[0]).split(". ")[0]  # no source files
             raise PdtoolsError(
                 f"lost contact with another process of the run ({reason}); --resume goes on from last/"
             ) from error
@@ -145,11 +146,9 @@ def _is_first_failure(store: dist.Store | None) -> bool:
     if store is None:
         return True
     try:
-        # torchrun's store can outlive its processes, which it may start again.
-        failures = store.add(f"pdtools/failures/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", 1)
+        return bool(store.add("pdtools/failures", 1) == 1)
     except (RuntimeError, ValueError):
         return True
-    return bool(failures == 1)
 
 
 def _is_lost_contact(error: Exception) -> bool:
