@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal, cast
 
 import torch
@@ -17,6 +15,7 @@ from torch import Tensor, nn
 from pdtools.models.block_attention import Depths, Distances, block_attention
 from pdtools.models.cache import Cache
 from pdtools.models.dropout import Dropout
+from pdtools.models.kernels import kernels_work
 
 DepthSpace = Literal["key", "hidden"]
 
@@ -227,12 +226,8 @@ def attend(
     """
     if inputs.causal is not None and _has_blocks(q, terms, dropout):
         return _attend_in_blocks(q, k, v, terms, key_map, inputs, dropout)
-    term = terms[0] if len(terms) == 1 else None
-    if isinstance(term, DepthScores) and inputs.causal is not None and _has_kernel(q, term):
-        from pdtools.models.depth_attention_triton import fused_depth_attention
-
-        assert inputs.tape is not None
-        return fused_depth_attention(q, k, v, term.by_depth(q, key_map), inputs.tape[:, 0], dropout)
+    if inputs.causal is not None and _has_kernel(q, terms):
+        return _attend_in_kernel(q, k, v, terms, key_map, inputs, dropout)
     bias = _bias(q, k, terms, key_map, inputs)
     is_causal = bias is None and inputs.causal is not None
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout, is_causal=is_causal)
@@ -276,20 +271,45 @@ def _attend_in_blocks(
     )
 
 
-def _has_kernel(q: Tensor, term: DepthScores) -> bool:
-    """Whether the fused kernels for CUDA take this."""
+def _has_kernel(q: Tensor, terms: Sequence[ScoreTerm]) -> bool:
+    """Whether the fused kernels for CUDA take this, and work here."""
+    return _kernel_takes(q, terms) and kernels_work(q.device, q.dtype, q.shape[3])
+
+
+def _kernel_takes(q: Tensor, terms: Sequence[ScoreTerm]) -> bool:
+    kinds = {type(term) for term in terms}
     return (
         q.device.type == "cuda"
         and q.dtype != torch.float64
         and q.shape[3] in KERNEL_HEAD_SIZES
-        and term.embedding.num_embeddings <= KERNEL_DEPTHS
-        and _has_triton()
+        and bool(terms)
+        and kinds <= {LinearPositions, DepthScores}
+        and len(kinds) == len(terms)
+        and all(
+            term.embedding.num_embeddings <= KERNEL_DEPTHS for term in terms if isinstance(term, DepthScores)
+        )
     )
 
 
-@cache
-def _has_triton() -> bool:
-    return importlib.util.find_spec("triton") is not None
+def _attend_in_kernel(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    terms: Sequence[ScoreTerm],
+    key_map: Tensor,
+    inputs: ScoreInputs,
+    dropout: float,
+) -> Tensor:
+    from pdtools.models.depth_attention_triton import fused_attention
+
+    by_depth = tape = slopes = None
+    for term in terms:
+        if isinstance(term, LinearPositions):
+            slopes = term.slopes.view(-1).float()  # (H)
+        elif isinstance(term, DepthScores):
+            assert inputs.tape is not None
+            by_depth, tape = term.by_depth(q, key_map), inputs.tape[:, 0]
+    return fused_attention(q, k, v, by_depth, tape, slopes, dropout)
 
 
 def _bias(

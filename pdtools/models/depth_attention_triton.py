@@ -1,9 +1,10 @@
-"""Pushdown attention as fused Triton kernels for CUDA: no n x n x heads tensor is made, forward or backward.
+"""Attention with depths or ALiBi as fused Triton kernels for CUDA, without an n x n x heads tensor.
 
 After FlashAttention-2 (Dao 2023): a program owns a block of rows (or, for the gradients of keys and values, a
 block of keys) and passes over the other side block by block, with the softmax's running maximum and sum. The
 scores of all depths are made before, (B, H, N, depths); a cell's is picked by the tape, one byte a cell, as
-its block is computed. The backward pass computes the weights again.
+its block is computed. ALiBi's penalty, a slope of the head times the distance, is computed there too. The
+backward pass computes the weights again.
 """
 
 from __future__ import annotations
@@ -20,18 +21,26 @@ from torch.autograd.function import once_differentiable
 _LOG2_E = 1 / math.log(2)
 
 
-def fused_depth_attention(
-    q: Tensor, k: Tensor, v: Tensor, by_depth: Tensor, tape: Tensor, dropout: float = 0.0
+def fused_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    by_depth: Tensor | None = None,
+    tape: Tensor | None = None,
+    slopes: Tensor | None = None,
+    dropout: float = 0.0,
 ) -> Tensor:
-    """Causal attention with scores (q_k·k_j + by_depth_k[W_k[j]]) / sqrt(d_head) (Murty et al. 2023, fig. 7).
+    """Causal attention with scores (q_k·k_j + by_depth_k[W_k[j]]) / sqrt(d_head) - slope·(k - j).
 
-    Products are summed up in float32. The same inputs give the same output and gradients to the bit, but
-    dropout takes its numbers from the device's random generator.
+    Depths are those of Murty et al. 2023, fig. 7; slopes those of Press et al. 2022. Products are summed up
+    in float32. The same inputs give the same output and gradients to the bit, but dropout takes its numbers
+    from the device's random generator.
 
     Args:
         q, k, v: (B, H, N, d_head), float32, float16 or bfloat16; d_head 16, 32, 64 or 128.
-        by_depth: (B, H, N, depths), of the same type: the scores q_k·e of all depths.
+        by_depth: (B, H, N, depths), of the same type: the scores q_k·e of all depths; None: there are none.
         tape: an integer type (one byte a cell is the fastest), (B, N, N), depths below ``by_depth``'s.
+        slopes: float32 (H), one for each head, not learned; None: distances do not matter.
         dropout: of the attention weights, from 0 to below 1.
 
     Returns:
@@ -39,18 +48,21 @@ def fused_depth_attention(
     """
     seed = torch.randint(2**31 - 1, (1,), device=q.device) if dropout else None
     q, k, v = _dense(q), _dense(k), _dense(v)
-    return _FusedDepthAttention.apply(q, k, v, by_depth.contiguous(), tape.contiguous(), seed, dropout)
+    if by_depth is not None and tape is not None:
+        by_depth, tape = by_depth.contiguous(), tape.contiguous()
+    return _FusedAttention.apply(q, k, v, by_depth, tape, slopes, seed, dropout)
 
 
-class _FusedDepthAttention(torch.autograd.Function):
+class _FusedAttention(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
         q: Tensor,
         k: Tensor,
         v: Tensor,
-        by_depth: Tensor,
-        tape: Tensor,
+        by_depth: Tensor | None,
+        tape: Tensor | None,
+        slopes: Tensor | None,
         seed: Tensor | None,
         dropout: float,
     ) -> Tensor:
@@ -62,27 +74,27 @@ class _FusedDepthAttention(torch.autograd.Function):
         # Triton launches on the current device; autograd sets it for the backward pass.
         with torch.cuda.device_of(q):
             _forward_kernel[_grid(q, block)](
-                q, k, v, by_depth, tape, seed, mixed, log_sums,
-                *_strides(q, k, v, mixed), heads, n, by_depth.shape[3], _scale(q),
+                q, k, v, by_depth, tape, slopes, seed, mixed, log_sums,
+                *_strides(q, k, v, mixed), heads, n, _depths(by_depth), _scale(q),
                 dropout=dropout, D_HEAD=d_head, **block,
             )  # fmt: skip
-        ctx.save_for_backward(q, k, v, by_depth, tape, seed, mixed, log_sums)
+        ctx.save_for_backward(q, k, v, by_depth, tape, slopes, seed, mixed, log_sums)
         ctx.dropout = dropout
         return mixed
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, by_depth, tape, seed, mixed, log_sums = ctx.saved_tensors
+        q, k, v, by_depth, tape, slopes, seed, mixed, log_sums = ctx.saved_tensors
         heads, n, d_head = q.shape[1:]
         grad = _dense(grad)
         mean = (grad.float() * mixed).sum(-1)  # (B, H, N): the softmax's gradient, averaged
         grad_q, grad_k, grad_v = (torch.empty_like(t) for t in (q, k, v))
-        grad_by_depth = torch.zeros_like(by_depth, dtype=torch.float32)
+        grad_by_depth = None if by_depth is None else torch.zeros_like(by_depth, dtype=torch.float32)
         block = _block(q)
         grid = _grid(q, block)
-        shared = (q, k, v, by_depth, tape, seed, grad, log_sums, mean)
-        sizes = (heads, n, by_depth.shape[3], _scale(q))
+        shared = (q, k, v, by_depth, tape, slopes, seed, grad, log_sums, mean)
+        sizes = (heads, n, _depths(by_depth), _scale(q))
         constants = {"dropout": ctx.dropout, "D_HEAD": d_head, **block}
         _rows_kernel[grid](
             *shared, grad_q, grad_by_depth, *_strides(q, k, v, grad, grad_q), *sizes, **constants
@@ -90,7 +102,9 @@ class _FusedDepthAttention(torch.autograd.Function):
         _keys_kernel[grid](
             *shared, grad_k, grad_v, *_strides(q, k, v, grad, grad_k, grad_v), *sizes, **constants
         )
-        return grad_q, grad_k, grad_v, grad_by_depth.to(by_depth.dtype), None, None, None
+        if grad_by_depth is not None:
+            grad_by_depth = grad_by_depth.to(by_depth.dtype)
+        return grad_q, grad_k, grad_v, grad_by_depth, None, None, None, None
 
 
 def _block(q: Tensor) -> dict[str, int]:
@@ -115,6 +129,10 @@ def _dense(tensor: Tensor) -> Tensor:
 def _strides(*tensors: Tensor) -> list[int]:
     """Steps from sentence to sentence, head to head and row to row of each."""
     return [stride for t in tensors for stride in t.stride()[:3]]
+
+
+def _depths(by_depth: Tensor | None) -> int:
+    return 0 if by_depth is None else by_depth.shape[3]
 
 
 def _scale(q: Tensor) -> float:
@@ -149,14 +167,29 @@ def _store_rows(start, stride, rows, n, values, D_HEAD: tl.constexpr):
 
 
 @triton.jit
-def _scores(products, by_depth, tape, rows, keys, n, depths, scale):
+def _own_depths(by_depth, tape, b, head, n, depths):
+    """Of this sentence: the scores of all depths, and the tape."""
+    if by_depth is None:
+        return None, None
+    else:
+        return by_depth + head * n * depths, tape + b * n * n
+
+
+@triton.jit
+def _scores(products, by_depth, tape, slopes, h, rows, keys, n, depths, scale):
     """Scores of a tile from its q·k, scaled and masked, and its depths; all tensors are this sentence's."""
     seen = (keys <= rows) & (rows < n)
-    depth = tl.load(tape + rows * n + keys, mask=seen, other=0).to(tl.int32)
-    extra = tl.load(by_depth + rows * depths + depth, mask=seen, other=0.0)
+    depth = keys * 0 + rows * 0
+    scores = products * scale
+    if by_depth is not None:
+        depth = tl.load(tape + rows * n + keys, mask=seen, other=0).to(tl.int32)
+        extra = tl.load(by_depth + rows * depths + depth, mask=seen, other=0.0)
+        scores += extra.to(tl.float32) * scale
+    if slopes is not None:
+        scores -= tl.load(slopes + h) * 1.4426950408889634 * (rows - keys).to(tl.float32)  # powers of 2
     # Rows from n on see key 0, so that no row is without a key; they are stored nowhere.
     seen = seen | ((keys == 0) & (rows >= n))
-    return tl.where(seen, (products + extra.to(tl.float32)) * scale, float("-inf")), depth
+    return tl.where(seen, scores, float("-inf")), depth
 
 
 @triton.jit
@@ -168,7 +201,7 @@ def _kept(seed, head, rows, keys, n, dropout: tl.constexpr):
 
 @triton.jit
 def _forward_kernel(
-    q, k, v, by_depth, tape, seed, mixed, log_sums,
+    q, k, v, by_depth, tape, slopes, seed, mixed, log_sums,
     q_b, q_h, q_n, k_b, k_h, k_n, v_b, v_h, v_n, m_b, m_h, m_n,
     heads, n, depths, scale,
     dropout: tl.constexpr, D_HEAD: tl.constexpr, BLOCK: tl.constexpr, STEP: tl.constexpr,
@@ -177,7 +210,7 @@ def _forward_kernel(
     block, head = _place(n, BLOCK)
     b, h = head // heads, head % heads
     q, k, v = q + b * q_b + h * q_h, k + b * k_b + h * k_h, v + b * v_b + h * v_h
-    by_depth, tape = by_depth + head * n * depths, tape + b * n * n
+    by_depth, tape = _own_depths(by_depth, tape, b, head, n, depths)
     rows = block * BLOCK + tl.arange(0, BLOCK)
     q_rows = _load_rows(q, q_n, rows, n, D_HEAD)
     highest = tl.full([BLOCK], float("-inf"), tl.float32)
@@ -188,7 +221,7 @@ def _forward_kernel(
         down, across = rows[:, None], keys[None, :]
         k_rows = _load_rows(k, k_n, keys, n, D_HEAD)
         products = tl.dot(q_rows, tl.trans(k_rows), input_precision="tf32x3")
-        scores, _ = _scores(products, by_depth, tape, down, across, n, depths, scale)
+        scores, _ = _scores(products, by_depth, tape, slopes, h, down, across, n, depths, scale)
         higher = tl.maximum(highest, tl.max(scores, 1))
         weights = tl.exp2(scores - higher[:, None])
         shrink = tl.exp2(highest - higher)
@@ -205,7 +238,7 @@ def _forward_kernel(
 
 @triton.jit
 def _rows_kernel(
-    q, k, v, by_depth, tape, seed, grad, log_sums, mean, grad_q, grad_by_depth,
+    q, k, v, by_depth, tape, slopes, seed, grad, log_sums, mean, grad_q, grad_by_depth,
     q_b, q_h, q_n, k_b, k_h, k_n, v_b, v_h, v_n, g_b, g_h, g_n, gq_b, gq_h, gq_n,
     heads, n, depths, scale,
     dropout: tl.constexpr, D_HEAD: tl.constexpr, BLOCK: tl.constexpr, STEP: tl.constexpr,
@@ -214,13 +247,12 @@ def _rows_kernel(
     block, head = _place(n, BLOCK)
     b, h = head // heads, head % heads
     q, k, v = q + b * q_b + h * q_h, k + b * k_b + h * k_h, v + b * v_b + h * v_h
-    by_depth, tape = by_depth + head * n * depths, tape + b * n * n
+    by_depth, tape = _own_depths(by_depth, tape, b, head, n, depths)
     rows = block * BLOCK + tl.arange(0, BLOCK)
     q_rows = _load_rows(q, q_n, rows, n, D_HEAD)
     grad_rows = _load_rows(grad + b * g_b + h * g_h, g_n, rows, n, D_HEAD)
     log_sum = tl.load(log_sums + head * n + rows, mask=rows < n, other=0.0)
     mean_rows = tl.load(mean + head * n + rows, mask=rows < n, other=0.0)
-    own = grad_by_depth + head * n * depths + rows * depths
     root = scale * 0.6931471805599453  # 1 / sqrt(d_head)
     grad_q_rows = tl.zeros([BLOCK, D_HEAD], tl.float32)
     for first in range(0, (block + 1) * BLOCK, STEP):
@@ -229,22 +261,24 @@ def _rows_kernel(
         k_rows = _load_rows(k, k_n, keys, n, D_HEAD)
         v_rows = _load_rows(v, v_n, keys, n, D_HEAD)
         products = tl.dot(q_rows, tl.trans(k_rows), input_precision="tf32x3")
-        scores, depth = _scores(products, by_depth, tape, down, across, n, depths, scale)
+        scores, depth = _scores(products, by_depth, tape, slopes, h, down, across, n, depths, scale)
         weights = tl.exp2(scores - log_sum[:, None])
         grad_weights = tl.dot(grad_rows, tl.trans(v_rows), input_precision="tf32x3")
         if dropout > 0:
             grad_weights *= _kept(seed, head, down, across, n, dropout)
         grad_scores = weights * (grad_weights - mean_rows[:, None]) * root
         grad_q_rows += tl.dot(grad_scores.to(k_rows.dtype), k_rows, input_precision="tf32x3")
-        # No other program has these rows and the blocks come in order: the sums are the same every time.
-        for d in range(0, tl.max(tl.max(depth, 1), 0) + 1):
-            tl.atomic_add(own + d, tl.sum(tl.where(depth == d, grad_scores, 0.0), 1), mask=rows < n)
+        if by_depth is not None:
+            own = grad_by_depth + head * n * depths + rows * depths
+            # No other program has these rows and the blocks come in order: the sums are the same every time.
+            for d in range(0, tl.max(tl.max(depth, 1), 0) + 1):
+                tl.atomic_add(own + d, tl.sum(tl.where(depth == d, grad_scores, 0.0), 1), mask=rows < n)
     _store_rows(grad_q + b * gq_b + h * gq_h, gq_n, rows, n, grad_q_rows, D_HEAD)
 
 
 @triton.jit
 def _keys_kernel(
-    q, k, v, by_depth, tape, seed, grad, log_sums, mean, grad_k, grad_v,
+    q, k, v, by_depth, tape, slopes, seed, grad, log_sums, mean, grad_k, grad_v,
     q_b, q_h, q_n, k_b, k_h, k_n, v_b, v_h, v_n, g_b, g_h, g_n, gk_b, gk_h, gk_n, gv_b, gv_h, gv_n,
     heads, n, depths, scale,
     dropout: tl.constexpr, D_HEAD: tl.constexpr, BLOCK: tl.constexpr, STEP: tl.constexpr,
@@ -254,7 +288,7 @@ def _keys_kernel(
     b, h = head // heads, head % heads
     q, k, v = q + b * q_b + h * q_h, k + b * k_b + h * k_h, v + b * v_b + h * v_h
     grad = grad + b * g_b + h * g_h
-    by_depth, tape = by_depth + head * n * depths, tape + b * n * n
+    by_depth, tape = _own_depths(by_depth, tape, b, head, n, depths)
     keys = block * BLOCK + tl.arange(0, BLOCK)
     k_rows = _load_rows(k, k_n, keys, n, D_HEAD)
     v_rows = _load_rows(v, v_n, keys, n, D_HEAD)
@@ -269,7 +303,7 @@ def _keys_kernel(
         mean_rows = tl.load(mean + head * n + rows, mask=rows < n, other=0.0)
         down, across = keys[:, None], rows[None, :]
         products = tl.dot(k_rows, tl.trans(q_rows), input_precision="tf32x3")
-        scores, _ = _scores(products, by_depth, tape, across, down, n, depths, scale)
+        scores, _ = _scores(products, by_depth, tape, slopes, h, across, down, n, depths, scale)
         weights = tl.exp2(scores - log_sum[None, :])
         grad_weights = tl.dot(v_rows, tl.trans(grad_rows), input_precision="tf32x3")
         if dropout > 0:

@@ -13,6 +13,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -28,6 +29,7 @@ HAS_GPU = torch.cuda.is_available()
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cuda" if HAS_GPU else "cpu"
 BATCH, HEADS, DEPTHS = 2, 2, 9
+DEPTH_TERMS = ("by_depth", "tape", "grad_by_depth")
 runs_kernels = pytest.mark.skipif(not (HAS_GPU or INTERPRETED), reason="run by the test of the interpreter")
 
 
@@ -37,12 +39,26 @@ def random_tape(n: int) -> Tensor:
     return tape_from_attachments(torch.tensor(attach)).clamp(max=DEPTHS - 1).to(DEVICE, torch.int64)
 
 
-def plain(q: Tensor, k: Tensor, v: Tensor, by_depth: Tensor, tape: Tensor, kept: Tensor | None) -> Tensor:
+def plain(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    by_depth: Tensor | None,
+    tape: Tensor,
+    kept: Tensor | None = None,
+    slopes: Tensor | None = None,
+) -> Tensor:
     """Figure 7 with all scores at once; ``kept`` (B, H, N, N) is what dropout multiplies the weights by."""
     n, d_head = q.shape[2:]
-    scores = q @ k.transpose(2, 3) + by_depth.gather(3, tape[:, None].expand(-1, HEADS, -1, -1))
+    scores = q @ k.transpose(2, 3)
+    if by_depth is not None:
+        scores = scores + by_depth.gather(3, tape[:, None].expand(-1, HEADS, -1, -1))
+    scores = scores / math.sqrt(d_head)
+    if slopes is not None:
+        position = torch.arange(n, device=q.device)
+        scores = scores - slopes[:, None, None] * (position[:, None] - position)
     causal = torch.ones(n, n, dtype=torch.bool, device=q.device).tril()
-    weights = (scores / math.sqrt(d_head)).masked_fill(~causal, -math.inf).softmax(-1)
+    weights = scores.masked_fill(~causal, -math.inf).softmax(-1)
     return (weights if kept is None else weights * kept) @ v
 
 
@@ -81,13 +97,13 @@ def with_gradients(mixed: Tensor, inputs: list[Tensor], grad: Tensor) -> list[Te
 def test_kernels_equal_figure_7(
     n: int, d_head: int, dtype: torch.dtype, like_a_layer: bool, tolerance: float
 ) -> None:
-    from pdtools.models.depth_attention_triton import fused_depth_attention
+    from pdtools.models.depth_attention_triton import fused_attention
 
     torch.manual_seed(n)
     inputs, tape = random_inputs(n, d_head, dtype, like_a_layer), random_tape(n)
     grad = torch.randn(BATCH, HEADS, n, d_head, device=DEVICE)
-    ours = with_gradients(fused_depth_attention(*inputs, tape.to(torch.uint8)), inputs, grad)
-    again = with_gradients(fused_depth_attention(*inputs, tape.to(torch.uint8)), inputs, grad)
+    ours = with_gradients(fused_attention(*inputs, tape.to(torch.uint8)), inputs, grad)
+    again = with_gradients(fused_attention(*inputs, tape.to(torch.uint8)), inputs, grad)
     precise = [tensor.detach().double().requires_grad_() for tensor in inputs]
     for one, same, other in zip(
         ours, again, with_gradients(plain(*precise, tape, None), precise, grad.double()), strict=True
@@ -96,15 +112,39 @@ def test_kernels_equal_figure_7(
         assert torch.equal(one, same)
 
 
+@runs_kernels
+@pytest.mark.parametrize("has_depths", [False, True])
+@pytest.mark.parametrize(
+    ("n", "d_head", "dtype", "tolerance"),
+    [(1, 16, torch.float32, 2e-6), (70, 32, torch.float32, 1e-5), (97, 64, torch.float16, 4e-3)],
+)
+def test_alibi(n: int, d_head: int, dtype: torch.dtype, tolerance: float, has_depths: bool) -> None:
+    from pdtools.models.depth_attention_triton import fused_attention
+
+    torch.manual_seed(n)
+    inputs, tape = random_inputs(n, d_head, dtype, True), random_tape(n)
+    if not has_depths:
+        inputs.pop()
+    slopes = torch.tensor([0.3, 0.02], device=DEVICE)
+    depths = (inputs[3], tape.to(torch.uint8)) if has_depths else (None, None)
+    grad = torch.randn(BATCH, HEADS, n, d_head, device=DEVICE)
+    ours = with_gradients(fused_attention(*inputs[:3], *depths, slopes), inputs, grad)
+    precise = [tensor.detach().double().requires_grad_() for tensor in inputs]
+    by_depth = precise[3] if has_depths else None
+    theirs = plain(*precise[:3], by_depth, tape, slopes=slopes.double())
+    for one, other in zip(ours, with_gradients(theirs, precise, grad.double()), strict=True):
+        torch.testing.assert_close(one, other, atol=tolerance * max(1, float(other.abs().max())), rtol=0)
+
+
 @pytest.mark.skipif(not HAS_GPU, reason="the interpreter has no limit on programs")
 def test_more_heads_of_sentences_than_cuda_counts_across() -> None:
-    from pdtools.models.depth_attention_triton import fused_depth_attention
+    from pdtools.models.depth_attention_triton import fused_attention
 
     sentences = 2**16 // HEADS + 1
     q, k, v = (torch.randn(sentences, HEADS, 2, 16, device=DEVICE).requires_grad_() for _ in range(3))
     by_depth = torch.zeros(sentences, HEADS, 2, 1, device=DEVICE)
     tape = torch.zeros(sentences, 2, 2, dtype=torch.uint8, device=DEVICE)
-    ours = fused_depth_attention(q, k, v, by_depth, tape)
+    ours = fused_attention(q, k, v, by_depth, tape)
     theirs = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
     inputs, grad = [q, k, v], torch.randn_like(ours)
     for one, other in zip(
@@ -115,7 +155,7 @@ def test_more_heads_of_sentences_than_cuda_counts_across() -> None:
 
 @runs_kernels
 def test_dropout() -> None:
-    from pdtools.models.depth_attention_triton import fused_depth_attention
+    from pdtools.models.depth_attention_triton import fused_attention
 
     n, d_head, dropout = 60, 64, 0.3
     inputs, tape = random_inputs(n, d_head, torch.float32, True), random_tape(n)
@@ -124,7 +164,7 @@ def test_dropout() -> None:
 
     def ours(values: Tensor) -> Tensor:
         torch.manual_seed(3)
-        return fused_depth_attention(q, k, values, by_depth, tape.to(torch.uint8), dropout)
+        return fused_attention(q, k, values, by_depth, tape.to(torch.uint8), dropout=dropout)
 
     unit = torch.eye(n, d_head, device=DEVICE).expand(BATCH, HEADS, n, d_head)
     kept = (ours(unit)[..., :n] / weights.clamp(min=1e-30)).detach()
@@ -146,21 +186,29 @@ def test_dropout() -> None:
 
 
 @runs_kernels
-@pytest.mark.parametrize("space", ["key", "hidden"])
-def test_a_model_computes_the_same_with_kernels(space: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("pushdown", {"positions": "learned", "depths": 4, "depth_space": "key"}),
+        ("pushdown", {"positions": "learned", "depths": 4, "depth_space": "hidden"}),
+        ("pushdown", {"positions": "alibi", "depths": 4}),
+        ("transformer", {"positions": "alibi"}),
+    ],
+)
+def test_a_model_computes_the_same_with_kernels(
+    name: str, more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = random.Random(5)
     batch = collate([random_row(length, 11, rng) for length in (9, 4)], 0).to(DEVICE)
-    settings = {"d_model": 32, "heads": 2, "positions": "learned", "depths": 4, "depth_space": space}
-    model = small_model("pushdown", **settings).to(DEVICE)
+    model = small_model(name, d_model=32, heads=2, **more).to(DEVICE)
     results = []
     for has_kernel in (False, True):
         monkeypatch.setattr(attention, "_has_blocks", lambda *_: False)
         monkeypatch.setattr(attention, "_has_kernel", lambda *_, has_kernel=has_kernel: has_kernel)
         parts = model.forward_parts(batch)
         loss = parts.token_logprobs.sum() + parts.attach_logprobs.sum()
-        results.append(
-            [parts.token_logprobs, parts.attach_logprobs, *torch.autograd.grad(loss, model.parameters())]
-        )
+        gradients = torch.autograd.grad(loss, list(model.parameters()))
+        results.append([parts.token_logprobs, parts.attach_logprobs, *gradients])
     for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
 
@@ -176,8 +224,9 @@ def test_kernels_in_the_interpreter() -> None:
 
 
 @pytest.mark.skipif(HAS_GPU or INTERPRETED, reason="a GPU compiles them; the interpreter does not")
+@pytest.mark.parametrize("terms", [DEPTH_TERMS, ("slopes",), (*DEPTH_TERMS, "slopes")])
 @pytest.mark.parametrize("kernel", ["_forward_kernel", "_rows_kernel", "_keys_kernel"])
-def test_kernels_compile_for_a_gpu(kernel: str) -> None:
+def test_kernels_compile_for_a_gpu(kernel: str, terms: tuple[str, ...]) -> None:
     """To the machine code of an H100, with registers and shared memory as its assembler counts them."""
     import triton
     from triton.backends.compiler import GPUTarget
@@ -188,8 +237,11 @@ def test_kernels_compile_for_a_gpu(kernel: str) -> None:
     d_head = 128
     options = kernels._block(torch.empty(1, 1, 1, d_head, dtype=torch.bfloat16))
     constants = {"D_HEAD": d_head, "dropout": 0.0, "seed": None}
+    absent = {"by_depth", "tape", "grad_by_depth", "slopes"} - set(terms)
+    constants |= dict.fromkeys(absent.intersection(function.arg_names))
     constants |= {name: options.pop(name) for name in ("BLOCK", "STEP")}
-    types = {"tape": "*u8", "log_sums": "*fp32", "mean": "*fp32", "grad_by_depth": "*fp32", "scale": "fp32"}
+    types = {"tape": "*u8", "scale": "fp32"}
+    types |= dict.fromkeys(("slopes", "log_sums", "mean", "grad_by_depth"), "*fp32")
     pointers = ("q", "k", "v", "by_depth", "mixed", "grad", "grad_q", "grad_k", "grad_v")
     types |= dict.fromkeys(pointers, "*bf16") | dict.fromkeys(constants, "constexpr")
     signature = {name: types.get(name, "i32") for name in function.arg_names}
