@@ -215,7 +215,7 @@ def check_output_or_done(
         raise PdtoolsError(f"{streams[0]}: --shard needs files, which every job and pdtools merge read")
     goes_on = (plan.resume or plan.merging) and not is_stream(output)
     if goes_on and os.path.lexists(output):
-        if finished(output) or not (overwrite or begun(output)):
+        if finished(output, beside) or not (overwrite or begun(output)):
             raise Done(f"{output}: done already", {"output": output, "done": "already"})
         if not overwrite:
             raise PdtoolsError(
@@ -228,12 +228,18 @@ def check_output_or_done(
 
 @contextmanager
 def kept_pieces(
-    output: str, settings: Mapping[str, Any], plan: Plan, *, overwrite: bool, quiet: bool
+    output: str,
+    settings: Mapping[str, Any],
+    plan: Plan,
+    *,
+    beside: Sequence[str] = (),
+    overwrite: bool,
+    quiet: bool,
 ) -> Iterator[JobFolder | None]:
     """:func:`pdtools.jobs.job_folder`; whoever stops the command is told that it can go on."""
     from pdtools.jobs import job_folder
 
-    with job_folder(output, settings, plan, overwrite=overwrite) as job:
+    with job_folder(output, settings, plan, beside=beside, overwrite=overwrite) as job:
         try:
             yield job
         except (KeyboardInterrupt, SystemExit):
@@ -272,13 +278,19 @@ def model_settings(
 
 @contextmanager
 def piecewise_scorer(
-    output: str, settings: ModelSettings, plan: Plan, *, overwrite: bool, quiet: bool
+    output: str,
+    settings: ModelSettings,
+    plan: Plan,
+    *,
+    beside: Sequence[str] = (),
+    overwrite: bool,
+    quiet: bool,
 ) -> Iterator[Scorer]:
     """A model's scorer whose finished pieces are kept beside the output until the block has made that."""
     from pdtools.search.work import PiecewiseScorer, model_settings_for_job
 
     described = {"work": "scores", **model_settings_for_job(settings)}
-    with kept_pieces(output, described, plan, overwrite=overwrite, quiet=quiet) as job:
+    with kept_pieces(output, described, plan, beside=beside, overwrite=overwrite, quiet=quiet) as job:
         yield PiecewiseScorer(settings, plan, job)
 
 
@@ -288,6 +300,7 @@ def piecewise_searcher(
     settings: ModelSettings,
     plan: Plan,
     *,
+    beside: Sequence[str] = (),
     overwrite: bool,
     quiet: bool,
     **described: Any,
@@ -296,7 +309,7 @@ def piecewise_searcher(
     from pdtools.search.work import PiecewiseSearcher, model_settings_for_job
 
     described = {"work": "parses", **described, **model_settings_for_job(settings)}
-    with kept_pieces(output, described, plan, overwrite=overwrite, quiet=quiet) as job:
+    with kept_pieces(output, described, plan, beside=beside, overwrite=overwrite, quiet=quiet) as job:
         yield PiecewiseSearcher(settings, plan, job)
 
 

@@ -109,7 +109,7 @@ def decode(
     )
     rejects = Rejects("skip")
     with piecewise_searcher(
-        output, settings, plan, overwrite=overwrite, quiet=quiet, k_best=k_best
+        output, settings, plan, beside=beside, overwrite=overwrite, quiet=quiet, k_best=k_best
     ) as searcher:
         lines = read_inputs(files, source.value, searcher.settings["text_style"])
         results = decode_lines(lines, searcher, rejects=rejects, k_best=k_best)

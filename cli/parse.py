@@ -145,7 +145,7 @@ def parse(
     if source is not Source.treebank:
         used = _parser_settings(parser, model, beam, device, threads, plan)
         settings |= {"parser": used.described()}
-    with kept_pieces(output, settings, plan, overwrite=overwrite, quiet=quiet) as job:
+    with kept_pieces(output, settings, plan, beside=beside, overwrite=overwrite, quiet=quiet) as job:
         trees: Iterator[Bracketed]
         if source is Source.treebank:
             trees = convert_in_pieces(files, form, plan, job, rejects=rejects, counts=counts)

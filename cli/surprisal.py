@@ -110,7 +110,7 @@ def surprisal(
     rejects = Rejects(on_error.value)
     unit: Unit = "nats" if nats else "bits"
     piecewise = piecewise_searcher if parses else piecewise_scorer
-    with piecewise(output, settings, plan, overwrite=overwrite, quiet=quiet) as scorer:
+    with piecewise(output, settings, plan, beside=beside, overwrite=overwrite, quiet=quiet) as scorer:
         lines = read_inputs(files, source.value, scorer.settings["text_style"])
         results = surprisals(lines, scorer, rejects=rejects, unit=unit, words=words, parses=parses)
         results = progress(results, total=None, label="sentences", quiet=quiet)

@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -98,7 +98,12 @@ class JobFolder:
 
 @contextlib.contextmanager
 def job_folder(
-    output: str | Path, settings: Mapping[str, Any], plan: Plan, *, overwrite: bool = False
+    output: str | Path,
+    settings: Mapping[str, Any],
+    plan: Plan,
+    *,
+    beside: Iterable[str] = (),
+    overwrite: bool = False,
 ) -> Iterator[JobFolder | None]:
     """The folder for the pieces of an output; deleted if the block succeeds, kept if it is cut short.
 
@@ -106,6 +111,7 @@ def job_folder(
         output: the file or folder to be made. Nothing is kept of what goes to a pipe (None).
         settings: all that what is made depends on, besides the pieces' content; JSON-ready.
         plan: who does the pieces.
+        beside: other files that are made.
         overwrite: whether what an earlier run left may be thrown away.
 
     Raises:
@@ -134,7 +140,7 @@ def job_folder(
         elif not all(path.name.startswith((_LOCK, f".{_JOB_FILE}.")) for path in folder.iterdir()):
             raise PdtoolsError(f"{folder}: pieces would be kept there, but it holds something else")
         if plan.shard is None:
-            _delete_stale(output)
+            _delete_stale(output, beside)
         _check_settings(output, settings)
         job = JobFolder(str(output), folder)
         try:
@@ -148,8 +154,11 @@ def job_folder(
         _discard(folder)
 
 
-def finished(output: str | Path) -> bool:
+def finished(output: str | Path, beside: Iterable[str] = ()) -> bool:
     """Whether a run that was killed had made its output already. What it left beside that is deleted.
+
+    Args:
+        output, beside: see :func:`job_folder`.
 
     Raises:
         PdtoolsError: if the run is still at work.
@@ -157,13 +166,13 @@ def finished(output: str | Path) -> bool:
     output = Path(output)
     folder = job_path(output)
     if not folder.exists():
-        _delete_stale(output)
+        _delete_stale(output, beside)
         return False
     if not (folder / _JOB_FILE).exists() or read_job(folder)["replaces"] == _identity(output):
         return False
     with _alone(folder):
         _discard(folder)
-        _delete_stale(output)
+        _delete_stale(output, beside)
     return True
 
 
@@ -201,11 +210,11 @@ def _empty(folder: Path) -> None:
             path.unlink()
 
 
-def _delete_stale(output: Path) -> None:
-    """Delete temporary files that killed runs left beside an output; none is at work now."""
-    for name in (output.name, job_path(output).name):
-        for path in output.parent.glob(f".{glob.escape(name)}.*.tmp"):
-            if path.name[len(name) + 2 : -len(".tmp")].isdigit():
+def _delete_stale(output: Path, beside: Iterable[str]) -> None:
+    """Delete temporary files that killed runs left beside their outputs; none is at work now."""
+    for final in (output, job_path(output), *map(Path, beside)):
+        for path in final.parent.glob(f".{glob.escape(final.name)}.*.tmp"):
+            if path.name[len(final.name) + 2 : -len(".tmp")].isdigit():
                 if path.is_dir():
                     shutil.rmtree(path, ignore_errors=True)
                 else:

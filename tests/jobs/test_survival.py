@@ -1,0 +1,218 @@
+"""Every command in pieces: the same output by whoever does them, and however often they are killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_jobs import COMMANDS, Case
+
+from pdtools.cli.main import run
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="not a POSIX system")
+Cases = Callable[[str], Case]
+
+
+def pdtools(arguments: list[str]) -> int:
+    """Run a command; what it is called with stands in its provenance, and in what merge does."""
+    sys.argv = ["pdtools", *arguments]
+    return run(arguments)
+
+
+@pytest.fixture(autouse=True)
+def _keep_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", sys.argv)
+
+
+def plain(case: Case) -> dict[str, bytes]:
+    """What an undisturbed run makes."""
+    assert pdtools(case()) == 0
+    made = case.made()
+    assert made
+    case.clear()
+    return made
+
+
+def run_and_kill(arguments: list[str], step: int, *, after: bool) -> int:
+    """Run a command in a process of its own, and kill that at one of its renamings or deletions.
+
+    Args:
+        step: at the how-manieth, from 0.
+        after: when that is done, or just before.
+
+    Returns:
+        The exit status; -9 if it was killed.
+    """
+    child = os.fork()
+    if child:
+        _, status = os.waitpid(child, 0)
+        return os.waitstatus_to_exitcode(status)
+    try:
+        steps = 0
+
+        def deadly(function: Callable[..., Any]) -> Callable[..., Any]:
+            def call(*args: Any, **options: Any) -> Any:
+                nonlocal steps
+                steps += 1
+                if steps == step + 1 and not after:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                result = function(*args, **options)
+                if steps == step + 1:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return result
+
+            return call
+
+        os.replace, os.rename, shutil.rmtree = deadly(os.replace), deadly(os.rename), deadly(shutil.rmtree)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        os._exit(pdtools(arguments))
+    finally:
+        os._exit(70)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_killed_again_and_again(name: str, case: Cases) -> None:
+    command = case(name)
+    wanted = plain(command)
+    rng = random.Random(name)
+    kills = 0
+    while True:
+        status = run_and_kill(command("--resume", "-q"), rng.randrange(2 + kills), after=rng.random() < 0.5)
+        if status == 0:
+            break
+        assert status == -signal.SIGKILL
+        kills += 1
+        assert kills < 200
+    assert kills >= 2
+    assert command.made() == wanted
+    assert pdtools(command("--resume", "-q")) == 0  # done already; and what is left beside it is deleted
+    assert command.made() == wanted
+    assert not [path.name for path in command.output.parent.iterdir() if "job" in path.name]
+    assert not list(command.output.parent.glob(".*"))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_shards_and_merge(name: str, case: Cases, capsys: pytest.CaptureFixture[str]) -> None:
+    command = case(name)
+    wanted = plain(command)
+    for number in (2, 0):
+        assert pdtools(command("--shard", f"{number}/3")) == 0
+    assert pdtools(["merge", str(command.output)]) == 1
+    assert "pieces are missing" in capsys.readouterr().err
+    assert not command.made()
+    assert pdtools(command("--shard=1/3", "-q")) == 0
+    assert capsys.readouterr().err == ""
+    assert pdtools(["merge", str(command.output)]) == 0
+    assert command.made() == wanted
+    assert not list(command.output.parent.glob("*.job"))
+
+
+@pytest.mark.parametrize("name", ["decode", "split", "tapes"])
+def test_two_workers(name: str, case: Cases) -> None:
+    command = case(name)
+    wanted = plain(command)
+    assert pdtools(command("--workers", 2)) == 0
+    assert command.made() == wanted
+
+
+def test_overwriting_killed_and_gone_on_with(case: Cases) -> None:
+    command = case("decode")
+    wanted = plain(command)
+    command.output.write_text("of long ago")
+    assert pdtools(command("--resume")) == 0  # done already
+    assert command.output.read_text() == "of long ago"
+    assert run_and_kill(command("--overwrite", "-q"), 4, after=True) == -signal.SIGKILL
+    assert pdtools(command("--resume")) == 1  # is it the old one that is wanted?
+    assert pdtools(command()) == 1
+    assert command.output.read_text() == "of long ago"
+    assert pdtools(command("--overwrite", "--resume")) == 0
+    assert command.made() == wanted
+
+
+def test_an_input_error_and_going_on(case: Cases, inputs: Path, tmp_path: Path, capsys: Any) -> None:
+    lines = (inputs / "lines.txt").read_text().splitlines()
+    source = tmp_path / "lines.txt"
+    source.write_text("\n".join(lines))
+    out = tmp_path / "out" / "s.tsv"
+    model = ["--model", str(inputs / "models" / "pushdown"), "--device", "cpu", "--beam", "4"]
+    command = ["surprisal", str(source), *model, "-o", str(out)]
+    assert pdtools(command) == 1
+    error = capsys.readouterr().err
+    assert "lines.txt:21: words unknown to the model: zebra" in error
+    assert "finished pieces are kept" in error
+    assert error.count("\n") == 1
+    kept = {path.name: path.stat().st_mtime_ns for path in out.with_name("s.tsv.job").glob("pieces/*")}
+    assert len(kept) >= 4
+    lines[20] = "a c"
+    source.write_text("\n".join(lines))
+    assert pdtools([*command, "--resume", "--json"]) == 0
+    resumed = out.read_bytes()
+    assert pdtools([*command, "--overwrite"]) == 0
+    assert out.read_bytes() == resumed
+
+
+def test_json_of_a_shard_and_of_what_is_done(case: Cases, capsys: pytest.CaptureFixture[str]) -> None:
+    import json
+
+    command = case("decode")
+    assert pdtools(command("--shard", "0/2", "--json", "-q")) == 0
+    assert json.loads(capsys.readouterr().out)["counts"] == {"pieces": 4}
+    assert pdtools(command("--resume", "-q")) == 0
+    capsys.readouterr()
+    assert pdtools(command("--resume", "--json", "-q")) == 0
+    assert json.loads(capsys.readouterr().out) == {"output": str(command.output), "done": "already"}
+
+
+@pytest.mark.parametrize("option", [["--resume"], ["--shard", "0/2"]])
+def test_a_pipe_has_no_folder(case: Cases, capsys: pytest.CaptureFixture[str], option: list[str]) -> None:
+    command = case("decode").arguments[:-2]
+    assert pdtools([*command, *option]) == 1
+    assert "needs a file to write" in capsys.readouterr().err
+    assert pdtools(["decode", "-", *command[2:], "-o", "x", "--shard", "0/2"]) == 1
+    assert "--shard needs files" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_the_first_process(number: int, tmp_path: Path) -> None:
+    source, out = tmp_path / "many.trees", tmp_path / "out.trees"
+    source.write_text("(S (A b) (C (D e) (F g)))\n" * 1_000_000)
+    script = "from pdtools.cli import entry; entry()"
+    arguments = ["parse", str(source), "--from", "treebank", "-o", str(out), "--workers", "2"]
+    command = [sys.executable, "-c", script, *arguments]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        wait_for(lambda: len(list(tmp_path.glob("out.trees.job/pieces/*.zst"))) >= 2)
+        workers = children(process.pid)
+        assert len(workers) >= 2
+        process.send_signal(number)
+        _, error = process.communicate(timeout=60)
+    wait_for(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in workers))
+    if number != signal.SIGKILL:
+        assert process.returncode == 143
+        assert "finished pieces are kept: --resume goes on\n" in error
+        assert "Traceback" not in error
+    assert not out.exists()
+    assert (tmp_path / "out.trees.job" / "job.json").is_file()
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    if not path.exists():
+        pytest.skip("no /proc here")
+    return [int(child) for child in path.read_text().split()]
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
