@@ -1,0 +1,234 @@
+"""Hostile files on the command line: one line on standard error, exit status 1, and no long wait."""
+
+from __future__ import annotations
+
+import json
+import stat
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pdtools import files
+from pdtools.cli.main import run
+from pdtools.errors import InputError
+from pdtools.evaluation import archives
+from pdtools.evaluation.blimp import read_pairs
+from pdtools.evaluation.suites import read_suites
+
+N = 100_000
+DEEP = "(X " * N + "(NN a) (NN b)" + ")" * N
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def command(capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command: status, standard output, standard error."""
+
+    def call(*arguments: str | Path) -> tuple[int, str, str]:
+        status = run([str(argument) for argument in arguments])
+        out, err = capfd.readouterr()
+        return status, out, err
+
+    return call
+
+
+def refused(result: tuple[int, str, str], *parts: str) -> None:
+    """It failed with one line that holds these parts."""
+    status, _, err = result
+    assert status == 1
+    assert err.count("\n") == 1, err
+    assert len(err) < 1000
+    assert all(part in err for part in parts), err
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from pdtools.models import build_model, make_config, save_checkpoint
+    from pdtools.tokenization import train_word_tokenizer
+
+    tokenizer = train_word_tokenizer(["a", "b"], min_count=1)
+    shape = {"vocab_size": tokenizer.vocab_size, "pad_id": tokenizer.pad_id, "root_id": tokenizer.root_id}
+    shape |= {"eos_id": tokenizer.eos_id, "layers": 1, "d_model": 8, "heads": 2, "d_ff": 16}
+    folder = tmp_path_factory.mktemp("model") / "checkpoint"
+    settings = {"layout": "sentence", "factor": "right", "text_style": "ptb"}
+    save_checkpoint(
+        folder, build_model("pushdown", make_config("pushdown", shape)), tokenizer, shards=settings
+    )
+    return folder
+
+
+# --- a hundred thousand brackets --------------------------------------------------------------
+
+
+def test_deep_trees_in_every_command_that_reads_trees(command: Run, model: Path, tmp_path: Path) -> None:
+    start = time.process_time()
+    deep = tmp_path / "deep.trees"
+    deep.write_text(DEEP + "\n")
+    parsed, shards = tmp_path / "parsed.trees", tmp_path / "shards"
+    assert command("parse", deep, "--from", "treebank", "-o", parsed)[0] == 0
+    assert command("tapes", deep, "-o", shards, "--min-count", "1")[0] == 0
+    status, out, _ = command("show", shards, "0")
+    assert status == 0
+    assert "(X (XX a) (XX b))" in out
+    assert command("eval-parse", deep, deep)[0] == 0
+    assert command("eval-parse", deep, parsed, "--binarize", "right")[0] == 0
+    decoding = ("decode", deep, "--from", "treebank", "--model", model, "--device", "cpu", "--beam", "2")
+    status, out, err = command(*decoding)
+    assert (status, out) == (0, "(X (XX a) (XX b))\n"), err
+    assert time.process_time() - start < 60
+
+
+@pytest.mark.parametrize(
+    "broken", ["(" * N, "(X " * N + "a", DEEP[:-1], ")" * N], ids=["(", "labels", "one less", ")"]
+)
+def test_deep_brackets_that_do_not_close(broken: str, command: Run, tmp_path: Path) -> None:
+    file = tmp_path / "x.trees"
+    file.write_text(broken)
+    for arguments in (("parse", file, "--from", "treebank"), ("tapes", file)):
+        refused(command(*arguments, "-o", tmp_path / "out"), f"{file}:1: ", "bracket")
+
+
+def test_wide_trees_have_no_endless_labels(command: Run, tmp_path: Path) -> None:
+    file = tmp_path / "x.trees"
+    file.write_text("(S" + " (NN a)" * 50_000 + ")")
+    refused(command("parse", file, "--from", "treebank", "-o", tmp_path / "out"), "too many children")
+
+
+# --- text -------------------------------------------------------------------------------------
+
+ENCODINGS = {
+    "utf-16": ("a (b)".encode("utf-16"), "UTF-16"),
+    "utf-16-be": (b"\xfe\xff" + "a".encode("utf-16-be"), "UTF-16"),
+    "utf-32": ("a".encode("utf-32"), "UTF-32"),
+    "latin-1": ("(NN café)".encode("latin-1"), "not UTF-8 (byte 0xe9)"),
+    "surrogate": ("(NN \ud800)".encode("utf-8", "surrogatepass"), "not UTF-8 (byte 0xed)"),
+    "nul": (b"(NN a\0b)", "NUL"),
+}
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_other_encodings_are_named(name: str, command: Run, model: Path, tmp_path: Path) -> None:
+    content, reason = ENCODINGS[name]
+    file = tmp_path / "x.trees"
+    file.write_bytes(content + b"\n")
+    scoring = ("--model", model, "--device", "cpu")
+    for arguments in (
+        ("eval-parse", file, file),
+        ("decode", file, *scoring, "-o", tmp_path / "out"),
+        ("surprisal", file, *scoring, "-o", tmp_path / "out"),
+    ):
+        refused(command(*arguments), f"{file}:1: ", reason)
+    if name in ("latin-1", "surrogate", "nul"):  # of others the brackets cannot be seen either
+        refused(command("parse", file, "--from", "treebank", "-o", tmp_path / "out"), f"{file}:1: ", reason)
+
+
+def test_byte_order_mark_and_crlf_are_no_text(command: Run, tmp_path: Path) -> None:
+    file = tmp_path / "x.trees"
+    file.write_bytes(b"\xef\xbb\xbf(S (NN a)\r\n (NN b))\r\n")
+    out = tmp_path / "out"
+    assert command("parse", file, "--from", "treebank", "-o", out)[0] == 0
+    assert out.read_bytes() == b"(S (NN a) (NN b))\n"
+
+
+def test_long_lines(command: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MAX_LINE_BYTES", 1 << 20)
+    file = tmp_path / "x.txt"
+    file.write_text("a\n" + "b " * (1 << 20) + "\n")
+    scoring = ("--model", model, "--device", "cpu", "-o", tmp_path / "out")
+    for arguments in (("decode", file, *scoring), ("surprisal", file, *scoring), ("eval-parse", file, file)):
+        refused(command(*arguments), f"{file}:2: a line of more than 1 MiB")
+
+
+# --- JSON -------------------------------------------------------------------------------------
+
+PAIR = (
+    '{{"field": "f", "linguistics_term": "l", "UID": "u", "pairID": "1",'
+    ' "sentence_good": {}, "sentence_bad": "b"}}'
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (r'"\ud800"', r"lone surrogate, \ud800"),
+        (r'"a\u0000b"', "NUL"),
+        ("NaN", "NaN"),
+        ("1e999", "1e999"),
+        ("-Infinity", "-Infinity"),
+        ("9" * 5000, "999..."),
+        ("[" * N, "nested too deep"),
+        ('{"a":' * N, "nested too deep"),
+        ("[" * N + "]" * N, "nested too deep"),
+    ],
+    ids=["surrogate", "NUL", "NaN", "1e999", "-Infinity", "digits", "open", "objects", "lists"],
+)
+def test_json_values(value: str, reason: str, command: Run, tmp_path: Path) -> None:
+    pairs, suite = tmp_path / "x.jsonl", tmp_path / "x.json"
+    pairs.write_text("\n" + PAIR.format(value))
+    refused(command("eval-blimp", pairs, "--write-sentences", "-"), f"{pairs}:2: ", reason)
+    suite.write_text(f'{{"meta": {{"name": {value}}}, "predictions": [], "items": []}}')
+    refused(command("eval-sg", suite, "--write-sentences", "-"), f"{suite}: ", reason)
+
+
+def test_deep_formulas(command: Run, tmp_path: Path) -> None:
+    suite = tmp_path / "x.json"
+    for formula in ("(" * N + "1<2" + ")" * N, "(" * 50_000, "[" * 200):
+        document = {
+            "meta": {"name": "x"},
+            "predictions": [{"formula": formula}],
+            "items": [{"item_number": 1, "conditions": []}],
+        }
+        suite.write_text(json.dumps(document))
+        refused(command("eval-sg", suite, "--write-sentences", "-"), f"{suite}: column ")
+
+
+# --- archives ---------------------------------------------------------------------------------
+
+
+def test_members_lead_nowhere(tmp_path: Path) -> None:
+    """What a member is called does not matter: nothing is written, and links are not followed."""
+    source, secret = tmp_path / "x.zip", tmp_path / "secret.jsonl"
+    secret.write_text(PAIR.format('"secret"'))
+    with zipfile.ZipFile(source, "w") as archive:
+        for number, name in enumerate(
+            ("../out.jsonl", "/tmp/out.jsonl", "a/../../out.jsonl", "C:\\out.jsonl")
+        ):
+            archive.writestr(
+                name, PAIR.format(f'"{number}"').replace('"pairID": "1"', f'"pairID": "{number}"')
+            )
+    before = sorted(tmp_path.rglob("*"))
+    assert {pair.good for pair in read_pairs(source)} == {"1", "3"}  # hidden names are passed over
+    assert sorted(tmp_path.rglob("*")) == before
+    with zipfile.ZipFile(source, "w") as archive:
+        link = zipfile.ZipInfo("link.jsonl")
+        link.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(link, str(secret))
+    with pytest.raises(InputError, match=r"link\.jsonl: a symbolic link"):
+        read_pairs(source)
+
+
+def test_bombs(command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "x.zip"
+    with zipfile.ZipFile(source, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name in ("a.json", "a.jsonl"):
+            with archive.open(name, "w", force_zip64=True) as member:
+                for _ in range(1 + (files.MAX_DOCUMENT_BYTES >> 20)):
+                    member.write(b" " * (1 << 20))
+    assert source.stat().st_size < 1 << 20
+    refused(command("eval-sg", source, "--write-sentences", "-"), f"{source}/a.json: longer than 128 MiB")
+    refused(
+        command("eval-blimp", source, "--write-sentences", "-"), f"{source}/a.jsonl:1: a line of more than"
+    )
+    monkeypatch.setattr(archives, "MAX_ARCHIVE_BYTES", 1 << 20)
+    with pytest.raises(InputError, match="when unpacked"):
+        read_suites(source)
+    for suffix in (".gz", ".zst"):
+        packed = tmp_path / f"x.json{suffix}"
+        with files.atomic_text(packed) as stream:
+            for _ in range(1 + (files.MAX_DOCUMENT_BYTES >> 20)):
+                stream.write(" " * (1 << 20))
+        with pytest.raises(InputError, match="longer than 128 MiB"):
+            files.read_json(packed)
