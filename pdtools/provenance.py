@@ -7,6 +7,7 @@ import hashlib
 import importlib.metadata
 import os
 import platform
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,9 +45,12 @@ def _versions() -> dict[str, str]:
     versions = {"pdtools": __version__, "python": platform.python_version()}
     for package in _PACKAGES:
         try:
-            versions[package] = importlib.metadata.version(package)
+            metadata = importlib.metadata.distribution(package).read_text("METADATA") or ""
         except importlib.metadata.PackageNotFoundError:
             continue
+        # The whole of it is read by a parser of e-mails, which takes longer than some of our commands.
+        found = re.search(r"^Version: *(\S+)", metadata, re.MULTILINE)
+        versions[package] = found[1] if found else importlib.metadata.version(package)
     return versions
 
 

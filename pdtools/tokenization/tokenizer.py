@@ -43,6 +43,16 @@ TOKENIZER_FILE, CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
 DEFAULT_STYLE = "ptb"
 
 _KINDS = {"WordLevel": "word", "BPE": "bpe"}
+# What makes more of a word than its merges do, in a BPE model.
+_BEYOND_MERGES = (
+    "dropout",
+    "continuing_subword_prefix",
+    "end_of_word_suffix",
+    "fuse_unk",
+    "byte_fallback",
+    "ignore_merges",
+)
+_WORDS_TOGETHER = 64
 _INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # how a part of a character is decoded
 _SPACE_LETTER = "Ġ"  # how byte-level vocabularies write a space
 _WORD_MARKS = (
@@ -129,6 +139,7 @@ class Tokenizer:
         before = description.get("pre_tokenizer")
         self._is_vocabulary = trained_here and self.kind == "word" and before == SPLIT_AT_SPACES
         self._takes_words_apart = trained_here and self.kind == "bpe" and splits_bytes(before)
+        self._only_merges = not any(map(model.get, _BEYOND_MERGES))
         self._reserved = frozenset((self.pad_id, self.root_id, self.eos_id))
         self._pieces: dict[tuple[str, bool], _Piece] = {}
 
@@ -262,7 +273,11 @@ class Tokenizer:
         # Of ASCII letters the pre-tokenizer makes nothing else, so the model can have them at once.
         simple = np.fromiter((word.isascii() and word.isalpha() for word in words), bool, len(words))
         tokenize = self._backend.model.tokenize
-        first = [token.id for word in compress(words, simple) for token in tokenize(_SPACE_LETTER + word)]
+        letters = [_SPACE_LETTER + word for word in compress(words, simple)]
+        # Merges that go on from one word to the next would show: a word would not begin with a token.
+        step = _WORDS_TOGETHER if self._only_merges else 1
+        together = ("".join(letters[i : i + step]) for i in range(0, len(letters), step))
+        first = [token.id for some in together for token in tokenize(some)]
         text = "".join(" " + word for word in compress(words, ~simple))
         rest = self._backend.encode(text, add_special_tokens=False).ids
         ids = np.array(first + rest, dtype=np.int32)

@@ -359,3 +359,19 @@ def test_words_that_count_often_train_the_same_tokenizer() -> None:
     assert train_bpe_tokenizer(counts, size=300) == train_bpe_tokenizer(sentences, size=300)
     with pytest.raises(PdtoolsError, match="where spaces are"):
         train_bpe_tokenizer(counts, size=300, text_style="raw")
+
+
+@pytest.mark.parametrize("change", ["nothing", "merges across words", "whole words first"])
+def test_words_that_the_model_gets_together_have_the_tokens_of_each(change: str, tmp_path: Path) -> None:
+    description = json.loads(AT_ONCE["bpe"].__getstate__()["backend_json"])
+    model = description["model"]
+    if change == "merges across words":
+        model["vocab"]["eĠ"] = len(model["vocab"])
+        model["merges"] = [["e", "Ġ"], *model["merges"]]
+    elif change == "whole words first":
+        model["vocab"]["Ġttt"] = len(model["vocab"])
+        model["ignore_merges"] = True
+    (tmp_path / "tokenizer.json").write_text(json.dumps(description), encoding="utf-8")
+    tokenizer = Tokenizer.load(tmp_path)
+    words = ["the", "cat", "ttt", "a", *("the"[i % 3 :] + "cat" * (i % 4) for i in range(200))]
+    assert at_once(tokenizer, words) == [tokenizer.word_tokens(word) for word in words]
