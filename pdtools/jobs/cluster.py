@@ -67,7 +67,8 @@ def map_on_cluster(
         """The first item and its result; results of others are taken while it is waited for."""
         while under_way[0].future is not None:
             waiting = [entry for entry in under_way if entry.future is not None]
-            wait([entry.future for entry in waiting], return_when="FIRST_COMPLETED")
+            with client.as_current():
+                wait([entry.future for entry in waiting], return_when="FIRST_COMPLETED")
             for entry in waiting:
                 if entry.future.done():
                     entry.result = keep(entry.item, entry.future.result())
