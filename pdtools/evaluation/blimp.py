@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
@@ -129,9 +130,9 @@ def _pair(line: str, place: str, number: int) -> Pair:
         if not isinstance(good, str) or not isinstance(bad, str):
             raise InputError("not a minimal pair: a sentence that is no text", file=place, line=number)
         return Pair(
-            paradigm=text_of(data["UID"]),
-            phenomenon=_PHENOMENON_NAMES.get(phenomenon, phenomenon),
-            field=_FIELD_NAMES.get(field, field),
+            paradigm=sys.intern(text_of(data["UID"])),  # names that thousands of pairs share
+            phenomenon=sys.intern(_PHENOMENON_NAMES.get(phenomenon, phenomenon)),
+            field=sys.intern(_FIELD_NAMES.get(field, field)),
             number=text_of(data["pairID"]),
             good=text_of(good),
             bad=text_of(bad),
@@ -343,44 +344,29 @@ def _counts(rows: Sequence[PairResult], sentences: int) -> dict[str, Any]:
 def _table(rows: Sequence[PairResult]) -> Any:
     import pyarrow as pa
 
-    return pa.Table.from_pylist(
-        [
-            {
-                "paradigm": row.pair.paradigm,
-                "phenomenon": row.pair.phenomenon,
-                "field": row.pair.field,
-                "pair": row.pair.number,
-                "sentence_good": row.pair.good,
-                "sentence_bad": row.pair.bad,
-                "text_good": row.text_good,
-                "text_bad": row.text_bad,
-                "logprob_good": row.logprob_good,
-                "logprob_bad": row.logprob_bad,
-                "tokens_good": row.tokens_good,
-                "tokens_bad": row.tokens_bad,
-                "outcome": row.outcome,
-                "correct": row.correct,
-                "reason": row.reason,
-            }
-            for row in rows
-        ],
-        schema=pa.schema(
-            {
-                "paradigm": pa.string(),
-                "phenomenon": pa.string(),
-                "field": pa.string(),
-                "pair": pa.string(),
-                "sentence_good": pa.string(),
-                "sentence_bad": pa.string(),
-                "text_good": pa.string(),
-                "text_bad": pa.string(),
-                "logprob_good": pa.float64(),
-                "logprob_bad": pa.float64(),
-                "tokens_good": pa.int32(),
-                "tokens_bad": pa.int32(),
-                "outcome": pa.string(),
-                "correct": pa.bool_(),
-                "reason": pa.string(),
-            }
-        ),
-    )
+    of_pair = {
+        "paradigm": "paradigm",
+        "phenomenon": "phenomenon",
+        "field": "field",
+        "pair": "number",
+        "sentence_good": "good",
+        "sentence_bad": "bad",
+    }
+    of_row = {
+        "text_good": pa.string(),
+        "text_bad": pa.string(),
+        "logprob_good": pa.float64(),
+        "logprob_bad": pa.float64(),
+        "tokens_good": pa.int32(),
+        "tokens_bad": pa.int32(),
+        "outcome": pa.string(),
+        "correct": pa.bool_(),
+        "reason": pa.string(),
+    }
+    # Column by column: a dictionary for every row would take more memory than all else.
+    columns = {
+        name: pa.array((getattr(row.pair, attribute) for row in rows), pa.string())
+        for name, attribute in of_pair.items()
+    }
+    columns |= {name: pa.array((getattr(row, name) for row in rows), kind) for name, kind in of_row.items()}
+    return pa.table(columns)
