@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -45,7 +46,11 @@ class RunFolder:
         if self.path.is_dir() and any(self.path.iterdir()):
             if not self.exists():
                 raise PdtoolsError(f"{self.path}: not a training run, so it is not overwritten")
-            shutil.rmtree(self.path)
+            # Out of the way first, so that a kill leaves no folder that is half of a run.
+            replaced = self._beside("replaced")
+            shutil.rmtree(replaced, ignore_errors=True)
+            os.rename(self.path.resolve(), replaced)
+            shutil.rmtree(replaced)
         self.path.mkdir(parents=True, exist_ok=True)
 
     def recover(self) -> bool:
@@ -54,6 +59,8 @@ class RunFolder:
         Raises:
             PdtoolsError: if the folder holds something else than a run.
         """
+        for left_over in self.path.glob(f".{_RUN}.*.tmp"):
+            left_over.unlink()
         if self.path.is_dir() and any(self.path.iterdir()) and not self.exists():
             raise PdtoolsError(
                 f"{self.path}: not a training run ({_RUN} is missing), so it cannot be resumed"
@@ -112,11 +119,16 @@ class RunFolder:
         Raises:
             PdtoolsError: if another run has it.
         """
-        place = self.path.resolve()
-        place.parent.mkdir(parents=True, exist_ok=True)
+        lock = self._beside("lock")
+        lock.parent.mkdir(parents=True, exist_ok=True)
         refusal = f"{self.path}: another run is writing there (wait for it, or choose another folder)"
-        with locked(place.with_name(f".{place.name}.lock"), refusal):
+        with locked(lock, refusal):
             yield
+
+    def _beside(self, suffix: str) -> Path:
+        """A hidden name beside the folder, the same by whatever links the folder was reached."""
+        place = self.path.resolve()
+        return place.with_name(f".{place.name}.{suffix}")
 
     def _write(self, run: Mapping[str, Any]) -> None:
         record = {key: value for key, value in run.items() if key != _SUM}

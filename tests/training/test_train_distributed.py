@@ -309,6 +309,14 @@ def test_two_runs_into_one_folder(toy_train: Path, tmp_path: Path) -> None:
     train(toy_train, tmp_path / "run", short)
 
 
+def test_a_run_killed_before_its_record_was_written(toy_train: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / ".run.json.123.tmp").write_text("{")
+    assert train(toy_train, run, Recipe(options=TINY, train=TrainConfig(steps=1)), resume=True)["step"] == 1
+    assert not (run / ".run.json.123.tmp").exists()
+
+
 @pytest.mark.parametrize(
     "name",
     [
