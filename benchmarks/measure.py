@@ -112,9 +112,11 @@ def main(description: str | None, figures: Callable[[Options], Iterator[Figure]]
         print(figure.line(), flush=True)
 
 
-def seconds(runs: Mapping[str, Run], options: Options, *, warm_up: bool = True) -> dict[str, float]:
+def seconds(
+    runs: Mapping[str, Run], options: Options, *, warm_up: bool = True, by_clock: bool = False
+) -> dict[str, float]:
     """Median seconds of each run; all of them once in every round, after one that is not counted."""
-    is_one_thread = options.threads == 1 and not options.device.startswith("cuda")
+    is_one_thread = options.threads == 1 and not options.device.startswith("cuda") and not by_clock
     clock = time.process_time if is_one_thread else time.perf_counter
     taken: dict[str, list[float]] = {name: [] for name in runs}
     for round_ in range(not warm_up, options.repeats + 1):

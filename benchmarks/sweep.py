@@ -1,22 +1,27 @@
-"""How cost grows: a training step with sentence length and model size, the beam with its size and the length.
+"""How cost grows: a training step with sentence length and model size, the beam with its size and the length,
+the preparation with the corpus; and what threads and workers bring.
 
     python benchmarks/sweep.py [--device cuda] > sweep.jsonl
     python benchmarks/sweep.py --plot sweep.jsonl docs/growth.svg
 
 Steps are forward and backward, on the trunk and the real tapes of ``train_step.py``, with as many sentences
 as make a fixed number of positions. A step's operations are those of its matrix products, counted as it runs;
-their rate is set beside that of one large product, measured in the same run.
+their rate is set beside that of one large product, measured in the same run. With several threads or workers
+it is the clock that counts: these figures need a machine that does nothing else.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import prep_growth
 import torch
 from attention import D_HEAD, DEPTHS, HEADS, candidates
 from measure import EOS, ROOT, Figure, Options, main, peak_memory, seconds, treebank_batch
@@ -34,6 +39,7 @@ MEMORY_LENGTHS = (64, 128, 256, 512)
 PLAIN_MEMORY_LENGTHS = (64, 128)
 BEAMS, BEAMS_WORDS = (1, 3, 10, 30, 100, 300), 20
 WORDS, WORDS_BEAM = (5, 10, 20, 40), 30
+THREADS, THREADS_LENGTH, THREADS_BEAM = (1, 2, 4, 8, 16), 64, 100
 MODELS = ("transformer", "pushdown")
 
 
@@ -50,6 +56,9 @@ def figures(options: Options) -> Iterator[Figure]:
     for d_model in WIDTHS:
         trunk = {**TRUNK, "d_model": d_model, "d_ff": 4 * d_model, "heads": d_model // 32}
         yield from steps("width", d_model, WIDTHS_LENGTH, WIDTHS_POSITIONS, trunk, rate, options)
+    if options.device == "cpu":
+        yield from by_threads(options)
+        yield from prep_growth.figures(options.repeats)
 
 
 def product_rate(options: Options) -> float:
@@ -120,7 +129,44 @@ def by_beam(options: Options) -> Iterator[Figure]:
             )
 
 
+def by_threads(options: Options) -> Iterator[Figure]:
+    """Seconds, by the clock, of a training step and of a search."""
+    batch = treebank_batch(POSITIONS // THREADS_LENGTH, THREADS_LENGTH, TRUNK["vocab_size"])
+    runs = {f"step, {name}": step(model_of(name, options), batch, own_loss) for name in MODELS}
+    searched = model_of("pushdown", options).eval()
+    middle = np.random.default_rng(0).integers(EOS + 1, TRUNK["vocab_size"], BEAMS_WORDS)
+    sentence = np.concatenate([[ROOT], middle, [EOS]]).astype(np.int32)
+    runs["search"] = lambda: beam_search(searched, [sentence], beam=THREADS_BEAM)
+    alone: dict[str, float] = {}
+    for number in THREADS:
+        if number > (os.cpu_count() or 1):
+            break
+        torch.set_num_threads(number)
+        times = seconds(runs, replace(options, threads=number), by_clock=True)
+        alone = alone or times
+        for name, time in times.items():
+            yield Figure(
+                name=f"by threads, {number}, {name}",
+                value=time,
+                unit="s",
+                ratio=alone[name] / time,
+                against="1 thread",
+                settings={"x": number, **TRUNK, **options.settings, "threads": number},
+            )
+    torch.set_num_threads(options.threads)
+
+
 # --- the plot ---------------------------------------------------------------------------------
+
+
+class Panel(NamedTuple):
+    """The figures named ``PREFIX, x`` or ``PREFIX, x, SERIES``."""
+
+    title: str
+    across: str
+    down: str
+    prefix: str
+    series: Sequence[str | None] = (None,)
 
 
 def plot(lines: Sequence[dict[str, Any]], path: str) -> None:
@@ -132,38 +178,43 @@ def plot(lines: Sequence[dict[str, Any]], path: str) -> None:
     from matplotlib import pyplot
 
     panels = (
-        ("training step: time", "positions a sentence", "µs a position", "training step by length", MODELS),
-        (
+        Panel(
+            "training step: time", "positions a sentence", "µs a position", "training step by length", MODELS
+        ),
+        Panel(
             "attention alone: peak memory",
             "positions a sentence",
             "MiB",
             "attention memory by length",
             ("no tape", "pushdown", "plain"),
         ),
-        ("training step: time", "d_model", "µs a position", "training step by width", MODELS),
-        ("beam search: time", "beam (20 words)", "seconds a sentence", "beam search by beam", (None,)),
-        ("beam search: time", "words (beam 30)", "seconds a sentence", "beam search by words", (None,)),
+        Panel("training step: time", "d_model", "µs a position", "training step by width", MODELS),
+        Panel("beam search: time", "beam (20 words)", "seconds a sentence", "beam search by beam"),
+        Panel("beam search: time", "words (beam 30)", "seconds a sentence", "beam search by words"),
+        Panel("tapes: speed", "words of the corpus", "words a second", "tapes by corpus"),
+        Panel("tapes: peak memory", "words of the corpus", "MiB", "tapes by corpus", ("memory",)),
+        Panel("tapes: speed", "workers", "words a second", "tapes by workers"),
     )
-    figure, axes = pyplot.subplots(1, len(panels), figsize=(4 * len(panels), 3.4), layout="constrained")
-    for axis, (title, across, down, prefix, series) in zip(axes, panels, strict=True):
+    figure, axes = pyplot.subplots(2, 4, figsize=(16, 6.8), layout="constrained")
+    for axis, panel in zip(axes.flat, panels, strict=True):
         ticks: list[int] = []
-        for name in series:
+        for name in panel.series:
             points = [
                 (line["settings"]["x"], line["value"])
                 for line in lines
-                if line["name"].startswith(prefix + ",")
+                if line["name"].startswith(panel.prefix + ",")
                 and line["name"].split(", ")[2:] == ([name] if name else [])
             ]
             axis.plot(*zip(*points, strict=True), marker="o", label=name)
             ticks = sorted({*ticks, *(x for x, _ in points)})
-        axis.set(title=title, xlabel=across, ylabel=down, xscale="log")
-        if prefix == "training step by length":
-            axis.set_ylim(bottom=0)  # it hardly grows: a logarithm would hide that
+        axis.set(title=panel.title, xlabel=panel.across, ylabel=panel.down, xscale="log")
+        if panel.prefix in ("training step by length", "tapes by corpus", "tapes by workers"):
+            axis.set_ylim(bottom=0)  # it hardly changes: a logarithm would hide that
         else:
             axis.set_yscale("log")
-        axis.set_xticks(ticks, [str(tick) for tick in ticks])
+        axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
         axis.minorticks_off()
-        if len(series) > 1:
+        if len(panel.series) > 1:
             axis.legend()
     figure.savefig(path, metadata={"Date": None})
 

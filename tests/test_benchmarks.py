@@ -118,3 +118,23 @@ def test_whole_evaluations_are_measured_on_bundled_suites_too(monkeypatch: pytes
     assert found["eval-blimp, GPT-2 architecture"].settings["largest_difference_nats"] < 1e-4
     shared = found["shared prefixes, SG, beam 5"]
     assert 0 < shared.settings["hypotheses_saved"] < shared.settings["tokens_saved"] < 1
+
+
+def test_the_preparation_is_measured_as_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    import prep_growth
+
+    for name, value in (("ONCE_BYTES", 1), ("GROWTH", (1, 2)), ("WORKERS", (1,))):
+        monkeypatch.setattr(prep_growth, name, value)
+    found = list(prep_growth.figures(1))
+    assert [figure.name for figure in found] == [
+        "tapes by corpus, 1",
+        "tapes by corpus, 1, memory",
+        "tapes by corpus, 2",
+        "tapes by corpus, 2, memory",
+        "tapes by workers, 1",
+        "tapes by workers, 1, memory",
+    ]
+    once, twice = (found[i].settings["words"] for i in (0, 2))
+    assert twice == 2 * once
+    # This process has loaded torch; the command, whose memory is measured, has not.
+    assert all(50 < figure.value < 250 for figure in found if figure.unit == "MiB")
