@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pdtools.files import Rejects, check_output, expand_inputs, is_stream
+from pdtools.files import Rejects, expand_inputs, is_stream
 
 from .common import (
     JsonOption,
@@ -15,9 +15,15 @@ from .common import (
     OnErrorOption,
     OverwriteOption,
     QuietOption,
+    ResumeOption,
+    SchedulerOption,
+    ShardOption,
     Style,
     WorkersOption,
+    check_output_or_done,
     counter,
+    kept_pieces,
+    make_plan,
     message,
     print_json,
 )
@@ -83,6 +89,9 @@ def tapes(
     ] = Factor.right,
     on_error: OnErrorOption = OnError.fail,
     workers: WorkersOption = 1,
+    shard: ShardOption = None,
+    scheduler: SchedulerOption = None,
+    resume: ResumeOption = False,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -100,23 +109,35 @@ def tapes(
       pdtools tapes train.trees -o shards/train --tokenizer bpe --vocab-size 8000
       pdtools tapes valid.trees -o shards/valid --tokenizer shards/train
     """
-    from pdtools.shards import ShardSettings, shards_from_files
+    from dataclasses import asdict
+
+    from pdtools.shards import ShardSettings, TokenizerSettings, shards_from_files
 
     if is_stream(output):
         raise typer.BadParameter("shards are a folder: name one with -o")
     files = expand_inputs(trees, SUFFIXES)
-    check_output(output, overwrite=overwrite, inputs=files)
+    plan = make_plan(workers, shard, scheduler, resume)
+    check_output_or_done(output, plan, overwrite=overwrite, inputs=files)
     rejects = Rejects(on_error.value)
-    manifest = shards_from_files(
-        files,
-        _tokenizer(tokenizer, vocab_size, min_count, unk, text_style),
-        ShardSettings(layout=layout.value, factor=binarize.value, tape=tape.value),
-        output,
-        rejects,
-        overwrite=overwrite,
-        workers=workers,
-        watch=lambda label: counter(label, quiet=quiet),
-    )
+    used = _tokenizer(tokenizer, vocab_size, min_count, unk, text_style)
+    settings = ShardSettings(layout=layout.value, factor=binarize.value, tape=tape.value)
+    described = {
+        "work": "tapes",
+        **asdict(settings),
+        "tokenizer": asdict(used) if isinstance(used, TokenizerSettings) else used.fingerprint,
+    }
+    with kept_pieces(output, described, plan, overwrite=overwrite, quiet=quiet) as job:
+        manifest = shards_from_files(
+            files,
+            used,
+            settings,
+            output,
+            rejects,
+            overwrite=overwrite,
+            plan=plan,
+            job=job,
+            watch=lambda label: counter(label, quiet=quiet),
+        )
     if as_json:
         print_json(manifest)
     _tell(manifest, output, quiet)

@@ -35,7 +35,7 @@ def map_on_cluster(
     """Call a function with every item, on the workers of a cluster; those of a lost worker are done again.
 
     Args:
-        function: what to call; pickled with each item.
+        function: what to call; it goes to a worker with every item.
         items: taken one by one, as workers get free.
         address: of the scheduler, such as ``tcp://10.0.0.1:8786``.
         done: whether an item needs no work; its result is then None.

@@ -91,11 +91,14 @@ class ShardDone(Done):
         shard: which one.
         pieces: how many pieces it has.
         output: what ``pdtools merge`` will make.
+        passed: the pass that they are of, if the shard has to be called again for another one.
     """
 
-    def __init__(self, shard: Shard, pieces: int, output: str) -> None:
-        message = f"shard {shard}: {pieces} pieces done; when all shards are: pdtools merge {output}"
-        super().__init__(message, {"output": output, "shard": str(shard), "counts": {"pieces": pieces}})
+    def __init__(self, shard: Shard, pieces: int, output: str, passed: str | None = None) -> None:
+        then = f"pdtools merge {output}" if passed is None else "call all of them again for the next pass"
+        of = "" if passed is None else f" of the pass over {passed}"
+        report = {"output": output, "shard": str(shard), "counts": {"pieces": pieces}, "pass": passed}
+        super().__init__(f"shard {shard}: {pieces} pieces{of} done; when all shards are: {then}", report)
 
 
 @contextlib.contextmanager

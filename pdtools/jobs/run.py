@@ -12,7 +12,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.jobs.cluster import map_on_cluster
 from pdtools.jobs.folder import JobFolder, Pieces
 from pdtools.jobs.plan import Plan, ShardDone
-from pdtools.workers import map_in_order
+from pdtools.workers import Workers
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -43,7 +43,7 @@ class Work(Protocol[Item_contra, Result]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Numbered(Generic[Item]):
+class _Piece(Generic[Item]):
     number: int
     digest: str
     piece: Item
@@ -62,6 +62,9 @@ def map_pieces(
     plan: Plan,
     job: JobFolder | None = None,
     name: str = "pieces",
+    *,
+    another_pass: bool = False,
+    processes: Workers | None = None,
 ) -> Iterator[tuple[Item, Result]]:
     """Do every piece that is not done yet.
 
@@ -71,6 +74,9 @@ def map_pieces(
         plan: who does them.
         job: keeps the results; None: they are handed out only.
         name: of this pass over the input, if there are several.
+        another_pass: whether another one needs all results of this one. A shard goes on to that if the other
+            shards have done theirs. ``pieces`` are then iterated over twice.
+        processes: the plan's workers, if they do other things too.
 
     Yields:
         Each piece with its result, in order.
@@ -80,36 +86,50 @@ def map_pieces(
         PdtoolsError: if pieces are missing that should be there, or workers were killed; and what ``work``
             raises.
     """
+    if processes is None:
+        with Workers(plan.workers) as processes:
+            yield from map_pieces(
+                work, pieces, plan, job, name, another_pass=another_pass, processes=processes
+            )
+        return
     if job is None:
-        yield from _ordered(plan, work, pieces)
+        if plan.scheduler is None:
+            yield from processes.map_in_order(work, pieces)
+        else:
+            yield from map_on_cluster(_OneByOne(work), pieces, plan.scheduler)
         return
     kept = job.pieces(name)
-    numbered = (_Numbered(i, work.digest(piece), piece) for i, piece in enumerate(pieces))
+    numbered = _numbered(work, pieces)
     if plan.merging:
         done = _merged(numbered, kept, job)
     elif plan.shard is not None:
         mine = (item for item in numbered if item.number in plan.shard)
-        raise ShardDone(plan.shard, sum(1 for _ in _kept(work, mine, plan, kept)), job.output)
+        n_done = sum(1 for _ in _kept(work, mine, plan, kept, processes))
+        if not another_pass:
+            raise ShardDone(plan.shard, n_done, job.output)
+        if not all(kept.has(item.number, item.digest) for item in _numbered(work, pieces)):
+            raise ShardDone(plan.shard, n_done, job.output, passed=name)
+        done = _numbered(work, pieces)
     else:
-        done = _kept(work, numbered, plan, kept)
+        done = _kept(work, numbered, plan, kept, processes)
     for item in done:
         yield item.piece, work.unpack(kept.read(item.number, item.digest))
 
 
-def _ordered(
-    plan: Plan, function: Callable[[Item], Result], items: Iterable[Item]
-) -> Iterator[tuple[Item, Result]]:
-    if plan.scheduler is None:
-        return map_in_order(function, items, plan.workers)
-    return map_on_cluster(_OneByOne(function), items, plan.scheduler)
+def _numbered(work: Work[Item, Any], pieces: Iterable[Item]) -> Iterator[_Piece[Item]]:
+    return (_Piece(i, work.digest(piece), piece) for i, piece in enumerate(pieces))
 
 
 def _kept(
-    work: Work[Item, Result], items: Iterable[_Numbered[Item]], plan: Plan, kept: Pieces
-) -> Iterator[_Numbered[Item]]:
+    work: Work[Item, Result],
+    items: Iterable[_Piece[Item]],
+    plan: Plan,
+    kept: Pieces,
+    processes: Workers,
+) -> Iterator[_Piece[Item]]:
     """Pieces in order, as soon as their results are kept."""
     if plan.scheduler is None:
-        for item, _ in map_in_order(_DoAndKeep(work, kept), items, plan.workers):
+        for item, _ in processes.map_in_order(_DoAndKeep(work, kept), items):
             yield item
         return
     # The workers of a cluster may be on machines that do not see the folder.
@@ -123,7 +143,7 @@ def _kept(
         yield item
 
 
-def _merged(items: Iterable[_Numbered[Item]], kept: Pieces, job: JobFolder) -> Iterator[_Numbered[Item]]:
+def _merged(items: Iterable[_Piece[Item]], kept: Pieces, job: JobFolder) -> Iterator[_Piece[Item]]:
     """Pieces in order, if all are there; else, when the first few may have been handed out, an error."""
     missing: list[int] = []
     for item in items:
@@ -144,7 +164,7 @@ class _DoAndKeep:
     work: Work[Any, Any]
     kept: Pieces
 
-    def __call__(self, item: _Numbered[Any]) -> None:
+    def __call__(self, item: _Piece[Any]) -> None:
         if not self.kept.has(item.number, item.digest):
             self.kept.write(item.number, item.digest, self.work.pack(self.work(item.piece)))
 
@@ -153,7 +173,7 @@ class _DoAndKeep:
 class _DoAndPack:
     work: Work[Any, Any]
 
-    def __call__(self, item: _Numbered[Any]) -> bytes:
+    def __call__(self, item: _Piece[Any]) -> bytes:
         return self.work.pack(_OneByOne(self.work)(item.piece))
 
 

@@ -114,10 +114,7 @@ class ConvertWork:
         return Formed(tuple(outcomes), n_words, changes)
 
     def digest(self, piece: Piece) -> str:
-        content = hashlib.blake2b(f"{piece.files}:{piece.first_line}".encode(), digest_size=8)
-        for part in piece.contents or ():
-            content.update(part)
-        return content.hexdigest()
+        return piece.digest()
 
     def pack(self, result: Formed | None) -> bytes:
         return b"" if result is None else result.pack()

@@ -11,8 +11,9 @@ from typing import Any, Literal, TypeVar
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects, atomic_directory, is_stream, sha256_file, write_json
+from pdtools.jobs import JobFolder, Plan, map_pieces
 from pdtools.provenance import provenance
-from pdtools.shards.encode import PieceCounter, PieceEncoder, PieceRows, PieceWords
+from pdtools.shards.encode import PieceCounter, PieceRows, PieceWords
 from pdtools.shards.format import (
     FORMAT,
     FORMAT_VERSION,
@@ -23,9 +24,10 @@ from pdtools.shards.format import (
 )
 from pdtools.shards.plain import row_of_tree, sentence_of, usable_tree
 from pdtools.shards.rows import Rows, ShardRow
+from pdtools.shards.work import CountWork, EncodeWork, FilePieces
 from pdtools.shards.writer import Counts, PartWriter, cut_parts, in_tables
 from pdtools.tokenization import Sentence, Tokenizer, train_bpe_tokenizer, train_word_tokenizer
-from pdtools.trees import SourcedTree, Tree, cut_pieces, in_order, read_trees
+from pdtools.trees import SourcedTree, Tree, in_order, read_trees
 from pdtools.workers import Workers
 
 Item = TypeVar("Item")
@@ -94,6 +96,8 @@ def shards_from_files(
     overwrite: bool = False,
     rows_per_part: int = ROWS_PER_PART,
     workers: int = 1,
+    plan: Plan | None = None,
+    job: JobFolder | None = None,
     watch: Watch | None = None,
 ) -> dict[str, Any]:
     """Make shards from tree files, and a tokenizer from the same trees if none is given.
@@ -111,6 +115,8 @@ def shards_from_files(
         rows_per_part: rows per Parquet file.
         workers: the number of processes: they read pieces, and pack and write parts. This one joins the rows
             of pieces to parts, which copies nothing but what goes from process to process.
+        plan: who does the pieces, if others than so many ``workers``.
+        job: keeps what becomes of pieces.
         watch: shows the progress of each pass over the trees, given its label.
 
     Returns:
@@ -118,7 +124,8 @@ def shards_from_files(
     """
     watch = watch or (lambda label: nullcontext(lambda n: None))
     rows: Iterator[ShardRow | Rows]
-    with Workers(workers) as processes:
+    plan = plan or Plan(workers=workers)
+    with Workers(plan.workers) as processes:
         if not isinstance(tokenizer, Tokenizer) and any(is_stream(file) for file in files):
             with watch("reading") as seen:
                 trees = list(_seen(read_trees(files, rejects), seen))
@@ -127,9 +134,21 @@ def shards_from_files(
         else:
             if not isinstance(tokenizer, Tokenizer):
                 with watch("tokenizer") as seen:
-                    tokenizer = _tokenizer_of_files(files, tokenizer, rejects.on_error, processes, seen)
-            encode = PieceEncoder(tokenizer, settings)
-            encoded = processes.map_in_order(encode, cut_pieces(files))
+                    count = PieceCounter(tokenizer.text_style)
+                    counted = map_pieces(
+                        CountWork(count),
+                        FilePieces(files),
+                        plan,
+                        job,
+                        "words",
+                        another_pass=True,
+                        processes=processes,
+                    )
+                    passed_over = Rejects(rejects.on_error)
+                    found = _seen(in_order(counted, count, passed_over), seen)
+                    tokenizer = _tokenizer_of_words(_some(found, passed_over), tokenizer)
+            encode = EncodeWork(tokenizer, settings)
+            encoded = map_pieces(encode, FilePieces(files), plan, job, "tapes", processes=processes)
             rows = _rows(in_order(encoded, encode, rejects), tokenizer, settings, rejects)
         with watch("tapes") as seen:
             return write_shards(
@@ -145,17 +164,7 @@ def shards_from_files(
             )
 
 
-def _tokenizer_of_files(
-    files: Sequence[str],
-    settings: TokenizerSettings,
-    on_error: str,
-    workers: Workers,
-    seen: Callable[[int], object],
-) -> Tokenizer:
-    count = PieceCounter(settings.text_style)
-    passed_over = Rejects(on_error)
-    counted = workers.map_in_order(count, cut_pieces(files))
-    found = _some(_seen(in_order(counted, count, passed_over), seen), passed_over)
+def _tokenizer_of_words(found: Iterable[PieceWords | SourcedTree], settings: TokenizerSettings) -> Tokenizer:
     if settings.text_style == "raw":
         return _train((sentence for item in found for sentence in _sentences(item, "raw")), settings)
     counts: Counter[str] = Counter()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from pdtools.arrow import arrow_array
 from pdtools.parsers.base import UNKNOWN_TAG
 from pdtools.shards.format import ShardSettings
 from pdtools.shards.plain import NO_WORDS, UNKNOWN_WORDS, row_of_tree, sentence_of, usable_tree
@@ -84,13 +85,11 @@ class PieceEncoder:
         for i in np.unique(np.searchsorted(sentences, missing, side="right") - 1).tolist():
             reasons.setdefault(i, UNKNOWN_WORDS)
         if reasons:
-            import pyarrow as pa
-
             lengths = np.diff(sentences)
             kept = np.ones(len(arrays), dtype=bool)
             kept[list(reasons)] = False
             inside = np.repeat(kept, lengths)
-            numbers, r, words = numbers[inside], r[inside], words.filter(pa.array(inside))
+            numbers, r, words = numbers[inside], r[inside], words.filter(arrow_array(inside))
             sentences = np.concatenate([[0], np.cumsum(lengths[kept])])
         return self._assemble(numbers, words, r, sentences), reasons
 
@@ -128,7 +127,7 @@ class PieceEncoder:
             word = np.repeat(word, counts)
             begins = token_begins[begins]
             attach -= np.repeat(begins[:-1], np.diff(begins)).astype(np.int32)
-        lists = pa.ListArray.from_arrays(pa.array(sentences.astype(np.int32)), words)
+        lists = pa.ListArray.from_arrays(arrow_array(sentences.astype(np.int32)), words)
         return make_rows(
             pc.binary_join(lists, " "),
             tokens,
@@ -168,11 +167,9 @@ class PieceCounter:
             return PieceWords(len(arrays), {}, sentences)
         words = arrays.words()
         if refused := unusable_trees(arrays, "right"):
-            import pyarrow as pa
-
             kept = np.ones(len(arrays), dtype=bool)
             kept[list(refused)] = False
-            words = words.filter(pa.array(np.repeat(kept, np.diff(arrays.sentences))))
+            words = words.filter(arrow_array(np.repeat(kept, np.diff(arrays.sentences))))
         counts: Counter[str] = Counter()
         for word, count in count_words(words).items():
             counts[unescape(word)] += count

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pdtools.arrow import arrow_array
 from pdtools.tokenization import Encoding
 
 if TYPE_CHECKING:
@@ -111,8 +112,8 @@ def make_rows(
     """
     import pyarrow as pa
 
-    ends = pa.array(np.asarray(offsets, dtype=np.int32))
-    lists = [pa.ListArray.from_arrays(ends, pa.array(flat)) for flat in (tokens, attach, word)]
+    ends = arrow_array(np.asarray(offsets, dtype=np.int32))
+    lists = [pa.ListArray.from_arrays(ends, arrow_array(flat)) for flat in (tokens, attach, word)]
     table = pa.table([text, *lists], names=["text", "tokens", "attach", "word"])
     return Rows(table, n_words, n_unknown)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pdtools.arrow import arrow_array
 from pdtools.files import sha256_file
 from pdtools.shards.format import ShardSettings
 from pdtools.shards.rows import Rows, ShardRow, load_table, pack_rows, table_bytes
@@ -141,7 +142,7 @@ class PartWriter:
         offsets, attach = _flat(table["attach"])
         tapes, places, deepest = packed_tapes(attach, offsets)
         columns = {name: table[name] for name in table.column_names}
-        columns["id"] = pa.array(np.arange(first_id, first_id + n_rows))
+        columns["id"] = arrow_array(np.arange(first_id, first_id + n_rows))
         if self.settings.tape == "packed":
             buffers = [None, pa.py_buffer(places.astype(np.int32)), pa.py_buffer(tapes)]
             columns["tape"] = pa.BinaryArray.from_buffers(pa.binary(), n_rows, buffers)

@@ -6,6 +6,7 @@ number, does the same work.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
@@ -47,6 +48,14 @@ class Piece:
     def continues(self) -> bool:
         """Whether the piece before it is from the same file."""
         return self.first_line > 1
+
+    def digest(self, used: str = "") -> str:
+        """Tells it from other pieces, and from itself with other content; ``used``: with what it is read."""
+        found = hashlib.blake2b(repr((used, self.files, self.first_line)).encode(), digest_size=8)
+        for content in self.contents or ():
+            found.update(len(content).to_bytes(8, "big"))
+            found.update(content)
+        return found.hexdigest()
 
 
 class Trees(Protocol):

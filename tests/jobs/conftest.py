@@ -97,4 +97,4 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
         return cut_pieces(files, size)
 
     monkeypatch.setattr("pdtools.parsers.work.cut_pieces", cut)
-    monkeypatch.setattr("pdtools.shards.build.cut_pieces", cut)
+    monkeypatch.setattr("pdtools.shards.work.cut_pieces", cut)
