@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.arrow import arrow_array
+from pdtools.arrow import arrow_array, join_lists
 from pdtools.parsers.base import UNKNOWN_TAG
 from pdtools.shards.format import ShardSettings
 from pdtools.shards.plain import NO_WORDS, UNKNOWN_WORDS, row_of_tree, sentence_of, usable_tree
@@ -102,8 +102,6 @@ class PieceEncoder:
             r: int32 (w), their attachments, counted from the beginning of each sentence.
             sentences: int64 (s + 1), where these begin.
         """
-        import pyarrow as pa
-        import pyarrow.compute as pc
 
         n_rows, n_words = len(sentences) - 1, len(numbers)
         # ROOT and EOS are words of their own: a row of n words has n + 2.
@@ -127,9 +125,8 @@ class PieceEncoder:
             word = np.repeat(word, counts)
             begins = token_begins[begins]
             attach -= np.repeat(begins[:-1], np.diff(begins)).astype(np.int32)
-        lists = pa.ListArray.from_arrays(arrow_array(sentences.astype(np.int32)), words)
         return make_rows(
-            pc.binary_join(lists, " "),
+            join_lists(words, sentences.astype(np.int32)),
             tokens,
             attach,
             word,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pdtools.arrow import arrow_array
+from pdtools.arrow import arrow_array, string_array
 from pdtools.tokenization import Encoding
 
 if TYPE_CHECKING:
@@ -78,11 +78,10 @@ def load_table(data: pa.Buffer) -> pa.Table:
 
 def pack_rows(rows: Sequence[ShardRow]) -> Rows:
     """Single rows as columns."""
-    import pyarrow as pa
 
     offsets = np.cumsum([0, *(len(row.attach) for row in rows)])
     return make_rows(
-        pa.array([row.text for row in rows], pa.string()),
+        string_array([row.text for row in rows]),
         _joined([row.encoding.ids for row in rows]),
         _joined([row.attach for row in rows]),
         _joined([row.encoding.word for row in rows]),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.arrow import arrow_array
+from pdtools.arrow import arrow_array, numpy_array
 from pdtools.files import sha256_file
 from pdtools.shards.format import ShardSettings
 from pdtools.shards.rows import Rows, ShardRow, load_table, pack_rows, table_bytes
@@ -174,7 +174,7 @@ def _flat(lists: pa.ChunkedArray) -> tuple[NDArray[np.int64], NDArray[np.int32]]
     """Where each of some lists begins, and the last one ends; and their values, one after the other."""
     import pyarrow.compute as pc
 
-    lengths = pc.list_value_length(lists).to_numpy()
+    lengths = numpy_array(pc.list_value_length(lists), np.int32)
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
-    return offsets, pc.list_flatten(lists).to_numpy()
+    return offsets, numpy_array(pc.list_flatten(lists), np.int32)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from pdtools.arrow import list_of_words, numpy_array, string_array
 from pdtools.tokenization.tokenizer import Tokenizer
 from pdtools.trees import unescape
 
@@ -50,19 +51,17 @@ class WordTable:
         Returns:
             int32 (w) and (w).
         """
-        import pyarrow as pa
-
         encoded = words.dictionary_encode()
-        distinct = encoded.dictionary.to_numpy(zero_copy_only=False).tolist()
+        distinct = list_of_words(encoded.dictionary)
         found = list(map(self._numbers.get, distinct))
         if None in found:
             self._add([word for word, number in zip(distinct, found, strict=True) if number is None])
             found = [self._numbers[word] for word in distinct]
         numbers = np.array(found, dtype=np.int32)  # (distinct words)
         if self._escaped[numbers].any():
-            plain = pa.array([self._plain.get(word, word) for word in distinct], pa.string())
+            plain = string_array([self._plain.get(word, word) for word in distinct])
             words = plain.take(encoded.indices)
-        return numbers[encoded.indices.to_numpy()], words
+        return numbers[numpy_array(encoded.indices, np.int32)], words
 
     def tokens(self, numbers: Int32) -> tuple[Int32, Int32]:
         """The tokens of words, one word after the other.
@@ -106,5 +105,5 @@ class WordTable:
 def count_words(words: pa.StringArray) -> dict[str, int]:
     """How often each word occurs."""
     counts = words.value_counts()
-    names = counts.field("values").to_numpy(zero_copy_only=False).tolist()
+    names = list_of_words(counts.field("values"))
     return dict(zip(names, counts.field("counts").to_pylist(), strict=True))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pdtools.arrow import arrow_array
 from pdtools.files import Rejects
 from pdtools.trees.lines import MAX_TREE_CHARS
 from pdtools.trees.pieces import PIECE_BYTES, Piece, cut_pieces, in_order, last_tree
@@ -84,7 +85,7 @@ class TreeArrays:
         bounds[0], bounds[-1] = 0, len(self.data)
         bounds[1:-1:2], bounds[2:-1:2] = self.word_starts, self.word_ends
         stretches = pa.StringArray.from_buffers(2 * n + 1, pa.py_buffer(bounds), pa.py_buffer(self.data))
-        return stretches.take(pa.array(np.arange(1, 2 * n + 1, 2, dtype=np.int32)))
+        return stretches.take(arrow_array(np.arange(1, 2 * n + 1, 2, dtype=np.int32)))
 
     def place(self, index: int) -> tuple[str, int, str]:
         """The file of one of the trees, the line that it starts on, and its text, as in a SourcedTree."""
