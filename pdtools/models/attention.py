@@ -36,14 +36,21 @@ class ScoreInputs:
     Attributes:
         causal: bool (Q, K), keys that a query may see; None if it may see all (decoding).
         tape: int64 or uint8 (B, 1, Q, K), depths W_k[j]; None for models without a tape.
+        stack_distance: int16 (B, 1, Q, K), :func:`pdtools.models.tape.open_tokens_after` of the tape; None
+            for models that do not look at it.
     """
 
     causal: Tensor | None
     tape: Tensor | None
+    stack_distance: Tensor | None = None
 
     def of(self, rows: slice) -> ScoreInputs:
         """For some of the rows when decoding."""
-        return ScoreInputs(causal=None, tape=None if self.tape is None else self.tape[rows])
+        return ScoreInputs(
+            causal=None,
+            tape=None if self.tape is None else self.tape[rows],
+            stack_distance=None if self.stack_distance is None else self.stack_distance[rows],
+        )
 
 
 class ScoreTerm(nn.Module, ABC):
@@ -125,6 +132,25 @@ class LinearPositions(ScoreTerm):
         position = torch.arange(keys, device=q.device)
         distance = position[keys - queries :, None] - position  # (Q, K)
         return -self.slopes * distance * math.sqrt(d_head)  # (H, Q, K): scores are scaled later
+
+
+class StackDistances(ScoreTerm):
+    """A penalty on distance in the stack: -m_h s_k[j], s the number of open tokens above j, m_h > 0 learned.
+
+    Ours, not the paper's: the tape says which tokens are open, this says which of them is the last, however
+    many there are and however far back it is. As ALiBi, it extends to stacks deeper than those of training.
+    """
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        # The steepest sees the top alone; it goes with the flattest of other penalties on distance, if any.
+        slopes = 4 * 2.0 ** (-8 * torch.arange(heads, 0, -1) / heads)
+        self.log_slopes = nn.Parameter(slopes.log()[:, None, None])  # (H, 1, 1)
+
+    def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
+        assert inputs.stack_distance is not None
+        # Scores are scaled later.
+        return -self.log_slopes.exp() * inputs.stack_distance * math.sqrt(q.shape[3])  # (B, H, Q, K)
 
 
 class DepthScores(ScoreTerm):

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import get_args
 
-from pdtools.models.attention import DepthScores, DepthSpace
+from pdtools.models.attention import DepthScores, DepthSpace, StackDistances
 from pdtools.models.transformer import TransformerConfig, TransformerLM, bad_config
 
 
@@ -20,12 +20,15 @@ class PushdownConfig(TransformerConfig):
         depths: rows of each depth table; deeper tokens use the last row, and are counted.
         depth_space: "key": depth embeddings are added to the keys (fig. 7); "hidden": to the hidden states
             before the key map (eq. 6).
+        stack_distances: also give the attention of pushdown layers and the attachment head a learned penalty
+            on distance from the top of the stack. Not in the paper.
     """
 
     attachment_head: bool = True
     pushdown_layers: str = "all"
     depths: int = 64
     depth_space: DepthSpace = "key"
+    stack_distances: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -57,8 +60,12 @@ def build_pushdown(config: PushdownConfig) -> TransformerLM:
     return TransformerLM(
         config,
         extra_terms={
-            layer: [DepthScores(config.d_model, config.heads, config.depths, config.depth_space)]
+            layer: [
+                DepthScores(config.d_model, config.heads, config.depths, config.depth_space),
+                *([StackDistances(config.heads)] if config.stack_distances else []),
+            ]
             for layer in range(config.first_pushdown_layer, config.layers)
         },
         depths=config.depths,
+        stack_distances=config.stack_distances,
     )

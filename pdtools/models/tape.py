@@ -61,6 +61,23 @@ def legal_attachments(tape: Tensor) -> Tensor:
     return legal
 
 
+def open_tokens_after(tape: Tensor, seen: Tensor | None = None) -> Tensor:
+    """How many tokens after each one are in no constituent with others yet: the words on the stack above it.
+
+    Args:
+        tape: int (…, K), rows W_k; depth 0 is a token by itself.
+        seen: bool, broadcastable to the tape: cells that there are (not above the diagonal); None: all.
+
+    Returns:
+        int16 (…, K).
+    """
+    is_open = tape == 0
+    if seen is not None:
+        is_open = is_open & seen
+    counts = is_open.flip(-1).cumsum(-1, dtype=torch.int16).flip(-1)
+    return counts - is_open.to(torch.int16)
+
+
 @dataclass
 class StackState:
     """The stacks of R hypotheses in lock-step, as integer tensors; position 0 is ROOT, already shifted.

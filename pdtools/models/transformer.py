@@ -24,7 +24,7 @@ from pdtools.models.attention import (
 from pdtools.models.base import Batch, DecoderState, LanguageModel, TokenParts, initialize
 from pdtools.models.cache import Cache, Past
 from pdtools.models.dropout import Dropout
-from pdtools.models.tape import legal_attachments, tape_from_attachments
+from pdtools.models.tape import legal_attachments, open_tokens_after, tape_from_attachments
 
 Positions = Literal["learned", "relative", "alibi", "none"]
 
@@ -135,6 +135,7 @@ class TransformerState(DecoderState):
         hidden: (R, D), final hidden state of the last token.
         head_keys: the attachment head's keys, D wide; None without a head.
         head_query: (R, D), the attachment head's q of the last token; None without a head.
+        stack_distance: int16 (R, position + 1), after the last token; None for a model that uses none.
         n_clamped: cells of tape rows fed so far that were deeper than the depth table.
     """
 
@@ -144,6 +145,7 @@ class TransformerState(DecoderState):
     hidden: Tensor
     head_keys: Cache | None
     head_query: Tensor | None
+    stack_distance: Tensor | None
     n_clamped: Tensor
 
     def select(self, rows: Tensor) -> None:
@@ -152,6 +154,8 @@ class TransformerState(DecoderState):
         self.hidden = self.hidden[rows]
         if self.head_query is not None:
             self.head_query = self.head_query[rows]
+        if self.stack_distance is not None:
+            self.stack_distance = self.stack_distance[rows]
 
     @property
     def nbytes(self) -> int:
@@ -167,6 +171,7 @@ class TransformerLM(LanguageModel):
         config: its shape.
         extra_terms: score terms of single layers (from 0), besides those for positions.
         depths: rows of the depth tables of those terms and of the attachment head; None: no tape is used.
+        stack_distances: whether those terms and the attachment head look at distances in the stack.
     """
 
     config: TransformerConfig
@@ -177,11 +182,13 @@ class TransformerLM(LanguageModel):
         *,
         extra_terms: Mapping[int, Sequence[ScoreTerm]] | None = None,
         depths: int | None = None,
+        stack_distances: bool = False,
     ) -> None:
         super().__init__()
         extra_terms = extra_terms or {}
         self.config = config
         self.depths = depths
+        self.stack_distances = stack_distances
         self.uses_tape = depths is not None
         self.has_attachment_head = config.attachment_head
         self.max_length = config.max_length if config.positions == "learned" else None
@@ -198,7 +205,11 @@ class TransformerLM(LanguageModel):
         self.output = (
             None if config.tie_embeddings else nn.Linear(config.d_model, config.vocab_size, bias=False)
         )
-        self.head = AttachmentHead(config.d_model, depths) if config.attachment_head else None
+        self.head = (
+            AttachmentHead(config.d_model, depths, stack_distances=stack_distances)
+            if config.attachment_head
+            else None
+        )
 
         self.apply(initialize)
         for name, parameter in self.named_parameters():
@@ -208,12 +219,15 @@ class TransformerLM(LanguageModel):
 
     # --- whole sentences ----------------------------------------------------------------------
 
-    def hidden_states(self, embedding: Tensor, tape: Tensor | None) -> Tensor:
+    def hidden_states(
+        self, embedding: Tensor, tape: Tensor | None, stack_distance: Tensor | None = None
+    ) -> Tensor:
         """Final hidden states.
 
         Args:
             embedding: (B, N, D), of the tokens.
             tape: int64 (B, N, N), within the depth table; None for a model that uses none.
+            stack_distance: int16 (B, N, N); None for a model that uses none.
 
         Returns:
             float (B, N, D).
@@ -222,7 +236,11 @@ class TransformerLM(LanguageModel):
         causal = torch.ones(n, n, dtype=torch.bool, device=embedding.device).tril()
         if tape is not None and tape.is_cuda and self.depths is not None and self.depths <= KERNEL_DEPTHS:
             tape = tape.to(torch.uint8)
-        inputs = ScoreInputs(causal=causal, tape=None if tape is None else tape[:, None])
+        inputs = ScoreInputs(
+            causal=causal,
+            tape=None if tape is None else tape[:, None],
+            stack_distance=None if stack_distance is None else stack_distance[:, None],
+        )
         x = self.input_dropout(self._with_position(embedding, first=0))  # (B, N, D)
         for block in self.blocks:
             x = block(x, inputs)
@@ -242,7 +260,8 @@ class TransformerLM(LanguageModel):
             n_clamped = ((tape >= self.depths) & used[:, :, None]).sum()
             depths = self._clamp(tape)  # (B, N, N)
         embedding = self.embedding(batch.tokens)  # (B, N, D): once, so that it has one gradient
-        hidden = self.hidden_states(embedding, depths)  # (B, N, D)
+        distance = self._stack_distance(depths)  # (B, N, N)
+        hidden = self.hidden_states(embedding, depths, distance)  # (B, N, D)
 
         logits = self._logits(hidden[:, :-1])  # (B, N - 1, V)
         nll = F.cross_entropy(logits.flatten(0, 1).float(), batch.tokens[:, 1:].flatten(), reduction="none")
@@ -254,7 +273,8 @@ class TransformerLM(LanguageModel):
         if self.head is not None:
             assert tape is not None
             arrival = None if depths is None else depths.diagonal(dim1=1, dim2=2)  # (B, N): W_j[j]
-            every = self.head.logprobs(hidden, arrival, embedding, legal_attachments(tape))  # (B, N, N)
+            legal = legal_attachments(tape)  # (B, N, N)
+            every = self.head.logprobs(hidden, arrival, embedding, legal, distance)  # (B, N, N)
             chosen = every.gather(2, batch.attach[:, :, None])[:, :, 0]  # (B, N)
             # EOS attaches to ROOT, which is no candidate here: probability 1.
             attach_logprobs = chosen.masked_fill(~batch.attached(), 0)
@@ -270,7 +290,8 @@ class TransformerLM(LanguageModel):
         """See :meth:`LanguageModel.following_logprobs`."""
         self.check_length(batch.tokens.shape[1])
         depths = self._clamp(tape_from_attachments(batch.attach)) if self.uses_tape else None  # (B, N, N)
-        hidden = self.hidden_states(self.embedding(batch.tokens), depths)  # (B, N, D)
+        embedding = self.embedding(batch.tokens)  # (B, N, D)
+        hidden = self.hidden_states(embedding, depths, self._stack_distance(depths))  # (B, N, D)
         last = hidden[torch.arange(len(hidden), device=hidden.device), batch.lengths - 1]  # (B, D)
         return self._logits(last).log_softmax(-1, dtype=torch.float32)
 
@@ -288,6 +309,7 @@ class TransformerLM(LanguageModel):
             hidden=weight.new_zeros(rows, config.d_model),
             head_keys=None if self.head is None else past.cache(config.d_model),
             head_query=None if self.head is None else weight.new_zeros(rows, config.d_model),
+            stack_distance=None,
             n_clamped=torch.zeros((), dtype=torch.int64, device=weight.device),
         )
 
@@ -301,7 +323,14 @@ class TransformerLM(LanguageModel):
         if self.depths is not None:
             state.n_clamped = state.n_clamped + (tape_row >= self.depths).sum()
             depths = self._clamp(tape_row)  # (R, k + 1)
-        inputs = ScoreInputs(causal=None, tape=None if depths is None else depths[:, None, None])
+            if self.stack_distances:
+                state.stack_distance = open_tokens_after(depths)  # (R, k + 1)
+        distance = state.stack_distance
+        inputs = ScoreInputs(
+            causal=None,
+            tape=None if depths is None else depths[:, None, None],
+            stack_distance=None if distance is None else distance[:, None, None],
+        )
         x = self.input_dropout(self._with_position(self.embedding(tokens[:, None]), first=k))  # (R, 1, D)
         for block, cache in zip(self.blocks, state.caches, strict=True):
             x = block(x, inputs, cache)
@@ -341,7 +370,11 @@ class TransformerLM(LanguageModel):
         return torch.cat(
             [
                 self.head.next_logprobs(
-                    state.head_query[rows], state.head_keys.read(rows), embedding[rows], legal[rows]
+                    state.head_query[rows],
+                    state.head_keys.read(rows),
+                    embedding[rows],
+                    legal[rows],
+                    None if state.stack_distance is None else state.stack_distance[rows],
                 )
                 for rows in state.head_keys.blocks()
             ]
@@ -368,6 +401,12 @@ class TransformerLM(LanguageModel):
         """Depths as rows of the depth tables: int64."""
         assert self.depths is not None
         return tape.clamp(max=self.depths - 1).long()
+
+    def _stack_distance(self, tape: Tensor | None) -> Tensor | None:
+        """Of whole sentences: int16 (B, N, N); None for a model that does not look at it."""
+        if tape is None or not self.stack_distances:
+            return None
+        return open_tokens_after(tape, torch.ones_like(tape[0], dtype=torch.bool).tril())
 
 
 def _logsumexp(logits: Tensor) -> Tensor:

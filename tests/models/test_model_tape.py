@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from model_oracle import EOS, PAD, ROOT, PlainStack, derivations, random_attach
 
 from pdtools.models import StackState, collate, legal_attachments, tape_from_attachments
+from pdtools.models.tape import open_tokens_after
 from pdtools.trees import tape as numpy_tape
 
 CATALAN = [1, 1, 2, 5, 14, 42, 132, 429]
@@ -88,3 +89,21 @@ def test_selected_stacks_are_copies() -> None:
     copy.push(torch.tensor([1, 3, 2]))
     assert copy.tape_row().tolist() == [[0, 1, 2, 2], [0, 0, 0, 0], [0, 2, 2, 1]]
     assert stack.tape_row().tolist() == [[0, 1, 1], [0, 0, 0]]
+
+
+def test_open_tokens_after_each_token_of_all_small_derivations() -> None:
+    attaches = [attach for n in range(1, 7) for attach in derivations(n)]
+    batch = collate([([ROOT] + [3] * (len(a) - 2) + [EOS], a) for a in attaches], PAD)
+    tape = tape_from_attachments(batch.attach)
+    seen = torch.ones_like(tape[0], dtype=torch.bool).tril()
+    found = open_tokens_after(tape, seen)
+    for row, attach in enumerate(attaches):
+        for k, depths in enumerate(plain_rows(attach)[0]):
+            expected = [sum(depth == 0 for depth in depths[j + 1 :]) for j in range(k + 1)]
+            assert found[row, k, : k + 1].tolist() == expected
+            assert open_tokens_after(tape[row, k, : k + 1]).tolist() == expected
+
+
+def test_open_tokens_above_the_diagonal_are_none() -> None:
+    found = open_tokens_after(torch.zeros(3, 3, dtype=torch.int16), torch.ones(3, 3, dtype=torch.bool).tril())
+    assert found.tolist() == [[0, 0, 0], [1, 0, 0], [2, 1, 0]]
