@@ -38,6 +38,12 @@ def eval_dyck(
         typer.Option("--strings", metavar="SHARDS", help="Whole strings, to compare with the exact entropy."),
     ] = None,
     beam: BeamOption = DEFAULT_BEAM,
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            "--margin", min=0, metavar="NATS", help="Drop hypotheses so much less probable than the best."
+        ),
+    ] = None,
     max_batch: MaxBatchOption = None,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
@@ -55,7 +61,7 @@ def eval_dyck(
       pdtools eval-dyck dependency-50.tsv depth.tsv --model runs/dyck --beam 50 -o results/dyck
       pdtools eval-dyck depth.tsv --model runs/dyck --strings shards/valid
     """
-    from pdtools.evaluation.dyck import evaluate_closing, evaluate_entropy
+    from pdtools.evaluation.dyck import Search, evaluate_closing, evaluate_entropy
     from pdtools.formal import read_prefixes
     from pdtools.models import load_checkpoint
     from pdtools.provenance import provenance
@@ -71,7 +77,9 @@ def eval_dyck(
     shards = ShardSet.open(strings) if strings else None
     loaded = load_checkpoint(model, pick_device(device, threads))
     show = bar("prefixes", quiet=quiet)
-    results = evaluate_closing(sets, loaded, beam=beam, max_batch=max_batch, progress=show)
+    results = evaluate_closing(
+        sets, loaded, search=Search(beam=beam, margin=margin, max_batch=max_batch), progress=show
+    )
     inputs = {**dict(zip(sets, files, strict=True)), "model": model}
     if shards is not None:
         show = bar("strings", quiet=quiet)

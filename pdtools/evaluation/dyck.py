@@ -32,6 +32,21 @@ _DEPENDENCY_BIN = 50
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Search:
+    """How a model with a tape reads prefixes; see :func:`pdtools.search.beam_search`.
+
+    Attributes:
+        beam: hypotheses that are kept after each token.
+        margin: nats; hypotheses that are so much less probable than the best are dropped; None: none is.
+        max_batch: prefixes per batch; by default as many as fit a fixed amount of memory.
+    """
+
+    beam: int
+    margin: float | None = None
+    max_batch: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ClosedPrefix:
     """What a model did with one prefix.
 
@@ -73,8 +88,7 @@ def evaluate_closing(
     sets: Mapping[str, Sequence[BracketPrefix]],
     loaded: LoadedModel,
     *,
-    beam: int,
-    max_batch: int | None = None,
+    search: Search,
     progress: Progress = no_progress,
 ) -> Results:
     """Choose the closing bracket after each prefix, among all closing brackets.
@@ -85,8 +99,7 @@ def evaluate_closing(
     Args:
         sets: prefixes by the name of their set.
         loaded: a checkpoint whose tokens are the brackets.
-        beam: hypotheses that are kept after each token.
-        max_batch: prefixes per batch; by default as many as fit a fixed amount of memory.
+        search: how attachments are searched.
         progress: wraps the iterator over prefixes.
 
     Returns:
@@ -100,18 +113,18 @@ def evaluate_closing(
         ((name, number, prefix) for name, each in sets.items() for number, prefix in enumerate(each, 1)),
         key=lambda item: -len(item[2].tokens),
     )
-    items = list(progress(_close_all(work, loaded, beam, max_batch), len(work)))
+    items = list(progress(_close_all(work, loaded, search), len(work)))
     items.sort(key=lambda item: (list(sets).index(item.set), item.number))
-    return _results(items, loaded, beam)
+    return _results(items, loaded, search)
 
 
 def _close_all(
-    work: Sequence[tuple[str, int, BracketPrefix]], loaded: LoadedModel, beam: int, max_batch: int | None
+    work: Sequence[tuple[str, int, BracketPrefix]], loaded: LoadedModel, search: Search
 ) -> Iterator[ClosedPrefix]:
     closers = _closers(loaded.tokenizer)
     stream = iter(work)
     while window := list(islice(stream, _WINDOW)):
-        found = _close([prefix for _, _, prefix in window], loaded, closers, beam, max_batch)
+        found = _close([prefix for _, _, prefix in window], loaded, closers, search)
         for (name, number, prefix), (chosen, given, right) in zip(window, found, strict=True):
             yield ClosedPrefix(
                 set=name,
@@ -130,8 +143,7 @@ def _close(
     prefixes: Sequence[BracketPrefix],
     loaded: LoadedModel,
     closers: Mapping[int, str],
-    beam: int,
-    max_batch: int | None,
+    search: Search,
 ) -> Iterator[tuple[str, str, int | None]]:
     """For each prefix: the closer over the beam, the closer given attachments, right attachments."""
     from pdtools.search import beam_search, next_token_logprobs
@@ -139,14 +151,14 @@ def _close(
     model, ids = loaded.model, [_encode(prefix, loaded) for prefix in prefixes]
     gold = [sentence_layout(dyck_attachments(prefix.tokens)) for prefix in prefixes]
     given = next_token_logprobs(
-        model, [i[:-1] for i in ids], [attach[:-1] for attach in gold], max_batch=max_batch
+        model, [i[:-1] for i in ids], [attach[:-1] for attach in gold], max_batch=search.max_batch
     )
     if not model.uses_tape:
         rights = _attachments_right(loaded, ids, gold) if model.has_attachment_head else [None] * len(ids)
         for logprobs, right in zip(given, rights, strict=True):
             yield (_likeliest(logprobs, closers),) * 2 + (right,)
         return
-    found = beam_search(model, ids, beam=beam, next_tokens=True, max_batch=max_batch)
+    found = beam_search(model, ids, next_tokens=True, **asdict(search))
     for logprobs, result, attach in zip(given, found, gold, strict=True):
         assert result.next_logprobs is not None
         best = result.incremental[len(attach) - 2]
@@ -201,7 +213,7 @@ def _likeliest(logprobs: NDArray[np.float64], closers: Mapping[int, str]) -> str
     return closers[max(closers, key=lambda token: float(logprobs[token]))]
 
 
-def _results(items: Sequence[ClosedPrefix], loaded: LoadedModel, beam: int) -> Results:
+def _results(items: Sequence[ClosedPrefix], loaded: LoadedModel, search: Search) -> Results:
     import pyarrow as pa
 
     by_set: dict[str, list[ClosedPrefix]] = {}
@@ -223,7 +235,8 @@ def _results(items: Sequence[ClosedPrefix], loaded: LoadedModel, beam: int) -> R
         settings={
             "task": "dyck",
             "model": loaded.config["model"],
-            "beam": beam if loaded.model.uses_tape else None,
+            "beam": search.beam if loaded.model.uses_tape else None,
+            "margin": search.margin if loaded.model.uses_tape else None,
             "chosen_among": "closing brackets",
             "interval": "95%, Wilson",
             "dtype": str(next(loaded.model.parameters()).dtype).removeprefix("torch."),

@@ -11,7 +11,7 @@ import torch
 from search_oracle import all_attachments
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.dyck import binomial_interval, evaluate_closing, evaluate_entropy
+from pdtools.evaluation.dyck import Search, binomial_interval, evaluate_closing, evaluate_entropy
 from pdtools.files import Rejects
 from pdtools.formal import (
     DYCK_SETTINGS,
@@ -74,7 +74,7 @@ def by_hand(prefix: BracketPrefix, loaded: LoadedModel) -> tuple[str, str]:
 
 def test_it_chooses_the_likeliest_closer_over_all_derivations(loaded: LoadedModel) -> None:
     prefixes = dependency_prefixes(LANGUAGE, 12, least=1, max_length=5, seed=4)
-    results = evaluate_closing({"some": prefixes[:5], "more": prefixes[5:]}, loaded, beam=100)
+    results = evaluate_closing({"some": prefixes[:5], "more": prefixes[5:]}, loaded, search=Search(beam=100))
     rows = results.tables["items"].to_pylist()
     assert [(row["set"], row["number"]) for row in rows] == [
         *(("some", i) for i in range(1, 6)),
@@ -95,7 +95,7 @@ def test_it_chooses_the_likeliest_closer_over_all_derivations(loaded: LoadedMode
 def test_right_attachments(loaded: LoadedModel) -> None:
     """Of the best hypothesis (all of them searched), or one by one where they don't reach the tokens."""
     (prefix,) = dependency_prefixes(LANGUAGE, 1, least=3, max_length=5, seed=8)
-    results = evaluate_closing({"one": [prefix]}, loaded, beam=100)
+    results = evaluate_closing({"one": [prefix]}, loaded, search=Search(beam=100))
     (row,) = results.tables["items"].to_pylist()
     if not loaded.model.has_attachment_head:
         assert row["attachments_right"] is None
@@ -135,7 +135,7 @@ def test_the_distance_from_the_automaton(loaded: LoadedModel, tmp_path: Path) ->
 def test_models_that_do_not_know_the_brackets(loaded: LoadedModel) -> None:
     prefixes = dependency_prefixes(Dyck(**DYCK_SETTINGS["released-like"]), 9, least=1, max_length=30, seed=1)
     with pytest.raises(PdtoolsError, match="words unknown to the model"):
-        evaluate_closing({"twenty types": prefixes}, loaded, beam=2)
+        evaluate_closing({"twenty types": prefixes}, loaded, search=Search(beam=2))
 
 
 def test_strings_without_a_language(loaded: LoadedModel, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ KINDS = {
     "pushdown": {"name": "pushdown"},
     "hidden": {"name": "pushdown", "depth_space": "hidden", "positions": "learned"},
     "shallow": {"name": "pushdown", "depths": 2, "pushdown_layers": "last 1"},
+    "distances": {"name": "pushdown", "depths": 2, "positions": "alibi", "stack_distances": True},
     "head": {"name": "transformer", "attachment_head": True},
 }
 
@@ -31,7 +33,7 @@ def strings(lengths: list[int], seed: int = 1) -> list[list[int]]:
     return [rng.integers(3, 6, size=n).tolist() for n in lengths]
 
 
-def search(model: LanguageModel, tokens: list[list[int]], **options: int) -> list[BeamResult]:
+def search(model: LanguageModel, tokens: list[list[int]], **options: Any) -> list[BeamResult]:
     return beam_search(model, [row(t) for t in tokens], **options)
 
 
@@ -49,12 +51,14 @@ def test_a_full_beam_sums_over_all_derivations(model: LanguageModel, n: int) -> 
     joints = token.sum(1) + attach.sum(1)
 
     assert found.marginal == pytest.approx(logsumexp(joints), abs=1e-5)
-    np.testing.assert_allclose(found.prefix_logprobs, exhaustive_prefixes(model, tokens), atol=1e-5)
+    np.testing.assert_allclose(
+        found.prefix_logprobs, exhaustive_prefixes(model, tokens), rtol=1e-6, atol=1e-5
+    )
     assert found.logprobs.sum() == pytest.approx(found.marginal, abs=1e-9)
 
     order = np.argsort(-joints)
     assert [a.tolist() for _, a in found.derivations] == [derivations[i] for i in order]
-    np.testing.assert_allclose([s for s, _ in found.derivations], joints[order], atol=1e-5)
+    np.testing.assert_allclose([s for s, _ in found.derivations], joints[order], rtol=1e-6, atol=1e-5)
 
 
 @pytest.mark.parametrize("beam", [2, 100])
@@ -82,7 +86,9 @@ def test_the_joint_distribution_sums_to_one() -> None:
     assert total == pytest.approx(1, abs=1e-5)
 
 
-def plain_beam(model: LanguageModel, tokens: list[int], beam: int) -> tuple[list[float], list[list[int]]]:
+def plain_beam(
+    model: LanguageModel, tokens: list[int], beam: int, margin: float = np.inf
+) -> tuple[list[float], list[list[int]]]:
     """The same search, one hypothesis at a time: A_t, and the best history after each token."""
     n = len(tokens)
     hypotheses: list[tuple[float, list[int], list[int]]] = [(0.0, [0], [])]  # score, attachments, stack
@@ -103,9 +109,24 @@ def plain_beam(model: LanguageModel, tokens: list[int], beam: int) -> tuple[list
         sums.append(logsumexp(np.array(reached)))
         if k <= n:
             hypotheses = sorted(extended, key=lambda h: -h[0])[:beam]
+            hypotheses = [h for h in hypotheses if h[0] >= hypotheses[0][0] - margin]
             best.append(hypotheses[0][1])
     final = max(zip(reached, hypotheses, strict=True), key=lambda pair: pair[0])[1][1]
     return sums, [*best, [*final, 0]]
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.1, 0.5, 2.0])
+def test_a_margin_drops_what_falls_behind(model: LanguageModel, margin: float) -> None:
+    many = strings([6, 4, 4, 0, 1])
+    found = search(model, many, beam=7, margin=margin, k_best=20, next_tokens=True)
+    for tokens, result in zip(many, found, strict=True):
+        sums, best = plain_beam(model, tokens, 7, margin)
+        np.testing.assert_allclose(result.prefix_logprobs, sums, atol=1e-5)
+        assert [a.tolist() for a in result.incremental] == best
+        assert logsumexp(np.array([score for score, _ in result.derivations])) == pytest.approx(sums[-1])
+        (alone,) = search(model, [tokens], beam=7, margin=margin, k_best=20, next_tokens=True)
+        assert len(alone.derivations) == len(result.derivations)
+        np.testing.assert_allclose(alone.next_logprobs, result.next_logprobs, atol=1e-5)
 
 
 @pytest.mark.parametrize("beam", [1, 2, 3, 7])
