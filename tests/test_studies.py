@@ -29,30 +29,30 @@ def study(name: str, folder: Path, out: str, **settings: str) -> subprocess.Comp
 
 def test_dyck(tmp_path: Path) -> None:
     out = tmp_path / "a study"
-    settings = {**SMALL, "DEPENDENCIES": "50"}
+    settings = {**SMALL, "DEPENDENCIES": "50", "MODELS": "base base-attachment pushdown-distances"}
     done = study("dyck", tmp_path, out.name, **settings)
     assert done.returncode == 0, done.stderr
     table = (out / "table.md").read_text()
     assert table.strip() in done.stdout
-    assert table.count("\n| ") == 7
+    assert table.count("\n| ") == 12
     assert {path.name for path in out.glob("*.svg")} == {"by-dependency.svg", "by-depth.svg"}
     results = json.loads((out / "results.json").read_text())
-    assert set(results["scores"]) == {"base", "base-attachment", "pushdown"}
-    assert results["scores"]["pushdown"]["dependency-50"]["1"]["prefixes"] == 2
+    assert set(results["scores"]) == set(settings["MODELS"].split())
+    assert results["scores"]["pushdown-distances"]["dependency-50"]["1"]["prefixes"] == 2
 
     # A stop between two stages: what is missing is made again, the rest is left alone.
     kept = out / "results" / "base-1" / "depth" / "results.json"
-    lost = out / "results" / "pushdown-1" / "depth" / "results.json"
+    lost = out / "results" / "pushdown-distances-1" / "depth" / "results.json"
     before = kept.stat().st_mtime_ns
     for path in lost.parent.iterdir():
         path.unlink()
     lost.parent.rmdir()
-    # And a run that fails, on data other than its own: the others go on, the exit status says so.
+    # And a run that fails, its record damaged: the others go on, the exit status says so.
     record = out / "runs" / "base-1" / "run.json"
     record.write_text(record.read_text().replace('"train": "', '"train": "not '))
     again = study("dyck", tmp_path, out.name, **settings)
     assert again.returncode == 1
-    assert "the train shards are not the same" in again.stderr
+    assert f"pdtools: {out.name}/runs/base-1/run.json: " in again.stderr
     assert "Not all runs are done" in again.stderr
     assert lost.exists()
     assert kept.stat().st_mtime_ns == before
@@ -61,7 +61,10 @@ def test_dyck(tmp_path: Path) -> None:
     # Other settings would mix with what is there.
     other = study("dyck", tmp_path, out.name, **{**settings, "BEAM": "3"})
     assert other.returncode == 1
-    assert "begun with STEPS=2 STRINGS=200 PREFIXES=2 BEAM=2, not" in other.stderr
+    assert (
+        "begun with SETTING=released-like STEPS=2 STRINGS=200 PREFIXES=2 BEAM=2 MARGIN=10, not"
+        in other.stderr
+    )
 
 
 @pytest.fixture(scope="module")
@@ -99,4 +102,6 @@ def test_lines_of_the_figures(report: ModuleType) -> None:
 
 def test_a_table_without_results(report: ModuleType) -> None:
     found: Any = report.defaultdict(lambda: report.defaultdict(dict))
-    assert "| Dyck (50) | 90.0 | - | - | 96.5 | - | - | - |" in report.markdown(found, {})
+    table = report.markdown(found, {})
+    assert "| base LM, paper | 90.0 | 81.0 | 40.6 | 14.1 | 40.6 |  |" in table
+    assert "| Pushdown LM | - | - | - | - | - | - |" in table

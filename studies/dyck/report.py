@@ -34,13 +34,22 @@ PAPER = {
         "depth": 68.3,
     },
 }
-MODELS = {"base": "base LM", "base-attachment": "base LM + attachment loss", "pushdown": "Pushdown LM"}
+MODELS = {
+    "base": "base LM",
+    "base-attachment": "base LM + attachment loss",
+    "pushdown": "Pushdown LM",
+    "pushdown-distances": "Pushdown LM + stack distances",
+}
 SETS = {
     "dependency-50": "Dyck (50)",
     "dependency-100": "Dyck (100)",
     "dependency-200": "Dyck (200)",
     "dependency-300": "Dyck (300)",
     "depth": "depth 15 to 50",
+}
+PARTS = {
+    "accuracy_given_attachments": "attachments given",
+    "attachment_accuracy": "attachments right",
 }
 DEPENDENCY_BIN, DEPTH_BIN = 50, 6
 
@@ -82,28 +91,30 @@ def main(folder: Path) -> None:
 
 
 def markdown(scores: dict[str, dict[str, dict[str, Any]]], entropy: dict[str, dict[str, Any]]) -> str:
-    """The table: means over seeds, with the 95% interval of :func:`cell`."""
-    rows = [["", "base, paper", *(MODELS[m] for m in ("base", "base-attachment")), "Pushdown, paper"]]
-    rows[0] += [MODELS["pushdown"], "attachments given", "attachments right"]
-    rows.append(["---"] * len(rows[0]))
-    for name, title in SETS.items():
-        found = {model: list(scores[model][name].values()) for model in MODELS}
-        row = [title, f"{PAPER['base'][name]}", cell(found["base"]), cell(found["base-attachment"])]
-        row += [f"{PAPER['pushdown'][name]}", cell(found["pushdown"])]
-        for key in ("accuracy_given_attachments", "attachment_accuracy"):
-            values = [100 * each[key] for each in found["pushdown"]]
-            row.append(f"{mean(values):.1f}" if values else "-")
-        rows.append(row)
-    perplexity = ["perplexity, Dyck(20, 10)"]
-    for model in ("", "base", "base-attachment", "", "pushdown"):
-        values = [each["ppl_model"] for each in entropy.get(model, {}).values()]
-        perplexity.append(f"{mean(values):.3f}" if values else "-")
+    """The table: a row for each model, the paper's before ours; means over seeds as in :func:`cell`."""
+    rows = [["percent right", *SETS.values(), "perplexity"], ["---"] * (len(SETS) + 2)]
+    for model, label in MODELS.items():
+        if model in PAPER:
+            rows.append([f"{label}, paper", *(f"{PAPER[model][name]}" for name in SETS), ""])
+        found = {name: list(scores[model][name].values()) for name in SETS}
+        perplexities = [each["ppl_model"] for each in entropy.get(model, {}).values()]
+        perplexity = f"{mean(perplexities):.3f}" if perplexities else "-"
+        rows.append([label, *(cell(found[name]) for name in SETS), perplexity])
+        for key, title in PARTS.items():
+            if any(each[key] is not None for seeds in found.values() for each in seeds) and model != "base":
+                rows.append([f"— {title}", *(mean_percent(found[name], key) for name in SETS), ""])
     exact = next(iter(next(iter(entropy.values()), {}).values()), None)
-    rows.append([*perplexity, "exact: " + (f"{exact['ppl_entropy']:.3f}" if exact else "-"), ""])
+    rows.append(["the automaton", *([""] * len(SETS)), f"{exact['ppl_entropy']:.3f}" if exact else "-"])
     seeds = {model: len(scores[model]["depth"]) for model in MODELS}
     note = "Seeds: " + ", ".join(f"{MODELS[model]} {number}" for model, number in seeds.items()) + "."
-    note += " **Mean** [95% interval for other prefixes, these seeds] (each seed), percent."
+    note += " **Mean** [95% interval for other prefixes, these seeds] (each seed)."
     return "\n".join("| " + " | ".join(row) + " |" for row in rows) + f"\n\n{note}\n"
+
+
+def mean_percent(seeds: list[dict[str, Any]], key: str) -> str:
+    """The mean of a share over seeds."""
+    values = [100 * each[key] for each in seeds]
+    return f"{mean(values):.1f}" if values else "-"
 
 
 def cell(seeds: list[dict[str, Any]]) -> str:

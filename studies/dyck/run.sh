@@ -1,26 +1,28 @@
 #!/bin/sh
 # One model with one seed: trained, then tested on every set of prefixes. Called by study.sh.
-# Usage: run.sh base|base-attachment|pushdown SEED
+# Usage: run.sh base|base-attachment|pushdown|pushdown-distances SEED
 set -eu
 model=$1 seed=$2
 run="$OUT/runs/$model-$seed"
 results="$OUT/results/$model-$seed"
 
-# The three differ in nothing else: layers, sizes, positions, steps and learning rates are those of configs/dyck.toml.
+# They differ in nothing else: layers, sizes, positions, steps and learning rates are those of configs/dyck.toml.
 case $model in
 base) set -- --model transformer ;;
 base-attachment) set -- --model transformer --set config.attachment_head=true ;;
 pushdown) set -- --model pushdown ;;
+pushdown-distances) set -- --model pushdown --set config.stack_distances=true ;;
 esac
 
 # A finished run is left as it is, unless it was started with other settings: then it is an error.
 pdtools train "$OUT/train" --valid "$OUT/valid" --config dyck "$@" --set "train.steps=$STEPS" --seed "$seed" \
     --device "$DEVICE" --threads 1 --resume --quiet -o "$run"
-# With the depths, how far the model is from the automaton: perplexity against the exact entropy.
+# With the depths, how far the model is from the automaton on strings that neither training nor the choice of a
+# checkpoint has seen: perplexity against the exact entropy.
 for file in "$OUT"/prefixes/*.tsv; do
     name=$(basename "$file" .tsv)
-    if [ "$name" = depth ]; then set -- --strings "$OUT/valid"; else set --; fi
-    [ -e "$results/$name" ] || pdtools eval-dyck "$file" "$@" --model "$run" --beam "$BEAM" \
+    if [ "$name" = depth ]; then set -- --strings "$OUT/test"; else set --; fi
+    [ -e "$results/$name" ] || pdtools eval-dyck "$file" "$@" --model "$run" --beam "$BEAM" --margin "$MARGIN" \
         --device "$DEVICE" --threads 1 --quiet -o "$results/$name" >/dev/null
 done
 echo "$model, seed $seed: done"

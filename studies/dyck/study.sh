@@ -5,27 +5,37 @@
 #
 # Usage: study.sh [OUTPUT FOLDER]
 # Environment, with defaults:
+#   SETTING=released-like   training strings: like the released validation file, or free: all that the automaton
+#                  writes, from 6 to 598 tokens, as the released code trains on (3 times the time and more)
 #   SEEDS="1 2 3"  one run of each model for each; more can be added later
 #   JOBS=2         runs at a time, on one thread each; on a GPU: JOBS=1 DEVICE=cuda
-#   DEVICE=cpu  STEPS=10000  STRINGS=100000  PREFIXES=1000  BEAM=50  DEPENDENCIES="50 100 200 300"
+#   DEVICE=cpu  STEPS=10000  STRINGS=100000  PREFIXES=1008 (28 of each depth)  BEAM=50
+#   MARGIN=10      nats; hypotheses of the beam that are so much less probable than the best are dropped
+#   DEPENDENCIES="50 100 200 300"  MODELS="base base-attachment pushdown pushdown-distances"
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-study-dyck}
-export OUT="$out" STEPS="${STEPS:-10000}" BEAM="${BEAM:-50}" DEVICE="${DEVICE:-cpu}"
-strings=${STRINGS:-100000} prefixes=${PREFIXES:-1000}
+export OUT="$out" STEPS="${STEPS:-10000}" BEAM="${BEAM:-50}" MARGIN="${MARGIN:-10}" DEVICE="${DEVICE:-cpu}"
+setting=${SETTING:-released-like} strings=${STRINGS:-100000} prefixes=${PREFIXES:-1008}
 mkdir -p "$out/prefixes" "$out/runs" "$out/results"
 
 # What is in the folder was made with these: other ones would end up in the same table.
-settings="STEPS=$STEPS STRINGS=$strings PREFIXES=$prefixes BEAM=$BEAM"
+settings="SETTING=$setting STEPS=$STEPS STRINGS=$strings PREFIXES=$prefixes BEAM=$BEAM MARGIN=$MARGIN"
 [ -e "$out/settings" ] || echo "$settings" >"$out/settings"
 if [ "$settings" != "$(cat "$out/settings")" ]; then
     echo "$out was begun with $(cat "$out/settings"), not $settings: name another folder" >&2
     exit 1
 fi
 
-# Strings for training and validation; prefixes for the test. Seeds differ: all of them are independent draws.
-[ -e "$out/train" ] || pdtools generate dyck --number "$strings" --seed 1 --shards -o "$out/train"
-[ -e "$out/valid" ] || pdtools generate dyck --number 1000 --seed 2 --shards -o "$out/valid"
+# Strings for training, validation and perplexity; prefixes for the test. Seeds differ: independent draws.
+case $setting in
+released-like) set -- --setting released-like ;;
+free) set -- --setting free --min-length 6 --max-length 598 ;;
+*) echo "SETTING=$setting: must be released-like or free" >&2; exit 1 ;;
+esac
+[ -e "$out/train" ] || pdtools generate dyck "$@" --number "$strings" --seed 1 --shards -o "$out/train"
+[ -e "$out/valid" ] || pdtools generate dyck "$@" --number 1000 --seed 2 --shards -o "$out/valid"
+[ -e "$out/test" ] || pdtools generate dyck "$@" --number 1000 --seed 4 --shards -o "$out/test"
 for least in ${DEPENDENCIES:-50 100 200 300}; do
     file="$out/prefixes/dependency-$least.tsv"
     [ -e "$file" ] ||
@@ -34,10 +44,10 @@ done
 file="$out/prefixes/depth.tsv"
 [ -e "$file" ] || pdtools generate dyck-prefixes --depths 15-50 --number "$prefixes" --seed 3 -o "$file"
 
-# Three models for each seed, JOBS at a time. If one fails, the others go on, and the table has what there is.
+# Every model for each seed, JOBS at a time. If one fails, the others go on, and the table has what there is.
 failed=0
 for seed in ${SEEDS:-1 2 3}; do
-    for model in base base-attachment pushdown; do
+    for model in ${MODELS:-base base-attachment pushdown pushdown-distances}; do
         echo "$model $seed"
     done
 done | xargs -P "${JOBS:-2}" -n 2 sh "$here/run.sh" || failed=1
