@@ -6,7 +6,7 @@ DEMO ?= demo-output
 STUDY ?= study-dyck
 INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint bench sweep study-dyck clean
+.PHONY: demo test lint bench sweep soak study-dyck clean
 
 # The whole pipeline on the bundled data, ending in one table.
 demo: $(VENV)/installed
@@ -29,6 +29,10 @@ bench: $(VENV)/installed-dev
 sweep: $(VENV)/installed-dev
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/sweep.py > sweep.jsonl
 	$(VENV)/bin/python benchmarks/sweep.py --plot sweep.jsonl docs/growth.svg
+
+# Commands killed at random moments and gone on with, and readers fuzzed, for SOAK_MINUTES (10).
+soak: $(VENV)/installed-dev
+	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/soak.py
 
 # Table 1 of the Pushdown Layers paper: hours on two cores; it goes on where it was stopped.
 study-dyck: $(VENV)/installed-dev

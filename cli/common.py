@@ -244,7 +244,7 @@ def kept_pieces(
             yield job
         except (KeyboardInterrupt, SystemExit):
             if job is not None and job.worth_keeping():
-                message(f"{job.folder}: finished pieces are kept: --resume goes on", quiet=quiet)
+                message(f"{job.folder}: finished pieces are kept: {plan.how_to_go_on}", quiet=quiet)
             raise
 
 

@@ -77,9 +77,13 @@ def decode(
     --scores has the columns id (line of the output, from 1), rank, joint log p(x, y) and marginal log p(x),
     both in nats; with --k-best over 1 also tree. The marginal sums over the beam.
 
+    Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    (--scheduler), with the same result; --resume goes on where a run was killed.
+
     \b
     Example:
       pdtools decode sentences.txt --model runs/pushdown -o sentences.trees
+      pdtools decode big.txt --model runs/pushdown -o big.trees --workers 8 --resume
       pdtools decode gold.trees --from treebank --model runs/pushdown -o parsed.trees
       pdtools decode test.tokens --from tokens --model runs/pushdown --beam 300 --k-best 5 \\
           --scores test.tsv -o test.trees
@@ -129,5 +133,5 @@ def decode(
             }
         )
     message(f"{counts.trees} trees, {counts.words} words", quiet=quiet)
-    for record in rejects.records:
+    for record in rejects:
         message(f"{record['file']}:{record['line']}: no parse: {record['reason']}", quiet=quiet)

@@ -84,6 +84,9 @@ def eval_blimp(
     a row for the end of the sentence included, are added up. Columns, --nats, --on-error and alignment are
     those of pdtools eval-sg. --limit has to be the same both times.
 
+    Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    (--scheduler), with the same result; --resume goes on where a run was killed.
+
     \b
     Example:
       pdtools eval-blimp BLiMP.zip --model runs/pushdown -o results/blimp --beam 50

@@ -100,6 +100,9 @@ def eval_sg(
     --from-items aggregates tables with the columns model (name_corpus_seed), suite, item, correct into the
     scores of each run and their means over seeds. The seeds of a model named ngram are one, by majority.
 
+    Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    (--scheduler), with the same result; --resume goes on where a run was killed.
+
     \b
     Example:
       pdtools eval-sg sg_suites.zip --model runs/pushdown -o results/sg --beam 300

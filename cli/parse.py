@@ -113,6 +113,9 @@ def parse(
     is recorded in OUTPUT.rejects.jsonl: that is no error. With --split such sentences are left out, and
     recorded in rejects.jsonl in the folder. --on-error is about the trees of a treebank.
 
+    Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    (--scheduler), with the same result; --resume goes on where a run was killed.
+
     \b
     Example:
       pdtools parse wsj/ --from treebank -o wsj.trees
@@ -200,6 +203,8 @@ def _parser_settings(
     each = threads_of_each(threads, plan.workers)
     if plan.scheduler is None:
         device = pick_device(device, each)
+    elif model is not None and Path(model).exists():
+        model = str(Path(model).absolute())
     return BackendSettings(name, model, device, each)
 
 
@@ -240,5 +245,5 @@ def _tell(counts: Counts, rejects: Rejects, output: str, quiet: bool) -> None:
     for reason, number in rejects.by_reason().items():
         message(f"{number} without a tree: {reason}", quiet=quiet)
     if is_stream(output):
-        for record in rejects.records:
+        for record in rejects:
             message(f"{record['file']}:{record['line']}: {record['reason']}", quiet=quiet)

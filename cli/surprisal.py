@@ -83,6 +83,9 @@ def surprisal(
     recorded in OUTPUT.rejects.jsonl. Blank lines have no rows. With --from tokens and a model of raw text,
     offsets refer to the words written as running text. Fields are not quoted: in pandas, quoting=3.
 
+    Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    (--scheduler), with the same result; --resume goes on where a run was killed.
+
     \b
     Example:
       pdtools surprisal sentences.txt --model runs/pushdown -o surprisals.tsv
@@ -129,5 +132,5 @@ def surprisal(
             }
         )
     message(f"{counts.scored} of {counts.sentences} sentences scored, surprisal in {unit}", quiet=quiet)
-    for record in rejects.records:
+    for record in rejects:
         message(f"{record['file']}:{record['line']}: no score: {record['reason']}", quiet=quiet)

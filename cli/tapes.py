@@ -104,6 +104,10 @@ def tapes(
     trees that pdtools parse writes for what it could not parse, are left out and listed in rejects.jsonl:
     that is no error, whatever --on-error says.
 
+    Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    (--scheduler), with the same result; --resume goes on where a run was killed. Where a tokenizer is made,
+    an array is run twice, the first time for the words.
+
     \b
     Example:
       pdtools tapes train.trees -o shards/train --tokenizer bpe --vocab-size 8000

@@ -55,7 +55,7 @@ class Pieces:
         import zstandard
 
         with atomic_path(self.path(number, digest)) as temporary:
-            temporary.write_bytes(zstandard.ZstdCompressor(write_checksum=True).compress(data))
+            temporary.write_bytes(zstandard.ZstdCompressor(level=1, write_checksum=True).compress(data))
 
     def read(self, number: int, digest: str) -> bytes:
         """What became of a piece.
@@ -149,7 +149,7 @@ def job_folder(
             if plan.shard is None and not plan.merging and not job.worth_keeping():
                 _discard(folder)
             elif isinstance(error, PdtoolsError) and not plan.merging:
-                error.args = (f"{error}; finished pieces are kept in {folder}: --resume goes on",)
+                error.args = (f"{error}; finished pieces are kept in {folder}: {plan.how_to_go_on}",)
             raise
         _discard(folder)
 

@@ -66,6 +66,11 @@ class Plan:
         return _merging.get()
 
     @property
+    def how_to_go_on(self) -> str:
+        """What a person has to do after the command was cut short."""
+        return "--resume goes on" if self.shard is None else "the same command goes on"
+
+    @property
     def goes_on(self) -> bool:
         """Whether pieces that are there already are used."""
         return self.resume or self.merging or self.shard is not None

@@ -185,8 +185,8 @@ class BackendSettings:
 
     def described(self) -> dict[str, Any]:
         """See :class:`ParserSettings`."""
-        model = None if self.model is None else identify(self.model)
-        return {"parser": self.name, "model": model if model and "sha256" in model else self.model}
+        found = {} if self.model is None else identify(self.model)
+        return {"parser": self.name, "model": found.get("sha256", self.model)}
 
 
 @lru_cache(maxsize=1)
