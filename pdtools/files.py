@@ -13,6 +13,7 @@ import os
 import shutil
 import stat
 import sys
+import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ _COMPRESSED = (".gz", ".zst")
 MAX_LINE_BYTES = 1 << 24
 MAX_DOCUMENT_BYTES = 1 << 27
 _MOST_REJECTED_TEXT = 1 << 16
+_REJECTS_IN_MEMORY = 1 << 23
 _BYTE_ORDER_MARKS = {
     b"\xff\xfe\x00\x00": "UTF-32",
     b"\x00\x00\xfe\xff": "UTF-32",
@@ -399,7 +401,11 @@ class Rejects:
 
     def __init__(self, on_error: str = "fail") -> None:
         self.on_error = on_error
-        self.records: list[dict[str, Any]] = []
+        self._counts: Counter[str] = Counter()
+        # Of a broken corpus there may be millions: JSON lines, in memory while they are few.
+        self._lines = tempfile.SpooledTemporaryFile(  # noqa: SIM115 - open as long as this object lives
+            _REJECTS_IN_MEMORY, "w+", encoding="utf-8", newline="\n"
+        )
 
     def add(self, reason: str, *, file: str | Path, line: int, text: str, hint: str | None = None) -> None:
         """Record one left-out input.
@@ -417,17 +423,28 @@ class Rejects:
         Of a very long text only the first 65,536 characters are kept.
         """
         text = text[:_MOST_REJECTED_TEXT]
-        self.records.append({"file": str(file), "line": line, "reason": reason, "text": text})
+        record = {"file": str(file), "line": line, "reason": reason, "text": text}
+        self._lines.write(json_text(record) + "\n")
+        self._counts[reason] += 1
 
     def __len__(self) -> int:
-        return len(self.records)
+        return self._counts.total()
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """What was left out: file, line, reason, text."""
+        self._lines.seek(0)
+        try:
+            for line in self._lines:
+                yield json.loads(line)
+        finally:
+            self._lines.seek(0, os.SEEK_END)
 
     def by_reason(self) -> dict[str, int]:
         """How many inputs were left out for each reason."""
-        return dict(sorted(Counter(r["reason"] for r in self.records).items()))
+        return dict(sorted(self._counts.items()))
 
     def write(self, path: str | Path) -> None:
         """Write one JSON object per line: file, line, reason, text."""
         with atomic_text(path) as stream:
-            for record in self.records:
-                stream.write(json_text(record) + "\n")
+            self._lines.seek(0)
+            shutil.copyfileobj(self._lines, stream)

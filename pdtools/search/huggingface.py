@@ -82,8 +82,10 @@ class HuggingFaceScorer:
             raise MissingDependencyError("transformers", "hf") from error
         folder = str(model_dir)
         try:
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-            model: Any = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True)
+            # Without the second option transformers may ask on the terminal whether to run a folder's code.
+            options = {"local_files_only": True, "trust_remote_code": False}
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, **options)
+            model: Any = AutoModelForCausalLM.from_pretrained(folder, **options)
         except (OSError, ValueError, KeyError, RuntimeError) as error:
             first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise PdtoolsError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _MANIFEST_KEYS = ("settings", "tokenizer", "counts")
-_PART_KEYS = {"file", "rows", "sha256"}
 _MAKE = "pdtools tapes makes shards"
 _REMAKE = "make the shards again with pdtools tapes"
 
@@ -148,10 +148,22 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         or "fingerprint" not in manifest["tokenizer"]
         or not isinstance(parts, list)
         or not parts
-        or any(not isinstance(part, dict) or _PART_KEYS - part.keys() for part in parts)
+        or any(not isinstance(part, dict) or not _is_part(part) for part in parts)
     ):
         raise InputError("damaged manifest", file=path, hint=_REMAKE)
     return manifest
+
+
+def _is_part(part: Mapping[str, Any]) -> bool:
+    """Whether this describes a file in the folder itself."""
+    file, rows, digest = (part.get(key) for key in ("file", "rows", "sha256"))
+    return (
+        isinstance(file, str)
+        and file not in ("", "..")
+        and Path(file).name == file
+        and isinstance(rows, int)
+        and isinstance(digest, str)
+    )
 
 
 def _read_part(path: Path, part: dict[str, Any]) -> pa.Table:

@@ -130,7 +130,7 @@ def test_eval_parse_as_evalb(test_data: Path, capfd: pytest.CaptureFixture[str])
         ([GOLD, GOLD], [GOLD], [], "mine: ends after line 1"),
         ([GOLD], None, [], "mine: cannot be read: No such file"),
         ([GOLD], [GOLD], ["--prm", "gold"], "gold:1: unknown keyword"),
-        ([GOLD], [GOLD], ["--left-out", "gold"], "not a record"),
+        ([GOLD], [GOLD], ["--left-out", "gold"], "gold:1: not JSON"),
         ([], [], [], "no trees"),
     ],
 )

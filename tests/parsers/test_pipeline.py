@@ -58,7 +58,7 @@ def test_lines_stay_aligned_and_failures_are_recorded() -> None:
         "(X (-NONE- *))",
         "(S (NN d))",
     ]
-    assert rejects.records == [
+    assert list(rejects) == [
         {"file": "f.txt", "line": 2, "reason": "bad", "text": "a bad ( one"},
         {"file": "f.txt", "line": 3, "reason": "no words", "text": ""},
     ]
@@ -202,7 +202,7 @@ def test_trees_of_traces_alone_follow_the_policy(tmp_path: Path) -> None:
     file.write_text("(S (NN a))\n(S (NP (-NONE- *)))\n")
     rejects = Rejects("skip")
     assert len(list(convert_treebank([str(file)], TreeForm(), rejects=rejects, counts=Counts()))) == 1
-    assert [(r["line"], r["reason"]) for r in rejects.records] == [(2, "no words, only traces")]
+    assert [(r["line"], r["reason"]) for r in rejects] == [(2, "no words, only traces")]
     with pytest.raises(InputError, match=":2: no words, only traces"):
         list(convert_treebank([str(file)], TreeForm(), rejects=Rejects(), counts=Counts()))
 

@@ -195,7 +195,7 @@ def test_decoding_is_line_for_line(folders: dict[str, Path]) -> None:
     found = list(decode(lines(["a b c", "", "a dog", "b c"]), searcher, rejects=rejects, k_best=3))
     assert [" ".join(result.tree.words) for result in found] == ["a b c", "*", "a dog", "b c"]
     assert [result.marginal is None for result in found] == [False, True, True, False]
-    assert [record["line"] for record in rejects.records] == [2, 3]
+    assert [record["line"] for record in rejects] == [2, 3]
     assert [len(result.k_best) for result in found] == [3, 0, 0, 2]
     assert found[0].marginal == pytest.approx(exact(folders["pushdown"], "a b c")[0], abs=1e-5)
     joints = [joint for joint, _ in found[0].k_best]
@@ -225,7 +225,7 @@ def test_blank_lines_keep_their_number_and_bad_ones_are_rejected(folders: dict[s
         (3, 0, False),
         (4, 2, True),
     ]
-    assert [(r["line"], r["text"]) for r in rejects.records] == [(3, "dog")]
+    assert [(r["line"], r["text"]) for r in rejects] == [(3, "dog")]
 
 
 def test_parses_need_derivations(folders: dict[str, Path]) -> None:

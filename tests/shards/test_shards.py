@@ -369,7 +369,18 @@ def test_what_is_not_a_folder_of_shards(tmp_path: Path) -> None:
         ShardSet.open(tmp_path)
 
 
-@pytest.mark.parametrize("changes", [{"parts": []}, {"parts": [{}]}, {"tokenizer": {}}, {"settings": None}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"parts": []},
+        {"parts": [{}]},
+        {"parts": [{"file": None, "rows": 1, "sha256": ""}]},
+        {"parts": [{"file": "../part-00000.parquet", "rows": 1, "sha256": ""}]},
+        {"parts": [{"file": "..", "rows": 1, "sha256": ""}]},
+        {"tokenizer": {}},
+        {"settings": None},
+    ],
+)
 def test_a_damaged_manifest(tmp_path: Path, changes: dict[str, Any]) -> None:
     _build(tmp_path / "s")
     _change_manifest(tmp_path / "s", **changes)

@@ -48,7 +48,7 @@ def run(read, on_error, factor):
             found += [described(item, factor)] if isinstance(item, SourcedTree) else unpacked(item)
     except InputError as raised:
         error = str(raised)
-    return found, error, rejects.records
+    return found, error, list(rejects)
 
 
 def assert_same(files, **options):

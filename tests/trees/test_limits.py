@@ -29,8 +29,8 @@ def file(tmp_path: Path) -> Path:
 def found(file: Path) -> tuple[list[str], list[tuple[int, str]]]:
     rejects = Rejects("skip")
     trees = [str(sourced.tree) for sourced in read_trees([str(file)], rejects)]
-    assert all(len(record["text"]) <= 1 << 16 for record in rejects.records)
-    return trees, [(record["line"], record["reason"]) for record in rejects.records]
+    assert all(len(record["text"]) <= 1 << 16 for record in rejects)
+    return trees, [(record["line"], record["reason"]) for record in rejects]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ A, B, C = "(S (NN a))", "(S (NN b))", "(S (NN c))"
 def read(path, content: str | bytes, on_error: str = "fail"):
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     rejects = Rejects(on_error)
-    return list(read_trees([str(path)], rejects)), rejects.records
+    return list(read_trees([str(path)], rejects)), list(rejects)
 
 
 @pytest.fixture
