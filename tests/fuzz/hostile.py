@@ -87,11 +87,11 @@ def altered(draw: st.DrawFn, base: Any) -> Any:
     for _ in range(draw(st.integers(1, 3))):
         places = list(_places(value))
         if not places:
-            return draw(JUNK)
+            return copy.deepcopy(draw(JUNK))
         holder, key = places[draw(st.integers(0, len(places) - 1))]
         action = draw(st.sampled_from(["replace", "replace", "remove", "repeat"]))
         if action == "replace":
-            holder[key] = draw(JUNK)
+            holder[key] = copy.deepcopy(draw(JUNK))  # what is drawn is the same object each time
         elif action == "remove":
             del holder[key]
         elif isinstance(holder, list):
