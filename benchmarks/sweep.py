@@ -193,10 +193,11 @@ def plot(lines: Sequence[dict[str, Any]], path: str) -> None:
         Panel("beam search: time", "words (beam 30)", "seconds a sentence", "beam search by words"),
         Panel("tapes: speed", "words of the corpus", "words a second", "tapes by corpus"),
         Panel("tapes: peak memory", "words of the corpus", "MiB", "tapes by corpus", ("memory",)),
-        Panel("tapes: speed", "workers", "words a second", "tapes by workers"),
     )
     figure, axes = pyplot.subplots(2, 4, figsize=(16, 6.8), layout="constrained")
-    for axis, panel in zip(axes.flat, panels, strict=True):
+    for axis in axes.flat[len(panels) :]:
+        axis.set_axis_off()
+    for axis, panel in zip(axes.flat, panels, strict=False):
         ticks: list[int] = []
         for name in panel.series:
             points = [
@@ -208,7 +209,7 @@ def plot(lines: Sequence[dict[str, Any]], path: str) -> None:
             axis.plot(*zip(*points, strict=True), marker="o", label=name)
             ticks = sorted({*ticks, *(x for x, _ in points)})
         axis.set(title=panel.title, xlabel=panel.across, ylabel=panel.down, xscale="log")
-        if panel.prefix in ("training step by length", "tapes by corpus", "tapes by workers"):
+        if panel.prefix in ("training step by length", "tapes by corpus"):
             axis.set_ylim(bottom=0)  # it hardly changes: a logarithm would hide that
         else:
             axis.set_yscale("log")
