@@ -175,7 +175,9 @@ def test_ctrl_c_ends_all_processes(tmp_path: Path) -> None:
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in errors
-    assert list(tmp_path.iterdir()) == []
+    assert {path.name for path in tmp_path.iterdir()} <= {
+        "shards.job"
+    }  # the pieces that are done, to resume with
 
 
 # --- real treebanks ---------------------------------------------------------------------------
