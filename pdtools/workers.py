@@ -6,13 +6,15 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache
+from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -24,6 +26,7 @@ Result = TypeVar("Result")
 
 # Items that wait for each worker, so that none runs out of work, and few are in memory.
 _WAITING = 2
+_SECONDS_TO_LOOK = 5.0
 
 
 def map_in_order(
@@ -32,6 +35,16 @@ def map_in_order(
     """Call a function with every item, by processes of its own: see :meth:`Workers.map_in_order`."""
     with Workers(workers) as processes:
         yield from processes.map_in_order(function, items)
+
+
+class _Process(SpawnProcess):
+    def terminate(self) -> None:
+        self.kill()  # SIGTERM, by which the pool ends what is left when one was killed, is ignored
+
+
+class _Context(SpawnContext):
+    # Spawned: a fork would copy the locks of threads that it doesn't copy.
+    Process = _Process
 
 
 class Workers:
@@ -86,9 +99,9 @@ class Workers:
             for item in items:
                 under_way.append((item, pool.submit(_call, file, item)))
                 if len(under_way) >= _WAITING * self.number:
-                    yield _first(under_way)
+                    yield _first(under_way, pool)
             while under_way:
-                yield _first(under_way)
+                yield _first(under_way, pool)
         except BaseException as error:
             self._end(kill=True)  # nobody waits for what they do
             if isinstance(error, BrokenProcessPool):
@@ -98,9 +111,7 @@ class Workers:
     def _start(self) -> ProcessPoolExecutor:
         if self._pool is None:
             self._folder = tempfile.TemporaryDirectory(prefix="pdtools-")
-            # A fork would copy the locks of threads that it doesn't copy.
-            context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self.number, context, initializer=_prepare)
+            self._pool = ProcessPoolExecutor(self.number, _Context(), initializer=_prepare)
         return self._pool
 
     def _keep(self, function: Callable[[Any], Any]) -> str:
@@ -117,13 +128,23 @@ class Workers:
             if kill:
                 for process in list((self._pool._processes or {}).values()):
                     process.kill()
+                # Else the pool's threads wait for the rest of what a killed process was writing or reading.
+                pool: Any = self._pool
+                pool._result_queue._writer.close()
+                if sys.version_info < (3, 11, 5):  # newer pools do it themselves
+                    pool._call_queue._reader.close()
             self._pool.shutdown(cancel_futures=True)
+            self._pool = None
         if self._folder is not None:
             self._folder.cleanup()
 
 
-def _first(under_way: deque[tuple[Item, Future[Result]]]) -> tuple[Item, Result]:
+def _first(under_way: deque[tuple[Item, Future[Result]]], pool: ProcessPoolExecutor) -> tuple[Item, Result]:
     item, future = under_way.popleft()
+    while not wait([future], timeout=_SECONDS_TO_LOOK).done:
+        # The pool does not see this itself if the process was killed in the middle of a result.
+        if not all(process.is_alive() for process in list((pool._processes or {}).values())):
+            raise BrokenProcessPool
     return item, future.result()
 
 

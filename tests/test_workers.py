@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from multiprocessing import active_children
@@ -22,6 +23,16 @@ def is_ok(number: int) -> bool:
     if number == 5:
         raise PdtoolsError("five")
     return True
+
+
+def many_bytes(number: int) -> bytes:
+    return bytes(1 << 25)
+
+
+def many_bytes_or_end(number: int) -> bytes:
+    if number == 3:
+        threading.Timer(0.02, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
+    return bytes(1 << 28 if number == 3 else 1 << 25)
 
 
 def end_itself(number: int) -> int:
@@ -68,4 +79,17 @@ def test_what_a_function_raises(number: int) -> None:
 def test_a_process_that_is_killed() -> None:
     with pytest.raises(PdtoolsError, match="a worker was killed"):
         list(map_in_order(end_itself, range(9), 2))
+    assert active_children() == []
+
+
+def test_an_early_end_while_results_are_written() -> None:
+    for _ in range(3):
+        with closing(map_in_order(many_bytes, range(99), 2)) as results:
+            next(results)
+        assert active_children() == []
+
+
+def test_a_process_that_is_killed_while_it_writes_its_result() -> None:
+    with pytest.raises(PdtoolsError, match="a worker was killed"):
+        list(map_in_order(many_bytes_or_end, range(9), 2))
     assert active_children() == []
