@@ -20,16 +20,17 @@ _NO_LOCKS_HERE = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}
 
 
 @contextlib.contextmanager
-def locked(path: str | Path, refusal: str, *, shared: bool = False) -> Iterator[None]:
-    """Hold the lock of a file while the block runs. Where the file system has no locks, none is held.
+def locked(path: str | Path, refusal: str, *, shared: bool = False, required: bool = False) -> Iterator[None]:
+    """Hold the lock of a file while the block runs.
 
     Args:
         path: the file; made if it is not there, and left there: its existence says nothing.
         refusal: the error's message if another process holds the lock.
         shared: whether others may hold it too, if they share it as well.
+        required: whether to fail where the file system has no locks; else none is held there.
 
     Raises:
-        PdtoolsError: if another process holds it.
+        PdtoolsError: if another process holds it, or there are no locks but one is required.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
@@ -41,6 +42,8 @@ def locked(path: str | Path, refusal: str, *, shared: bool = False) -> Iterator[
             except OSError as error:
                 if error.errno not in _NO_LOCKS_HERE:
                     raise
+                if required:
+                    raise PdtoolsError(f"{path}: no locks on this file system: {error.strerror}") from error
             if not _is(descriptor, path):
                 raise PdtoolsError(refusal)  # it has just ended its work, and deleted the file
         yield

@@ -47,9 +47,10 @@ class RunFolder:
             if not self.exists():
                 raise PdtoolsError(f"{self.path}: not a training run, so it is not overwritten")
             # Out of the way first, so that a kill leaves no folder that is half of a run.
-            replaced = self._beside("replaced")
+            replaced, place = self._beside("replaced"), self.path.resolve()
             shutil.rmtree(replaced, ignore_errors=True)
-            os.rename(self.path.resolve(), replaced)
+            os.rename(place, replaced)
+            place.mkdir()
             shutil.rmtree(replaced)
         self.path.mkdir(parents=True, exist_ok=True)
 
@@ -117,12 +118,12 @@ class RunFolder:
         It is that of a file beside the folder, so that the folder can be replaced under it.
 
         Raises:
-            PdtoolsError: if another run has it.
+            PdtoolsError: if another run has it, or the file system has no locks.
         """
         lock = self._beside("lock")
         lock.parent.mkdir(parents=True, exist_ok=True)
         refusal = f"{self.path}: another run is writing there (wait for it, or choose another folder)"
-        with locked(lock, refusal):
+        with locked(lock, refusal, required=True):
             yield
 
     def _beside(self, suffix: str) -> Path:

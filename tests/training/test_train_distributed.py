@@ -309,6 +309,16 @@ def test_two_runs_into_one_folder(toy_train: Path, tmp_path: Path) -> None:
     train(toy_train, tmp_path / "run", short)
 
 
+def test_a_run_is_replaced_through_a_link(toy_train: Path, tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "run").symlink_to(tmp_path / "far")
+    for steps in (1, 2):
+        recipe = Recipe(options=TINY, train=TrainConfig(steps=steps))
+        assert train(toy_train, tmp_path / "run", recipe, overwrite=True)["step"] == steps
+    assert (tmp_path / "run").is_symlink()
+    assert (tmp_path / "far" / "last").is_dir()
+
+
 def test_a_run_killed_before_its_record_was_written(toy_train: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
