@@ -189,7 +189,11 @@ def make_plan(workers: int, shard: str | None, scheduler: str | None, resume: bo
 
 def threads_of_each(threads: int, workers: int) -> int:
     """CPU threads of one worker: as asked for, or what is there, divided (0: all)."""
-    return threads or (max(1, (os.cpu_count() or 1) // workers) if workers > 1 else 0)
+    if threads or workers == 1:
+        return threads
+    # A job may have few of a machine's processors.
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, there // workers)
 
 
 def check_output_or_done(
@@ -263,6 +267,8 @@ def model_settings(
     from pdtools.search.work import ModelSettings
 
     each = threads_of_each(threads, plan.workers)
+    if plan.merging:
+        device = "cpu"  # nothing is computed; jobs had GPUs that this machine may not have
     if plan.scheduler is None:
         device = pick_device(device, each)
     return ModelSettings(

@@ -202,7 +202,7 @@ def _parser_settings(
 
     each = threads_of_each(threads, plan.workers)
     if plan.scheduler is None:
-        device = pick_device(device, each)
+        device = pick_device("cpu" if plan.merging else device, each)
     elif model is not None and Path(model).exists():
         model = str(Path(model).absolute())
     return BackendSettings(name, model, device, each)

@@ -68,7 +68,7 @@ class Pieces:
         path = self.path(number, digest)
         try:
             return zstandard.ZstdDecompressor().decompress(path.read_bytes())
-        except zstandard.ZstdError as error:
+        except (zstandard.ZstdError, MemoryError) as error:  # its header says how much memory it takes
             hint = "delete this file; --resume then does its piece again"
             raise InputError("a damaged piece of an unfinished run", file=path, hint=hint) from error
 
@@ -137,7 +137,7 @@ def job_folder(
                         f"{folder}: an unfinished run (--resume goes on with it, --overwrite starts again)"
                     )
                 _empty(folder)
-        elif not all(path.name.startswith((_LOCK, f".{_JOB_FILE}.")) for path in folder.iterdir()):
+        elif _holds_others(folder) and not (folder / _JOB_FILE).exists():  # of another shard, by now
             raise PdtoolsError(f"{folder}: pieces would be kept there, but it holds something else")
         if plan.shard is None:
             _delete_stale(output, beside)
@@ -152,6 +152,11 @@ def job_folder(
                 error.args = (f"{error}; finished pieces are kept in {folder}: {plan.how_to_go_on}",)
             raise
         _discard(folder)
+
+
+def _holds_others(folder: Path) -> bool:
+    """Whether there is something that no run leaves before its first piece."""
+    return not all(path.name.startswith((_LOCK, f".{_JOB_FILE}.")) for path in folder.iterdir())
 
 
 def finished(output: str | Path, beside: Iterable[str] = ()) -> bool:

@@ -163,7 +163,13 @@ def test_other_settings_are_refused(tmp_path: Path, work: Doubling) -> None:
     assert make(out, work, Plan(resume=True), settings={"model": "x", "beam": 3}) == DOUBLED
 
 
-@pytest.mark.parametrize("damage", [lambda b: b[:-3], lambda b: b"", lambda b: b[:-1] + bytes([b[-1] ^ 1])])
+HUGE = b"\x28\xb5\x2f\xfd\xe0" + (1 << 60).to_bytes(8, "little")  # the header of a frame of 2^60 bytes
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda b: b[:-3], lambda b: b"", lambda b: b[:-1] + bytes([b[-1] ^ 1]), lambda b: HUGE + b[5:]],
+)
 def test_a_damaged_piece_is_named(tmp_path: Path, work: Doubling, damage: Any) -> None:
     out = tmp_path / "out"
     interrupt(out, work, 4)
@@ -343,12 +349,37 @@ def test_shards_run_side_by_side_but_not_twice(tmp_path: Path, work: Doubling, o
         make(tmp_path / "out", work)
 
 
+def test_shards_that_begin_at_the_same_moment(
+    tmp_path: Path, work: Doubling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pdtools.jobs import folder
+
+    real = folder._holds_others
+
+    def holds_others(path: Path) -> bool:
+        monkeypatch.setattr(folder, "_holds_others", real)
+        with pytest.raises(ShardDone):
+            make(tmp_path / "out", work, Plan(shard=Shard(1, 2)))
+        return real(path)
+
+    monkeypatch.setattr(folder, "_holds_others", holds_others)
+    with pytest.raises(ShardDone):
+        make(tmp_path / "out", work, Plan(shard=Shard(0, 2)))
+    with only_merging():
+        assert make(tmp_path / "out", work) == DOUBLED
+
+
 def test_no_locks_on_this_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def flock(descriptor: int, operation: int) -> None:
         raise OSError(errno.ENOSYS, "not here")
 
     monkeypatch.setattr("pdtools.locks.fcntl.flock", flock)
     with locked(tmp_path / "lock", "busy"):
+        pass
+    with (
+        pytest.raises(PdtoolsError, match="no locks on this file system"),
+        locked(tmp_path / "lock", "busy", required=True),
+    ):
         pass
 
 

@@ -119,6 +119,17 @@ def test_shards_and_merge(name: str, case: Cases, capsys: pytest.CaptureFixture[
     assert not list(command.output.parent.glob("*.job"))
 
 
+@pytest.mark.parametrize("name", ["decode", "parse"])
+def test_merging_where_there_is_no_gpu(name: str, case: Cases) -> None:
+    command = case(name)
+    wanted = plain(command)
+    assert pdtools(command("--shard", "0/1")) == 0
+    job = command.output.with_name(f"{name}.job") / "job.json"
+    job.write_text(job.read_text().replace('"cpu"', '"cuda:77"'))
+    assert pdtools(["merge", str(command.output)]) == 0
+    assert command.made() == wanted
+
+
 @pytest.mark.parametrize("name", ["decode", "split", "tapes"])
 def test_two_workers(name: str, case: Cases) -> None:
     command = case(name)
