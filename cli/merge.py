@@ -8,6 +8,10 @@ from typing import Annotated
 
 import typer
 
+from pdtools.errors import InputError
+
+_IN_PIECES = ("parse", "tapes", "decode", "surprisal", "eval-blimp", "eval-sg")
+
 
 def merge(
     output: Annotated[str, typer.Argument(metavar="OUTPUT", help="As named with -o in the jobs.")],
@@ -30,6 +34,8 @@ def merge(
 
     job = read_job(job_path(output))
     arguments = _without_shard(job["command"])
+    if not arguments or arguments[0] not in _IN_PIECES:
+        raise InputError("not begun by a command of pdtools that works in pieces", file=job_path(output))
     os.chdir(job["folder"])
     sys.argv[1:] = arguments  # what the output was made with, as its provenance will say
     with only_merging():

@@ -81,7 +81,8 @@ def map_on_cluster(
             for item in items:
                 future = None if done(item) else client.submit(function, item, pure=False)
                 under_way.append(_UnderWay(item, future))
-                while len(under_way) >= _WAITING * max(1, len(client.scheduler_info()["workers"])):
+                workers = client.scheduler_info(n_workers=-1)["workers"]  # some versions tell only five
+                while len(under_way) >= _WAITING * max(1, len(workers)):
                     yield first()
             while under_way:
                 yield first()

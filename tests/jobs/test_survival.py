@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -119,6 +120,19 @@ def test_shards_and_merge(name: str, case: Cases, capsys: pytest.CaptureFixture[
     assert not list(command.output.parent.glob("*.job"))
 
 
+@pytest.mark.parametrize("arguments", [[], ["generate", "dyck", "-o", "kept", "--overwrite"]])
+def test_merging_calls_no_other_command(
+    arguments: list[str], case: Cases, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = case("decode")
+    assert pdtools(command("--shard", "0/1")) == 0
+    path = command.output.with_name("decode.job") / "job.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "command": arguments}))
+    capsys.readouterr()
+    assert pdtools(["merge", str(command.output)]) == 1
+    assert "not begun by a command of pdtools" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["decode", "parse"])
 def test_merging_where_there_is_no_gpu(name: str, case: Cases) -> None:
     command = case(name)
@@ -175,8 +189,6 @@ def test_an_input_error_and_going_on(case: Cases, inputs: Path, tmp_path: Path, 
 
 
 def test_json_of_a_shard_and_of_what_is_done(case: Cases, capsys: pytest.CaptureFixture[str]) -> None:
-    import json
-
     command = case("decode")
     assert pdtools(command("--shard", "0/2", "--json", "-q")) == 0
     assert json.loads(capsys.readouterr().out)["counts"] == {"pieces": 4}
