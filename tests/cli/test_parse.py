@@ -152,9 +152,18 @@ def test_json_needs_an_output_file(treebank: Path, capsys: pytest.CaptureFixture
     assert "-o" in capsys.readouterr().err
 
 
+# Where tests are run in the background, programs that they start would ignore Ctrl-C.
+INTERRUPTIBLE = """
+import signal, sys
+from pdtools.cli.main import run
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(run(sys.argv[1:]))
+"""
+
+
 def test_interrupted_runs_leave_nothing(tmp_path: Path) -> None:
-    script = "import sys; from pdtools.cli.main import run; sys.exit(run(sys.argv[1:]))"
-    command = [sys.executable, "-c", script, "parse", "-", "--from", "treebank", "-o", "out.trees"]
+    command = [sys.executable, "-c", INTERRUPTIBLE, "parse", "-", "--from", "treebank", "-o", "out.trees"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path)
     assert process.stdin is not None
     process.stdin.write(TREES.encode() * 10)

@@ -165,7 +165,9 @@ def test_rows_one_by_one_are_written_by_workers_too(tmp_path: Path, monkeypatch:
 
 def test_ctrl_c_ends_all_processes(tmp_path: Path) -> None:
     files = [str(data.treebank("train"))] * 100
-    program = "import sys; from pdtools.cli.main import run; sys.exit(run(sys.argv[1:]))"
+    program = "import signal, sys; from pdtools.cli.main import run; "
+    # Where tests are run in the background, programs that they start would ignore Ctrl-C.
+    program += "signal.signal(signal.SIGINT, signal.default_int_handler); sys.exit(run(sys.argv[1:]))"
     options = ["-o", str(tmp_path / "shards"), "--workers", "2"]
     command = [sys.executable, "-c", program, "tapes", *files, *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
