@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import shutil
 import signal
 import sys
 import tempfile
@@ -111,7 +112,9 @@ class Workers:
     def _start(self) -> ProcessPoolExecutor:
         if self._pool is None:
             self._folder = tempfile.TemporaryDirectory(prefix="pdtools-")
-            self._pool = ProcessPoolExecutor(self.number, _Context(), initializer=_prepare)
+            self._pool = ProcessPoolExecutor(
+                self.number, _Context(), initializer=_prepare, initargs=(self._folder.name,)
+            )
         return self._pool
 
     def _keep(self, function: Callable[[Any], Any]) -> str:
@@ -151,18 +154,19 @@ def _first(under_way: deque[tuple[Item, Future[Result]]], pool: ProcessPoolExecu
 # --- in the processes -------------------------------------------------------------------------
 
 
-def _prepare() -> None:
+def _prepare(folder: str) -> None:
     # Ctrl-C and a scheduler's SIGTERM go to all processes; this one ends when the first one does, however
     # that ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(folder,), daemon=True).start()
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(folder: str) -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
+    shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -52,7 +53,6 @@ def map_on_cluster(
     """
     try:
         from distributed import Client, KilledWorker, wait
-        from distributed.client import FutureCancelledError
         from distributed.comm import CommClosedError
     except ImportError as error:
         raise MissingDependencyError("dask.distributed", "cluster") from error
@@ -90,7 +90,7 @@ def map_on_cluster(
             raise PdtoolsError(
                 "the cluster lost several workers over the same piece (is there enough memory?)"
             ) from error
-        except (CommClosedError, FutureCancelledError, TimeoutError) as error:
+        except (CommClosedError, CancelledError, TimeoutError) as error:
             raise PdtoolsError(f"--scheduler {address}: the connection was lost") from error
         except ImportError as error:
             raise PdtoolsError(f"a worker of the cluster lacks what this needs: {error}") from error

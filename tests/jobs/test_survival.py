@@ -214,13 +214,16 @@ def test_workers_end_with_the_first_process(number: int, tmp_path: Path) -> None
     script = "from pdtools.cli import entry; entry()"
     arguments = ["parse", str(source), "--from", "treebank", "-o", str(out), "--workers", "2"]
     command = [sys.executable, "-c", script, *arguments]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    (tmp_path / "tmp").mkdir()
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         wait_for(lambda: len(list(tmp_path.glob("out.trees.job/pieces/*.zst"))) >= 2)
         workers = children(process.pid)
         assert len(workers) >= 2
         process.send_signal(number)
         _, error = process.communicate(timeout=60)
     wait_for(lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in workers))
+    assert not list((tmp_path / "tmp").iterdir())
     if number != signal.SIGKILL:
         assert process.returncode == 143
         assert "finished pieces are kept: --resume goes on\n" in error
