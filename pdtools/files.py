@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import os
+import secrets
 import shutil
 import stat
 import sys
@@ -252,7 +253,8 @@ def _temporary(final: Path) -> Iterator[Path]:
     """A name beside ``final`` to write to first. A failure to write names ``final``, as the user does."""
     if final.name in ("", ".."):
         raise PdtoolsError(f"{final}: cannot be replaced: give the output a name")
-    temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
+    # The processes of an array are on several machines, and may have the same number.
+    temporary = final.with_name(f".{final.name}.{os.getpid()}{secrets.randbelow(10**9):09d}.tmp")
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
         yield temporary

@@ -12,6 +12,7 @@ import glob
 import json
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -232,7 +233,8 @@ def _identity(path: Path) -> list[int] | None:
         status = os.lstat(path)
     except OSError:
         return None
-    return [status.st_ino, status.st_mtime_ns]
+    # What is put into a folder changes its time; the folder that replaces it is made while it is there.
+    return [status.st_ino, 0 if stat.S_ISDIR(status.st_mode) else status.st_mtime_ns]
 
 
 def _check_settings(output: Path, settings: Mapping[str, Any]) -> None:

@@ -100,8 +100,9 @@ def map_pieces(
         return
     kept = job.pieces(name)
     numbered = _numbered(work, pieces)
+    done: Iterator[tuple[_Piece[Item], Any]]
     if plan.merging:
-        done = _merged(numbered, kept, job)
+        done = ((item, None) for item in _merged(numbered, kept, job))
     elif plan.shard is not None:
         mine = (item for item in numbered if item.number in plan.shard)
         n_done = sum(1 for _ in _kept(work, mine, plan, kept, processes))
@@ -109,11 +110,13 @@ def map_pieces(
             raise ShardDone(plan.shard, n_done, job.output)
         if not all(kept.has(item.number, item.digest) for item in _numbered(work, pieces)):
             raise ShardDone(plan.shard, n_done, job.output, passed=name)
-        done = _numbered(work, pieces)
+        done = ((item, None) for item in _numbered(work, pieces))
     else:
         done = _kept(work, numbered, plan, kept, processes)
-    for item in done:
-        yield item.piece, work.unpack(kept.read(item.number, item.digest))
+    for item, result in done:
+        if result is None:
+            result = work.unpack(kept.read(item.number, item.digest))
+        yield item.piece, result
 
 
 def _numbered(work: Work[Item, Any], pieces: Iterable[Item]) -> Iterator[_Piece[Item]]:
@@ -121,16 +124,15 @@ def _numbered(work: Work[Item, Any], pieces: Iterable[Item]) -> Iterator[_Piece[
 
 
 def _kept(
-    work: Work[Item, Result],
+    work: Work[Item, Any],
     items: Iterable[_Piece[Item]],
     plan: Plan,
     kept: Pieces,
     processes: Workers,
-) -> Iterator[_Piece[Item]]:
-    """Pieces in order, as soon as their results are kept."""
+) -> Iterator[tuple[_Piece[Item], Any]]:
+    """Pieces in order, as soon as their results are kept; with results that this process has itself."""
     if plan.scheduler is None:
-        for item, _ in processes.map_in_order(_DoAndKeep(work, kept), items):
-            yield item
+        yield from processes.map_in_order(_DoAndKeep(work, kept, hands_out=plan.workers == 1), items)
         return
     # The workers of a cluster may be on machines that do not see the folder.
     for item, _ in map_on_cluster(
@@ -140,7 +142,7 @@ def _kept(
         done=lambda item: kept.has(item.number, item.digest),
         keep=lambda item, data: kept.write(item.number, item.digest, data),
     ):
-        yield item
+        yield item, None
 
 
 def _merged(items: Iterable[_Piece[Item]], kept: Pieces, job: JobFolder) -> Iterator[_Piece[Item]]:
@@ -163,10 +165,14 @@ def _merged(items: Iterable[_Piece[Item]], kept: Pieces, job: JobFolder) -> Iter
 class _DoAndKeep:
     work: Work[Any, Any]
     kept: Pieces
+    hands_out: bool  # where that is no copy between processes
 
-    def __call__(self, item: _Piece[Any]) -> None:
-        if not self.kept.has(item.number, item.digest):
-            self.kept.write(item.number, item.digest, self.work.pack(self.work(item.piece)))
+    def __call__(self, item: _Piece[Any]) -> Any:
+        if self.kept.has(item.number, item.digest):
+            return None
+        result = self.work(item.piece)
+        self.kept.write(item.number, item.digest, self.work.pack(result))
+        return result if self.hands_out else None
 
 
 @dataclass(frozen=True, slots=True)
