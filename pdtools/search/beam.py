@@ -230,9 +230,9 @@ class _Batch:
         kept = self.widths[k]
         if self.margin is not None:
             ranked = ranked[:, :kept]
-            near = ranked >= ranked[:, :1] - self.margin  # (p, h')
-            ranked = ranked.masked_fill(~near, -torch.inf)
-            kept = int(near.sum(1).max())
+            behind = ranked < ranked[:, :1] - self.margin  # (p, h'); what is no number is kept, to be refused
+            ranked = ranked.masked_fill(behind, -torch.inf)
+            kept = int((~behind).sum(1).max())
         self.score = ranked[:, :kept]  # (p, h')
         parent = place[:, :kept] // (k + 1)  # (p, h')
         target = place[:, :kept] % (k + 1)  # (p, h')

@@ -131,6 +131,7 @@ def test_eval_parse_as_evalb(test_data: Path, capfd: pytest.CaptureFixture[str])
         ([GOLD], None, [], "mine: cannot be read: No such file"),
         ([GOLD], [GOLD], ["--prm", "gold"], "gold:1: unknown keyword"),
         ([GOLD], [GOLD], ["--left-out", "gold"], "gold:1: not JSON"),
+        ([GOLD], [GOLD], ["--left-out", "other"], "other:1: not a record"),
         ([], [], [], "no trees"),
     ],
 )
@@ -147,6 +148,7 @@ def test_eval_parse_refuses(
     trees(tmp_path, "gold", *gold)
     if mine is not None:
         trees(tmp_path, "mine", *mine)
+    (tmp_path / "other").write_text('{"a": 1}\n')
     assert run(["eval-parse", "gold", "mine", *options]) == 1
     error = capsys.readouterr().err
     assert says in error

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from search_oracle import all_attachments, exhaustive_prefixes, logsumexp, parts, row, tiny_model
 
 from pdtools.errors import PdtoolsError
@@ -127,6 +128,22 @@ def test_a_margin_drops_what_falls_behind(model: LanguageModel, margin: float) -
         (alone,) = search(model, [tokens], beam=7, margin=margin, k_best=20, next_tokens=True)
         assert len(alone.derivations) == len(result.derivations)
         np.testing.assert_allclose(alone.next_logprobs, result.next_logprobs, atol=1e-5)
+
+
+@pytest.mark.parametrize("margin", [None, 1.0])
+def test_weights_that_are_not_numbers_are_refused(margin: float | None) -> None:
+    model = tiny_model()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(float("nan"))
+    with pytest.raises(PdtoolsError, match="weights are damaged"):
+        search(model, strings([4]), beam=3, margin=margin)
+
+
+def test_a_margin_below_zero_is_refused() -> None:
+    for margin in (-1.0, float("nan")):
+        with pytest.raises(PdtoolsError, match="margin must be at least 0"):
+            search(tiny_model(), strings([2]), beam=3, margin=margin)
 
 
 @pytest.mark.parametrize("beam", [1, 2, 3, 7])
