@@ -1,4 +1,4 @@
-"""One multi-head causal attention; what is special about a model is a list of terms added to its scores."""
+"""One multi-head attention; what is special about a model is a list of terms added to its scores."""
 
 from __future__ import annotations
 
@@ -34,15 +34,17 @@ class ScoreInputs:
     Queries are the last Q of K positions (Q = K when training, 1 when decoding).
 
     Attributes:
-        causal: bool (Q, K), keys that a query may see; None if it may see all (decoding).
+        causal: bool (Q, K), keys that a query may see; None if it may see all (decoding, masked models).
         tape: int64 or uint8 (B, 1, Q, K), depths W_k[j]; None for models without a tape.
         stack_distance: int16 (B, 1, Q, K), :func:`pdtools.models.tape.open_tokens_after` of the tape; None
             for models that do not look at it.
+        real: bool (B, 1, 1, K), keys that are not padding, of masked models; None: no query sees padding.
     """
 
     causal: Tensor | None
     tape: Tensor | None
     stack_distance: Tensor | None = None
+    real: Tensor | None = None
 
     def of(self, rows: slice) -> ScoreInputs:
         """For some of the rows when decoding."""
@@ -73,10 +75,17 @@ class ScoreTerm(nn.Module, ABC):
 
 def sinusoids(length: int, d_model: int, device: torch.device) -> Tensor:
     """Sinusoidal embeddings of the distances length - 1, …, 1, 0: float (length, d_model)."""
-    distance = torch.arange(length - 1, -1, -1, device=device, dtype=torch.float32)
-    rate = 10000.0 ** (-torch.arange(0, d_model, 2, device=device, dtype=torch.float32) / d_model)
-    angle = distance[:, None] * rate  # (length, D / 2)
-    return torch.cat([angle.sin(), angle.cos()], dim=1)
+    return sinusoids_of(torch.arange(length - 1, -1, -1, device=device), d_model)
+
+
+def sinusoids_of(positions: Tensor, d_model: int, timescale: float = 10000.0) -> Tensor:
+    """Sines of positions (…), then cosines (Vaswani et al. 2017, section 3.5): float (…, d_model).
+
+    The wavelengths go from 2π to nearly 2π times ``timescale``.
+    """
+    rate = timescale ** (-torch.arange(0, d_model, 2, device=positions.device, dtype=torch.float32) / d_model)
+    angle = positions[..., None].float() * rate  # (…, D / 2)
+    return torch.cat([angle.sin(), angle.cos()], dim=-1)
 
 
 class RelativePositions(ScoreTerm):
@@ -100,10 +109,10 @@ class RelativePositions(ScoreTerm):
         # einsum folds batch and queries into one matrix; matmul would first copy r for every row.
         by_distance = torch.einsum("bhqd,hdk->bhqk", q + self.position_bias, r)  # (B, H, Q, K)
         content = self.content_bias @ k.transpose(2, 3)  # (B, H, 1, K)
-        return content + _shift_to_keys(by_distance)
+        return content + shift_to_keys(by_distance)
 
 
-def _shift_to_keys(by_distance: Tensor) -> Tensor:
+def shift_to_keys(by_distance: Tensor) -> Tensor:
     """From scores by distance (farthest first) to scores by key: row i moves left by Q - 1 - i columns.
 
     Padding each row by one cell and reading the rows as one stretch moves each row one cell further than the
@@ -115,7 +124,7 @@ def _shift_to_keys(by_distance: Tensor) -> Tensor:
 
 
 class LinearPositions(ScoreTerm):
-    """ALiBi's penalty on distance (Press et al. 2022): -m_h (i - j), with m_h = 2^(-8h / H) for head h of H.
+    """ALiBi's penalty on distance (Press et al. 2022): -m_h |i - j|, with m_h = 2^(-8h / H) for head h of H.
 
     Nothing is learned, and no distance is unlike those of training.
     """
@@ -130,7 +139,7 @@ class LinearPositions(ScoreTerm):
     def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
         queries, keys, d_head = q.shape[2], k.shape[2], q.shape[3]
         position = torch.arange(keys, device=q.device)
-        distance = position[keys - queries :, None] - position  # (Q, K)
+        distance = (position[keys - queries :, None] - position).abs()  # (Q, K)
         return -self.slopes * distance * math.sqrt(d_head)  # (H, Q, K): scores are scaled later
 
 
@@ -189,7 +198,7 @@ class DepthScores(ScoreTerm):
 
 
 class Attention(nn.Module):
-    """Multi-head causal self-attention with score terms."""
+    """Multi-head self-attention with score terms."""
 
     def __init__(
         self, d_model: int, heads: int, dropout: float, output_dropout: float, terms: Sequence[ScoreTerm]
@@ -254,7 +263,7 @@ def attend(
         return _attend_in_blocks(q, k, v, terms, key_map, inputs, dropout)
     if inputs.causal is not None and _has_kernel(q, terms):
         return _attend_in_kernel(q, k, v, terms, key_map, inputs, dropout)
-    bias = _bias(q, k, terms, key_map, inputs)
+    bias = inputs.real if not terms else _bias(q, k, terms, key_map, inputs)
     is_causal = bias is None and inputs.causal is not None
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout, is_causal=is_causal)
 
@@ -338,13 +347,11 @@ def _attend_in_kernel(
     return fused_attention(q, k, v, by_depth, tape, slopes, dropout)
 
 
-def _bias(
-    q: Tensor, k: Tensor, terms: Sequence[ScoreTerm], key_map: Tensor, inputs: ScoreInputs
-) -> Tensor | None:
-    """All terms, scaled and masked, (B, H, Q, K); None if there are no terms."""
-    if not terms:
-        return None
-    bias = sum(term(q, k, key_map, inputs) for term in terms) / math.sqrt(q.shape[-1])
+def _bias(q: Tensor, k: Tensor, terms: Sequence[ScoreTerm], key_map: Tensor, inputs: ScoreInputs) -> Tensor:
+    """All terms, of which there are some, scaled and masked: (B, H, Q, K)."""
+    bias = cast(Tensor, sum(term(q, k, key_map, inputs) for term in terms)) / math.sqrt(q.shape[-1])
     if inputs.causal is not None:
         bias = bias.masked_fill(~inputs.causal, float("-inf"))
+    if inputs.real is not None:
+        bias = bias.masked_fill(~inputs.real, float("-inf"))
     return bias.to(q.dtype)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -13,41 +13,50 @@ from torch import Tensor, nn
 
 from pdtools.errors import PdtoolsError
 
+# Of which tokens a prediction may depend: those before it, or the whole row with what is asked for masked.
+Objective = Literal["causal", "masked"]
+
 
 @dataclass(frozen=True)
 class Batch:
-    """Sentences side by side, padded at the end: ROOT, tokens, EOS.
+    """Rows side by side, padded at the end: sentences (ROOT, tokens, EOS), or inputs with what they lead to.
 
     Attributes:
         tokens: int64 (B, N), padded with the padding token.
         attach: int64 (B, N), positions in the row; padding positions shift.
         lengths: int64 (B,), positions that are not padding.
+        targets: int64 (B, N), what is to be predicted at each position; None: the tokens themselves.
+        scored: bool (B, N), positions whose target counts in the loss; None: all but ROOT and padding.
     """
 
     tokens: Tensor
     attach: Tensor
     lengths: Tensor
+    targets: Tensor | None = None
+    scored: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""
-        return Batch(
-            tokens=self.tokens.to(device, non_blocking=True),
-            attach=self.attach.to(device, non_blocking=True),
-            lengths=self.lengths.to(device, non_blocking=True),
-        )
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pinned(self) -> Batch:
         """The same batch in memory that a GPU copies from without waiting."""
-        return Batch(
-            tokens=self.tokens.pin_memory(),
-            attach=self.attach.pin_memory(),
-            lengths=self.lengths.pin_memory(),
-        )
+        return self._each(Tensor.pin_memory)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        changed = {name: None if value is None else change(value) for name, value in vars(self).items()}
+        return Batch(**cast(dict[str, Tensor], changed))
 
     def predicted(self) -> Tensor:
-        """Positions whose token is scored, bool (B, N): all but ROOT and padding."""
+        """Positions whose target is scored, bool (B, N): those given, or all but ROOT and padding."""
+        if self.scored is not None:
+            return self.scored
+        return self.real() & (torch.arange(self.tokens.shape[1], device=self.tokens.device) > 0)
+
+    def real(self) -> Tensor:
+        """Positions that are not padding, bool (B, N)."""
         position = torch.arange(self.tokens.shape[1], device=self.tokens.device)
-        return (position > 0) & (position < self.lengths[:, None])
+        return position < self.lengths[:, None]
 
     def attached(self) -> Tensor:
         """Positions whose attachment is scored, bool (B, N): all but ROOT, EOS and padding."""
@@ -76,7 +85,8 @@ class TokenParts:
     """Log-probabilities of a batch's tokens and attachments, in nats.
 
     Attributes:
-        token_logprobs: float (B, N), log p(x_k | x_<k, W_{k-1}); 0 for ROOT and padding.
+        token_logprobs: float (B, N), log p(x_k | x_<k, W_{k-1}), x_k the target at k; of a masked model
+            log p(x_k | the row). 0 where nothing is scored (ROOT, padding).
         attach_logprobs: float (B, N), log p(r_k | x_<=k, W_{k-1}); 0 for ROOT, EOS and padding, and
             everywhere without a head.
         attach_best: int64 (B, N), the likeliest legal attachment; a shift everywhere without a head.
@@ -178,6 +188,11 @@ class LanguageModel(nn.Module, ABC):
         return cast(int, self.config.eos_id)
 
     @property
+    def objective(self) -> Objective:
+        """``causal``: log p(x) is the sum of the tokens'; ``masked``: predictions look at both sides."""
+        return cast(Objective, self.config.objective)
+
+    @property
     def device(self) -> torch.device:
         """Where the parameters are."""
         return next(self.parameters()).device
@@ -192,6 +207,17 @@ class LanguageModel(nn.Module, ABC):
             raise PdtoolsError(
                 f"a sentence of {length} positions (ROOT and EOS included) is longer than the model's "
                 f"max_length of {self.max_length}"
+            )
+
+    def check_causal(self) -> None:
+        """Refuse what needs p(x), or the probability of a next token.
+
+        Raises:
+            PdtoolsError: if the model is a masked one.
+        """
+        if self.objective != "causal":
+            raise PdtoolsError(
+                "this is a masked language model: it predicts tokens from both sides, and gives no p(x)"
             )
 
     @abstractmethod
@@ -213,7 +239,7 @@ class LanguageModel(nn.Module, ABC):
             float (B, V), nats.
 
         Raises:
-            PdtoolsError: if a row is longer than ``max_length``.
+            PdtoolsError: if a row is longer than ``max_length``, or the model is a masked one.
         """
 
     def forward(self, batch: Batch) -> LossParts:
@@ -244,7 +270,7 @@ class LanguageModel(nn.Module, ABC):
                 by default ``rows`` times ``length``.
 
         Raises:
-            PdtoolsError: if ``length`` is over ``max_length``.
+            PdtoolsError: if ``length`` is over ``max_length``, or the model is a masked one.
         """
 
     @abstractmethod

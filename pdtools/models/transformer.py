@@ -21,9 +21,10 @@ from pdtools.models.attention import (
     ScoreInputs,
     ScoreTerm,
 )
-from pdtools.models.base import Batch, DecoderState, LanguageModel, TokenParts, initialize
+from pdtools.models.base import Batch, DecoderState, LanguageModel, Objective, TokenParts, initialize
 from pdtools.models.cache import Cache, Past
 from pdtools.models.dropout import Dropout
+from pdtools.models.positions import TwoSidedPositions
 from pdtools.models.tape import legal_attachments, open_tokens_after, tape_from_attachments
 
 Positions = Literal["learned", "relative", "alibi", "none"]
@@ -49,6 +50,8 @@ class TransformerConfig:
         output_dropout: on the output of every sub-layer.
         tie_embeddings: the output layer is the token embedding.
         attachment_head: score attachments too.
+        objective: "causal": the token at k is predicted from those before it; "masked": from the whole row,
+            at its own position.
     """
 
     vocab_size: int
@@ -66,6 +69,7 @@ class TransformerConfig:
     output_dropout: float = 0.1
     tie_embeddings: bool = True
     attachment_head: bool = False
+    objective: Objective = "causal"
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "layers", "d_model", "heads", "d_ff", "max_length"):
@@ -82,6 +86,12 @@ class TransformerConfig:
             )
         if self.positions == "relative" and self.d_model % 2:
             raise bad_config(f"relative positions need an even d_model, not {self.d_model}")
+        if self.objective not in get_args(Objective):
+            raise bad_config(
+                f"objective must be one of {', '.join(get_args(Objective))}, not {self.objective!r}"
+            )
+        if self.objective == "masked" and self.attachment_head:
+            raise bad_config("an attachment head needs the causal objective")
         for name in ("pad_id", "root_id", "eos_id"):
             if not 0 <= getattr(self, name) < self.vocab_size:
                 raise bad_config(
@@ -119,6 +129,8 @@ class Block(nn.Module):
 
 def position_terms(config: TransformerConfig) -> list[ScoreTerm]:
     """The score terms by which each layer knows positions."""
+    if config.positions == "relative" and config.objective == "masked":
+        return [TwoSidedPositions(config.d_model, config.heads)]
     if config.positions == "relative":
         return [RelativePositions(config.d_model, config.heads)]
     return [LinearPositions(config.heads)] if config.positions == "alibi" else []
@@ -220,12 +232,13 @@ class TransformerLM(LanguageModel):
     # --- whole sentences ----------------------------------------------------------------------
 
     def hidden_states(
-        self, embedding: Tensor, tape: Tensor | None, stack_distance: Tensor | None = None
+        self, embedding: Tensor, real: Tensor, tape: Tensor | None, stack_distance: Tensor | None = None
     ) -> Tensor:
         """Final hidden states.
 
         Args:
             embedding: (B, N, D), of the tokens.
+            real: bool (B, N), positions that are not padding.
             tape: int64 (B, N, N), within the depth table; None for a model that uses none.
             stack_distance: int16 (B, N, N); None for a model that uses none.
 
@@ -233,13 +246,16 @@ class TransformerLM(LanguageModel):
             float (B, N, D).
         """
         n = embedding.shape[1]
-        causal = torch.ones(n, n, dtype=torch.bool, device=embedding.device).tril()
+        causal = None
+        if self.objective == "causal":
+            causal = torch.ones(n, n, dtype=torch.bool, device=embedding.device).tril()
         if tape is not None and tape.is_cuda and self.depths is not None and self.depths <= KERNEL_DEPTHS:
             tape = tape.to(torch.uint8)
         inputs = ScoreInputs(
             causal=causal,
             tape=None if tape is None else tape[:, None],
             stack_distance=None if stack_distance is None else stack_distance[:, None],
+            real=real[:, None, None] if causal is None else None,
         )
         x = self.input_dropout(self._with_position(embedding, first=0))  # (B, N, D)
         for block in self.blocks:
@@ -261,11 +277,13 @@ class TransformerLM(LanguageModel):
             depths = self._clamp(tape)  # (B, N, N)
         embedding = self.embedding(batch.tokens)  # (B, N, D): once, so that it has one gradient
         distance = self._stack_distance(depths)  # (B, N, N)
-        hidden = self.hidden_states(embedding, depths, distance)  # (B, N, D)
+        hidden = self.hidden_states(embedding, batch.real(), depths, distance)  # (B, N, D)
 
-        logits = self._logits(hidden[:, :-1])  # (B, N - 1, V)
-        nll = F.cross_entropy(logits.flatten(0, 1).float(), batch.tokens[:, 1:].flatten(), reduction="none")
-        token_logprobs = F.pad(-nll.view(len(batch.tokens), -1), (1, 0))  # (B, N)
+        targets = batch.tokens if batch.targets is None else batch.targets  # (B, N)
+        shift = 1 if self.objective == "causal" else 0
+        logits = self._logits(hidden[:, : hidden.shape[1] - shift])  # (B, N - shift, V)
+        nll = F.cross_entropy(logits.flatten(0, 1).float(), targets[:, shift:].flatten(), reduction="none")
+        token_logprobs = F.pad(-nll.view(len(batch.tokens), -1), (shift, 0))  # (B, N)
         token_logprobs = token_logprobs.masked_fill(~batch.predicted(), 0)
 
         attach_logprobs = torch.zeros_like(token_logprobs)
@@ -288,10 +306,13 @@ class TransformerLM(LanguageModel):
 
     def following_logprobs(self, batch: Batch) -> Tensor:
         """See :meth:`LanguageModel.following_logprobs`."""
+        self.check_causal()
         self.check_length(batch.tokens.shape[1])
         depths = self._clamp(tape_from_attachments(batch.attach)) if self.uses_tape else None  # (B, N, N)
         embedding = self.embedding(batch.tokens)  # (B, N, D)
-        hidden = self.hidden_states(embedding, depths, self._stack_distance(depths))  # (B, N, D)
+        hidden = self.hidden_states(
+            embedding, batch.real(), depths, self._stack_distance(depths)
+        )  # (B, N, D)
         last = hidden[torch.arange(len(hidden), device=hidden.device), batch.lengths - 1]  # (B, D)
         return self._logits(last).log_softmax(-1, dtype=torch.float32)
 
@@ -299,6 +320,7 @@ class TransformerLM(LanguageModel):
 
     def start(self, rows: int, length: int, entries: int | None = None) -> TransformerState:
         """See :meth:`LanguageModel.start`."""
+        self.check_causal()
         self.check_length(length)
         config, weight = self.config, self.final_norm.weight
         past = Past(rows, rows * length if entries is None else entries, like=weight)

@@ -95,6 +95,7 @@ class StringScorer:
     """A :class:`Scorer` over a model that needs no derivations, and no search."""
 
     def __init__(self, loaded: LoadedModel, *, max_batch: int | None = None) -> None:
+        loaded.model.check_causal()
         self.loaded = loaded
         self.max_batch = max_batch
         self.settings = {"kind": "string", **_settings(loaded), "beam": None}

@@ -1,0 +1,135 @@
+"""Masked models see both sides and predict at the same position; what is scored is what a batch says."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import random
+from typing import Any
+
+import pytest
+import torch
+from model_oracle import PAD, random_row, small_model
+from torch import Tensor
+
+from pdtools.errors import PdtoolsError
+from pdtools.models import Batch, TransformerLM, collate
+from pdtools.models.attention import Attention, LinearPositions
+from pdtools.models.positions import TwoSidedPositions
+
+MASKED_POSITIONS = ("none", "learned", "relative", "alibi")
+
+
+def batch_of(lengths: list[int], seed: int = 0) -> Batch:
+    rng = random.Random(seed)
+    return collate([random_row(n, 11, rng) for n in lengths], PAD)
+
+
+def plain_two_sided(layer: Attention, x: Tensor) -> Tensor:
+    """Attention of one row x (N, D) without padding, one pair of positions at a time."""
+    n, d_model = x.shape
+    heads, d_head = layer.heads, d_model // layer.heads
+    q, k, v = (part.view(n, heads, d_head) for part in layer.qkv(x).split(d_model, dim=1))
+    scores = torch.zeros(heads, n, n)
+    for h, i, j in itertools.product(range(heads), range(n), range(n)):
+        score = q[i, h] @ k[j, h]
+        for term in layer.terms:
+            if isinstance(term, TwoSidedPositions):
+                rate = torch.tensor([10000 ** (-2 * m / d_model) for m in range(d_model // 2)])
+                sinusoid = torch.cat([((i - j) * rate).sin(), ((i - j) * rate).cos()])
+                r = term.distance_map(sinusoid).view(heads, d_head)[h]
+                score = score + term.content_bias[h, 0] @ k[j, h] + (q[i, h] + term.position_bias[h, 0]) @ r
+            elif isinstance(term, LinearPositions):
+                score = score - 2 ** (-8 * (h + 1) / heads) * abs(i - j) * d_head**0.5
+        scores[h, i, j] = score / d_head**0.5
+    mixed = torch.einsum("hij,jhd->ihd", scores.softmax(-1), v)
+    return layer.output(mixed.reshape(n, d_model))
+
+
+def plain_hidden(model: TransformerLM, tokens: Tensor) -> Tensor:
+    x = model.embedding(tokens)
+    if model.position_embedding is not None:
+        x = x + model.position_embedding.weight[: len(tokens)]
+    for block in model.blocks:
+        x = x + plain_two_sided(block.attention, block.attention_norm(x))
+        x = x + block.feed_forward(block.feed_forward_norm(x))
+    return model.final_norm(x)
+
+
+@pytest.mark.parametrize("positions", MASKED_POSITIONS)
+def test_masked_model_equals_the_plain_formulation(positions: Any) -> None:
+    model = small_model("transformer", positions=positions, objective="masked")
+    batch = batch_of([4, 7, 2])
+    targets = torch.randint(11, batch.tokens.shape, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        found = model.forward_parts(dataclasses.replace(batch, targets=targets)).token_logprobs
+        for row, length in enumerate(batch.lengths.tolist()):
+            hidden = plain_hidden(model, batch.tokens[row, :length])
+            logprobs = (hidden @ model.embedding.weight.T).log_softmax(-1)
+            wanted = logprobs.gather(1, targets[row, :length, None])[:, 0]
+            torch.testing.assert_close(found[row, 1:length], wanted[1:], rtol=0, atol=1e-5)
+            assert (found[row, length:] == 0).all()
+            assert found[row, 0] == 0
+
+
+@pytest.mark.parametrize("objective", ["causal", "masked"])
+def test_targets_and_scored_positions(objective: Any) -> None:
+    model = small_model("transformer", objective=objective)
+    batch = batch_of([5, 3])
+    scored = torch.zeros_like(batch.tokens, dtype=torch.bool)
+    scored[0, 2:4] = scored[1, 3] = True
+    targets = (batch.tokens + 1) % 11
+    given = dataclasses.replace(batch, targets=targets, scored=scored)
+    with torch.no_grad():
+        parts = model.forward_parts(given)
+        sums = model.loss(given)
+        changed = dataclasses.replace(given, targets=torch.where(scored, targets, 0))
+        again = model.forward_parts(changed)
+    assert ((parts.token_logprobs != 0) == scored).all()
+    assert int(sums.n_tokens) == 3
+    assert torch.equal(parts.token_logprobs, again.token_logprobs)
+    torch.testing.assert_close(sums.token_nll_sum, -parts.token_logprobs.sum())
+
+
+def test_a_causal_model_predicts_targets_from_the_tokens_before() -> None:
+    model = small_model("transformer")
+    batch = batch_of([5])
+    targets = torch.randint(11, batch.tokens.shape, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        found = model.forward_parts(dataclasses.replace(batch, targets=targets)).token_logprobs
+        state = model.start(1, 7)
+        for k in range(6):
+            model.advance(state, batch.tokens[:, k], torch.zeros(1, k + 1, dtype=torch.int16))
+            following = model.next_token_logprobs(state)
+            torch.testing.assert_close(following[0, targets[0, k + 1]], found[0, k + 1], rtol=0, atol=1e-5)
+
+
+def test_a_masked_model_looks_at_both_sides_and_at_its_own_position() -> None:
+    model = small_model("transformer", objective="masked")
+    batch = batch_of([6])
+    for changed in (1, 3, 6):
+        tokens = batch.tokens.clone()
+        tokens[0, changed] = (tokens[0, changed] + 1) % 11
+        other = dataclasses.replace(batch, tokens=tokens, targets=batch.tokens)
+        with torch.no_grad():
+            before = model.forward_parts(dataclasses.replace(batch, targets=batch.tokens)).token_logprobs
+            assert (model.forward_parts(other).token_logprobs != before)[0, 1:].all()
+
+
+def test_batches_keep_targets_and_scored_positions() -> None:
+    batch = batch_of([2])
+    assert batch.to("cpu").targets is None
+    given = dataclasses.replace(batch, targets=batch.tokens, scored=batch.predicted()).to("cpu")
+    assert torch.equal(given.targets, batch.tokens)
+    assert torch.equal(given.scored, batch.predicted())
+
+
+def test_masked_models_refuse_what_needs_a_next_token() -> None:
+    model = small_model("transformer", objective="masked")
+    for ask in (lambda: model.start(1, 4), lambda: model.following_logprobs(batch_of([3]))):
+        with pytest.raises(PdtoolsError, match="masked language model"):
+            ask()
+    with pytest.raises(PdtoolsError, match="causal objective"):
+        small_model("pushdown", objective="masked")
+    with pytest.raises(PdtoolsError, match="objective must be one of causal, masked"):
+        small_model("transformer", objective="both")
