@@ -35,7 +35,7 @@ def bucket_edges(longest: int) -> NDArray[np.int64]:
 
 
 def plan_epoch(
-    lengths: NDArray[np.integer], limits: BatchLimits, *, seed: int, epoch: int
+    lengths: NDArray[np.integer], limits: BatchLimits, *, seed: int, epoch: int, stored: bool = False
 ) -> list[NDArray[np.int64]]:
     """Divide all rows into batches, every row in exactly one.
 
@@ -44,6 +44,7 @@ def plan_epoch(
 
     Args:
         lengths: tokens of each row, ROOT and EOS included.
+        stored: the rows are cut into batches in the order they have, the same in every epoch.
 
     Returns:
         Row numbers of each batch.
@@ -61,8 +62,11 @@ def plan_epoch(
             f" raise train.batch_tokens (now {limits.tokens})"
         )
     random = np.random.default_rng([seed, epoch])
-    bucket = np.searchsorted(bucket_edges(longest), lengths, side="right")
-    order = np.lexsort((random.random(len(lengths)), bucket))
+    if stored:
+        order = np.arange(len(lengths))
+    else:
+        bucket = np.searchsorted(bucket_edges(longest), lengths, side="right")
+        order = np.lexsort((random.random(len(lengths)), bucket))
     starts = _cut(lengths[order].tolist(), limits)
     batches = np.split(order, starts[1:])
     return [batches[i] for i in random.permutation(len(batches))]
@@ -107,6 +111,7 @@ class BatchStream(Iterator[NDArray[np.int64]]):
         lengths: tokens of each row.
         limits: the most that a batch holds.
         seed: of the order.
+        stored: see :func:`plan_epoch`.
         epoch: the epoch that the next batch is of, from 0.
         taken: batches already taken from that epoch.
     """
@@ -114,6 +119,7 @@ class BatchStream(Iterator[NDArray[np.int64]]):
     lengths: NDArray[np.integer]
     limits: BatchLimits
     seed: int
+    stored: bool = False
     epoch: int = 0
     taken: int = 0
 
@@ -132,4 +138,4 @@ class BatchStream(Iterator[NDArray[np.int64]]):
         return padding_share(self.lengths, self._plan)
 
     def _plan_epoch(self) -> list[NDArray[np.int64]]:
-        return plan_epoch(self.lengths, self.limits, seed=self.seed, epoch=self.epoch)
+        return plan_epoch(self.lengths, self.limits, seed=self.seed, epoch=self.epoch, stored=self.stored)

@@ -29,21 +29,27 @@ class TrainConfig:
     """How a model is trained. A *step* is one update of the weights, from ``accumulate`` batches.
 
     The loss of a step is ``(token NLL + attachment_weight × attachment NLL) / tokens``, sums over all
-    batches of the step, in nats; at weight 1 it is the negative log of the joint p(x, y) per token.
+    batches of the step, in nats; at weight 1 it is the negative log of the joint p(x, y) per token. With
+    ``normalize = "sentence"`` it is divided by the sentences instead: summed over time, mean over a batch.
 
     Args:
         steps: updates in all.
         learning_rate: the highest learning rate (AdamW).
         min_learning_rate_ratio: the share of it that the cosine ends at.
         warmup_steps: updates of linear warm-up from 0 (cut off where the run is shorter).
-        schedule: after the warm-up, ``cosine`` or ``constant``.
+        schedule: after the warm-up, ``cosine``, ``constant``, or ``plateau``: multiplied by ``decay`` after
+            every ``decay_patience`` evaluations in a row without a better validation loss.
+        decay, decay_patience: of the schedule ``plateau``.
         weight_decay: on matrices only: not on embeddings, norms and biases.
         betas: AdamW's decay rates of the gradient's mean and square.
         eps: AdamW's eps.
         clip: largest norm of the gradient; 0 for no clipping.
         batch_tokens: most positions in a batch, ROOT, EOS and padding included; 0 for no limit.
         batch_sentences: most sentences in a batch; 0 for no limit.
+        batches: ``bucketed``: sentences of similar length together, other ones in every epoch; ``stored``: as
+            they follow each other in the shards, the batches alone in a new order in every epoch.
         accumulate: batches in one step.
+        normalize: what the loss of a step is divided by, its tokens or its sentences.
         attachment_weight: weight of the attachment loss.
         eval_every: steps between evaluations, each of which writes ``last/``.
         patience: evaluations without a better validation loss before the run stops early; 0 for never.
@@ -56,14 +62,18 @@ class TrainConfig:
     learning_rate: float = 3e-4
     min_learning_rate_ratio: float = 0.1
     warmup_steps: int = 500
-    schedule: Literal["cosine", "constant"] = "cosine"
+    schedule: Literal["cosine", "constant", "plateau"] = "cosine"
+    decay: float = 0.9
+    decay_patience: int = 5
     weight_decay: float = 0.01
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
     clip: float = 1.0
     batch_tokens: int = 4096
     batch_sentences: int = 0
+    batches: Literal["bucketed", "stored"] = "bucketed"
     accumulate: int = 1
+    normalize: Literal["token", "sentence"] = "token"
     attachment_weight: float = 1.0
     eval_every: int = 500
     patience: int = 0
@@ -72,7 +82,7 @@ class TrainConfig:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("steps", "accumulate", "eval_every", "log_every"):
+        for name in ("steps", "accumulate", "eval_every", "log_every", "decay_patience"):
             _check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
         for name in ("learning_rate", "eps"):
             _check(name, getattr(self, name), 0 < getattr(self, name) < math.inf, "above 0")
@@ -93,6 +103,7 @@ class TrainConfig:
             0 <= self.min_learning_rate_ratio <= 1,
             "from 0 to 1",
         )
+        _check("decay", self.decay, 0 < self.decay <= 1, "above 0 and at most 1")
         _check("betas", self.betas, all(0 <= beta < 1 for beta in self.betas), "from 0 to below 1")
         _check("seed", self.seed, self.seed < 2**63, "below 2**63")
         if not (self.batch_tokens or self.batch_sentences):
@@ -205,6 +216,12 @@ def _config_class(model: str) -> type:
     from pdtools.models import model_kind
 
     return model_kind(model).config_class
+
+
+def setting_defaults(model: str) -> dict[str, Any]:
+    """The settings of a model's configuration that have a default, with it."""
+    fields = dataclasses.fields(_config_class(model))
+    return {f.name: f.default for f in fields if f.init and f.default is not dataclasses.MISSING}
 
 
 def _keys(config_class: type) -> list[str]:

@@ -16,9 +16,8 @@ from pdtools.errors import PdtoolsError
 from pdtools.files import replace_directory
 from pdtools.models import count_parameters, save_checkpoint
 from pdtools.tokenization import Tokenizer
-from pdtools.training.batches import BatchLimits, BatchStream
+from pdtools.training.batches import BatchLimits
 from pdtools.training.config import TrainConfig
-from pdtools.training.data import Sentences
 from pdtools.training.evaluate import LossSums, autocast, evaluate, loss_sums, zero_sums
 from pdtools.training.loader import AHEAD, BatchLoader
 from pdtools.training.metrics import MetricsLog, NoMetrics
@@ -26,13 +25,14 @@ from pdtools.training.optimizer import build_optimizer, learning_rate
 from pdtools.training.parallel import ParallelModel
 from pdtools.training.run_folder import TRAINER, RunFolder
 from pdtools.training.run_state import RunState, load_state, save_state, state_tensors
+from pdtools.training.sources import TrainingData, ValidationData
 
 
 class Listener(Protocol):
     """What a run tells while it goes on."""
 
     def started(self, state: RunState, facts: Mapping[str, Any]) -> None:
-        """The next step comes: sentences, parameters, steps, padding (a share), device."""
+        """The next step comes: sentences (None: drawn without end), parameters, steps, padding (a share), device."""
 
     def stepped(self, step: int) -> None:
         """A step is done."""
@@ -65,8 +65,8 @@ class Checkpointing:
     """What a checkpoint holds beside the model.
 
     Args:
-        tokenizer: that the shards were made with.
-        shards: settings of the shards (layout, factor, …).
+        tokenizer: whose tokens the data are of.
+        shards: what there is to know about the data (of shards: layout, factor, …).
     """
 
     tokenizer: Tokenizer
@@ -83,8 +83,8 @@ class TrainingLoop:
         folder: where it is kept.
         parallel: the model, whose weights are changed, and the ranks that train it.
         config: how to train.
-        train_set: the sentences to learn from.
-        valid_set: the sentences that choose the best checkpoint; without them ``best/`` is the newest one.
+        train_set: what to learn from.
+        valid_set: what chooses the best checkpoint; without it ``best/`` is the newest one.
         checkpointing: what checkpoints hold beside the model.
         device: where the model is.
         listener: hears of progress.
@@ -97,8 +97,8 @@ class TrainingLoop:
         folder: RunFolder,
         parallel: ParallelModel,
         config: TrainConfig,
-        train_set: Sentences,
-        valid_set: Sentences | None,
+        train_set: TrainingData,
+        valid_set: ValidationData | None,
         *,
         checkpointing: Checkpointing,
         device: str,
@@ -106,6 +106,10 @@ class TrainingLoop:
         stop: Callable[[], bool],
         resume: bool,
     ) -> None:
+        if config.schedule == "plateau" and valid_set is None:
+            raise PdtoolsError(
+                "train.schedule plateau needs validation sentences (--valid, or another schedule)"
+            )
         self.folder = folder
         self.parallel = parallel
         self.model = parallel.model
@@ -130,6 +134,7 @@ class TrainingLoop:
             lengths=train_set.lengths,
             limits=self.limits,
             seed=config.seed,
+            stored=config.batches == "stored",
             epoch=self.state.epoch,
             taken=self.state.taken,
         )
@@ -150,7 +155,7 @@ class TrainingLoop:
             self.listener.started(
                 state,
                 {
-                    "sentences": len(self.train_set),
+                    "sentences": self.train_set.count,
                     "parameters": count_parameters(self.model),
                     "steps": self.config.steps,
                     "padding": self.padding,
@@ -175,13 +180,14 @@ class TrainingLoop:
     def _step(self) -> None:
         """One update of the weights.
 
-        Gradients of plain sums are added up over batches and ranks, and divided by the tokens of all of them:
-        the same as one batch of all these sentences, however they are divided.
+        Gradients of plain sums are added up over batches and ranks, and divided by the tokens (or sentences)
+        of all of them: the same as one batch of all these sentences, however they are divided.
         """
         config, state = self.config, self.state
         start, waited = time.monotonic(), self.loader.waited
         self.model.train()
         sums = zero_sums(self.device)
+        sentences = torch.zeros((), dtype=torch.float64, device=self.device)
         for i in range(config.accumulate):
             batch = next(self.loader)
             with self.parallel.reducing(i == config.accumulate - 1):
@@ -190,15 +196,20 @@ class TrainingLoop:
                     loss = parts.token_nll_sum + config.attachment_weight * parts.attach_nll_sum
                 loss.backward()
             sums += loss_sums(parts)
+            sentences += batch.predicted().any(1).sum()
         self.ranks.add_up(sums)
+        divisor = sums[2]
+        if config.normalize == "sentence":
+            self.ranks.add_up(sentences)
+            divisor = sentences
         gradients = self.parallel.gradients()  # the mean over ranks of sums over tokens
-        per_token = (self.ranks.size / sums[2]).float()
-        self.gradient_norm = self.parallel.total_norm(gradients) * per_token
+        share = (self.ranks.size / divisor).float()
+        self.gradient_norm = self.parallel.total_norm(gradients) * share
         clipped = (config.clip / (self.gradient_norm + 1e-6)).clamp(max=1) if config.clip else 1
-        torch._foreach_mul_(gradients, per_token * clipped)
+        torch._foreach_mul_(gradients, share * clipped)
         state.step += 1
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(state.step, config)
+            group["lr"] = learning_rate(state.step, config, state.learning_rate_factor)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.window += sums
@@ -220,7 +231,7 @@ class TrainingLoop:
         state.tokens += sums.tokens
         values = {
             **sums.scores(self.config.attachment_weight),
-            "learning_rate": learning_rate(state.step, self.config),
+            "learning_rate": learning_rate(state.step, self.config, state.learning_rate_factor),
             "gradient_norm": float(self.gradient_norm),
             "epoch": self.loader.epoch,
             "tokens": state.tokens,
@@ -290,10 +301,14 @@ class TrainingLoop:
         is_best = state.best_loss is None or loss < state.best_loss
         if is_best:
             state.best_loss, state.best_step, state.best_scores = loss, state.step, scores
-            state.bad_evaluations = 0
+            state.bad_evaluations = state.stale_evaluations = 0
             self._save_model(self.folder.best)
         else:
             state.bad_evaluations += 1
+            state.stale_evaluations += 1
+        if self.config.schedule == "plateau" and state.stale_evaluations == self.config.decay_patience:
+            state.learning_rate_factor *= self.config.decay
+            state.stale_evaluations = 0
         self.metrics.write("valid", state.step, scores)
         self.listener.evaluated(state.step, scores, is_best)
 

@@ -13,7 +13,7 @@ from typing import Any
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import check_output, json_text, read_json, recover_directory, write_json
 from pdtools.locks import locked
-from pdtools.training.config import Recipe, recipe_from_table
+from pdtools.training.config import Recipe, recipe_from_table, setting_defaults
 
 BEST, LAST, TRAINER = "best", "last", "trainer"
 _RUN, _SUM = "run.json", "sha256"
@@ -80,7 +80,7 @@ class RunFolder:
         return recipe_from_table(recipe, str(self.path / _RUN))
 
     def describe(self, recipe: Recipe, data: Mapping[str, str], provenance: Mapping[str, Any]) -> None:
-        """Write ``run.json``: the whole recipe, the hashes of the data, and what ran it."""
+        """Write ``run.json``: the whole recipe, what tells the data from others, and what ran it."""
         self._write(
             {"recipe": recipe.as_json(), "data": dict(data), "provenance": dict(provenance), "resumed": []}
         )
@@ -94,16 +94,25 @@ class RunFolder:
         run = self._read()
         differences = [
             f"{key} is {now}, but was {before}"
-            for key, before, now in _differences(run.get("recipe", {}), _as_read(recipe.as_json()))
+            for key, before, now in _differences(self._started_with(run), _as_read(recipe.as_json()))
         ]
         for role in sorted({*run.get("data", {}), *data}):
             if run.get("data", {}).get(role) != data.get(role):
-                differences.append(f"the {role} shards are not the same")
+                differences.append(f"the {role} data are not the same")
         if differences:
             raise PdtoolsError(
                 f"{self.path}: cannot be resumed: {'; '.join(differences)}"
                 " (give what the run was started with, or train into another folder)"
             )
+
+    def _started_with(self, run: Mapping[str, Any]) -> Any:
+        """The recipe of ``run.json``; settings that pdtools did not have yet when it was written have the
+        values that do what was done then, their defaults."""
+        recorded = run.get("recipe", {})
+        started = recipe_from_table(recorded, str(self.path / _RUN))
+        return _as_read(
+            {**started.as_json(), "config": {**setting_defaults(started.model), **started.options}}
+        )
 
     def record_resumption(self, step: int, provenance: Mapping[str, Any]) -> None:
         """Add to ``run.json`` that the run went on from a step, and what ran it then."""

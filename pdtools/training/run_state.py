@@ -30,6 +30,8 @@ class RunState:
         evaluated_step: the step of the newest evaluation.
         best_loss, best_step, best_scores: the best evaluation so far.
         bad_evaluations: evaluations since then.
+        learning_rate_factor: what the schedule ``plateau`` has multiplied the learning rate by.
+        stale_evaluations: evaluations without a better one since the best, or since it did so last.
         tokens: tokens trained on.
         seconds: time spent, over all its parts.
         window_seconds: time spent on steps since the last log line.
@@ -46,6 +48,8 @@ class RunState:
     best_step: int = 0
     best_scores: dict[str, Any] = field(default_factory=dict)
     bad_evaluations: int = 0
+    learning_rate_factor: float = 1.0
+    stale_evaluations: int = 0
     tokens: int = 0
     seconds: float = 0.0
     window_seconds: float = 0.0

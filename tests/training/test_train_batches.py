@@ -85,3 +85,18 @@ def test_bucket_edges_grow() -> None:
 def test_a_row_over_the_budget_is_refused() -> None:
     with pytest.raises(PdtoolsError, match=r"has 9 positions.*train\.batch_tokens \(now 8\)"):
         plan_epoch(np.array([5, 9]), BatchLimits(tokens=8), seed=0, epoch=0)
+
+
+@given(LENGTHS, st.integers(1, 9), st.integers(0, 5))
+def test_stored_batches_stay_together(lengths: np.ndarray, size: int, epoch: int) -> None:
+    batches = plan_epoch(lengths, BatchLimits(sentences=size), seed=3, epoch=epoch, stored=True)
+    in_order = sorted(rows.tolist() for rows in batches)
+    assert in_order == [list(range(i, min(i + size, len(lengths)))) for i in range(0, len(lengths), size)]
+
+
+def test_stored_batches_come_in_another_order_every_epoch() -> None:
+    lengths = np.arange(3, 63)
+    stream = BatchStream(lengths=lengths, limits=BatchLimits(sentences=10), seed=3, stored=True)
+    epochs = [[int(next(stream)[0]) for _ in range(6)] for _ in range(3)]
+    assert all(sorted(epoch) == [0, 10, 20, 30, 40, 50] for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 3

@@ -391,6 +391,95 @@ def test_early_stop_counts_across_a_stop(
     assert report["best"]["loss"] == 3.0
 
 
+# --- the recipe of small recurrent models -----------------------------------------------------
+
+PLATEAU = {"schedule": "plateau", "decay": 0.5, "decay_patience": 2, "warmup_steps": 0, "eval_every": 4}
+
+
+def rates(run: Path) -> dict[int, float]:
+    return {r["step"]: r["learning_rate"] for r in metrics(run) if r["kind"] == "train"}
+
+
+def test_plateau(toy_train: Path, toy_valid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = [3.0, 3.5, 4.0, 3.0, 2.0, 2.0, 2.5, 2.5, 2.5, 9.0]
+    wanted = recipe(**PLATEAU, steps=80, learning_rate=0.5, log_every=4, patience=4)
+    monkeypatch.setattr("pdtools.training.loop.evaluate", scripted(losses))
+    report = train(toy_train, tmp_path / "run", wanted, valid=toy_valid)
+    assert (report["finished"], report["step"], report["best_step"]) == ("patience", 36, 20)
+    # Halved after the evaluations at steps 12 (two worse ones), 28 and 36.
+    assert rates(tmp_path / "run") == {
+        step: 0.5 if step <= 12 else 0.25 if step <= 28 else 0.125 for step in range(4, 37, 4)
+    }
+
+    monkeypatch.setattr("pdtools.training.loop.evaluate", scripted(losses))
+    for step in (6, 13, 29):
+        stop = StopAfter(step)
+        train(toy_train, tmp_path / "other", wanted, valid=toy_valid, listener=stop, stop=stop, resume=True)
+    train(toy_train, tmp_path / "other", wanted, valid=toy_valid, resume=True)
+    assert_same_run(tmp_path / "other", tmp_path / "run")
+
+
+def test_plateau_needs_validation(toy_train: Path, tmp_path: Path) -> None:
+    with pytest.raises(PdtoolsError, match=r"schedule plateau needs validation sentences"):
+        train(toy_train, tmp_path / "run", recipe(**PLATEAU))
+
+
+def test_stored_batches_and_a_loss_per_sentence(toy_train: Path, toy_valid: Path, tmp_path: Path) -> None:
+    """Plain torch: loss summed over time, mean over the batch, batches as they are stored."""
+    stored = {"batches": "stored", "normalize": "sentence", "batch_tokens": 0, "batch_sentences": 5}
+    wanted = recipe(
+        "transformer",
+        NO_DROPOUT,
+        **PLATEAU,
+        **stored,
+        steps=7,
+        accumulate=1,
+        eps=1e-3,
+        clip=0.7,
+        weight_decay=0.0,
+    )
+    train(toy_train, tmp_path / "run", wanted, valid=toy_valid)
+    for step in (3, 6):
+        stop = StopAfter(step)
+        train(toy_train, tmp_path / "other", wanted, valid=toy_valid, listener=stop, stop=stop, resume=True)
+    train(toy_train, tmp_path / "other", wanted, valid=toy_valid, resume=True)
+    assert_same_run(tmp_path / "other", tmp_path / "run")
+
+    shards = ShardSet.open(toy_train)
+    torch.manual_seed(wanted.train.seed)
+    model = build_model("transformer", complete_recipe(wanted, shards.tokenizer)[1])
+    optimizer = torch.optim.Adam(model.parameters(), lr=wanted.train.learning_rate, eps=1e-3)
+    data = Sentences(shards, max_length=None, rejects=None)  # type: ignore[arg-type]
+    plan = [
+        rows
+        for epoch in range(2)
+        for rows in plan_epoch(
+            shards.lengths, BatchLimits(sentences=5), seed=wanted.train.seed, epoch=epoch, stored=True
+        )
+    ]
+    for rows in plan[:7]:
+        optimizer.zero_grad()
+        torch.stack([model.loss(data.batch(row[None])).token_nll_sum for row in rows]).mean().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.7)
+        optimizer.step()
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(weights(tmp_path / "run")[name], parameter.detach(), atol=2e-6, rtol=1e-4)
+
+
+def test_a_run_of_an_older_pdtools_goes_on(toy_train: Path, tmp_path: Path) -> None:
+    """Its record and its state lack the settings that came later."""
+    run = tmp_path / "run"
+    wanted = recipe(steps=4)
+    stop = StopAfter(2)
+    train(toy_train, run, wanted, listener=stop, stop=stop)
+    record = json.loads((run / "run.json").read_text())
+    for section, name in (("train", "schedule"), ("train", "normalize"), ("config", "positions")):
+        del record["recipe"][section][name]
+    del record["sha256"]
+    (run / "run.json").write_text(json.dumps(record))
+    assert train(toy_train, run, wanted, resume=True)["finished"] == "steps"
+
+
 # --- refusals ---------------------------------------------------------------------------------
 
 
@@ -401,9 +490,9 @@ def test_resume_with_other_settings_or_data(
     longer = dataclasses.replace(wanted, train=dataclasses.replace(wanted.train, steps=99))
     with pytest.raises(PdtoolsError, match=r"cannot be resumed: train\.steps is 99, but was 12"):
         train(toy_train, run, longer, valid=toy_valid, resume=True)
-    with pytest.raises(PdtoolsError, match="the train shards are not the same"):
+    with pytest.raises(PdtoolsError, match="the train data are not the same"):
         train(make_shards(24, seed=3), run, wanted, valid=toy_valid, resume=True)
-    with pytest.raises(PdtoolsError, match="the valid shards are not the same"):
+    with pytest.raises(PdtoolsError, match="the valid data are not the same"):
         train(toy_train, run, wanted, resume=True)
 
 
