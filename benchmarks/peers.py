@@ -13,7 +13,8 @@ import numpy as np
 from comparison import REPOSITORY, Line, Missing, data_folder, largest, version
 
 from pdtools import data
-from pdtools.evaluation.blimp import Pair, evaluate_blimp, read_pairs
+from pdtools.evaluation.blimp import evaluate_blimp
+from pdtools.evaluation.blimp_pairs import Pair, read_pairs
 from pdtools.evaluation.perplexity import evaluate_perplexity
 from pdtools.evaluation.sg import from_score, present
 from pdtools.evaluation.suites import read_suites, sentences

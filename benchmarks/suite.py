@@ -22,7 +22,8 @@ from measure import Figure, Options, main, seconds
 from train_step import TRUNK
 
 from pdtools import data
-from pdtools.evaluation.blimp import Pair, evaluate_blimp, read_pairs
+from pdtools.evaluation.blimp import evaluate_blimp
+from pdtools.evaluation.blimp_pairs import Pair, read_pairs
 from pdtools.evaluation.sg import evaluate_sg, present
 from pdtools.evaluation.suites import Suite, read_suites, sentences
 from pdtools.models import build_model, load_checkpoint, make_config, save_checkpoint

@@ -107,7 +107,8 @@ def eval_blimp(
         )
         return
 
-    from pdtools.evaluation.blimp import evaluate_blimp, evaluate_recorded_blimp, read_pairs
+    from pdtools.evaluation.blimp import evaluate_blimp, evaluate_recorded_blimp
+    from pdtools.evaluation.blimp_pairs import PairFiles
     from pdtools.evaluation.sentence_files import BLIMP_COLUMNS, blimp_sentences, place_names
     from pdtools.evaluation.surprisal_files import RecordedScorer
     from pdtools.provenance import provenance
@@ -117,7 +118,7 @@ def eval_blimp(
     plan = make_plan(workers, shard, scheduler, resume)
     inputs = [path for path in (data, surprisals) if path]
     check_output_or_done(output, plan, overwrite=overwrite, inputs=inputs)
-    pairs = read_pairs(data, limit)
+    pairs = PairFiles(data, limit)
     if model is not None:
         settings = model_settings(
             plan,
@@ -160,13 +161,13 @@ def _write(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    from pdtools.evaluation.blimp import read_pairs
+    from pdtools.evaluation.blimp_pairs import PairFiles
     from pdtools.evaluation.sentence_files import BLIMP_COLUMNS, blimp_sentences, write_sentences
     from pdtools.provenance import provenance
 
     check_json_output(as_json, output)
     check_output(output, overwrite=overwrite)
-    sentences = blimp_sentences(read_pairs(data, limit))
+    sentences = blimp_sentences(PairFiles(data, limit))
     number = write_sentences(sentences, BLIMP_COLUMNS, output, text_only=text_only)
     if as_json:
         print_json({"counts": {"sentences": number}, "provenance": provenance({"data": data})})

@@ -3,7 +3,8 @@
 Each evaluation is a function from data and a model to :class:`Results`, which :func:`write_results` writes.
 """
 
-from pdtools.evaluation.blimp import evaluate_blimp, evaluate_recorded_blimp, read_pairs
+from pdtools.evaluation.blimp import evaluate_blimp, evaluate_recorded_blimp
+from pdtools.evaluation.blimp_pairs import PairFiles, read_pairs
 from pdtools.evaluation.compare import compare_runs
 from pdtools.evaluation.evalb import BracketScore, SentenceRow, compare_sentence
 from pdtools.evaluation.formula import Formula, FormulaError
@@ -22,6 +23,7 @@ __all__ = [
     "BracketScore",
     "Formula",
     "FormulaError",
+    "PairFiles",
     "Parameters",
     "RecordedScorer",
     "Results",

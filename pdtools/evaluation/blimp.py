@@ -2,47 +2,23 @@
 
 from __future__ import annotations
 
-import sys
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
-from pdtools.errors import InputError
-from pdtools.evaluation.archives import zip_lines
+from pdtools.evaluation.blimp_pairs import Pair, Pairs
 from pdtools.evaluation.results import ITEMS, Progress, Results, mean, no_progress
-from pdtools.files import expand_inputs, read_lines
-from pdtools.json_input import parse_json, text_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from pdtools.search.scores import Scorer, SentenceScore, Unscorable
 
 Outcome = Literal["right", "wrong", "tie", "unscorable"]
 
-# The data spell one field in two ways, and name a phenomenon that the paper counts within another.
-_FIELD_NAMES = {"syntax/semantics": "syntax_semantics"}
-_PHENOMENON_NAMES = {"s-selection": "argument_structure"}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pair:
-    """A minimal pair.
-
-    Attributes:
-        paradigm: the ``UID``.
-        phenomenon: one of the paper's 12.
-        field: morphology, semantics, syntax or syntax_semantics.
-        number: the ``pairID``.
-        good, bad: the acceptable and the unacceptable sentence.
-    """
-
-    paradigm: str
-    phenomenon: str
-    field: str
-    number: str
-    good: str
-    bad: str
+# Pairs whose sentences are sorted together, and whose scores are in memory at the same time.
+BLOCK = 4096
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,103 +55,45 @@ class PairResult:
         return self.logprob_good / self.tokens_good > self.logprob_bad / self.tokens_bad
 
 
-# --- reading ----------------------------------------------------------------------------------
-
-
-def read_pairs(source: str | Path, limit: int | None = None) -> list[Pair]:
-    """Read minimal pairs: a folder of ``.jsonl`` files, one such file, or a zip of them.
-
-    Args:
-        source: where they are.
-        limit: only the first so many pairs of each paradigm.
-
-    Returns:
-        The pairs, in the order of file names and lines.
-
-    Raises:
-        InputError: for a missing source, one without pairs, or a line that is not a pair.
-    """
-    pairs: list[Pair] = []
-    taken: dict[str, int] = defaultdict(int)
-    seen: set[tuple[str, str]] = set()
-    for place, number, line in _lines(Path(source)):
-        if not line.strip():
-            continue
-        pair = _pair(line, place, number)
-        if (pair.paradigm, pair.number) in seen:
-            raise InputError(f"a second pair {pair.number} of {pair.paradigm}", file=place, line=number)
-        seen.add((pair.paradigm, pair.number))
-        taken[pair.paradigm] += 1
-        if limit is None or taken[pair.paradigm] <= limit:
-            pairs.append(pair)
-    if not pairs:
-        raise InputError("no minimal pairs (.jsonl files) in it", file=source)
-    return pairs
-
-
-def _lines(source: Path) -> Iterator[tuple[str, int, str]]:
-    if source.suffix == ".zip":
-        yield from zip_lines(source, ".jsonl")
-        return
-    for file in expand_inputs([str(source)], [".jsonl"]):
-        if not Path(file).name.startswith("."):
-            yield from ((file, number, line) for number, line in read_lines(file))
-
-
-def _pair(line: str, place: str, number: int) -> Pair:
-    data = parse_json(line, place, number)
-    try:
-        field, phenomenon = text_of(data["field"]), text_of(data["linguistics_term"])
-        good, bad = data["sentence_good"], data["sentence_bad"]
-        if not isinstance(good, str) or not isinstance(bad, str):
-            raise InputError("not a minimal pair: a sentence that is no text", file=place, line=number)
-        return Pair(
-            paradigm=sys.intern(text_of(data["UID"])),  # names that thousands of pairs share
-            phenomenon=sys.intern(_PHENOMENON_NAMES.get(phenomenon, phenomenon)),
-            field=sys.intern(_FIELD_NAMES.get(field, field)),
-            number=text_of(data["pairID"]),
-            good=text_of(good),
-            bad=text_of(bad),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        missing = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        if not isinstance(data, dict):
-            missing = "not a JSON object"
-        raise InputError(f"not a minimal pair: {missing}", file=place, line=number) from error
-
-
 # --- evaluation -------------------------------------------------------------------------------
 
 
-def evaluate_blimp(pairs: Sequence[Pair], scorer: Scorer, progress: Progress = no_progress) -> Results:
+def evaluate_blimp(pairs: Pairs, scorer: Scorer, progress: Progress = no_progress) -> Results:
     """Score minimal pairs with a model.
 
-    Every different sentence is scored once, so a pair of two identical sentences is a tie whatever the batch,
-    and in lexicographic order, so that a scorer meets sentences that begin alike one after the other.
+    A block of pairs at a time, each different sentence once (so a pair of two identical ones is a tie
+    whatever the batch) and in lexicographic order, so that a scorer meets those that begin alike together.
+    What stays in memory of a pair is its row in the table.
 
     Args:
-        pairs: from :func:`read_pairs`.
+        pairs: gone through three times.
         scorer: any scorer; it is handed the sentences as they are.
         progress: wraps the iterator over sentence scores.
 
     Returns:
         Scores (see :func:`blimp_scores`) and an ``items`` table with one row per pair.
     """
-    texts = sorted({text for pair in pairs for text in (pair.good, pair.bad)})
-    found = zip(texts, progress(scorer.score(texts), len(texts)), strict=True)
-    scores = {text: _brief(score, text) for text, score in found}
-    rows = [_judge(pair, scores[pair.good], scores[pair.bad]) for pair in pairs]
-    with_unknown = {text for text, score in scores.items() if isinstance(score, _Brief) and score.has_unknown}
-    return _results(rows, with_unknown, scorer)
+    total = sum(len(_texts(block)) for block in _blocks(pairs))
+    texts = (text for block in _blocks(pairs) for text in _texts(block))
+    scores = iter(progress(scorer.score(texts), total))
+    rows = _Rows()
+    for block in _blocks(pairs):
+        sentences = _texts(block)
+        briefs = {
+            text: _brief(score, text)
+            for text, score in zip(sentences, islice(scores, len(sentences)), strict=True)
+        }
+        rows.add([_judge(pair, briefs[pair.good], briefs[pair.bad]) for pair in block])
+        rows.count_sentences(briefs.values())
+    _expect_end(scores)
+    return _results(rows, scorer)
 
 
-def evaluate_recorded_blimp(
-    pairs: Sequence[Pair], scorer: Scorer, progress: Progress = no_progress
-) -> Results:
+def evaluate_recorded_blimp(pairs: Pairs, scorer: Scorer, progress: Progress = no_progress) -> Results:
     """Score minimal pairs by surprisals that were computed elsewhere.
 
     Args:
-        pairs: from :func:`read_pairs`.
+        pairs: gone through three times.
         scorer: a :class:`pdtools.evaluation.surprisal_files.RecordedScorer`. It is asked for the sentences in
             the order of :func:`pdtools.evaluation.sentence_files.blimp_sentences`, repeated ones again.
         progress: wraps the iterator over sentence scores.
@@ -183,21 +101,37 @@ def evaluate_recorded_blimp(
     Returns:
         As :func:`evaluate_blimp`.
     """
-    texts = [text for pair in pairs for text in (pair.good, pair.bad)]
-    rows: list[PairResult] = []
-    with_unknown: set[str] = set()
-    waiting: list[SentenceScore | Unscorable] = []
-    for text, score in zip(texts, progress(scorer.score(texts), len(texts)), strict=True):
-        if getattr(score, "n_unknown", 0):
-            with_unknown.add(text)
-        waiting.append(score)
-        if len(waiting) == 2:
-            rows.append(judge(pairs[len(rows)], *waiting))
-            waiting = []
-    return _results(rows, with_unknown, scorer)
+    total = sum(2 * len(block) for block in _blocks(pairs))
+    given = (text for pair in pairs for text in (pair.good, pair.bad))
+    scores = iter(progress(scorer.score(given), total))
+    rows = _Rows()
+    for block in _blocks(pairs):
+        texts = [text for pair in block for text in (pair.good, pair.bad)]
+        briefs = [_brief(score, text) for text, score in zip(texts, islice(scores, len(texts)), strict=True)]
+        rows.add(list(map(_judge, block, briefs[::2], briefs[1::2])))
+        rows.count_sentences(dict(zip(texts, briefs, strict=True)).values())
+    _expect_end(scores)
+    return _results(rows, scorer)
 
 
-def _results(rows: Sequence[PairResult], with_unknown: Set[str], scorer: Scorer) -> Results:
+def _blocks(pairs: Pairs) -> Iterator[list[Pair]]:
+    every = iter(pairs)
+    while block := list(islice(every, BLOCK)):
+        yield block
+
+
+def _texts(block: Iterable[Pair]) -> list[str]:
+    """The different sentences of these pairs, sorted."""
+    return sorted({text for pair in block for text in (pair.good, pair.bad)})
+
+
+def _expect_end(scores: Iterator[Any]) -> None:
+    """Let the scorer finish, which has nothing more to say."""
+    for _ in scores:
+        raise ValueError("more scores than sentences")
+
+
+def _results(rows: _Rows, scorer: Scorer) -> Results:
     settings = {
         "task": "blimp",
         "unit": "fraction of 1",
@@ -207,12 +141,11 @@ def _results(rows: Sequence[PairResult], with_unknown: Set[str], scorer: Scorer)
         "text": "sentences as in the data, written in the model's text style; final period and capitals kept",
         "scorer": scorer.settings,
     }
-    sentences = len({text for row in rows for text in (row.pair.good, row.pair.bad)})
     return Results(
-        scores=blimp_scores(rows),
-        counts={**_counts(rows, sentences), "sentences_with_unknown_words": len(with_unknown)},
+        scores=blimp_scores(rows.tallies),
+        counts=_counts(rows),
         settings=settings,
-        tables={ITEMS: _table(rows)},
+        tables={ITEMS: rows.table()},
     )
 
 
@@ -275,8 +208,43 @@ def _as_read(score: SentenceScore) -> list[tuple[str, bool]]:
     ]
 
 
-def blimp_scores(rows: Sequence[PairResult]) -> dict[str, Any]:
+@dataclass(kw_only=True, slots=True)
+class Tally:
+    """Counts of one paradigm's pairs.
+
+    Attributes:
+        phenomenon, field: what the paradigm belongs to.
+        pairs: all of them.
+        scored: those whose sentences both have a score.
+        right: scored, and the good sentence is strictly more probable.
+        ties: scored, and neither is.
+        right_per_token, scored_per_token: the same by the mean log-probability of a token.
+    """
+
+    phenomenon: str
+    field: str
+    pairs: int = 0
+    scored: int = 0
+    right: int = 0
+    ties: int = 0
+    right_per_token: int = 0
+    scored_per_token: int = 0
+
+    def add(self, row: PairResult) -> None:
+        """Count one more pair."""
+        self.pairs += 1
+        self.scored += row.correct is not None
+        self.right += row.correct is True
+        self.ties += row.outcome == "tie"
+        self.scored_per_token += row.correct_per_token is not None
+        self.right_per_token += row.correct_per_token is True
+
+
+def blimp_scores(tallies: Mapping[str, Tally]) -> dict[str, Any]:
     """Accuracies over the scored pairs, as fractions of 1; None where no pair has a score.
+
+    Args:
+        tallies: of every paradigm.
 
     Returns:
         ``overall``: the unweighted mean of the paradigms (with paradigms of one size, as in BLiMP, and every
@@ -284,64 +252,82 @@ def blimp_scores(rows: Sequence[PairResult]) -> dict[str, Any]:
         ``by_phenomenon`` and ``by_field``: means of their paradigms; ``overall_per_token``: as ``overall``,
         deciding by the mean log-probability of a token instead of the total.
     """
-    paradigms = {row.pair.paradigm: row.pair for row in rows}
-    by_paradigm = _accuracies(rows, lambda row: row.correct)
-    per_token = _accuracies(rows, lambda row: row.correct_per_token)
+    ordered = sorted(tallies.items())
+    by_paradigm = {name: _ratio(tally.right, tally.scored) for name, tally in ordered}
+    per_token = [_ratio(tally.right_per_token, tally.scored_per_token) for _, tally in ordered]
 
-    def grouped(group: Callable[[Pair], str]) -> dict[str, float | None]:
-        found: dict[str, list[float]] = {group(pair): [] for pair in paradigms.values()}
+    def grouped(group: Callable[[Tally], str]) -> dict[str, float | None]:
+        found: dict[str, list[float]] = {group(tally): [] for tally in tallies.values()}
         for name, score in by_paradigm.items():
             if score is not None:
-                found[group(paradigms[name])].append(score)
+                found[group(tallies[name])].append(score)
         return {name: mean(found[name]) for name in sorted(found)}
 
+    right, scored = (sum(getattr(t, name) for t in tallies.values()) for name in ("right", "scored"))
     return {
         "overall": mean([score for score in by_paradigm.values() if score is not None]),
-        "mean_of_items": mean([float(row.correct) for row in rows if row.correct is not None]),
-        "overall_per_token": mean([score for score in per_token.values() if score is not None]),
-        "by_field": grouped(lambda pair: pair.field),
-        "by_phenomenon": grouped(lambda pair: pair.phenomenon),
+        "mean_of_items": _ratio(right, scored),
+        "overall_per_token": mean([score for score in per_token if score is not None]),
+        "by_field": grouped(lambda tally: tally.field),
+        "by_phenomenon": grouped(lambda tally: tally.phenomenon),
         "by_paradigm": by_paradigm,
     }
 
 
-def _accuracies(
-    rows: Sequence[PairResult], correct: Callable[[PairResult], bool | None]
-) -> dict[str, float | None]:
-    found: dict[str, list[float]] = defaultdict(list)
-    for row in rows:
-        values = found[row.pair.paradigm]
-        if (right := correct(row)) is not None:
-            values.append(float(right))
-    return {name: mean(found[name]) for name in sorted(found)}
+def _ratio(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
 
 
-def _counts(rows: Sequence[PairResult], sentences: int) -> dict[str, Any]:
-    def number(outcome: Outcome, among: Iterable[PairResult]) -> int:
-        return sum(row.outcome == outcome for row in among)
+class _Rows:
+    """Judged pairs: counted by paradigm, and put into a table block by block."""
 
-    by_paradigm: dict[str, list[PairResult]] = defaultdict(list)
-    for row in rows:
-        by_paradigm[row.pair.paradigm].append(row)
+    def __init__(self) -> None:
+        self.tallies: dict[str, Tally] = {}
+        self.sentences = 0
+        self.sentences_with_unknown = 0
+        self._batches: list[pa.RecordBatch] = []
+
+    def add(self, rows: Sequence[PairResult]) -> None:
+        """Add the pairs of a block."""
+        for row in rows:
+            pair = row.pair
+            tally = self.tallies.get(pair.paradigm)
+            if tally is None:
+                tally = self.tallies[pair.paradigm] = Tally(phenomenon=pair.phenomenon, field=pair.field)
+            tally.add(row)
+        self._batches.append(_record_batch(rows))
+
+    def count_sentences(self, briefs: Collection[_Brief | Unscorable]) -> None:
+        """Count the different sentences of a block."""
+        self.sentences += len(briefs)
+        self.sentences_with_unknown += sum(isinstance(b, _Brief) and b.has_unknown for b in briefs)
+
+    def table(self) -> pa.Table:
+        """One row per pair."""
+        import pyarrow as pa
+
+        return pa.Table.from_batches(self._batches, _record_batch([]).schema)
+
+
+def _counts(rows: _Rows) -> dict[str, Any]:
+    tallies = rows.tallies
+    pairs, scored = (sum(getattr(t, name) for t in tallies.values()) for name in ("pairs", "scored"))
     return {
-        "paradigms": len(by_paradigm),
-        "pairs": len(rows),
-        "pairs_scored": len(rows) - number("unscorable", rows),
-        "pairs_unscorable": number("unscorable", rows),
-        "ties": number("tie", rows),
-        "sentences": sentences,
+        "paradigms": len(tallies),
+        "pairs": pairs,
+        "pairs_scored": scored,
+        "pairs_unscorable": pairs - scored,
+        "ties": sum(tally.ties for tally in tallies.values()),
+        "sentences": rows.sentences,
         "by_paradigm": {
-            name: {
-                "pairs": len(found),
-                "scored": len(found) - number("unscorable", found),
-                "ties": number("tie", found),
-            }
-            for name, found in sorted(by_paradigm.items())
+            name: {"pairs": tally.pairs, "scored": tally.scored, "ties": tally.ties}
+            for name, tally in sorted(tallies.items())
         },
+        "sentences_with_unknown_words": rows.sentences_with_unknown,
     }
 
 
-def _table(rows: Sequence[PairResult]) -> Any:
+def _record_batch(rows: Sequence[PairResult]) -> pa.RecordBatch:
     import pyarrow as pa
 
     of_pair = {
@@ -369,4 +355,4 @@ def _table(rows: Sequence[PairResult]) -> Any:
         for name, attribute in of_pair.items()
     }
     columns |= {name: pa.array((getattr(row, name) for row in rows), kind) for name, kind in of_row.items()}
-    return pa.table(columns)
+    return pa.record_batch(columns)

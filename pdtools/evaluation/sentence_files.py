@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pdtools.errors import InputError
-from pdtools.evaluation.blimp import Pair
+from pdtools.evaluation.blimp_pairs import Pair
 from pdtools.evaluation.sg import present
 from pdtools.evaluation.suites import Suite, sentences
 from pdtools.files import atomic_text

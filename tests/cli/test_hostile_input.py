@@ -15,7 +15,7 @@ from pdtools import files
 from pdtools.cli.main import run
 from pdtools.errors import InputError
 from pdtools.evaluation import archives
-from pdtools.evaluation.blimp import read_pairs
+from pdtools.evaluation.blimp_pairs import read_pairs
 from pdtools.evaluation.suites import read_suites
 
 N = 100_000

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.blimp import Pair, evaluate_blimp, judge, read_pairs
+from pdtools.evaluation.blimp import evaluate_blimp, judge
+from pdtools.evaluation.blimp_pairs import Pair, PairFiles, read_pairs
 from pdtools.search.scores import SentenceScore
 
 
@@ -145,6 +146,27 @@ def test_bad_lines_are_named(tmp_path: Path, line: str, says: str) -> None:
     with pytest.raises(InputError, match=r"one\.jsonl:2: ") as caught:
         read_pairs(tmp_path / "d")
     assert says in str(caught.value)
+
+
+def test_blocks_change_nothing(word_scorer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = PairFiles(write(tmp_path / "d", *SMALL))
+    whole = evaluate_blimp(files, word_scorer())
+    monkeypatch.setattr("pdtools.evaluation.blimp.BLOCK", 2)
+    divided = evaluate_blimp(files, word_scorer())
+    assert divided.scores == whole.scores
+    assert divided.tables["items"].equals(whole.tables["items"])
+    assert whole.counts["sentences"] == len({text for p in files for text in (p.good, p.bad)})
+    assert divided.counts["sentences"] > whole.counts["sentences"]  # "We go ." is in two blocks
+
+
+def test_too_few_or_too_many_scores_are_refused(word_scorer: Any, tmp_path: Path) -> None:
+    scorer = word_scorer()
+    pairs = read_pairs(write(tmp_path / "d", *SMALL))
+    for change in (lambda found: found[:-1], lambda found: [*found, found[0]]):
+        broken = word_scorer()
+        broken.score = lambda texts, change=change: iter(change(list(scorer.score(texts))))
+        with pytest.raises(ValueError, match="shorter|more scores"):
+            evaluate_blimp(pairs, broken)
 
 
 def test_empty_sources(tmp_path: Path) -> None:

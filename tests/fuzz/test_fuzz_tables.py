@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fuzz.hostile import broken, deep, documents, fuzz, refusing
 from pdtools.errors import InputError
-from pdtools.evaluation.blimp import read_pairs
+from pdtools.evaluation.blimp_pairs import read_pairs
 from pdtools.evaluation.formula import Formula, FormulaError
 from pdtools.evaluation.parsing import read_left_out
 from pdtools.evaluation.prm import read_parameters
