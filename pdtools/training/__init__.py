@@ -2,7 +2,7 @@
 
 from pdtools.training.batches import BatchLimits, BatchStream, padding_share, plan_epoch, plan_in_order
 from pdtools.training.config import Recipe, TrainConfig, bundled_recipes, read_recipe
-from pdtools.training.data import Sentences
+from pdtools.training.data import Sentences, ShardInput
 from pdtools.training.distributed import ALONE, Ranks, local_device, torchrun_ranks
 from pdtools.training.evaluate import LossSums, evaluate
 from pdtools.training.interruption import Interruption
@@ -10,11 +10,13 @@ from pdtools.training.loop import Listener, TrainingLoop
 from pdtools.training.optimizer import build_optimizer, learning_rate
 from pdtools.training.parallel import ParallelModel
 from pdtools.training.run_state import RunState
+from pdtools.training.sources import BatchSource, TrainingData, TrainingInput, ValidationData
 from pdtools.training.train import complete_recipe, train
 
 __all__ = [
     "ALONE",
     "BatchLimits",
+    "BatchSource",
     "BatchStream",
     "Interruption",
     "Listener",
@@ -24,8 +26,12 @@ __all__ = [
     "Recipe",
     "RunState",
     "Sentences",
+    "ShardInput",
     "TrainConfig",
+    "TrainingData",
+    "TrainingInput",
     "TrainingLoop",
+    "ValidationData",
     "build_optimizer",
     "bundled_recipes",
     "complete_recipe",

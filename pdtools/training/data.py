@@ -1,10 +1,14 @@
-"""The sentences that a model is trained on or validated with."""
+"""The sentences of shards that a model is trained on or validated with."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,9 +16,11 @@ from numpy.typing import NDArray
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects
-from pdtools.models import Batch, collate
+from pdtools.models import Batch, LanguageModel, collate
 from pdtools.shards import ShardSet
-from pdtools.training.batches import BatchLimits, plan_in_order
+from pdtools.tokenization import Tokenizer
+from pdtools.training.batches import BatchLimits, BatchStream, plan_in_order
+from pdtools.training.config import TrainConfig
 from pdtools.training.distributed import ALONE, Ranks
 
 
@@ -53,6 +59,23 @@ class Sentences:
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def count(self) -> int:
+        """How many sentences there are."""
+        return len(self)
+
+    def source(self, config: TrainConfig, *, epoch: int = 0, taken: int = 0) -> SentenceSource:
+        """Batches of the sentences, each once an epoch, from a position on."""
+        stream = BatchStream(
+            lengths=self.lengths,
+            limits=BatchLimits(tokens=config.batch_tokens, sentences=config.batch_sentences),
+            seed=config.seed,
+            stored=config.batches == "stored",
+            epoch=epoch,
+            taken=taken,
+        )
+        return SentenceSource(self, stream)
+
     def batch(self, numbers: NDArray[np.int64]) -> Batch:
         """The batch of these sentences (numbers count those that are taken), on the CPU.
 
@@ -78,6 +101,89 @@ class Sentences:
         for turn in range(0, len(plan), ranks.size):
             mine = turn + ranks.rank
             yield self.batch(plan[mine] if mine < len(plan) else nothing)
+
+
+@dataclass(frozen=True)
+class SentenceSource:
+    """Batches of sentences, a :class:`~pdtools.training.sources.BatchSource`.
+
+    Args:
+        sentences: what batches are made of.
+        stream: which sentences; nobody else may take from it.
+    """
+
+    sentences: Sentences
+    stream: BatchStream
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the next batch is of, from 0."""
+        return self.stream.epoch
+
+    @property
+    def taken(self) -> int:
+        """Batches already taken from that epoch."""
+        return self.stream.taken
+
+    def take(self, ranks: Ranks) -> Batch:
+        """This rank's part of the next batch: every so many-th of its sentences."""
+        return self.sentences.batch(next(self.stream)[ranks.rank :: ranks.size])
+
+    def padding_share(self) -> float:
+        """The share of padding in this epoch's batches."""
+        return self.stream.padding_share()
+
+
+@dataclass(frozen=True)
+class ShardInput:
+    """Shards to train on, and perhaps to validate with: a :class:`~pdtools.training.sources.TrainingInput`.
+
+    Args:
+        train, valid: folders that ``pdtools tapes`` wrote, with the same tokenizer.
+
+    Raises:
+        PdtoolsError: unusable shards, or shards that do not go together.
+    """
+
+    train: str | Path
+    valid: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        if "valid" in self._sets:
+            check_same_tokenizer(self._sets["train"], self._sets["valid"])
+
+    @property
+    def files(self) -> dict[str, str | Path]:
+        """The folders."""
+        return {"train": self.train} | ({} if self.valid is None else {"valid": self.valid})
+
+    @cached_property
+    def _sets(self) -> dict[str, ShardSet]:
+        return {role: ShardSet.open(place) for role, place in self.files.items()}
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """That the shards were made with."""
+        return self._sets["train"].tokenizer
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Settings of the training shards (layout, factor, …)."""
+        settings: Mapping[str, Any] = self._sets["train"].manifest["settings"]
+        return settings
+
+    @cached_property
+    def identity(self) -> dict[str, str]:
+        """Hashes of what the shards hold."""
+        return {role: hash_shards(shards) for role, shards in self._sets.items()}
+
+    def open(self, model: LanguageModel, rejects: Rejects) -> tuple[Sentences, Sentences | None]:
+        """The sentences that the model can take."""
+        kept = {
+            role: Sentences(shards, max_length=model.max_length, rejects=rejects)
+            for role, shards in self._sets.items()
+        }
+        return kept["train"], kept.get("valid")
 
 
 def hash_shards(shards: ShardSet) -> str:

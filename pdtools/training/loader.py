@@ -12,35 +12,30 @@ from types import TracebackType
 import torch
 
 from pdtools.models import Batch
-from pdtools.training.batches import BatchStream
-from pdtools.training.data import Sentences
 from pdtools.training.distributed import ALONE, Ranks
+from pdtools.training.sources import BatchSource
 
 AHEAD = 3  # batches that wait for a GPU
 
 
 class BatchLoader(Iterator[Batch]):
-    """The batches of a stream, without end. A context manager: its end stops the thread.
+    """The batches of a source, without end. A context manager: its end stops the thread.
 
     Args:
-        sentences: what batches are made of.
-        stream: which sentences; nobody else may take from it.
+        source: what makes them; nobody else may take from it.
         device: where the batches go.
         ahead: batches made before they are asked for; 0: each when it is asked for, without a thread.
-        ranks: which part of every batch's sentences is taken: the rank's own, perhaps none.
+        ranks: which part of every batch is taken: the rank's own.
 
     Attributes:
-        epoch, taken: the position in the stream after the last batch that was given out.
+        epoch, taken: the position in the source after the last batch that was given out.
         waited: seconds that :func:`next` took, all calls together.
     """
 
-    def __init__(
-        self, sentences: Sentences, stream: BatchStream, device: str, ahead: int, ranks: Ranks = ALONE
-    ) -> None:
-        self.epoch, self.taken = stream.epoch, stream.taken
+    def __init__(self, source: BatchSource, device: str, ahead: int, ranks: Ranks = ALONE) -> None:
+        self.epoch, self.taken = source.epoch, source.taken
         self.waited = 0.0
-        self._sentences = sentences
-        self._stream = stream
+        self._source = source
         self._device = device
         self._ranks = ranks
         self._made: queue.Queue[tuple[Batch, int, int] | BaseException] = queue.Queue(max(1, ahead))
@@ -74,10 +69,10 @@ class BatchLoader(Iterator[Batch]):
         return batch
 
     def _make(self) -> tuple[Batch, int, int]:
-        batch = self._sentences.batch(next(self._stream)[self._ranks.rank :: self._ranks.size])
+        batch = self._source.take(self._ranks)
         if torch.device(self._device).type == "cuda":
             batch = batch.pinned()  # so that its copy does not hold the GPU up
-        return batch, self._stream.epoch, self._stream.taken
+        return batch, self._source.epoch, self._source.taken
 
     def _make_ahead(self) -> None:
         while not self._stopped.is_set():

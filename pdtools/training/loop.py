@@ -32,7 +32,7 @@ class Listener(Protocol):
     """What a run tells while it goes on."""
 
     def started(self, state: RunState, facts: Mapping[str, Any]) -> None:
-        """The next step comes: sentences (None: drawn without end), parameters, steps, padding (a share), device."""
+        """The next step comes: sentences (None: endless), parameters, steps, padding (a share), device."""
 
     def stepped(self, step: int) -> None:
         """A step is done."""
@@ -130,17 +130,10 @@ class TrainingLoop:
             self.state, self.window = load_state(
                 folder.trainer, parallel, self.optimizer, device, config.seed
             )
-        stream = BatchStream(
-            lengths=train_set.lengths,
-            limits=self.limits,
-            seed=config.seed,
-            stored=config.batches == "stored",
-            epoch=self.state.epoch,
-            taken=self.state.taken,
-        )
-        self.padding = stream.padding_share()
+        source = train_set.source(config, epoch=self.state.epoch, taken=self.state.taken)
+        self.padding = source.padding_share()
         ahead = AHEAD if torch.device(device).type == "cuda" else 0
-        self.loader = BatchLoader(train_set, stream, device, ahead, self.ranks)
+        self.loader = BatchLoader(source, device, ahead, self.ranks)
 
     def run(self) -> RunState:
         """Train until the end, an early stop, or until asked to stop."""

@@ -1,4 +1,4 @@
-"""From shards to a trained model: what ``pdtools train`` does."""
+"""From data to a trained model: what ``pdtools train`` does."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from pdtools.models import (
     model_kind,
 )
 from pdtools.provenance import provenance
-from pdtools.shards import ShardSet
 from pdtools.tokenization import Tokenizer
 from pdtools.training.config import Recipe
-from pdtools.training.data import Sentences, check_same_tokenizer, hash_shards
+from pdtools.training.data import ShardInput
 from pdtools.training.distributed import ALONE, Ranks, seed_rank
 from pdtools.training.loop import Checkpointing, Listener, Silence, TrainingLoop
 from pdtools.training.parallel import Distribution, ParallelModel
 from pdtools.training.run_folder import RunFolder
+from pdtools.training.sources import TrainingInput
 
 _FROM_TOKENIZER = ("vocab_size", "pad_id", "root_id", "eos_id")
 
 
 def train(
-    shards: str | Path,
+    data: str | Path | TrainingInput,
     output: str | Path,
     recipe: Recipe | None = None,
     *,
@@ -58,7 +58,8 @@ def train(
     process alone, but for rounding. A run can go on with another number of ranks.
 
     Args:
-        shards: a folder that ``pdtools tapes`` wrote.
+        data: a folder of shards that ``pdtools tapes`` wrote, or another input, which says itself what it
+            validates with.
         output: the run's folder.
         recipe: the model and how to train it; None: the run's own when resuming, else the defaults.
         valid: shards that choose the best checkpoint, made with the same tokenizer.
@@ -77,7 +78,7 @@ def train(
         seconds spent on all else (evaluation, checkpoints, the log).
 
     Raises:
-        PdtoolsError: unusable shards or options, another run in the same folder, a file of the run that is
+        PdtoolsError: unusable data or options, another run in the same folder, a file of the run that is
             damaged, or a loss that is no longer finite.
     """
     folder = RunFolder(output)
@@ -87,31 +88,24 @@ def train(
         goes_on = ranks.largest(int(ranks.is_main and resume and folder.recover())) > 0
         if recipe is None:
             recipe = folder.recipe() if resume and folder.exists() else Recipe()
-        inputs = {"train": shards} | ({} if valid is None else {"valid": valid})
-        sets = {role: ShardSet.open(place) for role, place in inputs.items()}
-        hashes = {role: hash_shards(data) for role, data in sets.items()}
-        tokenizer = sets["train"].tokenizer
-        if "valid" in sets:
-            check_same_tokenizer(sets["train"], sets["valid"])
-        recipe, config = complete_recipe(recipe, tokenizer)
+        inputs = ShardInput(data, valid) if isinstance(data, (str, Path)) else data
+        recipe, config = complete_recipe(recipe, inputs.tokenizer)
         if goes_on:
-            folder.check_same(recipe, hashes)
+            folder.check_same(recipe, inputs.identity)
 
         torch.manual_seed(recipe.train.seed)
         model = load_checkpoint(folder.last).model if goes_on else build_model(recipe.model, config)
         if not ranks.is_main:
             seed_rank(recipe.train.seed, ranks.rank, step=0)
         rejects = Rejects(on_error)
-        sentences = {
-            role: Sentences(data, max_length=model.max_length, rejects=rejects) for role, data in sets.items()
-        }
+        train_set, valid_set = inputs.open(model, rejects)
         loop = TrainingLoop(
             folder,
             ParallelModel(model, device, ranks, distribution),
             recipe.train,
-            sentences["train"],
-            sentences.get("valid"),
-            checkpointing=Checkpointing(tokenizer=tokenizer, shards=sets["train"].manifest["settings"]),
+            train_set,
+            valid_set,
+            checkpointing=Checkpointing(tokenizer=inputs.tokenizer, shards=inputs.settings),
             device=device,
             listener=listener if listener is not None and ranks.is_main else Silence(),
             stop=stop,
@@ -122,9 +116,9 @@ def train(
         if ranks.is_main:
             if not goes_on:
                 folder.create(overwrite=overwrite or resume)
-                folder.describe(recipe, hashes, provenance(inputs))
+                folder.describe(recipe, inputs.identity, provenance(inputs.files))
             elif not already_finished:
-                folder.record_resumption(resumed_from, provenance(inputs))
+                folder.record_resumption(resumed_from, provenance(inputs.files))
             if len(rejects):
                 rejects.write(folder.path / "rejects.jsonl")
         state = loop.state if already_finished else loop.run()
@@ -143,7 +137,8 @@ def train(
         "best_step": state.best_step,
         "best": state.best_scores,
         "counts": {
-            "sentences": {role: len(kept) for role, kept in sentences.items()},
+            "sentences": {"train": train_set.count}
+            | ({} if valid_set is None else {"valid": valid_set.count}),
             "left_out": rejects.by_reason(),
             "padding": round(loop.padding, 4),
         },

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from pdtools.files import Rejects
 from pdtools.models import Batch
 from pdtools.shards import ShardSet
-from pdtools.training import Sentences
-from pdtools.training.batches import BatchLimits, BatchStream
+from pdtools.training import Sentences, TrainConfig
+from pdtools.training.data import SentenceSource
+from pdtools.training.distributed import ALONE
 from pdtools.training.loader import BatchLoader
 
 
@@ -22,9 +23,9 @@ def sentences(toy_train: Path) -> Sentences:
     return Sentences(ShardSet.open(toy_train), max_length=None, rejects=Rejects("fail"))
 
 
-def stream_of(sentences: Sentences, epoch: int = 0, taken: int = 0) -> BatchStream:
-    limits = BatchLimits(sentences=5)
-    return BatchStream(lengths=sentences.lengths, limits=limits, seed=3, epoch=epoch, taken=taken)
+def source_of(sentences: Sentences, epoch: int = 0, taken: int = 0) -> SentenceSource:
+    config = TrainConfig(batch_tokens=0, batch_sentences=5, seed=3)
+    return sentences.source(config, epoch=epoch, taken=taken)
 
 
 def positions(loader: BatchLoader, count: int) -> Iterator[tuple[Batch, int, int]]:
@@ -34,13 +35,13 @@ def positions(loader: BatchLoader, count: int) -> Iterator[tuple[Batch, int, int
 
 
 @pytest.mark.parametrize("ahead", [0, 1, 4])
-def test_batches_and_positions_are_the_streams(ahead: int, sentences: Sentences) -> None:
-    stream = stream_of(sentences)
+def test_batches_and_positions_are_the_sources(ahead: int, sentences: Sentences) -> None:
+    source = source_of(sentences)
     expected = []
     for _ in range(12):
-        expected.append((sentences.batch(next(stream)), stream.epoch, stream.taken))
+        expected.append((source.take(ALONE), source.epoch, source.taken))
     assert expected[-1][1] >= 1  # into the next epoch
-    with BatchLoader(sentences, stream_of(sentences), "cpu", ahead) as loader:
+    with BatchLoader(source_of(sentences), "cpu", ahead) as loader:
         for (batch, epoch, taken), (ours, our_epoch, our_taken) in zip(
             expected, positions(loader, 12), strict=True
         ):
@@ -50,14 +51,14 @@ def test_batches_and_positions_are_the_streams(ahead: int, sentences: Sentences)
             assert (epoch, taken) == (our_epoch, our_taken)
     # Going on from a position that the loader told gives the batches after it, whatever was made ahead.
     batch, epoch, taken = expected[6]
-    with BatchLoader(sentences, stream_of(sentences, epoch, taken), "cpu", ahead) as loader:
+    with BatchLoader(source_of(sentences, epoch, taken), "cpu", ahead) as loader:
         assert torch.equal(next(loader).tokens, expected[7][0].tokens)
     assert loader.waited > 0
 
 
 def test_the_thread_ends(sentences: Sentences) -> None:
     before = threading.active_count()
-    with BatchLoader(sentences, stream_of(sentences), "cpu", 2) as loader:
+    with BatchLoader(source_of(sentences), "cpu", 2) as loader:
         next(loader)
         assert threading.active_count() == before + 1
     assert threading.active_count() == before
@@ -75,7 +76,7 @@ def test_an_error_is_raised_where_the_batch_is_asked_for(
         return batch(numbers)
 
     monkeypatch.setattr(sentences, "batch", broken)
-    with BatchLoader(sentences, stream_of(sentences), "cpu", 2) as loader:
+    with BatchLoader(source_of(sentences), "cpu", 2) as loader:
         next(loader)
         next(loader)
         for _ in range(2):
