@@ -4,7 +4,8 @@
 
 Each line is a figure (see ``measure.py``): the largest resident set of a process that runs one command, in
 MiB, and its ratio to the same at the smallest size. Trees are files repeated (without any, the bundled
-treebank) up to 4 MiB, so many times; pairs are random sentences of bundled words, 2,000 pairs, so many times.
+treebank) up to 4 MiB, so many times; pairs and suites are random sentences of bundled words, 2,000 pairs and
+40 suites of 25 items, so many times.
 Repeated trees have no new words: the vocabulary, which is in memory, does not grow.
 """
 
@@ -28,7 +29,7 @@ from pdtools.shards.build import train_tokenizer
 from pdtools.tokenization import Tokenizer
 from pdtools.trees import read_trees
 
-TREE_BYTES, PAIRS, WORDS = 4 << 20, 2000, 10
+TREE_BYTES, PAIRS, SUITES, ITEMS, WORDS = 4 << 20, 2000, 40, 25, 10
 BAR = 1.1
 
 # Linux counts what a process took before it became another program in ru_maxrss, but not in VmHWM.
@@ -62,18 +63,22 @@ def figures(trees: Sequence[str], sizes: Sequence[int], folder: Path) -> Iterato
     model = _model(tokenizer, folder)
     smallest: dict[str, float] = {}
     for size in sizes:
-        corpus, pairs = folder / "corpus.trees", folder / "pairs.jsonl"
+        corpus, pairs, suites = (folder / name for name in ("corpus.trees", "pairs.jsonl", "suites"))
         _write_trees(trees, TREE_BYTES * size, corpus)
         _write_pairs(tokenizer, PAIRS * size, pairs)
+        _write_suites(tokenizer, SUITES * size, suites)
+        scoring = ["--model", model, "--threads", "1", "--device", "cpu"]
         commands = {
             "parse": ["parse", corpus, "--from", "treebank"],
             "tapes": ["tapes", corpus],
-            "eval-blimp": ["eval-blimp", pairs, "--model", model, "--threads", "1", "--device", "cpu"],
+            "eval-blimp": ["eval-blimp", pairs, *scoring],
+            "eval-sg": ["eval-sg", suites, *scoring],
         }
-        inputs = {"parse": corpus, "tapes": corpus, "eval-blimp": pairs}
+        inputs = {"parse": [corpus], "tapes": [corpus], "eval-blimp": [pairs], "eval-sg": suites.iterdir()}
         for name, command in commands.items():
             peak = peak_mib([*map(str, command), "--overwrite", "-o", str(folder / f"out-{name}")])
-            settings = {"size": size, "input_bytes": inputs[name].stat().st_size, "machine": machine("cpu")}
+            n_bytes = sum(file.stat().st_size for file in inputs[name])
+            settings = {"size": size, "input_bytes": n_bytes, "machine": machine("cpu")}
             yield Figure(
                 name=f"peak memory: {name} at {size}x",
                 value=peak,
@@ -101,14 +106,42 @@ def _write_trees(files: Sequence[str], n_bytes: int, output: Path) -> None:
 
 
 def _write_pairs(tokenizer: Tokenizer, n_pairs: int, output: Path) -> None:
+    sentence = _random_sentences(tokenizer)
+    with output.open("w", encoding="utf-8") as stream:
+        for number in range(n_pairs):
+            good, bad = next(sentence), next(sentence)
+            pair = {"UID": "random", "field": "none", "linguistics_term": "none", "pairID": str(number)}
+            stream.write(json.dumps({**pair, "sentence_good": good, "sentence_bad": bad}) + "\n")
+
+
+def _write_suites(tokenizer: Tokenizer, n_suites: int, output: Path) -> None:
+    output.mkdir(exist_ok=True)
+    sentence = _random_sentences(tokenizer)
+    for suite in range(n_suites):
+        items = [
+            {
+                "item_number": number,
+                "conditions": [
+                    {
+                        "condition_name": name,
+                        "regions": [{"region_number": 1, "content": next(sentence)}],
+                    }
+                    for name in ("a", "b")
+                ],
+            }
+            for number in range(1, ITEMS + 1)
+        ]
+        meta = {"meta": {"name": f"random-{suite}", "metric": "sum"}}
+        formula = {"predictions": [{"type": "formula", "formula": "(1;%a%) < (1;%b%)"}]}
+        (output / f"{suite}.json").write_text(json.dumps({**meta, **formula, "items": items}))
+
+
+def _random_sentences(tokenizer: Tokenizer) -> Iterator[str]:
     rng = np.random.default_rng(0)
     words = [tokenizer.token_text(index) for index in range(tokenizer.vocab_size)]
     vocabulary = [word for word in words if word.isalpha()]
-    with output.open("w", encoding="utf-8") as stream:
-        for number in range(n_pairs):
-            good, bad = (" ".join(rng.choice(vocabulary, WORDS)) for _ in range(2))
-            pair = {"UID": "random", "field": "none", "linguistics_term": "none", "pairID": str(number)}
-            stream.write(json.dumps({**pair, "sentence_good": good, "sentence_bad": bad}) + "\n")
+    while True:
+        yield " ".join(rng.choice(vocabulary, WORDS))
 
 
 def _model(tokenizer: Tokenizer, folder: Path) -> Path:

@@ -136,7 +136,7 @@ def eval_sg(
 
     from pdtools.evaluation.sentence_files import SG_COLUMNS, place_names, sg_sentences
     from pdtools.evaluation.sg import evaluate_sg
-    from pdtools.evaluation.suites import read_suites
+    from pdtools.evaluation.suites import SuiteFiles
     from pdtools.evaluation.surprisal_files import RecordedScorer
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_sg
@@ -145,7 +145,7 @@ def eval_sg(
     plan = make_plan(workers, shard, scheduler, resume)
     inputs = [path for path in (*suites, surprisals) if path]
     check_output_or_done(output, plan, overwrite=overwrite, inputs=inputs)
-    found = read_suites(suites[0])
+    found = SuiteFiles(suites[0])
     if model is not None:
         settings = model_settings(
             plan,
@@ -183,12 +183,12 @@ def _write(
     suites: str, output: str, style: str, *, text_only: bool, overwrite: bool, as_json: bool, quiet: bool
 ) -> None:
     from pdtools.evaluation.sentence_files import SG_COLUMNS, sg_sentences, write_sentences
-    from pdtools.evaluation.suites import read_suites
+    from pdtools.evaluation.suites import SuiteFiles
     from pdtools.provenance import provenance
 
     check_json_output(as_json, output)
     check_output(output, overwrite=overwrite)
-    sentences = sg_sentences(read_suites(suites), style)
+    sentences = sg_sentences(SuiteFiles(suites), style)
     number = write_sentences(sentences, SG_COLUMNS, output, text_only=text_only)
     if as_json:
         print_json({"counts": {"sentences": number}, "provenance": provenance({"suites": suites})})

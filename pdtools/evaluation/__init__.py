@@ -15,7 +15,7 @@ from pdtools.evaluation.results import Results, read_results, write_results
 from pdtools.evaluation.sentence_files import blimp_sentences, sg_sentences, write_sentences
 from pdtools.evaluation.sg import evaluate_sg
 from pdtools.evaluation.sg_runs import aggregate_items
-from pdtools.evaluation.suites import read_suites
+from pdtools.evaluation.suites import SuiteFiles, read_suites
 from pdtools.evaluation.surprisal_files import RecordedScorer
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "RecordedScorer",
     "Results",
     "SentenceRow",
+    "SuiteFiles",
     "aggregate_items",
     "blimp_sentences",
     "compare_runs",

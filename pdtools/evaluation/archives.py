@@ -42,6 +42,18 @@ def zip_members(source: Path, suffix: str) -> Iterator[tuple[str, bytes]]:
             yield place, data
 
 
+def zip_member(source: Path, place: str) -> bytes:
+    """The member that :func:`zip_members` calls (archive/member).
+
+    Raises:
+        InputError: as :func:`zip_members` does.
+    """
+    for found, data in zip_members(source, place[len(f"{source}/") :]):
+        if found == place:
+            return data
+    raise InputError("no longer in the archive", file=place)
+
+
 def zip_lines(source: Path, suffix: str) -> Iterator[tuple[str, int, str]]:
     """The lines of these members, one by one: (archive/member, number of the line, line).
 

@@ -24,11 +24,11 @@ class PlacedSentence:
     text: str
 
 
-def sg_sentences(suites: Sequence[Suite], text_style: str = "ptb") -> Iterator[PlacedSentence]:
+def sg_sentences(suites: Iterable[Suite], text_style: str = "ptb") -> Iterator[PlacedSentence]:
     """Every sentence of SG suites in a fixed order: by suite (sorted by name), item and condition.
 
     Args:
-        suites: from :func:`pdtools.evaluation.suites.read_suites`.
+        suites: from :class:`pdtools.evaluation.suites.SuiteFiles`.
         text_style: ``ptb``: words spaced as in the suites; ``raw``: as people write them.
     """
     for suite, item, condition in sentences(suites):

@@ -5,17 +5,24 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 from pdtools.evaluation.sg_scores import ItemResult, sg_scores
-from pdtools.evaluation.suites import Condition, Item, Suite, sentences
+from pdtools.evaluation.suites import Condition, Item, Suite, Suites, sentences
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from pdtools.search.scores import Scorer, SentenceScore, Unscorable
     from pdtools.tokenization import Sentence
+
+
+# Sentences of suites that are sorted together, and whose surprisals are in memory at the same time.
+BLOCK = 4096
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,11 +138,11 @@ def judge(suite: Suite, item: Item, surprisals: dict[str, RegionSurprisals | str
         )
 
 
-def evaluate_sg(suites: Sequence[Suite], scorer: Scorer, progress: Progress = no_progress) -> Results:
-    """Score suites with a model.
+def evaluate_sg(suites: Suites, scorer: Scorer, progress: Progress = no_progress) -> Results:
+    """Score suites with a model, a block of them at a time; what stays in memory are the rows of the tables.
 
     Args:
-        suites: from :func:`pdtools.evaluation.suites.read_suites`.
+        suites: gone through three times.
         scorer: any scorer; its text style decides how the sentences are written.
         progress: wraps the iterator over sentence scores.
 
@@ -143,19 +150,23 @@ def evaluate_sg(suites: Sequence[Suite], scorer: Scorer, progress: Progress = no
         Scores (see :func:`pdtools.evaluation.sg_scores.sg_scores`), an ``items`` table with one row per
         item and prediction, and a ``regions`` table with every region's surprisal.
     """
-    listed = list(sentences(suites))
-    presented = [present(condition, scorer.settings.get("text_style")) for _, _, condition in listed]
-    order = list(range(len(presented)))
-    if scorer.settings["kind"] != "surprisals":  # those of a file come in its order
-        # Sentences that begin alike are handed over one after the other.
-        order.sort(key=lambda i: presented[i].sentence.text)
-    scores = progress(scorer.score([presented[i].sentence for i in order]), len(presented))
-    surprisals: list[RegionSurprisals | str] = [""] * len(presented)
-    with_unknown = 0
-    for i, score in zip(order, scores, strict=True):
-        surprisals[i] = _surprisals(presented[i], score)
-        with_unknown += getattr(score, "n_unknown", 0) > 0
-    texts = [p.sentence.text for p in presented]
+    # Sentences that begin alike are handed over one after the other; those of a file come in its order.
+    by_text = scorer.settings["kind"] != "surprisals"
+    style = scorer.settings.get("text_style")
+    total = sum(1 for _ in sentences(suites))
+    given = (p.sentence for block in _blocks(suites) for _, p in _in_order(_present(block, style), by_text))
+    scores = iter(progress(scorer.score(given), total))
+    rows = _Rows()
+    for block in _blocks(suites):
+        presented = _present(block, style)
+        surprisals: list[RegionSurprisals | str] = [""] * len(presented)
+        in_order = _in_order(presented, by_text)
+        for (i, p), score in zip(in_order, islice(scores, len(presented)), strict=True):
+            surprisals[i] = _surprisals(p, score)
+            rows.sentences_with_unknown += getattr(score, "n_unknown", 0) > 0
+        rows.add(block, surprisals, [p.sentence.text for p in presented])
+    for _ in scores:
+        raise ValueError("more scores than sentences")
     settings = {
         "task": "sg",
         "unit": "fraction of 1",
@@ -165,8 +176,29 @@ def evaluate_sg(suites: Sequence[Suite], scorer: Scorer, progress: Progress = no
         "eos_in_regions": False,
         "scorer": scorer.settings,
     }
-    results = summarize(suites, surprisals, texts, settings)
-    return replace(results, counts={**results.counts, "sentences_with_unknown_words": with_unknown})
+    return rows.results(settings)
+
+
+def _blocks(suites: Suites) -> Iterator[list[Suite]]:
+    """Suites with some thousand sentences together."""
+    block: list[Suite] = []
+    for suite in suites:
+        block.append(suite)
+        if sum(1 for _ in sentences(block)) >= BLOCK:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _present(block: Iterable[Suite], text_style: str | None) -> list[Presented]:
+    return [present(condition, text_style) for _, _, condition in sentences(block)]
+
+
+def _in_order(presented: list[Presented], by_text: bool) -> list[tuple[int, Presented]]:
+    """Sentences with their numbers, in the order in which they are scored."""
+    numbered = list(enumerate(presented))
+    return sorted(numbered, key=lambda pair: pair[1].sentence.text) if by_text else numbered
 
 
 def _surprisals(presented: Presented, score: SentenceScore | Unscorable) -> RegionSurprisals | str:
@@ -175,42 +207,69 @@ def _surprisals(presented: Presented, score: SentenceScore | Unscorable) -> Regi
     return score.reason if isinstance(score, Unscorable) else from_score(presented, score)
 
 
-def summarize(
-    suites: Sequence[Suite],
-    surprisals: Sequence[RegionSurprisals | str],
-    texts: Sequence[str],
-    settings: dict[str, Any],
-) -> Results:
-    """From the surprisals of all sentences (in the order of ``sentences``) to results."""
-    listed = list(sentences(suites))
-    by_item: dict[tuple[str, int], dict[str, RegionSurprisals | str]] = {}
-    for (suite, item, condition), found in zip(listed, surprisals, strict=True):
-        by_item.setdefault((suite.name, item.number), {})[condition.name] = found
-    rows = [
-        row
-        for suite in suites
-        for item in suite.items
-        for row in judge(suite, item, by_item[suite.name, item.number])
-    ]
-    scored = sum(row.correct is not None for row in rows if row.prediction == 1)
-    items = sum(row.prediction == 1 for row in rows)
-    counts = {
-        "suites": len(suites),
-        "items": items,
-        "items_scored": scored,
-        "items_unscorable": items - scored,
-        "sentences": len(listed),
-        "sentences_unscorable": sum(isinstance(s, str) for s in surprisals),
-    }
-    tables = {ITEMS: _items_table(suites, rows), "regions": _regions_table(listed, surprisals, texts)}
-    return Results(scores=sg_scores(rows), counts=counts, settings=settings, tables=tables)
+class _Rows:
+    """Scored suites, counted, and put into tables block by block."""
+
+    def __init__(self) -> None:
+        self.sentences_with_unknown = 0
+        self._suites = 0
+        self._sentences = 0
+        self._unscorable = 0
+        self._judged: list[ItemResult] = []
+        self._items: list[pa.RecordBatch] = []
+        self._regions: list[pa.RecordBatch] = []
+
+    def add(
+        self,
+        suites: Sequence[Suite],
+        surprisals: Sequence[RegionSurprisals | str],
+        texts: Sequence[str],
+    ) -> None:
+        """Add a block, its surprisals and texts in the order of ``sentences``."""
+        listed = list(sentences(suites))
+        by_item: dict[tuple[str, int], dict[str, RegionSurprisals | str]] = {}
+        for (suite, item, condition), found in zip(listed, surprisals, strict=True):
+            by_item.setdefault((suite.name, item.number), {})[condition.name] = found
+        judged = [
+            row
+            for suite in suites
+            for item in suite.items
+            for row in judge(suite, item, by_item[suite.name, item.number])
+        ]
+        self._suites += len(suites)
+        self._sentences += len(listed)
+        self._unscorable += sum(isinstance(s, str) for s in surprisals)
+        self._judged += judged
+        self._items.append(_item_rows(suites, judged))
+        self._regions.append(_region_rows(listed, surprisals, texts))
+
+    def results(self, settings: dict[str, Any]) -> Results:
+        """Scores, counts and tables of all blocks."""
+        import pyarrow as pa
+
+        scored = sum(row.correct is not None for row in self._judged if row.prediction == 1)
+        items = sum(row.prediction == 1 for row in self._judged)
+        counts = {
+            "suites": self._suites,
+            "items": items,
+            "items_scored": scored,
+            "items_unscorable": items - scored,
+            "sentences": self._sentences,
+            "sentences_unscorable": self._unscorable,
+            "sentences_with_unknown_words": self.sentences_with_unknown,
+        }
+        tables = {
+            ITEMS: pa.Table.from_batches(self._items, _item_rows([], []).schema),
+            "regions": pa.Table.from_batches(self._regions, _region_rows([], [], []).schema),
+        }
+        return Results(scores=sg_scores(self._judged), counts=counts, settings=settings, tables=tables)
 
 
-def _items_table(suites: Sequence[Suite], rows: Iterable[ItemResult]) -> Any:
+def _item_rows(suites: Sequence[Suite], rows: Iterable[ItemResult]) -> pa.RecordBatch:
     import pyarrow as pa
 
     formulas = {suite.name: suite.formulas for suite in suites}
-    return pa.Table.from_pylist(
+    return pa.RecordBatch.from_pylist(
         [
             {
                 "suite": row.suite,
@@ -237,11 +296,11 @@ def _items_table(suites: Sequence[Suite], rows: Iterable[ItemResult]) -> Any:
     )
 
 
-def _regions_table(
+def _region_rows(
     listed: Sequence[tuple[Suite, Item, Condition]],
     surprisals: Sequence[RegionSurprisals | str],
     texts: Sequence[str],
-) -> Any:
+) -> pa.RecordBatch:
     import pyarrow as pa
 
     rows = []
@@ -261,7 +320,7 @@ def _regions_table(
                 "surprisal": found.total,
             }
         )
-    return pa.Table.from_pylist(
+    return pa.RecordBatch.from_pylist(
         rows,
         schema=pa.schema(
             {

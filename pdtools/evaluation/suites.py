@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pdtools.errors import InputError
-from pdtools.evaluation.archives import is_data, zip_members
+from pdtools.evaluation.archives import is_data, zip_member, zip_members
 from pdtools.evaluation.circuits import circuit_of
 from pdtools.evaluation.formula import Formula, FormulaError
 from pdtools.files import decode_utf8, read_bytes
@@ -70,25 +70,45 @@ class Suite:
     items: tuple[Item, ...]
 
 
-def read_suites(source: str | Path) -> list[Suite]:
-    """Read suites from a JSON file, a folder of them (searched recursively), or a zip.
+class Suites(Protocol):
+    """Suites that can be gone through several times: a list, or :class:`SuiteFiles`."""
 
-    Returns:
-        The suites, sorted by name.
+    def __iter__(self) -> Iterator[Suite]: ...
+
+
+class SuiteFiles:
+    """The suites of a JSON file, of a folder of them (searched recursively), or of a zip, sorted by name.
+
+    They are read once to check them, and again each time that they are gone through.
+
+    Args:
+        source: where they are.
 
     Raises:
         InputError: for a missing source, one without suites, a damaged file, two suites of one name, a
             formula that cannot be parsed or names a region or condition that an item lacks.
     """
-    suites: dict[str, Suite] = {}
-    for place, data in _documents(Path(source)):
-        suite = _suite(data, place)
-        if suite.name in suites:
-            raise InputError(f"a second suite named {suite.name!r}", file=place)
-        suites[suite.name] = suite
-    if not suites:
-        raise InputError("no test suites (.json files) in it", file=source)
-    return [suites[name] for name in sorted(suites)]
+
+    def __init__(self, source: str | Path) -> None:
+        self._source = Path(source)
+        places: dict[str, str] = {}
+        for place, data in _documents(self._source):
+            name = _suite(data, place).name
+            if name in places:
+                raise InputError(f"a second suite named {name!r}", file=place)
+            places[name] = place
+        if not places:
+            raise InputError("no test suites (.json files) in it", file=source)
+        self._places = [places[name] for name in sorted(places)]
+
+    def __iter__(self) -> Iterator[Suite]:
+        for place in self._places:
+            yield _suite(_parse(_contents(self._source, place), place), place)
+
+
+def read_suites(source: str | Path) -> list[Suite]:
+    """The suites of :class:`SuiteFiles`, in memory."""
+    return list(SuiteFiles(source))
 
 
 def _documents(source: Path) -> Iterator[tuple[str, Any]]:
@@ -101,6 +121,13 @@ def _documents(source: Path) -> Iterator[tuple[str, Any]]:
             yield place, _parse(data, place)
     else:
         yield str(source), _parse(read_bytes(source), str(source))
+
+
+def _contents(source: Path, place: str) -> bytes:
+    """Of one of the places that :func:`_documents` names."""
+    if source.suffix == ".zip" and not source.is_dir():
+        return zip_member(source, place)
+    return read_bytes(Path(place))
 
 
 def _parse(data: bytes, place: str) -> Any:
@@ -170,7 +197,7 @@ def _check_references(suite: Suite, place: str) -> None:
                 )
 
 
-def sentences(suites: Sequence[Suite]) -> Iterator[tuple[Suite, Item, Condition]]:
+def sentences(suites: Iterable[Suite]) -> Iterator[tuple[Suite, Item, Condition]]:
     """Every sentence of these suites in a fixed order: by suite, item and condition, as they come."""
     for suite in suites:
         for item in suite.items:

@@ -19,7 +19,7 @@ from pdtools.evaluation.sg import evaluate_sg, present, region_surprisals
 from pdtools.evaluation.sg_items import majority, read_item_results
 from pdtools.evaluation.sg_runs import aggregate_items
 from pdtools.evaluation.sg_scores import ItemResult, sg_scores
-from pdtools.evaluation.suites import Condition, read_suites, sentences
+from pdtools.evaluation.suites import Condition, SuiteFiles, read_suites, sentences
 
 
 def suite(name: str = "toy", formula: str = "(2;%a%) < (2;%b-1%)", **meta: Any) -> dict[str, Any]:
@@ -218,6 +218,22 @@ def test_evaluation_of_a_toy_suite(word_scorer: Any, tmp_path: Path) -> None:
     assert region["contents"] == ["The dog", "ran", "", "home ."]
     assert region["surprisals"] == pytest.approx([x / math.log(2) for x in (6, 3, 0, 5)])
     assert results.counts["items_scored"] == 2
+
+
+def test_blocks_change_nothing(word_scorer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with zipfile.ZipFile(tmp_path / "s.zip", "w") as archive:
+        for name in ("c", "a", "b"):
+            archive.writestr(f"deep/{name}.json", json.dumps(suite(name)))
+    files = SuiteFiles(tmp_path / "s.zip")
+    assert [found.name for found in files] == ["a", "b", "c"]
+    scorer = word_scorer(unknown=frozenset({"slept"}))
+    whole = evaluate_sg(files, scorer)
+    monkeypatch.setattr("pdtools.evaluation.sg.BLOCK", 5)  # two suites, then one
+    divided = evaluate_sg(files, scorer)
+    assert (divided.scores, divided.counts) == (whole.scores, whole.counts)
+    for name in ("items", "regions"):
+        assert divided.tables[name].equals(whole.tables[name])
+        assert divided.tables[name].column(0).num_chunks == 2
 
 
 def test_unscorable_sentences_leave_items_out(word_scorer: Any, tmp_path: Path) -> None:
