@@ -13,7 +13,9 @@ from pdtools.models.checkpoint import LoadedModel, load_checkpoint, save_checkpo
 from pdtools.models.pushdown import PushdownConfig
 from pdtools.models.registry import MODELS, build_model, make_config, model_kind, model_name, register
 from pdtools.models.tape import StackState, legal_attachments, tape_from_attachments
-from pdtools.models.transformer import TransformerConfig, TransformerLM, TransformerState
+from pdtools.models.transformer import TransformerLM
+from pdtools.models.transformer_config import TransformerConfig
+from pdtools.models.transformer_state import TransformerState
 
 __all__ = [
     "MODELS",

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import get_args
 
 from pdtools.models.attention import DepthScores, DepthSpace, StackDistances
-from pdtools.models.transformer import TransformerConfig, TransformerLM, bad_config
+from pdtools.models.transformer import TransformerLM
+from pdtools.models.transformer_config import TransformerConfig, bad_config
 
 
 @dataclass(frozen=True, kw_only=True)

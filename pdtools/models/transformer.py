@@ -1,179 +1,28 @@
-"""A pre-LN transformer decoder; pushdown layers and the attachment head are parts that it may be given."""
+"""A pre-LN transformer; pushdown layers and the attachment head are parts that it may be given."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pdtools.errors import PdtoolsError
 from pdtools.models.attachment import AttachmentHead
-from pdtools.models.attention import (
-    KERNEL_DEPTHS,
-    Attention,
-    LinearPositions,
-    RelativePositions,
-    ScoreInputs,
-    ScoreTerm,
-)
-from pdtools.models.base import Batch, DecoderState, LanguageModel, Objective, TokenParts, initialize
-from pdtools.models.cache import Cache, Past
+from pdtools.models.attention import KERNEL_DEPTHS, ScoreInputs, ScoreTerm
+from pdtools.models.base import Batch, LanguageModel, TokenParts, initialize
+from pdtools.models.block import Block, position_terms
+from pdtools.models.cache import Past
 from pdtools.models.dropout import Dropout
-from pdtools.models.positions import TwoSidedPositions
 from pdtools.models.tape import legal_attachments, open_tokens_after, tape_from_attachments
-
-Positions = Literal["learned", "relative", "alibi", "none"]
+from pdtools.models.transformer_config import TransformerConfig
+from pdtools.models.transformer_state import TransformerState
 
 # Logits (hypotheses × vocabulary) that are made at a time where only one token's probability is asked for:
 # on a CPU as many as stay in its cache.
 LOGIT_CELLS = 1 << 26
 LOGIT_CELLS_CPU = 1 << 20
-
-
-@dataclass(frozen=True, kw_only=True)
-class TransformerConfig:
-    """Shape of a transformer language model.
-
-    Attributes:
-        vocab_size, pad_id, root_id, eos_id: the tokenizer's.
-        layers, d_model, heads, d_ff: the trunk.
-        positions: "learned" (an embedding per position, added to the input), "relative"
-            (Transformer-XL), "alibi" (a fixed penalty on distance), or "none".
-        max_length: positions that learned embeddings exist for; the other kinds have no limit and ignore it.
-        input_dropout: on the embeddings.
-        attention_dropout: on the attention weights.
-        output_dropout: on the output of every sub-layer.
-        tie_embeddings: the output layer is the token embedding.
-        attachment_head: score attachments too.
-        objective: "causal": the token at k is predicted from those before it; "masked": from the whole row,
-            at its own position.
-    """
-
-    vocab_size: int
-    pad_id: int
-    root_id: int
-    eos_id: int
-    layers: int = 6
-    d_model: int = 256
-    heads: int = 8
-    d_ff: int = 1024
-    positions: Positions = "relative"
-    max_length: int = 1024
-    input_dropout: float = 0.1
-    attention_dropout: float = 0.1
-    output_dropout: float = 0.1
-    tie_embeddings: bool = True
-    attachment_head: bool = False
-    objective: Objective = "causal"
-
-    def __post_init__(self) -> None:
-        for name in ("vocab_size", "layers", "d_model", "heads", "d_ff", "max_length"):
-            if getattr(self, name) < 1:
-                raise bad_config(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("input_dropout", "attention_dropout", "output_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise bad_config(f"{name} must be from 0 to below 1, not {getattr(self, name)}")
-        if self.d_model % self.heads:
-            raise bad_config(f"d_model ({self.d_model}) must be a multiple of heads ({self.heads})")
-        if self.positions not in get_args(Positions):
-            raise bad_config(
-                f"positions must be one of {', '.join(get_args(Positions))}, not {self.positions!r}"
-            )
-        if self.positions == "relative" and self.d_model % 2:
-            raise bad_config(f"relative positions need an even d_model, not {self.d_model}")
-        if self.objective not in get_args(Objective):
-            raise bad_config(
-                f"objective must be one of {', '.join(get_args(Objective))}, not {self.objective!r}"
-            )
-        if self.objective == "masked" and self.attachment_head:
-            raise bad_config("an attachment head needs the causal objective")
-        for name in ("pad_id", "root_id", "eos_id"):
-            if not 0 <= getattr(self, name) < self.vocab_size:
-                raise bad_config(
-                    f"{name} must be below vocab_size ({self.vocab_size}), not {getattr(self, name)}"
-                )
-
-
-def bad_config(reason: str) -> PdtoolsError:
-    """The error for settings that make no model."""
-    return PdtoolsError(f"model configuration: {reason}")
-
-
-class Block(nn.Module):
-    """A pre-LN layer: attention and a GELU feed-forward network, each added to its input."""
-
-    def __init__(self, config: TransformerConfig, terms: Sequence[ScoreTerm]) -> None:
-        super().__init__()
-        self.attention_norm = nn.LayerNorm(config.d_model)
-        self.attention = Attention(
-            config.d_model, config.heads, config.attention_dropout, config.output_dropout, terms
-        )
-        self.feed_forward_norm = nn.LayerNorm(config.d_model)
-        self.feed_forward = nn.Sequential(
-            nn.Linear(config.d_model, config.d_ff),
-            nn.GELU(approximate="tanh"),
-            nn.Linear(config.d_ff, config.d_model),
-            Dropout(config.output_dropout),
-        )
-
-    def forward(self, x: Tensor, inputs: ScoreInputs, cache: Cache | None = None) -> Tensor:
-        """(B, N, D) to (B, N, D)."""
-        x = x + self.attention(self.attention_norm(x), inputs, cache)
-        return x + self.feed_forward(self.feed_forward_norm(x))
-
-
-def position_terms(config: TransformerConfig) -> list[ScoreTerm]:
-    """The score terms by which each layer knows positions."""
-    if config.positions == "relative" and config.objective == "masked":
-        return [TwoSidedPositions(config.d_model, config.heads)]
-    if config.positions == "relative":
-        return [RelativePositions(config.d_model, config.heads)]
-    return [LinearPositions(config.heads)] if config.positions == "alibi" else []
-
-
-@dataclass
-class TransformerState(DecoderState):
-    """What a transformer remembers of R hypotheses.
-
-    Attributes:
-        position: last position that was fed; -1 at the start.
-        past: what each hypothesis has read.
-        caches: keys and values (2D wide) of each layer.
-        hidden: (R, D), final hidden state of the last token.
-        head_keys: the attachment head's keys, D wide; None without a head.
-        head_query: (R, D), the attachment head's q of the last token; None without a head.
-        stack_distance: int16 (R, position + 1), after the last token; None for a model that uses none.
-        n_clamped: cells of tape rows fed so far that were deeper than the depth table.
-    """
-
-    position: int
-    past: Past
-    caches: list[Cache]
-    hidden: Tensor
-    head_keys: Cache | None
-    head_query: Tensor | None
-    stack_distance: Tensor | None
-    n_clamped: Tensor
-
-    def select(self, rows: Tensor) -> None:
-        """See :meth:`DecoderState.select`."""
-        self.past.select(rows)
-        self.hidden = self.hidden[rows]
-        if self.head_query is not None:
-            self.head_query = self.head_query[rows]
-        if self.stack_distance is not None:
-            self.stack_distance = self.stack_distance[rows]
-
-    @property
-    def nbytes(self) -> int:
-        """Memory of the caches."""
-        per_layer = sum(cache.values.nbytes for cache in self.caches)
-        return per_layer + (0 if self.head_keys is None else self.head_keys.values.nbytes)
 
 
 class TransformerLM(LanguageModel):
