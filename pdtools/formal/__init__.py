@@ -11,25 +11,37 @@ from pdtools.formal.prefixes import (
     read_prefixes,
     write_prefixes,
 )
+from pdtools.formal.transduction_files import read_pairs, write_pairs
+from pdtools.formal.transduction_rows import RowLayout, TaskRows, task_tokenizer
+from pdtools.formal.transductions import TASKS, Pairs, Task, make_task
 
 __all__ = [
     "DYCK_SETTINGS",
+    "TASKS",
     "BracketPrefix",
     "Dyck",
     "Expectations",
     "FormalString",
     "Language",
+    "Pairs",
+    "RowLayout",
     "StringArrays",
+    "Task",
+    "TaskRows",
     "dependency_prefixes",
     "depth_prefixes",
     "draw",
     "dyck_attachments",
     "expectations",
     "length_probabilities",
+    "make_task",
+    "read_pairs",
     "read_prefixes",
     "string_shards",
     "strings",
+    "task_tokenizer",
     "word_tokenizer",
+    "write_pairs",
     "write_prefixes",
     "write_strings",
 ]

@@ -1,0 +1,102 @@
+"""Random arithmetic expressions in brackets, of a given length, for many strings at once.
+
+Of length 1 to 4: d, -d, (d), (-d), d a uniform digit. Longer: (L o R) with the length of L uniform over
+what leaves R at least one symbol, and a uniform operator o. Values are modulo :data:`MODULUS`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64 = NDArray[np.int64]
+
+MODULUS = 5
+_LONGEST_TERMINAL = 4
+# Where the digit, the minus sign and the brackets of a terminal stand, by its length; -1: nowhere.
+_DIGIT = np.array([-1, 0, 1, 1, 2])
+_MINUS = np.array([-1, -1, 0, -1, 1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpressionSymbols:
+    """Symbols of expressions by number; digits are 0 to 4.
+
+    Attributes:
+        operators: of which one is chosen: the first adds, the second subtracts, the third multiplies.
+        opening, closing: brackets. (The sign of a digit is the operator that subtracts.)
+    """
+
+    operators: tuple[int, ...]
+    opening: int
+    closing: int
+
+
+def draw_expressions(
+    symbols: ExpressionSymbols, length: int, number: int, rng: np.random.Generator
+) -> tuple[Int64, Int64]:
+    """Draw expressions, all of one length.
+
+    All of them grow together, one level of brackets after the other.
+
+    Args:
+        symbols: what they are written with.
+        length: n, at least 1.
+        number: B.
+        rng: where chance comes from.
+
+    Returns:
+        int64 (B, n), symbols; int64 (B,), values from 0 to 4.
+    """
+    text = np.empty((number, length), dtype=np.int64)
+    # The expressions of a level: the string that each is in, where it begins, how long it is.
+    row, start = np.arange(number), np.zeros(number, dtype=np.int64)
+    size = np.full(number, length, dtype=np.int64)
+    levels: list[tuple[NDArray[np.bool_], Int64, Int64]] = []
+    while len(row):
+        terminal = size <= _LONGEST_TERMINAL  # (S,)
+        values = _write_terminals(text, row[terminal], start[terminal], size[terminal], symbols, rng)
+        row, start, size = row[~terminal], start[~terminal], size[~terminal]
+        left = rng.integers(1, size - 3)  # (S',)
+        operator = rng.integers(len(symbols.operators), size=len(row))
+        text[row, start] = symbols.opening
+        text[row, start + 1 + left] = np.array(symbols.operators)[operator]
+        text[row, start + size - 1] = symbols.closing
+        levels.append((terminal, values, operator))
+        # Left parts first, then right parts.
+        row = np.concatenate([row, row])
+        start = np.concatenate([start + 1, start + 2 + left])
+        size = np.concatenate([left, size - 3 - left])
+    return text, _evaluate(levels)
+
+
+def _write_terminals(
+    text: Int64,
+    row: Int64,
+    start: Int64,
+    size: Int64,
+    symbols: ExpressionSymbols,
+    rng: np.random.Generator,
+) -> Int64:
+    """Write expressions of length 1 to 4 in place; returns their values."""
+    digits = rng.integers(MODULUS, size=len(row))
+    text[row, start + _DIGIT[size]] = digits
+    signed = _MINUS[size] >= 0
+    text[row[signed], (start + _MINUS[size])[signed]] = symbols.operators[1]
+    bracketed = size >= 3
+    text[row[bracketed], start[bracketed]] = symbols.opening
+    text[row[bracketed], (start + size - 1)[bracketed]] = symbols.closing
+    return np.where(signed, -digits, digits) % MODULUS
+
+
+def _evaluate(levels: list[tuple[NDArray[np.bool_], Int64, Int64]]) -> Int64:
+    """Values of the first level's expressions, from the innermost ones outwards."""
+    inner = np.zeros(0, dtype=np.int64)
+    for terminal, values, operator in reversed(levels):
+        left, right = inner[: len(operator)], inner[len(operator) :]
+        inner = np.empty(len(terminal), dtype=np.int64)
+        inner[terminal] = values
+        inner[~terminal] = np.choose(operator, [left + right, left - right, left * right]) % MODULUS
+    return inner

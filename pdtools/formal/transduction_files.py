@@ -1,0 +1,94 @@
+"""Pairs of a transduction task as files: TSV with the columns ``length``, ``x`` and ``y``."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from pdtools.errors import InputError
+from pdtools.files import atomic_text, read_lines
+from pdtools.formal.transductions import NO_SYMBOL, Pairs, Task
+
+_COLUMNS = ("length", "x", "y")
+
+
+def write_pairs(task: Task, drawn: Iterable[Pairs], path: str | Path) -> dict[str, int]:
+    """Write pairs as TSV with a header: the length of x, x and y (symbols between single spaces, no padding).
+
+    Args:
+        task: whose pairs.
+        drawn: of any lengths.
+        path: the file (``.gz``, ``.zst``), or ``-``.
+
+    Returns:
+        Counts: ``pairs``, and ``symbols`` of x and y together.
+    """
+    counts = {"pairs": 0, "symbols": 0}
+    with atomic_text(path) as stream:
+        writer = csv.writer(stream, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_NONE)
+        writer.writerow(_COLUMNS)
+        for pairs in drawn:
+            for x, y in task.strings(pairs):
+                writer.writerow((len(x), " ".join(x), " ".join(y)))
+                counts["pairs"] += 1
+                counts["symbols"] += len(x) + len(y)
+    return counts
+
+
+def read_pairs(task: Task, path: str | Path) -> dict[int, Pairs]:
+    """Read what :func:`write_pairs` wrote, every line checked.
+
+    Returns:
+        Pairs by the length of x, shortest first, in the order of the file.
+
+    Raises:
+        InputError: a line that is no pair of the task: its file and number.
+    """
+    lines = read_lines(path)
+    if tuple(next(lines, (1, ""))[1].split("\t")) != _COLUMNS:
+        raise InputError(f"no header {' '.join(_COLUMNS)} (tabs between them)", file=path, line=1)
+    number_of = {symbol: number for number, symbol in enumerate(task.symbols)}
+    found: dict[int, list[tuple[list[int], list[int]]]] = {}
+    for number, line in lines:
+        try:
+            x, y = _parse(task, number_of, line)
+        except ValueError as error:
+            raise InputError(f"no pair of the task {task.name}: {error}", file=path, line=number) from None
+        found.setdefault(len(x), []).append((x, y))
+    if not found:
+        raise InputError("no pairs in it", file=path)
+    return {length: _as_arrays(task, found[length]) for length in sorted(found)}
+
+
+def _parse(task: Task, number_of: Mapping[str, int], line: str) -> tuple[list[int], list[int]]:
+    """The symbols' numbers of one line; a ValueError says what is wrong."""
+    fields = line.split("\t")
+    if len(fields) != len(_COLUMNS):
+        raise ValueError(f"{len(fields)} fields, not length, x and y with tabs between them")
+    length, x, y = fields[0], fields[1].split(" "), fields[2].split(" ")
+    if length != str(len(x)):
+        raise ValueError(f"x has {len(x)} symbols, not {length}")
+    if len(x) < task.shortest:
+        raise ValueError(f"x has at least {task.shortest} symbols")
+    for symbols, known in ((x, task.symbols), (y, task.outputs)):
+        unknown = [symbol for symbol in symbols if symbol not in known]
+        if unknown:
+            raise ValueError(f"{unknown[0]!r} is none of {' '.join(known)}")
+    most = task.output_length(len(x))
+    if len(y) > most:
+        raise ValueError(f"y has {len(y)} symbols, at most {most} are possible")
+    return [number_of[symbol] for symbol in x], [number_of[symbol] for symbol in y]
+
+
+def _as_arrays(task: Task, pairs: list[tuple[list[int], list[int]]]) -> Pairs:
+    longest = task.output_length(len(pairs[0][0]))
+    padding = 0 if task.as_released else NO_SYMBOL
+    y = np.full((len(pairs), longest), padding)
+    for i, (_, symbols) in enumerate(pairs):
+        y[i, : len(symbols)] = symbols
+    return Pairs(
+        x=np.array([x for x, _ in pairs]), y=y, counted=np.array([len(symbols) for _, symbols in pairs])
+    )

@@ -1,0 +1,125 @@
+"""How a model reads the pairs of a task: the rows of a batch, as arrays.
+
+- masked: ``ROOT x <out> … <out>``, one ``<out>`` for each symbol of y, which is predicted in its place;
+- causal: ``ROOT x <out> y``: each symbol of y is predicted from all that stands before it. Without the
+  ``<out>`` between them, where x ends would have to be guessed, and y with it.
+
+``<out>`` is what the released code calls the empty output token; it stands in the same places there. As
+released, causal rows are shifted once more, so that y_t is predicted without y_{t-1} (and y_1 before
+``<out>``), and symbols of x that its embedding has no room for all look like ``<out>``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdtools.errors import PdtoolsError
+from pdtools.formal.transductions import NO_SYMBOL, Pairs, Task
+from pdtools.tokenization import Tokenizer, train_word_tokenizer
+
+Int64 = NDArray[np.int64]
+
+OUT = "<out>"
+
+
+def task_tokenizer(task: Task) -> Tokenizer:
+    """The tokenizer of a task: its symbols and ``<out>``, no ``<unk>``."""
+    return train_word_tokenizer((*task.symbols, OUT), min_count=1, unk=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskRows:
+    """Rows of one length N.
+
+    Attributes:
+        tokens: int64 (B, N).
+        targets: int64 (B, N), what is to be predicted at each position; padding where nothing is.
+        scored: bool (B, N), positions that the loss counts.
+        counted: bool (B, N), positions that the accuracy counts.
+        first: the position at which y_1 is predicted.
+    """
+
+    tokens: Int64
+    targets: Int64
+    scored: NDArray[np.bool_]
+    counted: NDArray[np.bool_]
+    first: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowLayout:
+    """How pairs become rows for one kind of model.
+
+    Attributes:
+        task: whose pairs.
+        tokenizer: of :func:`task_tokenizer`.
+        objective: as in the model's configuration.
+
+    Raises:
+        PdtoolsError: if the tokenizer is not the task's.
+    """
+
+    task: Task
+    tokenizer: Tokenizer
+    objective: Literal["causal", "masked"]
+
+    def __post_init__(self) -> None:
+        if self.tokenizer.fingerprint != task_tokenizer(self.task).fingerprint:
+            raise PdtoolsError(f"this model's tokens are not the symbols of the task {self.task.name}")
+
+    @property
+    def out(self) -> int:
+        """The token ``<out>``."""
+        return self.tokenizer.word_tokens(OUT)[0]
+
+    @property
+    def token_of_symbol(self) -> Int64:
+        """int64 (S + 1,), tokens of the symbols of y; the last is padding, so that ``NO_SYMBOL`` finds it."""
+        tokens = [self.tokenizer.word_tokens(symbol)[0] for symbol in self.task.symbols]
+        return np.array([*tokens, self.tokenizer.pad_id])
+
+    @property
+    def output_tokens(self) -> Int64:
+        """Tokens of the symbols that y may have."""
+        return np.array([self.tokenizer.word_tokens(symbol)[0] for symbol in self.task.outputs])
+
+    def first_position(self, length: int) -> int:
+        """Where y_1 is predicted after an x of n symbols."""
+        return length + 2 if self.objective == "causal" and not self.task.as_released else length + 1
+
+    def rows(self, pairs: Pairs) -> TaskRows:
+        """The rows of pairs, in order."""
+        number, length = pairs.x.shape
+        of_symbol = self.token_of_symbol
+        x, y = self._embeddable(of_symbol)[pairs.x], of_symbol[pairs.y]  # (B, n), (B, m)
+        first = self.first_position(length)
+        root = np.full((number, 1), self.tokenizer.root_id)
+        if self.objective == "masked":
+            tokens = np.concatenate([root, x, np.full_like(y, self.out)], axis=1)  # (B, N)
+        else:
+            tokens = np.concatenate([root, x, np.full_like(root, self.out), y], axis=1)
+            tokens = tokens[:, : first + y.shape[1]]  # (B, N)
+        targets = np.full_like(tokens, self.tokenizer.pad_id)
+        scored = np.zeros(tokens.shape, dtype=bool)
+        counted = np.zeros(tokens.shape, dtype=bool)
+        targets[:, first:] = y
+        scored[:, first:] = pairs.y != NO_SYMBOL
+        counted[:, first:] = np.arange(y.shape[1]) < pairs.counted[:, None]
+        return TaskRows(tokens, targets, scored, counted, first)
+
+    def _embeddable(self, of_symbol: Int64) -> Int64:
+        """Tokens of the symbols of x.
+
+        As released, causal: with K symbols of y, the decoder makes one-hot vectors of K + 1 numbers, so that
+        symbols of x with higher ones become zero vectors, and so does ``<out>``. Here they share its
+        embedding, which is learned.
+        """
+        if self.objective == "masked" or not self.task.as_released:
+            return of_symbol
+        merged = of_symbol.copy()
+        merged[len(self.task.outputs) + 1 : -1] = self.out
+        return merged

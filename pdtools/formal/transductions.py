@@ -1,0 +1,282 @@
+"""Four deterministic context-free tasks: a string x is given, a string y has to follow.
+
+Those of Delétang et al. (2023), as Li et al. (2024, "A Transformer with Stack Attention", section 4) use
+them. What their released code does otherwise is had with ``as_released``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdtools.errors import PdtoolsError
+from pdtools.formal.expressions import MODULUS, ExpressionSymbols, draw_expressions
+
+Int64 = NDArray[np.int64]
+
+NO_SYMBOL = -1
+# Strings that are drawn together for test files. Changing it changes what a seed draws.
+_DRAWN_TOGETHER = 128
+# Last words of seeds, so that training strings are never test strings of the same seed.
+_TRAINING, _TEST = 1, 2
+_DIGITS = tuple(str(digit) for digit in range(MODULUS))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """Strings x of one length, and what each leads to.
+
+    Attributes:
+        x: int64 (B, n), numbers of the task's symbols.
+        y: int64 (B, m), the same, padded with ``NO_SYMBOL`` (as released, stack manipulation: with symbols).
+        counted: int64 (B,), how many symbols of y count in the accuracy: those before the padding.
+    """
+
+    x: Int64
+    y: Int64
+    counted: Int64
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def take(self, rows: slice) -> Pairs:
+        """Some of them."""
+        return Pairs(self.x[rows], self.y[rows], self.counted[rows])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(ABC):
+    """One of the tasks: exact y for random x.
+
+    Attributes:
+        as_released: strings as in the authors' code, where they differ from the paper's.
+    """
+
+    as_released: bool = False
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    symbols: ClassVar[tuple[str, ...]]
+    """All symbols of x and y; those of x come first, in the order of the released code."""
+    outputs: ClassVar[tuple[str, ...]]
+    """Symbols of y."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What determines the strings, ready for JSON."""
+        return {"task": self.name, **asdict(self)}
+
+    @property
+    def shortest(self) -> int:
+        """The length of the shortest x."""
+        return 1
+
+    @abstractmethod
+    def output_length(self, length: int) -> int:
+        """m, the length of y with its padding, for an x of n symbols."""
+
+    def draw(self, length: int, number: int, rng: np.random.Generator) -> Pairs:
+        """Independent pairs with an x of ``length`` symbols.
+
+        Raises:
+            PdtoolsError: if there are no strings so short.
+        """
+        self.check_length(length)
+        return self._draw(length, number, rng)
+
+    @abstractmethod
+    def _draw(self, length: int, number: int, rng: np.random.Generator) -> Pairs:
+        """See :meth:`draw`."""
+
+    def check_length(self, length: int) -> None:
+        """Refuse lengths that no x has.
+
+        Raises:
+            PdtoolsError: if the length is below the shortest.
+        """
+        if length < self.shortest:
+            raise PdtoolsError(f"{self.name}: x has at least {self.shortest} symbols, not {length}")
+
+    def training_pairs(self, lengths: range, number: int, *, seed: int, batch: int) -> Pairs:
+        """A batch of training, all of one length, uniform over ``lengths``: a function of the arguments."""
+        rng = np.random.default_rng([seed, batch, _TRAINING])
+        return self.draw(int(rng.integers(lengths.start, lengths.stop)), number, rng)
+
+    def test_pairs(self, length: int, number: int, *, seed: int) -> Pairs:
+        """Pairs of a seed for a test; more pairs begin with the same ones."""
+        blocks = []
+        for block in range(-(-number // _DRAWN_TOGETHER)):
+            rng = np.random.default_rng([seed, length, block, _TEST])
+            blocks.append(self.draw(length, _DRAWN_TOGETHER, rng))
+        joined = Pairs(
+            x=np.concatenate([block.x for block in blocks]),
+            y=np.concatenate([block.y for block in blocks]),
+            counted=np.concatenate([block.counted for block in blocks]),
+        )
+        return joined.take(slice(number))
+
+    def strings(self, pairs: Pairs) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+        """Pairs as symbols, y without its padding."""
+        for x, y, counted in zip(pairs.x.tolist(), pairs.y.tolist(), pairs.counted.tolist(), strict=True):
+            yield self._spell(x), self._spell(y[:counted])
+
+    def _spell(self, numbers: Sequence[int]) -> tuple[str, ...]:
+        return tuple(self.symbols[number] for number in numbers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReverseString(Task):
+    """x is uniform over {a, b}ⁿ; y is x from its end."""
+
+    name: ClassVar[str] = "rs"
+    title: ClassVar[str] = "reverse string"
+    symbols: ClassVar[tuple[str, ...]] = ("a", "b")
+    outputs: ClassVar[tuple[str, ...]] = ("a", "b")
+
+    def output_length(self, length: int) -> int:
+        """n."""
+        return length
+
+    def _draw(self, length: int, number: int, rng: np.random.Generator) -> Pairs:
+        x = rng.integers(2, size=(number, length))
+        return Pairs(x, np.ascontiguousarray(x[:, ::-1]), np.full(number, length))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackManipulation(Task):
+    """x is a stack, bottom first, and operations on it; y is the stack after them, top first, and ``END``.
+
+    The first stack is uniform over {a, b}ˢ, s uniform from 1 to n − 1 (1 if n is 1); the n − s operations are
+    uniform over POP, PUSH-a and PUSH-b; POP leaves an empty stack as it is. y is padded to n + 1 symbols. As
+    released, the padding is ``a``, and to be predicted too.
+    """
+
+    name: ClassVar[str] = "sm"
+    title: ClassVar[str] = "stack manipulation"
+    symbols: ClassVar[tuple[str, ...]] = ("a", "b", "POP", "PUSH-a", "PUSH-b", "END")
+    outputs: ClassVar[tuple[str, ...]] = ("a", "b", "END")
+
+    def output_length(self, length: int) -> int:
+        """n + 1."""
+        return length + 1
+
+    def _draw(self, length: int, number: int, rng: np.random.Generator) -> Pairs:
+        pop, push, end = self.symbols.index("POP"), self.symbols.index("PUSH-a"), self.symbols.index("END")
+        first = rng.integers(1, max(length, 2), size=number)  # (B,) symbols of the first stack
+        is_operation = np.arange(length) >= first[:, None]  # (B, n)
+        x = np.where(
+            is_operation,
+            rng.integers(pop, end, size=(number, length)),
+            rng.integers(2, size=(number, length)),
+        )
+        rows = np.arange(number)
+        stack = np.zeros((number, length + 1), dtype=np.int64)
+        height = np.zeros(number, dtype=np.int64)
+        for symbol in x.T:  # (B,)
+            popped = symbol == pop
+            stack[rows, height] = np.where(
+                symbol >= push, symbol - push, symbol
+            )  # above the top where popped
+            height = np.where(popped, np.maximum(height - 1, 0), height + 1)
+        position = np.arange(length + 1)
+        from_top = height[:, None] - 1 - position  # (B, n + 1)
+        y = np.where(from_top >= 0, stack[rows[:, None], np.maximum(from_top, 0)], NO_SYMBOL)
+        y[position > height[:, None]] = 0 if self.as_released else NO_SYMBOL
+        y[rows, height] = end
+        return Pairs(x, y, height + 1)
+
+
+_MA_SYMBOLS = (*_DIGITS, "+", "-", "*", "(", ")")
+_SE_SYMBOLS = (*_DIGITS, "+", "-", "(", ")", "z", "=")
+
+
+def _expression_symbols(symbols: tuple[str, ...], operators: str) -> ExpressionSymbols:
+    return ExpressionSymbols(
+        operators=tuple(symbols.index(operator) for operator in operators),
+        opening=symbols.index("("),
+        closing=symbols.index(")"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModularArithmetic(Task):
+    """x is an expression with +, - and * (:mod:`pdtools.formal.expressions`); y is its value modulo 5."""
+
+    name: ClassVar[str] = "ma"
+    title: ClassVar[str] = "modular arithmetic"
+    symbols: ClassVar[tuple[str, ...]] = _MA_SYMBOLS
+    outputs: ClassVar[tuple[str, ...]] = _DIGITS
+    expressions: ClassVar[ExpressionSymbols] = _expression_symbols(_MA_SYMBOLS, "+-*")
+
+    def output_length(self, length: int) -> int:
+        """1."""
+        return 1
+
+    def _draw(self, length: int, number: int, rng: np.random.Generator) -> Pairs:
+        x, values = draw_expressions(self.expressions, length, number, rng)
+        return Pairs(x, values[:, None], np.ones(number, dtype=np.int64))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolveEquation(Task):
+    """x is an expression with + and -, one of its digits z, and its value: ``(1+(-z))=3``; y is that digit.
+
+    Every digit is as likely to be z as any other. As released: the first digit from a uniform position on
+    (from the end, on from the beginning), so that digits after other symbols are likelier; and x of length 1
+    and 2 is of zeros, and so is its y.
+    """
+
+    name: ClassVar[str] = "se"
+    title: ClassVar[str] = "solve equation"
+    symbols: ClassVar[tuple[str, ...]] = _SE_SYMBOLS
+    outputs: ClassVar[tuple[str, ...]] = _DIGITS
+    expressions: ClassVar[ExpressionSymbols] = _expression_symbols(_SE_SYMBOLS, "+-")
+
+    @property
+    def shortest(self) -> int:
+        """3: ``z=d``."""
+        return 1 if self.as_released else 3
+
+    def output_length(self, length: int) -> int:
+        """1."""
+        return 1
+
+    def _draw(self, length: int, number: int, rng: np.random.Generator) -> Pairs:
+        counted = np.ones(number, dtype=np.int64)
+        if length < 3:
+            return Pairs(np.zeros((number, length), np.int64), np.zeros((number, 1), np.int64), counted)
+        left, values = draw_expressions(self.expressions, length - 2, number, rng)  # (B, n - 2)
+        if self.as_released:
+            begin = rng.integers(length - 2, size=(number, 1))
+            rank = ((np.arange(length - 2) - begin) % (length - 2)).astype(np.float64)
+        else:
+            rank = rng.random(left.shape)
+        rank[left >= MODULUS] = np.inf  # no digit
+        unknown = rank.argmin(1)  # (B,)
+        rows = np.arange(number)
+        y = left[rows, unknown]
+        left[rows, unknown] = self.symbols.index("z")
+        equals = np.full(number, self.symbols.index("="))
+        return Pairs(np.column_stack([left, equals, values]), y[:, None], counted)
+
+
+TASKS: dict[str, type[Task]] = {
+    task.name: task for task in (ReverseString, StackManipulation, ModularArithmetic, SolveEquation)
+}
+
+
+def make_task(name: str, *, as_released: bool = False) -> Task:
+    """A task by its name, small or capital letters.
+
+    Raises:
+        PdtoolsError: if there is none of that name.
+    """
+    if name.lower() not in TASKS:
+        known = ", ".join(f"{key} ({task.title})" for key, task in TASKS.items())
+        raise PdtoolsError(f"unknown task {name!r} (known: {known})")
+    return TASKS[name.lower()](as_released=as_released)
