@@ -319,6 +319,16 @@ def piecewise_searcher(
         yield PiecewiseSearcher(settings, plan, job)
 
 
+def parse_range(text: str) -> range:
+    """``15-50`` as the numbers from 15 to 50, ``15`` as that number."""
+    first, dash, last = text.partition("-")
+    if not dash:
+        last = first
+    if not (first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last)):
+        raise typer.BadParameter(f"{text!r} is no range such as 15-50")
+    return range(int(first), int(last) + 1)
+
+
 def check_json_output(as_json: bool, output: str) -> None:
     """``--json`` owns standard output, so data has to go to a file."""
     if as_json and output == STDIO:

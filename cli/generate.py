@@ -10,6 +10,7 @@ import typer
 
 from pdtools.files import STDIO, check_output, is_stream
 
+from . import generate_task
 from .common import (
     JsonOption,
     OverwriteOption,
@@ -17,6 +18,7 @@ from .common import (
     SeedOption,
     check_json_output,
     message,
+    parse_range,
     print_json,
     progress,
 )
@@ -162,7 +164,7 @@ def dyck_prefixes(
     check_output(output, overwrite=overwrite)
     if depths is not None:
         filler = Dyck(brackets=brackets, **DYCK_SETTINGS["released-like"])
-        prefixes = depth_prefixes(filler, number, depths=_range(depths), types=types, seed=seed)
+        prefixes = depth_prefixes(filler, number, depths=parse_range(depths), types=types, seed=seed)
     else:
         assert dependency is not None
         source = Dyck(brackets=brackets, depth=depth)
@@ -170,14 +172,6 @@ def dyck_prefixes(
     write_prefixes(prefixes, output)
     longest = max(len(prefix.tokens) for prefix in prefixes)
     message(f"{len(prefixes)} prefixes, of at most {longest} tokens", quiet=quiet)
-
-
-def _range(text: str) -> range:
-    """``15-50`` as the numbers from 15 to 50."""
-    first, dash, last = text.partition("-")
-    if not (dash and first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last)):
-        raise typer.BadParameter(f"{text!r} is no range such as 15-50")
-    return range(int(first), int(last) + 1)
 
 
 def _write(
@@ -218,3 +212,6 @@ def _report(language: Language, seed: int, counts: dict[str, int], exact: dict[s
             "provenance": provenance(),
         }
     )
+
+
+app.command("task")(generate_task.task)

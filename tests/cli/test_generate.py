@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pdtools.cli.main import run
-from pdtools.formal import dyck_attachments, read_prefixes
+from pdtools.formal import dyck_attachments, make_task, read_pairs, read_prefixes
 from pdtools.shards import ShardSet
 from pdtools.training.data import check_same_tokenizer
 from pdtools.trees import sentence_layout
@@ -120,3 +120,22 @@ def test_prefixes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for wrong in ([], ["--dependency", "9", "--depths", "4-5"], ["--depths", "5-4"], ["--depths", "five"]):
         assert run([*command, *wrong]) == 2
     assert run([*command, "--dependency", "50", "--max-length", "40"]) == 2
+
+
+def test_pairs_of_a_task(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "sm.tsv"
+    command = ["generate", "task", "SM", "--lengths", "3-5", "--number", "4", "--seed", "1"]
+    assert run([*command, "-o", str(path)]) == 0
+    assert "12 pairs, " in capsys.readouterr().err
+    assert [len(pairs) for pairs in read_pairs(make_task("sm"), path).values()] == [4, 4, 4]
+    assert run([*command, "-o", str(path)]) == 1
+    assert "exists already" in capsys.readouterr().err
+    assert run(["generate", "task", "rs", "--lengths", "2", "-n", "2", "-q"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "length\tx\ty"
+    assert all(line.startswith("2\t") for line in lines[1:])
+    assert run(["generate", "task", "xy"]) == 1
+    assert "unknown task 'xy' (known: rs (reverse string)" in capsys.readouterr().err
+    assert run(["generate", "task", "se", "--lengths", "2-9"]) == 1
+    assert "se: x has at least 3 symbols, not 2" in capsys.readouterr().err
+    assert run(["generate", "task", "rs", "--lengths", "9-2"]) == 2

@@ -1,0 +1,50 @@
+"""``pdtools generate task``: pairs of strings of the deterministic context-free tasks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pdtools.files import STDIO, check_output
+
+from .common import OverwriteOption, QuietOption, SeedOption, message, parse_range, progress
+
+TaskArgument = Annotated[str, typer.Argument(metavar="NAME", help="rs, sm, ma or se.")]
+AsReleasedOption = Annotated[
+    bool, typer.Option("--as-released", help="As the authors' code has it, where the paper differs.")
+]
+
+
+def task(
+    name: TaskArgument,
+    lengths: Annotated[
+        str, typer.Option("--lengths", metavar="FIRST-LAST", help="Symbols of x: 41-100, or one length.")
+    ] = "41-100",
+    number: Annotated[int, typer.Option("--number", "-n", min=1, help="Pairs of each length.")] = 512,
+    as_released: AsReleasedOption = False,
+    output: Annotated[str, typer.Option("--output", "-o", help="A TSV file (.gz, .zst), or -.")] = STDIO,
+    seed: SeedOption = 0,
+    overwrite: OverwriteOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Draw strings x of a task and the y that each leads to: TSV with the columns length, x and y.
+
+    rs: reverse a string. sm: a stack after operations on it. ma: the value of an expression modulo 5.
+    se: the unknown digit of an equation modulo 5. Train with pdtools train --task NAME, which draws other
+    strings on the fly, and test with pdtools eval-task.
+
+    \b
+    Example:
+      pdtools generate task rs --seed 1 -o rs.tsv
+      pdtools generate task ma --lengths 7 --number 3
+    """
+    from pdtools.formal import make_task, write_pairs
+
+    drawn_task = make_task(name, as_released=as_released)
+    wanted = parse_range(lengths)
+    drawn_task.check_length(wanted.start)
+    check_output(output, overwrite=overwrite)
+    drawn = (drawn_task.test_pairs(length, number, seed=seed) for length in wanted)
+    counts = write_pairs(drawn_task, progress(drawn, total=len(wanted), label="lengths", quiet=quiet), output)
+    message(f"{counts['pairs']} pairs, {counts['symbols']} symbols", quiet=quiet)
