@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -36,11 +37,27 @@ def merge(
     arguments = _without_shard(job["command"])
     if not arguments or arguments[0] not in _IN_PIECES:
         raise InputError("not begun by a command of pdtools that works in pieces", file=job_path(output))
+    made = Path(job["folder"], _output_of(arguments))
+    if os.path.realpath(made) != os.path.realpath(output):
+        raise InputError(f"its jobs were to make {made}", file=job_path(output), hint="was the folder moved?")
     os.chdir(job["folder"])
     sys.argv[1:] = arguments  # what the output was made with, as its provenance will say
     with only_merging():
         status = run(arguments)
     raise typer.Exit(status)
+
+
+def _output_of(arguments: list[str]) -> str:
+    """What these name with ``-o``: the last one counts, as it does for the command."""
+    found = ""
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if argument in ("-o", "--output"):
+            found = following
+        elif argument.startswith("--output="):
+            found = argument.removeprefix("--output=")
+        elif argument.startswith("-o") and argument != "-o":
+            found = argument[2:].removeprefix("=")
+    return found
 
 
 def _without_shard(arguments: list[str]) -> list[str]:

@@ -47,9 +47,9 @@ def align_tokens(text: str, tokens: Sequence[str]) -> list[tuple[int, int]] | in
     places = [0]
     for number, token in enumerate(tokens):
         reached: dict[int, tuple[int, int]] = {}
-        for place in places:
-            start = _skip_spaces(text, place)
-            for end in _ends(token, text, folded, start):
+        starts = [_skip_spaces(text, place) for place in places]
+        for place, start, following in zip(places, starts, [*starts[1:], len(text)], strict=True):
+            for end in _ends(token, text, folded, start, following):
                 reached[end] = (start, place)  # the latest start wins: unknown words are as long as they can
         if not reached:
             return number
@@ -73,7 +73,8 @@ def _skip_spaces(text: str, place: int) -> int:
     return place
 
 
-def _ends(token: str, text: str, folded: str, start: int) -> Iterator[int]:
+def _ends(token: str, text: str, folded: str, start: int, following: int) -> Iterator[int]:
+    """Where a token may end that begins at ``start``; after ``following`` an unknown one begins there."""
     for form in () if any(map(str.isspace, token)) else _forms(token):  # inside one word
         if folded.startswith((form, form.lower()), start):
             yield start + len(form)
@@ -84,7 +85,7 @@ def _ends(token: str, text: str, folded: str, start: int) -> Iterator[int]:
             yield start
     if is_unknown(token):
         end = start
-        while end < len(text) and not text[end].isspace():
+        while end < max(start + 1, following) and end < len(text) and not text[end].isspace():
             end += 1
             yield end
 

@@ -144,7 +144,6 @@ def load(model: str | None, device: str) -> BeneparParser:
         PdtoolsError: if there is no such model, or it cannot be loaded.
     """
     try:
-        from benepar.integrations.downloader import locate_model
         from benepar.parse_chart import ChartParser
     except ImportError as error:
         raise MissingDependencyError("benepar", "parse") from error
@@ -157,11 +156,7 @@ def load(model: str | None, device: str) -> BeneparParser:
             kept = {k: v for k, v in state_dict.items() if k in known or not k.endswith("position_ids")}
             return super().load_state_dict(kept, *args, **kwargs)
 
-    name = model or DEFAULT_MODEL
-    try:
-        path = os.fspath(locate_model(name))
-    except (LookupError, AttributeError) as error:  # the latter: only a zip file of it is there
-        raise PdtoolsError(_missing_model(name)) from error
+    name, path = model or DEFAULT_MODEL, model_path(model)
     try:
         chart_parser = LenientChartParser.from_trained(path)
     except Exception as error:
@@ -172,14 +167,29 @@ def load(model: str | None, device: str) -> BeneparParser:
     return BeneparParser(chart_parser.to(device).eval())
 
 
-def _missing_model(name: str) -> str:
+def model_path(model: str | None) -> str:
+    """Where a model is; see :func:`load`.
+
+    Raises:
+        PdtoolsError: if there is none.
+    """
+    name = model or DEFAULT_MODEL
+    if os.path.exists(name):
+        return name
     if "/" in name or "." in name:
-        return f"{name}: no such benepar model (a .pt file, a folder, or a name such as {DEFAULT_MODEL})"
-    download = f"python -c \"import benepar; benepar.download('{name}')\""
-    return (
-        f"the benepar model {name} is not installed: {download} fetches it; "
-        f"without a network, unpack it as nltk_data/models/{name}, or give its path with --model"
-    )
+        raise PdtoolsError(
+            f"{name}: no such benepar model (a .pt file, a folder, or a name such as {DEFAULT_MODEL})"
+        )
+    import nltk.data
+
+    try:
+        return os.fspath(nltk.data.find(f"models/{name}").path)
+    except (LookupError, AttributeError) as error:  # the latter: only a zip file of it is there
+        download = f"python -c \"import benepar; benepar.download('{name}')\""
+        raise PdtoolsError(
+            f"the benepar model {name} is not installed: {download} fetches it; "
+            f"without a network, unpack it as nltk_data/models/{name}, or give its path with --model"
+        ) from error
 
 
 def _why_not_loaded(error: Exception) -> str:

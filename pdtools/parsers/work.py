@@ -15,6 +15,7 @@ from pdtools.devices import prepare_torch
 from pdtools.files import Rejects
 from pdtools.jobs import JobFolder, Plan, cut, map_pieces
 from pdtools.parsers.base import ParseFailure, Parser, load_parser
+from pdtools.parsers.benepar import model_path
 from pdtools.parsers.pipeline import CHUNK, Counts, TreeForm, parse_batch, placeholder
 from pdtools.parsers.sentences import SourcedSentence
 from pdtools.provenance import identify
@@ -185,7 +186,8 @@ class BackendSettings:
 
     def described(self) -> dict[str, Any]:
         """See :class:`ParserSettings`."""
-        found = {} if self.model is None else identify(self.model)
+        path = model_path(self.model) if self.name == "benepar" else self.model
+        found = {} if path is None else identify(path)
         return {"parser": self.name, "model": found.get("sha256", self.model)}
 
 

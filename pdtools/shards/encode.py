@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from pdtools.arrow import arrow_array, join_lists
 from pdtools.parsers.base import UNKNOWN_TAG
-from pdtools.shards.format import ShardSettings
-from pdtools.shards.plain import NO_WORDS, UNKNOWN_WORDS, row_of_tree, sentence_of, usable_tree
+from pdtools.shards.format import MOST_PACKED, ShardSettings
+from pdtools.shards.plain import NO_WORDS, TOO_LONG, UNKNOWN_WORDS, row_of_tree, sentence_of, usable_tree
 from pdtools.shards.rows import Rows, ShardRow, make_rows, pack_rows
 from pdtools.tokenization import Sentence, Tokenizer, WordTable, count_words
 from pdtools.trees import Piece, Tree, TreeArrays, expand_attachments, parse_piece, unescape
@@ -81,9 +81,14 @@ class PieceEncoder:
         numbers, words = self._table.look_up(arrays.words())
         r, sentences = arrays.attachments, arrays.sentences
         reasons = unusable_trees(arrays, self.settings.factor)
-        missing = np.flatnonzero(self._table.counts[numbers] == 0)
+        pieces = self._table.counts[numbers]  # (w) tokens of each word
+        missing = np.flatnonzero(pieces == 0)
         for i in np.unique(np.searchsorted(sentences, missing, side="right") - 1).tolist():
             reasons.setdefault(i, UNKNOWN_WORDS)
+        if self.settings.tape == "packed":
+            n_tokens = np.diff(np.concatenate([[0], np.cumsum(pieces)])[sentences]) + 2
+            for i in np.flatnonzero(n_tokens > MOST_PACKED).tolist():
+                reasons.setdefault(i, TOO_LONG)
         if reasons:
             lengths = np.diff(sentences)
             kept = np.ones(len(arrays), dtype=bool)

@@ -29,6 +29,9 @@ FORMAT = "pdtools shards"
 FORMAT_VERSION = "1"
 MANIFEST_FILE, REJECTS_FILE = "manifest.json", "rejects.jsonl"
 
+# Longer rows have tapes that no Parquet cell takes: n (n + 1) / 2 bytes are 2 GiB and more.
+MOST_PACKED = 65_535
+
 _CHOICES = {"layout": ("sentence",), "factor": ("right", "left"), "tape": ("packed", "none")}
 
 

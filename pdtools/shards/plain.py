@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pdtools.parsers.base import UNKNOWN_TAG, UNUSABLE_WORD
-from pdtools.shards.format import ShardSettings
+from pdtools.shards.format import MOST_PACKED, ShardSettings
 from pdtools.shards.rows import ShardRow
 from pdtools.tokenization import Sentence, Tokenizer, UnknownWordError, join_words
 from pdtools.trees import Tree, attachments, expand_attachments, normalize, sentence_layout, unescape
@@ -13,6 +13,7 @@ from pdtools.trees import Tree, attachments, expand_attachments, normalize, sent
 NO_WORDS = "no words"
 NOT_PARSED = "not parsed: a flat placeholder"
 UNKNOWN_WORDS = "words outside the vocabulary"
+TOO_LONG = f"more than {MOST_PACKED:,} tokens with ROOT and EOS, too many for a packed tape (--tape none)"
 
 
 def usable_tree(tree: Tree) -> Tree | str:
@@ -50,6 +51,8 @@ def row_of_tree(tree: Tree, tokenizer: Tokenizer, settings: ShardSettings) -> Sh
         encoding = tokenizer.encode(sentence)
     except UnknownWordError:
         return UNKNOWN_WORDS
+    if settings.tape == "packed" and len(encoding.ids) > MOST_PACKED:
+        return TOO_LONG
     n_words = len(sentence.words)
     pieces = np.bincount(encoding.word[1:-1], minlength=n_words)  # (words,) tokens of each word
     factor = settings.factor

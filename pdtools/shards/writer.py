@@ -14,7 +14,7 @@ from pdtools.arrow import arrow_array, numpy_array
 from pdtools.files import sha256_file
 from pdtools.shards.format import ShardSettings
 from pdtools.shards.rows import Rows, ShardRow, load_table, pack_rows, table_bytes
-from pdtools.trees import packed_tapes
+from pdtools.trees import deepest_of, packed_tapes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -140,10 +140,12 @@ class PartWriter:
 
         n_rows = table.num_rows
         offsets, attach = _flat(table["attach"])
-        tapes, places, deepest = packed_tapes(attach, offsets)
         columns = {name: table[name] for name in table.column_names}
         columns["id"] = arrow_array(np.arange(first_id, first_id + n_rows))
-        if self.settings.tape == "packed":
+        if self.settings.tape == "none":
+            deepest = deepest_of(attach, offsets)
+        else:
+            tapes, places, deepest = packed_tapes(attach, offsets)
             buffers = [None, pa.py_buffer(places.astype(np.int32)), pa.py_buffer(tapes)]
             columns["tape"] = pa.BinaryArray.from_buffers(pa.binary(), n_rows, buffers)
         file.write_table(pa.table([columns[f.name] for f in self.schema], schema=self.schema))

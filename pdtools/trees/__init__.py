@@ -11,7 +11,15 @@ from pdtools.trees.attachments import (
 )
 from pdtools.trees.pieces import Piece, cut_pieces, in_order
 from pdtools.trees.reader import SourcedTree, read_trees
-from pdtools.trees.tape import max_depth, pack_tape, packed_tapes, tape, tape_from_spans, unpack_tape
+from pdtools.trees.tape import (
+    deepest_of,
+    max_depth,
+    pack_tape,
+    packed_tapes,
+    tape,
+    tape_from_spans,
+    unpack_tape,
+)
 from pdtools.trees.transforms import (
     TransformCounts,
     binarize,
@@ -33,6 +41,7 @@ __all__ = [
     "binarize",
     "collapse_unaries",
     "cut_pieces",
+    "deepest_of",
     "escape",
     "expand_attachments",
     "expand_unaries",

@@ -88,6 +88,12 @@ def packed_tapes(attach: ArrayLike, offsets: ArrayLike) -> tuple[NDArray[np.uint
     return packed, places, int(over.max(initial=0))
 
 
+def deepest_of(attach: ArrayLike, offsets: ArrayLike) -> int:
+    """The deepest entry of the tapes of many rows: see :func:`packed_tapes`."""
+    over, _ = _node_counts(np.asarray(attach, dtype=np.int64), np.asarray(offsets))
+    return int(over.max(initial=0))
+
+
 def _node_counts(attach: NDArray[Any], begins: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """How many binary nodes of its row are over each token, and how many over it and the next one.
 

@@ -221,6 +221,18 @@ def test_any_split_of_the_words_is_found_again(sentence: list[str], data: st.Dat
     assert [text[a:b] for a, b in found] == sentence
 
 
+def test_unknown_words_that_share_a_long_word() -> None:
+    # Every way to divide it is possible: as many steps as letters, not as pairs of letters.
+    text = "a" * 50_000 + " b"
+    assert align_tokens(text, ["<unk>"] * 4 + ["b"]) == [
+        (0, 49_997),
+        (49_997, 49_998),
+        (49_998, 49_999),
+        (49_999, 50_000),
+        (50_001, 50_002),
+    ]
+
+
 # --- sentences ---------------------------------------------------------------------------------
 
 

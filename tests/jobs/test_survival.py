@@ -133,6 +133,17 @@ def test_merging_calls_no_other_command(
     assert "not begun by a command of pdtools" in capsys.readouterr().err
 
 
+def test_merging_makes_no_other_output(case: Cases, capsys: pytest.CaptureFixture[str]) -> None:
+    command = case("decode")
+    assert pdtools(command("--shard", "0/1")) == 0
+    moved = command.output.with_name("moved")
+    command.output.with_name("decode.job").rename(command.output.with_name("moved.job"))
+    capsys.readouterr()
+    assert pdtools(["merge", str(moved)]) == 1
+    assert f"its jobs were to make {command.output}" in capsys.readouterr().err
+    assert not moved.exists() and not command.made()
+
+
 @pytest.mark.parametrize("name", ["decode", "parse"])
 def test_merging_where_there_is_no_gpu(name: str, case: Cases) -> None:
     command = case(name)

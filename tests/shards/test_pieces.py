@@ -22,10 +22,13 @@ from pdtools import data
 from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects, expand_inputs
 from pdtools.shards import (
+    ShardSet,
     ShardSettings,
     TokenizerSettings,
     build,
     build_shards,
+    encode,
+    plain,
     shards_from_files,
     train_tokenizer,
     work,
@@ -140,6 +143,19 @@ def test_row_groups_are_cut_before_their_tapes_get_long(
     groups = [part.read_row_group(i, ["tape"])["tape"].to_pylist() for i in range(part.num_row_groups)]
     assert len(groups) > 10
     assert all(sum(map(len, tapes)) <= 3000 or len(tapes) == 1 for tapes in groups)
+
+
+@pytest.mark.parametrize("chosen", [0, 3, 4])
+def test_rows_that_are_too_long_for_a_packed_tape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: int
+) -> None:
+    for module in (encode, plain):
+        monkeypatch.setattr(module, "MOST_PACKED", 20)
+    written = assert_same([str(data.treebank("test"))], SETTINGS[chosen], tmp_path)
+    manifest = written["manifest.json"]
+    assert plain.TOO_LONG in json.dumps(manifest)
+    lengths = ShardSet.open(tmp_path / "shards").lengths
+    assert max(lengths) == 20
 
 
 # --- several processes ------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pdtools.trees import (
     attachments,
+    deepest_of,
     max_depth,
     pack_tape,
     packed_tapes,
@@ -123,4 +124,5 @@ def assert_rows_at_once(rows):
     packed, places, deepest = packed_tapes(np.concatenate([np.zeros(0, np.int32), *rows]), offsets)
     found = [packed[start:end].tobytes() for start, end in pairwise(places)]
     assert found == list(map(pack_tape, tapes))
-    assert deepest == max(map(max_depth, tapes), default=0)
+    flat = np.concatenate([np.zeros(0, np.int32), *rows])
+    assert deepest == deepest_of(flat, offsets) == max(map(max_depth, tapes), default=0)
