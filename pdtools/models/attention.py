@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -18,6 +18,7 @@ from pdtools.models.dropout import Dropout
 from pdtools.models.kernels import kernels_work
 
 DepthSpace = Literal["key", "hidden"]
+Rotation = Callable[[Tensor, int], Tensor]
 
 # What the kernels for CUDA take: whole tiles of numbers, and tapes of one byte a cell.
 KERNEL_HEAD_SIZES = (16, 32, 64, 128)
@@ -139,8 +140,12 @@ class LinearPositions(ScoreTerm):
     def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
         queries, keys, d_head = q.shape[2], k.shape[2], q.shape[3]
         position = torch.arange(keys, device=q.device)
-        distance = (position[keys - queries :, None] - position).abs()  # (Q, K)
+        distance = self.distance(position[keys - queries :, None] - position)  # (Q, K)
         return -self.slopes * distance * math.sqrt(d_head)  # (H, Q, K): scores are scaled later
+
+    def distance(self, i_minus_j: Tensor) -> Tensor:
+        """What is penalized of a query at i and a key at j, (Q, K)."""
+        return i_minus_j.abs()
 
 
 class StackDistances(ScoreTerm):
@@ -198,16 +203,30 @@ class DepthScores(ScoreTerm):
 
 
 class Attention(nn.Module):
-    """Multi-head self-attention with score terms."""
+    """Multi-head self-attention with score terms.
+
+    Args:
+        bias: whether queries, keys, values and the output have biases.
+        rotate: what turns queries and keys by their positions, the first of which is given.
+    """
 
     def __init__(
-        self, d_model: int, heads: int, dropout: float, output_dropout: float, terms: Sequence[ScoreTerm]
+        self,
+        d_model: int,
+        heads: int,
+        dropout: float,
+        output_dropout: float,
+        terms: Sequence[ScoreTerm],
+        *,
+        bias: bool = True,
+        rotate: Rotation | None = None,
     ) -> None:
         super().__init__()
         self.heads = heads
         self.dropout = dropout
-        self.qkv = nn.Linear(d_model, 3 * d_model)
-        self.output = nn.Linear(d_model, d_model)
+        self.rotate = rotate
+        self.qkv = nn.Linear(d_model, 3 * d_model, bias=bias)
+        self.output = nn.Linear(d_model, d_model, bias=bias)
         self.output_dropout = Dropout(output_dropout)
         self.terms = nn.ModuleList(terms)
 
@@ -215,6 +234,8 @@ class Attention(nn.Module):
         """Attend within x (B, Q, D); with a cache, from the new token x (R, 1, D) to all so far."""
         batch, queries, d_model = x.shape
         qkv = self.qkv(x)  # (B, Q, 3D)
+        if self.rotate is not None:
+            qkv = self._rotated(qkv, first=0 if cache is None else cache.past.position)
         q, k, v = self._by_head(qkv)  # (B, H, Q, d_head) each
         key_map = self.qkv.weight.view(3, d_model, d_model)[1]  # (D, D)
         terms = cast(Sequence[ScoreTerm], self.terms)
@@ -229,6 +250,13 @@ class Attention(nn.Module):
             mixed = torch.cat(blocks)  # (R, H, 1, d_head)
         mixed = mixed.transpose(1, 2).reshape(batch, queries, d_model)
         return self.output_dropout(self.output(mixed))
+
+    def _rotated(self, qkv: Tensor, first: int) -> Tensor:
+        """The same with queries and keys turned: (B, Q, 3D)."""
+        assert self.rotate is not None
+        by_head = self._by_head(qkv)  # (3, B, H, Q, d_head)
+        turned = self.rotate(by_head[:2].flatten(0, 1), first).view(by_head[:2].shape)
+        return torch.cat([turned, by_head[2:]]).permute(1, 3, 0, 2, 4).reshape(qkv.shape)
 
     def _by_head(self, side_by_side: Tensor) -> Tensor:
         """Queries, keys and values of all heads (B, K, x·D), as they lie in memory: (x, B, H, K, d_head)."""

@@ -332,3 +332,12 @@ def initialize(module: nn.Module) -> None:
             nn.init.zeros_(cast(Tensor, module.bias))
     elif isinstance(module, nn.Embedding):
         nn.init.normal_(module.weight, std=0.02)
+
+
+def initialize_by_fan_in(module: nn.Module) -> None:
+    """Haiku's initial weights: deviation 1 / sqrt(inputs), of embeddings 0.02, cut off at two; biases 0."""
+    if isinstance(module, nn.Linear | nn.Embedding):
+        std = 0.02 if isinstance(module, nn.Embedding) else module.in_features**-0.5
+        nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
+    if isinstance(module, nn.Linear) and module.bias is not None:
+        nn.init.zeros_(module.bias)

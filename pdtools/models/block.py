@@ -6,40 +6,64 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from pdtools.models.attention import Attention, LinearPositions, RelativePositions, ScoreInputs, ScoreTerm
+from pdtools.models.attention import Attention, ScoreInputs, ScoreTerm
 from pdtools.models.cache import Cache
 from pdtools.models.dropout import Dropout
-from pdtools.models.positions import TwoSidedPositions
-from pdtools.models.transformer_config import TransformerConfig
+from pdtools.models.positions import rotate
+from pdtools.models.stack_attention import StackAttention, StackCache
+from pdtools.models.transformer_config import Activation, TransformerConfig
 
 
 class Block(nn.Module):
-    """A pre-LN layer: attention and a GELU feed-forward network, each added to its input."""
+    """Attention and a feed-forward network, each added to its input, before or after a layer norm.
 
-    def __init__(self, config: TransformerConfig, terms: Sequence[ScoreTerm]) -> None:
+    Args:
+        config: of the model.
+        terms: added to the attention scores.
+        has_stack: whether stack attention follows, added to its input without a norm.
+    """
+
+    def __init__(self, config: TransformerConfig, terms: Sequence[ScoreTerm], *, has_stack: bool) -> None:
         super().__init__()
-        self.attention_norm = nn.LayerNorm(config.d_model)
+        self.is_post_norm = config.norm == "post"
+        self.attention_norm = nn.LayerNorm(config.d_model, eps=config.norm_eps)
         self.attention = Attention(
-            config.d_model, config.heads, config.attention_dropout, config.output_dropout, terms
+            config.d_model,
+            config.heads,
+            config.attention_dropout,
+            config.output_dropout,
+            terms,
+            bias=config.attention_bias,
+            rotate=rotate if config.positions == "rotary" else None,
         )
-        self.feed_forward_norm = nn.LayerNorm(config.d_model)
+        self.feed_forward_norm = nn.LayerNorm(config.d_model, eps=config.norm_eps)
         self.feed_forward = nn.Sequential(
             nn.Linear(config.d_model, config.d_ff),
-            nn.GELU(approximate="tanh"),
+            activation(config.activation),
             nn.Linear(config.d_ff, config.d_model),
             Dropout(config.output_dropout),
         )
+        self.stack = StackAttention(config.d_model) if has_stack else None
 
-    def forward(self, x: Tensor, inputs: ScoreInputs, cache: Cache | None = None) -> Tensor:
-        """(B, N, D) to (B, N, D)."""
-        x = x + self.attention(self.attention_norm(x), inputs, cache)
-        return x + self.feed_forward(self.feed_forward_norm(x))
+    def forward(
+        self,
+        x: Tensor,
+        inputs: ScoreInputs,
+        cache: Cache | None = None,
+        stack_cache: StackCache | None = None,
+    ) -> Tensor:
+        """(B, N, D) to (B, N, D); with caches, the next position of every hypothesis (R, 1, D)."""
+        if self.is_post_norm:
+            x = self.attention_norm(x + self.attention(x, inputs, cache))
+            x = self.feed_forward_norm(x + self.feed_forward(x))
+        else:
+            x = x + self.attention(self.attention_norm(x), inputs, cache)
+            x = x + self.feed_forward(self.feed_forward_norm(x))
+        return x if self.stack is None else x + self.stack(x, stack_cache)
 
 
-def position_terms(config: TransformerConfig) -> list[ScoreTerm]:
-    """The score terms by which each layer knows positions."""
-    if config.positions == "relative" and config.objective == "masked":
-        return [TwoSidedPositions(config.d_model, config.heads)]
-    if config.positions == "relative":
-        return [RelativePositions(config.d_model, config.heads)]
-    return [LinearPositions(config.heads)] if config.positions == "alibi" else []
+def activation(name: Activation) -> nn.Module:
+    """The function of that name."""
+    if name == "relu":
+        return nn.ReLU()
+    return nn.GELU(approximate="tanh" if name == "gelu" else "none")

@@ -42,6 +42,11 @@ class Past:
         self._used = 0
         self._scratch = like.new_empty(0)
 
+    @property
+    def position(self) -> int:
+        """Of the token that was fed last; -1 before the first."""
+        return self.entries.shape[1] - 1
+
     def cache(self, width: int) -> Cache:
         """Room for a vector of each entry."""
         return Cache(self, self._like.new_empty(self._most, width))

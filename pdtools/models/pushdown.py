@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import get_args
 
 from pdtools.models.attention import DepthScores, DepthSpace, StackDistances
 from pdtools.models.transformer import TransformerLM
-from pdtools.models.transformer_config import TransformerConfig, bad_config
+from pdtools.models.transformer_config import TransformerConfig, bad_config, first_of_layers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +40,11 @@ class PushdownConfig(TransformerConfig):
             raise bad_config(
                 f"depth_space must be one of {', '.join(get_args(DepthSpace))}, not {self.depth_space!r}"
             )
-        if not 0 <= self.first_pushdown_layer < self.layers:
+        if self.positions == "rotary":
+            raise bad_config(
+                "rotary positions do not go with depths: these are scored by queries as they are"
+            )
+        if self.first_pushdown_layer < 0:
             raise bad_config(
                 f'pushdown_layers must be "all" or "last N", N from 1 to {self.layers}, '
                 f"not {self.pushdown_layers!r}"
@@ -50,10 +53,7 @@ class PushdownConfig(TransformerConfig):
     @property
     def first_pushdown_layer(self) -> int:
         """The first pushdown layer, from 0 (all after it are too); -1 if the setting makes no sense."""
-        if self.pushdown_layers == "all":
-            return 0
-        last = re.fullmatch(r"last (\d+)", self.pushdown_layers)
-        return self.layers - int(last[1]) if last else -1
+        return first_of_layers(self.pushdown_layers, self.layers)
 
 
 def build_pushdown(config: PushdownConfig) -> TransformerLM:

@@ -1,4 +1,4 @@
-"""A pre-LN transformer; pushdown layers and the attachment head are parts that it may be given."""
+"""A transformer; pushdown layers, stack attention and the attachment head are parts that it may be given."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from torch import Tensor, nn
 
 from pdtools.models.attachment import AttachmentHead
 from pdtools.models.attention import KERNEL_DEPTHS, ScoreInputs, ScoreTerm
-from pdtools.models.base import Batch, LanguageModel, TokenParts, initialize
-from pdtools.models.block import Block, position_terms
+from pdtools.models.base import Batch, LanguageModel, TokenParts, initialize, initialize_by_fan_in
+from pdtools.models.block import Block
 from pdtools.models.cache import Past
 from pdtools.models.dropout import Dropout
+from pdtools.models.positions import position_terms, sincos_positions
+from pdtools.models.stack_attention import StackCache
 from pdtools.models.tape import legal_attachments, open_tokens_after, tape_from_attachments
 from pdtools.models.transformer_config import TransformerConfig
 from pdtools.models.transformer_state import TransformerState
@@ -57,21 +59,44 @@ class TransformerLM(LanguageModel):
         self.position_embedding = (
             nn.Embedding(config.max_length, config.d_model) if config.positions == "learned" else None
         )
+        self.embedding_norm = (
+            nn.LayerNorm(config.d_model, eps=config.norm_eps) if config.embedding_norm else None
+        )
         self.input_dropout = Dropout(config.input_dropout)
         self.blocks = nn.ModuleList(
-            Block(config, [*position_terms(config), *extra_terms.get(layer, ())])
+            Block(
+                config,
+                [*position_terms(config), *extra_terms.get(layer, ())],
+                has_stack=layer >= config.first_stack_layer,
+            )
             for layer in range(config.layers)
         )
-        self.final_norm = nn.LayerNorm(config.d_model)
+        # Post-LN layers end in a norm of their own.
+        self.final_norm = (
+            nn.LayerNorm(config.d_model, eps=config.norm_eps) if config.norm == "pre" else nn.Identity()
+        )
+        self.output_transform = (
+            nn.Sequential(
+                nn.Linear(config.d_model, config.d_model),
+                nn.GELU(),
+                nn.LayerNorm(config.d_model, eps=config.norm_eps),
+            )
+            if config.output_transform
+            else None
+        )
         self.output = (
             None if config.tie_embeddings else nn.Linear(config.d_model, config.vocab_size, bias=False)
         )
+        self.output_bias = nn.Parameter(torch.zeros(config.vocab_size)) if config.output_bias else None
         self.head = (
             AttachmentHead(config.d_model, depths, stack_distances=stack_distances)
             if config.attachment_head
             else None
         )
 
+        if config.initialization == "fan-in":
+            self.apply(initialize_by_fan_in)
+            return
         self.apply(initialize)
         for name, parameter in self.named_parameters():
             if name.endswith(("attention.output.weight", "feed_forward.2.weight")):
@@ -81,13 +106,13 @@ class TransformerLM(LanguageModel):
     # --- whole sentences ----------------------------------------------------------------------
 
     def hidden_states(
-        self, embedding: Tensor, real: Tensor, tape: Tensor | None, stack_distance: Tensor | None = None
+        self, embedding: Tensor, lengths: Tensor, tape: Tensor | None, stack_distance: Tensor | None = None
     ) -> Tensor:
         """Final hidden states.
 
         Args:
             embedding: (B, N, D), of the tokens.
-            real: bool (B, N), positions that are not padding.
+            lengths: int64 (B,), positions that are not padding.
             tape: int64 (B, N, N), within the depth table; None for a model that uses none.
             stack_distance: int16 (B, N, N); None for a model that uses none.
 
@@ -95,21 +120,23 @@ class TransformerLM(LanguageModel):
             float (B, N, D).
         """
         n = embedding.shape[1]
-        causal = None
+        causal = real = None
         if self.objective == "causal":
             causal = torch.ones(n, n, dtype=torch.bool, device=embedding.device).tril()
+        else:
+            real = (torch.arange(n, device=embedding.device) < lengths[:, None])[:, None, None]
         if tape is not None and tape.is_cuda and self.depths is not None and self.depths <= KERNEL_DEPTHS:
             tape = tape.to(torch.uint8)
         inputs = ScoreInputs(
             causal=causal,
             tape=None if tape is None else tape[:, None],
             stack_distance=None if stack_distance is None else stack_distance[:, None],
-            real=real[:, None, None] if causal is None else None,
+            real=real,
         )
-        x = self.input_dropout(self._with_position(embedding, first=0))  # (B, N, D)
+        x = self._input(embedding, first=0, lengths=lengths)  # (B, N, D)
         for block in self.blocks:
             x = block(x, inputs)
-        return self.final_norm(x)
+        return self._final(x)
 
     def forward_parts(self, batch: Batch) -> TokenParts:
         """See :meth:`LanguageModel.forward_parts`."""
@@ -124,9 +151,12 @@ class TransformerLM(LanguageModel):
             used = torch.arange(tape.shape[1], device=tape.device) < batch.lengths[:, None] - 1  # (B, N)
             n_clamped = ((tape >= self.depths) & used[:, :, None]).sum()
             depths = self._clamp(tape)  # (B, N, N)
-        embedding = self.embedding(batch.tokens)  # (B, N, D): once, so that it has one gradient
+        tokens, lengths = self._as_read(batch)
+        embedding = self.embedding(tokens)  # (B, N, D): once, so that it has one gradient
         distance = self._stack_distance(depths)  # (B, N, N)
-        hidden = self.hidden_states(embedding, batch.real(), depths, distance)  # (B, N, D)
+        hidden = self.hidden_states(embedding, lengths, depths, distance)  # (B, N, D)
+        # Of masked models that do not read ROOT nothing is predicted there.
+        hidden = F.pad(hidden, (0, 0, batch.tokens.shape[1] - tokens.shape[1], 0))
 
         targets = batch.tokens if batch.targets is None else batch.targets  # (B, N)
         shift = 1 if self.objective == "causal" else 0
@@ -158,10 +188,9 @@ class TransformerLM(LanguageModel):
         self.check_causal()
         self.check_length(batch.tokens.shape[1])
         depths = self._clamp(tape_from_attachments(batch.attach)) if self.uses_tape else None  # (B, N, N)
-        embedding = self.embedding(batch.tokens)  # (B, N, D)
-        hidden = self.hidden_states(
-            embedding, batch.real(), depths, self._stack_distance(depths)
-        )  # (B, N, D)
+        tokens, lengths = self._as_read(batch)
+        distance = self._stack_distance(depths)  # (B, N, N)
+        hidden = self.hidden_states(self.embedding(tokens), lengths, depths, distance)  # (B, N, D)
         last = hidden[torch.arange(len(hidden), device=hidden.device), batch.lengths - 1]  # (B, D)
         return self._logits(last).log_softmax(-1, dtype=torch.float32)
 
@@ -171,16 +200,22 @@ class TransformerLM(LanguageModel):
         """See :meth:`LanguageModel.start`."""
         self.check_causal()
         self.check_length(length)
-        config, weight = self.config, self.final_norm.weight
+        config, weight = self.config, self.embedding.weight
         past = Past(rows, rows * length if entries is None else entries, like=weight)
         return TransformerState(
             position=-1,
             past=past,
+            lengths=torch.tensor([length], device=weight.device),
             caches=[past.cache(2 * config.d_model) for _ in self.blocks],
+            stacks=[
+                None if block.stack is None else StackCache(past, length, config.d_model)
+                for block in self.blocks
+            ],
             hidden=weight.new_zeros(rows, config.d_model),
             head_keys=None if self.head is None else past.cache(config.d_model),
             head_query=None if self.head is None else weight.new_zeros(rows, config.d_model),
             stack_distance=None,
+            held=None,
             n_clamped=torch.zeros((), dtype=torch.int64, device=weight.device),
         )
 
@@ -202,10 +237,12 @@ class TransformerLM(LanguageModel):
             tape=None if depths is None else depths[:, None, None],
             stack_distance=None if distance is None else distance[:, None, None],
         )
-        x = self.input_dropout(self._with_position(self.embedding(tokens[:, None]), first=k))  # (R, 1, D)
-        for block, cache in zip(self.blocks, state.caches, strict=True):
-            x = block(x, inputs, cache)
-        state.hidden = self.final_norm(x)[:, 0]  # (R, D)
+        if self.config.as_released:
+            tokens, state.held = tokens if state.held is None else state.held, tokens
+        x = self._input(self.embedding(tokens[:, None]), first=k, lengths=state.lengths)  # (R, 1, D)
+        for block, cache, stack in zip(self.blocks, state.caches, state.stacks, strict=True):
+            x = block(x, inputs, cache, stack)
+        state.hidden = self._final(x)[:, 0]  # (R, D)
         if self.head is not None:
             assert state.head_keys is not None
             arrival = None if depths is None else depths[:, k]  # (R,)
@@ -229,6 +266,8 @@ class TransformerLM(LanguageModel):
         if rows is not None:
             hidden, total = hidden[rows], total[rows]
         chosen = (hidden.float() * self._output_weight[next_tokens].float()).sum(1)  # (M,)
+        if self.output_bias is not None:
+            chosen = chosen + self.output_bias[next_tokens].float()
         # Rounded as the logits in the total are: else in bfloat16 what is nearly certain would be above 1.
         return chosen.to(hidden.dtype).float() - total
 
@@ -253,15 +292,32 @@ class TransformerLM(LanguageModel):
 
     # --- shared -------------------------------------------------------------------------------
 
-    def _with_position(self, embedding: Tensor, first: int) -> Tensor:
-        """Input of tokens whose embeddings are (B, N, D), at positions ``first``, first + 1, …: (B, N, D)."""
-        if self.position_embedding is None:
-            return embedding
-        return embedding + self.position_embedding.weight[first : first + embedding.shape[1]]
+    def _as_read(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Tokens (B, N) and lengths (B,) as the layers read them: see ``as_released``."""
+        if not self.config.as_released:
+            return batch.tokens, batch.lengths
+        if self.objective == "masked":
+            return batch.tokens[:, 1:], (batch.lengths - 1).clamp(min=1)
+        return torch.cat([batch.tokens[:, :1], batch.tokens[:, :-1]], dim=1), batch.lengths
+
+    def _input(self, embedding: Tensor, first: int, lengths: Tensor) -> Tensor:
+        """Of the first layer, for tokens at positions ``first``, first + 1, … of rows: (B, n, D)."""
+        config, n = self.config, embedding.shape[1]
+        x = embedding * math.sqrt(config.d_model) if config.scale_embeddings else embedding
+        if self.position_embedding is not None:
+            x = x + self.position_embedding.weight[first : first + n]
+        if config.positions == "sincos":
+            x = x + sincos_positions(config, first, n, lengths).to(x.dtype)
+        return self.input_dropout(x if self.embedding_norm is None else self.embedding_norm(x))
+
+    def _final(self, x: Tensor) -> Tensor:
+        """What the output layer and the attachment head get: (…, D) to (…, D)."""
+        x = self.final_norm(x)
+        return x if self.output_transform is None else self.output_transform(x)
 
     def _logits(self, hidden: Tensor) -> Tensor:
         """(…, D) to (…, V)."""
-        return F.linear(hidden, self._output_weight)
+        return F.linear(hidden, self._output_weight, self.output_bias)
 
     @property
     def _output_weight(self) -> Tensor:

@@ -103,7 +103,8 @@ def beam_search(
     widths = beam_widths(beam, max(map(len, token_ids), default=0))
     results: dict[int, BeamResult] = {}
     strings = SortedStrings.of(token_ids, share=share_prefixes)
-    for group in strings.groups(widths, entries_that_fit(model), max_batch or max(1, MOST_ROWS // beam)):
+    most_entries = entries_that_fit(model, max(1, len(widths)))
+    for group in strings.groups(widths, most_entries, max_batch or max(1, MOST_ROWS // beam)):
         with explained_memory_errors():
             found = _Batch(group, model, widths, margin).search(k_best, next_tokens)
         results.update(zip(group.order, found, strict=True))

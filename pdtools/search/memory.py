@@ -47,9 +47,13 @@ def hypotheses_that_fit(model: LanguageModel, length: int) -> int:
     return max(1, min(_budget(model) // each, MOST_ROWS))
 
 
-def entries_that_fit(model: LanguageModel) -> int:
-    """How many tokens, of all hypotheses together, the caches of a batch may hold; at least one."""
-    return max(1, _budget(model) // model.start(1, 1).nbytes)
+def entries_that_fit(model: LanguageModel, length: int) -> int:
+    """How many tokens, of all hypotheses together, the caches of a batch may hold; at least one.
+
+    Args:
+        length: the most tokens of one hypothesis.
+    """
+    return max(1, _budget(model) * length // model.start(1, length).nbytes)
 
 
 def _budget(model: LanguageModel) -> int:

@@ -286,7 +286,8 @@ def string_logprobs(
     if share_prefixes:
         widths = [1] * max(map(len, token_ids), default=0)
         strings = SortedStrings.of(token_ids)
-        for group in strings.groups(widths, entries_that_fit(model), max_batch or MOST_ROWS):
+        most_entries = entries_that_fit(model, max(1, len(widths)))
+        for group in strings.groups(widths, most_entries, max_batch or MOST_ROWS):
             with explained_memory_errors():
                 results.update(zip(group.order, _read_prefixes(model, group), strict=True))
         return [results[i] for i in range(len(token_ids))]

@@ -15,9 +15,19 @@ from torch import Tensor
 from pdtools.errors import PdtoolsError
 from pdtools.models import Batch, TransformerLM, collate
 from pdtools.models.attention import Attention, LinearPositions
-from pdtools.models.positions import TwoSidedPositions
+from pdtools.models.positions import TiltedLinearPositions, TwoSidedPositions
+from pdtools.models.stack_attention import stack_attention
 
-MASKED_POSITIONS = ("none", "learned", "relative", "alibi")
+MASKED_POSITIONS = ("none", "learned", "sincos", "relative", "rotary", "alibi")
+VARIANTS: list[dict[str, Any]] = [
+    *({"positions": positions} for positions in MASKED_POSITIONS),
+    *({"positions": positions, "as_released": True} for positions in ("none", "sincos", "alibi")),
+    {"norm": "post", "activation": "relu", "attention_bias": False, "scale_embeddings": True},
+    {"norm": "post", "activation": "gelu-exact", "embedding_norm": True, "output_transform": True},
+    {"output_bias": True, "tie_embeddings": False, "norm_eps": 0.1},
+    {"stack_layers": "all", "norm": "post"},
+    {"stack_layers": "last 1", "as_released": True},
+]
 
 
 def batch_of(lengths: list[int], seed: int = 0) -> Batch:
@@ -25,49 +35,81 @@ def batch_of(lengths: list[int], seed: int = 0) -> Batch:
     return collate([random_row(n, 11, rng) for n in lengths], PAD)
 
 
+def plain_sinusoid(position: int, d_model: int, timescale: float) -> Tensor:
+    rate = torch.tensor([timescale ** (-2 * m / d_model) for m in range(d_model // 2)])
+    return torch.cat([(position * rate).sin(), (position * rate).cos()])
+
+
+def plain_rotation(x: Tensor) -> Tensor:
+    """Rotary positions of x (N, H, d_head): neighbouring values are complex numbers, turned."""
+    n, _, d_head = x.shape
+    pairs = torch.view_as_complex(x.reshape(*x.shape[:2], d_head // 2, 2).contiguous())
+    turns = [[i * 10000 ** (-2 * m / d_head) for m in range(d_head // 2)] for i in range(n)]
+    turned = pairs * torch.polar(torch.ones(n, d_head // 2), torch.tensor(turns))[:, None]
+    return torch.view_as_real(turned).flatten(2)
+
+
 def plain_two_sided(layer: Attention, x: Tensor) -> Tensor:
     """Attention of one row x (N, D) without padding, one pair of positions at a time."""
     n, d_model = x.shape
     heads, d_head = layer.heads, d_model // layer.heads
     q, k, v = (part.view(n, heads, d_head) for part in layer.qkv(x).split(d_model, dim=1))
+    if layer.rotate is not None:
+        q, k = plain_rotation(q), plain_rotation(k)
     scores = torch.zeros(heads, n, n)
     for h, i, j in itertools.product(range(heads), range(n), range(n)):
         score = q[i, h] @ k[j, h]
         for term in layer.terms:
             if isinstance(term, TwoSidedPositions):
-                rate = torch.tensor([10000 ** (-2 * m / d_model) for m in range(d_model // 2)])
-                sinusoid = torch.cat([((i - j) * rate).sin(), ((i - j) * rate).cos()])
+                sinusoid = plain_sinusoid(i - j, d_model, 10000)
                 r = term.distance_map(sinusoid).view(heads, d_head)[h]
                 score = score + term.content_bias[h, 0] @ k[j, h] + (q[i, h] + term.position_bias[h, 0]) @ r
             elif isinstance(term, LinearPositions):
-                score = score - 2 ** (-8 * (h + 1) / heads) * abs(i - j) * d_head**0.5
+                distance = abs(i - j) - (0.5 if isinstance(term, TiltedLinearPositions) and j < i else 0)
+                score = score - 2 ** (-8 * (h + 1) / heads) * distance * d_head**0.5
         scores[h, i, j] = score / d_head**0.5
     mixed = torch.einsum("hij,jhd->ihd", scores.softmax(-1), v)
     return layer.output(mixed.reshape(n, d_model))
 
 
 def plain_hidden(model: TransformerLM, tokens: Tensor) -> Tensor:
-    x = model.embedding(tokens)
+    """Final hidden states of a row, (N, D)."""
+    config, n = model.config, len(tokens)
+    x = model.embedding(tokens) * (config.d_model**0.5 if config.scale_embeddings else 1)
     if model.position_embedding is not None:
-        x = x + model.position_embedding.weight[: len(tokens)]
+        x = x + model.position_embedding.weight[:n]
+    if config.positions == "sincos":
+        places = range(n, 0, -1) if config.as_released else range(n)
+        x = x + torch.stack([plain_sinusoid(i, config.d_model, 256) for i in places])
+    if model.embedding_norm is not None:
+        x = model.embedding_norm(x)
     for block in model.blocks:
-        x = x + plain_two_sided(block.attention, block.attention_norm(x))
-        x = x + block.feed_forward(block.feed_forward_norm(x))
-    return model.final_norm(x)
+        if config.norm == "post":
+            x = block.attention_norm(x + plain_two_sided(block.attention, x))
+            x = block.feed_forward_norm(x + block.feed_forward(x))
+        else:
+            x = x + plain_two_sided(block.attention, block.attention_norm(x))
+            x = x + block.feed_forward(block.feed_forward_norm(x))
+        if block.stack is not None:
+            x = x + stack_attention(block.stack.actions(x).softmax(-1)[None])[0] @ x
+    x = model.final_norm(x)
+    return x if model.output_transform is None else model.output_transform(x)
 
 
-@pytest.mark.parametrize("positions", MASKED_POSITIONS)
-def test_masked_model_equals_the_plain_formulation(positions: Any) -> None:
-    model = small_model("transformer", positions=positions, objective="masked")
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: "-".join(str(x) for x in v.values()))
+def test_masked_model_equals_the_plain_formulation(variant: dict[str, Any]) -> None:
+    model = small_model("transformer", objective="masked", **{"positions": "none", **variant})
+    skipped = int(model.config.as_released)  # ROOT is not read
     batch = batch_of([4, 7, 2])
     targets = torch.randint(11, batch.tokens.shape, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         found = model.forward_parts(dataclasses.replace(batch, targets=targets)).token_logprobs
         for row, length in enumerate(batch.lengths.tolist()):
-            hidden = plain_hidden(model, batch.tokens[row, :length])
-            logprobs = (hidden @ model.embedding.weight.T).log_softmax(-1)
-            wanted = logprobs.gather(1, targets[row, :length, None])[:, 0]
-            torch.testing.assert_close(found[row, 1:length], wanted[1:], rtol=0, atol=1e-5)
+            hidden = plain_hidden(model, batch.tokens[row, skipped:length])
+            weight = model.embedding.weight if model.output is None else model.output.weight
+            logits = hidden @ weight.T + (0 if model.output_bias is None else model.output_bias)
+            wanted = logits.log_softmax(-1).gather(1, targets[row, skipped:length, None])[:, 0]
+            torch.testing.assert_close(found[row, 1:length], wanted[1 - skipped :], rtol=0, atol=1e-5)
             assert (found[row, length:] == 0).all()
             assert found[row, 0] == 0
 

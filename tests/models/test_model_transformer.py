@@ -307,13 +307,13 @@ def test_recipes_build(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("pushup", {}, "unknown model 'pushup'.*pushdown, transformer"),
+        ("pushup", {}, "unknown model 'pushup'.*pushdown.*transformer"),
         ("transformer", {"depths": 4}, "no setting 'depths'"),
         ("transformer", {"layers": "six"}, "layers must be of type int"),
         ("transformer", {"layers": True}, "layers must be of type int"),
         ("transformer", {"layers": 0}, "layers must be at least 1"),
         ("transformer", {"heads": 7}, "multiple of heads"),
-        ("transformer", {"positions": "rotary"}, "positions must be one of"),
+        ("transformer", {"positions": "absolute"}, "positions must be one of"),
         ("transformer", {"input_dropout": 1}, "input_dropout must be"),
         ("transformer", {"pad_id": 60000}, "pad_id must be below"),
         ("pushdown", {"attachment_head": False}, "needs its attachment_head"),

@@ -147,7 +147,7 @@ def test_a_minimal_pair_feeds_its_common_tokens_once(monkeypatch: pytest.MonkeyP
 def test_little_memory_makes_smaller_groups_and_the_same_results(monkeypatch: pytest.MonkeyPatch) -> None:
     model = MODELS["pushdown"]
     monkeypatch.setattr(memory, "CPU_BUDGET", 40 * model.start(1, 1).nbytes)
-    assert memory.entries_that_fit(model) == 40
+    assert memory.entries_that_fit(model, 8) == 40
     rng = np.random.default_rng(0)
     same(model, [rng.integers(3, 5, size=n).tolist() for n in (6, 6, 3, 5, 0, 7, 6)], beam=4)
 
