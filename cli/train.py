@@ -1,4 +1,4 @@
-"""``pdtools train``: shards → checkpoint."""
+"""``pdtools train``: shards, or strings drawn on the fly → checkpoint."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from .common import (
     QuietOption,
     ThreadsOption,
     message,
+    parse_range,
     pick_device,
     print_json,
 )
 
 if TYPE_CHECKING:
-    from pdtools.training import RunState
+    from pdtools.training import RunState, TaskInput
 
 
 class Distributed(str, Enum):
@@ -34,8 +35,23 @@ class Distributed(str, Enum):
 
 
 def train(
-    shards: Annotated[str, typer.Argument(metavar="SHARDS", help="Folder that pdtools tapes wrote.")],
     output: Annotated[str, typer.Option("--output", "-o", metavar="DIR", help="Folder of the run.")],
+    shards: Annotated[
+        str | None, typer.Argument(metavar="SHARDS", help="Folder that pdtools tapes wrote.")
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option("--task", metavar="NAME", help="No SHARDS: strings of rs, sm, ma or se, drawn anew."),
+    ] = None,
+    lengths: Annotated[
+        str | None,
+        typer.Option(
+            "--lengths", metavar="FIRST-LAST", help="--task: symbols of x (1-40); one length a step."
+        ),
+    ] = None,
+    as_released: Annotated[
+        bool, typer.Option("--as-released", help="--task: as its authors' code has it, where it differs.")
+    ] = False,
     model: Annotated[
         str | None,
         typer.Option("--model", metavar="NAME", help="pushdown (default), transformer."),
@@ -52,7 +68,9 @@ def train(
     ] = None,
     valid: Annotated[
         str | None,
-        typer.Option("--valid", metavar="SHARDS", help="Shards that choose the best checkpoint."),
+        typer.Option(
+            "--valid", metavar="SHARDS", help="They choose the best checkpoint (--task: a file of pairs)."
+        ),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in DIR; start one if there is none.")
@@ -74,7 +92,7 @@ def train(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Train a language model on shards; best/ and last/ in DIR are its checkpoints.
+    """Train a language model on shards, or on a task; best/ and last/ in DIR are its checkpoints.
 
     Ctrl-C, SIGTERM or SIGUSR1 ends the run after the step in hand (status 130, 143, 138); --resume goes on as
     if it had never stopped. DIR also gets metrics.jsonl, tensorboard/ and run.json. Under torchrun many
@@ -85,8 +103,14 @@ def train(
       pdtools train shards/train --valid shards/valid -o runs/tiny --config tiny
       pdtools train shards/train --valid shards/valid -o runs/base --config tiny --model transformer
       pdtools train shards/train --valid shards/valid -o runs/tiny --resume
+      pdtools train --task rs --config dcf -o runs/rs
       torchrun --nproc-per-node 8 -m pdtools train shards/train -o runs/tiny --config tiny --resume
     """
+    data = _task_input(task, lengths, as_released, valid) if task else shards
+    if data is None or (task and shards):
+        raise typer.BadParameter("give either SHARDS or --task")
+    if not task and (lengths or as_released):
+        raise typer.BadParameter("--lengths and --as-released go with --task")
     from pdtools.training import Interruption, local_device, read_recipe, torchrun_ranks
     from pdtools.training import train as run_training
 
@@ -98,10 +122,10 @@ def train(
         chosen_device = pick_device(local_device(device), threads)
         with Interruption() as interruption, Progress(quiet=quiet) as progress:
             report = run_training(
-                shards,
+                data,
                 output,
                 recipe,
-                valid=valid,
+                valid=None if task else valid,
                 device=chosen_device,
                 resume=resume,
                 overwrite=overwrite,
@@ -117,6 +141,14 @@ def train(
     message(_summary(report), quiet=quiet)
     if report["finished"] is None and received:
         raise typer.Exit(128 + received)
+
+
+def _task_input(name: str, lengths: str | None, as_released: bool, valid: str | None) -> TaskInput:
+    from pdtools.formal import make_task
+    from pdtools.training import TaskInput
+
+    task = make_task(name, as_released=as_released)
+    return TaskInput(task, parse_range(lengths) if lengths else range(task.shortest, 41), valid)
 
 
 def _summary(report: Mapping[str, Any]) -> str:
@@ -144,6 +176,12 @@ def _scores(scores: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
+def _amount(facts: Mapping[str, Any]) -> str:
+    if facts["sentences"] is None:
+        return "new strings every step"
+    return f"{facts['sentences']} sentences, {100 * facts['padding']:.1f}% padding"
+
+
 class Progress:
     """A bar with the loss and the time left, and a line for every evaluation, on standard error."""
 
@@ -162,8 +200,8 @@ class Progress:
         """Open the bar, if someone is there to see it."""
         begin = f"going on from step {state.step}" if state.step else "starting"
         message(
-            f"{begin}: {facts['sentences']} sentences, {facts['parameters']} parameters,"
-            f" {facts['steps']} steps, {100 * facts['padding']:.1f}% padding, {facts['device']}",
+            f"{begin}: {_amount(facts)}, {facts['parameters']} parameters, {facts['steps']} steps,"
+            f" {facts['device']}",
             quiet=self._quiet,
         )
         if not self._quiet and sys.stderr.isatty():

@@ -5,8 +5,8 @@
   ``<out>`` between them, where x ends would have to be guessed, and y with it.
 
 ``<out>`` is what the released code calls the empty output token; it stands in the same places there. As
-released, causal rows are shifted once more, so that y_t is predicted without y_{t-1} (and y_1 before
-``<out>``), and symbols of x that its embedding has no room for all look like ``<out>``.
+released, symbols of x that the embedding of a causal model has no room for all look like ``<out>``. (That
+such a model predicts y_t without y_{t-1} there is an option of the model: ``as_released`` of its configuration.)
 """
 
 from __future__ import annotations
@@ -89,7 +89,11 @@ class RowLayout:
 
     def first_position(self, length: int) -> int:
         """Where y_1 is predicted after an x of n symbols."""
-        return length + 2 if self.objective == "causal" and not self.task.as_released else length + 1
+        return length + 2 if self.objective == "causal" else length + 1
+
+    def row_length(self, length: int) -> int:
+        """N, positions of the row of an x of n symbols."""
+        return self.first_position(length) + self.task.output_length(length)
 
     def rows(self, pairs: Pairs) -> TaskRows:
         """The rows of pairs, in order."""
@@ -101,8 +105,7 @@ class RowLayout:
         if self.objective == "masked":
             tokens = np.concatenate([root, x, np.full_like(y, self.out)], axis=1)  # (B, N)
         else:
-            tokens = np.concatenate([root, x, np.full_like(root, self.out), y], axis=1)
-            tokens = tokens[:, : first + y.shape[1]]  # (B, N)
+            tokens = np.concatenate([root, x, np.full_like(root, self.out), y], axis=1)  # (B, N)
         targets = np.full_like(tokens, self.tokenizer.pad_id)
         scored = np.zeros(tokens.shape, dtype=bool)
         counted = np.zeros(tokens.shape, dtype=bool)

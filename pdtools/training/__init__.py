@@ -11,6 +11,7 @@ from pdtools.training.optimizer import build_optimizer, learning_rate
 from pdtools.training.parallel import ParallelModel
 from pdtools.training.run_state import RunState
 from pdtools.training.sources import BatchSource, TrainingData, TrainingInput, ValidationData
+from pdtools.training.task_data import TaskInput
 from pdtools.training.train import complete_recipe, train
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "RunState",
     "Sentences",
     "ShardInput",
+    "TaskInput",
     "TrainConfig",
     "TrainingData",
     "TrainingInput",

@@ -38,7 +38,6 @@ class Sentences:
 
     def __init__(self, shards: ShardSet, *, max_length: int | None, rejects: Rejects) -> None:
         self._shards = shards
-        self._pad_id, self._root_id = shards.tokenizer.pad_id, shards.tokenizer.root_id
         lengths = np.asarray(shards.lengths, dtype=np.int64)
         fits = np.ones(len(lengths), dtype=bool) if max_length is None else lengths <= max_length
         for row in np.flatnonzero(~fits).tolist():
@@ -77,19 +76,13 @@ class Sentences:
         return SentenceSource(self, stream)
 
     def batch(self, numbers: NDArray[np.int64]) -> Batch:
-        """The batch of these sentences (numbers count those that are taken), on the CPU.
-
-        Of no sentences: a row with nothing to predict, whose losses and gradients are 0, so that a rank
-        without a sentence goes the same way as the others.
-        """
+        """The batch of these sentences (numbers count those that are taken), on the CPU."""
+        tokenizer = self._shards.tokenizer
         if len(numbers) == 0:
-            return Batch(
-                tokens=torch.tensor([[self._root_id, self._pad_id]]),
-                attach=torch.tensor([[0, 1]]),
-                lengths=torch.tensor([1]),
-            )
+            return empty_batch(tokenizer)
         rows = self.rows[numbers].tolist()
-        return collate([(self._shards.tokens(row), self._shards.attach(row)) for row in rows], self._pad_id)
+        pieces = [(self._shards.tokens(row), self._shards.attach(row)) for row in rows]
+        return collate(pieces, tokenizer.pad_id)
 
     def in_order(self, limits: BatchLimits, ranks: Ranks = ALONE) -> Iterator[Batch]:
         """This rank's batches, longest first: whole ones, in turns, as many for every rank (the last empty).
@@ -101,6 +94,18 @@ class Sentences:
         for turn in range(0, len(plan), ranks.size):
             mine = turn + ranks.rank
             yield self.batch(plan[mine] if mine < len(plan) else nothing)
+
+
+def empty_batch(tokenizer: Tokenizer) -> Batch:
+    """A batch of no sentences: a row with nothing to predict, whose losses and gradients are 0.
+
+    A rank without a sentence goes the same way as the others with it.
+    """
+    return Batch(
+        tokens=torch.tensor([[tokenizer.root_id, tokenizer.pad_id]]),
+        attach=torch.tensor([[0, 1]]),
+        lengths=torch.tensor([1]),
+    )
 
 
 @dataclass(frozen=True)

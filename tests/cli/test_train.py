@@ -130,7 +130,7 @@ def test_a_bar_where_someone_sees_it(
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        (["--model", "rnn"], "unknown model 'rnn'"),
+        (["--model", "perceptron"], "unknown model 'perceptron'"),
         (["--config", "tny"], "no such file, nor a recipe of this name"),
         (["--set", "train.step=9"], "unknown key train.step (valid: steps"),
         (["--set", "config.d_model=15"], "d_model (15) must be a multiple of heads (2)"),
@@ -163,3 +163,55 @@ def test_an_existing_run_is_kept(shards: Path, tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "run").mkdir()
     assert run(arguments(shards, tmp_path / "run")) == 1
     assert "exists already" in capsys.readouterr().err
+
+
+def test_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = str(tmp_path / "se.tsv")
+    assert run(["generate", "task", "se", "--lengths", "3-5", "-n", "4", "-o", pairs]) == 0
+    command = [
+        "train",
+        "--task",
+        "se",
+        "--lengths",
+        "3-6",
+        "--valid",
+        pairs,
+        "-o",
+        str(tmp_path / "run"),
+        *SMALL,
+    ]
+    command += [
+        "--model",
+        "transformer",
+        "--set",
+        "train.batch_sentences=4",
+        "--set",
+        "config.objective=masked",
+    ]
+    assert run(command) == 0
+    captured = capsys.readouterr()
+    assert "starting: new strings every step, " in captured.err
+    assert "step 8: valid loss" in captured.err
+    assert json.loads((tmp_path / "run/best/config.json").read_text())["shards"]["task"] == "se"
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "reason"),
+    [
+        ([], 2, "give either SHARDS or --task"),
+        (["shards", "--task", "rs"], 2, "give either SHARDS or --task"),
+        (["shards", "--lengths", "1-2"], 2, "--lengths and --as-released go with --task"),
+        (["--task", "xy"], 1, "unknown task 'xy'"),
+        (["--task", "se", "--lengths", "1-9"], 1, "se: x has at least 3 symbols, not 1"),
+        (["--task", "rs", "--valid", "nowhere"], 1, "nowhere"),
+        (["--task", "rs"], 1, "train.batch_sentences is 0"),
+        (["--task", "rs", "--model", "pushdown"], 1, "strings have no attachments"),
+    ],
+)
+def test_what_no_task_is(
+    more: list[str], status: int, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["train", "-o", str(tmp_path / "run"), "--model", "transformer", "--device", "cpu"]
+    assert run([*command, *more]) == status
+    assert reason in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "run").exists()

@@ -61,15 +61,14 @@ def test_as_released(tmp_path: Path) -> None:
     assert spell(masked, "sm", masked.tokens) == "<root> a POP PUSH-b <out> <out> <out> <out>"
     assert spell(masked, "sm", masked.targets, masked.scored) == ". . . . b END a a"
     assert spell(masked, "sm", masked.targets, masked.counted) == ". . . . b END . ."
-    # y_t two places after where it is predicted from: y_1 without <out>, y_2 without y_1, ...
     causal = rows(tmp_path, "sm", line, "causal", as_released=True)
-    assert spell(causal, "sm", causal.tokens) == "<root> a POP <out> <out> b END a"
-    assert spell(causal, "sm", causal.targets, causal.scored) == ". . . . b END a a"
+    assert spell(causal, "sm", causal.tokens) == "<root> a POP <out> <out> b END a a"
+    assert spell(causal, "sm", causal.targets, causal.scored) == ". . . . . b END a a"
     # Of an equation's symbols the digits and + have embeddings.
     line = "8\t( - 2 + z ) = 3\t0"
     equation = rows(tmp_path, "se", line, "causal", as_released=True)
-    assert spell(equation, "se", equation.tokens) == "<root> <out> <out> 2 + <out> <out> <out> 3 <out>"
-    assert spell(equation, "se", equation.targets, equation.scored) == ". . . . . . . . . 0"
+    assert spell(equation, "se", equation.tokens) == "<root> <out> <out> 2 + <out> <out> <out> 3 <out> 0"
+    assert spell(equation, "se", equation.targets, equation.scored) == ". . . . . . . . . . 0"
     whole = rows(tmp_path, "se", line, "causal")
     assert spell(whole, "se", whole.tokens) == "<root> ( - 2 + z ) = 3 <out> 0"
 

@@ -1,7 +1,7 @@
 """What torchrun starts in the tests: trains one run after the other, as a JSON file lists them.
 
-Each entry has ``output`` and may have ``model``, ``options``, ``train``, ``distribution``, and ``stop_at``:
-the last rank, and no other, asks to stop after so many questions.
+Each entry has ``output``, and ``shards`` or ``task`` with ``lengths``. It may have ``model``, ``options``,
+``train``, ``distribution``, and ``stop_at``: the last rank, and no other, asks to stop after so many questions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from pdtools.training import Ranks, Recipe, TrainConfig, torchrun_ranks, train
+from pdtools.formal import make_task
+from pdtools.training import Ranks, Recipe, TaskInput, TrainConfig, torchrun_ranks, train
 
 
 class StopOnOneRank:
@@ -34,8 +35,9 @@ def run(work: dict[str, Any], ranks: Ranks) -> None:
         model=work.get("model", "pushdown"), options=work["options"], train=TrainConfig(**work["train"])
     )
     torch.manual_seed(99)  # another process has other random numbers
+    task = work.get("task")
     train(
-        work["shards"],
+        TaskInput(make_task(task), range(*work["lengths"])) if task else work["shards"],
         work["output"],
         recipe,
         valid=work["valid"],

@@ -18,7 +18,8 @@ import torch
 from safetensors.torch import load_file
 
 from pdtools.errors import PdtoolsError
-from pdtools.training import Recipe, TrainConfig, train
+from pdtools.formal import make_task
+from pdtools.training import Recipe, TaskInput, TrainConfig, train
 from pdtools.training.data import Sentences
 from pdtools.training.distributed import ALONE, Ranks, local_device
 from pdtools.training.run_folder import RunFolder
@@ -76,6 +77,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory, toy_train: Path, toy_valid: P
         train(toy_train, folder / f"one-{batches}", recipe(work[-1]), valid=toy_valid)
     add("ddp-transformer", NO_DROPOUT, EVEN, model="transformer")
     train(toy_train, folder / "one-transformer", recipe(work[-1]), valid=toy_valid)
+    # Three strings a batch: two for one rank, one for the other.
+    drawn = {**EVEN, "batch_sentences": 3, "batch_tokens": 0}
+    add("ddp-task", NO_DROPOUT, drawn, model="transformer", task="sm", lengths=[1, 7])
+    sm = TaskInput(make_task("sm"), range(1, 7))
+    train(sm, folder / "one-task", recipe(work[-1]))
     for distribution in ("ddp", "fsdp"):
         add(f"{distribution}-dropout", TINY, EVEN, distribution=distribution)
         stopped = add(f"{distribution}-stopped", TINY, EVEN, distribution=distribution, stop_at=5)
@@ -130,6 +136,7 @@ def assert_same_runs(run: Path, reference: Path) -> None:
         ("ddp-uneven", "one-uneven"),
         ("fsdp-uneven", "one-uneven"),
         ("ddp-transformer", "one-transformer"),
+        ("ddp-task", "one-task"),
     ],
 )
 def test_two_processes_train_what_one_trains(runs: Path, run: str, reference: str) -> None:

@@ -1,0 +1,20 @@
+"""Rows of a transduction task as the batches that models take. (Its own module: it needs torch.)"""
+
+from __future__ import annotations
+
+import torch
+
+from pdtools.formal.transduction_rows import TaskRows
+from pdtools.models import Batch
+
+
+def task_batch(rows: TaskRows, pad_id: int) -> Batch:
+    """A batch with targets, on the CPU; every token shifts."""
+    tokens = torch.from_numpy(rows.tokens)  # (B, N)
+    return Batch(
+        tokens=tokens,
+        attach=torch.arange(tokens.shape[1]).expand_as(tokens).contiguous(),
+        lengths=(tokens != pad_id).sum(1),
+        targets=torch.from_numpy(rows.targets),
+        scored=torch.from_numpy(rows.scored),
+    )
