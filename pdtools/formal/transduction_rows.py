@@ -6,7 +6,7 @@
 
 ``<out>`` is what the released code calls the empty output token; it stands in the same places there. As
 released, symbols of x that the embedding of a causal model has no room for all look like ``<out>``. (That
-such a model predicts y_t without y_{t-1} there is an option of the model: ``as_released`` of its configuration.)
+such a model predicts y_t without y_{t-1} there is an option of the model, its ``as_released``.)
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What torchrun starts in the tests: trains one run after the other, as a JSON file lists them.
 
 Each entry has ``output``, and ``shards`` or ``task`` with ``lengths``. It may have ``model``, ``options``,
-``train``, ``distribution``, and ``stop_at``: the last rank, and no other, asks to stop after so many questions.
+``train``, ``distribution``, and ``stop_at``: the last rank alone asks to stop after so many questions.
 """
 
 from __future__ import annotations
