@@ -11,6 +11,7 @@ from pdtools.models.base import (
 )
 from pdtools.models.checkpoint import LoadedModel, load_checkpoint, save_checkpoint
 from pdtools.models.pushdown import PushdownConfig
+from pdtools.models.recurrent import RecurrentConfig, RecurrentLM, RecurrentState
 from pdtools.models.registry import MODELS, build_model, make_config, model_kind, model_name, register
 from pdtools.models.tape import StackState, legal_attachments, tape_from_attachments
 from pdtools.models.transformer import TransformerLM
@@ -25,6 +26,9 @@ __all__ = [
     "LoadedModel",
     "LossParts",
     "PushdownConfig",
+    "RecurrentConfig",
+    "RecurrentLM",
+    "RecurrentState",
     "StackState",
     "TokenParts",
     "TransformerConfig",

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from pdtools.errors import PdtoolsError
 from pdtools.models.base import LanguageModel
 from pdtools.models.pushdown import PushdownConfig, build_pushdown
+from pdtools.models.recurrent import RecurrentConfig, RecurrentLM
 from pdtools.models.transformer import TransformerLM
 from pdtools.models.transformer_config import TransformerConfig
 
@@ -31,6 +32,7 @@ def register(name: str, config_class: type, build: Callable[[Any], LanguageModel
 
 register("transformer", TransformerConfig, TransformerLM)
 register("pushdown", PushdownConfig, build_pushdown)
+register("rnn", RecurrentConfig, RecurrentLM)
 
 
 def model_kind(name: str) -> ModelKind:

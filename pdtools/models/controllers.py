@@ -1,0 +1,126 @@
+"""Recurrent cells with the way back written by hand: an LSTM, and the simple network of Elman (1990)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+GATES = {"lstm": 4, "rnn": 1}
+
+
+class CellRun(ABC):
+    """One cell for each of B rows, moved on in lock-step.
+
+    Args:
+        weight: (G, H + R), what the hidden state and the reading are multiplied by.
+        hidden: (B, H), at the start.
+        memory: (B, H), the LSTM's c at the start; of other cells nothing but carried.
+        keep: whether the run is gone back over.
+    """
+
+    def __init__(self, weight: Tensor, hidden: Tensor, memory: Tensor, keep: bool) -> None:
+        self.weight = weight
+        self.hidden = hidden
+        self.memory = memory
+        self.keep = keep
+        self.joined: list[Tensor] = []  # for every step (B, H + R)
+
+    @abstractmethod
+    def step(self, inputs: Tensor, reading: Tensor | None) -> Tensor:
+        """The next hidden state (B, H), from the input's part of the gates (B, G) and the reading (B, R)."""
+
+    @abstractmethod
+    def prepare_back(self) -> None:
+        """To be called once between the last step and the first :meth:`back`."""
+
+    @abstractmethod
+    def back(self, d_hidden: Tensor) -> Tensor:
+        """The gradient of the gates' inputs (B, G) of the last step that was not yet gone back over."""
+
+    def select(self, rows: Tensor) -> None:
+        """Go on with copies of the given rows."""
+        self.hidden, self.memory = self.hidden[rows], self.memory[rows]
+
+    def _gates(self, inputs: Tensor, reading: Tensor | None) -> Tensor:
+        joined = self.hidden if reading is None else torch.cat([self.hidden, reading], 1)  # (B, H + R)
+        if self.keep:
+            self.joined.append(joined)
+        return torch.addmm(inputs, joined, self.weight.T)  # (B, G)
+
+
+class LSTMRun(CellRun):
+    """Hochreiter and Schmidhuber (1997), with forget gates. The gates are input, forget, output and cell."""
+
+    def __init__(self, weight: Tensor, hidden: Tensor, memory: Tensor, keep: bool) -> None:
+        super().__init__(weight, hidden, memory, keep)
+        self._steps: list[tuple[Tensor, Tensor, Tensor]] = []
+
+    def step(self, inputs: Tensor, reading: Tensor | None) -> Tensor:
+        """See :meth:`CellRun.step`."""
+        gates = self._gates(inputs, reading)
+        size = self.hidden.shape[1]
+        gates[:, : 3 * size].sigmoid_()
+        gates[:, 3 * size :].tanh_()
+        input_gate, forget, output, cell = gates.chunk(4, 1)  # (B, H)
+        memory = torch.addcmul(forget * self.memory, input_gate, cell)
+        squashed = memory.tanh()
+        if self.keep:
+            self._steps.append((gates, self.memory, squashed))
+        self.memory = memory
+        self.hidden = output * squashed
+        return self.hidden
+
+    def prepare_back(self) -> None:
+        """See :meth:`CellRun.prepare_back`."""
+        gates, before, squashed = (torch.stack(parts) for parts in zip(*self._steps, strict=True))
+        input_gate, forget, output, cell = gates.chunk(4, 2)  # (T, B, H)
+        # What dc, or for the output gate dh, is multiplied by.
+        factors = [
+            cell * input_gate * (1 - input_gate),
+            before * forget * (1 - forget),
+            squashed * output * (1 - output),
+            input_gate * (1 - cell * cell),
+        ]
+        self._factors = torch.stack(factors, 2)  # (T, B, 4, H)
+        self._d_memory_of_hidden = output * (1 - squashed * squashed)  # (T, B, H)
+        self._forget = forget
+        self._d_memory = torch.zeros_like(self.memory)
+
+    def back(self, d_hidden: Tensor) -> Tensor:
+        """See :meth:`CellRun.back`."""
+        self._steps.pop()
+        t = len(self._steps)
+        factors = self._factors[t]  # (B, 4, H)
+        d_memory = torch.addcmul(self._d_memory, d_hidden, self._d_memory_of_hidden[t])
+        d_gates = factors * d_memory[:, None]
+        torch.mul(factors[:, 2], d_hidden, out=d_gates[:, 2])
+        self._d_memory = d_memory * self._forget[t]
+        return d_gates.flatten(1)
+
+
+class SimpleRun(CellRun):
+    """h = tanh(inputs + W [h; r])."""
+
+    def __init__(self, weight: Tensor, hidden: Tensor, memory: Tensor, keep: bool) -> None:
+        super().__init__(weight, hidden, memory, keep)
+        self._steps: list[Tensor] = []
+
+    def step(self, inputs: Tensor, reading: Tensor | None) -> Tensor:
+        """See :meth:`CellRun.step`."""
+        self.hidden = self._gates(inputs, reading).tanh_()
+        if self.keep:
+            self._steps.append(self.hidden)
+        return self.hidden
+
+    def prepare_back(self) -> None:
+        """See :meth:`CellRun.prepare_back`."""
+
+    def back(self, d_hidden: Tensor) -> Tensor:
+        """See :meth:`CellRun.back`."""
+        hidden = self._steps.pop()
+        return d_hidden * (1 - hidden * hidden)
+
+
+CELLS: dict[str, type[CellRun]] = {"lstm": LSTMRun, "rnn": SimpleRun}

@@ -1,0 +1,199 @@
+"""A controller and its stack over a whole sequence: one node of the graph, the way back written by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from pdtools.models.controllers import CELLS, CellRun
+from pdtools.models.stacks import Stack, StackCarry, StackRun
+
+
+@dataclass(frozen=True)
+class Carry:
+    """What a sequence leaves to the next one, without a graph.
+
+    Attributes:
+        hidden, memory: (B, H), the controller's.
+        stack: None where there is no stack, or it is empty.
+    """
+
+    hidden: Tensor
+    memory: Tensor
+    stack: StackCarry | None = None
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What is used at every step.
+
+    Attributes:
+        recurrent: (G, H + R), the gates' weights of the hidden state and the reading.
+        action, action_bias: (A, H) and (A,), the action layer; None without a stack.
+    """
+
+    recurrent: Tensor
+    action: Tensor | None = None
+    action_bias: Tensor | None = None
+
+
+class SequenceRun:
+    """Controllers and stacks of B rows, moved on in lock-step.
+
+    At every step the actions of the last hidden state are done, and the controller reads the input with the
+    stack's reading; so the actions of the last hidden state of all are not done, but by :meth:`carried`.
+
+    Args:
+        controller: its kind.
+        stack: or None.
+        weights: of controller and action layer.
+        carry: what to start from.
+        steps: the most inputs.
+        keep: whether the run is gone back over.
+    """
+
+    def __init__(
+        self, controller: str, stack: Stack | None, weights: Weights, carry: Carry, steps: int, *, keep: bool
+    ) -> None:
+        self.weights = weights
+        self.stack = stack
+        self.cell: CellRun = CELLS[controller](weights.recurrent, carry.hidden, carry.memory, keep)
+        self.stack_run: StackRun | None = None
+        if stack is not None:
+            rows = len(carry.hidden)
+            self.stack_run = stack.start(rows, steps, carry.hidden, keep=keep, carried=carry.stack)
+        self._has_actions = False
+
+    def step(self, inputs: Tensor) -> Tensor:
+        """The hidden state (B, H) after one more input, of which the gates' part (B, G) is given."""
+        self._act()
+        self._has_actions = True
+        return self.cell.step(inputs, None if self.stack_run is None else self.stack_run.reading)
+
+    def actions(self) -> Tensor:
+        """The actions of the hidden state, (B, A), and the hidden state itself where the stack pushes it."""
+        assert self.stack is not None
+        assert self.weights.action is not None
+        assert self.weights.action_bias is not None
+        hidden = self.cell.hidden
+        actions = torch.addmm(self.weights.action_bias, hidden, self.weights.action.T)
+        return torch.cat([actions, hidden], 1) if self.stack.pushes_hidden else actions
+
+    def _act(self) -> None:
+        if self.stack_run is not None and self._has_actions:
+            self.stack_run.step(self.actions())
+            self._has_actions = False
+
+    def select(self, rows: Tensor) -> None:
+        """Go on with copies of the given rows: int64 (B',)."""
+        self.cell.select(rows)
+        if self.stack_run is not None:
+            self.stack_run.select(rows)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory between steps."""
+        return 2 * self.cell.hidden.nbytes + (0 if self.stack_run is None else self.stack_run.nbytes)
+
+    def carried(self) -> Carry:
+        """What the next sequence starts from, the actions of the last hidden state done."""
+        self._act()
+        stack = None if self.stack_run is None else self.stack_run.carried()
+        return Carry(self.cell.hidden.detach(), self.cell.memory.detach(), stack)
+
+    def back(self, d_hidden: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Gradients of all inputs (T, B, G), and of all actions that a reading was made with, (T - 1, B, A).
+
+        Args:
+            d_hidden: (T, B, H), of all hidden states.
+        """
+        recurrent, action = self.weights.recurrent, self.weights.action
+        size = d_hidden.shape[2]
+        d_inputs = d_hidden.new_empty(*d_hidden.shape[:2], len(recurrent))
+        d_actions: list[Tensor] = []
+        self.cell.prepare_back()
+        if self.stack_run is not None:
+            self.stack_run.prepare_back()
+            if not self._has_actions:  # they were done for what comes after the sequence: no gradient
+                self.stack_run.back(torch.zeros_like(self.stack_run.reading))
+        d_next = torch.zeros_like(d_hidden[0])
+        for t in reversed(range(len(d_hidden))):
+            d_inputs[t] = self.cell.back(d_hidden[t] + d_next)
+            d_joined = d_inputs[t] @ recurrent  # (B, H + R)
+            d_next = d_joined[:, :size]
+            if t and self.stack_run is not None:
+                assert action is not None
+                d_action = self.stack_run.back(d_joined[:, size:])
+                d_actions.append(d_action[:, : len(action)])
+                d_next = torch.addmm(d_next, d_actions[-1], action)
+                if d_action.shape[1] > len(action):
+                    d_next += d_action[:, len(action) :]
+        return d_inputs, torch.stack(d_actions[::-1]) if d_actions else None
+
+
+class _Recurrence(torch.autograd.Function):
+    """Hidden states of a run, (T, B, H)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs: Tensor,
+        recurrent: Tensor,
+        action: Tensor | None,
+        action_bias: Tensor | None,
+        run: SequenceRun,
+    ) -> Tensor:
+        hidden = torch.stack([run.step(part) for part in inputs])
+        ctx.run = run
+        ctx.save_for_backward(hidden)
+        return hidden
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_hidden: Tensor) -> tuple[Tensor | None, ...]:
+        (hidden,) = ctx.saved_tensors
+        joined = torch.stack(ctx.run.cell.joined)  # (T, B, H + R)
+        d_inputs, d_actions = ctx.run.back(d_hidden)
+        d_recurrent = d_inputs.flatten(0, 1).T @ joined.flatten(0, 1)
+        action = ctx.run.weights.action
+        if action is None:
+            return d_inputs, d_recurrent, None, None, None
+        if d_actions is None:  # one input, read with the first reading
+            return d_inputs, d_recurrent, torch.zeros_like(action), action.new_zeros(len(action)), None
+        d_action = d_actions.flatten(0, 1).T @ hidden[:-1].flatten(0, 1)
+        return d_inputs, d_recurrent, d_action, d_actions.sum((0, 1)), None
+
+
+def run_sequence(
+    controller: str,
+    stack: Stack | None,
+    weights: Weights,
+    inputs: Tensor,
+    carry: Carry,
+    *,
+    carries: bool = False,
+) -> tuple[Tensor, Carry | None]:
+    """Read a sequence.
+
+    The graph goes through it once: its way back can be gone once, and not differentiated.
+
+    Args:
+        controller: ``lstm`` or ``rnn``.
+        stack: or None.
+        weights: of controller and action layer.
+        inputs: (T, B, G), what the inputs add to the gates; T at least 1.
+        carry: what to start from; it gets no gradient.
+        carries: whether the sequence goes on.
+
+    Returns:
+        Hidden states (T, B, H), and what the next sequence starts from, or None.
+    """
+    keep = torch.is_grad_enabled()
+    run = SequenceRun(controller, stack, weights, carry, len(inputs), keep=keep)
+    hidden = _Recurrence.apply(inputs, weights.recurrent, weights.action, weights.action_bias, run)
+    with torch.no_grad():
+        return hidden, run.carried() if carries else None

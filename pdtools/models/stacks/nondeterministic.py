@@ -1,0 +1,324 @@
+"""The stack of DuSell and Chiang (2020, 2022): all runs of a pushdown automaton, by Lang's algorithm.
+
+Times are 0, …, n; time 0 is before the first step. A *configuration* at a time is the automaton's state with
+the symbol on top, numbered ``c = symbol · Q + state``; at time 0 it is c = 0, the bottom symbol, which is
+never uncovered again. α[t][c] is the weight of all runs that lead to c, and γ[i → t][c → c'] that of all
+ways from c at time i to c' at time t that leave one symbol more on the stack, and what was there untouched.
+
+Nothing is computed in log space. What is kept is α divided by its sum, and instead of γ
+
+    P[i → t][c → c'] = α[i][c] · γ[i → t][c → c'] / α[t][c'],
+
+of the runs that lead to c' the share whose topmost symbol lies on configuration c of time i. For given t and
+c' these are probabilities: nothing can overflow, and what underflows is a share of less than 1e-200, which is
+left out. The recursion of γ holds for P with the weights of each step divided accordingly:
+
+    G[i → t] = (push, i = t - 1)     α[t-1][c] Δ[t][c → push c']
+             + (replace)             Σ_s P[i → t-1][c → s] α[t-1][s] Δ[t][s → replace c']
+             + (pop, i < k < t - 1)  Σ_k Σ_u P[i → k][c → (y, u)] γ'[k][(y, u) → r],   c' = (y, r)
+    γ'[k][c → r] = Σ_s P[k → t-1][c → s] α[t-1][s] Δ[t][s → pop, r]
+    α[t][c'] = Σ_i Σ_c G[i → t][c → c'],   P[i → t] = G[i → t] / α[t].
+
+The divisors are constants that cancel in every reading, so the way back treats them as such.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pdtools.models.stacks.base import Stack, StackCarry, StackRun
+
+# Shares below this are taken for 0, before arithmetic with them becomes slow (denormal numbers) or inexact.
+SMALLEST = 1e-200
+# Times that are taken together in a product over pairs of times i < k: larger, and more of it is zeros.
+CHUNK = 24
+
+
+@dataclass
+class NondeterministicCarry(StackCarry):
+    """The last times of a run (m of them), as in :class:`NondeterministicRun`.
+
+    Attributes:
+        columns: (B · S, m · Q, m · S · Q).
+        last: (B, S · Q, m - 1, S · Q), P of the last time.
+        alpha: (B, S · Q).
+    """
+
+    columns: Tensor
+    last: Tensor
+    alpha: Tensor
+
+    def tensors(self) -> dict[str, Tensor]:
+        """See :meth:`StackCarry.tensors`."""
+        return {"columns": self.columns, "last": self.last, "alpha": self.alpha}
+
+
+class NondeterministicStack(Stack):
+    """Stacks of runs of a pushdown automaton whose transitions the controller weights.
+
+    The actions of a configuration c are weights of S · Q pushes (of symbol y, to state r, at y · Q + r), of
+    S · Q replacements, and of Q pops.
+
+    Args:
+        states: Q.
+        symbols: S, the bottom one included.
+        unnormalized: the weights are exponentials of the controller's outputs (section 3.1); else their
+            softmax for each configuration (eq. 1).
+        states_in_reading: the reading is a distribution over configurations (section 3.2); else over the
+            symbols on top (eq. 5).
+        window: D, the farthest that a symbol is remembered after it was pushed (section 5.1); 0 for no limit.
+    """
+
+    def __init__(
+        self, states: int, symbols: int, *, unnormalized: bool, states_in_reading: bool, window: int
+    ) -> None:
+        self.states = states
+        self.symbols = symbols
+        self.unnormalized = unnormalized
+        self.states_in_reading = states_in_reading
+        self.window = window
+        self.configurations = states * symbols
+        self.action_size = self.configurations * (2 * self.configurations + states)
+        self.reading_size = self.configurations if states_in_reading else symbols
+
+    def start(
+        self, rows: int, steps: int, like: Tensor, *, keep: bool, carried: StackCarry | None = None
+    ) -> NondeterministicRun:
+        """See :meth:`Stack.start`.
+
+        A carry holds all times within the window, so that runs over the pieces of a text are one run over it;
+        without a window it grows with the text.
+        """
+        assert carried is None or isinstance(carried, NondeterministicCarry)
+        return NondeterministicRun(self, rows, steps, like, keep, carried)
+
+    def carry_of(self, tensors: dict[str, Tensor]) -> NondeterministicCarry:
+        """See :meth:`Stack.carry_of`."""
+        return NondeterministicCarry(tensors["columns"], tensors["last"], tensors["alpha"])
+
+    def weights(self, actions: Tensor) -> Tensor:
+        """Weights of the transitions, up to one factor a row: (B, action_size) to (B, S·Q, 2·S·Q + Q)."""
+        logits = actions.unflatten(1, (self.configurations, -1)).double()
+        if self.unnormalized:
+            return (logits - logits.amax((1, 2), keepdim=True)).exp()
+        return logits.softmax(2)
+
+    def d_actions(self, weights: Tensor, weighted: Tensor) -> Tensor:
+        """The gradient of the actions, from Δ and Δ ⊙ dΔ: (B, S·Q, 2·S·Q + Q) to (B, action_size)."""
+        if not self.unnormalized:
+            weighted = weighted - weights * weighted.sum(2, keepdim=True)
+        return weighted.flatten(1)
+
+    def read(self, alpha: Tensor) -> Tensor:
+        """The reading, from α whose sum is 1: (B, S · Q), float64."""
+        return alpha if self.states_in_reading else alpha.unflatten(1, (self.symbols, self.states)).sum(2)
+
+    def d_alpha(self, d_reading: Tensor, alpha: Tensor) -> Tensor:
+        """α ⊙ dα of the reading of a normalised α, from its gradient: (B, S · Q)."""
+        d = d_reading.double()
+        if not self.states_in_reading:
+            d = d.repeat_interleave(self.states, 1)
+        return alpha * (d - (alpha * d).sum(1, keepdim=True))
+
+
+@dataclass
+class _Kept:
+    """What the way back over step t needs."""
+
+    weights: Tensor  # (B, c, 2C + Q), Δ
+    scaled: Tensor  # (B, c, 2C + Q), α[t-1] Δ
+    alpha: Tensor  # (B, C), normalised
+    inverse: Tensor  # (B, C), 1 / α, of α before it was normalised
+    column: Tensor  # (B, C, I, C), P[· → t]
+    first: int  # the first i of it
+
+
+class NondeterministicRun(StackRun):
+    """See the module and :class:`NondeterministicStack`.
+
+    Attributes:
+        time: t of the last step; times of a run before come first.
+        columns: (B · S, n · Q, n · C): P[i → t][c → (y, r)] at [b · S + y, t · Q + r, i · C + c].
+        column: (B, C, I, C): the same for the last time t, [b, c', i - first, c].
+        alpha: (B, C), of the last time, normalised.
+    """
+
+    def __init__(
+        self,
+        stack: NondeterministicStack,
+        rows: int,
+        steps: int,
+        like: Tensor,
+        keep: bool,
+        carried: NondeterministicCarry | None,
+    ) -> None:
+        self.stack = stack
+        self.keep = keep
+        self.dtype = like.dtype
+        q, s, c = stack.states, stack.symbols, stack.configurations
+        like = like.new_empty(0, dtype=torch.float64)
+        before = 1 if carried is None else carried.last.shape[2] + 1
+        n = before + steps
+        self.columns = like.new_zeros(rows * s, n * q, n * c)
+        if carried is None:
+            self.column = like.new_zeros(rows, c, 0, c)
+            self.alpha = like.new_zeros(rows, c)
+            self.alpha[:, 0] = 1
+        else:
+            self.columns[:, : before * q, : before * c] = carried.columns
+            self.column, self.alpha = carried.last, carried.alpha
+        self.time = before - 1
+        self._before = before
+        self._first = 0
+        self._kept: list[_Kept] = []
+        self._pops: list[Tensor | None] = []
+        self.reading = stack.read(self.alpha).to(self.dtype)
+
+    def _first_of(self, time: int) -> int:
+        """The first i whose P[i → time] is kept."""
+        return max(0, time - self.stack.window) if self.stack.window else 0
+
+    def step(self, actions: Tensor) -> Tensor:
+        """See :meth:`StackRun.step`."""
+        stack, rows = self.stack, len(actions)
+        q, s, c = stack.states, stack.symbols, stack.configurations
+        self.time += 1
+        t, first = self.time, self._first_of(self.time)
+        weights = stack.weights(actions)  # (B, C, 2C + Q)
+        scaled = self.alpha[:, :, None] * weights
+        column = scaled.new_empty(rows, c, t - first, c)
+        column[:, :, -1] = scaled[:, :, :c].transpose(1, 2)  # push
+        pops = None
+        if t - 1 > first:
+            previous = self.column[:, :, first - self._first :]  # (B, C, t - 1 - first, C)
+            moved = torch.bmm(scaled[:, :, c:].transpose(1, 2), previous.flatten(2))  # (B, C + Q, I · C)
+            column[:, :, :-1] = moved[:, :c].unflatten(2, (-1, c))  # replace
+            if t - 2 > first:
+                pops = self._popping(moved, rows)  # (B · S, Q, K · Q), k from first + 1 to t - 2
+                self._pop(pops, column, first)
+        alpha = column.sum((2, 3))  # (B, C)
+        inverse = torch.where(alpha > SMALLEST, 1 / alpha, 0)
+        column *= inverse[:, :, None, None]
+        F.threshold(column, SMALLEST, 0.0, inplace=True)
+        self.columns.view(rows, s, -1, q, self.columns.shape[2])[:, :, t, :, first * c : t * c] = column.view(
+            rows, s, q, -1
+        )
+        self.alpha = alpha / alpha.sum(1, keepdim=True)
+        if self.keep:
+            self._kept.append(_Kept(weights, scaled, self.alpha, inverse, self.column, self._first))
+            self._pops.append(pops)
+        self.column, self._first = column, first
+        self.reading = stack.read(self.alpha).to(self.dtype)
+        return self.reading
+
+    def _popping(self, moved: Tensor, rows: int) -> Tensor:
+        """γ' of a step as (B · S, Q, K · Q), from its products (B, C + Q, I · C)."""
+        q, s, c = self.stack.states, self.stack.symbols, self.stack.configurations
+        pops = moved[:, c:, c:].reshape(rows, q, -1, s, q)  # (B, r, K, y, u)
+        return pops.permute(0, 3, 1, 2, 4).reshape(rows * s, q, -1)
+
+    def _pop(self, pops: Tensor, column: Tensor, first: int) -> None:
+        """Add what pops lead to at time t to (B, C, I, C), i from ``first``."""
+        q, c, t = self.stack.states, self.stack.configurations, self.time
+        for low in range(first + 1, t - 1, CHUNK):
+            high = min(low + CHUNK, t - 1)  # k from low to high - 1, so i up to high - 2
+            below = self.columns[:, low * q : high * q, first * c : (high - 1) * c]
+            part = pops[:, :, (low - first - 1) * q : (high - first - 1) * q]
+            column[:, :, : high - 1 - first] += torch.bmm(part, below).view(len(column), c, -1, c)
+
+    # --- the way back -------------------------------------------------------------------------
+
+    def prepare_back(self) -> None:
+        """See :meth:`StackRun.prepare_back`."""
+        rows, q, s, c = len(self.alpha), self.stack.states, self.stack.symbols, self.stack.configurations
+        n = self.time + 1
+        self.columns = self.columns[:, : n * q, : n * c]
+        self._rows = self.columns.transpose(1, 2).contiguous()  # (B · S, n · C, n · Q)
+        # The gradients of G, as ``columns``, and γ' of all steps: [b · S + y, k · Q + u, t · Q + r].
+        self._d_columns = torch.zeros_like(self.columns)
+        self._all_pops = self.columns.new_zeros(rows * s, n * q, n * q)
+        self._d_alpha = self.columns.new_zeros(rows, n * c)
+        self._d_column: Tensor | None = None
+
+    def back(self, d_reading: Tensor) -> Tensor:
+        """See :meth:`StackRun.back`."""
+        stack, rows, t = self.stack, len(d_reading), self.time
+        q, s, c = stack.states, stack.symbols, stack.configurations
+        kept, pops = self._kept.pop(), self._pops.pop()
+        column, first = self.column, self._first  # (B, C, I, C)
+        alpha = self._d_alpha[:, t * c : (t + 1) * c] + stack.d_alpha(d_reading, kept.alpha)  # (B, C)
+        self._d_alpha[:, first * c : t * c] += torch.bmm(alpha[:, None], column.flatten(2))[:, 0]
+        gradient = alpha[:, :, None, None].expand_as(column).contiguous()  # of P[· → t], then of G[· → t]
+        if self._d_column is not None:
+            gradient[:, :, gradient.shape[2] - self._d_column.shape[2] :] += self._d_column
+            self._gather(gradient, first)
+        gradient *= kept.inverse[:, :, None, None]
+        self._d_columns.view(rows, s, -1, q, self.columns.shape[2])[:, :, t, :, first * c : t * c] = (
+            gradient.view(rows, s, q, -1)
+        )
+        d_scaled = torch.zeros_like(kept.scaled)
+        d_scaled[:, :, :c] = gradient[:, :, -1].transpose(1, 2)
+        if t - 1 > first:
+            previous = kept.column[:, :, first - kept.first :].flatten(2)  # (B, C, I · C)
+            moved = previous.new_zeros(rows, c + q, t - 1 - first, c)  # the gradient of the products
+            moved[:, :c] = gradient[:, :, :-1]
+            if pops is not None:
+                d_pops = self._d_pops(gradient, first)  # (B · S, Q, K · Q)
+                d_pops = d_pops.view(rows, s, q, -1, q).permute(0, 2, 3, 1, 4)  # (B, r, K, y, u)
+                moved[:, c:, 1:] = d_pops.flatten(3)
+                self._all_pops[:, (first + 1) * q : (t - 1) * q, t * q : (t + 1) * q] = pops.transpose(1, 2)
+            d_scaled[:, :, c:] = torch.bmm(previous, moved.flatten(2).transpose(1, 2))
+            self._d_column = torch.bmm(kept.scaled[:, :, c:], moved.flatten(2)).unflatten(2, (-1, c))
+        else:
+            self._d_column = column.new_zeros(rows, c, 0, c)
+        self.time -= 1
+        self.column, self._first = kept.column, kept.first
+        return stack.d_actions(kept.weights, kept.scaled * d_scaled).to(self.dtype)
+
+    def _gather(self, gradient: Tensor, first: int) -> None:
+        """Add to the gradient of P[· → k], k the time that is gone back over, what later pops put there."""
+        q, c, k, n = self.stack.states, self.stack.configurations, self.time, self.columns.shape[1]
+        last = min(n, (k - 1 + self.stack.window + 1) * q) if self.stack.window else n
+        later = slice((k + 2) * q, max(last, (k + 2) * q))
+        pops = self._all_pops[:, k * q : (k + 1) * q, later]  # (B · S, Q, T · Q)
+        below = self._d_columns[:, later, first * c : k * c]  # (B · S, T · Q, I · C)
+        gradient += torch.bmm(pops, below).view_as(gradient)
+
+    def _d_pops(self, gradient: Tensor, first: int) -> Tensor:
+        """The gradient of γ', (B · S, Q, K · Q), from that of G: (B, C, I, C)."""
+        q, s, c, t = self.stack.states, self.stack.symbols, self.stack.configurations, self.time
+        rows = len(gradient)
+        d_pops = gradient.new_zeros(rows * s, q, (t - 2 - first) * q)
+        flat = gradient.view(rows * s, q, -1)  # (B · S, Q, I · C)
+        for low in range(first, t - 2, CHUNK):
+            high = min(low + CHUNK, t - 2)  # i from low to high - 1, so k from low + 1
+            above = self._rows[:, low * c : high * c, (low + 1) * q : (t - 1) * q]
+            part = flat[:, :, (low - first) * c : (high - first) * c]
+            d_pops[:, :, (low - first) * q :] += torch.bmm(part, above)
+        return d_pops
+
+    # --- between runs -------------------------------------------------------------------------
+
+    def select(self, rows: Tensor) -> None:
+        """See :meth:`StackRun.select`."""
+        s = self.stack.symbols
+        self.columns = self.columns.unflatten(0, (-1, s))[rows].flatten(0, 1)
+        self.column, self.alpha, self.reading = self.column[rows], self.alpha[rows], self.reading[rows]
+
+    @property
+    def nbytes(self) -> int:
+        """See :meth:`StackRun.nbytes`."""
+        return self.columns.nbytes
+
+    def carried(self) -> NondeterministicCarry:
+        """See :meth:`StackRun.carried`."""
+        q, c = self.stack.states, self.stack.configurations
+        end = self.time + 1
+        low = max(0, end - self.stack.window) if self.stack.window else 0
+        columns = self.columns[:, low * q : end * q, low * c : end * c]
+        last = self.column[:, :, self.column.shape[2] - (end - 1 - low) :]
+        return NondeterministicCarry(columns.detach().clone(), last.detach().clone(), self.alpha.detach())

@@ -1,0 +1,129 @@
+"""The stack of Joulin and Mikolov (2015): the next stack is a mixture of pushed, unchanged and popped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from pdtools.models.stacks.base import Stack, StackCarry, StackRun
+
+
+@dataclass
+class SuperpositionCarry(StackCarry):
+    """The cells of the stacks: (B, depth, M)."""
+
+    cells: Tensor
+
+    def tensors(self) -> dict[str, Tensor]:
+        """See :meth:`StackCarry.tensors`."""
+        return {"cells": self.cells}
+
+
+class SuperpositionStack(Stack):
+    """Appendix A.2 of the nondeterministic-stacks paper.
+
+    ``s_t[i] = push · s_{t-1}[i - 1] + noop · s_{t-1}[i] + pop · s_{t-1}[i + 1]``, the cell above the top
+    being what step t pushes, cells below the bottom 0; the reading is the top cell.
+
+    Args:
+        size: M, numbers in a cell.
+        depth: cells that are kept, what is pushed beyond them is lost; 0 for no limit.
+        push: ``learned``: a cell is the logistic function of M of the actions; ``hidden``: the controller's
+            hidden state as it is.
+    """
+
+    def __init__(self, size: int, depth: int, push: Literal["learned", "hidden"]) -> None:
+        self.size = size
+        self.depth = depth
+        self.pushes_hidden = push == "hidden"
+        self.action_size = 3 + (0 if self.pushes_hidden else size)
+        self.reading_size = size
+
+    def start(
+        self, rows: int, steps: int, like: Tensor, *, keep: bool, carried: StackCarry | None = None
+    ) -> SuperpositionRun:
+        """See :meth:`Stack.start`. A carried stack without a limit grows by the steps of each run."""
+        assert carried is None or isinstance(carried, SuperpositionCarry)
+        cells = like.new_zeros(rows, 0, self.size) if carried is None else carried.cells
+        depth = self.depth or cells.shape[1] + steps
+        run = SuperpositionRun(like.new_zeros(rows, depth + 2, self.size), self.pushes_hidden, keep)
+        run.framed[:, 1 : 1 + cells.shape[1]] = cells
+        run.reading = run.framed[:, 1]
+        return run
+
+    def carry_of(self, tensors: dict[str, Tensor]) -> SuperpositionCarry:
+        """See :meth:`Stack.carry_of`."""
+        return SuperpositionCarry(tensors["cells"])
+
+
+class SuperpositionRun(StackRun):
+    """See :class:`SuperpositionStack`.
+
+    Attributes:
+        framed: (B, depth + 2, M), the cells, top first, between the cell that is pushed next and a zero.
+    """
+
+    def __init__(self, framed: Tensor, pushes_hidden: bool, keep: bool) -> None:
+        self.framed = framed
+        self.pushes_hidden = pushes_hidden
+        self.keep = keep
+        self.reading = framed[:, 1]
+        self._steps: list[tuple[Tensor, Tensor]] = []
+
+    def step(self, actions: Tensor) -> Tensor:
+        """See :meth:`StackRun.step`."""
+        framed = self.framed
+        pushed = actions[:, 3:]
+        framed[:, 0] = pushed if self.pushes_hidden else pushed.sigmoid()
+        mixture = actions[:, :3].softmax(1)  # (B, 3)
+        push, noop, pop = mixture[:, :, None, None].unbind(1)  # (B, 1, 1)
+        following = torch.zeros_like(framed)
+        cells = torch.mul(framed[:, :-2], push, out=following[:, 1:-1])  # (B, depth, M)
+        cells.addcmul_(framed[:, 1:-1], noop).addcmul_(framed[:, 2:], pop)
+        if self.keep:
+            self._steps.append((framed, mixture))
+        self.framed = following
+        self.reading = following[:, 1]
+        return self.reading
+
+    def prepare_back(self) -> None:
+        """See :meth:`StackRun.prepare_back`."""
+        self._d_framed = torch.zeros_like(self.framed)
+
+    def back(self, d_reading: Tensor) -> Tensor:
+        """See :meth:`StackRun.back`."""
+        framed, mixture = self._steps.pop()
+        rows, depth, size = framed.shape[0], framed.shape[1] - 2, framed.shape[2]
+        d_cells = self._d_framed[:, 1:-1]  # (B, depth, M)
+        d_cells[:, 0] += d_reading
+        # The three stacks that were mixed, as one view: (B, 3, depth, M).
+        views = framed.as_strided((rows, 3, depth, size), (framed.stride(0), size, size, 1))
+        d_mixture = (views * d_cells[:, None]).sum((2, 3))  # (B, 3)
+        d_logits = mixture * (d_mixture - (mixture * d_mixture).sum(1, keepdim=True))
+        push, noop, pop = mixture[:, :, None, None].unbind(1)
+        d_framed = torch.zeros_like(framed)
+        d_framed[:, 1:-1].addcmul_(d_cells, noop)
+        d_framed[:, :-2].addcmul_(d_cells, push)
+        d_framed[:, 2:].addcmul_(d_cells, pop)
+        self._d_framed = d_framed
+        d_pushed = d_framed[:, 0]
+        if not self.pushes_hidden:
+            d_pushed = d_pushed * (framed[:, 0] * (1 - framed[:, 0]))
+        return torch.cat([d_logits, d_pushed], 1)
+
+    def select(self, rows: Tensor) -> None:
+        """See :meth:`StackRun.select`."""
+        self.framed = self.framed[rows]
+        self.reading = self.framed[:, 1]
+
+    @property
+    def nbytes(self) -> int:
+        """See :meth:`StackRun.nbytes`."""
+        return self.framed.nbytes
+
+    def carried(self) -> SuperpositionCarry:
+        """See :meth:`StackRun.carried`."""
+        return SuperpositionCarry(self.framed[:, 1:-1].detach().clone())
