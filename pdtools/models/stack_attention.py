@@ -39,63 +39,65 @@ class _StackAttention(torch.autograd.Function):
 
     The coefficients are c_i(k) = pop_i α_{i-1}(k) for k < i, as a pop goes back to what was there before the
     top was pushed, and c_i(i) = no-op_i. So a row is one product of a vector with all rows before it.
+
+    What is computed in every step has rows first, so that a product can be added to a row where it is:
+    rows are of full length for that, though most of it is zero. On a CPU the number of calls counts.
     """
 
     @staticmethod
     def forward(ctx: Any, actions: Tensor) -> Tensor:
         batch, n, _ = actions.shape
-        push, _, no_op = actions.unbind(-1)  # (B, N) each
-        pops = actions[..., POP, None].unbind(1)  # N of (B, 1)
-        below = actions.new_zeros(batch, n + 1, n)  # row k is α_{k-1}: what is left when k is popped
-        below[:, :2, 0] = 1
-        below[:, 2:].diagonal(1, 1, 2).copy_(push[:, 1:])
-        coefficients = actions.new_zeros(batch, n, n)
-        coefficients.diagonal(0, 1, 2).copy_(no_op)
-        last = below[:, 1, :1]  # α_{i-1}
-        # Products have a row vector on the left and rows as they lie in memory on the right, and no output
-        # in place: whatever else there is to choose from takes several times as long on a CPU.
+        push, pop, no_op = actions.permute(2, 1, 0).contiguous()  # (N, B) each
+        below = actions.new_zeros(n + 1, batch, n)  # row k is α_{k-1}: what is left when k is popped
+        below[:2, :, 0] = 1
+        below[2:].diagonal(1, 0, 2).copy_(push[1:].T)
+        coefficients = actions.new_zeros(n, batch, n)
+        coefficients.diagonal(0, 0, 2).copy_(no_op.T)
+        last, pops, row = below.unbind(0), pop[..., None].unbind(0), coefficients.unbind(0)
+        new, vector = below[:, :, None].unbind(0), coefficients[:, :, None].unbind(0)  # (B, 1, N) each
+        before = below.transpose(0, 1)  # (B, N + 1, N)
         for i in range(1, n):
-            row = coefficients[:, i, : i + 1]  # (B, i + 1)
-            torch.mul(last, pops[i], out=row[:, :i])
-            last = below[:, i + 1, : i + 1]
-            last[:, :i] = torch.bmm(row[:, None], below[:, : i + 1, :i])[:, 0]
-        ctx.save_for_backward(actions, below, coefficients)
-        return below[:, 1:]
+            torch.mul(last[i].narrow(1, 0, i), pops[i], out=row[i].narrow(1, 0, i))
+            new[i + 1].baddbmm_(vector[i].narrow(2, 0, i + 1), before.narrow(1, 0, i + 1))
+        ctx.save_for_backward(pop, below, coefficients)
+        return before[:, 1:]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Tensor:
-        """Row by row from the last: first a row's gradient is complete, then what its coefficients get of it.
+        """Row by row from the last: the gradients g_i of rows, of which those of the actions are made.
 
-        A row is used in two ways. In other rows' sums: those gradients are gathered with the column of its
-        coefficients, for the rows after a block by one product for the whole block. And as coefficients of
-        the next row.
+        A row is used in two ways. In the sums of later rows: g_i gets those rows' gradients times the column
+        of its coefficients, c_{i'}(i + 1); for all rows after a block that is one product for the block. And
+        as coefficients of the next row: g_i gets pop_{i+1} times the products of g_{i+1} with earlier rows.
+
+        Above the diagonal are numbers that are nobody's gradients: they meet zeros only.
         """
-        actions, below, coefficients = ctx.saved_tensors
-        n = actions.shape[1]
-        pops = actions[..., POP, None].unbind(1)
-        uses = F.pad(coefficients, (0, 1)).transpose(1, 2).contiguous()  # (B, N + 1, N): row k is c(k)
-        tops = below[:, :n].transpose(1, 2).contiguous()  # (B, N, N): column k is α_{k-1}
-        rows = grad.tril()  # (B, N, N), to be completed
-        by_coefficient = torch.zeros_like(rows)  # row i: the gradient of c_i
-        first, following = n, None
+        pop, below, coefficients = ctx.saved_tensors
+        n = len(pop)
+        gradients = grad.transpose(0, 1).contiguous()  # (N, B, N)
+        uses = coefficients.permute(2, 1, 0).contiguous()  # (N, B, N): row k is the column c(k)
+        previous = below[:n].transpose(0, 1)  # (B, N, N): row i is α_{i-1}
+        tops = previous.transpose(1, 2).contiguous()  # (B, N, N): column i is α_{i-1}
+        whole, pops = gradients.unbind(0), pop[..., None].unbind(0)
+        row, column = gradients[:, :, None].unbind(0), uses[:, :, None].unbind(0)  # (B, 1, N) each
+        rows, columns = gradients.transpose(0, 1), uses.transpose(0, 1)  # (B, N, N) each
+        scaled = torch.empty_like(row[0])  # (B, 1, N)
+        first = n
         for i in range(n - 1, 0, -1):
             if i < first:
                 end, first = first, max(1, i + 1 - GATHERED_ROWS)
-                # Above the diagonal this leaves numbers that are nobody's gradients, and that nobody reads.
-                rows[:, first:end, :end] += uses[:, first + 1 : end + 1, end:] @ rows[:, end:, :end]
-            row = rows[:, i, : i + 1]  # (B, i + 1)
+                if end < n:
+                    rows[:, first:end, :end] += columns[:, first + 1 : end + 1, end:] @ rows[:, end:, :end]
             if i + 1 < end:
-                used = uses[:, i + 1, None, i + 1 : end]  # (B, 1, end - i - 1)
-                row += torch.bmm(used, rows[:, i + 1 : end, : i + 1])[:, 0]
-            if following is not None:
-                row.addcmul_(following, pops[i + 1])
-            following = by_coefficient[:, i, :i]
-            following.copy_(torch.bmm(row[:, None, :i], tops[:, :i, :i])[:, 0])
-        previous = below[:, :n]  # (B, N, N): row i is α_{i-1}
-        grad_push = rows.diagonal(0, 1, 2)
-        grad_pop = (previous * by_coefficient).sum(-1)
-        grad_no_op = (previous * rows).sum(-1)
+                later = end - (i + 1)
+                row[i].baddbmm_(column[i + 1].narrow(2, i + 1, later), rows.narrow(1, i + 1, later))
+            if i + 1 < n:
+                torch.mul(whole[i + 1], pops[i + 1], out=scaled[:, 0])
+                row[i].baddbmm_(scaled.narrow(2, 0, i + 1), tops.narrow(1, 0, i + 1))
+        grad_push = rows.diagonal(0, 1, 2)  # (B, N)
+        grad_pop = (rows * (previous @ previous)).sum(-1)
+        grad_no_op = (rows * previous).sum(-1)
         by_action = torch.stack([grad_push, grad_pop, grad_no_op], -1)  # (B, N, 3)
         by_action[:, 0] = 0
         return by_action
