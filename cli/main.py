@@ -22,6 +22,7 @@ from . import (
     eval_parse,
     eval_ppl,
     eval_sg,
+    eval_task,
     generate,
     merge,
     parse,
@@ -54,6 +55,7 @@ app.command("eval-ppl")(eval_ppl.eval_ppl)
 app.command("eval-blimp")(eval_blimp.eval_blimp)
 app.command("eval-sg")(eval_sg.eval_sg)
 app.command("eval-dyck")(eval_dyck.eval_dyck)
+app.command("eval-task")(eval_task.eval_task)
 app.command("compare")(compare.compare)
 app.command("merge")(merge.merge)
 app.add_typer(generate.app, name="generate")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from pdtools.evaluation.overview import Headline
-from pdtools.evaluation.results import Results
+from pdtools.evaluation.results import Results, mean
 from pdtools.evaluation.sg_scores import CONVENTIONS
+from pdtools.report.plots import Line, draw_lines
 from pdtools.report.tables import Cell, print_table
+
+_LENGTHS_TOGETHER = 10  # in a printed table of lengths
 
 
 def percent(score: float | None) -> float | None:
@@ -132,6 +136,44 @@ def print_closing(results: Results) -> None:
     if "entropy" in results.scores:
         entropy: list[tuple[Cell, ...]] = list(results.scores["entropy"].items())
         print_table(["nats a token", "value"], entropy, title="Against the automaton", digits=4)
+
+
+def print_transduction(results: Results) -> None:
+    """Accuracy on average, and by ten lengths together."""
+    scores, settings = results.scores, results.settings
+    rows: list[tuple[Cell, ...]] = [
+        (name.replace("_", " "), percent(scores[name]))
+        for name in ("accuracy", "accuracy_beyond_training", "accuracy_as_released", "exact")
+    ]
+    title = f"Task {settings['task']}, {settings['objective']}, {settings['decoding']} (percent)"
+    print_table(["average over lengths", "score"], rows, title=title)
+    print()
+    tens: dict[int, list[dict[str, Any]]] = {}
+    for length, each in scores["by_length"].items():
+        tens.setdefault((int(length) - 1) // _LENGTHS_TOGETHER, []).append({"length": length, **each})
+    print_table(
+        ["lengths", "pairs", "accuracy", "exact"],
+        [
+            (
+                f"{group[0]['length']}-{group[-1]['length']}",
+                sum(each["pairs"] for each in group),
+                percent(mean([each["accuracy"] for each in group])),
+                percent(mean([each["exact"] for each in group])),
+            )
+            for group in tens.values()
+        ],
+    )
+
+
+def draw_by_length(path: str | Path, results: Results) -> None:
+    """A figure of the accuracy by length (:func:`pdtools.report.plots.draw_lines`)."""
+    by_length = results.scores["by_length"]
+    line = Line(
+        label=f"{results.settings['task']}, {results.settings['objective']}",
+        x=[int(length) for length in by_length],
+        y=[100 * each["accuracy"] for each in by_length.values()],
+    )
+    draw_lines(path, [line], x="symbols of x", y="symbols of y right (percent)", percent=True)
 
 
 def print_comparison(found: dict[str, Any], first: str, second: str) -> None:

@@ -1,0 +1,83 @@
+"""``pdtools eval-task``: what follows from a string?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pdtools.files import check_output, expand_inputs
+
+from .common import (
+    DeviceOption,
+    JsonOption,
+    MaxBatchOption,
+    ModelOption,
+    OverwriteOption,
+    QuietOption,
+    SeedOption,
+    ThreadsOption,
+    bar,
+    deliver,
+    pick_device,
+)
+
+
+def eval_task(
+    pairs: Annotated[list[str], typer.Argument(metavar="PAIRS...", help="TSV files of generate task.")],
+    model: ModelOption,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="DIR", help="results.json, items.parquet.")
+    ] = None,
+    plot: Annotated[
+        str | None, typer.Option("--plot", metavar="FILE", help="Accuracy by length (.svg, .pdf, .png).")
+    ] = None,
+    teacher_forced: Annotated[
+        bool, typer.Option("--teacher-forced", help="Causal models: tell each right symbol before the next.")
+    ] = False,
+    dropout: Annotated[
+        bool, typer.Option("--dropout", help="Leave dropout on, as the released code does.")
+    ] = False,
+    max_batch: MaxBatchOption = None,
+    seed: SeedOption = 0,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 0,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Predict y from x for a model of train --task; accuracy of y's symbols, by length and on average.
+
+    A masked model predicts all of y at once, a causal model symbol by symbol, each the likeliest one
+    after those that it chose before.
+
+    \b
+    Example:
+      pdtools generate task rs --lengths 41-100 -o rs.tsv
+      pdtools eval-task rs.tsv --model runs/rs -o results/rs --plot rs.svg
+    """
+    from pdtools.evaluation.transduction import DEFAULT_BATCH, evaluate_task, join_pairs, task_of
+    from pdtools.formal import read_pairs
+    from pdtools.models import load_checkpoint
+    from pdtools.provenance import provenance
+    from pdtools.report.evaluations import draw_by_length, print_transduction
+
+    for path in (output, plot):
+        if path:
+            check_output(path, overwrite=overwrite)
+    files = expand_inputs(pairs, (".tsv",))
+    loaded = load_checkpoint(model, pick_device(device, threads))
+    task, _ = task_of(loaded)
+    results = evaluate_task(
+        join_pairs([read_pairs(task, file) for file in files]),
+        loaded,
+        decoding="teacher-forced" if teacher_forced else "greedy",
+        dropout=dropout,
+        seed=seed,
+        max_batch=max_batch or DEFAULT_BATCH,
+        progress=bar("lengths", quiet=quiet),
+    )
+    if plot:
+        draw_by_length(plot, results)
+    inputs = {"model": model, **{f"pairs_{i}": file for i, file in enumerate(files, 1)}}
+    deliver(results, provenance(inputs), output, print_transduction, overwrite=overwrite, as_json=as_json)

@@ -1,0 +1,247 @@
+"""Accuracy on the transduction tasks, by length (Li et al. 2024, section 4 and tables 1 and 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pdtools.errors import PdtoolsError
+from pdtools.evaluation.results import ITEMS, Progress, Results, mean, no_progress
+from pdtools.formal import Pairs, RowLayout, Task, TaskRows, make_task
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from pdtools.models import Batch, LanguageModel, LoadedModel
+
+Decoding = Literal["greedy", "teacher-forced"]
+DEFAULT_BATCH = 64
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """What a model makes of one x.
+
+    Attributes:
+        length: symbols of x.
+        number: which one of this length, from 1.
+        symbols: symbols of y that count.
+        right: how many of them are predicted.
+        y, predicted: they themselves, with single spaces between them.
+    """
+
+    length: int
+    number: int
+    symbols: int
+    right: int
+    y: str
+    predicted: str
+
+
+def task_of(loaded: LoadedModel) -> tuple[Task, range]:
+    """The task that a model was trained on, and the lengths.
+
+    Raises:
+        PdtoolsError: if it was trained on something else.
+    """
+    settings = loaded.config["shards"]
+    try:
+        task = make_task(settings["task"], as_released=settings["as_released"])
+        first, last = settings["lengths"]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise PdtoolsError(f"{loaded.folder}: not trained on a task (pdtools train --task NAME)") from error
+    return task, range(first, last + 1)
+
+
+def join_pairs(files: Sequence[Mapping[int, Pairs]]) -> dict[int, Pairs]:
+    """The pairs of several files by length, shortest first; within a length in the order of the files."""
+    import numpy as np
+
+    joined = {}
+    for length in sorted({length for file in files for length in file}):
+        parts = [file[length] for file in files if length in file]
+        joined[length] = Pairs(
+            x=np.concatenate([part.x for part in parts]),
+            y=np.concatenate([part.y for part in parts]),
+            counted=np.concatenate([part.counted for part in parts]),
+        )
+    return joined
+
+
+def evaluate_task(
+    pairs: Mapping[int, Pairs],
+    loaded: LoadedModel,
+    *,
+    decoding: Decoding = "greedy",
+    dropout: bool = False,
+    seed: int = 0,
+    max_batch: int = DEFAULT_BATCH,
+    progress: Progress = no_progress,
+) -> Results:
+    """Predict y from x, and count the symbols that are right.
+
+    A masked model predicts all of y at once. A causal model goes on with its own predictions (``greedy``),
+    or is told the right symbols after each of them (``teacher-forced``, which is easier). The likeliest
+    symbol is taken among those that y may have.
+
+    Args:
+        pairs: by the length of x.
+        loaded: a model that was trained on the task.
+        decoding: of a causal model.
+        dropout: leave it on, as the released code does.
+        seed: of dropout.
+        max_batch: pairs computed together.
+        progress: wraps the iterator over lengths.
+
+    Returns:
+        ``scores.accuracy``: the share of right symbols of a length, terminator counted and padding not,
+        averaged over lengths; ``scores.accuracy_beyond_training``: over those longer than in training;
+        ``scores.accuracy_as_released``: the same without the first of these; ``scores.exact``: pairs
+        without a mistake, averaged over lengths; ``scores.by_length``. An ``items`` table has a row per pair.
+
+    Raises:
+        PdtoolsError: if the model was not trained on a task, or a row is too long for it.
+    """
+    import torch
+
+    task, trained = task_of(loaded)
+    model = loaded.model
+    layout = RowLayout(task=task, tokenizer=loaded.tokenizer, objective=model.objective)
+    answers: list[Answer] = []
+    torch.manual_seed(seed)
+    was_training = model.training
+    model.train(dropout)
+    try:
+        with torch.inference_mode():
+            for length in progress(iter(pairs), len(pairs)):
+                answers += _answers(pairs[length], length, layout, model, decoding, max_batch)
+    finally:
+        model.train(was_training)
+    return _results(answers, trained, loaded, layout, decoding, dropout)
+
+
+def _answers(
+    pairs: Pairs, length: int, layout: RowLayout, model: LanguageModel, decoding: Decoding, max_batch: int
+) -> Iterator[Answer]:
+    for first in range(0, len(pairs), max_batch):
+        rows = layout.rows(pairs.take(slice(first, first + max_batch)))
+        greedy = model.objective == "causal" and decoding == "greedy"
+        predicted = (_greedy if greedy else _at_once)(rows, layout, model)  # (B, m)
+        targets, counted = rows.targets[:, rows.first :], rows.counted[:, rows.first :]
+        for i in range(len(targets)):
+            ours, theirs = predicted[i][counted[i]], targets[i][counted[i]]
+            yield Answer(
+                length=length,
+                number=first + i + 1,
+                symbols=len(theirs),
+                right=int((ours == theirs).sum()),
+                y=_spell(theirs, layout),
+                predicted=_spell(ours, layout),
+            )
+
+
+def _spell(tokens: NDArray[np.int64], layout: RowLayout) -> str:
+    return " ".join(layout.tokenizer.token_text(token) for token in tokens.tolist())
+
+
+def _at_once(rows: TaskRows, layout: RowLayout, model: LanguageModel) -> NDArray[np.int64]:
+    """The likeliest token at every position of y, given the row: int64 (B, m)."""
+    from pdtools.formal.transduction_batches import task_batch
+
+    batch = task_batch(rows, layout.tokenizer.pad_id).to(model.device)
+    logprobs = candidate_logprobs(model, batch, layout.output_tokens.tolist())  # (B, N, K)
+    best: NDArray[np.int64] = logprobs[:, rows.first :].argmax(-1).cpu().numpy()  # (B, m)
+    chosen: NDArray[np.int64] = layout.output_tokens[best]
+    return chosen
+
+
+def candidate_logprobs(model: LanguageModel, batch: Batch, candidates: Sequence[int]) -> Tensor:
+    """What a model's log-probability of every scored target would be, were it each of some tokens.
+
+    Returns:
+        float (B, N, K), nats; 0 where nothing is scored.
+    """
+    import torch
+
+    from pdtools.models import Batch
+
+    given = vars(batch)
+    found = [
+        model.forward_parts(
+            Batch(**{**given, "targets": torch.full_like(batch.tokens, candidate)})
+        ).token_logprobs
+        for candidate in candidates
+    ]
+    return torch.stack(found, -1)
+
+
+def _greedy(rows: TaskRows, layout: RowLayout, model: LanguageModel) -> NDArray[np.int64]:
+    """y symbol by symbol, each read before the next: int64 (B, m)."""
+    import torch
+
+    number, length = rows.tokens.shape
+    outputs = torch.from_numpy(layout.output_tokens).to(model.device)  # (K,)
+    given = torch.from_numpy(rows.tokens).to(model.device)  # (B, N)
+    state = model.start(number, length)
+    predicted = []
+    for k in range(length):
+        if k >= rows.first:
+            best = model.next_token_logprobs(state)[:, outputs].argmax(-1)  # (B,)
+            predicted.append(outputs[best])
+        if k + 1 < length:
+            token = predicted[-1] if k >= rows.first else given[:, k]
+            no_tape = torch.zeros(1, 1, dtype=torch.int16, device=model.device).expand(number, k + 1)
+            model.advance(state, token, no_tape)
+    answer: NDArray[np.int64] = torch.stack(predicted, 1).cpu().numpy()
+    return answer
+
+
+def _results(
+    answers: Sequence[Answer],
+    trained: range,
+    loaded: LoadedModel,
+    layout: RowLayout,
+    decoding: Decoding,
+    dropout: bool,
+) -> Results:
+    import pyarrow as pa
+
+    by_length: dict[int, dict[str, Any]] = {}
+    for length in sorted({answer.length for answer in answers}):
+        group = [answer for answer in answers if answer.length == length]
+        symbols = sum(answer.symbols for answer in group)
+        by_length[length] = {
+            "accuracy": sum(answer.right for answer in group) / symbols,
+            "exact": sum(answer.right == answer.symbols for answer in group) / len(group),
+            "pairs": len(group),
+            "symbols": symbols,
+        }
+
+    def average(score: str, longer_than: int = 0) -> float | None:
+        return mean([each[score] for length, each in by_length.items() if length > longer_than])
+
+    return Results(
+        scores={
+            "accuracy": average("accuracy"),
+            "accuracy_beyond_training": average("accuracy", trained[-1]),
+            "accuracy_as_released": average("accuracy", trained[-1] + 1),
+            "exact": average("exact"),
+            "by_length": {str(length): each for length, each in by_length.items()},
+        },
+        counts={"pairs": len(answers), "symbols": sum(answer.symbols for answer in answers)},
+        settings={
+            "task": layout.task.name,
+            "as_released": layout.task.as_released,
+            "trained_lengths": [trained[0], trained[-1]],
+            "model": loaded.config["model"],
+            "objective": loaded.model.objective,
+            "decoding": decoding if loaded.model.objective == "causal" else "at once",
+            "dropout": dropout,
+            "chosen_among": "symbols of y",
+            "dtype": str(next(loaded.model.parameters()).dtype).removeprefix("torch."),
+        },
+        tables={ITEMS: pa.Table.from_pylist([asdict(answer) for answer in answers])},
+    )

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pdtools.cli.main import run
+from pdtools.evaluation.results import read_results
+
+SMALL = [
+    f"--set={setting}"
+    for setting in (
+        "config.layers=1",
+        "config.d_model=16",
+        "config.heads=2",
+        "config.d_ff=32",
+        "train.steps=2",
+        "train.batch_sentences=4",
+    )
+] + ["--threads", "1", "--device", "cpu", "-q"]
+
+
+@pytest.fixture(scope="module", params=["masked", "causal"])
+def work(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    work = tmp_path_factory.mktemp("task")
+    train = ["train", "--task", "sm", "--lengths", "1-5", "--config", "dcf", "-o", f"{work}/run", *SMALL]
+    for command in (
+        ["generate", "task", "sm", "--lengths", "6-17", "-n", "3", "-q", "-o", f"{work}/sm.tsv"],
+        ["generate", "task", "rs", "--lengths", "6", "-n", "3", "-q", "-o", f"{work}/rs.tsv"],
+        [*train, "--set", f"config.objective={request.param}"],
+    ):
+        assert run(command) == 0
+    return work
+
+
+def test_a_table_a_figure_and_a_folder(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, figure = tmp_path / "results", tmp_path / "lengths.svg"
+    command = ["eval-task", str(work / "sm.tsv"), "--model", str(work / "run"), "-o", str(out)]
+    assert run([*command, "--plot", str(figure), "--device", "cpu"]) == 0
+    printed = capsys.readouterr().out
+    assert "Task sm, " in printed
+    assert "\n11-17 " in printed
+    assert "<svg" in figure.read_text()
+    document, items = read_results(out)
+    assert len(items) == 36
+    assert list(document["scores"]["by_length"]) == [str(length) for length in range(6, 18)]
+    assert document["settings"]["trained_lengths"] == [1, 5]
+    assert run(command) == 1  # it exists
+    capsys.readouterr()
+    for option in ("--teacher-forced", "--dropout"):
+        assert run([*command[:-2], option, "--max-batch", "2", "--json", "--device", "cpu"]) == 0
+        settings = json.loads(capsys.readouterr().out)["settings"]
+        masked = settings["objective"] == "masked"
+        assert settings["dropout"] == (option == "--dropout")
+        expected = "teacher-forced" if option == "--teacher-forced" else "greedy"
+        assert settings["decoding"] == ("at once" if masked else expected)
+
+
+def test_what_cannot_be_done(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["eval-task", str(work / "rs.tsv"), "--model", str(work / "run")]) == 0  # a and b are of both
+    capsys.readouterr()
+    (work / "bad.tsv").write_text("length\tx\ty\n1\tc\tc END\n")
+    assert run(["eval-task", str(work / "bad.tsv"), "--model", str(work / "run")]) == 1
+    assert "bad.tsv:2: no pair of the task sm: 'c' is none of a b POP" in capsys.readouterr().err
+    assert run(["eval-task", str(work / "sm.tsv"), "--model", str(work)]) == 1
+    assert "not a checkpoint" in capsys.readouterr().err
