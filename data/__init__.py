@@ -1,4 +1,4 @@
-"""Samples written by this project: a treebank, raw text, a mini BLiMP and a mini SG; and their generator.
+"""Samples written by this project: a treebank, raw text, a mini BLiMP, a mini SG, grammars; and their generator.
 
 See ``README.md`` beside this file for what each of them holds; ``python -m pdtools.data.generate`` makes
 them.
@@ -32,3 +32,8 @@ def blimp() -> Path:
 def sg() -> Path:
     """The folder of the mini SG: one JSON file a suite."""
     return _FOLDER / "sg"
+
+
+def grammars() -> Path:
+    """The folder of context-free grammars: one ``.pcfg`` file a language."""
+    return _FOLDER / "grammars"

@@ -1,8 +1,10 @@
 """Formal languages: generators of strings, with attachments and exact probabilities where they exist."""
 
+from pdtools.formal.cfl import ContextFree
 from pdtools.formal.corpus import string_shards, word_tokenizer, write_strings
 from pdtools.formal.dyck import DYCK_SETTINGS, Dyck, dyck_attachments
 from pdtools.formal.dyck_exact import Expectations, expectations, length_probabilities
+from pdtools.formal.grammar import Grammar, Rule, Token, grammar_names, parse_grammar, read_grammar
 from pdtools.formal.language import FormalString, Language, StringArrays, draw, strings
 from pdtools.formal.prefixes import (
     BracketPrefix,
@@ -19,22 +21,29 @@ __all__ = [
     "DYCK_SETTINGS",
     "TASKS",
     "BracketPrefix",
+    "ContextFree",
     "Dyck",
     "Expectations",
     "FormalString",
+    "Grammar",
     "Language",
     "Pairs",
     "RowLayout",
+    "Rule",
     "StringArrays",
     "Task",
     "TaskRows",
+    "Token",
     "dependency_prefixes",
     "depth_prefixes",
     "draw",
     "dyck_attachments",
     "expectations",
+    "grammar_names",
     "length_probabilities",
     "make_task",
+    "parse_grammar",
+    "read_grammar",
     "read_pairs",
     "read_prefixes",
     "string_shards",

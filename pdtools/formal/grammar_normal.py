@@ -1,0 +1,166 @@
+"""A grammar as arrays: rules of two symbols, and what chains of single symbols and empty ones add up to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdtools.errors import PdtoolsError
+from pdtools.formal.grammar import Grammar, Item, Token
+
+Float = NDArray[np.float64]
+
+_NEWTON_STEPS = 200
+# A chain of symbols that comes back to itself with this share has more strings than can be added up.
+_LARGEST_CYCLE = 1 - 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class NormalForm:
+    """N symbols (the grammar's, its tokens, and parts of long rules), P pairs of them, V tokens.
+
+    A non-empty string of symbol A is a chain ``A ⇒ … ⇒ X`` of rules all but one of whose symbols come out
+    empty, and then X alone: a token, or a pair of symbols of which neither is empty. Nothing is special about
+    the start symbol: its chains count like those of any other.
+
+    Attributes:
+        names: (N) for messages.
+        start: number of the start symbol.
+        tokens: int64 (V), the symbol of each token of the vocabulary.
+        pairs: int64 (P, 2), symbols that stand beside each other in rules.
+        pair_weights: (N, P), of the rules ``X -> pair``.
+        chains: (N, N), summed weights of all chains from a symbol to another; 1 and more on the diagonal.
+        empty: (N), the probability of the empty string.
+    """
+
+    names: tuple[str, ...]
+    start: int
+    tokens: NDArray[np.int64]
+    pairs: NDArray[np.int64]
+    pair_weights: Float
+    chains: Float
+    empty: Float
+
+
+def normal_form(grammar: Grammar) -> NormalForm:
+    """Bring a grammar into arrays; every string keeps its probability.
+
+    Raises:
+        PdtoolsError: if a symbol derives itself, without a token beside it, with a weight of 1: its strings
+            have no probabilities that could be added up.
+    """
+    builder = _Builder(grammar)
+    symbols, single, double, empty_rules = builder.names, builder.single, builder.double, builder.empty
+    number = len(symbols)
+    empty = _empty_weights(number, single, double, empty_rules)
+    chain = np.zeros((number, number))  # one step: the other symbol of a pair comes out empty
+    for (left, right), weight in single.items():
+        chain[left, right] += weight
+    for (left, first, second), weight in double.items():
+        chain[left, first] += weight * empty[second]
+        chain[left, second] += weight * empty[first]
+    _refuse_endless_chains(chain, builder)
+    pairs = sorted({(first, second) for _, first, second in double})
+    column = {pair: i for i, pair in enumerate(pairs)}
+    pair_weights = np.zeros((number, len(pairs)))
+    for (left, first, second), weight in double.items():
+        pair_weights[left, column[first, second]] += weight
+    return NormalForm(
+        names=tuple(symbols),
+        start=builder.number(grammar.start),
+        tokens=np.array([builder.number(Token(text)) for text in grammar.vocabulary], dtype=np.int64),
+        pairs=np.array(pairs, dtype=np.int64).reshape(-1, 2),
+        pair_weights=pair_weights,
+        chains=np.linalg.inv(np.eye(number) - chain).clip(min=0),
+        empty=empty,
+    )
+
+
+class _Builder:
+    """Numbers for symbols, and rules with at most two of them on the right."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        self.grammar = grammar
+        self.names: list[str] = []
+        self._numbers: dict[tuple[Item, ...], int] = {}
+        self.single: dict[tuple[int, int], float] = defaultdict(float)
+        self.double: dict[tuple[int, int, int], float] = defaultdict(float)
+        self.empty: dict[int, float] = defaultdict(float)
+        for symbol in grammar.symbols:
+            self.number(symbol)
+        for rule in grammar.rules:
+            self._add(self.number(rule.left), rule.right, float(rule.probability))
+
+    def number(self, *items: Item) -> int:
+        """The number of a symbol, of a token, or of several of them that are a part of a rule."""
+        if items not in self._numbers:
+            self._numbers[items] = len(self.names)
+            self.names.append(" ".join(map(str, items)))
+            if len(items) > 1:
+                self._add(self._numbers[items], items, 1.0)
+        return self._numbers[items]
+
+    def _add(self, left: int, right: tuple[Item, ...], weight: float) -> None:
+        if not right:
+            self.empty[left] += weight
+        elif len(right) == 1:
+            self.single[left, self.number(*right)] += weight
+        else:
+            # A token at an edge comes off first: a pair with a symbol of fixed length is no sum over splits.
+            cut = len(right) - 1 if isinstance(right[-1], Token) else 1
+            self.double[left, self.number(*right[:cut]), self.number(*right[cut:])] += weight
+
+
+def _empty_weights(
+    number: int,
+    single: dict[tuple[int, int], float],
+    double: dict[tuple[int, int, int], float],
+    empty_rules: dict[int, float],
+) -> Float:
+    """Probabilities of the empty string: the least solution of a quadratic system, by Newton's method from 0.
+
+    From there the method rises to the least solution, and never beyond (Etessami and Yannakakis 2009).
+    """
+    constant = np.zeros(number)
+    linear = np.zeros((number, number))
+    for symbol, weight in empty_rules.items():
+        constant[symbol] += weight
+    for (left, right), weight in single.items():
+        linear[left, right] += weight
+    rules = np.array(list(double), dtype=np.int64).reshape(-1, 3)
+    weights = np.array(list(double.values()))
+    left, first, second = rules.T
+    found = np.zeros(number)
+    for _ in range(_NEWTON_STEPS):
+        value = constant + linear @ found
+        np.add.at(value, left, weights * found[first] * found[second])
+        slope = linear.copy()
+        np.add.at(slope, (left, first), weights * found[second])
+        np.add.at(slope, (left, second), weights * found[first])
+        # Symbols that are never empty stay at 0 and do not matter.
+        used = value > 0
+        step = np.zeros(number)
+        system = (np.eye(number) - slope)[np.ix_(used, used)]
+        try:
+            step[used] = np.linalg.solve(system, (value - found)[used])
+        except np.linalg.LinAlgError:
+            break  # an endless chain, which is refused with its symbol
+        found = np.clip(found + step, 0, 1)
+        if np.abs(step).max(initial=0) < 1e-15:
+            break
+    return found
+
+
+def _refuse_endless_chains(chain: Float, builder: _Builder) -> None:
+    values, vectors = np.linalg.eig(chain)
+    worst = int(np.abs(values).argmax())
+    if abs(values[worst]) >= _LARGEST_CYCLE:
+        own = len(builder.grammar.symbols)
+        symbol = builder.names[int(np.abs(vectors[:own, worst]).argmax())]
+        raise PdtoolsError(
+            f"grammar {builder.grammar.name}: {symbol} derives itself without a token beside it, so often"
+            " that its probabilities do not add up (give less weight to such rules, or to the empty string)"
+        )

@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from grammar_oracle import grammar_of, small_grammars, strings_up_to
+from hypothesis import given, settings
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.formal import Grammar, Rule, Token, grammar_names, parse_grammar, read_grammar
+from pdtools.formal.grammar_inside import fixed_lengths, inside, length_table, log_inside, log_probabilities
+from pdtools.formal.grammar_normal import normal_form
+
+# --- the format -------------------------------------------------------------------------------
+
+
+def test_a_grammar_as_it_is_written() -> None:
+    grammar = grammar_of(
+        "# a comment",
+        "S -> 'a' S \"'\" [3/4] | A   # another",
+        "",
+        "A→'#' A [ 1 / 3 ] |[1]|\"b\" [1.5e-1]",
+        "S -> 'c' [.25]",
+    )
+    assert grammar.start == "S"
+    assert grammar.symbols == ("S", "A")
+    assert grammar.vocabulary == ("a", "'", "c", "#", "b")
+    assert grammar.rules[:3] == (
+        Rule("S", (Token("a"), "S", Token("'")), Fraction(3, 8)),
+        Rule("S", ("A",), Fraction(1, 2)),
+        Rule("S", (Token("c"),), Fraction(1, 8)),
+    )
+    total = Fraction(1, 3) + 1 + Fraction(15, 100)
+    assert grammar.rules[4] == Rule("A", (), 1 / total)
+    assert parse_grammar(enumerate(grammar.text.splitlines(), 1), "test", "again") == grammar
+
+
+def test_an_alternative_that_comes_twice_counts_twice() -> None:
+    assert grammar_of("S -> 'a' [1] | 'b' [2] | 'a' [1]").rules == (
+        Rule("S", (Token("a"),), Fraction(1, 2)),
+        Rule("S", (Token("b"),), Fraction(1, 2)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([], "test.pcfg: no rules in it (write S -> 'a'"),
+        (["# nothing"], "test.pcfg: no rules in it"),
+        (["S -> 'a'", "'a' S"], "test.pcfg:2: not a rule (write SYMBOL -> "),
+        (["S -> A -> 'a'"], "test.pcfg:1: not a rule"),
+        (["'a' -> S"], "test.pcfg:1: not a rule"),
+        (["S 'a' -> S"], "test.pcfg:1: not a rule"),
+        (["S -> 'a"], "test.pcfg:1: a quote or bracket without its partner: 'a"),
+        (["S -> a ]"], "test.pcfg:1: a quote or bracket without its partner: ]"),
+        (["S -> 'a' [0]"], "test.pcfg:1: [0] is no weight (write a number above 0"),
+        (["S -> 'a' [-1]"], "test.pcfg:1: [-1] is no weight"),
+        (["S -> 'a' [1/0]"], "test.pcfg:1: [1/0] is no weight"),
+        (["S -> 'a' [nan]"], "test.pcfg:1: [nan] is no weight"),
+        (["S -> 'a' []"], "test.pcfg:1: [] is no weight"),
+        (["S -> 'a' [1] 'b'"], "test.pcfg:1: b after a weight (put | before the next alternative)"),
+        (
+            ["S -> ''"],
+            "test.pcfg:1: '': a token needs letters, and has no spaces (leave an alternative empty",
+        ),
+        (["S -> 'a b'"], "test.pcfg:1: 'a b': a token needs letters"),
+        (["S -> '<eos>'"], "test.pcfg:1: '<eos>' means something else to models"),
+        (["S -> 'a'", "S -> a"], "test.pcfg:2: a has no rules (add some, or write 'a' if it is a token)"),
+        (
+            ["S -> 'a'", "A -> 'a'"],
+            "test.pcfg:2: A cannot be reached from S, the start symbol (remove its rules)",
+        ),
+        (["S -> 'a' S"], "test.pcfg:1: S never comes to an end (give it an alternative without itself)"),
+        (["S -> 'a' | A", "A -> B", "B -> A"], "test.pcfg:1: A never comes to an end"),
+    ],
+)
+def test_what_is_refused(lines: list[str], message: str) -> None:
+    with pytest.raises(InputError) as raised:
+        grammar_of(*lines)
+    assert str(raised.value).startswith(message)
+    assert "\n" not in str(raised.value)
+
+
+def test_files_and_names(tmp_path: Path) -> None:
+    assert grammar_names() == (
+        "dyck",
+        "dyck-released",
+        "hardest",
+        "marked-reversal",
+        "padded-reversal",
+        "unmarked-reversal",
+    )
+    file = tmp_path / "mine.txt"
+    file.write_text("S -> 'a' S | 'a'\n")
+    assert read_grammar(file).name == "mine"
+    with pytest.raises(
+        InputError, match=r"mine2: no such file, nor a grammar of this name \(grammars: dyck, "
+    ):
+        read_grammar(tmp_path / "mine2")
+
+
+def test_the_weights_of_the_paper() -> None:
+    def rules(name: str) -> dict[str, Fraction]:
+        return {str(rule).rpartition(" [")[0]: rule.probability for rule in read_grammar(name).rules}
+
+    reversal = {"S -> '0' S '0'": Fraction(30, 61), "S -> '1' S '1'": Fraction(30, 61)}
+    assert rules("marked-reversal") == {**reversal, "S -> '#'": Fraction(1, 61)}
+    assert rules("unmarked-reversal") == {**reversal, "S ->": Fraction(1, 61)}
+    assert rules("padded-reversal") == {
+        **reversal,
+        "S -> A": Fraction(1, 122),
+        "S -> B": Fraction(1, 122),
+        "A -> '0' A": Fraction(30, 31),
+        "A ->": Fraction(1, 31),
+        "B -> '1' B": Fraction(30, 31),
+        "B ->": Fraction(1, 31),
+    }
+    assert rules("dyck") == {
+        "S -> S T": Fraction(1, 2),
+        "S -> T": Fraction(1, 2),
+        "T -> '(' S ')'": Fraction("0.4875"),
+        "T -> '(' ')'": Fraction("0.0125"),
+        "T -> '[' S ']'": Fraction("0.4875"),
+        "T -> '[' ']'": Fraction("0.0125"),
+    }
+    hardest = rules("hardest")
+    assert len(hardest) == 24
+    assert hardest["Top -> R '$' Q S L ';'"] == 1
+    assert hardest["T -> '[' Q S Q ']'"] == Fraction(3, 8)
+    assert hardest["W -> '$'"] == Fraction(1, 5)
+
+
+# --- probabilities ----------------------------------------------------------------------------
+
+
+def numbers(grammar: Grammar, string: tuple[str, ...]) -> np.ndarray:
+    return np.array([grammar.vocabulary.index(token) for token in string], dtype=np.int64)
+
+
+def assert_exact(grammar: Grammar, longest: int) -> None:
+    """Probabilities of all strings over the vocabulary, and of lengths, against the oracle's."""
+    normal = normal_form(grammar)
+    expected = strings_up_to(grammar, longest)
+    everything = [w for n in range(longest + 1) for w in product(grammar.vocabulary, repeat=n)]
+    arrays = [numbers(grammar, string) for string in everything]
+    logs = log_probabilities(normal, arrays)
+    lengths = np.exp(length_table(normal, longest).symbols[normal.start])
+    assert np.exp(logs) == pytest.approx([expected.get(w, 0.0) for w in everything], rel=1e-9, abs=1e-300)
+    by_length = [math.fsum(p for w, p in expected.items() if len(w) == n) for n in range(longest + 1)]
+    assert lengths == pytest.approx(by_length, rel=1e-9, abs=1e-300)
+    for string, log in list(zip(arrays, logs, strict=True))[1 : 1 + 2**longest : 3]:
+        assert log_inside(normal, string) == pytest.approx(log, rel=1e-9)
+
+
+@given(small_grammars())
+@settings(max_examples=30)
+def test_small_grammars(grammar: Grammar) -> None:
+    assert_exact(grammar, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "longest"), [(name, 4 if "dyck" in name else 6) for name in grammar_names()]
+)
+def test_the_languages(name: str, longest: int) -> None:
+    assert_exact(read_grammar(name), longest if name != "hardest" else 3)
+
+
+@pytest.mark.parametrize(("name", "longest"), [("dyck", 10), ("dyck-released", 10), ("hardest", 12)])
+def test_longer_strings_of_the_languages(name: str, longest: int) -> None:
+    grammar = read_grammar(name)
+    if name == "hardest":  # fewer kinds of fillers and brackets, and so fewer strings
+        lines = [
+            line for line in grammar.text.splitlines() if not re.search(r"^W.*'[()[]'|^W.*']'|^T.*'\['", line)
+        ]
+        grammar = grammar_of(*lines)
+        assert len(grammar.rules) == 18
+    expected = strings_up_to(grammar, longest)
+    assert len(expected) > 100
+    strings = [numbers(grammar, string) for string in expected]
+    logs = log_probabilities(normal_form(grammar), strings)
+    assert np.exp(logs) == pytest.approx(list(expected.values()), rel=1e-9)
+
+
+def test_chains_and_empty_strings_in_circles() -> None:
+    assert_exact(grammar_of("S -> A [2] | S S [1] | [2]", "A -> S [1] | 'a' [2] | A A 'b' [1] | [1]"), 4)
+    assert_exact(grammar_of("S -> S [9] | 'a' [1]"), 2)
+    normal = normal_form(grammar_of("S -> S [9] | 'a' [1]"))
+    assert log_probabilities(normal, [np.array([0])])[0] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_more_symbols_than_come_to_an_end() -> None:
+    """Half of the derivations never end: the empty string's probability is the least solution, not 1."""
+    normal = normal_form(grammar_of("S -> S S [6] | [3] | 'a' [1]"))
+    assert normal.empty[normal.start] == pytest.approx((1 - math.sqrt(1 - 4 * 0.6 * 0.3)) / 1.2, rel=1e-12)
+    assert_exact(grammar_of("S -> S S [6] | [3] | 'a' [1]"), 3)
+
+
+def test_endless_chains_are_refused() -> None:
+    for lines in (["S -> S S [1/2] | [1/2]", "S -> S"], ["S -> S S | "]):
+        with pytest.raises(PdtoolsError, match=r"grammar test: S derives itself without a token"):
+            normal_form(grammar_of(*lines))
+
+
+def test_dyck_without_one_outermost_pair() -> None:
+    """dyck-released is dyck given that no pair encloses the string."""
+    ours, theirs = (strings_up_to(read_grammar(name), 10) for name in ("dyck", "dyck-released"))
+
+    def enclosed(string: tuple[str, ...]) -> bool:
+        depths = np.cumsum([1 if token in "([" else -1 for token in string])
+        return bool((depths[:-1] > 0).all())
+
+    kept = {string: p for string, p in ours.items() if not enclosed(string)}
+    assert kept.keys() == theirs.keys()
+    assert [kept[s] / theirs[s] for s in kept] == pytest.approx([0.5] * len(kept))
+    at_40 = [
+        np.exp(length_table(normal_form(read_grammar(name)), 40).symbols[0, 40])
+        for name in ("dyck", "dyck-released")
+    ]
+    assert 1 - 0.5 * at_40[1] / at_40[0] == pytest.approx(0.80, abs=0.005)
+
+
+def test_what_floats_cannot_hold() -> None:
+    """150 tokens, each with a probability of 1 in 200: 10^-345, in log space."""
+    normal = normal_form(grammar_of("S -> 'a' S [1] | 'b' S [198] | 'end' [1]"))
+    string = np.array([0] * 100 + [2])
+    assert inside(normal, string[None], fixed_lengths(normal, 101))[0] > 0
+    long = np.array([0] * 150 + [2])
+    assert inside(normal, long[None], fixed_lengths(normal, 151))[0] == 0
+    logs = log_probabilities(normal, [long, string, long[:-1], np.array([-1])])
+    assert logs == pytest.approx([-151 * math.log(200), -101 * math.log(200), -math.inf, -math.inf])
+    # The same in a table of lengths.
+    by_length = length_table(normal_form(grammar_of("S -> 'a' S [1] | 'b' [200]")), 200)
+    assert by_length.symbols[0, 200] == pytest.approx(-199 * math.log(201) + math.log(200 / 201))
