@@ -49,11 +49,10 @@ def eval_task(
     """Predict y from x for a model of train --task; accuracy of y's symbols, by length and on average.
 
     A masked model predicts all of y at once, a causal model symbol by symbol, each the likeliest one
-    after those that it chose before.
+    after those that it chose before. Generate the pairs with pdtools generate task.
 
     \b
     Example:
-      pdtools generate task rs --lengths 41-100 -o rs.tsv
       pdtools eval-task rs.tsv --model runs/rs -o results/rs --plot rs.svg
     """
     from pdtools.evaluation.transduction import DEFAULT_BATCH, evaluate_task, join_pairs, task_of
