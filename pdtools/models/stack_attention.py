@@ -18,8 +18,10 @@ from pdtools.models.cache import Past
 
 PUSH, POP, NO_OP = range(3)
 
-# Rows whose gradients are gathered from all later rows by one product.
+# Rows whose gradients are gathered by one product, from all rows that are later than the last by NEAR_ROWS:
+# those are gathered one by one, and torch's products of a few rows are slow.
 GATHERED_ROWS = 16
+NEAR_ROWS = 5
 
 
 def stack_attention(actions: Tensor) -> Tensor:
@@ -87,12 +89,12 @@ class _StackAttention(torch.autograd.Function):
         for i in range(n - 1, 0, -1):
             if i < first:
                 end, first = first, max(1, i + 1 - GATHERED_ROWS)
-                if end < n:
-                    rows[:, first:end, :end] += columns[:, first + 1 : end + 1, end:] @ rows[:, end:, :end]
-            if i + 1 < end:
-                later = end - (i + 1)
-                row[i].baddbmm_(column[i + 1].narrow(2, i + 1, later), rows.narrow(1, i + 1, later))
+                far = min(end + NEAR_ROWS, n)
+                if far < n:
+                    rows[:, first:end, :end] += columns[:, first + 1 : end + 1, far:] @ rows[:, far:, :end]
             if i + 1 < n:
+                near = far - (i + 1)
+                row[i].baddbmm_(column[i + 1].narrow(2, i + 1, near), rows.narrow(1, i + 1, near))
                 torch.mul(whole[i + 1], pops[i + 1], out=scaled[:, 0])
                 row[i].baddbmm_(scaled.narrow(2, 0, i + 1), tops.narrow(1, 0, i + 1))
         grad_push = rows.diagonal(0, 1, 2)  # (B, N)

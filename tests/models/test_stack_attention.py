@@ -93,10 +93,11 @@ def test_a_top_was_pushed_and_a_balanced_excursion_followed(n: int) -> None:
             torch.testing.assert_close(found[i, j], (push * excursion(actions, j, i)).double())
 
 
-@pytest.mark.parametrize("gathered", [1, 3, 16])
+@pytest.mark.parametrize(("gathered", "near"), [(1, 0), (3, 1), (2, 4), (16, 5)])
 @pytest.mark.parametrize("n", [1, 2, 9])
-def test_gradients_by_differences(n: int, gathered: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients_by_differences(n: int, gathered: int, near: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GATHERED_ROWS", gathered)
+    monkeypatch.setattr(module, "NEAR_ROWS", near)
     scores = torch.randn(2, n, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: stack_attention(x.softmax(-1)), (scores,))
     # Not on the simplex either: nothing relies on sums of 1.
