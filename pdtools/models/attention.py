@@ -346,7 +346,7 @@ def _kernel_takes(q: Tensor, terms: Sequence[ScoreTerm]) -> bool:
         and q.dtype != torch.float64
         and q.shape[3] in KERNEL_HEAD_SIZES
         and bool(terms)
-        and kinds <= {LinearPositions, DepthScores}
+        and kinds <= {RelativePositions, LinearPositions, DepthScores}
         and len(kinds) == len(terms)
         and all(
             term.embedding.num_embeddings <= KERNEL_DEPTHS for term in terms if isinstance(term, DepthScores)
@@ -363,16 +363,21 @@ def _attend_in_kernel(
     inputs: ScoreInputs,
     dropout: float,
 ) -> Tensor:
-    from pdtools.models.depth_attention_triton import fused_attention
+    from pdtools.models.fused_attention import fused_attention
 
-    by_depth = tape = slopes = None
+    by_depth = tape = slopes = p = r = None
+    keyed = q
     for term in terms:
-        if isinstance(term, LinearPositions):
+        if isinstance(term, RelativePositions):
+            # In mixed precision the biases would make them float32.
+            keyed, p = ((q + bias).to(q.dtype) for bias in (term.content_bias, term.position_bias))
+            r = term.vectors(k.shape[2]).flip(1).to(q.dtype)  # (H, N, d_head), the nearest first
+        elif isinstance(term, LinearPositions):
             slopes = term.slopes.view(-1).float()  # (H)
         elif isinstance(term, DepthScores):
             assert inputs.tape is not None
             by_depth, tape = term.by_depth(q, key_map), inputs.tape[:, 0]
-    return fused_attention(q, k, v, by_depth, tape, slopes, dropout)
+    return fused_attention(keyed, k, v, by_depth, tape, slopes, dropout, p=p, r=r)
 
 
 def _bias(q: Tensor, k: Tensor, terms: Sequence[ScoreTerm], key_map: Tensor, inputs: ScoreInputs) -> Tensor:

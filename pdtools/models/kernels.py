@@ -19,7 +19,7 @@ def kernels_work(device: torch.device, dtype: torch.dtype, d_head: int) -> bool:
         torch.OutOfMemoryError: if there is no memory even for that.
     """
     try:
-        from pdtools.models.depth_attention_triton import fused_attention
+        from pdtools.models.fused_attention import fused_attention
 
         # Whoever asks may be computing without gradients, in another precision.
         with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
@@ -29,7 +29,7 @@ def kernels_work(device: torch.device, dtype: torch.dtype, d_head: int) -> bool:
             )
             tape = torch.zeros(1, 16, 16, dtype=torch.uint8, device=device)
             slopes = torch.zeros(1, device=device)
-            fused_attention(q, k, v, by_depth, tape, slopes).sum().backward()
+            fused_attention(q, k, v, by_depth, tape, slopes, p=q, r=k[0]).sum().backward()
     except torch.OutOfMemoryError:
         raise
     except Exception as error:

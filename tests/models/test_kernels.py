@@ -16,7 +16,7 @@ from model_oracle import random_row, small_model
 from pdtools.models import attention, collate
 from pdtools.models.kernels import kernels_work
 
-MODULE = "pdtools.models.depth_attention_triton"
+MODULE = "pdtools.models.fused_attention"
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def broken_module(error: Exception) -> Any:
 @pytest.mark.parametrize(
     ("module", "reason"),
     [
-        (None, "import of pdtools.models.depth_attention_triton halted"),
+        (None, "import of pdtools.models.fused_attention halted"),
         (
             broken_module(RuntimeError("Failed to find C compiler.\nPlease specify")),
             "Failed to find C compiler",

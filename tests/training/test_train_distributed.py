@@ -232,7 +232,7 @@ def workers_of(process: subprocess.Popen[str]) -> list[int]:
 def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + 120
     while not condition():
-        assert process.poll() is None
+        assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -296,8 +296,8 @@ def test_signals_kills_and_damage_under_torchrun(
     weights.write_bytes(whole)
 
     process = torchrun(*command)
-    messages_of(process)
-    assert process.returncode == 0
+    ours = messages_of(process)
+    assert process.returncode == 0, ours
     assert_same_runs(run, runs / "long")
 
 

@@ -30,6 +30,7 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cuda" if HAS_GPU else "cpu"
 BATCH, HEADS, DEPTHS = 2, 2, 9
 DEPTH_TERMS = ("by_depth", "tape", "grad_by_depth")
+DISTANCE_TERMS = ("p", "r", "grad_p")
 runs_kernels = pytest.mark.skipif(not (HAS_GPU or INTERPRETED), reason="run by the test of the interpreter")
 
 
@@ -47,10 +48,15 @@ def plain(
     tape: Tensor,
     kept: Tensor | None = None,
     slopes: Tensor | None = None,
+    p: Tensor | None = None,
+    r: Tensor | None = None,
 ) -> Tensor:
     """Figure 7 with all scores at once; ``kept`` (B, H, N, N) is what dropout multiplies the weights by."""
     n, d_head = q.shape[2:]
     scores = q @ k.transpose(2, 3)
+    if p is not None and r is not None:
+        distance = (torch.arange(n)[:, None] - torch.arange(n)).clamp(min=0).to(q.device)
+        scores = scores + torch.einsum("bhqd,hqkd->bhqk", p, r[:, distance])
     if by_depth is not None:
         scores = scores + by_depth.gather(3, tape[:, None].expand(-1, HEADS, -1, -1))
     scores = scores / math.sqrt(d_head)
@@ -97,7 +103,7 @@ def with_gradients(mixed: Tensor, inputs: list[Tensor], grad: Tensor) -> list[Te
 def test_kernels_equal_figure_7(
     n: int, d_head: int, dtype: torch.dtype, like_a_layer: bool, tolerance: float
 ) -> None:
-    from pdtools.models.depth_attention_triton import fused_attention
+    from pdtools.models.fused_attention import fused_attention
 
     torch.manual_seed(n)
     inputs, tape = random_inputs(n, d_head, dtype, like_a_layer), random_tape(n)
@@ -119,7 +125,7 @@ def test_kernels_equal_figure_7(
     [(1, 16, torch.float32, 2e-6), (70, 32, torch.float32, 1e-5), (97, 64, torch.float16, 4e-3)],
 )
 def test_alibi(n: int, d_head: int, dtype: torch.dtype, tolerance: float, has_depths: bool) -> None:
-    from pdtools.models.depth_attention_triton import fused_attention
+    from pdtools.models.fused_attention import fused_attention
 
     torch.manual_seed(n)
     inputs, tape = random_inputs(n, d_head, dtype, True), random_tape(n)
@@ -136,9 +142,44 @@ def test_alibi(n: int, d_head: int, dtype: torch.dtype, tolerance: float, has_de
         torch.testing.assert_close(one, other, atol=tolerance * max(1, float(other.abs().max())), rtol=0)
 
 
+@runs_kernels
+@pytest.mark.parametrize("has_depths", [False, True])
+@pytest.mark.parametrize(
+    ("n", "d_head", "dtype", "tolerance"),
+    [
+        (1, 16, torch.float32, 2e-6),
+        (33, 64, torch.float32, 5e-6),
+        (70, 128, torch.float32, 1e-5),
+        (97, 64, torch.float16, 4e-3),
+        pytest.param(
+            *(130, 64, torch.bfloat16, 6e-2),
+            marks=pytest.mark.skipif(not HAS_GPU, reason="the interpreter has no bfloat16"),
+        ),
+    ],
+)
+def test_relative_positions(
+    n: int, d_head: int, dtype: torch.dtype, tolerance: float, has_depths: bool
+) -> None:
+    from pdtools.models.fused_attention import fused_attention
+
+    torch.manual_seed(n)
+    q, k, v, by_depth = random_inputs(n, d_head, dtype, True)
+    made = {"dtype": dtype, "device": DEVICE, "requires_grad": True}
+    p, r = torch.randn(BATCH, HEADS, n, d_head, **made), torch.randn(HEADS, n, d_head, **made)
+    inputs, tape = [q, k, v, p, r, *([by_depth] if has_depths else [])], random_tape(n)
+    depths = (by_depth, tape.to(torch.uint8)) if has_depths else (None, None)
+    grad = torch.randn(BATCH, HEADS, n, d_head, device=DEVICE)
+    ours = with_gradients(fused_attention(q, k, v, *depths, p=p, r=r), inputs, grad)
+    precise = [tensor.detach().double().requires_grad_() for tensor in inputs]
+    by_depth = precise[5] if has_depths else None
+    theirs = plain(*precise[:3], by_depth, tape, p=precise[3], r=precise[4])
+    for one, other in zip(ours, with_gradients(theirs, precise, grad.double()), strict=True):
+        torch.testing.assert_close(one, other, atol=tolerance * max(1, float(other.abs().max())), rtol=0)
+
+
 @pytest.mark.skipif(not HAS_GPU, reason="the interpreter has no limit on programs")
 def test_more_heads_of_sentences_than_cuda_counts_across() -> None:
-    from pdtools.models.depth_attention_triton import fused_attention
+    from pdtools.models.fused_attention import fused_attention
 
     sentences = 2**16 // HEADS + 1
     q, k, v = (torch.randn(sentences, HEADS, 2, 16, device=DEVICE).requires_grad_() for _ in range(3))
@@ -154,17 +195,23 @@ def test_more_heads_of_sentences_than_cuda_counts_across() -> None:
 
 
 @runs_kernels
-def test_dropout() -> None:
-    from pdtools.models.depth_attention_triton import fused_attention
+@pytest.mark.parametrize("has_distances", [False, True])
+def test_dropout(has_distances: bool) -> None:
+    from pdtools.models.fused_attention import fused_attention
 
     n, d_head, dropout = 60, 64, 0.3
     inputs, tape = random_inputs(n, d_head, torch.float32, True), random_tape(n)
     q, k, v, by_depth = inputs
-    weights = plain(q, k, torch.eye(n, device=DEVICE), by_depth, tape, None)  # (B, H, N, N)
+    distances: dict[str, Tensor] = {}
+    if has_distances:
+        made = {"device": DEVICE, "requires_grad": True}
+        p, r = torch.randn(BATCH, HEADS, n, d_head, **made), torch.randn(HEADS, n, d_head, **made)
+        distances = {"p": p, "r": r}
+    weights = plain(q, k, torch.eye(n, device=DEVICE), by_depth, tape, **distances)  # (B, H, N, N)
 
     def ours(values: Tensor) -> Tensor:
         torch.manual_seed(3)
-        return fused_attention(q, k, values, by_depth, tape.to(torch.uint8), dropout=dropout)
+        return fused_attention(q, k, values, by_depth, tape.to(torch.uint8), dropout=dropout, **distances)
 
     unit = torch.eye(n, d_head, device=DEVICE).expand(BATCH, HEADS, n, d_head)
     kept = (ours(unit)[..., :n] / weights.clamp(min=1e-30)).detach()
@@ -175,11 +222,12 @@ def test_dropout() -> None:
     assert not torch.equal(kept[0, 0], kept[0, 1])  # each head and sentence has its own
     assert not torch.equal(kept[0, 0], kept[1, 0])
 
+    everything = [*inputs, *distances.values()]
     kept = torch.zeros_like(kept).masked_scatter(below.expand_as(kept), is_kept / (1 - dropout))
     grad = torch.randn(BATCH, HEADS, n, d_head, device=DEVICE)
     for one, other in zip(
-        with_gradients(ours(v), inputs, grad),
-        with_gradients(plain(*inputs, tape, kept), inputs, grad),
+        with_gradients(ours(v), everything, grad),
+        with_gradients(plain(*inputs, tape, kept, **distances), everything, grad),
         strict=True,
     ):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
@@ -192,6 +240,8 @@ def test_dropout() -> None:
         ("pushdown", {"positions": "learned", "depths": 4, "depth_space": "key"}),
         ("pushdown", {"positions": "learned", "depths": 4, "depth_space": "hidden"}),
         ("pushdown", {"positions": "alibi", "depths": 4}),
+        ("pushdown", {"positions": "relative", "depths": 4}),
+        ("transformer", {"positions": "relative"}),
         ("transformer", {"positions": "alibi"}),
     ],
 )
@@ -224,25 +274,30 @@ def test_kernels_in_the_interpreter() -> None:
 
 
 @pytest.mark.skipif(HAS_GPU or INTERPRETED, reason="a GPU compiles them; the interpreter does not")
-@pytest.mark.parametrize("terms", [DEPTH_TERMS, ("slopes",), (*DEPTH_TERMS, "slopes")])
-@pytest.mark.parametrize("kernel", ["_forward_kernel", "_rows_kernel", "_keys_kernel"])
+@pytest.mark.parametrize(
+    "terms",
+    [DEPTH_TERMS, ("slopes",), (*DEPTH_TERMS, "slopes"), DISTANCE_TERMS, (*DEPTH_TERMS, *DISTANCE_TERMS)],
+)
+@pytest.mark.parametrize("kernel", ["forward_kernel", "rows_kernel", "keys_kernel", "distances_kernel"])
 def test_kernels_compile_for_a_gpu(kernel: str, terms: tuple[str, ...]) -> None:
     """To the machine code of an H100, with registers and shared memory as its assembler counts them."""
     import triton
     from triton.backends.compiler import GPUTarget
 
-    from pdtools.models import depth_attention_triton as kernels
+    from pdtools.models import fused_attention, fused_kernels
 
-    function = getattr(kernels, kernel)
+    if kernel == "distances_kernel" and "r" not in terms:
+        pytest.skip("no distances")
+    function = getattr(fused_kernels, kernel)
     d_head = 128
-    options = kernels._block(torch.empty(1, 1, 1, d_head, dtype=torch.bfloat16))
+    options = fused_attention._block(torch.empty(1, 1, 1, d_head, dtype=torch.bfloat16))
     constants = {"D_HEAD": d_head, "dropout": 0.0, "seed": None}
-    absent = {"by_depth", "tape", "grad_by_depth", "slopes"} - set(terms)
+    absent = {*DEPTH_TERMS, *DISTANCE_TERMS, "slopes"} - set(terms)
     constants |= dict.fromkeys(absent.intersection(function.arg_names))
     constants |= {name: options.pop(name) for name in ("BLOCK", "STEP")}
     types = {"tape": "*u8", "scale": "fp32"}
-    types |= dict.fromkeys(("slopes", "log_sums", "mean", "grad_by_depth"), "*fp32")
-    pointers = ("q", "k", "v", "by_depth", "mixed", "grad", "grad_q", "grad_k", "grad_v")
+    types |= dict.fromkeys(("slopes", "log_sums", "mean", "grad_by_depth", "grad_r"), "*fp32")
+    pointers = ("q", "k", "v", "p", "r", "by_depth", "mixed", "grad", "grad_q", "grad_k", "grad_v", "grad_p")
     types |= dict.fromkeys(pointers, "*bf16") | dict.fromkeys(constants, "constexpr")
     signature = {name: types.get(name, "i32") for name in function.arg_names}
     source = triton.compiler.ASTSource(function, signature, constants)
