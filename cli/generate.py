@@ -4,29 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from pdtools.files import STDIO, check_output, is_stream
+from pdtools.files import STDIO, check_output
 
-from . import generate_task
-from .common import (
-    JsonOption,
-    OverwriteOption,
-    QuietOption,
-    SeedOption,
-    check_json_output,
-    message,
-    parse_range,
-    print_json,
-    progress,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pdtools.formal import FormalString, Language
+from . import generate_cfl, generate_task
+from .common import JsonOption, OverwriteOption, QuietOption, SeedOption, message, parse_range
+from .generated import NumberOption, OutputOption, ShardsOption, report, write
 
 app = typer.Typer(
     help="Draw strings of a formal language: as text, or as shards with their attachments.",
@@ -45,16 +31,6 @@ class Setting(str, Enum):
 
     released_like = "released-like"
     free = "free"
-
-
-NumberOption = Annotated[int, typer.Option("--number", "-n", min=1, help="How many strings.")]
-OutputOption = Annotated[
-    str, typer.Option("--output", "-o", help="A file (.gz, .zst), or -; a folder with --shards.")
-]
-ShardsOption = Annotated[
-    bool,
-    typer.Option("--shards", help="Write shards, with attachments, not text. (All sets share a tokenizer.)"),
-]
 
 
 @app.command("dyck")
@@ -107,10 +83,10 @@ def dyck(
     given = {"min_length": min_length, "max_length": max_length, "max_dependency": max_dependency}
     conditions = DYCK_SETTINGS[setting.value] | {k: v for k, v in given.items() if v is not None}
     language = Dyck(brackets=brackets, depth=depth, **conditions)
-    counts = _write(language, number, seed, output, shards, overwrite, as_json, quiet)
+    counts = write(language, number, seed, output, shards, overwrite, as_json, quiet)
     expected = language.expectations
     if as_json:
-        _report(language, seed, counts, asdict(expected))
+        report(language, seed, counts, asdict(expected))
     message(
         f"{counts['sentences']} strings, {counts['tokens']} tokens, at most {counts['most_tokens']};"
         f" entropy {expected.entropy_per_token:.4f} nats a token",
@@ -174,44 +150,5 @@ def dyck_prefixes(
     message(f"{len(prefixes)} prefixes, of at most {longest} tokens", quiet=quiet)
 
 
-def _write(
-    language: Language,
-    number: int,
-    seed: int,
-    output: str,
-    shards: bool,
-    overwrite: bool,
-    as_json: bool,
-    quiet: bool,
-) -> dict[str, int]:
-    """Write the strings of any language where the options say; returns the counts."""
-    from pdtools.formal import string_shards, write_strings
-
-    if shards and is_stream(output):
-        raise typer.BadParameter("shards are a folder: name one with -o")
-    check_json_output(as_json, output)
-    check_output(output, overwrite=overwrite)
-
-    def watch(strings: Iterable[FormalString]) -> Iterable[FormalString]:
-        return progress(strings, total=number, label="strings", quiet=quiet)
-
-    if not shards:
-        return write_strings(language, number, seed, output, watch=watch)
-    manifest = string_shards(language, number, seed, output, overwrite=overwrite, watch=watch)
-    return {name: manifest["counts"][name] for name in ("sentences", "tokens", "most_tokens")}
-
-
-def _report(language: Language, seed: int, counts: dict[str, int], exact: dict[str, Any]) -> None:
-    from pdtools.provenance import provenance
-
-    print_json(
-        {
-            "counts": counts,
-            "exact": exact,
-            "settings": {"language": language.name, **language.settings, "seed": seed},
-            "provenance": provenance(),
-        }
-    )
-
-
+app.command("cfl")(generate_cfl.cfl)
 app.command("task")(generate_task.task)

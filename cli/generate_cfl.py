@@ -1,0 +1,77 @@
+"""``pdtools generate cfl``: strings of context-free languages."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pdtools.files import STDIO
+
+from .common import JsonOption, OverwriteOption, QuietOption, SeedOption, message, parse_range
+from .generated import OutputOption, ShardsOption, report, write
+
+
+def cfl(
+    grammar: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|FILE",
+            help="marked-reversal, unmarked-reversal, padded-reversal, dyck, hardest, or a grammar file.",
+        ),
+    ],
+    number: Annotated[
+        int | None, typer.Option("--number", "-n", min=1, help="How many strings (default: 10000).")
+    ] = None,
+    lengths: Annotated[
+        str, typer.Option("--lengths", metavar="FIRST-LAST", help="Tokens of a string.")
+    ] = "40-80",
+    batch: Annotated[
+        int, typer.Option("--batch", min=1, help="Strings that share a length, one after the other.")
+    ] = 10,
+    per_length: Annotated[
+        int | None,
+        typer.Option("--per-length", min=1, help="Instead of drawing lengths: so many strings of each."),
+    ] = None,
+    output: OutputOption = STDIO,
+    shards: ShardsOption = False,
+    seed: SeedOption = 0,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Draw strings of a weighted context-free grammar, exactly, given their lengths.
+
+    Each batch draws one of the lengths that the language has, all of them as likely. A grammar is a text
+    file, one line a symbol: S -> '0' S '0' [1/2] | '#' [1/2]; docs/formal.md says how it is read.
+    dyck-released draws what the code of DuSell and Chiang (2022) does.
+
+    \b
+    Example:
+      pdtools generate cfl hardest --seed 1 --shards -o shards/train
+      pdtools generate cfl hardest --number 1000 --seed 2 --shards -o shards/valid
+      pdtools generate cfl hardest --per-length 100 --lengths 40-100 --seed 3 --shards -o shards/test
+      pdtools generate cfl mine.pcfg --lengths 5-9 --number 5 --batch 1
+    """
+    from pdtools.formal import ContextFree, read_grammar
+
+    if per_length is not None and number is not None:
+        raise typer.BadParameter("--number and --per-length exclude each other")
+    wanted = parse_range(lengths)
+    language = ContextFree(
+        grammar=read_grammar(grammar),
+        shortest=wanted.start,
+        longest=wanted.stop - 1,
+        batch=batch if per_length is None else per_length,
+        lengths="drawn" if per_length is None else "in turn",
+    )
+    valid = language.valid_lengths
+    total = number or 10_000 if per_length is None else per_length * len(valid)
+    counts = write(language, total, seed, output, shards, overwrite, as_json, quiet)
+    if as_json:
+        report(language, seed, counts, {"valid_lengths": valid.tolist()})
+    message(
+        f"{counts['sentences']} strings, {counts['tokens']} tokens; {len(valid)} lengths from {valid[0]}"
+        f" to {valid[-1]}",
+        quiet=quiet,
+    )

@@ -1,0 +1,72 @@
+"""What the languages of ``pdtools generate`` share: options, and how strings are written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pdtools.files import check_output, is_stream
+
+from .common import check_json_output, print_json, progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pdtools.formal import FormalString, Language
+
+NumberOption = Annotated[int, typer.Option("--number", "-n", min=1, help="How many strings.")]
+OutputOption = Annotated[
+    str, typer.Option("--output", "-o", help="A file (.gz, .zst), or -; a folder with --shards.")
+]
+ShardsOption = Annotated[
+    bool,
+    typer.Option("--shards", help="Write shards, with attachments, not text. (All sets share a tokenizer.)"),
+]
+
+
+def write(
+    language: Language,
+    number: int,
+    seed: int,
+    output: str,
+    shards: bool,
+    overwrite: bool,
+    as_json: bool,
+    quiet: bool,
+) -> dict[str, int]:
+    """Write the strings of any language where the options say; returns the counts."""
+    from pdtools.formal import string_shards, write_strings
+
+    if shards and is_stream(output):
+        raise typer.BadParameter("shards are a folder: name one with -o")
+    check_json_output(as_json, output)
+    check_output(output, overwrite=overwrite)
+
+    def watch(strings: Iterable[FormalString]) -> Iterable[FormalString]:
+        return progress(strings, total=number, label="strings", quiet=quiet)
+
+    if not shards:
+        return write_strings(language, number, seed, output, watch=watch)
+    manifest = string_shards(language, number, seed, output, overwrite=overwrite, watch=watch)
+    return {name: manifest["counts"][name] for name in ("sentences", "tokens", "most_tokens")}
+
+
+def report(language: Language, seed: int, counts: dict[str, int], exact: dict[str, Any]) -> None:
+    """Print the JSON document of a language's strings.
+
+    Args:
+        language, seed: what was drawn.
+        counts: from :func:`write`.
+        exact: what is known of the language exactly.
+    """
+    from pdtools.provenance import provenance
+
+    print_json(
+        {
+            "counts": counts,
+            "exact": exact,
+            "settings": {"language": language.name, **language.settings, "seed": seed},
+            "provenance": provenance(),
+        }
+    )

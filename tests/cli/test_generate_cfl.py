@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+from pdtools.cli.main import run
+from pdtools.formal import ContextFree
+from pdtools.shards import ShardSet
+
+CFL = ["generate", "cfl"]
+
+
+def lines(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    capsys.readouterr()
+    assert run([*CFL, *arguments, "--quiet"]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*CFL, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "\n  Example:\n    pdtools generate cfl hardest" in out
+
+
+def test_strings_one_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    drawn = lines(capsys, "marked-reversal", "-n", "40", "--seed", "3")
+    assert [len(list(some)) for _, some in groupby(len(line.split(" ")) for line in drawn)] == [10] * 4
+    for line in drawn:
+        tokens = line.split(" ")
+        assert tokens == tokens[::-1]
+        assert tokens[len(tokens) // 2] == "#"
+        assert 40 <= len(tokens) <= 80
+    assert lines(capsys, "marked-reversal", "-n", "20", "--seed", "3") == drawn[:20]
+    assert lines(capsys, "marked-reversal", "-n", "20", "--seed", "4") != drawn[:20]
+
+
+def test_the_same_number_of_every_length(capsys: pytest.CaptureFixture[str]) -> None:
+    drawn = lines(capsys, "dyck", "--per-length", "3", "--lengths", "7-12")
+    assert Counter(len(line.split(" ")) for line in drawn) == {8: 3, 10: 3, 12: 3}
+    assert run([*CFL, "dyck", "--per-length", "3", "--number", "3"]) == 2
+    assert "exclude each other" in capsys.readouterr().err
+
+
+def test_a_grammar_of_one_s_own(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "mine.pcfg"
+    file.write_text("# Twice as many.\nS -> 'a' S 'b' 'b' | 'c'\n")
+    drawn = lines(capsys, str(file), "--lengths", "4-7", "-n", "300")
+    assert set(drawn) == {"a c b b", "a a c b b b b"}
+    file.write_text("S -> 'a' S b\n")
+    for arguments, message in (
+        ([str(file)], f"pdtools: {file}:1: b has no rules (add some, or write 'b' if it is a token)\n"),
+        (
+            ["dyk"],
+            "pdtools: dyk: no such file, nor a grammar of this name (grammars: dyck, dyck-released, hardest, ",
+        ),
+        (
+            ["dyck", "--lengths", "7"],
+            "pdtools: grammar dyck has no string of 7 to 7 tokens: choose other lengths\n",
+        ),
+    ):
+        capsys.readouterr()
+        assert run([*CFL, *arguments]) == 1
+        assert capsys.readouterr().err.startswith(message)
+
+
+@pytest.mark.parametrize("name", ["hardest", "dyck"])
+def test_shards_know_their_language(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str) -> None:
+    drawn = lines(capsys, name, "-n", "40", "--seed", "3", "--lengths", "8-30")
+    folder = tmp_path / "shards"
+    lines(capsys, name, "-n", "40", "--seed", "3", "--lengths", "8-30", "--shards", "-o", str(folder))
+    shards = ShardSet.open(folder)
+    assert [shards.text(i) for i in range(len(shards))] == drawn
+    assert shards.tokenizer.unk_id is None
+    assert shards.tokenizer.vocab_size == 3 + (7 if name == "hardest" else 4)
+    for i, line in enumerate(drawn):
+        assert [shards.tokenizer.token_text(t) for t in shards.tokens(i)[1:-1]] == line.split(" ")
+    described = dict(shards.manifest["language"])
+    assert (described.pop("name"), described.pop("seed")) == ("cfl", 3)
+    language = ContextFree.from_settings(described)
+    assert language.grammar.name == name
+    assert (language.log_probabilities([line.split(" ") for line in drawn]) < 0).all()
+
+
+def test_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "strings"
+    assert run([*CFL, "dyck", "-n", "5", "--json", "-o", str(path)]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["counts"]["sentences"] == 5
+    assert report["exact"]["valid_lengths"] == list(range(40, 81, 2))
+    assert report["settings"]["grammar"] == "dyck"
+    assert report["settings"]["rules"].startswith("S -> S T [1/2]\n")
