@@ -18,6 +18,7 @@ from . import (
     compare,
     decode,
     eval_blimp,
+    eval_cfl,
     eval_dyck,
     eval_parse,
     eval_ppl,
@@ -54,6 +55,7 @@ app.command("eval-parse")(eval_parse.eval_parse)
 app.command("eval-ppl")(eval_ppl.eval_ppl)
 app.command("eval-blimp")(eval_blimp.eval_blimp)
 app.command("eval-sg")(eval_sg.eval_sg)
+app.command("eval-cfl")(eval_cfl.eval_cfl)
 app.command("eval-dyck")(eval_dyck.eval_dyck)
 app.command("eval-task")(eval_task.eval_task)
 app.command("compare")(compare.compare)

@@ -1,0 +1,80 @@
+"""``pdtools eval-cfl``: how far is a model from the exact entropy of a context-free language?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pdtools.files import Rejects, check_output
+from pdtools.search.scores import DEFAULT_BEAM
+
+from .common import (
+    BeamOption,
+    DeviceOption,
+    JsonOption,
+    MaxBatchOption,
+    OverwriteOption,
+    QuietOption,
+    ThreadsOption,
+    bar,
+    deliver,
+    pick_device,
+)
+
+
+def eval_cfl(
+    shards: Annotated[str, typer.Argument(metavar="SHARDS", help="What generate cfl --shards wrote.")],
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="DIR", help="A checkpoint or a run; without it, the bound alone."),
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="DIR", help="results.json, items.parquet.")
+    ] = None,
+    plot: Annotated[
+        str | None, typer.Option("--plot", metavar="FILE", help="A figure by length: .svg, .pdf or .png.")
+    ] = None,
+    beam: BeamOption = DEFAULT_BEAM,
+    max_batch: MaxBatchOption = None,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 0,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Compare a model's cross-entropy with the exact one of the language, overall and by length.
+
+    Nats a symbol, the end of the string counted. The difference is 0 for a perfect model. By length, the
+    bound is given the length, which the model has to guess: so it is for the paper's figure 2.
+
+    \b
+    Example:
+      pdtools eval-cfl shards/test --model runs/dyck -o results/dyck --plot dyck.svg
+      pdtools eval-cfl shards/valid
+    """
+    from pdtools.evaluation.cfl import evaluate_cfl
+    from pdtools.models import load_checkpoint
+    from pdtools.provenance import provenance
+    from pdtools.report.cfl import draw_by_length, print_cfl
+    from pdtools.shards import ShardSet
+
+    for path in (output, plot):
+        if path:
+            check_output(path, overwrite=overwrite)
+    if plot and model is None:
+        raise typer.BadParameter("--plot needs a --model")
+    strings = ShardSet.open(shards)
+    loaded = load_checkpoint(model, pick_device(device, threads)) if model else None
+    results = evaluate_cfl(
+        strings,
+        loaded,
+        beam=beam,
+        max_batch=max_batch,
+        rejects=Rejects("fail"),
+        progress=bar("strings", quiet=quiet),
+    )
+    if plot:
+        draw_by_length(plot, {str(model): results})
+    inputs = {"strings": shards} | ({"model": model} if model else {})
+    deliver(results, provenance(inputs), output, print_cfl, overwrite=overwrite, as_json=as_json)
