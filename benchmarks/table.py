@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
-BENCHMARKS = ("prep.py", "train_step.py", "attention.py", "stack_attention.py", "beam.py", "suite.py")
+BENCHMARKS = (
+    "prep.py",
+    "train_step.py",
+    "attention.py",
+    "stack_attention.py",
+    "beam.py",
+    "suite.py",
+    "stacks.py",
+)
 
 
 def figures(script: str, device: str) -> Iterator[dict[str, Any]]:

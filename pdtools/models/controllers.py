@@ -21,7 +21,7 @@ class CellRun(ABC):
     """
 
     def __init__(self, weight: Tensor, hidden: Tensor, memory: Tensor, keep: bool) -> None:
-        self.weight = weight
+        self._transposed = weight.T.contiguous()
         self.hidden = hidden
         self.memory = memory
         self.keep = keep
@@ -47,7 +47,7 @@ class CellRun(ABC):
         joined = self.hidden if reading is None else torch.cat([self.hidden, reading], 1)  # (B, H + R)
         if self.keep:
             self.joined.append(joined)
-        return torch.addmm(inputs, joined, self.weight.T)  # (B, G)
+        return torch.addmm(inputs, joined, self._transposed)  # (B, G)
 
 
 class LSTMRun(CellRun):
@@ -83,9 +83,10 @@ class LSTMRun(CellRun):
             squashed * output * (1 - output),
             input_gate * (1 - cell * cell),
         ]
-        self._factors = torch.stack(factors, 2)  # (T, B, 4, H)
-        self._d_memory_of_hidden = output * (1 - squashed * squashed)  # (T, B, H)
-        self._forget = forget
+        # For every step (B, 4, H), (B, H) and (B, H).
+        self._factors = torch.stack(factors, 2).unbind()
+        self._d_memory_of_hidden = (output * (1 - squashed * squashed)).unbind()
+        self._forget = forget.unbind()
         self._d_memory = torch.zeros_like(self.memory)
 
     def back(self, d_hidden: Tensor) -> Tensor:

@@ -113,7 +113,7 @@ class SequenceRun:
         """
         recurrent, action = self.weights.recurrent, self.weights.action
         size = d_hidden.shape[2]
-        d_inputs = d_hidden.new_empty(*d_hidden.shape[:2], len(recurrent))
+        d_inputs: list[Tensor] = []
         d_actions: list[Tensor] = []
         self.cell.prepare_back()
         if self.stack_run is not None:
@@ -121,9 +121,9 @@ class SequenceRun:
             if not self._has_actions:  # they were done for what comes after the sequence: no gradient
                 self.stack_run.back(torch.zeros_like(self.stack_run.reading))
         d_next = torch.zeros_like(d_hidden[0])
-        for t in reversed(range(len(d_hidden))):
-            d_inputs[t] = self.cell.back(d_hidden[t] + d_next)
-            d_joined = d_inputs[t] @ recurrent  # (B, H + R)
+        for t, d_own in reversed(list(enumerate(d_hidden.unbind()))):
+            d_inputs.append(self.cell.back(d_own + d_next))
+            d_joined = torch.mm(d_inputs[-1], recurrent)  # (B, H + R)
             d_next = d_joined[:, :size]
             if t and self.stack_run is not None:
                 assert action is not None
@@ -132,7 +132,7 @@ class SequenceRun:
                 d_next = torch.addmm(d_next, d_actions[-1], action)
                 if d_action.shape[1] > len(action):
                     d_next += d_action[:, len(action) :]
-        return d_inputs, torch.stack(d_actions[::-1]) if d_actions else None
+        return torch.stack(d_inputs[::-1]), torch.stack(d_actions[::-1]) if d_actions else None
 
 
 class _Recurrence(torch.autograd.Function):

@@ -228,7 +228,8 @@ class NondeterministicRun(StackRun):
             high = min(low + CHUNK, t - 1)  # k from low to high - 1, so i up to high - 2
             below = self.columns[:, low * q : high * q, first * c : (high - 1) * c]
             part = pops[:, :, (low - first - 1) * q : (high - first - 1) * q]
-            column[:, :, : high - 1 - first] += torch.bmm(part, below).view(len(column), c, -1, c)
+            found = torch.bmm(part, below).view(len(column), c, -1, c)
+            column[:, :, : high - 1 - first].add_(found)
 
     # --- the way back -------------------------------------------------------------------------
 
@@ -251,10 +252,10 @@ class NondeterministicRun(StackRun):
         kept, pops = self._kept.pop(), self._pops.pop()
         column, first = self.column, self._first  # (B, C, I, C)
         alpha = self._d_alpha[:, t * c : (t + 1) * c] + stack.d_alpha(d_reading, kept.alpha)  # (B, C)
-        self._d_alpha[:, first * c : t * c] += torch.bmm(alpha[:, None], column.flatten(2))[:, 0]
+        self._d_alpha[:, first * c : t * c].add_(torch.bmm(alpha[:, None], column.flatten(2))[:, 0])
         gradient = alpha[:, :, None, None].expand_as(column).contiguous()  # of P[· → t], then of G[· → t]
         if self._d_column is not None:
-            gradient[:, :, gradient.shape[2] - self._d_column.shape[2] :] += self._d_column
+            gradient[:, :, gradient.shape[2] - self._d_column.shape[2] :].add_(self._d_column)
             self._gather(gradient, first)
         gradient *= kept.inverse[:, :, None, None]
         self._d_columns.view(rows, s, -1, q, self.columns.shape[2])[:, :, t, :, first * c : t * c] = (
@@ -298,7 +299,7 @@ class NondeterministicRun(StackRun):
             high = min(low + CHUNK, t - 2)  # i from low to high - 1, so k from low + 1
             above = self._rows[:, low * c : high * c, (low + 1) * q : (t - 1) * q]
             part = flat[:, :, (low - first) * c : (high - first) * c]
-            d_pops[:, :, (low - first) * q :] += torch.bmm(part, above)
+            d_pops[:, :, (low - first) * q :].add_(torch.bmm(part, above))
         return d_pops
 
     # --- between runs -------------------------------------------------------------------------

@@ -109,7 +109,8 @@ class StratificationRun(StackRun):
         above = self.above.new_zeros(len(popped), layers + 1)
         torch.add(popped, gates[:, 1:], out=above[:, :-1])
         first = self._first(layers)
-        above[:, :first] = above[:, first : first + 1]  # what is lost has no thickness
+        if first:
+            above[:, :first] = above[:, first : first + 1]  # what is lost has no thickness
         self.above = above
         if self.keep:
             self._steps.append((gates, popped, above))
@@ -143,10 +144,10 @@ class StratificationRun(StackRun):
         pushed = self.vectors[:, newest]
         d_shares = torch.bmm(self.vectors[:, :layers], d_reading[:, :, None])[:, :, 0]  # (B, layers)
         d_reached = d_shares.clone()
-        d_reached[:, 1:] -= d_shares[:, :-1]
+        d_reached[:, 1:].sub_(d_shares[:, :-1])
         d_above = self._d_above[:, :layers] + d_reached * (above[:, :-1] < 1)
         if first:
-            d_above[:, first] += d_above[:, :first].sum(1)
+            d_above[:, first].add_(d_above[:, :first].sum(1))
             d_above[:, :first] = 0
         d_popped = d_above * (popped > 0)
         d_gates = torch.stack([-d_popped.sum(1), d_above.sum(1)], 1)  # (B, 2)

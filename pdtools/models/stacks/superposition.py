@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from pdtools.models.stacks.base import Stack, StackCarry, StackRun
@@ -48,11 +49,7 @@ class SuperpositionStack(Stack):
         """See :meth:`Stack.start`. A carried stack without a limit grows by the steps of each run."""
         assert carried is None or isinstance(carried, SuperpositionCarry)
         cells = like.new_zeros(rows, 0, self.size) if carried is None else carried.cells
-        depth = self.depth or cells.shape[1] + steps
-        run = SuperpositionRun(like.new_zeros(rows, depth + 2, self.size), self.pushes_hidden, keep)
-        run.framed[:, 1 : 1 + cells.shape[1]] = cells
-        run.reading = run.framed[:, 1]
-        return run
+        return SuperpositionRun(cells, self.depth or cells.shape[1] + steps, self.pushes_hidden, keep)
 
     def carry_of(self, tensors: dict[str, Tensor]) -> SuperpositionCarry:
         """See :meth:`Stack.carry_of`."""
@@ -60,17 +57,22 @@ class SuperpositionStack(Stack):
 
 
 class SuperpositionRun(StackRun):
-    """See :class:`SuperpositionStack`.
+    """See :class:`SuperpositionStack`. A stack has as many cells as could have been reached so far.
 
-    Attributes:
-        framed: (B, depth + 2, M), the cells, top first, between the cell that is pushed next and a zero.
+    Args:
+        cells: (B, n, M), at the start, top first.
+        depth: the most cells.
+        pushes_hidden: whether the vectors that are pushed are taken as they are.
+        keep: whether the run is gone back over.
     """
 
-    def __init__(self, framed: Tensor, pushes_hidden: bool, keep: bool) -> None:
-        self.framed = framed
+    def __init__(self, cells: Tensor, depth: int, pushes_hidden: bool, keep: bool) -> None:
+        self.depth = depth
         self.pushes_hidden = pushes_hidden
         self.keep = keep
-        self.reading = framed[:, 1]
+        # (B, n + 3, M): the cells between the one that is pushed next and two zeros.
+        self.framed = F.pad(cells, (0, 0, 1, 2))
+        self.reading = self.framed[:, 1]
         self._steps: list[tuple[Tensor, Tensor]] = []
 
     def step(self, actions: Tensor) -> Tensor:
@@ -79,10 +81,12 @@ class SuperpositionRun(StackRun):
         pushed = actions[:, 3:]
         framed[:, 0] = pushed if self.pushes_hidden else pushed.sigmoid()
         mixture = actions[:, :3].softmax(1)  # (B, 3)
-        push, noop, pop = mixture[:, :, None, None].unbind(1)  # (B, 1, 1)
-        following = torch.zeros_like(framed)
-        cells = torch.mul(framed[:, :-2], push, out=following[:, 1:-1])  # (B, depth, M)
-        cells.addcmul_(framed[:, 1:-1], noop).addcmul_(framed[:, 2:], pop)
+        n = min(framed.shape[1] - 2, self.depth)
+        following = framed.new_empty(len(framed), n + 3, framed.shape[2])
+        following[:, n + 1 :] = 0
+        push, noop, pop = mixture.view(-1, 3, 1, 1).unbind(1)  # (B, 1, 1)
+        cells = torch.mul(framed[:, :n], push, out=following[:, 1 : n + 1])  # (B, n, M)
+        cells.addcmul_(framed[:, 1 : n + 1], noop).addcmul_(framed[:, 2 : n + 2], pop)
         if self.keep:
             self._steps.append((framed, mixture))
         self.framed = following
@@ -96,18 +100,19 @@ class SuperpositionRun(StackRun):
     def back(self, d_reading: Tensor) -> Tensor:
         """See :meth:`StackRun.back`."""
         framed, mixture = self._steps.pop()
-        rows, depth, size = framed.shape[0], framed.shape[1] - 2, framed.shape[2]
-        d_cells = self._d_framed[:, 1:-1]  # (B, depth, M)
-        d_cells[:, 0] += d_reading
-        # The three stacks that were mixed, as one view: (B, 3, depth, M).
-        views = framed.as_strided((rows, 3, depth, size), (framed.stride(0), size, size, 1))
+        rows, size = len(framed), framed.shape[2]
+        n = self._d_framed.shape[1] - 3
+        d_cells = self._d_framed[:, 1 : n + 1]  # (B, n, M)
+        d_cells[:, 0].add_(d_reading)
+        # The three stacks that were mixed, as one view: (B, 3, n, M).
+        views = framed.as_strided((rows, 3, n, size), (framed.stride(0), size, size, 1))
         d_mixture = (views * d_cells[:, None]).sum((2, 3))  # (B, 3)
         d_logits = mixture * (d_mixture - (mixture * d_mixture).sum(1, keepdim=True))
-        push, noop, pop = mixture[:, :, None, None].unbind(1)
+        push, noop, pop = mixture.view(-1, 3, 1, 1).unbind(1)
         d_framed = torch.zeros_like(framed)
-        d_framed[:, 1:-1].addcmul_(d_cells, noop)
-        d_framed[:, :-2].addcmul_(d_cells, push)
-        d_framed[:, 2:].addcmul_(d_cells, pop)
+        torch.mul(d_cells, push, out=d_framed[:, :n])
+        d_framed[:, 1 : n + 1].addcmul_(d_cells, noop)
+        d_framed[:, 2 : n + 2].addcmul_(d_cells, pop)
         self._d_framed = d_framed
         d_pushed = d_framed[:, 0]
         if not self.pushes_hidden:
@@ -122,8 +127,8 @@ class SuperpositionRun(StackRun):
     @property
     def nbytes(self) -> int:
         """See :meth:`StackRun.nbytes`."""
-        return self.framed.nbytes
+        return len(self.framed) * (self.depth + 3) * self.framed.shape[2] * self.framed.itemsize
 
     def carried(self) -> SuperpositionCarry:
         """See :meth:`StackRun.carried`."""
-        return SuperpositionCarry(self.framed[:, 1:-1].detach().clone())
+        return SuperpositionCarry(self.framed[:, 1:-2].detach().clone())

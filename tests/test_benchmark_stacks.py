@@ -1,0 +1,26 @@
+"""The benchmark of stack RNNs: what it prints (the formulations agree: tests/models/test_stacks.py)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
+
+
+def test_figures_say_how_many_times_as_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import stacks
+    from measure import Options
+
+    monkeypatch.setattr(stacks, "LENGTHS", (3,))
+    options = Options(device="cpu", dtype=torch.float32, threads=1, repeats=1)
+    figures = [figure for figure in stacks.figures(options) if figure.settings["symbols_per_string"] == 3]
+    assert [figure.bar for figure in figures] == [10, 5, None, 1.5, None]
+    for figure in figures:
+        line = json.loads(figure.line())
+        assert line["at_least"]
+        assert line["settings"]["plain_ms"] == pytest.approx(line["ratio"] * line["value"], rel=0.01)
