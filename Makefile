@@ -4,9 +4,10 @@ PYTHON ?= python3
 VENV ?= .venv
 DEMO ?= demo-output
 STUDY ?= study-dyck
+STUDY_DCF ?= study-dcf
 INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint bench sweep soak study-dyck clean
+.PHONY: demo test lint bench sweep soak study-dyck study-dcf clean
 
 # The whole pipeline on the bundled data, ending in one table.
 demo: $(VENV)/installed
@@ -38,6 +39,10 @@ soak: $(VENV)/installed-dev
 study-dyck: $(VENV)/installed-dev
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh studies/dyck/study.sh "$(STUDY)"
 
+# Tables 1 and 2 of the stack-attention paper at a reduced budget (FULL=1: the paper's); it goes on where it stopped.
+study-dcf: $(VENV)/installed-dev
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh studies/dcf/study.sh "$(STUDY_DCF)"
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -50,4 +55,4 @@ $(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@ $(VENV)/installed
 
 clean:
-	rm -rf $(VENV) $(DEMO) $(STUDY) build *.egg-info
+	rm -rf $(VENV) $(DEMO) $(STUDY) $(STUDY_DCF) build *.egg-info

@@ -1,0 +1,225 @@
+"""The results of study.sh: tables beside the paper's, figures, and everything as JSON.
+
+Usage: report.py FOLDER (of study.sh). Writes tables.md, results.json and figures into it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from pdtools.evaluation.results import RESULTS
+from pdtools.files import atomic_text, read_json, write_json
+from pdtools.provenance import provenance
+from pdtools.report.plots import Line, draw_lines
+
+TASKS = {"rs": "RS", "sm": "SM", "ma": "MA", "se": "SE"}
+OBJECTIVES = {"masked": "MLM", "causal": "ALM"}
+POSITIONS = ("none", "sincos", "relative", "rotary", "alibi")
+KINDS = {"vanilla": "vanilla", "stack": "stack"}
+
+# Tables 1 and 2 of Li et al. (2024): mean and deviation over five seeds, percent.
+PAPER_RNN = {
+    "rnn": {"rs": (81.0, 0.8), "sm": (73.2, 1.0), "ma": (75.8, 4.3), "se": (56.7, 10.3)},
+    "stack-rnn": {"rs": (100.0, 0.0), "sm": (100.0, 0.0), "ma": (91.0, 6.3), "se": (89.9, 7.2)},
+}
+PAPER = {  # by objective, task and kind: in the order of POSITIONS
+    "masked": {
+        "rs": {
+            "vanilla": ((54.8, 0.0), (50.7, 0.2), (67.6, 2.2), (55.4, 1.2), (79.4, 3.5)),
+            "stack": ((100.0, 0.0), (99.1, 1.7), (100.0, 0.0), (86.3, 15.0), (100.0, 0.0)),
+        },
+        "sm": {
+            "vanilla": ((50.4, 0.1), (49.5, 0.6), (67.5, 1.0), (52.1, 1.8), (70.9, 1.2)),
+            "stack": ((93.1, 4.4), (74.7, 8.8), (98.5, 1.1), (73.1, 4.5), (92.9, 2.7)),
+        },
+        "ma": {
+            "vanilla": ((30.1, 0.0), (30.1, 0.0), (30.1, 0.0), (30.1, 0.0), (30.1, 0.0)),
+            "stack": ((34.3, 1.4), (33.8, 0.8), (35.0, 1.1), (34.5, 1.3), (34.7, 1.1)),
+        },
+        "se": {
+            "vanilla": ((20.0, 0.0), (20.0, 0.0), (20.0, 0.0), (20.0, 0.0), (20.0, 0.0)),
+            "stack": ((29.8, 8.0), (23.9, 3.0), (25.2, 1.8), (30.0, 3.8), (27.9, 5.8)),
+        },
+    },
+    "causal": {
+        "rs": {
+            "vanilla": ((55.4, 0.8), (55.2, 0.7), (62.0, 6.1), (72.9, 3.5), (57.1, 0.6)),
+            "stack": ((100.0, 0.0), (96.8, 4.5), (100.0, 0.0), (100.0, 0.0), (100.0, 0.0)),
+        },
+        "sm": {
+            "vanilla": ((64.9, 2.0), (60.8, 3.1), (70.5, 0.9), (71.9, 0.9), (70.5, 1.6)),
+            "stack": ((92.8, 2.6), (49.6, 4.4), (93.2, 2.3), (83.8, 1.7), (93.4, 1.2)),
+        },
+        "ma": {
+            "vanilla": ((30.2, 0.1), (25.7, 2.3), (30.3, 0.1), (26.0, 0.8), (30.3, 0.1)),
+            "stack": ((30.0, 0.1), (28.0, 2.8), (30.3, 0.3), (25.6, 0.3), (30.3, 0.1)),
+        },
+        "se": {
+            "vanilla": ((20.2, 0.1), (20.2, 0.3), (20.7, 0.2), (20.3, 0.2), (20.5, 0.3)),
+            "stack": ((20.3, 0.2), (20.2, 0.1), (20.7, 0.1), (20.2, 0.3), (20.3, 0.1)),
+        },
+    },
+}
+# Student's t, 97.5%, by degrees of freedom.
+T_97_5 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
+
+Found = dict[tuple[str, str, str], dict[str, dict[str, Any]]]  # task, objective, model: seed: scores
+
+
+def main(folder: Path) -> None:
+    """Read every results folder, write what there is."""
+    found: Found = defaultdict(dict)
+    made = None
+    for path in sorted((folder / "results").glob(f"*/{RESULTS}")):
+        task, objective, model, seed = parse_name(path.parent.name)
+        document = read_json(path)
+        found[task, objective, model][seed] = document["scores"]
+        made = document["provenance"]
+    settings = (folder / "settings").read_text(encoding="utf-8").strip()
+    text = f"`{settings}`\n\n{table_1(found)}\n{table_2(found)}\n{note(found)}"
+    write_json(
+        folder / "results.json",
+        {
+            "scores": {"/".join(row): seeds for row, seeds in sorted(found.items())},
+            "summary": {"/".join(row): summary(seeds.values()) for row, seeds in sorted(found.items())},
+            "settings": settings,
+            "paper": {"rnn": PAPER_RNN, "transformers": PAPER},
+            "provenance": provenance(),
+            "provenance_of_one": made,
+        },
+    )
+    with atomic_text(folder / "tables.md") as stream:
+        stream.write(text)
+    print(text)
+    for task in TASKS:
+        lines = [line_by_length(*row, seeds) for row, seeds in found.items() if drawn(row, task)]
+        if lines:
+            file = folder / f"{task}-by-length.svg"
+            draw_lines(file, lines, x="symbols of x", y="symbols of y right (percent)", percent=True)
+
+
+def parse_name(name: str) -> tuple[str, str, str, str]:
+    """``rs-masked-stack-none-1``: task, objective, model, seed."""
+    match = re.fullmatch(r"([a-z]+)-([a-z]+)-(.+)-(\d+)", name)
+    assert match is not None, name
+    task, objective, model, seed = match.groups()
+    return task, objective, model, seed
+
+
+def summary(seeds: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Accuracy beyond the lengths of training in percent: seeds, their mean, deviation, and its 95% interval.
+
+    The interval is Student's, for other seeds: None for a single seed. Accuracies end at 0 and 100, and so
+    does the interval.
+    """
+    values = [100 * each["accuracy_beyond_training"] for each in seeds]
+    found: dict[str, Any] = {
+        "seeds": values,
+        "mean": mean(values),
+        "deviation": None,
+        "low": None,
+        "high": None,
+    }
+    if len(values) > 1:
+        half = T_97_5.get(len(values) - 1, 1.96) * stdev(values) / math.sqrt(len(values))
+        found |= {
+            "deviation": stdev(values),
+            "low": max(0.0, found["mean"] - half),
+            "high": min(100.0, found["mean"] + half),
+        }
+    return found
+
+
+def cell(found: Found, task: str, objective: str, model: str) -> str:
+    """Ours: the mean over seeds, their deviation and its interval."""
+    seeds = found.get((task, objective, model))
+    if not seeds:
+        return "-"
+    of = summary(seeds.values())
+    if of["deviation"] is None:
+        return f"**{of['mean']:.1f}**"
+    return f"**{of['mean']:.1f}** ± {of['deviation']:.1f} [{of['low']:.1f}, {of['high']:.1f}]"
+
+
+def paper_cell(value: tuple[float, float]) -> str:
+    """The paper's mean and deviation."""
+    return f"{value[0]:.1f} ± {value[1]:.1f}"
+
+
+def table_1(found: Found) -> str:
+    """RNNs, and transformers without positions; a row of the paper's before each of ours."""
+    columns = ["RNN", "stack RNN", "MLM vanilla", "MLM stack", "ALM vanilla", "ALM stack"]
+    rows = [["table 1", *columns], ["---"] * (len(columns) + 1)]
+    for task, label in TASKS.items():
+        paper = [PAPER_RNN[model][task] for model in PAPER_RNN]
+        paper += [PAPER[objective][task][kind][0] for objective in OBJECTIVES for kind in KINDS]
+        rows.append([f"{label}, paper", *map(paper_cell, paper)])
+        ours = [cell(found, task, "masked", model) for model in PAPER_RNN]
+        ours += [cell(found, task, objective, f"{kind}-none") for objective in OBJECTIVES for kind in KINDS]
+        rows.append([label, *ours])
+        released = [cell(found, task, "causal", f"{kind}-none-released") for kind in KINDS]
+        if released != ["-", "-"]:
+            rows.append([f"{label}, ALM as released", "", "", "", "", *released])
+    return markdown(rows)
+
+
+def table_2(found: Found) -> str:
+    """Transformers by positional encoding."""
+    parts = []
+    for objective, name in OBJECTIVES.items():
+        rows = [[f"table 2, {name}", *POSITIONS], ["---"] * (len(POSITIONS) + 1)]
+        for task, label in TASKS.items():
+            for kind in KINDS:
+                paper = map(paper_cell, PAPER[objective][task][kind])
+                rows.append([f"{label} {kind}, paper", *paper])
+                ours = [cell(found, task, objective, f"{kind}-{positions}") for positions in POSITIONS]
+                rows.append([f"{label} {kind}", *ours])
+        parts.append(markdown(rows))
+    return "\n".join(parts)
+
+
+def note(found: Found) -> str:
+    """What the cells mean."""
+    numbers = [len(seeds) for seeds in found.values()] or [0]
+    seeds = f"{min(numbers)} to {max(numbers)}" if min(numbers) < max(numbers) else f"{min(numbers)}"
+    return (
+        "Percent of the symbols of y, mean over lengths longer than in training. Ours: **mean** ± deviation"
+        f" over {seeds} seeds [95% interval of the mean, for other seeds]. Paper: mean ± deviation over 5.\n"
+    )
+
+
+def markdown(rows: list[list[str]]) -> str:
+    """A table."""
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
+
+
+def drawn(row: tuple[str, str, str], task: str) -> bool:
+    """Whether a row has a line in the figure of a task: those of table 1."""
+    return row[0] == task and row[2] in ("rnn", "stack-rnn", "vanilla-none", "stack-none")
+
+
+def line_by_length(task: str, objective: str, model: str, seeds: Mapping[str, Mapping[str, Any]]) -> Line:
+    """Accuracy by length: the mean over seeds, and the lowest and highest of them around it."""
+    kind = model.removesuffix("-none")
+    label = kind if model in PAPER_RNN else f"{kind}, {OBJECTIVES[objective]}"
+    by_length = [each["by_length"] for each in seeds.values()]
+    lengths = sorted(map(int, set.intersection(*map(set, by_length))))
+    values = [[100 * each[str(length)]["accuracy"] for each in by_length] for length in lengths]
+    return Line(
+        label=label,
+        x=lengths,
+        y=list(map(mean, values)),
+        low=list(map(min, values)),
+        high=list(map(max, values)),
+    )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,69 @@
+#!/bin/sh
+# Tables 1 and 2 of "A Transformer with Stack Attention" (Li et al. 2024): four deterministic context-free tasks.
+# Usage: study.sh [FOLDER]; it goes on where it was stopped. Settings, as environment variables:
+#   FULL=1         the paper's budget: 100,000 steps of 32 strings (rs, sm), 1,000,000 of 128 (ma, se), 512 test
+#                  strings of each length, 5 seeds; for a GPU, with DEVICE=cuda and JOBS=4 or so. Otherwise:
+#   STEPS=3000     steps of rs and sm   BATCH=32               strings in each
+#   STEPS_ARITHMETIC=3000  of ma and se   BATCH_ARITHMETIC=128
+#   LEARNING_RATE=1e-4   LENGTHS=1-40 (se: from 3)   EVAL_EVERY=1000: steps between what a stop can go on from
+#   TEST_LENGTHS=41-100  NUMBER=16 test strings of each length
+#   SEEDS="1 2 3"  one run of each row for each; more can be added later
+#   TASKS="rs sm ma se"  OBJECTIVES="masked causal"
+#   MODELS="rnn stack-rnn vanilla-none stack-none ..." (run.sh says which there are)
+#   LIST=1         only print the runs
+#   JOBS=2         runs at a time, on one thread each   DEVICE=cpu
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+out=${1:-study-dcf}
+if [ "${FULL:-0}" = 1 ]; then
+    : "${STEPS:=100000}" "${STEPS_ARITHMETIC:=1000000}" "${NUMBER:=512}" "${SEEDS:=1 2 3 4 5}" "${EVAL_EVERY:=10000}"
+fi
+export OUT="$out" DEVICE="${DEVICE:-cpu}" STEPS="${STEPS:-3000}" STEPS_ARITHMETIC="${STEPS_ARITHMETIC:-3000}"
+export BATCH="${BATCH:-32}" BATCH_ARITHMETIC="${BATCH_ARITHMETIC:-128}" LEARNING_RATE="${LEARNING_RATE:-1e-4}"
+export LENGTHS="${LENGTHS:-1-40}" EVAL_EVERY="${EVAL_EVERY:-1000}"
+number=${NUMBER:-16} test_lengths=${TEST_LENGTHS:-41-100}
+tasks=${TASKS:-rs sm ma se}
+default="rnn stack-rnn vanilla-none stack-none vanilla-none-released stack-none-released vanilla-sincos stack-sincos
+    vanilla-relative stack-relative vanilla-rotary stack-rotary vanilla-alibi stack-alibi"
+runs() {
+    for seed in ${SEEDS:-1 2 3}; do
+        for model in ${MODELS:-$default}; do
+            for task in $tasks; do
+                for objective in ${OBJECTIVES:-masked causal}; do
+                    case $objective-$model in causal-rnn | causal-stack-rnn | masked-*-released) continue ;; esac
+                    echo "$task $objective $model $seed"
+                done
+            done
+        done
+    done
+}
+if [ "${LIST:-0}" = 1 ]; then
+    runs
+    exit 0
+fi
+mkdir -p "$out/tests" "$out/runs" "$out/results"
+
+# What is in the folder was made with these: other ones would end up in the same table.
+settings="STEPS=$STEPS BATCH=$BATCH STEPS_ARITHMETIC=$STEPS_ARITHMETIC BATCH_ARITHMETIC=$BATCH_ARITHMETIC"
+settings="$settings LEARNING_RATE=$LEARNING_RATE LENGTHS=$LENGTHS TEST_LENGTHS=$test_lengths NUMBER=$number"
+[ -e "$out/settings" ] || echo "$settings" >"$out/settings"
+if [ "$settings" != "$(cat "$out/settings")" ]; then
+    echo "$out was begun with $(cat "$out/settings"), not $settings: name another folder" >&2
+    exit 1
+fi
+
+for task in $tasks; do
+    file="$out/tests/$task.tsv"
+    [ -e "$file" ] ||
+        pdtools generate task "$task" --lengths "$test_lengths" --number "$number" --seed 100 --quiet -o "$file"
+done
+
+# Every model for each seed, JOBS at a time. If one fails, the others go on, and the table has what there is.
+failed=0
+runs | xargs -P "${JOBS:-2}" -n 4 sh "$here/run.sh" || failed=1
+
+python "$here/report.py" "$out"
+if [ "$failed" = 1 ]; then
+    echo "Not all runs are done; the same command goes on with them." >&2
+fi
+exit "$failed"

@@ -1,0 +1,119 @@
+"""The study of the context-free tasks, end to end on a few strings, and its tables."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from test_studies import REPOSITORY, study
+
+SMALL = {
+    "SEEDS": "1",
+    "JOBS": "1",
+    "STEPS": "2",
+    "STEPS_ARITHMETIC": "2",
+    "BATCH": "4",
+    "BATCH_ARITHMETIC": "4",
+    "LENGTHS": "1-5",
+    "TEST_LENGTHS": "6-7",
+    "NUMBER": "2",
+}
+
+
+def test_the_study(tmp_path: Path) -> None:
+    out = tmp_path / "a study"
+    models = "stack-rnn stack-sincos-released"
+    settings = {**SMALL, "TASKS": "se", "OBJECTIVES": "causal masked", "MODELS": models}
+    done = study("dcf", tmp_path, out.name, **settings)
+    assert done.returncode == 0, done.stderr
+    made = {path.name for path in (out / "results").iterdir() if path.is_dir()}
+    assert made == {"se-masked-stack-rnn-1", "se-causal-stack-sincos-released-1"}
+    tables = (out / "tables.md").read_text()
+    assert tables.strip() in done.stdout
+    assert {path.name for path in out.glob("*.svg")} == {"se-by-length.svg"}
+    results = json.loads((out / "results.json").read_text())
+    assert results["summary"]["se/causal/stack-sincos-released"]["low"] is None
+    config = json.loads((out / "runs/se-causal-stack-sincos-released-1/best/config.json").read_text())
+    wanted = {"as_released": True, "positions": "sincos", "stack_layers": "all", "input_dropout": 0.1}
+    assert config["config"].items() >= wanted.items()
+    assert config["shards"] == {"task": "se", "as_released": True, "lengths": [3, 5]}
+    released = json.loads((out / "results/se-causal-stack-sincos-released-1/results.json").read_text())
+    assert released["settings"]["dropout"]
+    config = json.loads((out / "runs/se-masked-stack-rnn-1/best/config.json").read_text())
+    assert (config["model"], config["config"]["stack"]) == ("rnn", "superposition")
+
+    # What is there is left alone; other settings would mix.
+    kept = out / "results" / "se-masked-stack-rnn-1" / "results.json"
+    before = kept.stat().st_mtime_ns
+    again = study("dcf", tmp_path, out.name, **settings)
+    assert again.returncode == 0, again.stderr
+    assert kept.stat().st_mtime_ns == before
+    assert (out / "tables.md").read_text() == tables
+    other = study("dcf", tmp_path, out.name, **{**settings, "STEPS": "3"})
+    assert other.returncode == 1
+    assert "was begun with STEPS=2 BATCH=4" in other.stderr
+
+
+@pytest.fixture(scope="module")
+def report() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("dcf_report", REPOSITORY / "studies" / "dcf" / "report.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def scores(accuracy: float) -> dict[str, Any]:
+    by_length = {str(length): {"accuracy": accuracy} for length in (41, 42)}
+    return {"accuracy_beyond_training": accuracy, "by_length": by_length}
+
+
+def test_all_rows(tmp_path: Path) -> None:
+    listed = study("dcf", tmp_path, "out", LIST="1", SEEDS="1 2").stdout.splitlines()
+    rows = {tuple(line.split()) for line in listed}
+    assert len(rows) == len(listed) == 2 * 4 * (2 * 10 + 2 + 2)  # encodings, RNNs, as released
+    assert ("ma", "causal", "vanilla-alibi", "2") in rows
+    assert ("ma", "masked", "stack-rnn", "1") in rows
+    assert ("ma", "causal", "stack-none-released", "1") in rows
+    assert not (tmp_path / "out").exists()
+
+
+def test_cells(report: ModuleType) -> None:
+    found: Any = {("rs", "masked", "stack-none"): {"1": scores(0.5), "2": scores(0.7)}}
+    # Student's interval of 50 and 70: 60 ± 12.706 · 14.142 / √2, cut at 0 and 100.
+    assert report.cell(found, "rs", "masked", "stack-none") == "**60.0** ± 14.1 [0.0, 100.0]"
+    three = [scores(value) for value in (0.5, 0.6, 0.7)]
+    of = report.summary(three)
+    assert (of["low"], of["high"]) == pytest.approx((60 - 4.303 * 10 / 3**0.5, 60 + 4.303 * 10 / 3**0.5))
+    found = {("rs", "masked", "stack-none"): {"1": scores(0.5)}}
+    assert report.cell(found, "rs", "masked", "stack-none") == "**50.0**"
+    assert report.cell(found, "sm", "masked", "stack-none") == "-"
+
+
+def test_tables_without_results(report: ModuleType) -> None:
+    first, second = report.table_1({}), report.table_2({})
+    assert (
+        "| RS, paper | 81.0 ± 0.8 | 100.0 ± 0.0 | 54.8 ± 0.0 | 100.0 ± 0.0 | 55.4 ± 0.8 | 100.0 ± 0.0 |"
+        in first
+    )
+    assert "| SE | - | - | - | - | - | - |" in first
+    assert "| SM stack, paper | 93.1 ± 4.4 | 74.7 ± 8.8 | 98.5 ± 1.1 | 73.1 ± 4.5 | 92.9 ± 2.7 |" in second
+    assert "over 0 seeds" in report.note({})
+
+
+def test_lines(report: ModuleType) -> None:
+    line = report.line_by_length("rs", "causal", "stack-none", {"1": scores(0.5), "2": scores(0.7)})
+    assert (line.label, line.x) == ("stack, ALM", [41, 42])
+    assert (line.low, line.high) == ([50, 50], [70, 70])
+    assert line.y == pytest.approx([60, 60])
+    assert report.parse_name("rs-causal-stack-none-released-12") == (
+        "rs",
+        "causal",
+        "stack-none-released",
+        "12",
+    )
