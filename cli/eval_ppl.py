@@ -53,13 +53,15 @@ def eval_ppl(
     """Perplexity per token and per word: given the trees, of strings with their trees, and marginal.
 
     End-of-sentence is counted (one more word and token a sentence), ROOT is not. The shards must be made
-    with the model's own tokenizer; a Hugging Face model reads their text instead.
+    with the model's own tokenizer; a Hugging Face model reads their text instead. A masked model predicts
+    15% of each row's tokens, always the same ones, from the others.
 
     \b
     Example:
       pdtools eval-ppl shards/test --model runs/pushdown --beam 50 -o results/ppl
       pdtools eval-ppl shards/test --model runs/pushdown --no-marginal
     """
+    from pdtools.evaluation.masked import evaluate_masked_perplexity
     from pdtools.evaluation.perplexity import evaluate_perplexity, evaluate_string_perplexity
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_perplexity
@@ -76,10 +78,14 @@ def eval_ppl(
     if is_huggingface(model):
         scorer = load_scorer(model, device=chosen, dtype=dtype.value, bos=bos, max_batch=max_batch)
         results = evaluate_string_perplexity(sentences, scorer, rejects=rejects, progress=show)
+    elif (loaded := load_model(model, device=chosen, dtype=dtype.value)).model.objective == "masked":
+        results = evaluate_masked_perplexity(
+            sentences, loaded, max_batch=max_batch, rejects=rejects, progress=show
+        )
     else:
         results = evaluate_perplexity(
             sentences,
-            load_model(model, device=chosen, dtype=dtype.value),
+            loaded,
             beam=beam if marginal else None,
             max_batch=max_batch,
             rejects=rejects,

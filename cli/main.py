@@ -15,6 +15,7 @@ from pdtools.files import STDIO, write_json
 from pdtools.jobs.plan import Done
 
 from . import (
+    blocks,
     compare,
     decode,
     eval_blimp,
@@ -46,6 +47,7 @@ app = typer.Typer(
 
 app.command("parse")(parse.parse)
 app.command("tapes")(tapes.tapes)
+app.command("blocks")(blocks.blocks)
 app.command("show")(show.show)
 app.command("train")(train.train)
 app.command("decode")(decode.decode)

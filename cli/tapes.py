@@ -123,7 +123,7 @@ def tapes(
     plan = make_plan(workers, shard, scheduler, resume)
     check_output_or_done(output, plan, overwrite=overwrite, inputs=files)
     rejects = Rejects(on_error.value)
-    used = _tokenizer(tokenizer, vocab_size, min_count, unk, text_style)
+    used = chosen_tokenizer(tokenizer, vocab_size, min_count, unk, text_style)
     settings = ShardSettings(layout=layout.value, factor=binarize.value, tape=tape.value)
     described = {
         "work": "tapes",
@@ -147,9 +147,10 @@ def tapes(
     _tell(manifest, output, quiet)
 
 
-def _tokenizer(
+def chosen_tokenizer(
     name: str, size: int | None, min_count: int | None, unk: bool | None, style: Style | None
 ) -> Tokenizer | TokenizerSettings:
+    """What ``--tokenizer`` and the options beside it mean."""
     from pdtools.shards import TokenizerSettings
     from pdtools.tokenization import Tokenizer
 

@@ -56,6 +56,10 @@ def train(
         str | None,
         typer.Option("--model", metavar="NAME", help="pushdown (default), transformer."),
     ] = None,
+    init: Annotated[
+        str | None,
+        typer.Option("--init", metavar="DIR", help="Weights to start from: Hugging Face's GPT-2 or RoBERTa."),
+    ] = None,
     config: Annotated[
         str | None,
         typer.Option("--config", metavar="FILE", help="TOML recipe, or the name of a bundled one (tiny)."),
@@ -104,6 +108,7 @@ def train(
       pdtools train shards/train --valid shards/valid -o runs/base --config tiny --model transformer
       pdtools train shards/train --valid shards/valid -o runs/tiny --resume
       pdtools train --task rs --config dcf -o runs/rs
+      pdtools train blocks/train --init gpt2/ --config gpt2-stack -o runs/gpt2-stack
       torchrun --nproc-per-node 8 -m pdtools train shards/train -o runs/tiny --config tiny --resume
     """
     data = _task_input(task, lengths, as_released, valid) if task else shards
@@ -126,6 +131,7 @@ def train(
                 output,
                 recipe,
                 valid=None if task else valid,
+                init=init,
                 device=chosen_device,
                 resume=resume,
                 overwrite=overwrite,

@@ -69,8 +69,9 @@ def evaluate_perplexity(
         InputError: if the shards have another tokenizer, layout or binarization than the model's, or a
             sentence is too long and ``rejects`` says to stop.
     """
-    _check_shards(shards, loaded)
-    rows = _rows_that_fit(shards, loaded.model.max_length, rejects)
+    check_shards(shards, loaded)
+    loaded.model.check_causal()
+    rows = rows_that_fit(shards, loaded.model.max_length, rejects)
     items = list(progress(_score_rows(shards, loaded, rows, beam, max_batch), len(rows)))
     settings = {
         "task": "ppl",
@@ -153,7 +154,8 @@ def _perplexity(logprobs: Sequence[float], count: int) -> float:
         ) from None
 
 
-def _check_shards(shards: ShardSet, loaded: LoadedModel) -> None:
+def check_shards(shards: ShardSet, loaded: LoadedModel) -> None:
+    """Refuse shards with another tokenizer, layout or binarization than the model's."""
     hint = "make the shards with pdtools tapes --tokenizer and the checkpoint's folder"
     if shards.tokenizer.fingerprint != loaded.tokenizer.fingerprint:
         raise InputError(f"not made with the tokenizer of {loaded.folder}", file=shards.folder, hint=hint)
@@ -165,7 +167,8 @@ def _check_shards(shards: ShardSet, loaded: LoadedModel) -> None:
             )
 
 
-def _rows_that_fit(shards: ShardSet, max_length: int | None, rejects: Rejects) -> list[int]:
+def rows_that_fit(shards: ShardSet, max_length: int | None, rejects: Rejects) -> list[int]:
+    """Rows that a model of this length takes; the others go to the rejects."""
     rows = []
     for i, length in enumerate(shards.lengths.tolist()):
         if max_length is not None and length > max_length:
@@ -207,7 +210,8 @@ def _score_rows(
             yield SentenceLogprobs(
                 id=int(shards.ids[i]),
                 tokens=len(tokens) - 1,
-                words=int(shards.word(i).max()) + 2,
+                # End-of-sentence is one too, of which a block has one a line.
+                words=int(shards.word(i).max()) + 1 + int((tokens == model.eos_id).sum()),
                 unknown=0 if unk_id is None else int((tokens == unk_id).sum()),
                 given_tree=on_tree,
                 joint=on_tree + attachments if model.has_attachment_head else None,

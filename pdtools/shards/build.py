@@ -62,12 +62,12 @@ class TokenizerSettings:
 def train_tokenizer(trees: Iterable[SourcedTree], settings: TokenizerSettings) -> Tokenizer:
     """Make a tokenizer from the words of trees."""
     usable = (usable_tree(sourced.tree) for sourced in trees)
-    return _train(
+    return tokenizer_of(
         (sentence_of(tree, settings.text_style) for tree in usable if isinstance(tree, Tree)), settings
     )
 
 
-def _train(corpus: Iterable[Sentence] | Mapping[str, int], settings: TokenizerSettings) -> Tokenizer:
+def tokenizer_of(corpus: Iterable[Sentence] | Mapping[str, int], settings: TokenizerSettings) -> Tokenizer:
     """Make a tokenizer from sentences, or from the counts of their words."""
     if settings.kind == "bpe":
         return train_bpe_tokenizer(
@@ -166,14 +166,14 @@ def shards_from_files(
 
 def _tokenizer_of_words(found: Iterable[PieceWords | SourcedTree], settings: TokenizerSettings) -> Tokenizer:
     if settings.text_style == "raw":
-        return _train((sentence for item in found for sentence in _sentences(item, "raw")), settings)
+        return tokenizer_of((sentence for item in found for sentence in _sentences(item, "raw")), settings)
     counts: Counter[str] = Counter()
     for item in found:
         if isinstance(item, PieceWords):
             counts.update(item.counts)
         else:
             counts.update(word for sentence in _sentences(item, "ptb") for word in sentence.words)
-    return _train(counts, settings)
+    return tokenizer_of(counts, settings)
 
 
 def _sentences(item: PieceWords | SourcedTree, text_style: str) -> Sequence[Sentence]:

@@ -1,6 +1,6 @@
 """The shard format: a folder of Parquet parts, ``manifest.json``, ``rejects.jsonl`` and a tokenizer.
 
-A row is a sentence of n tokens, ``ROOT w_1 … w_n EOS``:
+A row is a sentence of n tokens, ``ROOT w_1 … w_n EOS`` (or a block, see :class:`ShardSettings`):
 
 - ``id`` int64: the row's number in the folder, from 0.
 - ``text`` string: the words between single spaces, without treebank escapes (in ``raw`` style spelled
@@ -32,7 +32,7 @@ MANIFEST_FILE, REJECTS_FILE = "manifest.json", "rejects.jsonl"
 # Longer rows have tapes that no Parquet cell takes: n (n + 1) / 2 bytes are 2 GiB and more.
 MOST_PACKED = 65_535
 
-_CHOICES = {"layout": ("sentence",), "factor": ("right", "left"), "tape": ("packed", "none")}
+_CHOICES = {"layout": ("sentence", "block"), "factor": ("right", "left"), "tape": ("packed", "none")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,12 +40,14 @@ class ShardSettings:
     """What a folder of shards holds, besides what its tokenizer says.
 
     Attributes:
-        layout: ``sentence``: a row is one sentence with ROOT before it and EOS after.
+        layout: ``sentence``: a row is one sentence with ROOT before it and EOS after; ``block``: so many
+            tokens of running text with ROOT before them and EOS after every line. Blocks have no trees: every
+            token shifts.
         factor: how nodes of more than two children are binarized: ``right`` or ``left``.
         tape: ``packed``: the tape is stored; ``none``: it is not.
     """
 
-    layout: Literal["sentence"] = "sentence"
+    layout: Literal["sentence", "block"] = "sentence"
     factor: Literal["right", "left"] = "right"
     tape: Literal["packed", "none"] = "packed"
 

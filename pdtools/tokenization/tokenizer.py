@@ -42,6 +42,7 @@ Int32 = NDArray[np.int32]
 TOKENIZER_FILE, CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
 DEFAULT_STYLE = "ptb"
 
+MASKS = ("<mask>", "[MASK]")
 _KINDS = {"WordLevel": "word", "BPE": "bpe"}
 # What makes more of a word than its merges do, in a BPE model.
 _BEYOND_MERGES = (
@@ -108,6 +109,8 @@ class Tokenizer:
         vocab_size: the number of vocabulary entries, special tokens included.
         pad_id, root_id, eos_id: special tokens.
         unk_id: the unknown word's token, or None if there is none.
+        mask_id: what masked models read in place of hidden tokens: a mask token if there is one, else the
+            padding, which is read nowhere else.
         fingerprint: SHA-256 of ``tokenizer.json`` and the text style; equal fingerprints, equal tokens.
     """
 
@@ -132,6 +135,7 @@ class Tokenizer:
         self.pad_id, self.root_id, self.eos_id = (self._require(name) for name in (PAD, ROOT, EOS))
         unknown = UNK if self._backend.token_to_id(UNK) is not None else model.get("unk_token")
         self.unk_id: int | None = None if unknown is None else self._backend.token_to_id(unknown)
+        self.mask_id: int = next((vocabulary[name] for name in MASKS if name in vocabulary), self.pad_id)
         self.fingerprint = hashlib.sha256(f"{text_style}\n{backend_json}".encode()).hexdigest()
         self._marks_spaces = marks_spaces(description)
         # As we train them: what they make of a word depends on nothing else, and is known beforehand.

@@ -54,6 +54,7 @@ class TrainConfig:
         eval_every: steps between evaluations, each of which writes ``last/``.
         patience: evaluations without a better validation loss before the run stops early; 0 for never.
         log_every: steps between lines in ``metrics.jsonl``.
+        mask_share: of masked models: the share of a row's tokens that are to be predicted.
         precision: ``bf16`` is mixed precision; ``auto`` means bf16 on a GPU that has it, else float32.
         seed: of the first weights, the order of the batches, and dropout.
     """
@@ -78,6 +79,7 @@ class TrainConfig:
     eval_every: int = 500
     patience: int = 0
     log_every: int = 50
+    mask_share: float = 0.15
     precision: Literal["auto", "float32", "bf16"] = "auto"
     seed: int = 1
 
@@ -103,6 +105,7 @@ class TrainConfig:
             0 <= self.min_learning_rate_ratio <= 1,
             "from 0 to 1",
         )
+        _check("mask_share", self.mask_share, 0 < self.mask_share <= 1, "above 0 and at most 1")
         _check("decay", self.decay, 0 < self.decay <= 1, "above 0 and at most 1")
         _check("betas", self.betas, all(0 <= beta < 1 for beta in self.betas), "from 0 to below 1")
         _check("seed", self.seed, self.seed < 2**63, "below 2**63")

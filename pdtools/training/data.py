@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects
 from pdtools.models import Batch, LanguageModel, collate
+from pdtools.models.masking import EVALUATION, MASKED_SHARE, TRAINING, Masking
 from pdtools.shards import ShardSet
 from pdtools.tokenization import Tokenizer
 from pdtools.training.batches import BatchLimits, BatchStream, plan_in_order
@@ -31,13 +32,17 @@ class Sentences:
         shards: the rows.
         max_length: most positions that the model takes, ROOT and EOS included; None: any number.
         rejects: what to do with a longer row: fail, or record it.
+        is_masked: whether tokens are hidden, and to be predicted (:mod:`pdtools.models.masking`).
 
     Raises:
         InputError: a row is too long, and the policy is to fail; or none is left.
     """
 
-    def __init__(self, shards: ShardSet, *, max_length: int | None, rejects: Rejects) -> None:
+    def __init__(
+        self, shards: ShardSet, *, max_length: int | None, rejects: Rejects, is_masked: bool = False
+    ) -> None:
         self._shards = shards
+        self._is_masked = is_masked
         lengths = np.asarray(shards.lengths, dtype=np.int64)
         fits = np.ones(len(lengths), dtype=bool) if max_length is None else lengths <= max_length
         for row in np.flatnonzero(~fits).tolist():
@@ -73,16 +78,26 @@ class Sentences:
             epoch=epoch,
             taken=taken,
         )
-        return SentenceSource(self, stream)
+        return SentenceSource(self, stream, config)
 
-    def batch(self, numbers: NDArray[np.int64]) -> Batch:
-        """The batch of these sentences (numbers count those that are taken), on the CPU."""
+    def batch(
+        self, numbers: NDArray[np.int64], draw: Sequence[int] = EVALUATION, share: float = MASKED_SHARE
+    ) -> Batch:
+        """The batch of these sentences (numbers count those that are taken), on the CPU.
+
+        Args:
+            numbers: which sentences.
+            draw, share: what is hidden, see :class:`~pdtools.models.masking.Masking`.
+        """
         tokenizer = self._shards.tokenizer
         if len(numbers) == 0:
             return empty_batch(tokenizer)
         rows = self.rows[numbers].tolist()
         pieces = [(self._shards.tokens(row), self._shards.attach(row)) for row in rows]
-        return collate(pieces, tokenizer.pad_id)
+        batch = collate(pieces, tokenizer.pad_id)
+        return (
+            Masking(tokenizer=tokenizer, share=share).apply(batch, rows, draw) if self._is_masked else batch
+        )
 
     def in_order(self, limits: BatchLimits, ranks: Ranks = ALONE) -> Iterator[Batch]:
         """This rank's batches, longest first: whole ones, in turns, as many for every rank (the last empty).
@@ -115,10 +130,12 @@ class SentenceSource:
     Args:
         sentences: what batches are made of.
         stream: which sentences; nobody else may take from it.
+        config: seed and share of what is hidden from masked models, anew every epoch.
     """
 
     sentences: Sentences
     stream: BatchStream
+    config: TrainConfig
 
     @property
     def epoch(self) -> int:
@@ -132,7 +149,9 @@ class SentenceSource:
 
     def take(self, ranks: Ranks) -> Batch:
         """This rank's part of the next batch: every so many-th of its sentences."""
-        return self.sentences.batch(next(self.stream)[ranks.rank :: ranks.size])
+        numbers = next(self.stream)[ranks.rank :: ranks.size]
+        draw = (TRAINING, self.config.seed, self.epoch)
+        return self.sentences.batch(numbers, draw, self.config.mask_share)
 
     def padding_share(self) -> float:
         """The share of padding in this epoch's batches."""
@@ -183,9 +202,20 @@ class ShardInput:
         return {role: hash_shards(shards) for role, shards in self._sets.items()}
 
     def open(self, model: LanguageModel, rejects: Rejects) -> tuple[Sentences, Sentences | None]:
-        """The sentences that the model can take."""
+        """The sentences that the model can take.
+
+        Raises:
+            PdtoolsError: if the model scores attachments, of which blocks of running text have none.
+        """
+        if model.has_attachment_head and self.settings["layout"] == "block":
+            raise PdtoolsError("blocks of running text have no trees: choose model transformer")
         kept = {
-            role: Sentences(shards, max_length=model.max_length, rejects=rejects)
+            role: Sentences(
+                shards,
+                max_length=model.max_length,
+                rejects=rejects,
+                is_masked=model.objective == "masked",
+            )
             for role, shards in self._sets.items()
         }
         return kept["train"], kept.get("valid")

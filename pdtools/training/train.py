@@ -19,6 +19,7 @@ from pdtools.models import (
     make_config,
     model_kind,
 )
+from pdtools.models.pretrained import load_pretrained, read_pretrained
 from pdtools.provenance import provenance
 from pdtools.tokenization import Tokenizer
 from pdtools.training.config import Recipe
@@ -38,6 +39,7 @@ def train(
     recipe: Recipe | None = None,
     *,
     valid: str | Path | None = None,
+    init: str | Path | None = None,
     device: str = "cpu",
     resume: bool = False,
     overwrite: bool = False,
@@ -63,6 +65,8 @@ def train(
         output: the run's folder.
         recipe: the model and how to train it; None: the run's own when resuming, else the defaults.
         valid: shards that choose the best checkpoint, made with the same tokenizer.
+        init: a folder of Hugging Face's GPT-2 or RoBERTa: the shape of the model and its first weights, but
+            of what such models do not have. The recipe goes before its options.
         device: ``cpu``, ``cuda``, …
         resume: go on from ``last/`` in ``output``; where nothing was written yet, start.
         overwrite: replace an earlier run.
@@ -89,12 +93,18 @@ def train(
         if recipe is None:
             recipe = folder.recipe() if resume and folder.exists() else Recipe()
         inputs = ShardInput(data, valid) if isinstance(data, (str, Path)) else data
+        pretrained = None if init is None else read_pretrained(init)
+        if pretrained is not None:
+            recipe = dataclasses.replace(recipe, options={**pretrained.options, **recipe.options})
         recipe, config = complete_recipe(recipe, inputs.tokenizer)
         if goes_on:
             folder.check_same(recipe, inputs.identity)
 
+        files = {**inputs.files} if init is None else {**inputs.files, "init": init}
         torch.manual_seed(recipe.train.seed)
         model = load_checkpoint(folder.last).model if goes_on else build_model(recipe.model, config)
+        if pretrained is not None and not goes_on:
+            load_pretrained(model, pretrained)
         if not ranks.is_main:
             seed_rank(recipe.train.seed, ranks.rank, step=0)
         rejects = Rejects(on_error)
@@ -116,9 +126,9 @@ def train(
         if ranks.is_main:
             if not goes_on:
                 folder.create(overwrite=overwrite or resume)
-                folder.describe(recipe, inputs.identity, provenance(inputs.files))
+                folder.describe(recipe, inputs.identity, provenance(files))
             elif not already_finished:
-                folder.record_resumption(resumed_from, provenance(inputs.files))
+                folder.record_resumption(resumed_from, provenance(files))
             if len(rejects):
                 rejects.write(folder.path / "rejects.jsonl")
         state = loop.state if already_finished else loop.run()

@@ -69,7 +69,7 @@ def test_an_error_is_raised_where_the_batch_is_asked_for(
 ) -> None:
     batch, made = sentences.batch, []
 
-    def broken(numbers: NDArray[np.int64]) -> Batch:
+    def broken(numbers: NDArray[np.int64], *hidden: object) -> Batch:
         made.append(numbers)
         if len(made) == 3:
             raise OSError("the disk is gone")

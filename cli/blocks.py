@@ -1,0 +1,78 @@
+"""``pdtools blocks``: running text into shards."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pdtools.files import Rejects, check_output, expand_inputs, is_stream
+
+from .common import JsonOption, OverwriteOption, QuietOption, Style, message, print_json
+from .tapes import chosen_tokenizer
+
+SUFFIXES = (".txt", ".tokens", ".raw")
+
+
+def blocks(
+    texts: Annotated[list[str], typer.Argument(metavar="TEXT", help="Files, folders, globs, or -.")],
+    output: Annotated[str, typer.Option("--output", "-o", help="The folder to write.")],
+    length: Annotated[int, typer.Option("--length", min=1, help="Tokens of a block.")] = 128,
+    tokenizer: Annotated[
+        str,
+        typer.Option(
+            "--tokenizer",
+            metavar="word|bpe|DIR",
+            help="Make one from this text, or use one: of other shards, of a model, a tokenizer.json.",
+        ),
+    ] = "word",
+    vocab_size: Annotated[
+        int | None,
+        typer.Option("--vocab-size", min=1, help="With special tokens (word: no limit, bpe: 10000)."),
+    ] = None,
+    min_count: Annotated[
+        int | None, typer.Option("--min-count", min=1, help="Rarer words are unknown (2).")
+    ] = None,
+    text_style: Annotated[
+        Style | None, typer.Option("--text-style", help="Words as in a treebank (the default), or raw text.")
+    ] = None,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Turn running text into shards: blocks of so many tokens, for models without trees.
+
+    Words are what stands between spaces. Lines that are not blank, each with end-of-sentence after it, are
+    one sequence; each block has ROOT before it. Validation and test text take the tokenizer of the training
+    shards, or a pretrained model's. In folders, files ending in .txt, .tokens, .raw are read (also with .gz,
+    .zst).
+
+    \b
+    Example:
+      pdtools blocks wiki.train.raw -o blocks/train --tokenizer gpt2/ --text-style raw
+      pdtools blocks ptb.train.txt -o blocks/train --tokenizer bpe --vocab-size 8000
+      pdtools blocks ptb.valid.txt -o blocks/valid --tokenizer blocks/train
+    """
+    from pdtools.shards.blocks import blocks_from_files
+
+    if is_stream(output):
+        raise typer.BadParameter("shards are a folder: name one with -o")
+    check_output(output, overwrite=overwrite)
+    manifest = blocks_from_files(
+        expand_inputs(texts, SUFFIXES),
+        chosen_tokenizer(tokenizer, vocab_size, min_count, None, text_style),
+        output,
+        Rejects("fail"),
+        length=length,
+        overwrite=overwrite,
+    )
+    if as_json:
+        print_json(manifest)
+    counts = manifest["counts"]
+    message(
+        f"{output}: {counts['sentences']} blocks, {counts['tokens']} tokens, {counts['words']} words"
+        f" ({counts['unknown_words']} unknown), vocabulary {manifest['tokenizer']['vocab_size']}",
+        quiet=quiet,
+    )
+    for reason, number in manifest["left_out"].items():
+        message(f"left out, see {output}/rejects.jsonl: {number} ({reason})", quiet=quiet)

@@ -1,0 +1,72 @@
+"""Masked language modelling: which tokens are hidden, and what is read in their place."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from pdtools.models.base import Batch
+from pdtools.tokenization import Tokenizer
+
+MASKED_SHARE = 0.15
+# Of the tokens to be predicted (Devlin et al. 2019): so many are read as the mask, so many as random tokens.
+READ_AS_MASK, READ_AS_OTHER = 0.8, 0.1
+
+# First numbers of draws: (TRAINING, seed, epoch), and one for all evaluations.
+TRAINING = 1
+EVALUATION = (0,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Masking:
+    """Draws the tokens that a masked model has to predict.
+
+    Args:
+        tokenizer: whose tokens rows are of. Its mask is read in place of tokens.
+        share: of a row's tokens (ROOT and end-of-sentence are none of them); at least one of each row.
+    """
+
+    tokenizer: Tokenizer
+    share: float = MASKED_SHARE
+
+    def apply(self, batch: Batch, rows: Sequence[int], draw: Sequence[int]) -> Batch:
+        """Hide tokens.
+
+        Args:
+            batch: sentences, on the CPU.
+            rows: a number for each, the same whatever batch it is in.
+            draw: numbers that are different for every draw. With the same ones a row is masked alike.
+
+        Returns:
+            A batch whose targets are the tokens.
+        """
+        tokenizer = self.tokenizer
+        tokens = batch.tokens.numpy().copy()  # (B, N)
+        scored = np.zeros(tokens.shape, dtype=bool)
+        for i, row in enumerate(rows):
+            random = np.random.default_rng([*draw, row])
+            length = int(batch.lengths[i])
+            hideable = np.flatnonzero(~np.isin(tokens[i, :length], self._kept))
+            if not len(hideable):
+                continue
+            hidden = random.choice(hideable, max(1, round(self.share * len(hideable))), replace=False)
+            scored[i, hidden] = True
+            kind = random.random(len(hidden))
+            other = random.integers(tokenizer.vocab_size, size=len(hidden))
+            read = np.where(kind < READ_AS_MASK + READ_AS_OTHER, other, tokens[i, hidden])
+            tokens[i, hidden] = np.where(kind < READ_AS_MASK, tokenizer.mask_id, read)
+        return dataclasses.replace(
+            batch,
+            tokens=torch.from_numpy(tokens),
+            targets=batch.tokens,
+            scored=torch.from_numpy(scored),
+        )
+
+    @property
+    def _kept(self) -> list[int]:
+        """Tokens that are never hidden."""
+        return [self.tokenizer.root_id, self.tokenizer.eos_id]

@@ -1,0 +1,241 @@
+"""Weights of GPT-2 and RoBERTa, from a folder that Hugging Face's transformers wrote, for our transformer.
+
+What these models do not have (stack attention, depths, an attachment head) keeps its first, random weights.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from pdtools.errors import InputError
+from pdtools.files import read_json
+from pdtools.models.base import LanguageModel
+from pdtools.models.transformer import TransformerLM
+
+# What the architectures have no weights of.
+OWN_PARTS = re.compile(r"blocks\.\d+\.(stack|attention\.terms)\.|head\.")
+
+_ACTIVATIONS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu": "gelu-exact", "relu": "relu"}
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A model in a folder.
+
+    Attributes:
+        options: of :class:`~pdtools.models.TransformerConfig`, without those that a tokenizer decides.
+        weights: by the names that ours have; tables of tokens with the folder's own vocabulary.
+        vocab_size: tokens of that.
+        root_id, eos_id: its tokens before and after a text.
+    """
+
+    options: Mapping[str, Any]
+    weights: Mapping[str, Tensor]
+    vocab_size: int
+    root_id: int
+    eos_id: int
+
+
+def read_pretrained(folder: str | Path) -> Pretrained:
+    """Read ``config.json`` and ``model.safetensors`` of a GPT-2 or RoBERTa model. Nothing is unpickled.
+
+    Raises:
+        InputError: if they are missing or damaged, or of a model that ours has no equal to.
+    """
+    config_file, weights_file = Path(folder, "config.json"), Path(folder, "model.safetensors")
+    config = read_json(config_file)
+    kind = config.get("model_type") if isinstance(config, dict) else None
+    if kind not in ("gpt2", "roberta"):
+        raise InputError(f"model_type is {kind!r}, not gpt2 or roberta", file=config_file)
+    if not weights_file.is_file():
+        hint = "save_pretrained(folder, safe_serialization=True) of transformers writes it"
+        raise InputError("no such file", file=weights_file, hint=hint)
+    try:
+        found = load_file(weights_file)
+    except (SafetensorError, OSError) as error:
+        raise InputError(f"damaged weights: {error}", file=weights_file) from error
+    try:
+        return (_gpt2 if kind == "gpt2" else _roberta)(config, found)
+    except KeyError as error:
+        raise InputError(f"{error.args[0]} is missing", file=folder) from error
+    except ValueError as error:
+        raise InputError(str(error), file=config_file) from error
+
+
+@torch.no_grad()
+def load_pretrained(model: LanguageModel, pretrained: Pretrained) -> None:
+    """Copy weights into a model. Its ROOT and end-of-sentence, where new, start as their equals.
+
+    Raises:
+        InputError: if the model is of another kind or shape.
+    """
+    if not isinstance(model, TransformerLM):
+        raise InputError("pretrained weights are a transformer's: choose model transformer or pushdown")
+    ours = model.state_dict()
+    missing = [name for name in ours if name not in pretrained.weights and not OWN_PARTS.match(name)]
+    for name in [*missing, *(name for name in pretrained.weights if name not in ours)]:
+        raise InputError(f"the pretrained weights do not fit the configuration, first at {name}")
+    for name, theirs in pretrained.weights.items():
+        place = ours[name]
+        if name in ("embedding.weight", "output.weight", "output_bias"):
+            _extend(place, theirs, model, pretrained)
+        elif place.shape != theirs.shape:
+            raise InputError(
+                f"{name} of the pretrained weights is {tuple(theirs.shape)}, but the configuration asks for "
+                f"{tuple(place.shape)}"
+            )
+        else:
+            place.copy_(theirs)
+
+
+def _extend(place: Tensor, theirs: Tensor, model: LanguageModel, pretrained: Pretrained) -> None:
+    """Fill a table of tokens, (V, …)."""
+    if place.shape[1:] != theirs.shape[1:]:
+        raise InputError(
+            f"d_model of the pretrained weights is {theirs.shape[1]}, of the configuration {place.shape[1]}"
+        )
+    if len(place) < len(theirs):
+        raise InputError(
+            f"the pretrained model has {len(theirs)} tokens, the tokenizer {len(place)}: make the shards with"
+            " --tokenizer and the model's folder"
+        )
+    place[: len(theirs)] = theirs
+    for ours, known in ((model.root_id, pretrained.root_id), (model.eos_id, pretrained.eos_id)):
+        if ours >= len(theirs):
+            place[ours] = theirs[known]
+
+
+def _gpt2(config: Mapping[str, Any], found: Mapping[str, Tensor]) -> Pretrained:
+    if config.get("scale_attn_by_inverse_layer_idx") or config.get("add_cross_attention"):
+        raise ValueError("a GPT-2 with scaled layers or cross-attention is none of ours")
+    width, is_tied = config["n_embd"], config.get("tie_word_embeddings", True)
+    options = {
+        "layers": config["n_layer"],
+        "d_model": width,
+        "heads": config["n_head"],
+        "d_ff": config.get("n_inner") or 4 * width,
+        "positions": "learned",
+        "max_length": config["n_positions"],
+        "input_dropout": float(config.get("embd_pdrop", 0.1)),
+        "attention_dropout": float(config.get("attn_pdrop", 0.1)),
+        "output_dropout": float(config.get("resid_pdrop", 0.1)),
+        "tie_embeddings": is_tied,
+        "objective": "causal",
+        "norm": "pre",
+        "norm_eps": float(config.get("layer_norm_epsilon", 1e-5)),
+        "activation": _activation(config.get("activation_function", "gelu_new")),
+    }
+    theirs = _without_prefix(found, "transformer.")
+    weights = {
+        "embedding.weight": theirs["wte.weight"],
+        "position_embedding.weight": theirs["wpe.weight"],
+        **_pair(theirs, "ln_f", "final_norm"),
+    }
+    if not is_tied:
+        weights["output.weight"] = theirs["lm_head.weight"]
+    for layer in range(options["layers"]):
+        ours, block = f"blocks.{layer}", f"h.{layer}"
+        weights |= _pair(theirs, f"{block}.ln_1", f"{ours}.attention_norm")
+        weights |= _pair(theirs, f"{block}.ln_2", f"{ours}.feed_forward_norm")
+        for name, place in (
+            ("attn.c_attn", "attention.qkv"),
+            ("attn.c_proj", "attention.output"),
+            ("mlp.c_fc", "feed_forward.0"),
+            ("mlp.c_proj", "feed_forward.2"),
+        ):
+            # GPT-2's maps are stored inputs first.
+            weights[f"{ours}.{place}.weight"] = theirs[f"{block}.{name}.weight"].T
+            weights[f"{ours}.{place}.bias"] = theirs[f"{block}.{name}.bias"]
+    return _pretrained(config, options, weights)
+
+
+def _roberta(config: Mapping[str, Any], found: Mapping[str, Tensor]) -> Pretrained:
+    if config.get("position_embedding_type", "absolute") != "absolute" or config.get("is_decoder"):
+        raise ValueError("a RoBERTa with relative positions, or as a decoder, is none of ours")
+    if not config.get("tie_word_embeddings", True):
+        raise ValueError("a RoBERTa whose output layer is not its embedding is none of ours")
+    before = config["pad_token_id"] + 1  # positions are counted from behind the padding token's number
+    dropout = float(config.get("hidden_dropout_prob", 0.1))
+    options = {
+        "layers": config["num_hidden_layers"],
+        "d_model": config["hidden_size"],
+        "heads": config["num_attention_heads"],
+        "d_ff": config["intermediate_size"],
+        "positions": "learned",
+        "max_length": config["max_position_embeddings"] - before,
+        "input_dropout": dropout,
+        "attention_dropout": float(config.get("attention_probs_dropout_prob", 0.1)),
+        "output_dropout": dropout,
+        "tie_embeddings": True,
+        "objective": "masked",
+        "norm": "post",
+        "norm_eps": float(config.get("layer_norm_eps", 1e-12)),
+        "activation": _activation(config.get("hidden_act", "gelu")),
+        "embedding_norm": True,
+        "output_transform": True,
+        "output_bias": True,
+    }
+    theirs = _without_prefix(found, "roberta.")
+    weights = {
+        "embedding.weight": theirs["embeddings.word_embeddings.weight"],
+        # All tokens are of type 0, whose embedding is added to every position's.
+        "position_embedding.weight": theirs["embeddings.position_embeddings.weight"][before:]
+        + theirs["embeddings.token_type_embeddings.weight"][0],
+        **_pair(theirs, "embeddings.LayerNorm", "embedding_norm"),
+        **_pair(theirs, "lm_head.dense", "output_transform.0"),
+        **_pair(theirs, "lm_head.layer_norm", "output_transform.2"),
+        "output_bias": theirs["lm_head.bias"],
+    }
+    for layer in range(options["layers"]):
+        ours, block = f"blocks.{layer}", f"encoder.layer.{layer}"
+        for part in ("weight", "bias"):
+            maps = [theirs[f"{block}.attention.self.{name}.{part}"] for name in ("query", "key", "value")]
+            weights[f"{ours}.attention.qkv.{part}"] = torch.cat(maps)
+        for name, place in (
+            ("attention.output.dense", "attention.output"),
+            ("attention.output.LayerNorm", "attention_norm"),
+            ("intermediate.dense", "feed_forward.0"),
+            ("output.dense", "feed_forward.2"),
+            ("output.LayerNorm", "feed_forward_norm"),
+        ):
+            weights |= _pair(theirs, f"{block}.{name}", f"{ours}.{place}")
+    return _pretrained(config, options, weights)
+
+
+def _pretrained(
+    config: Mapping[str, Any], options: Mapping[str, Any], weights: Mapping[str, Tensor]
+) -> Pretrained:
+    for name in ("bos_token_id", "eos_token_id"):
+        if not 0 <= config[name] < config["vocab_size"]:
+            raise ValueError(f"{name} {config[name]} is none of the {config['vocab_size']} tokens")
+    return Pretrained(
+        options=options,
+        weights=weights,
+        vocab_size=config["vocab_size"],
+        root_id=config["bos_token_id"],
+        eos_id=config["eos_token_id"],
+    )
+
+
+def _without_prefix(found: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in found.items()}
+
+
+def _pair(theirs: Mapping[str, Tensor], name: str, ours: str) -> dict[str, Tensor]:
+    """A weight and its bias under our name."""
+    return {f"{ours}.{part}": theirs[f"{name}.{part}"] for part in ("weight", "bias")}
+
+
+def _activation(name: str) -> str:
+    if name not in _ACTIVATIONS:
+        raise ValueError(f"the activation {name!r} is none of {', '.join(sorted(_ACTIVATIONS))}")
+    return _ACTIVATIONS[name]

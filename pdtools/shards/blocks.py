@@ -1,0 +1,121 @@
+"""Running text into blocks of so many tokens, as language models without trees are trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pdtools.errors import PdtoolsError
+from pdtools.files import Rejects, is_stream, read_lines
+from pdtools.shards.build import ROWS_PER_PART, TokenizerSettings, tokenizer_of, write_shards
+from pdtools.shards.format import ShardSettings
+from pdtools.shards.plain import UNKNOWN_WORDS
+from pdtools.shards.rows import ShardRow
+from pdtools.tokenization import Encoding, Sentence, Tokenizer, UnknownWordError, split_spaces
+
+SETTINGS = ShardSettings(layout="block", tape="none")
+
+
+def blocks_from_files(
+    files: Sequence[str],
+    tokenizer: Tokenizer | TokenizerSettings,
+    out_dir: str | Path,
+    rejects: Rejects,
+    *,
+    length: int = 128,
+    overwrite: bool = False,
+    rows_per_part: int = ROWS_PER_PART,
+) -> dict[str, Any]:
+    """Make shards of text files; and a tokenizer from the same text, if none is given.
+
+    All lines that are not blank, each with end-of-sentence after it, are one sequence, cut after every
+    ``length`` tokens. Each row has ROOT before its tokens; the last may be shorter.
+
+    Args:
+        files: text, words between spaces.
+        tokenizer: a tokenizer, or how to make one.
+        out_dir: the folder, see :func:`pdtools.shards.build.build_shards`.
+        rejects: gets lines with words that the tokenizer does not know and has no ``<unk>`` for.
+        length: tokens of a row, besides ROOT.
+        overwrite: whether ``out_dir`` may be replaced.
+        rows_per_part: rows per Parquet file.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        PdtoolsError: if there is no text, or a tokenizer is to be made from what can be read only once.
+    """
+    if length < 1:
+        raise PdtoolsError(f"a block needs at least 1 token, not {length}")
+    if not isinstance(tokenizer, Tokenizer):
+        if any(is_stream(file) for file in files):
+            raise PdtoolsError("a tokenizer is made from files: standard input can be read only once")
+        tokenizer = tokenizer_of((line for _, _, line in _lines(files)), tokenizer)
+    return write_shards(
+        block_rows(_encoded(files, tokenizer, rejects), tokenizer, length),
+        tokenizer,
+        SETTINGS,
+        out_dir,
+        rejects,
+        sources=files,
+        description={"block_length": length},
+        overwrite=overwrite,
+        rows_per_part=rows_per_part,
+    )
+
+
+def block_rows(
+    lines: Iterable[tuple[Sentence, Encoding]], tokenizer: Tokenizer, length: int
+) -> Iterator[ShardRow]:
+    """Cut tokenized lines into rows of ``length`` tokens.
+
+    A word that is cut belongs to the row that it begins in; in the next its tokens have the word -1.
+    """
+    ids: list[int] = []
+    words: list[str | None] = []  # of each token the word that it begins, if it begins one
+    for sentence, encoding in lines:
+        ids += encoding.ids[1:].tolist()  # with end-of-sentence
+        before = -1
+        for word in encoding.word[1:].tolist():
+            words.append(sentence.words[word] if word > before else None)
+            before = max(word, before)
+        while len(ids) >= length:
+            yield _row(ids[:length], words[:length], tokenizer)
+            del ids[:length], words[:length]
+    if ids:
+        yield _row(ids, words, tokenizer)
+
+
+def _row(ids: Sequence[int], begins: Sequence[str | None], tokenizer: Tokenizer) -> ShardRow:
+    tokens = np.array([tokenizer.root_id, *ids], dtype=np.int32)  # (n + 1,)
+    begun = np.cumsum([0, *(word is not None for word in begins)]) - 1  # (n + 1,): the last word that began
+    word = np.where(np.isin(tokens, [tokenizer.root_id, tokenizer.eos_id]), -1, begun).astype(np.int32)
+    words = [word for word in begins if word is not None]
+    nowhere = np.zeros(len(tokens), dtype=np.int32)
+    n_unknown = 0 if tokenizer.unk_id is None else int((tokens == tokenizer.unk_id).sum())
+    encoding = Encoding(ids=tokens, word=word, starts=nowhere, ends=nowhere, n_unknown=n_unknown)
+    attach = np.arange(len(tokens), dtype=np.int32)
+    return ShardRow(" ".join(words), encoding, attach, len(words))
+
+
+def _encoded(
+    files: Sequence[str], tokenizer: Tokenizer, rejects: Rejects
+) -> Iterator[tuple[Sentence, Encoding]]:
+    for file, number, sentence in _lines(files):
+        try:
+            yield sentence, tokenizer.encode(sentence)
+        except UnknownWordError:
+            rejects.leave_out(UNKNOWN_WORDS, file=file, line=number, text=sentence.text)
+
+
+def _lines(files: Sequence[str]) -> Iterator[tuple[str, int, Sentence]]:
+    """File, number and words of every line that is not blank."""
+    for file in files:
+        for number, text in read_lines(file):
+            sentence = split_spaces(text)
+            if sentence.words:
+                yield file, number, sentence

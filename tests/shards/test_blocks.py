@@ -1,0 +1,67 @@
+"""Running text in blocks: nothing is lost, and words stay countable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pdtools.errors import PdtoolsError
+from pdtools.files import Rejects
+from pdtools.shards import ShardSet, TokenizerSettings
+from pdtools.shards.blocks import blocks_from_files
+from pdtools.tokenization import split_spaces, train_word_tokenizer
+
+TEXT = " = Title = \n\nthe cat sees the dog .\nunbelievable !\n   \nthe dog is unbelievably loud"
+
+
+@pytest.fixture
+def text_file(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("kind", ["word", "bpe"])
+@pytest.mark.parametrize("length", [1, 4, 7, 1000])
+def test_blocks_hold_the_text_in_order(text_file: Path, tmp_path: Path, kind: str, length: int) -> None:
+    settings = TokenizerSettings(kind=kind, size=270, min_count=1, text_style="raw")
+    manifest = blocks_from_files([str(text_file)], settings, tmp_path / "out", Rejects(), length=length)
+    shards = ShardSet.open(tmp_path / "out")
+    tokenizer = shards.tokenizer
+    rows = [shards.tokens(i).tolist() for i in range(len(shards))]
+    assert all(row[0] == tokenizer.root_id for row in rows)
+    assert [len(row) - 1 for row in rows[:-1]] == [length] * (len(rows) - 1)
+    lines = [split_spaces(line) for line in TEXT.split("\n") if line.split()]
+    joined = [token for row in rows for token in row[1:]]
+    assert joined == [token for line in lines for token in tokenizer.encode(line).ids[1:].tolist()]
+    # Every word stands in one row, and its first token points to it.
+    words = [word for i in range(len(shards)) for word in shards.text(i).split()]
+    assert words == TEXT.split()
+    assert manifest["counts"]["words"] == len(words)
+    for i, row in enumerate(rows):
+        places = shards.word(i).tolist()
+        assert sorted({place for place in places if place >= 0}) == list(range(len(shards.text(i).split())))
+        assert all(place == -1 for place, token in zip(places, row, strict=True) if token == tokenizer.eos_id)
+        assert shards.attach(i).tolist() == list(range(len(row)))
+    assert manifest["settings"]["layout"] == "block"
+    assert manifest["block_length"] == length
+
+
+def test_lines_with_unknown_words_are_left_out(text_file: Path, tmp_path: Path) -> None:
+    tokenizer = train_word_tokenizer(["the", "cat", "sees", "dog", ".", "is"], unk=False)
+    rejects = Rejects()
+    manifest = blocks_from_files([str(text_file)], tokenizer, tmp_path / "out", rejects, length=5)
+    assert manifest["left_out"] == {"words outside the vocabulary": 3}
+    assert manifest["counts"]["words"] == 6
+
+
+def test_no_text_and_no_length_are_refused(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n \n", encoding="utf-8")
+    with pytest.raises(PdtoolsError):
+        blocks_from_files([str(empty)], TokenizerSettings(), tmp_path / "out", Rejects())
+    with pytest.raises(PdtoolsError, match="at least 1 token"):
+        blocks_from_files([str(empty)], TokenizerSettings(), tmp_path / "out", Rejects(), length=0)
+    with pytest.raises(PdtoolsError, match="made from files"):
+        blocks_from_files(["-"], TokenizerSettings(), tmp_path / "out", Rejects())
