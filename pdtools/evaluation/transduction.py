@@ -13,9 +13,8 @@ from pdtools.formal import Pairs, RowLayout, Task, TaskRows, make_task
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from torch import Tensor
 
-    from pdtools.models import Batch, LanguageModel, LoadedModel
+    from pdtools.models import LanguageModel, LoadedModel
 
 Decoding = Literal["greedy", "teacher-forced"]
 DEFAULT_BATCH = 64
@@ -129,7 +128,7 @@ def _answers(
     for first in range(0, len(pairs), max_batch):
         rows = layout.rows(pairs.take(slice(first, first + max_batch)))
         greedy = model.objective == "causal" and decoding == "greedy"
-        predicted = (_greedy if greedy else _at_once)(rows, layout, model)  # (B, m)
+        predicted = (predict_greedily if greedy else predict_at_once)(rows, layout, model)  # (B, m)
         targets, counted = rows.targets[:, rows.first :], rows.counted[:, rows.first :]
         for i in range(len(targets)):
             ours, theirs = predicted[i][counted[i]], targets[i][counted[i]]
@@ -147,38 +146,18 @@ def _spell(tokens: NDArray[np.int64], layout: RowLayout) -> str:
     return " ".join(layout.tokenizer.token_text(token) for token in tokens.tolist())
 
 
-def _at_once(rows: TaskRows, layout: RowLayout, model: LanguageModel) -> NDArray[np.int64]:
+def predict_at_once(rows: TaskRows, layout: RowLayout, model: LanguageModel) -> NDArray[np.int64]:
     """The likeliest token at every position of y, given the row: int64 (B, m)."""
     from pdtools.formal.transduction_batches import task_batch
 
     batch = task_batch(rows, layout.tokenizer.pad_id).to(model.device)
-    logprobs = candidate_logprobs(model, batch, layout.output_tokens.tolist())  # (B, N, K)
-    best: NDArray[np.int64] = logprobs[:, rows.first :].argmax(-1).cpu().numpy()  # (B, m)
+    logprobs = model.position_logprobs(batch)[:, rows.first :]  # (B, m, V)
+    best: NDArray[np.int64] = logprobs[:, :, layout.output_tokens].argmax(-1).cpu().numpy()  # (B, m)
     chosen: NDArray[np.int64] = layout.output_tokens[best]
     return chosen
 
 
-def candidate_logprobs(model: LanguageModel, batch: Batch, candidates: Sequence[int]) -> Tensor:
-    """What a model's log-probability of every scored target would be, were it each of some tokens.
-
-    Returns:
-        float (B, N, K), nats; 0 where nothing is scored.
-    """
-    import torch
-
-    from pdtools.models import Batch
-
-    given = vars(batch)
-    found = [
-        model.forward_parts(
-            Batch(**{**given, "targets": torch.full_like(batch.tokens, candidate)})
-        ).token_logprobs
-        for candidate in candidates
-    ]
-    return torch.stack(found, -1)
-
-
-def _greedy(rows: TaskRows, layout: RowLayout, model: LanguageModel) -> NDArray[np.int64]:
+def predict_greedily(rows: TaskRows, layout: RowLayout, model: LanguageModel) -> NDArray[np.int64]:
     """y symbol by symbol, each read before the next: int64 (B, m)."""
     import torch
 

@@ -27,6 +27,8 @@ class Batch:
         lengths: int64 (B,), positions that are not padding.
         targets: int64 (B, N), what is to be predicted at each position; None: the tokens themselves.
         scored: bool (B, N), positions whose target counts in the loss; None: all but ROOT and padding.
+        continues: of a part of streams (tokens that are read, targets what follows each of them), whether the
+            rows go on where those of the last batch ended, or begin; None: rows are sentences.
     """
 
     tokens: Tensor
@@ -34,6 +36,7 @@ class Batch:
     lengths: Tensor
     targets: Tensor | None = None
     scored: Tensor | None = None
+    continues: bool | None = None
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""
@@ -44,8 +47,10 @@ class Batch:
         return self._each(Tensor.pin_memory)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        changed = {name: None if value is None else change(value) for name, value in vars(self).items()}
-        return Batch(**cast(dict[str, Tensor], changed))
+        changed = {
+            name: change(value) if isinstance(value, Tensor) else value for name, value in vars(self).items()
+        }
+        return Batch(**cast(dict[str, Any], changed))
 
     def predicted(self) -> Tensor:
         """Positions whose target is scored, bool (B, N): those given, or all but ROOT and padding."""
@@ -159,6 +164,7 @@ class LanguageModel(nn.Module, ABC):
         config: the frozen dataclass it was built from.
         max_length: most positions of a row (ROOT and EOS included), or None if there is no limit.
         has_attachment_head: whether attachments are scored.
+        reads_streams: whether batches of streams are taken (:attr:`Batch.continues`).
         uses_tape: whether token probabilities depend on the derivation. If not, p(x) needs no search.
     """
 
@@ -166,6 +172,7 @@ class LanguageModel(nn.Module, ABC):
     max_length: int | None
     has_attachment_head: bool
     uses_tape: bool
+    reads_streams: bool = False
 
     @property
     def vocab_size(self) -> int:
@@ -242,6 +249,17 @@ class LanguageModel(nn.Module, ABC):
             PdtoolsError: if a row is longer than ``max_length``, or the model is a masked one.
         """
 
+    @abstractmethod
+    def position_logprobs(self, batch: Batch) -> Tensor:
+        """What :meth:`forward_parts` would say of every token in the place of each target, in one pass.
+
+        Returns:
+            float (B, N, V), nats, of all positions but 0; for small vocabularies.
+
+        Raises:
+            PdtoolsError: if a row is longer than ``max_length``.
+        """
+
     def forward(self, batch: Batch) -> LossParts:
         """The same as :meth:`loss`, so that wrappers which call the module (data parallel) work."""
         return self.loss(batch)
@@ -258,6 +276,13 @@ class LanguageModel(nn.Module, ABC):
             n_attach_correct=((parts.attach_best == batch.attach) & attached).sum(),
             n_clamped=parts.n_clamped,
         )
+
+    def stream_state(self) -> dict[str, Tensor]:
+        """What training batches of streams have left for the next one, by name; no weights."""
+        return {}
+
+    def load_stream_state(self, tensors: dict[str, Tensor]) -> None:
+        """The inverse of :meth:`stream_state`."""
 
     @abstractmethod
     def start(self, rows: int, length: int, entries: int | None = None) -> Any:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pdtools.errors import PdtoolsError
-from pdtools.models.base import Batch, DecoderState, LanguageModel, Objective, TokenParts
+from pdtools.models.base import Batch, DecoderState, LanguageModel, LossParts, Objective, TokenParts
 from pdtools.models.controllers import GATES
 from pdtools.models.recurrence import Carry, SequenceRun, Weights, run_sequence
 from pdtools.models.stacks import NondeterministicStack, Stack, StratificationStack, SuperpositionStack
@@ -169,6 +169,9 @@ class RecurrentLM(LanguageModel):
         self.config = config
         self.uses_tape = False
         self.has_attachment_head = False
+        self.reads_streams = config.objective == "causal"
+        # What the last batch of streams left, by whether the model was in training.
+        self._carries: dict[bool, Carry | None] = {}
         self.max_length = None
         self.stack = build_stack(config)
         hidden, gates = config.hidden_size, GATES[config.controller] * config.hidden_size
@@ -254,6 +257,13 @@ class RecurrentLM(LanguageModel):
         last = hidden[torch.arange(len(hidden), device=hidden.device), batch.lengths - 1]  # (B, H)
         return self.output(last).log_softmax(-1, dtype=torch.float32)
 
+    def position_logprobs(self, batch: Batch) -> Tensor:
+        """See :meth:`LanguageModel.position_logprobs`."""
+        shift = 1 if self.objective == "causal" else 0
+        hidden = self.hidden_states(batch.tokens[:, : batch.tokens.shape[1] - shift])  # (B, N - shift, H)
+        logprobs = self.output(hidden).log_softmax(-1, dtype=torch.float32)
+        return F.pad(logprobs, (0, 0, shift, 0))  # (B, N, V)
+
     # --- a stream -----------------------------------------------------------------------------
 
     def stream_logprobs(self, tokens: Tensor, targets: Tensor, carry: Carry | None) -> tuple[Tensor, Carry]:
@@ -272,6 +282,44 @@ class RecurrentLM(LanguageModel):
         hidden, after = self._read(tokens, carry, carries=True)  # (B, T, H)
         assert after is not None
         return self._target_logprobs(hidden, targets), after
+
+    def loss(self, batch: Batch) -> LossParts:
+        """See :meth:`LanguageModel.loss`. Of streams, training and evaluation go on separately."""
+        if batch.continues is None:
+            return super().loss(batch)
+        assert batch.targets is not None
+        carry = self._carries.get(self.training) if batch.continues else None
+        logprobs, after = self.stream_logprobs(batch.tokens, batch.targets, carry)
+        self._carries[self.training] = after
+        nothing = batch.tokens.new_zeros(())
+        return LossParts(
+            token_nll_sum=-logprobs.masked_fill(~batch.predicted(), 0).sum(),
+            attach_nll_sum=nothing.to(logprobs.dtype),
+            n_tokens=batch.predicted().sum(),
+            n_attach=nothing,
+            n_attach_correct=nothing,
+            n_clamped=nothing,
+        )
+
+    def stream_state(self) -> dict[str, Tensor]:
+        """See :meth:`LanguageModel.stream_state`."""
+        carry = self._carries.get(True)
+        if carry is None:
+            return {}
+        stack = {} if carry.stack is None else carry.stack.tensors()
+        return {
+            "hidden": carry.hidden,
+            "memory": carry.memory,
+            **{f"stack.{name}": value for name, value in stack.items()},
+        }
+
+    def load_stream_state(self, tensors: dict[str, Tensor]) -> None:
+        """See :meth:`LanguageModel.load_stream_state`."""
+        moved = {name: value.to(self.device) for name, value in tensors.items()}
+        stack = {name.removeprefix("stack."): value for name, value in moved.items() if "." in name}
+        self._carries[True] = Carry(
+            moved["hidden"], moved["memory"], self.stack.carry_of(stack) if self.stack and stack else None
+        )
 
     # --- token by token -----------------------------------------------------------------------
 

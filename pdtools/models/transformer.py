@@ -186,13 +186,26 @@ class TransformerLM(LanguageModel):
     def following_logprobs(self, batch: Batch) -> Tensor:
         """See :meth:`LanguageModel.following_logprobs`."""
         self.check_causal()
+        hidden = self._read(batch)  # (B, N, D)
+        last = hidden[torch.arange(len(hidden), device=hidden.device), batch.lengths - 1]  # (B, D)
+        return self._logits(last).log_softmax(-1, dtype=torch.float32)
+
+    def position_logprobs(self, batch: Batch) -> Tensor:
+        """See :meth:`LanguageModel.position_logprobs`."""
+        hidden = self._read(batch)  # (B, N, D), without ROOT where it is not read
+        logprobs = self._logits(hidden).log_softmax(-1, dtype=torch.float32)
+        shift = 1 if self.objective == "causal" else 0
+        length = batch.tokens.shape[1]
+        logprobs = logprobs[:, : logprobs.shape[1] - shift]
+        return F.pad(logprobs, (0, 0, length - logprobs.shape[1], 0))  # (B, N, V)
+
+    def _read(self, batch: Batch) -> Tensor:
+        """Final hidden states of rows, (B, N, D); of masked models that do not read ROOT, (B, N - 1, D)."""
         self.check_length(batch.tokens.shape[1])
         depths = self._clamp(tape_from_attachments(batch.attach)) if self.uses_tape else None  # (B, N, N)
         tokens, lengths = self._as_read(batch)
         distance = self._stack_distance(depths)  # (B, N, N)
-        hidden = self.hidden_states(self.embedding(tokens), lengths, depths, distance)  # (B, N, D)
-        last = hidden[torch.arange(len(hidden), device=hidden.device), batch.lengths - 1]  # (B, D)
-        return self._logits(last).log_softmax(-1, dtype=torch.float32)
+        return self.hidden_states(self.embedding(tokens), lengths, depths, distance)
 
     # --- token by token -----------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,19 @@ import pytest
 import torch
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.transduction import candidate_logprobs, evaluate_task, join_pairs, task_of
+from pdtools.evaluation.transduction import evaluate_task, join_pairs, task_of
 from pdtools.formal import Pairs, RowLayout, Task, make_task, task_tokenizer
-from pdtools.models import Batch, LoadedModel, TokenParts, build_model, make_config
+from pdtools.formal.transduction_batches import task_batch
+from pdtools.models import Batch, LoadedModel, build_model, make_config
+
+SMALL = {
+    "layers": 2,
+    "d_model": 16,
+    "heads": 2,
+    "d_ff": 32,
+    "stack_layers": "all",
+    "positions": "learned",
+}
 
 
 def loaded(
@@ -18,14 +29,7 @@ def loaded(
 ) -> LoadedModel:
     """A model with random weights, large enough that its predictions differ from each other."""
     tokenizer = task_tokenizer(task)
-    given = {
-        "layers": 2,
-        "d_model": 16,
-        "heads": 2,
-        "d_ff": 32,
-        "stack_layers": "all",
-        "positions": "learned",
-    }
+    given = SMALL if model == "transformer" else {"hidden_size": 8}
     special = {name: getattr(tokenizer, name) for name in ("vocab_size", "pad_id", "root_id", "eos_id")}
     torch.manual_seed(1)
     built = build_model(model, make_config(model, {**special, **given, **options})).eval()
@@ -40,11 +44,6 @@ def loaded(
 
 def drawn(task: Task, lengths: tuple[int, ...], number: int = 6) -> dict[int, Pairs]:
     return {length: task.test_pairs(length, number, seed=3) for length in lengths}
-
-
-def logits(found: LoadedModel, batch: Batch) -> torch.Tensor:
-    """Of the token at every position, (B, N, V), by asking for each."""
-    return candidate_logprobs(found.model, batch, range(found.tokenizer.vocab_size))
 
 
 @pytest.mark.parametrize("name", ["rs", "sm", "ma"])
@@ -74,6 +73,30 @@ def test_masked_predictions_are_the_likeliest(name: str) -> None:
         assert (item["right"], item["symbols"]) == (right, rows.counted.sum())
         seen |= set(best)
     assert len(seen) > 1
+
+
+@pytest.mark.parametrize("objective", ["masked", "causal"])
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        ("transformer", {}),
+        ("transformer", {"as_released": True}),
+        ("rnn", {"controller": "rnn", "stack": "superposition"}),
+        ("rnn", {"stack": "none", "first_input": "root"}),
+    ],
+)
+def test_position_logprobs_are_those_of_targets(model: str, options: dict[str, Any], objective: str) -> None:
+    task = make_task("sm")
+    found = loaded(task, model, objective=objective, **options)
+    layout = RowLayout(task=task, tokenizer=found.tokenizer, objective=found.model.objective)
+    batch = task_batch(layout.rows(task.test_pairs(5, 4, seed=3)), found.tokenizer.pad_id)
+    assert batch.scored is not None
+    with torch.no_grad():
+        every = found.model.position_logprobs(batch)
+        for token in range(found.tokenizer.vocab_size):
+            asked = dataclasses.replace(batch, targets=torch.full_like(batch.tokens, token))
+            of_targets = found.model.forward_parts(asked).token_logprobs
+            torch.testing.assert_close(every[..., token][batch.scored], of_targets[batch.scored])
 
 
 def greedy_by_hand(found: LoadedModel, layout: RowLayout, tokens: list[int], symbols: int) -> list[int]:
@@ -122,12 +145,12 @@ def says(found: LoadedModel, symbol: str) -> LoadedModel:
     """The same, but for a model that is sure of one symbol everywhere."""
     (wanted,) = found.tokenizer.word_tokens(symbol)
 
-    def sure(batch: Batch) -> TokenParts:
-        assert batch.targets is not None
-        nothing = torch.zeros_like(batch.targets)
-        return TokenParts((batch.targets != wanted) * -9.0, nothing.float(), nothing, nothing.sum())
+    def sure(batch: Batch) -> torch.Tensor:
+        every = torch.full((*batch.tokens.shape, found.tokenizer.vocab_size), -9.0)
+        every[:, :, wanted] = 0
+        return every
 
-    found.model.forward_parts = sure  # type: ignore[method-assign]
+    found.model.position_logprobs = sure  # type: ignore[method-assign]
     return found
 
 
