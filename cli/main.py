@@ -26,6 +26,7 @@ from . import (
     eval_sg,
     eval_task,
     generate,
+    inspect,
     merge,
     parse,
     sample,
@@ -52,6 +53,7 @@ app.command("show")(show.show)
 app.command("train")(train.train)
 app.command("decode")(decode.decode)
 app.command("sample")(sample.sample)
+app.command("inspect")(inspect.inspect)
 app.command("surprisal")(surprisal.surprisal)
 app.command("eval-parse")(eval_parse.eval_parse)
 app.command("eval-ppl")(eval_ppl.eval_ppl)

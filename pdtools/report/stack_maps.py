@@ -1,0 +1,105 @@
+"""Stack attention as pictures: on a terminal, and as files (extra ``plot``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pdtools.report.plots import pyplot, save_figure
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from pdtools.evaluation.inspection import Inspection, LayerStacks
+
+_SHADES = " ░▒▓█"
+_LETTERS = {0: "push", 1: "pop", 2: "-"}
+_CELL = 0.22  # inches of a position
+_LEAST = 2.2  # inches of a map
+
+
+def print_stacks(inspection: Inspection) -> None:
+    """For each layer a line for each position: α as shades, the likeliest action, and the replayed stack."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    console = console if console.is_terminal else Console(highlight=False, width=10_000)
+    for layer in inspection.layers:
+        console.print(Text(f"layer {layer.layer}", style="bold"))
+        for line in _lines(inspection, layer):
+            console.print(line, soft_wrap=True)
+        console.print()
+
+
+def _lines(inspection: Inspection, layer: LayerStacks) -> list[Text]:
+    from rich.text import Text
+
+    names, said = inspection.tokens, inspection.predicted
+    width = max(map(len, names))
+    answers = max((len(word) for word in said if word is not None), default=0)
+    lines = []
+    for i, name in enumerate(names):
+        line = Text(f"{i:>3} {name:<{width}} ")
+        if answers:
+            line.append(f"{said[i] or '':<{answers}} ", style="cyan")
+        line.append("│" + "".join(map(shade, layer.attention[i])) + "│ ", style="green")
+        if i > 0:
+            best = max(range(3), key=lambda action: layer.actions[i][action])
+            line.append(f"{_LETTERS[best]:<4} {100 * layer.actions[i][best]:3.0f}%  ", style="yellow")
+            line.append(" ".join(names[j] for j in layer.replayed[i]), style="dim")
+        lines.append(line)
+    return lines
+
+
+def shade(share: float) -> str:
+    """Two characters, darker for more; blank below 10 %."""
+    return 2 * _SHADES[min(int(share * len(_SHADES) + 0.5), len(_SHADES) - 1)]
+
+
+def draw_stacks(path: str | Path, inspection: Inspection) -> None:
+    """Draw every layer's α with tokens on both axes, and under it the probabilities of its actions.
+
+    Args:
+        path: the file; its suffix names its kind (``.svg``, ``.png``, ``.pdf``).
+        inspection: what to draw.
+
+    Raises:
+        MissingDependencyError: if matplotlib is not installed.
+    """
+    plt = pyplot()
+    n, layers = len(inspection.tokens), inspection.layers
+    side = max(_LEAST, _CELL * n)
+    labels = inspection.tokens
+    with plt.rc_context({"svg.hashsalt": "pdtools", "font.size": 7}):
+        figure, grid = plt.subplots(
+            2,
+            len(layers),
+            figsize=(len(layers) * (side + 0.5), side + 1.2),
+            height_ratios=(n, 3),
+            layout="constrained",
+            squeeze=False,
+        )
+        look = {"cmap": "Greys", "vmin": 0, "vmax": 1, "aspect": "auto", "interpolation": "nearest"}
+        for column, layer in enumerate(layers):
+            top, bottom = grid[0][column], grid[1][column]
+            top.imshow(layer.attention, **look)
+            top.set(title=f"layer {layer.layer}", xticks=range(n), yticks=range(n))
+            top.set_xticklabels(labels)
+            top.set_yticklabels(labels)
+            # The first position has no action: the stack is empty there.
+            bottom.imshow([[0.0, *(row[action] for row in layer.actions[1:])] for action in range(3)], **look)
+            bottom.set(xticks=[], yticks=range(3))
+            bottom.set_yticklabels(_action_names())
+        grid[0][0].set_ylabel("after reading")
+        for axes in grid[0]:
+            axes.set_xlabel("on top of the stack")
+        save_figure(figure, path)
+        plt.close(figure)
+
+
+def _action_names() -> Sequence[str]:
+    from pdtools.evaluation.inspection import ACTIONS
+
+    return ACTIONS

@@ -1,0 +1,128 @@
+"""Looking inside models with stack attention: numbers, pictures, and the stack replayed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pdtools.cli.main import run
+from pdtools.evaluation.inspection import inspect_stacks, replay
+from pdtools.models import load_checkpoint
+from pdtools.report.stack_maps import shade
+
+SMALL = [
+    argument
+    for setting in (
+        "config.layers=2",
+        "config.d_model=16",
+        "config.heads=2",
+        "config.d_ff=32",
+        "train.steps=2",
+        "train.eval_every=2",
+        "train.batch_sentences=4",
+    )
+    for argument in ("--set", setting)
+] + ["--device", "cpu", "--threads", "1", "--quiet"]
+
+
+def train_task(folder: Path, *settings: str) -> Path:
+    """A model of the task RS, hardly trained."""
+    given = [argument for setting in settings for argument in ("--set", setting)]
+    assert run(["train", "--task", "rs", "--config", "dcf", "-o", str(folder), *SMALL, *given]) == 0
+    return folder
+
+
+def inspected(model: Path, text: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    capsys.readouterr()
+    assert run(["inspect", text, "--model", str(model), "--json", "--threads", "1"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+@pytest.mark.parametrize("settings", [(), ("config.objective=causal",), ("config.as_released=true",)])
+def test_numbers_of_a_task(
+    settings: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = train_task(tmp_path / "run", *settings)
+    found = inspected(model, "a b b a", capsys)
+    if "config.objective=causal" in settings:
+        assert found["tokens"][:6] == ["<root>", "a", "b", "b", "a", "<out>"]
+        assert found["predicted"][6:] == found["tokens"][6:]
+        assert len(found["tokens"]) == 10
+    else:
+        assert found["tokens"][-8:] == ["a", "b", "b", "a", *["<out>"] * 4]
+        assert len(found["tokens"]) == (8 if settings else 9)  # as released, ROOT is not read
+    said = [word for word in found["predicted"] if word is not None]
+    assert len(said) == 4
+    assert set(said) <= {"a", "b"}
+    assert [layer["layer"] for layer in found["layers"]] == [1, 2]
+    for layer in found["layers"]:
+        attention, actions = torch.tensor(layer["attention"]), torch.tensor(layer["actions"])
+        torch.testing.assert_close(attention.sum(1), torch.ones(len(attention)))
+        torch.testing.assert_close(actions.sum(1), torch.ones(len(actions)))
+        push = actions[1:, 0]
+        torch.testing.assert_close(attention.diagonal()[1:], push)
+        assert layer["replayed"] == replay(actions.argmax(1).tolist())
+
+
+def test_replaying_is_a_stack() -> None:
+    push, pop, no_op = range(3)
+    assert replay([push, push, push, no_op, pop, pop, pop, push]) == [
+        [], [1], [1, 2], [1, 2], [1], [], [], [7],
+    ]  # fmt: skip
+    rng = random.Random(0)
+    actions = [rng.randrange(3) for _ in range(50)]
+    heights = [len(stack) for stack in replay(actions)]
+    assert all(abs(one - other) <= 1 for one, other in itertools.pairwise(heights))
+
+
+def test_pictures_and_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    model = train_task(tmp_path / "run")
+    capsys.readouterr()
+    assert run(["inspect", "a b b a", "--model", str(model), "--threads", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "layer 1" in out
+    assert out.count("<out>") >= 8
+    for name in ("maps.svg", "maps.png"):
+        given = ["inspect", "a b b a", "--model", str(model), "-o", str(tmp_path / name), "--threads", "1"]
+        assert run(given) == 0
+        assert (tmp_path / name).stat().st_size > 1000
+        assert run(given) == 1  # it exists
+    assert capsys.readouterr().out == ""
+    assert "layer 2" in (tmp_path / "maps.svg").read_text() or "<svg" in (tmp_path / "maps.svg").read_text()
+
+
+def test_what_cannot_be_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = train_task(tmp_path / "run", "config.stack_layers=none")
+    for text, message in (("a b", "no stack attention"), ("a c", "'c' is no symbol of the task rs")):
+        capsys.readouterr()
+        assert run(["inspect", text, "--model", str(model)]) == 1
+        assert message in capsys.readouterr().err
+    assert run(["inspect", "a b", "--model", str(model), "-o", "maps.txt"]) == 2
+
+
+def test_shades_are_darker_for_more() -> None:
+    assert shade(0.0) == "  "
+    assert shade(1.0) == "██"
+    shades = [" ░▒▓█".index(shade(k / 20)[0]) for k in range(21)]
+    assert shades == sorted(shades)
+    assert set(shades) == set(range(5))
+
+
+def test_a_model_of_text(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("the cat sees the dog .\nthe dog sees the cat .\n")
+    assert run(["blocks", str(text), "-o", str(tmp_path / "shards"), "--min-count", "1", "--quiet"]) == 0
+    options = ["--model", "transformer", "--set", "config.stack_layers=last 1", "-o", str(tmp_path / "run")]
+    assert run(["train", str(tmp_path / "shards"), *options, *SMALL]) == 0
+    found = inspect_stacks(load_checkpoint(tmp_path / "run"), "the cat sees")
+    assert found.tokens == ["<root>", "the", "cat", "sees", "<eos>"]
+    assert found.predicted == [None] * 5
+    assert [layer.layer for layer in found.layers] == [2]
