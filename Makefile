@@ -5,9 +5,10 @@ VENV ?= .venv
 DEMO ?= demo-output
 STUDY ?= study-dyck
 STUDY_DCF ?= study-dcf
+STUDY_CFL ?= study-cfl
 INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint bench sweep soak study-dyck study-dcf clean
+.PHONY: demo test lint bench sweep soak study-dyck study-dcf study-cfl clean
 
 # The whole pipeline on the bundled data, ending in one table.
 demo: $(VENV)/installed
@@ -43,6 +44,10 @@ study-dyck: $(VENV)/installed-dev
 study-dcf: $(VENV)/installed-dev
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh studies/dcf/study.sh "$(STUDY_DCF)"
 
+# Figures 1 to 3 of "Learning Hierarchical Structures with Differentiable Nondeterministic Stacks"; FULL=1 for all.
+study-cfl: $(VENV)/installed-dev
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh studies/cfl/study.sh "$(STUDY_CFL)"
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -55,4 +60,4 @@ $(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@ $(VENV)/installed
 
 clean:
-	rm -rf $(VENV) $(DEMO) $(STUDY) $(STUDY_DCF) build *.egg-info
+	rm -rf $(VENV) $(DEMO) $(STUDY) $(STUDY_DCF) $(STUDY_CFL) build *.egg-info

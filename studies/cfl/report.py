@@ -1,0 +1,174 @@
+"""The results of study.sh: a table beside what the paper says, figures, and everything as JSON.
+
+Usage: report.py best FOLDER: the run of each model and language with the lowest validation difference.
+       report.py table FOLDER: writes table.md, results.json and figures into it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from pdtools.evaluation.results import read_results
+from pdtools.files import atomic_text, read_json, write_json
+from pdtools.provenance import provenance
+from pdtools.report.plots import Line, draw_heatmaps, draw_lines
+
+MODELS = {
+    "lstm": "LSTM",
+    "gref": "Gref",
+    "jm": "JM",
+    "ns": "NS",
+    "ns-s": "NS+S",
+    "ns-u": "NS+U",
+    "rns": "NS+S+U (RNS)",
+}
+LANGUAGES = ("marked-reversal", "unmarked-reversal", "padded-reversal", "dyck", "hardest", "dyck-released")
+# Figures 1 and 2 are curves without numbers. What the text (section 4) says of them: the RNS is within 0.05
+# nats of the bound on every validation set; models with a stack "effectively solve" marked reversal and Dyck.
+PAPER_RNS = "≤ 0.05"
+TRAINED = range(40, 81)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A run as far as it is: validation differences (nats a symbol) by step."""
+
+    folder: Path
+    steps: tuple[int, ...]
+    differences: tuple[float, ...]
+    finished: str | None
+
+    @property
+    def best(self) -> float:
+        """The lowest validation difference."""
+        return min(self.differences)
+
+
+def runs_of(folder: Path, language: str, model: str) -> list[Run]:
+    """All runs that have evaluated at least once."""
+    found = []
+    for path in sorted((folder / "runs" / language / model).glob("*/metrics.jsonl")):
+        restart = path.parent.name.rpartition("-")[2]
+        bound = read_json(folder / "data" / language / f"bound-{restart}" / "results.json")["scores"]["bound"]
+        records = [json.loads(line) for line in path.read_text().splitlines()]
+        valid = [record for record in records if record["kind"] == "valid"]
+        state = path.parent / "last" / "trainer" / "state.json"
+        if valid and state.exists():
+            found.append(
+                Run(
+                    folder=path.parent,
+                    steps=tuple(record["step"] for record in valid),
+                    differences=tuple(record["loss"] - bound for record in valid),
+                    finished=read_json(state)["finished"],
+                )
+            )
+    return found
+
+
+def best_run(folder: Path, language: str, model: str) -> Run | None:
+    """The finished run with the lowest validation difference."""
+    finished = [run for run in runs_of(folder, language, model) if run.finished]
+    return min(finished, key=lambda run: run.best, default=None)
+
+
+def print_best(folder: Path) -> None:
+    """A line for each model and language: both, and the name of the best run."""
+    for language in LANGUAGES:
+        for model in MODELS:
+            run = best_run(folder, language, model)
+            if run is not None:
+                print(language, model, run.folder.name)
+
+
+def write_report(folder: Path) -> None:
+    """Read every results folder, write what there is."""
+    cells: dict[str, dict[str, dict[str, Any]]] = {}
+    for language in LANGUAGES:
+        training, lengths = [], []
+        for model, label in MODELS.items():
+            run = best_run(folder, language, model)
+            if run is None:
+                continue
+            cell: dict[str, Any] = {
+                "run": run.folder.name,
+                "runs": len([each for each in runs_of(folder, language, model) if each.finished]),
+                "valid": run.best,
+                "steps": list(run.steps),
+                "valid_by_step": list(run.differences),
+                "seconds": read_json(run.folder / "last" / "trainer" / "state.json")["seconds"],
+            }
+            training.append(Line(label=label, x=run.steps, y=run.differences))
+            results = folder / "results" / language / model / run.folder.name
+            if results.exists():
+                document, _ = read_results(results)
+                by_length = {
+                    int(length): each["difference"]
+                    for length, each in document["scores"]["by_length"].items()
+                }
+                cell["test_by_length"] = by_length
+                for name, wanted in (("test_trained_lengths", True), ("test_longer", False)):
+                    values = [value for length, value in by_length.items() if (length in TRAINED) == wanted]
+                    cell[name] = mean(values) if values else None
+                lengths.append(Line(label=label, x=list(by_length), y=list(by_length.values())))
+            cells.setdefault(language, {})[model] = cell
+        if training:
+            nats = "cross-entropy difference (nats a symbol)"
+            draw_lines(folder / f"figure-1-{language}.svg", training, x="training steps", y=nats)
+            draw_lines(folder / f"figure-2-{language}.svg", lengths, x="tokens", y=nats)
+    watched = {
+        MODELS[path.parent.name]: read_json(path)
+        for path in sorted((folder / "runs" / "marked-reversal").glob("*/*.actions.json"))
+    }
+    if watched:
+        draw_heatmaps(folder / "figure-3.svg", watched, x="position", y="epoch")
+    write_json(folder / "results.json", {"scores": cells, "actions": watched, "provenance": provenance()})
+    table = markdown(cells)
+    with atomic_text(folder / "table.md") as stream:
+        stream.write(table)
+    print(table)
+
+
+def markdown(cells: dict[str, dict[str, dict[str, Any]]]) -> str:
+    """Two tables: validation, with what the paper says, and test by length."""
+    languages = [language for language in LANGUAGES if language in cells]
+    head = ["difference, nats", *languages]
+    valid = [head, ["---"] * len(head), ["NS+S+U (RNS), paper", *[PAPER_RNS] * len(languages)]]
+    test = [["40 to 80 / longer", *languages], ["---"] * len(head)]
+    for model, label in MODELS.items():
+        each = [cells[language].get(model, {}) for language in languages]
+        valid.append([label, *(number(cell.get("valid")) for cell in each)])
+        pairs = [
+            [number(cell.get(name)) for name in ("test_trained_lengths", "test_longer")] for cell in each
+        ]
+        test.append([label, *(" / ".join(pair) for pair in pairs)])
+    runs = sorted({cell["runs"] for models in cells.values() for cell in models.values()})
+    note = f"Runs of a cell that the best on validation was chosen of: {', '.join(map(str, runs)) or 'none'}."
+    return "\n\n".join(
+        [
+            "Validation (lengths 40 to 80):",
+            rows_of(valid),
+            "Test, mean over lengths:",
+            rows_of(test),
+            note,
+            "",
+        ]
+    )
+
+
+def rows_of(rows: list[list[str]]) -> str:
+    """Rows as a Markdown table."""
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def number(value: float | None) -> str:
+    """Three decimals, or a dash."""
+    return "-" if value is None else f"{value:.3f}"
+
+
+if __name__ == "__main__":
+    {"best": print_best, "table": write_report}[sys.argv[1]](Path(sys.argv[2]))

@@ -1,0 +1,96 @@
+"""Figure 3 of the paper: what a run has learned to do with its stack, epoch by epoch.
+
+Usage: watch.py DATA RUN EPOCHS [--set KEY=VALUE ...]. Trains RUN as pdtools train does, but stops after each
+of the first epochs to look at its actions; RUN.actions.json has a row for each. Run again, it goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from pdtools.files import read_json, write_json
+from pdtools.formal import ContextFree, read_grammar, strings
+from pdtools.models import load_checkpoint
+from pdtools.tokenization import Tokenizer, split_spaces
+from pdtools.training import read_recipe, train
+from pdtools.training.loop import Silence
+
+LENGTH, STRINGS = 61, 10
+
+
+class UntilNextEvaluation(Silence):
+    """Asks a run to stop when it has evaluated once."""
+
+    def __init__(self) -> None:
+        self.evaluations = 0
+
+    def evaluated(self, step: int, scores: Any, is_best: bool) -> None:
+        self.evaluations += 1
+
+    def __call__(self) -> bool:
+        return self.evaluations > 0
+
+
+def main(data: Path, run: Path, epochs: int, settings: list[str]) -> None:
+    """Train until there is a row for each epoch, or the run ends."""
+    torch.set_num_threads(1)
+    recipe = read_recipe("cfl", settings=settings)
+    record = run.with_name(f"{run.name}.actions.json")
+    rows: list[list[float]] = read_json(record) if record.exists() else []
+    state = run / "last" / "trainer" / "state.json"
+    while len(rows) < epochs:
+        seen: dict[str, Any] = read_json(state) if state.exists() else {"evaluated_step": 0, "finished": None}
+        if seen["evaluated_step"] > len(rows) * recipe.train.eval_every:
+            loaded = load_checkpoint(run / "last")
+            rows.append(correct_actions(loaded.model, loaded.tokenizer))
+            write_json(record, rows)
+        elif seen["finished"]:
+            break
+        else:
+            stop = UntilNextEvaluation()
+            folders = {role: data / f"{role}-{recipe.train.seed}" for role in ("train", "valid")}
+            train(
+                folders["train"],
+                run,
+                recipe,
+                valid=folders["valid"],
+                device=os.environ.get("DEVICE", "cpu"),
+                resume=True,
+                listener=stop,
+                stop=stop,
+            )
+
+
+def correct_actions(model: Any, tokenizer: Tokenizer) -> list[float]:
+    """At each position of marked reversal, the share of the weight on the right kind of action.
+
+    Push in the first half, replace at the marker, pop in the second half; the weights of all transitions of a
+    kind, from all states and symbols, added up; the mean over some strings.
+    """
+    language = ContextFree(grammar=read_grammar("marked-reversal"), shortest=LENGTH, longest=LENGTH)
+    rows = [
+        tokenizer.encode(split_spaces(" ".join(string.tokens))).ids
+        for string in strings(language, STRINGS, seed=0)
+    ]
+    tokens = torch.from_numpy(np.stack(rows)[:, :-1].astype(np.int64))  # (B, LENGTH + 1) from ROOT on
+    with torch.no_grad():
+        hidden = model.hidden_states(tokens)[:, 1:]  # (B, LENGTH, H)
+        weights = model.stack.weights(
+            model.actions(hidden.flatten(0, 1))
+        )  # (B · LENGTH, C, 2C + Q): pushes, replacements, pops
+    sizes = [model.stack.configurations] * 2 + [model.stack.states]
+    kinds = torch.stack([part.sum((1, 2)) for part in weights.split(sizes, 2)])  # (3, B · LENGTH)
+    shares = (kinds / kinds.sum(0)).unflatten(1, (STRINGS, LENGTH)).mean(1)  # (3, LENGTH)
+    middle = LENGTH // 2
+    right = [0] * middle + [1] + [2] * middle
+    return [float(shares[kind, position]) for position, kind in enumerate(right)]
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), sys.argv[5::2])

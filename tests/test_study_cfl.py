@@ -1,0 +1,146 @@
+"""The study of context-free languages, end to end on a few strings; and its report."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from test_studies import REPOSITORY, study
+
+SMALL = {
+    "LANGUAGES": "marked-reversal",
+    "MODELS": "jm rns",
+    "EPOCHS": "2",
+    "STRINGS": "20",
+    "PER_LENGTH": "1",
+    "WATCHED": "1",
+    "JOBS": "1",
+}
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(
+        f"cfl_{name}", REPOSITORY / "studies" / "cfl" / f"{name}.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where a dataclass looks for its annotations
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+def test_the_study(tmp_path: Path) -> None:
+    done = study("cfl", tmp_path, "out", **SMALL)
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "out"
+    table = (out / "table.md").read_text()
+    assert table.strip() in done.stdout
+    assert "| NS+S+U (RNS), paper | ≤ 0.05 |" in table
+    assert {path.name for path in out.glob("*.svg")} == {
+        "figure-1-marked-reversal.svg",
+        "figure-2-marked-reversal.svg",
+        "figure-3.svg",
+    }
+    results = json.loads((out / "results.json").read_text())
+    cells = results["scores"]["marked-reversal"]
+    assert set(cells) == {"jm", "rns"}
+    assert cells["jm"]["run"] == "size20-lr0.005-1"
+    assert cells["rns"]["steps"] == [2, 4]
+    assert list(cells["rns"]["test_by_length"]) == [str(n) for n in range(41, 100, 2)]
+    assert len(results["actions"]["NS+S+U (RNS)"]) == 1
+
+    # A second run does nothing twice; a lost result is made again; other settings are refused.
+    kept = out / "runs" / "marked-reversal" / "rns" / "lr0.005-1" / "metrics.jsonl"
+    lost = out / "results" / "marked-reversal" / "jm" / "size20-lr0.005-1"
+    before = kept.stat().st_mtime_ns
+    for path in lost.iterdir():
+        path.unlink()
+    lost.rmdir()
+    again = study("cfl", tmp_path, "out", **{**SMALL, "MODELS": "jm"})
+    assert again.returncode == 0, again.stderr
+    assert kept.stat().st_mtime_ns == before
+    assert (lost / "results.json").exists()
+    assert (out / "table.md").read_text() == table
+    other = study("cfl", tmp_path, "out", **{**SMALL, "EPOCHS": "3"})
+    assert other.returncode == 1
+    assert "begun with EPOCHS=2 STRINGS=20 PER_LENGTH=1 WATCHED=1, not EPOCHS=3" in other.stderr
+
+
+def write(path: Path, *records: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def test_the_best_run_is_that_with_the_lowest_difference(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Restarts have other validation strings, and so another bound."""
+    report = script("report")
+    runs = {
+        "lr0.005-1": (1, [0.9, 0.6], "patience"),
+        "lr0.01-1": (1, [0.8, 0.7], "steps"),
+        "lr0.005-2": (2, [0.64], "steps"),
+        "lr0.01-2": (2, [0.1], None),  # not finished
+    }
+    for restart, bound in ((1, 0.5), (2, 0.55)):
+        write(tmp_path / f"data/dyck/bound-{restart}/results.json", {"scores": {"bound": bound}})
+    for name, (_, losses, finished) in runs.items():
+        folder = tmp_path / "runs" / "dyck" / "ns" / name
+        write(
+            folder / "metrics.jsonl",
+            {"kind": "train", "step": 1, "loss": 9.0},
+            *({"kind": "valid", "step": step, "loss": loss} for step, loss in enumerate(losses, 1)),
+        )
+        write(folder / "last/trainer/state.json", {"finished": finished, "seconds": 1.0})
+    report.print_best(tmp_path)
+    assert capsys.readouterr().out == "dyck ns lr0.005-2\n"
+    best = report.best_run(tmp_path, "dyck", "ns")
+    assert best.best == pytest.approx(0.09)
+    report.write_report(tmp_path)
+    lines = capsys.readouterr().out.splitlines()
+    assert "| NS | 0.090 |" in lines
+    assert "| NS | - / - |" in lines
+    assert "| LSTM | - |" in lines
+    assert lines[-1] == "" or "chosen of: 3." in "".join(lines)
+
+
+def test_actions_of_an_automaton_that_is_right() -> None:
+    """A model whose action layer is set by hand from one-hot hidden states."""
+    watch = script("watch")
+    from pdtools.formal import ContextFree, read_grammar, word_tokenizer
+    from pdtools.models.stacks import NondeterministicStack
+
+    grammar = ContextFree(grammar=read_grammar("marked-reversal"), shortest=61, longest=61)
+    tokenizer = word_tokenizer(grammar)
+    stack = NondeterministicStack(2, 3, unnormalized=True, states_in_reading=True, window=0)
+
+    class ByPosition:
+        """Its hidden state is the position."""
+
+        def __init__(self, right: float) -> None:
+            self.stack = stack
+            self.right = right
+
+        def hidden_states(self, tokens: torch.Tensor) -> torch.Tensor:
+            return torch.arange(tokens.shape[1]).repeat(len(tokens), 1)[..., None].float()
+
+        def actions(self, hidden: torch.Tensor) -> torch.Tensor:
+            logits = torch.full((len(hidden), 6, 14), -50.0)
+            position = hidden[:, 0]
+            logits[position < 31, :, :6] = self.right  # pushes
+            logits[position == 31, :, 6:12] = self.right
+            logits[position > 31, :, 12:] = self.right
+            return logits.flatten(1)
+
+    assert watch.correct_actions(ByPosition(5.0), tokenizer) == pytest.approx([1.0] * 61)
+    # Equal weights of all transitions: 6 pushes, 6 replacements and 2 pops.
+    expected = [6 / 14] * 31 + [2 / 14] * 30
+    assert watch.correct_actions(ByPosition(-50.0), tokenizer) == pytest.approx(expected)
