@@ -14,7 +14,8 @@ from test_studies import REPOSITORY, study
 SMALL = {
     "SEEDS": "1",
     "JOBS": "1",
-    "STEPS": "2",
+    "STEPS_RS": "2",
+    "STEPS_SM": "2",
     "STEPS_ARITHMETIC": "2",
     "BATCH": "4",
     "BATCH_ARITHMETIC": "4",
@@ -53,9 +54,9 @@ def test_the_study(tmp_path: Path) -> None:
     assert again.returncode == 0, again.stderr
     assert kept.stat().st_mtime_ns == before
     assert (out / "tables.md").read_text() == tables
-    other = study("dcf", tmp_path, out.name, **{**settings, "STEPS": "3"})
+    other = study("dcf", tmp_path, out.name, **{**settings, "STEPS_SM": "3"})
     assert other.returncode == 1
-    assert "was begun with STEPS=2 BATCH=4" in other.stderr
+    assert "was begun with STEPS_RS=2 STEPS_SM=2 STEPS_ARITHMETIC=2 BATCH=4" in other.stderr
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,8 @@ run="$OUT/runs/$name" results="$OUT/results/$name"
 [ ! -d "$results" ] || exit 0
 
 case $task in
-rs | sm) steps=$STEPS batch=$BATCH ;;
+rs) steps=$STEPS_RS batch=$BATCH ;;
+sm) steps=$STEPS_SM batch=$BATCH ;;
 *) steps=$STEPS_ARITHMETIC batch=$BATCH_ARITHMETIC ;;
 esac
 lengths=$LENGTHS released="" tested=""

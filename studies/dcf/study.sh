@@ -3,8 +3,8 @@
 # Usage: study.sh [FOLDER]; it goes on where it was stopped. Settings, as environment variables:
 #   FULL=1         the paper's budget: 100,000 steps of 32 strings (rs, sm), 1,000,000 of 128 (ma, se), 512 test
 #                  strings of each length, 5 seeds; for a GPU, with DEVICE=cuda and JOBS=4 or so. Otherwise:
-#   STEPS=3000     steps of rs and sm   BATCH=32               strings in each
-#   STEPS_ARITHMETIC=3000  of ma and se   BATCH_ARITHMETIC=128
+#   STEPS_RS=3000  STEPS_SM=10000   steps of rs and sm   BATCH=32   strings in each
+#   STEPS_ARITHMETIC=2000           of ma and se         BATCH_ARITHMETIC=128
 #   LEARNING_RATE=1e-4   LENGTHS=1-40 (se: from 3)   EVAL_EVERY=1000: steps between what a stop can go on from
 #   TEST_LENGTHS=41-100  NUMBER=16 test strings of each length
 #   SEEDS="1 2 3"  one run of each row for each; more can be added later
@@ -16,9 +16,11 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-study-dcf}
 if [ "${FULL:-0}" = 1 ]; then
-    : "${STEPS:=100000}" "${STEPS_ARITHMETIC:=1000000}" "${NUMBER:=512}" "${SEEDS:=1 2 3 4 5}" "${EVAL_EVERY:=10000}"
+    : "${STEPS_RS:=100000}" "${STEPS_SM:=100000}" "${STEPS_ARITHMETIC:=1000000}"
+    : "${NUMBER:=512}" "${SEEDS:=1 2 3 4 5}" "${EVAL_EVERY:=10000}"
 fi
-export OUT="$out" DEVICE="${DEVICE:-cpu}" STEPS="${STEPS:-3000}" STEPS_ARITHMETIC="${STEPS_ARITHMETIC:-3000}"
+export OUT="$out" DEVICE="${DEVICE:-cpu}"
+export STEPS_RS="${STEPS_RS:-3000}" STEPS_SM="${STEPS_SM:-10000}" STEPS_ARITHMETIC="${STEPS_ARITHMETIC:-2000}"
 export BATCH="${BATCH:-32}" BATCH_ARITHMETIC="${BATCH_ARITHMETIC:-128}" LEARNING_RATE="${LEARNING_RATE:-1e-4}"
 export LENGTHS="${LENGTHS:-1-40}" EVAL_EVERY="${EVAL_EVERY:-1000}"
 number=${NUMBER:-16} test_lengths=${TEST_LENGTHS:-41-100}
@@ -44,8 +46,8 @@ fi
 mkdir -p "$out/tests" "$out/runs" "$out/results"
 
 # What is in the folder was made with these: other ones would end up in the same table.
-settings="STEPS=$STEPS BATCH=$BATCH STEPS_ARITHMETIC=$STEPS_ARITHMETIC BATCH_ARITHMETIC=$BATCH_ARITHMETIC"
-settings="$settings LEARNING_RATE=$LEARNING_RATE LENGTHS=$LENGTHS TEST_LENGTHS=$test_lengths NUMBER=$number"
+settings="STEPS_RS=$STEPS_RS STEPS_SM=$STEPS_SM STEPS_ARITHMETIC=$STEPS_ARITHMETIC BATCH=$BATCH"
+settings="$settings BATCH_ARITHMETIC=$BATCH_ARITHMETIC LEARNING_RATE=$LEARNING_RATE LENGTHS=$LENGTHS TEST_LENGTHS=$test_lengths NUMBER=$number"
 [ -e "$out/settings" ] || echo "$settings" >"$out/settings"
 if [ "$settings" != "$(cat "$out/settings")" ]; then
     echo "$out was begun with $(cat "$out/settings"), not $settings: name another folder" >&2
