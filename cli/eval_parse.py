@@ -141,5 +141,5 @@ def _print_rows(results: Results) -> None:
 
     from pdtools.evaluation.results import ITEMS
 
-    for row in results.tables[ITEMS].to_pylist():
+    for row in results.table(ITEMS).to_pylist():
         print(json.dumps(row, ensure_ascii=False))

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from pdtools.evaluation.blimp_pairs import Pair, Pairs
-from pdtools.evaluation.results import ITEMS, Progress, Results, mean, no_progress
+from pdtools.evaluation.results import ITEMS, Batches, Progress, Results, mean, no_progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -145,7 +145,7 @@ def _results(rows: _Rows, scorer: Scorer) -> Results:
         scores=blimp_scores(rows.tallies),
         counts=_counts(rows),
         settings=settings,
-        tables={ITEMS: rows.table()},
+        tables={ITEMS: rows.table},
     )
 
 
@@ -279,13 +279,13 @@ def _ratio(part: int, whole: int) -> float | None:
 
 
 class _Rows:
-    """Judged pairs: counted by paradigm, and put into a table block by block."""
+    """Judged pairs: counted by paradigm, and put into a table (one row a pair) block by block."""
 
     def __init__(self) -> None:
         self.tallies: dict[str, Tally] = {}
         self.sentences = 0
         self.sentences_with_unknown = 0
-        self._batches: list[pa.RecordBatch] = []
+        self.table = Batches(_record_batch([]).schema)
 
     def add(self, rows: Sequence[PairResult]) -> None:
         """Add the pairs of a block."""
@@ -295,18 +295,12 @@ class _Rows:
             if tally is None:
                 tally = self.tallies[pair.paradigm] = Tally(phenomenon=pair.phenomenon, field=pair.field)
             tally.add(row)
-        self._batches.append(_record_batch(rows))
+        self.table.append(_record_batch(rows))
 
     def count_sentences(self, briefs: Collection[_Brief | Unscorable]) -> None:
         """Count the different sentences of a block."""
         self.sentences += len(briefs)
         self.sentences_with_unknown += sum(isinstance(b, _Brief) and b.has_unknown for b in briefs)
-
-    def table(self) -> pa.Table:
-        """One row per pair."""
-        import pyarrow as pa
-
-        return pa.Table.from_batches(self._batches, _record_batch([]).schema)
 
 
 def _counts(rows: _Rows) -> dict[str, Any]:

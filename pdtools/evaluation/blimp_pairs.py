@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,24 +61,27 @@ class PairFiles:
     def __init__(self, source: str | Path, limit: int | None = None) -> None:
         self._source = Path(source)
         self._limit = limit
-        for _ in self:
-            pass
+        seen: dict[str, set[str]] = defaultdict(set)
+        for place, number, pair in self._read():
+            if pair.number in seen[pair.paradigm]:
+                raise InputError(f"a second pair {pair.number} of {pair.paradigm}", file=place, line=number)
+            seen[pair.paradigm].add(pair.number)
+        if not seen:
+            raise InputError("no minimal pairs (.jsonl files) in it", file=self._source)
 
     def __iter__(self) -> Iterator[Pair]:
         """The pairs, in the order of file names and lines."""
-        seen: dict[str, set[str]] = defaultdict(set)
-        for place, number, line in _lines(self._source):
-            if not line.strip():
-                continue
-            pair = _pair(line, place, number)
-            numbers = seen[pair.paradigm]
-            if pair.number in numbers:
-                raise InputError(f"a second pair {pair.number} of {pair.paradigm}", file=place, line=number)
-            numbers.add(pair.number)
-            if self._limit is None or len(numbers) <= self._limit:
+        taken: Counter[str] = Counter()
+        for _, _, pair in self._read():
+            taken[pair.paradigm] += 1
+            if self._limit is None or taken[pair.paradigm] <= self._limit:
                 yield pair
-        if not seen:
-            raise InputError("no minimal pairs (.jsonl files) in it", file=self._source)
+
+    def _read(self) -> Iterator[tuple[str, int, Pair]]:
+        """Every pair, with the file and the line where it is."""
+        for place, number, line in _lines(self._source):
+            if line.strip():
+                yield place, number, _pair(line, place, number)
 
 
 def read_pairs(source: str | Path, limit: int | None = None) -> list[Pair]:

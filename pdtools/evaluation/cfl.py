@@ -76,7 +76,7 @@ def evaluate_cfl(
         found = evaluate_perplexity(
             shards, loaded, beam=beam, max_batch=max_batch, rejects=rejects, progress=progress
         )
-        model = {row["id"]: row["marginal"] for row in found.tables[ITEMS].to_pylist()}
+        model = {row["id"]: row["marginal"] for row in found.table(ITEMS).to_pylist()}
     items = []
     for i, string_id in enumerate(shards.ids.tolist()):
         if loaded is None or string_id in model:

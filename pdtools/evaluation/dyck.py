@@ -290,7 +290,7 @@ def evaluate_entropy(
     found = evaluate_perplexity(
         shards, loaded, beam=beam, max_batch=max_batch, rejects=rejects, progress=progress
     )
-    rows = found.tables[ITEMS].to_pylist()
+    rows = found.table(ITEMS).to_pylist()
     tokens = sum(row["tokens"] for row in rows)
     by_id = {int(shards.ids[i]): i for i in range(len(shards))}
     model = -math.fsum(row["marginal"] for row in rows) / tokens

@@ -21,6 +21,41 @@ RESULTS = "results.json"
 ITEMS = "items"
 
 
+class Batches:
+    """A table that grows batch by batch; they are kept packed, in little memory.
+
+    Args:
+        schema: of all batches.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self._packed: list[pa.Buffer] = []
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Add rows."""
+        import pyarrow as pa
+
+        sink = pa.BufferOutputStream()
+        packed = pa.ipc.IpcWriteOptions(compression="zstd")
+        with pa.ipc.new_stream(sink, self.schema, options=packed) as stream:
+            stream.write_batch(batch)
+        self._packed.append(sink.getvalue())
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for packed in self._packed:
+            with pa.ipc.open_stream(packed) as stream:
+                yield from stream
+
+    def table(self) -> pa.Table:
+        """All rows."""
+        import pyarrow as pa
+
+        return pa.Table.from_batches(self, self.schema)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Results:
     """An evaluation: what ``results.json`` says, and its tables.
@@ -35,7 +70,12 @@ class Results:
     scores: dict[str, Any]
     counts: dict[str, Any]
     settings: dict[str, Any]
-    tables: Mapping[str, pa.Table] = field(default_factory=dict)
+    tables: Mapping[str, pa.Table | Batches] = field(default_factory=dict)
+
+    def table(self, name: str) -> pa.Table:
+        """One of the tables, all rows of it."""
+        table = self.tables[name]
+        return table.table() if isinstance(table, Batches) else table
 
     def document(self, provenance: Mapping[str, Any]) -> dict[str, Any]:
         """The JSON document: scores, counts, settings, provenance."""
@@ -60,7 +100,13 @@ def write_results(
     with atomic_directory(folder, overwrite=overwrite) as temporary:
         write_json(temporary / RESULTS, results.document(provenance))
         for name, table in results.tables.items():
-            pq.write_table(table, temporary / f"{name}.parquet", compression="zstd")
+            path = temporary / f"{name}.parquet"
+            if isinstance(table, Batches):
+                with pq.ParquetWriter(path, table.schema, compression="zstd") as writer:
+                    for batch in table:
+                        writer.write_batch(batch)
+            else:
+                pq.write_table(table, path, compression="zstd")
 
 
 def read_results(folder: str | Path) -> tuple[dict[str, Any], pa.Table]:

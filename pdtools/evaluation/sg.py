@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
+from pdtools.evaluation.results import ITEMS, Batches, Progress, Results, no_progress
 from pdtools.evaluation.sg_scores import ItemResult, sg_scores
 from pdtools.evaluation.suites import Condition, Item, Suite, Suites, sentences
 
@@ -216,8 +216,8 @@ class _Rows:
         self._sentences = 0
         self._unscorable = 0
         self._judged: list[ItemResult] = []
-        self._items: list[pa.RecordBatch] = []
-        self._regions: list[pa.RecordBatch] = []
+        self._items = Batches(_item_rows([], []).schema)
+        self._regions = Batches(_region_rows([], [], []).schema)
 
     def add(
         self,
@@ -245,8 +245,6 @@ class _Rows:
 
     def results(self, settings: dict[str, Any]) -> Results:
         """Scores, counts and tables of all blocks."""
-        import pyarrow as pa
-
         scored = sum(row.correct is not None for row in self._judged if row.prediction == 1)
         items = sum(row.prediction == 1 for row in self._judged)
         counts = {
@@ -259,8 +257,8 @@ class _Rows:
             "sentences_with_unknown_words": self.sentences_with_unknown,
         }
         tables = {
-            ITEMS: pa.Table.from_batches(self._items, _item_rows([], []).schema),
-            "regions": pa.Table.from_batches(self._regions, _region_rows([], [], []).schema),
+            ITEMS: self._items,
+            "regions": self._regions,
         }
         return Results(scores=sg_scores(self._judged), counts=counts, settings=settings, tables=tables)
 

@@ -60,7 +60,7 @@ def print_blimp(results: Results) -> None:
 
 
 def _groups(results: Results, levels: tuple[str, ...]) -> Iterator[tuple[str, str, list[str]]]:
-    items = results.tables["items"].select([*levels]).to_pydict()
+    items = results.table("items").select([*levels]).to_pydict()
     for level in levels:
         members: dict[str, dict[str, None]] = {}
         for name, paradigm in zip(items[level], items[levels[-1]], strict=True):

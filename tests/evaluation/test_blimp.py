@@ -60,7 +60,7 @@ def test_outcomes_and_means(word_scorer: Any, tmp_path: Path) -> None:
     assert scores["mean_of_items"] == pytest.approx(3 / 6)
     assert (counts["pairs"], counts["ties"], counts["pairs_unscorable"]) == (6, 2, 0)
     assert len(scorer.seen) == len(set(scorer.seen)) == counts["sentences"]
-    rows = results.tables["items"].to_pylist()
+    rows = results.table("items").to_pylist()
     assert [row["outcome"] for row in rows] == ["right", "wrong", "right", "tie", "tie", "right"]
     assert rows[0]["logprob_good"] == -6.0
     assert rows[0]["logprob_bad"] == -7.0
@@ -79,7 +79,7 @@ def test_unscorable_pairs_are_left_out_and_listed(word_scorer: Any, tmp_path: Pa
     assert results.scores["by_phenomenon"]["argument_structure"] == pytest.approx(1 / 3)
     assert results.counts["pairs_scored"] == 4
     assert results.counts["by_paradigm"]["three"] == {"pairs": 1, "scored": 0, "ties": 0}
-    unscorable = [row for row in results.tables["items"].to_pylist() if row["outcome"] == "unscorable"]
+    unscorable = [row for row in results.table("items").to_pylist() if row["outcome"] == "unscorable"]
     assert len(unscorable) == 2
     assert all(row["correct"] is None and "words unknown" in row["reason"] for row in unscorable)
 
@@ -154,7 +154,7 @@ def test_blocks_change_nothing(word_scorer: Any, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("pdtools.evaluation.blimp.BLOCK", 2)
     divided = evaluate_blimp(files, word_scorer())
     assert divided.scores == whole.scores
-    assert divided.tables["items"].equals(whole.tables["items"])
+    assert divided.table("items").equals(whole.table("items"))
     assert whole.counts["sentences"] == len({text for p in files for text in (p.good, p.bad)})
     assert divided.counts["sentences"] > whole.counts["sentences"]  # "We go ." is in two blocks
 

@@ -213,8 +213,8 @@ def test_evaluation_of_a_toy_suite(word_scorer: Any, tmp_path: Path) -> None:
     assert results.scores["by_suite"] == {"toy": 0.5}
     assert results.scores["overall"] == 0.5
     assert results.scores["sg_31"] is None
-    assert results.tables["items"].column("correct").to_pylist() == [True, False]
-    region = results.tables["regions"].to_pylist()[0]
+    assert results.table("items").column("correct").to_pylist() == [True, False]
+    region = results.table("regions").to_pylist()[0]
     assert region["contents"] == ["The dog", "ran", "", "home ."]
     assert region["surprisals"] == pytest.approx([x / math.log(2) for x in (6, 3, 0, 5)])
     assert results.counts["items_scored"] == 2
@@ -232,15 +232,15 @@ def test_blocks_change_nothing(word_scorer: Any, tmp_path: Path, monkeypatch: py
     divided = evaluate_sg(files, scorer)
     assert (divided.scores, divided.counts) == (whole.scores, whole.counts)
     for name in ("items", "regions"):
-        assert divided.tables[name].equals(whole.tables[name])
-        assert divided.tables[name].column(0).num_chunks == 2
+        assert divided.table(name).equals(whole.table(name))
+        assert divided.table(name).column(0).num_chunks == 2
 
 
 def test_unscorable_sentences_leave_items_out(word_scorer: Any, tmp_path: Path) -> None:
     suites = read_suites(write(tmp_path / "toy.json", suite()))
     results = evaluate_sg(suites, word_scorer(unknown=frozenset({"slept"})))
-    assert results.tables["items"].column("correct").to_pylist() == [True, None]
-    assert "slept" in results.tables["items"].column("reason").to_pylist()[1]
+    assert results.table("items").column("correct").to_pylist() == [True, None]
+    assert "slept" in results.table("items").column("reason").to_pylist()[1]
     assert results.scores["by_suite"] == {"toy": 1.0}
     assert results.counts["items_unscorable"] == 1
     nothing = evaluate_sg(suites, word_scorer(unknown=frozenset({"The", "A"})))
