@@ -115,8 +115,12 @@ class TaskStrings:
         """Batches of ``config.batch_sentences`` strings (fewer where that is more than ``batch_tokens``).
 
         Raises:
-            PdtoolsError: if a batch may not hold a string.
+            PdtoolsError: if a batch may not hold a string, or the batches are to be made otherwise.
         """
+        if config.batches != "bucketed":
+            raise PdtoolsError(
+                f"train.batches is {config.batches}: a task's strings are drawn anew, not stored"
+            )
         if not config.batch_sentences:
             raise PdtoolsError("train.batch_sentences is 0: it says how many strings of a task a batch has")
         number = config.batch_sentences

@@ -140,6 +140,8 @@ def test_batch_sizes(tmp_path: Path) -> None:
         strings.source(TrainConfig(**{**SHORT, "batch_tokens": 14}))
     with pytest.raises(PdtoolsError, match=r"train\.batch_sentences is 0"):
         train(TaskInput(task, LENGTHS), tmp_path / "run", recipe(batch_sentences=0, batch_tokens=99))
+    with pytest.raises(PdtoolsError, match=r"train\.batches is stored: a task's strings are drawn anew"):
+        train(TaskInput(task, LENGTHS), tmp_path / "run", recipe(batches="stored"))
     assert not (tmp_path / "run").exists()
 
 
