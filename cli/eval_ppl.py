@@ -39,6 +39,9 @@ def eval_ppl(
     marginal: Annotated[
         bool, typer.Option("--marginal/--no-marginal", help="Sum over trees by beam search, or leave it out.")
     ] = True,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="The sentences as one text (recurrent models).")
+    ] = False,
     beam: BeamOption = DEFAULT_BEAM,
     bos: BosOption = True,
     max_batch: MaxBatchOption = None,
@@ -60,9 +63,11 @@ def eval_ppl(
     Example:
       pdtools eval-ppl shards/test --model runs/pushdown --beam 50 -o results/ppl
       pdtools eval-ppl shards/test --model runs/pushdown --no-marginal
+      pdtools eval-ppl shards/test --model runs/rns --stream
     """
     from pdtools.evaluation.masked import evaluate_masked_perplexity
     from pdtools.evaluation.perplexity import evaluate_perplexity, evaluate_string_perplexity
+    from pdtools.evaluation.streams import evaluate_stream_perplexity
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_perplexity
     from pdtools.search import load_scorer
@@ -75,7 +80,10 @@ def eval_ppl(
     sentences, rejects = ShardSet.open(shards), Rejects(on_error.value)
     chosen = pick_device(device, threads)
     show = bar("sentences", quiet=quiet)
-    if is_huggingface(model):
+    if stream:
+        loaded = load_model(model, device=chosen, dtype=dtype.value)
+        results = evaluate_stream_perplexity(sentences, loaded, progress=bar("parts", quiet=quiet))
+    elif is_huggingface(model):
         scorer = load_scorer(model, device=chosen, dtype=dtype.value, bos=bos, max_batch=max_batch)
         results = evaluate_string_perplexity(sentences, scorer, rejects=rejects, progress=show)
     elif (loaded := load_model(model, device=chosen, dtype=dtype.value)).model.objective == "masked":

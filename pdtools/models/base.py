@@ -164,7 +164,7 @@ class LanguageModel(nn.Module, ABC):
         config: the frozen dataclass it was built from.
         max_length: most positions of a row (ROOT and EOS included), or None if there is no limit.
         has_attachment_head: whether attachments are scored.
-        reads_streams: whether batches of streams are taken (:attr:`Batch.continues`).
+        reads_streams: whether batches of endless streams are taken (:attr:`Batch.continues`).
         uses_tape: whether token probabilities depend on the derivation. If not, p(x) needs no search.
     """
 

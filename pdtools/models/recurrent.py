@@ -169,7 +169,9 @@ class RecurrentLM(LanguageModel):
         self.config = config
         self.uses_tape = False
         self.has_attachment_head = False
-        self.reads_streams = config.objective == "causal"
+        # Without limit a stack would grow with the stream.
+        limit = config.stack_window if config.stack == "nondeterministic" else config.stack_depth
+        self.reads_streams = config.objective == "causal" and (config.stack == "none" or limit > 0)
         # What the last batch of streams left, by whether the model was in training.
         self._carries: dict[bool, Carry | None] = {}
         self.max_length = None

@@ -34,7 +34,8 @@ class TrainConfig:
 
     Args:
         steps: updates in all.
-        learning_rate: the highest learning rate (AdamW).
+        optimizer: ``adamw``, or ``sgd``: plain gradient descent.
+        learning_rate: the highest learning rate.
         min_learning_rate_ratio: the share of it that the cosine ends at.
         warmup_steps: updates of linear warm-up from 0 (cut off where the run is shorter).
         schedule: after the warm-up, ``cosine``, ``constant``, or ``plateau``: multiplied by ``decay`` after
@@ -47,7 +48,9 @@ class TrainConfig:
         batch_tokens: most positions in a batch, ROOT, EOS and padding included; 0 for no limit.
         batch_sentences: most sentences in a batch; 0 for no limit.
         batches: ``bucketed``: sentences of similar length together, other ones in every epoch; ``stored``: as
-            they follow each other in the shards, the batches alone in a new order in every epoch.
+            they follow each other in the shards, the batches alone in a new order in every epoch; ``stream``:
+            the text of all sentences, read as ``batch_sentences`` streams side by side, so many tokens of
+            each at a time as make ``batch_tokens``; gradients end where a batch begins.
         accumulate: batches in one step.
         normalize: what the loss of a step is divided by, its tokens or its sentences.
         attachment_weight: weight of the attachment loss.
@@ -60,6 +63,7 @@ class TrainConfig:
     """
 
     steps: int = 10_000
+    optimizer: Literal["adamw", "sgd"] = "adamw"
     learning_rate: float = 3e-4
     min_learning_rate_ratio: float = 0.1
     warmup_steps: int = 500
@@ -72,7 +76,7 @@ class TrainConfig:
     clip: float = 1.0
     batch_tokens: int = 4096
     batch_sentences: int = 0
-    batches: Literal["bucketed", "stored"] = "bucketed"
+    batches: Literal["bucketed", "stored", "stream"] = "bucketed"
     accumulate: int = 1
     normalize: Literal["token", "sentence"] = "token"
     attachment_weight: float = 1.0
@@ -112,6 +116,10 @@ class TrainConfig:
         if not (self.batch_tokens or self.batch_sentences):
             raise PdtoolsError(
                 "train.batch_tokens and train.batch_sentences are both 0: give a batch one limit"
+            )
+        if self.batches == "stream" and not 0 < self.batch_sentences <= self.batch_tokens:
+            raise PdtoolsError(
+                "train.batches stream: batch_sentences is the number of streams, batch_tokens at least that"
             )
 
 

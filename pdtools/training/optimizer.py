@@ -41,14 +41,16 @@ def undecayed_parameters(model: nn.Module) -> set[str]:
     }
 
 
-def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
-    """AdamW (Loshchilov and Hutter, 2019) with decay on the matrices only; one pass over each parameter."""
+def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
+    """AdamW (Loshchilov and Hutter, 2019), or plain gradient descent, with decay on the matrices only."""
     undecayed = undecayed_parameters(model)
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     groups = [
         {"params": [p for name, p in named if name not in undecayed], "weight_decay": config.weight_decay},
         {"params": [p for name, p in named if name in undecayed], "weight_decay": 0.0},
     ]
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(groups, lr=config.learning_rate)
     return torch.optim.AdamW(
         groups,
         lr=config.learning_rate,

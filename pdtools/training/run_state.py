@@ -73,6 +73,7 @@ def state_tensors(
     for name, parameter in model.model.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():
             tensors[f"optimizer.{key}.{name}"] = value
+    tensors |= {f"stream.{name}": value.contiguous() for name, value in model.model.stream_state().items()}
     return model.whole(tensors)
 
 
@@ -114,6 +115,13 @@ def load_state(
                     "exp_avg": divided_like(tensors.get_tensor(f"optimizer.exp_avg.{name}"), parameter),
                     "exp_avg_sq": divided_like(tensors.get_tensor(f"optimizer.exp_avg_sq.{name}"), parameter),
                 }
+            streams = {
+                name.removeprefix("stream."): tensors.get_tensor(name)
+                for name in names
+                if name.startswith("stream.")
+            }
+            if streams:
+                model.model.load_stream_state(streams)
             rank = model.ranks.rank
             if _of_rank("rng.cpu", rank) in names:
                 torch.set_rng_state(tensors.get_tensor(_of_rank("rng.cpu", rank)))

@@ -29,6 +29,7 @@ from pdtools.training.loop import Checkpointing, Listener, Silence, TrainingLoop
 from pdtools.training.parallel import Distribution, ParallelModel
 from pdtools.training.run_folder import RunFolder
 from pdtools.training.sources import TrainingInput
+from pdtools.training.streams import StreamInput
 
 _FROM_TOKENIZER = ("vocab_size", "pad_id", "root_id", "eos_id")
 
@@ -92,7 +93,8 @@ def train(
         goes_on = ranks.largest(int(ranks.is_main and resume and folder.recover())) > 0
         if recipe is None:
             recipe = folder.recipe() if resume and folder.exists() else Recipe()
-        inputs = ShardInput(data, valid) if isinstance(data, (str, Path)) else data
+        shard_input = StreamInput if recipe.train.batches == "stream" else ShardInput
+        inputs = shard_input(data, valid) if isinstance(data, (str, Path)) else data
         pretrained = None if init is None else read_pretrained(init)
         if pretrained is not None:
             recipe = dataclasses.replace(recipe, options={**pretrained.options, **recipe.options})

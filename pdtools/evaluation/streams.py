@@ -1,0 +1,96 @@
+"""Perplexity of a corpus that is read as one stream, the way that recurrent models usually are evaluated."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pdtools.errors import PdtoolsError
+from pdtools.evaluation.perplexity import SentenceLogprobs, check_shards, perplexities
+from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
+
+if TYPE_CHECKING:
+    from pdtools.models import LoadedModel
+    from pdtools.shards import ShardSet
+
+# Tokens that are read at a time; the state goes on.
+_LENGTH = 256
+
+
+def evaluate_stream_perplexity(
+    shards: ShardSet, loaded: LoadedModel, *, streams: int = 1, progress: Progress = no_progress
+) -> Results:
+    """Perplexity of all sentences one after the other, each read with what is left of those before it.
+
+    Args:
+        shards: made with the model's tokenizer; layout sentence.
+        loaded: a recurrent model.
+        streams: pieces of the corpus that are read side by side; each begins without a past.
+        progress: wraps the iterator over batches.
+
+    Returns:
+        ``ppl_token_marginal`` and ``ppl_word_marginal`` (other keys are None), end-of-sentence counted; an
+        ``items`` table with the log-probability of each sentence in nats.
+
+    Raises:
+        PdtoolsError: if the model reads no streams, or the shards are not of its tokenizer.
+    """
+    import pyarrow as pa
+    import torch
+
+    from pdtools.models import RecurrentLM
+    from pdtools.training.streams import Stream
+
+    model = loaded.model
+    if not (isinstance(model, RecurrentLM) and model.reads_streams):
+        raise PdtoolsError(
+            f"{loaded.folder}: no stream (--stream) without a recurrent model whose stack is limited"
+        )
+    check_shards(shards, loaded)
+    batches = Stream(shards).cut(streams, _LENGTH)
+    parts, carry = [], None
+    with torch.inference_mode():
+        for batch in progress(iter(batches), len(batches)):
+            on_device = batch.to(model.device)
+            assert on_device.targets is not None
+            logprobs, carry = model.stream_logprobs(on_device.tokens, on_device.targets, carry)
+            parts.append(logprobs.double().cpu())
+    scored = torch.cat([batch.predicted() for batch in batches], 1)
+    values = torch.cat(parts, 1)[scored].numpy()  # in the order of the text: (tokens,)
+    lengths = np.asarray(shards.lengths, dtype=np.int64) - 1
+    totals = np.add.reduceat(values, np.cumsum(lengths) - lengths)
+    unk_id = loaded.tokenizer.unk_id
+    items = [
+        SentenceLogprobs(
+            id=int(shards.ids[i]),
+            tokens=int(lengths[i]),
+            words=int(shards.word(i).max()) + 2,
+            unknown=0 if unk_id is None else int((shards.tokens(i) == unk_id).sum()),
+            marginal=float(totals[i]),
+        )
+        for i in range(len(shards))
+    ]
+    counts = {
+        "sentences": len(items),
+        "tokens": sum(item.tokens for item in items),
+        "words": sum(item.words for item in items),
+        "unknown_tokens": sum(item.unknown for item in items),
+    }
+    settings = {
+        "task": "ppl",
+        "eos_counted": True,
+        "root_counted": False,
+        "words": "words and end-of-sentence",
+        "marginal": "exact: one stream, sentences after those before them",
+        "streams": streams,
+        "model": loaded.config["model"],
+    }
+    table = pa.Table.from_pylist(
+        [asdict(item) for item in items],
+        schema=pa.schema(
+            [(f.name, pa.int64() if f.type == "int" else pa.float64()) for f in fields(SentenceLogprobs)]
+        ),
+    )
+    return Results(scores=perplexities(items), counts=counts, settings=settings, tables={ITEMS: table})

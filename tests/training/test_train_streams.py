@@ -1,0 +1,137 @@
+"""Streams: every token once, in order; runs that are stopped and gone on with; evaluation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.streams import evaluate_stream_perplexity
+from pdtools.models import load_checkpoint
+from pdtools.shards import ShardSet
+from pdtools.training import Ranks, Recipe, TrainConfig, read_recipe, train
+from pdtools.training.streams import Stream
+
+MODEL = {"hidden_size": 8, "embedding_size": 6, "first_input": "eos", "stack_window": 5, "stack_symbols": 2}
+
+
+def recipe(stack: str = "nondeterministic", **train_options: Any) -> Recipe:
+    options = {
+        "optimizer": "sgd",
+        "batches": "stream",
+        "batch_sentences": 4,
+        "batch_tokens": 28,
+        "steps": 16,
+        "learning_rate": 1.0,
+        "warmup_steps": 0,
+        "schedule": "plateau",
+        "decay": 0.5,
+        "decay_patience": 1,
+        "eval_every": 5,
+        "log_every": 5,
+    }
+    config = TrainConfig(**{**options, **train_options})
+    return Recipe(model="rnn", options={**MODEL, "stack": stack}, train=config)
+
+
+@pytest.mark.parametrize(("streams", "length"), [(1, 7), (3, 5), (4, 1000), (50, 3)])
+def test_every_token_is_predicted_once_after_the_one_before(
+    toy_train: Path, streams: int, length: int
+) -> None:
+    shards = ShardSet.open(toy_train)
+    text = np.concatenate([shards.tokens(i)[1:] for i in range(len(shards))])
+    batches = Stream(shards).cut(streams, length)
+    assert [batch.continues for batch in batches] == [False, *[True] * (len(batches) - 1)]
+    assert all(batch.tokens.shape == (streams, length) for batch in batches[:-1])
+    read = torch.cat([batch.tokens for batch in batches], 1)
+    targets = torch.cat([batch.targets for batch in batches], 1)
+    scored = torch.cat([batch.predicted() for batch in batches], 1)
+    assert targets[scored].tolist() == text.tolist()
+    assert read[scored].tolist() == [shards.tokenizer.eos_id, *text[:-1].tolist()]
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "last" / "model.safetensors")
+
+
+@pytest.mark.parametrize("stack", ["none", "superposition", "stratification", "nondeterministic"])
+def test_a_stopped_run_goes_on_to_the_same_weights(
+    toy_train: Path, toy_valid: Path, tmp_path: Path, stack: str
+) -> None:
+    # Without a limit of depth these stacks would grow with the text.
+    chosen = recipe(stack)
+    chosen = Recipe(model="rnn", options={**chosen.options, "stack_depth": 4}, train=chosen.train)
+    report = train(toy_train, tmp_path / "whole", chosen, valid=toy_valid)
+    assert report["finished"] == "steps"
+    calls = iter(range(1000))
+    stopped = train(toy_train, tmp_path / "parts", chosen, valid=toy_valid, stop=lambda: next(calls) == 7)
+    assert stopped["finished"] is None
+    assert 0 < stopped["step"] < 16
+    resumed = train(toy_train, tmp_path / "parts", chosen, valid=toy_valid, resume=True)
+    assert resumed["step"] == 16
+    assert resumed["best"]["loss"] == report["best"]["loss"]
+    expected, found = weights(tmp_path / "whole"), weights(tmp_path / "parts")
+    for name, value in expected.items():
+        assert torch.equal(found[name], value), name
+
+
+def test_evaluation_reads_the_whole_text_and_leaves_training_alone(toy_train: Path, toy_valid: Path) -> None:
+    torch.manual_seed(0)
+    from pdtools.models import RecurrentConfig, RecurrentLM
+
+    tokenizer = ShardSet.open(toy_train).tokenizer
+    ids = {key: getattr(tokenizer, key) for key in ("vocab_size", "pad_id", "root_id", "eos_id")}
+    model = RecurrentLM(RecurrentConfig(**ids, **MODEL))
+    batches = Stream(ShardSet.open(toy_train)).cut(2, 6)
+    model.train()
+    expected = [model.loss(batch).token_nll_sum.item() for batch in batches[:4]]
+    found = []
+    for batch in batches[:4]:
+        model.train()
+        found.append(model.loss(batch).token_nll_sum.item())
+        model.eval()
+        with torch.no_grad():
+            for other in Stream(ShardSet.open(toy_valid)).cut(3, 5):
+                model.loss(other)
+    assert found == expected
+
+
+def test_perplexity_of_a_stream(toy_train: Path, toy_valid: Path, tmp_path: Path) -> None:
+    report = train(toy_train, tmp_path / "run", recipe(batch_sentences=1, batch_tokens=9), valid=toy_valid)
+    loaded = load_checkpoint(tmp_path / "run")
+    results = evaluate_stream_perplexity(ShardSet.open(toy_valid), loaded)
+    assert results.scores["ppl_token_marginal"] == pytest.approx(
+        report["best"]["ppl_token_given_trees"], rel=1e-5
+    )
+    table = results.tables["items"].to_pydict()
+    mean = -sum(table["marginal"]) / sum(table["tokens"])
+    assert results.scores["ppl_token_marginal"] == pytest.approx(np.exp(mean))
+
+
+def test_what_has_no_streams_is_refused(toy_train: Path, tmp_path: Path) -> None:
+    chosen = recipe()
+    with pytest.raises(PdtoolsError, match="model rnn"):
+        train(toy_train, tmp_path / "run", Recipe(model="transformer", train=chosen.train))
+    endless = Recipe(model="rnn", options={**MODEL, "stack_window": 0}, train=chosen.train)
+    with pytest.raises(PdtoolsError, match="limit to its stack"):
+        train(toy_train, tmp_path / "run", endless)
+    source = Stream(ShardSet.open(toy_train)).source(chosen.train)
+    with pytest.raises(PdtoolsError, match="one process"):
+        source.take(Ranks(rank=0, size=2))
+    shards = ShardSet.open(toy_train)
+    shards.manifest["settings"]["layout"] = "window"
+    with pytest.raises(InputError, match="layout sentence"):
+        Stream(shards)
+    with pytest.raises(PdtoolsError, match="number of streams"):
+        TrainConfig(batches="stream", batch_tokens=4, batch_sentences=8)
+
+
+def test_the_recipe_for_the_penn_treebank() -> None:
+    chosen = read_recipe("ptb-rnn")
+    assert chosen.train.batch_tokens == 32 * 35
+    assert chosen.options["stack_window"] == 35
