@@ -7,15 +7,18 @@ The model and batch of Li et al. (2024), section 4: forward and backward of 32 r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
 import plain_stack_attention
 import torch
 from measure import EOS, PAD, ROOT, Figure, Options, Run, main, seconds
+from torch import Tensor
 
 from pdtools.models import Batch, TransformerLM, build_model, make_config
+from pdtools.models.native_stack_attention import native_library, native_stack_attention
+from pdtools.models.stack_attention import stepwise_stack_attention
 
 SHAPE = {
     "vocab_size": 8,
@@ -41,9 +44,13 @@ SHAPE = {
 ROWS = 32
 LENGTHS = (40, 80, 100)
 # How many times as slow as without a stack, at most; how many times as fast as the plain loop, at least.
-VANILLA_BARS = {80: 1.6}
+VANILLA_BARS = {"torch": {80: 1.6}, "native": {80: 1.2}}
 PLAIN_BARS = {80: 1.7, 100: 2.0}
-RECURRENCE = "pdtools.models.stack_attention.stack_attention"
+RECURRENCES: dict[str, Callable[[Tensor], Tensor]] = {
+    "torch": stepwise_stack_attention,
+    "native": native_stack_attention,
+    "plain loop": plain_stack_attention.stack_attention,
+}
 
 
 def model_of(objective: str, stack_layers: str, options: Options) -> TransformerLM:
@@ -63,29 +70,31 @@ def batch_of(length: int) -> Batch:
     return Batch(tokens, attach, torch.full((ROWS,), length), targets=tokens, scored=scored)
 
 
-def step(model: TransformerLM, batch: Batch) -> Run:
+def step(model: TransformerLM, batch: Batch, recurrence: str | None = None) -> Run:
     """Forward and backward; gradients are dropped at the end, so that every run allocates its own."""
 
     def run() -> None:
         model.loss(batch).token_nll_sum.backward()
         model.zero_grad(set_to_none=True)
 
-    return run
+    def run_with_it() -> None:
+        with mock.patch("pdtools.models.stack_attention.stack_attention", RECURRENCES[recurrence or ""]):
+            run()
+
+    return run if recurrence is None else run_with_it
 
 
 def figures(options: Options) -> Iterator[Figure]:
     """Time by length, for both objectives."""
+    kinds = ["torch", "plain loop"]
+    if options.device == "cpu" and native_library() is not None:
+        kinds.insert(1, "native")
     for objective in ("masked", "causal"):
         vanilla, stack = (model_of(objective, layers, options) for layers in ("none", "all"))
         for n in LENGTHS:
             batch = batch_of(n).to(options.device)
-            with_stack = step(stack, batch)
-
-            def plain(run: Run = with_stack) -> None:
-                with mock.patch(RECURRENCE, plain_stack_attention.stack_attention):
-                    run()
-
-            times = seconds({"vanilla": step(vanilla, batch), "stack": with_stack, "plain": plain}, options)
+            runs = {"vanilla": step(vanilla, batch), **{kind: step(stack, batch, kind) for kind in kinds}}
+            times = seconds(runs, options)
             settings: dict[str, Any] = {
                 **SHAPE,
                 "objective": objective,
@@ -94,26 +103,29 @@ def figures(options: Options) -> Iterator[Figure]:
                 **options.settings,
             }
             label = f"stack attention, {objective}, n {n}, training step"
-            yield Figure(name=f"{label}, vanilla", value=times["vanilla"], unit="s", settings=settings)
-            yield Figure(
-                name=f"{label}, stack",
-                value=times["stack"],
-                unit="s",
-                ratio=times["stack"] / times["vanilla"],
-                against="vanilla",
-                bar=VANILLA_BARS.get(n),
-                settings=settings,
-            )
-            yield Figure(
-                name=f"{label}, plain loop",
-                value=times["plain"],
-                unit="s",
-                ratio=times["plain"] / times["stack"],
-                against="as fast: stack",
-                bar=PLAIN_BARS.get(n),
-                at_least=True,
-                settings=settings,
-            )
+            for kind, value in times.items():
+                bar = VANILLA_BARS.get(kind, {}).get(n)
+                ratio = None if kind == "vanilla" else value / times["vanilla"]
+                yield Figure(
+                    name=f"{label}, {kind}",
+                    value=value,
+                    unit="s",
+                    ratio=ratio,
+                    against=None if ratio is None else "vanilla",
+                    bar=bar,
+                    settings=settings,
+                )
+            for kind in kinds[:-1]:
+                yield Figure(
+                    name=f"{label}, {kind}",
+                    value=times[kind],
+                    unit="s",
+                    ratio=times["plain loop"] / times[kind],
+                    against="as fast as the plain loop",
+                    bar=PLAIN_BARS.get(n),
+                    at_least=True,
+                    settings=settings,
+                )
 
 
 if __name__ == "__main__":

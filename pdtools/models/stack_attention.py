@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from pdtools.models.cache import Past
+from pdtools.models.native_stack_attention import native_stack_attention, native_takes
 
 PUSH, POP, NO_OP = range(3)
 
@@ -33,6 +34,13 @@ def stack_attention(actions: Tensor) -> Tensor:
     Returns:
         float (B, N, N): row i is α_i, zero above the diagonal. It can be differentiated once.
     """
+    if native_takes(actions):
+        return native_stack_attention(actions)
+    return stepwise_stack_attention(actions)
+
+
+def stepwise_stack_attention(actions: Tensor) -> Tensor:
+    """:func:`stack_attention` in torch's own operations, on any device."""
     return _StackAttention.apply(actions)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,9 +16,32 @@ from torch import Tensor
 
 from pdtools.models import stack_attention as module
 from pdtools.models.cache import Past
-from pdtools.models.stack_attention import NO_OP, POP, PUSH, StackAttention, StackCache, stack_attention
+from pdtools.models.native_stack_attention import native_library, native_stack_attention
+from pdtools.models.stack_attention import (
+    NO_OP,
+    POP,
+    PUSH,
+    StackAttention,
+    StackCache,
+    stack_attention,
+    stepwise_stack_attention,
+)
+
+Recurrence = Callable[[Tensor], Tensor]
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+# Hypothesis makes many examples in one test: it gets both at once.
+RECURRENCES: list[Recurrence] = [stepwise_stack_attention]
+if native_library() is not None:
+    RECURRENCES.append(native_stack_attention)
+
+
+@pytest.fixture(params=RECURRENCES, ids=["torch", "native"][: len(RECURRENCES)])
+def recurrence(request: pytest.FixtureRequest) -> Recurrence:
+    function: Recurrence = request.param
+    return function
 
 
 def random_actions(batch: int, n: int, seed: int = 0, scale: float = 2.0) -> Tensor:
@@ -60,33 +85,35 @@ def excursion(actions: Tensor, first: int, last: int) -> Tensor:
 def test_theorem_3_1_sure_actions_give_the_top_of_a_stack(actions: list[int]) -> None:
     sure = torch.eye(3, dtype=torch.float64)[actions][None]
     expected = torch.eye(len(actions), dtype=torch.float64)[peek(actions)]
-    assert torch.equal(stack_attention(sure)[0], expected)
+    for recurrence in RECURRENCES:
+        assert torch.equal(recurrence(sure)[0], expected)
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 60), st.integers(0, 2**20), st.sampled_from([0.1, 1.0, 8.0]))
 def test_theorem_3_2_rows_are_distributions_over_the_past(n: int, seed: int, scale: float) -> None:
-    found = stack_attention(random_actions(2, n, seed, scale))
-    assert (found >= 0).all()
-    assert (found.triu(1) == 0).all()
-    torch.testing.assert_close(found.sum(-1), torch.ones(2, n, dtype=torch.float64))
+    for recurrence in RECURRENCES:
+        found = recurrence(random_actions(2, n, seed, scale))
+        assert (found >= 0).all()
+        assert (found.triu(1) == 0).all()
+        torch.testing.assert_close(found.sum(-1), torch.ones(2, n, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7])
-def test_it_is_the_expectation_over_all_runs_of_a_stack(n: int) -> None:
+def test_it_is_the_expectation_over_all_runs_of_a_stack(n: int, recurrence: Recurrence) -> None:
     actions = random_actions(1, n)[0]
     expected = torch.zeros(n, n, dtype=torch.float64)
     for run in itertools.product(range(3), repeat=n - 1):
         probability = math.prod(float(actions[k, action]) for k, action in enumerate(run, start=1))
         for i, top in enumerate(peek([NO_OP, *run])):
             expected[i, top] += probability
-    torch.testing.assert_close(stack_attention(actions[None])[0], expected)
+    torch.testing.assert_close(recurrence(actions[None])[0], expected)
 
 
 @pytest.mark.parametrize("n", [6, 25])
-def test_a_top_was_pushed_and_a_balanced_excursion_followed(n: int) -> None:
+def test_a_top_was_pushed_and_a_balanced_excursion_followed(n: int, recurrence: Recurrence) -> None:
     actions = random_actions(1, n)[0]
-    found = stack_attention(actions[None])[0]
+    found = recurrence(actions[None])[0]
     for i in range(n):
         for j in range(i + 1):
             push = 1 if j == 0 else actions[j, PUSH]
@@ -95,23 +122,27 @@ def test_a_top_was_pushed_and_a_balanced_excursion_followed(n: int) -> None:
 
 @pytest.mark.parametrize(("gathered", "near"), [(1, 0), (3, 1), (2, 4), (16, 5)])
 @pytest.mark.parametrize("n", [1, 2, 9])
-def test_gradients_by_differences(n: int, gathered: int, near: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients_by_differences(
+    n: int, gathered: int, near: int, recurrence: Recurrence, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "GATHERED_ROWS", gathered)
     monkeypatch.setattr(module, "NEAR_ROWS", near)
     scores = torch.randn(2, n, 3, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x: stack_attention(x.softmax(-1)), (scores,))
+    assert torch.autograd.gradcheck(lambda x: recurrence(x.softmax(-1)), (scores,))
     # Not on the simplex either: nothing relies on sums of 1.
     free = torch.rand(2, n, 3, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(stack_attention, (free,))
+    assert torch.autograd.gradcheck(recurrence, (free,))
 
 
 @pytest.mark.parametrize("n", [16, 17, 40])
-def test_it_equals_the_plain_loop_with_gradients(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_equals_the_plain_loop_with_gradients(
+    n: int, recurrence: Recurrence, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     import plain_stack_attention
 
     actions = random_actions(3, n).requires_grad_()
-    ours, plain = stack_attention(actions), plain_stack_attention.stack_attention(actions)
+    ours, plain = recurrence(actions), plain_stack_attention.stack_attention(actions)
     torch.testing.assert_close(ours, plain)
     weight = torch.randn(3, n, n, dtype=torch.float64)  # above the diagonal too: it counts for nothing
     (grad,) = torch.autograd.grad((ours * weight).sum(), actions)
@@ -119,12 +150,47 @@ def test_it_equals_the_plain_loop_with_gradients(n: int, monkeypatch: pytest.Mon
     torch.testing.assert_close(grad, wanted)
 
 
-def test_rows_do_not_depend_on_what_comes_after() -> None:
+def test_rows_do_not_depend_on_what_comes_after(recurrence: Recurrence) -> None:
     actions = random_actions(2, 30)
-    found = stack_attention(actions)
-    torch.testing.assert_close(stack_attention(actions[:, :12]), found[:, :12, :12])
+    found = recurrence(actions)
+    torch.testing.assert_close(recurrence(actions[:, :12]), found[:, :12, :12])
     changed = torch.cat([actions[:, :12], random_actions(2, 18, seed=1)], dim=1)
-    assert torch.equal(stack_attention(changed)[:, :12], found[:, :12])
+    assert torch.equal(recurrence(changed)[:, :12], found[:, :12])
+
+
+@pytest.fixture
+def fresh_library() -> Iterator[None]:
+    native_library.cache_clear()
+    yield
+    native_library.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh_library")
+def test_without_a_compiler_torch_does_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    actions = random_actions(2, 10)
+    expected = stack_attention(actions)
+    broken = tmp_path / "cc"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    for found in (None, str(broken)):
+        native_library.cache_clear()
+        monkeypatch.setattr(shutil, "which", lambda name, found=found: found)
+        assert native_library() is None
+        torch.testing.assert_close(stack_attention(actions), expected)
+
+
+def test_rows_are_divided_among_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    if native_library() is None:
+        pytest.skip("no C compiler")
+    actions = random_actions(5, 12).requires_grad_()
+    weight = torch.randn(5, 12, 12, dtype=torch.float64)
+    alone = native_stack_attention(actions)
+    (wanted,) = torch.autograd.grad((alone * weight).sum(), actions)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    together = native_stack_attention(actions)
+    (grad,) = torch.autograd.grad((together * weight).sum(), actions)
+    assert torch.equal(together, alone)
+    assert torch.equal(grad, wanted)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
