@@ -31,6 +31,8 @@ _PIECE = re.compile(
     re.VERBOSE,
 )
 _SUFFIX = ".pcfg"
+# Not all that Fraction takes: 1e999999999 would be computed. (Ratios of weights can have many digits.)
+_WEIGHT = re.compile(r"\d{1,4000}(/\d{1,4000})?|(\d{1,50}(\.\d{0,50})?|\.\d{1,50})([eE][+-]?\d{1,2})?", re.A)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,11 +197,12 @@ def _alternatives(
 
 
 def _weight(text: str, place: str, number: int) -> Fraction:
+    digits = text.replace(" ", "")
     try:
-        weight = Fraction(text.replace(" ", ""))
-    except (ValueError, ZeroDivisionError):
+        weight = Fraction(digits) if _WEIGHT.fullmatch(digits) else Fraction(0)
+    except ZeroDivisionError:
         weight = Fraction(0)
-    if weight <= 0:
+    if weight == 0:
         hint = "write a number above 0, such as [0.25], [1/4] or [3]"
         raise InputError(f"[{text}] is no weight", file=place, line=number, hint=hint)
     return weight

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from grammar_oracle import grammar_of, small_grammars, strings_up_to
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.formal import Grammar, Rule, Token, grammar_names, parse_grammar, read_grammar
@@ -61,6 +62,7 @@ def test_an_alternative_that_comes_twice_counts_twice() -> None:
         (["S -> 'a' [0]"], "test.pcfg:1: [0] is no weight (write a number above 0"),
         (["S -> 'a' [-1]"], "test.pcfg:1: [-1] is no weight"),
         (["S -> 'a' [1/0]"], "test.pcfg:1: [1/0] is no weight"),
+        (["S -> 'a' [1e999999999]"], "test.pcfg:1: [1e999999999] is no weight"),
         (["S -> 'a' [nan]"], "test.pcfg:1: [nan] is no weight"),
         (["S -> 'a' []"], "test.pcfg:1: [] is no weight"),
         (["S -> 'a' [1] 'b'"], "test.pcfg:1: b after a weight (put | before the next alternative)"),
@@ -133,6 +135,25 @@ def test_the_weights_of_the_paper() -> None:
     assert hardest["Top -> R '$' Q S L ';'"] == 1
     assert hardest["T -> '[' Q S Q ']'"] == Fraction(3, 8)
     assert hardest["W -> '$'"] == Fraction(1, 5)
+
+
+@given(st.lists(st.text("SAB 'ab\"[]|#->→0123456789/.eε\t", max_size=20), max_size=4))
+@settings(max_examples=300)
+def test_any_text_is_a_grammar_or_refused_in_one_line(lines: list[str]) -> None:
+    try:
+        grammar = grammar_of(*lines)
+    except InputError as error:
+        message = str(error)
+    else:
+        message = ""
+        assert parse_grammar(enumerate(grammar.text.splitlines(), 1), "test", "again") == grammar
+    assert "\n" not in message
+
+
+def test_weights_with_many_digits_are_read_back() -> None:
+    weights = [f"0.{'1234567' * 6}{i}" for i in range(1, 20)]
+    grammar = grammar_of("S -> " + " | ".join(f"'{i}' [{weight}]" for i, weight in enumerate(weights)))
+    assert parse_grammar(enumerate(grammar.text.splitlines(), 1), "test", "again") == grammar
 
 
 # --- probabilities ----------------------------------------------------------------------------
