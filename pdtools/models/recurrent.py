@@ -20,7 +20,7 @@ Controller = Literal["lstm", "rnn"]
 StackKind = Literal["none", "stratification", "superposition", "nondeterministic"]
 Push = Literal["learned", "hidden"]
 FirstInput = Literal["none", "root", "eos"]
-Initialization = Literal["xavier", "uniform"]
+InitialOutput = Literal["xavier", "uniform"]
 
 # Memory of the stacks of rows that are read side by side where no gradient is asked for.
 STACK_BYTES = 1 << 28
@@ -48,9 +48,8 @@ class RecurrentConfig:
         first_input: what the controller reads before the first prediction: "none" (which is then made from
             h = 0), "root", or "eos".
         objective: "causal": the token at k is predicted from those before it; "masked": from those up to k.
-        initialization: controller and action layer are uniform within ``initial_range``; "xavier": the rest
-            is Glorot's uniform with biases 0, "uniform": as they are.
-        initial_range: see there.
+        initial_range: controller and action layer are at first uniform within plus or minus this.
+        initial_output: output layer and embedding are "uniform" too, or "xavier" (Glorot's) with biases 0.
     """
 
     vocab_size: int
@@ -71,7 +70,7 @@ class RecurrentConfig:
     stack_window: int = 0
     first_input: FirstInput = "none"
     objective: Objective = "causal"
-    initialization: Initialization = "xavier"
+    initial_output: InitialOutput = "xavier"
     initial_range: float = 0.1
 
     def __post_init__(self) -> None:
@@ -89,7 +88,7 @@ class RecurrentConfig:
             ("stack_push", Push),
             ("first_input", FirstInput),
             ("objective", Objective),
-            ("initialization", Initialization),
+            ("initial_output", InitialOutput),
         ):
             if getattr(self, name) not in get_args(choices):
                 raise bad_config(
@@ -195,7 +194,7 @@ class RecurrentLM(LanguageModel):
         rest += [self.output.weight, self.output.bias]
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -self.config.initial_range, self.config.initial_range)
-        if self.config.initialization == "xavier":
+        if self.config.initial_output == "xavier":
             for tensor in rest:
                 if tensor.ndim == 2:
                     nn.init.xavier_uniform_(tensor)

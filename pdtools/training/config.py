@@ -34,8 +34,8 @@ class TrainConfig:
 
     Args:
         steps: updates in all.
-        optimizer: ``adamw``, or ``sgd``: plain gradient descent.
         learning_rate: the highest learning rate.
+        optimizer: ``adamw``, or ``sgd``: plain gradient descent.
         min_learning_rate_ratio: the share of it that the cosine ends at.
         warmup_steps: updates of linear warm-up from 0 (cut off where the run is shorter).
         schedule: after the warm-up, ``cosine``, ``constant``, or ``plateau``: multiplied by ``decay`` after
@@ -63,8 +63,8 @@ class TrainConfig:
     """
 
     steps: int = 10_000
-    optimizer: Literal["adamw", "sgd"] = "adamw"
     learning_rate: float = 3e-4
+    optimizer: Literal["adamw", "sgd"] = "adamw"
     min_learning_rate_ratio: float = 0.1
     warmup_steps: int = 500
     schedule: Literal["cosine", "constant", "plateau"] = "cosine"

@@ -191,7 +191,7 @@ def test_initial_weights() -> None:
             assert parameter.detach().abs().max().item() == pytest.approx((6 / 10_030) ** 0.5, rel=1e-3)
         else:
             assert parameter.detach().abs().max().item() == pytest.approx(0.1, rel=0.1)
-    narrow = {"initialization": "uniform", "initial_range": 0.05, "embedding_size": 30, "hidden_size": 30}
+    narrow = {"initial_output": "uniform", "initial_range": 0.05, "embedding_size": 30, "hidden_size": 30}
     for parameter in build_model("rnn", make_config("rnn", {**PTB, **narrow})).parameters():
         assert parameter.detach().abs().max().item() == pytest.approx(0.05, rel=0.1)
 
