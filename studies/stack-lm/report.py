@@ -1,0 +1,75 @@
+"""The results of study.sh: a table beside the paper's, and everything as JSON.
+
+Usage: report.py FOLDER (of study.sh). Writes table.md and results.json into it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from pdtools.evaluation.results import RESULTS
+from pdtools.files import atomic_text, read_json, write_json
+from pdtools.provenance import provenance
+
+OBJECTIVES = {"masked": ("MLM", "ppl_token_masked"), "causal": ("ALM", "ppl_token_marginal")}
+KINDS = ("vanilla", "stack")
+# Table 3 of Li et al. (2024), from scratch: mean and deviation over five seeds.
+PAPER = {
+    "Penn Treebank": {
+        "masked": ("95.53 ± 19.66", "34.28 ± 2.76"),
+        "causal": ("73.14 ± 0.34", "69.86 ± 0.26"),
+    },
+    "WikiText-2": {"masked": ("73.74 ± 3.79", "64.75 ± 1.75"), "causal": ("191.01 ± 0.71", "206.42 ± 0.80")},
+}
+
+
+def read_results(folder: Path) -> dict[tuple[str, str], dict[str, float]]:
+    """Perplexities by objective and kind, then by seed."""
+    found: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for path in sorted((folder / "results").glob(f"*/{RESULTS}")):
+        objective, kind, seed = path.parent.name.split("-")
+        found[objective, kind][seed] = read_json(path)["scores"][OBJECTIVES[objective][1]]
+    return dict(found)
+
+
+def cell(values: dict[str, float]) -> str:
+    """Mean and deviation over seeds."""
+    if not values:
+        return ""
+    deviation = f" ± {stdev(values.values()):.2f}" if len(values) > 1 else ""
+    return f"**{mean(values.values()):.2f}**{deviation}"
+
+
+def table(found: dict[tuple[str, str], dict[str, float]]) -> str:
+    """Markdown: ours, and the paper's on its two corpora."""
+    corpora = [f"{corpus}: {kind}" for corpus in PAPER for kind in KINDS]
+    lines = [
+        f"| perplexity | seeds | vanilla | stack | {' | '.join(corpora)} |",
+        "|---" * (4 + len(corpora)) + "|",
+    ]
+    for objective, (name, _) in OBJECTIVES.items():
+        ours = [found.get((objective, kind), {}) for kind in KINDS]
+        theirs = [figure for corpus in PAPER.values() for figure in corpus[objective]]
+        seeds = max(map(len, ours))
+        lines.append(f"| {name} | {seeds} | {' | '.join(map(cell, ours))} | {' | '.join(theirs)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main(folder: Path) -> None:
+    """Write the table and the numbers."""
+    found = read_results(folder)
+    with atomic_text(folder / "table.md") as stream:
+        stream.write(table(found))
+    scores: dict[str, Any] = {}
+    for (objective, kind), values in found.items():
+        scores.setdefault(objective, {})[kind] = values
+    write_json(folder / RESULTS, {"scores": scores, "provenance": provenance()})
+    print(table(found), end="")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
