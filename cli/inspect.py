@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -33,16 +34,20 @@ def inspect(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Look at the stacks of a model with stack attention while it reads a string.
+    """Look at the stacks of a model while it reads a string.
 
-    For each layer and position: how likely each token is on top of the stack (the attention map, darker for
-    more), the likeliest action with its probability, and the stack that these actions would make. A model
-    of a task gets x, and answers; its answer stands beside the tokens.
+    Stack attention: for each layer and position how likely each token is on top of the stack (the attention
+    map, darker for more), the likeliest action with its probability, and the stack that these actions would
+    make. A model of a task gets x, and answers; its answer stands beside the tokens.
+
+    Recurrent models: surprisal and shares of actions after each token; of a nondeterministic stack what is on
+    top, and the heaviest run of its automaton as a trace, indented by the stack's height.
 
     \b
     Example:
       pdtools inspect "a b b a a" --model runs/rs
       pdtools inspect "a b b a a" --model runs/rs -o maps.svg
+      pdtools inspect "0 1 1 # 1 1 0" --model runs/rns
     """
     if output and Path(output).suffix not in PICTURES:
         raise typer.BadParameter(f"a picture's name ends in {', '.join(PICTURES)}")
@@ -50,13 +55,23 @@ def inspect(
         check_output(output, overwrite=overwrite)
 
     from pdtools.evaluation.inspection import inspect_stacks
+    from pdtools.evaluation.stack_runs import inspect_run
+    from pdtools.models import RecurrentLM
     from pdtools.report.stack_maps import draw_stacks, print_stacks
+    from pdtools.report.stack_runs import draw_run, print_run
     from pdtools.search.scorer import load_model
 
-    found = inspect_stacks(load_model(model, device=pick_device(device, threads)), text)
+    loaded = load_model(model, device=pick_device(device, threads))
+    if isinstance(loaded.model, RecurrentLM):
+        view = inspect_run(loaded, text)
+        document, draw, show = view.as_json(), partial(draw_run, view=view), partial(print_run, view)
+    else:
+        found = inspect_stacks(loaded, text)
+        document, draw = found.as_json(), partial(draw_stacks, inspection=found)
+        show = partial(print_stacks, found)
     if output:
-        draw_stacks(output, found)
+        draw(output)
     if as_json:
-        print_json(found.as_json())
+        print_json(document)
     elif not output:
-        print_stacks(found)
+        show()

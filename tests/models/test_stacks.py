@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from stack_oracle import enumerated_alphas
+from stack_oracle import best_run, enumerated_alphas
 from torch import Tensor
 
 from pdtools.models import Batch, RecurrentConfig, RecurrentLM, collate
 from pdtools.models.stacks import NondeterministicStack, Stack, StratificationStack, SuperpositionStack
+from pdtools.models.stacks.viterbi import heaviest_run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SPECIAL = {"vocab_size": 7, "pad_id": 0, "root_id": 1, "eos_id": 2}
@@ -276,3 +277,42 @@ def test_stratification_pops_through_layers_and_reads_a_thickness_of_one() -> No
     assert act(0, 0.8, 1.0) == pytest.approx(0.8 * a)
     assert act(0, 0.5, -2.0) == pytest.approx(0.5 * b + 0.5 * a)
     assert act(0.7, 0.1, 0.5) == pytest.approx(0.1 * c + 0.6 * a)
+
+
+@pytest.mark.parametrize(("states", "symbols", "steps"), [(1, 2, 6), (2, 1, 6), (2, 2, 5), (1, 3, 5)])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_heaviest_run_is_the_heaviest_of_all(states: int, symbols: int, steps: int, seed: int) -> None:
+    c = states * symbols
+    torch.manual_seed(seed)
+    # Pops are liked, so that they are part of it.
+    weights = torch.randn(steps, c, 2 * c + states, dtype=torch.float64)
+    weights[:, :, 2 * c :] += 2
+    log_weight, path = best_run(weights.exp(), states, symbols)
+    found = heaviest_run(weights.numpy(), states, symbols)
+    assert found.log_weight == pytest.approx(log_weight)
+    assert [(step.state, step.stack) for step in found.steps] == path[1:]
+
+
+def test_heaviest_runs_of_long_sequences_are_runs() -> None:
+    weights = torch.randn(30, 4, 10, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    weights[:, :, 8:] += 2
+    found = heaviest_run(weights.numpy(), 2, 2)
+    state, stack, total, kinds = 0, (0,), 0.0, set()
+    for step, row in zip(found.steps, weights, strict=True):
+        options = row[stack[-1] * 2 + state]
+        top = step.stack[-1] * 2 + step.state
+        if step.kind == "push":
+            assert step.stack[:-1] == stack
+            total += float(options[top])
+        elif step.kind == "replace":
+            assert step.stack[:-1] == stack[:-1]
+            assert len(stack) > 1
+            total += float(options[4 + top])
+        else:
+            assert step.stack == stack[:-1]
+            assert len(step.stack) > 1
+            total += float(options[8 + step.state])
+        state, stack = step.state, step.stack
+        kinds.add(step.kind)
+    assert total == pytest.approx(found.log_weight)
+    assert kinds == {"push", "replace", "pop"}

@@ -145,6 +145,7 @@ class NondeterministicRun(StackRun):
         columns: (B · S, n · Q, n · C): P[i → t][c → (y, r)] at [b · S + y, t · Q + r, i · C + c].
         column: (B, C, I, C): the same for the last time t, [b, c', i - first, c].
         alpha: (B, C), of the last time, normalised.
+        total: (B, 1), what α summed up to before: by what the last step multiplied the weight of all runs.
     """
 
     def __init__(
@@ -171,6 +172,7 @@ class NondeterministicRun(StackRun):
         else:
             self.columns[:, : before * q, : before * c] = carried.columns
             self.column, self.alpha = carried.last, carried.alpha
+        self.total = self.alpha.sum(1, keepdim=True)
         self.time = before - 1
         self._before = before
         self._first = 0
@@ -207,7 +209,8 @@ class NondeterministicRun(StackRun):
         self.columns.view(rows, s, -1, q, self.columns.shape[2])[:, :, t, :, first * c : t * c] = column.view(
             rows, s, q, -1
         )
-        self.alpha = alpha / alpha.sum(1, keepdim=True)
+        self.total = alpha.sum(1, keepdim=True)
+        self.alpha = alpha / self.total
         if self.keep:
             self._kept.append(_Kept(weights, scaled, self.alpha, inverse, self.column, self._first))
             self._pops.append(pops)

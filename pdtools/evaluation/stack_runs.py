@@ -1,0 +1,140 @@
+"""Looking inside recurrent models: what their stacks do while they read one string."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from pdtools.errors import PdtoolsError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from pdtools.models import LoadedModel, RecurrentLM
+    from pdtools.models.stacks import NondeterministicStack
+
+ACTIONS = {
+    "nondeterministic": ("push", "replace", "pop"),
+    "superposition": ("push", "no-op", "pop"),
+    "stratification": ("pop", "push"),
+}
+
+
+@dataclass(frozen=True)
+class StackRunView:
+    """What a stack did over n tokens.
+
+    Attributes:
+        tokens: that were read.
+        surprisal: of each of them, and of end-of-sentence: n + 1 values in bits.
+        stack: its kind.
+        actions: names of the actions' kinds.
+        shares: for each token how much of each kind is done after it. Of the nondeterministic stack the
+            weight of the transitions of a kind from where the automaton is then, over the weight of all
+            (whether or not the stack allows them); of superposition the mixture; of stratification the two
+            amounts, which need not make up 1.
+        tops: of the nondeterministic stack, for each token the distribution of the symbol that is on top
+            afterwards; else None.
+        states: the same for the automaton's state.
+        run: of the nondeterministic stack, the heaviest run: for each token the transition after it, the
+            state, and the symbols on the stack, bottom first; else None.
+        run_log_share: its share of the weight of all runs, as a logarithm (nats).
+    """
+
+    tokens: list[str]
+    surprisal: list[float]
+    stack: str
+    actions: tuple[str, ...]
+    shares: list[list[float]]
+    tops: list[list[float]] | None = None
+    states: list[list[float]] | None = None
+    run: list[tuple[str, int, list[int]]] | None = None
+    run_log_share: float | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return asdict(self)
+
+
+def inspect_run(loaded: LoadedModel, text: str) -> StackRunView:
+    """Read one string and look at the stack.
+
+    The actions after the last token are listed too, though no reading follows.
+
+    Args:
+        loaded: a checkpoint of a recurrent model with a stack.
+        text: words between spaces.
+
+    Raises:
+        PdtoolsError: if the model has no stack, or the text no words.
+    """
+    import torch
+
+    from pdtools.models import RecurrentLM
+    from pdtools.models.stacks import NondeterministicStack
+    from pdtools.tokenization import split_spaces
+
+    model = loaded.model
+    if not isinstance(model, RecurrentLM) or model.stack is None:
+        raise PdtoolsError(f"{loaded.folder}: this model has no stack to look at")
+    sentence = split_spaces(text)
+    if not sentence.words:
+        raise PdtoolsError("no words to read")
+    ids = torch.from_numpy(loaded.tokenizer.encode(sentence).ids).long().to(model.device)  # (n + 2,)
+    with torch.inference_mode():
+        surprisal, actions = _read(model.eval(), ids)
+        view: dict[str, Any] = {
+            "tokens": [loaded.tokenizer.token_text(token) for token in ids[1:-1].tolist()],
+            "surprisal": surprisal,
+            "stack": model.config.stack,
+            "actions": ACTIONS[model.config.stack],
+        }
+        if isinstance(model.stack, NondeterministicStack):
+            return StackRunView(**view, **_automaton(model.stack, actions))
+        if model.config.stack == "superposition":
+            return StackRunView(**view, shares=actions[:, :3].softmax(1).tolist())
+        return StackRunView(**view, shares=actions[:, :2].sigmoid().tolist())
+
+
+def _read(model: RecurrentLM, ids: Tensor) -> tuple[list[float], Tensor]:
+    """Surprisals of tokens and end-of-sentence, and the actions (n, A) after every token."""
+    import torch
+
+    state = model.start(1, len(ids))
+    surprisal, actions = [], []
+    for k, token in enumerate(ids):
+        if k:
+            surprisal.append(float(-model.next_token_logprobs(state)[0, token]) / math.log(2))
+        if k < len(ids) - 1:
+            model.advance(state, token[None], torch.zeros(1, k + 1, dtype=torch.int16))
+            if k:
+                actions.append(state.run.actions()[0])
+    return surprisal, torch.stack(actions)
+
+
+def _automaton(stack: NondeterministicStack, actions: Tensor) -> dict[str, Any]:
+    """What there is to tell of the automaton, from the actions (n, A) after every token."""
+    import torch
+
+    from pdtools.models.stacks.viterbi import heaviest_run
+
+    run = stack.start(1, len(actions), actions, keep=False)
+    alphas, log_total = [run.alpha[0]], 0.0
+    for action in actions:
+        run.step(action[None])
+        alphas.append(run.alpha[0])
+        log_total += math.log(float(run.total))
+    weights = stack.weights(actions)  # (n, C, 2C + Q)
+    c = stack.configurations
+    kinds = torch.stack([part.sum(2) for part in weights.split([c, c, stack.states], 2)], 2)  # (n, C, 3)
+    done = (torch.stack(alphas[:-1])[:, :, None] * kinds).sum(1)  # (n, 3)
+    after = torch.stack(alphas[1:]).unflatten(1, (stack.symbols, stack.states))  # (n, S, Q)
+    best = heaviest_run(weights.log().cpu().numpy(), stack.states, stack.symbols)
+    return {
+        "shares": (done / done.sum(1, keepdim=True)).tolist(),
+        "tops": after.sum(2).tolist(),
+        "states": after.sum(1).tolist(),
+        "run": [(step.kind, step.state, list(step.stack)) for step in best.steps],
+        "run_log_share": best.log_weight - log_total,
+    }

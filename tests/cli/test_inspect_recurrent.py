@@ -1,0 +1,108 @@
+"""Looking inside recurrent models: numbers that agree with the model, lines, pictures, history."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pdtools.cli.main import run
+from pdtools.evaluation.stack_history import action_history, shares_of
+from pdtools.evaluation.stack_runs import inspect_run
+from pdtools.models import build_model, collate, load_checkpoint, make_config, save_checkpoint
+from pdtools.report.stack_runs import draw_history, run_lines
+from pdtools.tokenization import split_spaces, train_word_tokenizer
+
+
+def saved(folder: Path, **options: Any) -> Path:
+    tokenizer = train_word_tokenizer(["a", "b", "c"], text_style="ptb", unk=False)
+    ids = {key: getattr(tokenizer, key) for key in ("vocab_size", "pad_id", "root_id", "eos_id")}
+    torch.manual_seed(0)
+    model = build_model("rnn", make_config("rnn", {**ids, "hidden_size": 6, **options}))
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter)
+    save_checkpoint(folder, model, tokenizer, shards={})
+    return folder
+
+
+@pytest.mark.parametrize("stack", ["nondeterministic", "superposition", "stratification"])
+def test_what_is_seen_is_what_the_model_does(tmp_path: Path, stack: str) -> None:
+    loaded = load_checkpoint(saved(tmp_path / "model", stack=stack, stack_vector=2))
+    view = inspect_run(loaded, "a b c a")
+    assert view.tokens == ["a", "b", "c", "a"]
+    ids = loaded.tokenizer.encode(split_spaces("a b c a")).ids
+    parts = loaded.model.forward_parts(collate([(ids, list(range(6)))], loaded.tokenizer.pad_id))
+    bits = -parts.token_logprobs[0, 1:].detach() / torch.log(torch.tensor(2.0))
+    assert view.surprisal == pytest.approx(bits.tolist(), rel=1e-4)
+    assert len(view.shares) == 4
+    if stack != "stratification":
+        assert [sum(row) for row in view.shares] == pytest.approx([1.0] * 4)
+    if stack == "nondeterministic":
+        assert [len(row) for row in view.tops] == [3] * 4
+        assert [sum(row) for row in view.tops] == pytest.approx([1.0] * 4)
+        assert [sum(row) for row in view.states] == pytest.approx([1.0] * 4)
+        assert view.run_log_share < 0
+        assert [len(stack) >= 2 for _, _, stack in view.run] == [True] * 4
+    else:
+        assert view.run is None
+
+
+def test_the_share_of_the_heaviest_run_is_its_probability(tmp_path: Path) -> None:
+    # With one state and one symbol a run is its heights alone, and the first step is a push: two tokens have
+    # the runs push push and push replace (there is nothing to pop to).
+    loaded = load_checkpoint(saved(tmp_path / "model", stack_states=1, stack_symbols=1))
+    view = inspect_run(loaded, "a b")
+    shares = dict(zip(view.actions, view.shares[1], strict=True))
+    possible = shares["push"] + shares["replace"]
+    assert view.run[1][0] == max(("push", "replace"), key=shares.__getitem__)
+    assert torch.tensor(view.run_log_share).exp() == pytest.approx(
+        max(shares["push"], shares["replace"]) / possible, rel=1e-4
+    )
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    model = str(saved(tmp_path / "model"))
+    assert run(["inspect", "a b c", "--model", model]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:2] == ["token", "bits"]
+    assert lines[1].startswith("a ")
+    assert "push" in lines[1]
+    assert lines[-1].startswith("the heaviest run has e^-")
+    assert run(["inspect", "a b c", "--model", model, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tokens"] == ["a", "b", "c"]
+    for suffix in (".svg", ".png"):
+        assert run(["inspect", "a b c", "--model", model, "-o", str(tmp_path / f"run{suffix}")]) == 0
+        assert (tmp_path / f"run{suffix}").stat().st_size > 1000
+    plain = str(saved(tmp_path / "plain", stack="none"))
+    assert run(["inspect", "a b", "--model", plain]) == 1
+    assert "no stack to look at" in capsys.readouterr().err
+
+
+def test_the_trace_is_indented_by_height(tmp_path: Path) -> None:
+    view = inspect_run(load_checkpoint(saved(tmp_path / "model")), "a b c a b c")
+    for line, (kind, state, stack) in zip(run_lines(view)[1:-1], view.run, strict=True):
+        written = kind if kind == "pop" else f"{kind} {stack[-1]}"
+        assert line.endswith("  " * (len(stack) - 1) + f"{written} q{state}")
+
+
+def test_a_history_of_actions(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    from pdtools.training import Recipe, TrainConfig
+
+    (tmp_path / "trees").write_text("(S (X a) (X b))\n(S (X b) (X a))\n" * 4)
+    shards = str(tmp_path / "shards")
+    trees = str(tmp_path / "trees")
+    assert run(["tapes", trees, "--tokenizer", "word", "--no-unk", "-o", shards, "--quiet"]) == 0
+    config = TrainConfig(steps=5, eval_every=5, warmup_steps=0, batch_sentences=2)
+    recipe = Recipe(model="rnn", train=config)
+    history = action_history(shards, tmp_path / "run", recipe, "a b", every=2)
+    assert len(history) == 3
+    shares = shares_of(history, ["push", "pop"])
+    assert shares[0] != shares[1] != shares[2]
+    assert all(0 < share < 1 for row in shares for share in row)
+    draw_history(tmp_path / "history.svg", shares, label="look")
+    assert (tmp_path / "history.svg").stat().st_size > 1000
