@@ -160,10 +160,17 @@ class TransformerLM(LanguageModel):
 
         targets = batch.tokens if batch.targets is None else batch.targets  # (B, N)
         shift = 1 if self.objective == "causal" else 0
-        logits = self._logits(hidden[:, : hidden.shape[1] - shift])  # (B, N - shift, V)
-        nll = F.cross_entropy(logits.flatten(0, 1).float(), targets[:, shift:].flatten(), reduction="none")
-        token_logprobs = F.pad(-nll.view(len(batch.tokens), -1), (shift, 0))  # (B, N)
-        token_logprobs = token_logprobs.masked_fill(~batch.predicted(), 0)
+        hidden_before = hidden[:, : hidden.shape[1] - shift]  # (B, N - shift, D)
+        if batch.scored is None:
+            token_logprobs = -self._nll(hidden_before.flatten(0, 1), targets[:, shift:].flatten())
+            token_logprobs = F.pad(token_logprobs.view(len(batch.tokens), -1), (shift, 0))  # (B, N)
+            token_logprobs = token_logprobs.masked_fill(~batch.predicted(), 0)
+        else:
+            # Few are scored: logits, the largest tensor, are made for those alone.
+            scored = batch.scored[:, shift:]  # (B, N - shift)
+            found = -self._nll(hidden_before[scored], targets[:, shift:][scored])  # (S,)
+            token_logprobs = found.new_zeros(scored.shape).masked_scatter(scored, found)
+            token_logprobs = F.pad(token_logprobs, (shift, 0))  # (B, N)
 
         attach_logprobs = torch.zeros_like(token_logprobs)
         attach_best = torch.arange(batch.tokens.shape[1], device=hidden.device).expand_as(batch.tokens)
@@ -327,6 +334,10 @@ class TransformerLM(LanguageModel):
         """What the output layer and the attachment head get: (…, D) to (…, D)."""
         x = self.final_norm(x)
         return x if self.output_transform is None else self.output_transform(x)
+
+    def _nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """-log p of targets (S,) given hidden states (S, D), in single precision: (S,)."""
+        return F.cross_entropy(self._logits(hidden).float(), targets, reduction="none")
 
     def _logits(self, hidden: Tensor) -> Tensor:
         """(…, D) to (…, V)."""

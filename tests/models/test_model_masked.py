@@ -175,3 +175,14 @@ def test_masked_models_refuse_what_needs_a_next_token() -> None:
         small_model("pushdown", objective="masked")
     with pytest.raises(PdtoolsError, match="objective must be one of causal, masked"):
         small_model("transformer", objective="both")
+
+
+@pytest.mark.parametrize("objective", ["causal", "masked"])
+def test_where_nothing_is_scored_the_loss_is_zero_with_gradients_of_zero(objective: Any) -> None:
+    model = small_model("transformer", objective=objective)
+    batch = batch_of([3])
+    sums = model.loss(dataclasses.replace(batch, scored=torch.zeros_like(batch.tokens, dtype=torch.bool)))
+    sums.token_nll_sum.backward()
+    assert float(sums.token_nll_sum) == 0
+    assert model.embedding.weight.grad is not None
+    assert not bool(model.embedding.weight.grad.any())
