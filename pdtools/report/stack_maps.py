@@ -86,7 +86,7 @@ def draw_stacks(path: str | Path, inspection: Inspection) -> None:
             top, bottom = grid[0][column], grid[1][column]
             top.imshow(layer.attention, **look)
             top.set(title=f"layer {layer.layer}", xticks=range(n), yticks=range(n))
-            top.set_xticklabels(labels)
+            top.set_xticklabels(labels, rotation=90)
             top.set_yticklabels(labels)
             # The first position has no action: the stack is empty there.
             bottom.imshow([[0.0, *(row[action] for row in layer.actions[1:])] for action in range(3)], **look)
