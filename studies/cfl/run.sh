@@ -34,7 +34,7 @@ mkdir -p "$(dirname "$run")"
 # Figure 3: the first epochs of two runs are watched. What is left of them is then done as in any other run.
 case $language-$model-$rate-$restart in
 marked-reversal-ns-s-0.005-1 | marked-reversal-rns-0.005-1)
-    python "$here/watch.py" "$data" "$run" "$WATCHED" "$@" ;;
+    [ "$WATCHED" = 0 ] || python "$here/watch.py" "$data" "$run" "$WATCHED" "$@" ;;
 esac
 # A finished run is left as it is, unless it was started with other settings: then it is an error.
 pdtools train "$data/train-$restart" --valid "$data/valid-$restart" --config cfl "$@" --device "$DEVICE" \
