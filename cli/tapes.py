@@ -78,6 +78,9 @@ def tapes(
         bool | None,
         typer.Option("--unk/--no-unk", help="word: give unknown words a token (the default), or none."),
     ] = None,
+    lower_case: Annotated[
+        bool, typer.Option("--lower-case", help="word: without capitals, in evaluation too.")
+    ] = False,
     text_style: Annotated[
         Style | None,
         typer.Option("--text-style", help="Words as in a treebank (the default), or as people write."),
@@ -123,7 +126,7 @@ def tapes(
     plan = make_plan(workers, shard, scheduler, resume)
     check_output_or_done(output, plan, overwrite=overwrite, inputs=files)
     rejects = Rejects(on_error.value)
-    used = chosen_tokenizer(tokenizer, vocab_size, min_count, unk, text_style)
+    used = chosen_tokenizer(tokenizer, vocab_size, min_count, unk, text_style, lower_case=lower_case)
     settings = ShardSettings(layout=layout.value, factor=binarize.value, tape=tape.value)
     described = {
         "work": "tapes",
@@ -148,12 +151,20 @@ def tapes(
 
 
 def chosen_tokenizer(
-    name: str, size: int | None, min_count: int | None, unk: bool | None, style: Style | None
+    name: str,
+    size: int | None,
+    min_count: int | None,
+    unk: bool | None,
+    style: Style | None,
+    *,
+    lower_case: bool = False,
 ) -> Tokenizer | TokenizerSettings:
     """What ``--tokenizer`` and the options beside it mean."""
     from pdtools.shards import TokenizerSettings
     from pdtools.tokenization import Tokenizer
 
+    if lower_case and name != "word":
+        raise typer.BadParameter("--lower-case is for --tokenizer word")
     if name not in ("word", "bpe"):
         if (size, min_count, unk) != (None, None, None):
             raise typer.BadParameter("--vocab-size, --min-count and --unk are for --tokenizer word or bpe")
@@ -166,6 +177,7 @@ def chosen_tokenizer(
         min_count=min_count,
         unk=unk is not False,
         text_style=(style or Style.ptb).value,
+        lower_case=lower_case,
     )
 
 

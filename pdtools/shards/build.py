@@ -50,6 +50,7 @@ class TokenizerSettings:
             ``<unk>``: with one, some training words have to be unknown for ``<unk>`` to be learnt.
         unk: whether ``word`` has ``<unk>``. (``bpe`` knows every word.)
         text_style: ``ptb`` or ``raw``.
+        lower_case: whether ``word`` puts words into lower case.
     """
 
     kind: Literal["word", "bpe"] = "word"
@@ -57,6 +58,7 @@ class TokenizerSettings:
     min_count: int | None = None
     unk: bool = True
     text_style: Literal["ptb", "raw"] = "ptb"
+    lower_case: bool = False
 
 
 def train_tokenizer(trees: Iterable[SourcedTree], settings: TokenizerSettings) -> Tokenizer:
@@ -83,6 +85,7 @@ def tokenizer_of(corpus: Iterable[Sentence] | Mapping[str, int], settings: Token
         size=settings.size,
         unk=settings.unk,
         text_style=settings.text_style,
+        lower_case=settings.lower_case,
     )
 
 

@@ -22,6 +22,7 @@ def train_word_tokenizer(
     size: int | None = None,
     unk: bool = True,
     text_style: str = "ptb",
+    lower_case: bool = False,
 ) -> Tokenizer:
     """Make a vocabulary of whole words.
 
@@ -34,16 +35,23 @@ def train_word_tokenizer(
         unk: whether words outside the vocabulary become ``<unk>``. Without it, a sentence that holds
             one cannot be encoded. (With ``min_count=1`` no training word ever is ``<unk>``.)
         text_style: how words become text, see :mod:`pdtools.tokenization.words`.
+        lower_case: whether words are put into lower case first, here and whenever the tokenizer is used.
 
     Raises:
         PdtoolsError: if no word is left.
     """
     from tokenizers import Tokenizer as Backend
-    from tokenizers import models, pre_tokenizers
+    from tokenizers import models, normalizers, pre_tokenizers
 
     check_style(text_style)
     special = [PAD, ROOT, EOS, *([UNK] if unk else [])]
     counts = Counter(words)
+    if lower_case:
+        normalizer = normalizers.Lowercase()
+        lowered: Counter[str] = Counter()
+        for word, n in counts.items():
+            lowered[normalizer.normalize_str(word)] += n
+        counts = lowered
     for token in special:
         del counts[token]
     kept = sorted((word for word, n in counts.items() if n >= min_count), key=lambda w: (-counts[w], w))
@@ -53,6 +61,8 @@ def train_word_tokenizer(
         raise PdtoolsError(f"no word is left in the vocabulary (min count {min_count}, size {size})")
     vocabulary = {word: index for index, word in enumerate([*special, *kept])}
     backend = Backend(models.WordLevel(vocabulary, unk_token=UNK))
+    if lower_case:
+        backend.normalizer = normalizer
     # Only ASCII spaces: a no-break space belongs to its word.
     backend.pre_tokenizer = pre_tokenizers.Split(" ", "removed")
     backend.add_special_tokens(special)
