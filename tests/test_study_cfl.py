@@ -10,8 +10,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-import torch
 from test_studies import REPOSITORY, study
+
+from pdtools.evaluation.stack_runs import StackRunView
 
 SMALL = {
     "LANGUAGES": "marked-reversal",
@@ -47,7 +48,7 @@ def test_the_study(tmp_path: Path) -> None:
     assert {path.name for path in out.glob("*.svg")} == {
         "figure-1-marked-reversal.svg",
         "figure-2-marked-reversal.svg",
-        "figure-3.svg",
+        "figure-3-rns.svg",
     }
     results = json.loads((out / "results.json").read_text())
     cells = results["scores"]["marked-reversal"]
@@ -55,7 +56,7 @@ def test_the_study(tmp_path: Path) -> None:
     assert cells["jm"]["run"] == "size20-lr0.005-1"
     assert cells["rns"]["steps"] == [2, 4]
     assert list(cells["rns"]["test_by_length"]) == [str(n) for n in range(41, 100, 2)]
-    assert len(results["actions"]["NS+S+U (RNS)"]) == 1
+    assert len(results["actions"]["rns"]) == 1
 
     # A second run does nothing twice; a lost result is made again; other settings are refused.
     kept = out / "runs" / "marked-reversal" / "rns" / "lr0.005-1" / "metrics.jsonl"
@@ -112,35 +113,18 @@ def test_the_best_run_is_that_with_the_lowest_difference(
     assert lines[-1] == "" or "chosen of: 3." in "".join(lines)
 
 
-def test_actions_of_an_automaton_that_is_right() -> None:
-    """A model whose action layer is set by hand from one-hot hidden states."""
+def test_actions_that_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
     watch = script("watch")
-    from pdtools.formal import ContextFree, read_grammar, word_tokenizer
-    from pdtools.models.stacks import NondeterministicStack
 
-    grammar = ContextFree(grammar=read_grammar("marked-reversal"), shortest=61, longest=61)
-    tokenizer = word_tokenizer(grammar)
-    stack = NondeterministicStack(2, 3, unnormalized=True, states_in_reading=True, window=0)
+    def inspect_run(loaded: None, text: str) -> StackRunView:
+        """An automaton that pushes up to the marker, and then does the right thing by a quarter."""
+        tokens = text.split(" ")
+        middle = tokens.index("#")
+        shares = [[1.0, 0.0, 0.0]] * (middle + 1) + [[0.5, 0.25, 0.25]] * middle
+        actions = ("push", "replace", "pop")
+        return StackRunView(
+            tokens=tokens, surprisal=[], stack="nondeterministic", actions=actions, shares=shares
+        )
 
-    class ByPosition:
-        """Its hidden state is the position."""
-
-        def __init__(self, right: float) -> None:
-            self.stack = stack
-            self.right = right
-
-        def hidden_states(self, tokens: torch.Tensor) -> torch.Tensor:
-            return torch.arange(tokens.shape[1]).repeat(len(tokens), 1)[..., None].float()
-
-        def actions(self, hidden: torch.Tensor) -> torch.Tensor:
-            logits = torch.full((len(hidden), 6, 14), -50.0)
-            position = hidden[:, 0]
-            logits[position < 31, :, :6] = self.right  # pushes
-            logits[position == 31, :, 6:12] = self.right
-            logits[position > 31, :, 12:] = self.right
-            return logits.flatten(1)
-
-    assert watch.correct_actions(ByPosition(5.0), tokenizer) == pytest.approx([1.0] * 61)
-    # Equal weights of all transitions: 6 pushes, 6 replacements and 2 pops.
-    expected = [6 / 14] * 31 + [2 / 14] * 30
-    assert watch.correct_actions(ByPosition(-50.0), tokenizer) == pytest.approx(expected)
+    monkeypatch.setattr(watch, "inspect_run", inspect_run)
+    assert watch.correct_actions(None) == pytest.approx([1.0] * 30 + [0.0] + [0.25] * 30)

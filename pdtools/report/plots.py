@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,33 +70,6 @@ def draw_lines(
         axes.grid(alpha=0.3)
         if any(line.x for line in lines):
             axes.legend(frameon=False)
-        save_figure(figure, path)
-        plt.close(figure)
-
-
-def draw_heatmaps(path: str | Path, maps: Mapping[str, Sequence[Sequence[float]]], *, x: str, y: str) -> None:
-    """Draw tables of shares side by side, the first row on top; 0 is white and 1 black.
-
-    Args:
-        path: the file; its suffix names its kind, as for :func:`draw_lines`.
-        maps: by their titles, rows of values from 0 to 1.
-        x, y: what columns and rows are, numbered from 1.
-
-    Raises:
-        MissingDependencyError: if matplotlib is not installed.
-    """
-    plt = pyplot()
-    with plt.rc_context({"svg.hashsalt": "pdtools", "font.size": 9}):
-        figure, row = plt.subplots(
-            1, len(maps), figsize=_SIZE, layout="constrained", sharey=True, squeeze=False
-        )
-        for axes, (title, values) in zip(row[0], maps.items(), strict=True):
-            edges = (0.5, len(values[0]) + 0.5, len(values) + 0.5, 0.5)
-            axes.imshow(
-                values, cmap="Greys", vmin=0, vmax=1, aspect="auto", interpolation="nearest", extent=edges
-            )
-            axes.set(title=title, xlabel=x)
-        row[0][0].set_ylabel(y)
         save_figure(figure, path)
         plt.close(figure)
 

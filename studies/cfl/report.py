@@ -16,7 +16,8 @@ from typing import Any
 from pdtools.evaluation.results import read_results
 from pdtools.files import atomic_text, read_json, write_json
 from pdtools.provenance import provenance
-from pdtools.report.plots import Line, draw_heatmaps, draw_lines
+from pdtools.report.plots import Line, draw_lines
+from pdtools.report.stack_runs import draw_history
 
 MODELS = {
     "lstm": "LSTM",
@@ -121,11 +122,11 @@ def write_report(folder: Path) -> None:
             draw_lines(folder / f"figure-1-{language}.svg", training, x="training steps", y=nats)
             draw_lines(folder / f"figure-2-{language}.svg", lengths, x="tokens", y=nats)
     watched = {
-        MODELS[path.parent.name]: read_json(path)
+        path.parent.name: read_json(path)
         for path in sorted((folder / "runs" / "marked-reversal").glob("*/*.actions.json"))
     }
-    if watched:
-        draw_heatmaps(folder / "figure-3.svg", watched, x="position", y="epoch")
+    for model, rows in watched.items():
+        draw_history(folder / f"figure-3-{model}.svg", rows, label="epoch")
     write_json(folder / "results.json", {"scores": cells, "actions": watched, "provenance": provenance()})
     table = markdown(cells)
     with atomic_text(folder / "table.md") as stream:

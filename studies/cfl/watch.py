@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from pdtools.evaluation.stack_history import shares_of
+from pdtools.evaluation.stack_runs import inspect_run
 from pdtools.files import read_json, write_json
 from pdtools.formal import ContextFree, read_grammar, strings
-from pdtools.models import load_checkpoint
-from pdtools.tokenization import Tokenizer, split_spaces
+from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.training import read_recipe, train
 from pdtools.training.loop import Silence
 
@@ -47,8 +48,7 @@ def main(data: Path, run: Path, epochs: int, settings: list[str]) -> None:
     while len(rows) < epochs:
         seen: dict[str, Any] = read_json(state) if state.exists() else {"evaluated_step": 0, "finished": None}
         if seen["evaluated_step"] > len(rows) * recipe.train.eval_every:
-            loaded = load_checkpoint(run / "last")
-            rows.append(correct_actions(loaded.model, loaded.tokenizer))
+            rows.append(correct_actions(load_checkpoint(run / "last")))
             write_json(record, rows)
         elif seen["finished"]:
             break
@@ -67,29 +67,15 @@ def main(data: Path, run: Path, epochs: int, settings: list[str]) -> None:
             )
 
 
-def correct_actions(model: Any, tokenizer: Tokenizer) -> list[float]:
-    """At each position of marked reversal, the share of the weight on the right kind of action.
+def correct_actions(loaded: LoadedModel) -> list[float]:
+    """At each position of marked reversal, the share of the right kind of action; the mean over some strings.
 
-    Push in the first half, replace at the marker, pop in the second half; the weights of all transitions of a
-    kind, from all states and symbols, added up; the mean over some strings.
+    Push in the first half, replace at the marker, pop in the second half.
     """
     language = ContextFree(grammar=read_grammar("marked-reversal"), shortest=LENGTH, longest=LENGTH)
-    rows = [
-        tokenizer.encode(split_spaces(" ".join(string.tokens))).ids
-        for string in strings(language, STRINGS, seed=0)
-    ]
-    tokens = torch.from_numpy(np.stack(rows)[:, :-1].astype(np.int64))  # (B, LENGTH + 1) from ROOT on
-    with torch.no_grad():
-        hidden = model.hidden_states(tokens)[:, 1:]  # (B, LENGTH, H)
-        weights = model.stack.weights(
-            model.actions(hidden.flatten(0, 1))
-        )  # (B · LENGTH, C, 2C + Q): pushes, replacements, pops
-    sizes = [model.stack.configurations] * 2 + [model.stack.states]
-    kinds = torch.stack([part.sum((1, 2)) for part in weights.split(sizes, 2)])  # (3, B · LENGTH)
-    shares = (kinds / kinds.sum(0)).unflatten(1, (STRINGS, LENGTH)).mean(1)  # (3, LENGTH)
-    middle = LENGTH // 2
-    right = [0] * middle + [1] + [2] * middle
-    return [float(shares[kind, position]) for position, kind in enumerate(right)]
+    right = ["push"] * (LENGTH // 2) + ["replace"] + ["pop"] * (LENGTH // 2)
+    views = [inspect_run(loaded, " ".join(string.tokens)) for string in strings(language, STRINGS, seed=0)]
+    return np.mean([shares_of([view], right)[0] for view in views], axis=0).tolist()
 
 
 if __name__ == "__main__":

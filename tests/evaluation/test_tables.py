@@ -5,11 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
-from pathlib import Path
 
-import pytest
-
-from pdtools.report.plots import draw_heatmaps
 from pdtools.report.tables import print_table
 
 
@@ -38,14 +34,3 @@ def test_imports_are_light() -> None:
     code = f"import sys, {modules}; print([m for m in {heavy} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
-
-
-def test_heatmaps(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    maps = {"one": [[0.0, 1.0, 0.5], [1.0, 0.0, 0.5]], "another": [[0.25, 0.25, 1.0]]}
-    files = [tmp_path / name for name in ("a.svg", "b.svg")]
-    for file in files:
-        draw_heatmaps(file, maps, x="position", y="epoch")
-    assert files[0].read_bytes() == files[1].read_bytes()
-    drawn = files[0].read_text()
-    assert all(f"<!-- {text} -->" in drawn for text in ("one", "another", "position", "epoch"))
