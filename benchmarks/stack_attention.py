@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pdtools.models import Batch, TransformerLM, build_model, make_config
 from pdtools.models.native_stack_attention import native_library, native_stack_attention
-from pdtools.models.stack_attention import stepwise_stack_attention
+from pdtools.models.stack_attention import fused_takes, stepwise_stack_attention
 
 SHAPE = {
     "vocab_size": 8,
@@ -46,9 +46,19 @@ LENGTHS = (40, 80, 100)
 # How many times as slow as without a stack, at most; how many times as fast as the plain loop, at least.
 VANILLA_BARS = {"torch": {80: 1.6}, "native": {80: 1.2}}
 PLAIN_BARS = {80: 1.7, 100: 2.0}
+
+
+def fused(actions: Tensor) -> Tensor:
+    """The kernels for CUDA, imported where they are wanted: they need Triton."""
+    from pdtools.models.fused_stack_attention import fused_stack_attention
+
+    return fused_stack_attention(actions)
+
+
 RECURRENCES: dict[str, Callable[[Tensor], Tensor]] = {
     "torch": stepwise_stack_attention,
     "native": native_stack_attention,
+    "fused": fused,
     "plain loop": plain_stack_attention.stack_attention,
 }
 
@@ -89,6 +99,8 @@ def figures(options: Options) -> Iterator[Figure]:
     kinds = ["torch", "plain loop"]
     if options.device == "cpu" and native_library() is not None:
         kinds.insert(1, "native")
+    if options.device.startswith("cuda") and fused_takes(torch.device(options.device), max(LENGTHS)):
+        kinds.insert(1, "fused")
     for objective in ("masked", "causal"):
         vanilla, stack = (model_of(objective, layers, options) for layers in ("none", "all"))
         for n in LENGTHS:

@@ -7,6 +7,8 @@ on all rows before them, so they are computed one after the other; nothing else 
 
 from __future__ import annotations
 
+import warnings
+from functools import cache
 from typing import Any
 
 import torch
@@ -18,6 +20,9 @@ from pdtools.models.cache import Past
 from pdtools.models.native_stack_attention import native_stack_attention, native_takes
 
 PUSH, POP, NO_OP = range(3)
+
+# The longest rows that the fused kernels take.
+MOST_FUSED = 1024
 
 # Rows whose gradients are gathered by one product, from all rows that are later than the last by NEAR_ROWS:
 # those are gathered one by one, and torch's products of a few rows are slow.
@@ -36,7 +41,45 @@ def stack_attention(actions: Tensor) -> Tensor:
     """
     if native_takes(actions):
         return native_stack_attention(actions)
+    if actions.is_cuda and actions.dtype == torch.float32 and fused_takes(actions.device, actions.shape[1]):
+        from pdtools.models.fused_stack_attention import fused_stack_attention
+
+        return fused_stack_attention(actions)
     return stepwise_stack_attention(actions)
+
+
+def fused_takes(device: torch.device, n: int) -> bool:
+    """Whether the fused kernels take rows of n positions, and work on a device."""
+    return n <= MOST_FUSED and _fused_problem(device) is None
+
+
+@cache
+def _fused_problem(device: torch.device) -> str | None:
+    """Why the fused kernels are not used: tried once, forward and backward, against torch's operations."""
+    try:
+        from pdtools.models.fused_stack_attention import fused_stack_attention
+
+        with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
+            scores = torch.randn(3, 150, 3, generator=torch.Generator().manual_seed(0)).to(device)
+            weight = torch.randn(3, 150, 150, generator=torch.Generator().manual_seed(1)).to(device)
+            found = []
+            for recurrence in (stepwise_stack_attention, fused_stack_attention):
+                actions = scores.softmax(-1).requires_grad_()
+                rows = recurrence(actions)
+                found.append((rows.detach(), *torch.autograd.grad((rows * weight).sum(), actions)))
+            for one, other in zip(*found, strict=True):
+                torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        warnings.warn(
+            f"stack attention is computed without its fused kernels, which do not work here ({reason}):"
+            " it takes more time",
+            stacklevel=2,
+        )
+        return reason
+    return None
 
 
 def stepwise_stack_attention(actions: Tensor) -> Tensor:
