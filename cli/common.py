@@ -264,6 +264,7 @@ def model_settings(
     threads: int,
 ) -> ModelSettings:
     """A model as the processes of the plan use it. A cluster's workers pick their devices themselves."""
+    from pdtools.provenance import fingerprint
     from pdtools.search.work import ModelSettings
 
     each = threads_of_each(threads, plan.workers)
@@ -279,6 +280,7 @@ def model_settings(
         bos=bos,
         max_batch=max_batch,
         threads=each,
+        fingerprint=fingerprint(model) if plan.has_other_processes else None,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -37,9 +36,9 @@ def merge(
     arguments = _without_shard(job["command"])
     if not arguments or arguments[0] not in _IN_PIECES:
         raise InputError("not begun by a command of pdtools that works in pieces", file=job_path(output))
-    made = Path(job["folder"], _output_of(arguments))
-    if os.path.realpath(made) != os.path.realpath(output):
-        raise InputError(f"its jobs were to make {made}", file=job_path(output), hint="was the folder moved?")
+    if os.path.realpath(job["output"]) != os.path.realpath(output):
+        hint = "was the folder moved? The command with --resume instead of --shard goes on"
+        raise InputError(f"its jobs were to make {job['output']}", file=job_path(output), hint=hint)
     os.chdir(job["folder"])
     sys.argv[1:] = arguments  # what the output was made with, as its provenance will say
     with only_merging():
@@ -47,24 +46,12 @@ def merge(
     raise typer.Exit(status)
 
 
-def _output_of(arguments: list[str]) -> str:
-    """What these name with ``-o``: the last one counts, as it does for the command."""
-    found = ""
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
-        if argument in ("-o", "--output"):
-            found = following
-        elif argument.startswith("--output="):
-            found = argument.removeprefix("--output=")
-        elif argument.startswith("-o") and argument != "-o":
-            found = argument[2:].removeprefix("=")
-    return found
-
-
 def _without_shard(arguments: list[str]) -> list[str]:
-    kept = list(arguments)
-    for i, argument in enumerate(arguments):
+    kept: list[str] = []
+    following = iter(arguments)
+    for argument in following:
         if argument == "--shard":
-            del kept[i : i + 2]
-        elif argument.startswith("--shard="):
-            del kept[i]
+            next(following, None)
+        elif not argument.startswith("--shard="):
+            kept.append(argument)
     return kept

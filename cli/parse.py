@@ -198,14 +198,20 @@ def _parser_settings(
         return CheckpointSettings(
             model_settings(plan, name, beam=beam, max_batch=None, device=device, threads=threads)
         )
+    from dataclasses import replace
+
     from pdtools.parsers.work import BackendSettings
+    from pdtools.provenance import fingerprint
 
     each = threads_of_each(threads, plan.workers)
     if plan.scheduler is None:
         device = pick_device("cpu" if plan.merging else device, each)
     elif model is not None and Path(model).exists():
         model = str(Path(model).absolute())
-    return BackendSettings(name, model, device, each)
+    settings = BackendSettings(name, model, device, each)
+    if plan.has_other_processes and settings.path is not None:
+        settings = replace(settings, fingerprint=fingerprint(settings.path))
+    return settings
 
 
 def _report(

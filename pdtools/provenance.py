@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import importlib.metadata
+import json
 import os
 import platform
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pdtools import __version__
+from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, sha256_file
 
 # The files that identify a folder of ours: a checkpoint, a Hugging Face model, a set of shards.
@@ -39,6 +41,29 @@ def provenance(inputs: Mapping[str, str | Path] | None = None) -> dict[str, Any]
         "hardware": _hardware(),
         "inputs": {role: identify(path) for role, path in (inputs or {}).items()},
     }
+
+
+def fingerprint(path: str | Path) -> str:
+    """Says whether two models, wherever they are, are the same: made of what :func:`identify` says."""
+    contents = {key: value for key, value in identify(path).items() if key != "path"}
+    return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
+
+
+def check_fingerprint(path: str | Path, wanted: str | None) -> None:
+    """Refuse a model that is not the one that a command was started with.
+
+    Args:
+        path: where it is, on this machine.
+        wanted: its :func:`fingerprint` when the command was started; None: nobody asks.
+
+    Raises:
+        PdtoolsError: if it is another one.
+    """
+    if wanted is not None and fingerprint(path) != wanted:
+        raise PdtoolsError(
+            f"{path} is not the model that the command was started with (on {platform.node()}):"
+            " was it trained on, or is it another one there?"
+        )
 
 
 def _versions() -> dict[str, str]:

@@ -11,7 +11,7 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -23,10 +23,16 @@ MAX_ARCHIVE_BYTES = 1 << 31
 """How much is read from one archive, unpacked."""
 
 
-def zip_members(source: Path, suffix: str) -> Iterator[tuple[str, bytes]]:
-    """The members of a zip with this ending, sorted by name: (archive/member, bytes).
+def zip_members(
+    source: Path, suffix: str, limit: int = MAX_DOCUMENT_BYTES, order: Sequence[int] | None = None
+) -> Iterator[tuple[str, bytes]]:
+    """The members of a zip with this ending: (archive/member, bytes).
 
     Resource forks (``__MACOSX``) and hidden files are passed over.
+
+    Args:
+        limit: bytes of the longest, unpacked.
+        order: numbers of members, from 0 in the order of their names, which is the order without this.
 
     Raises:
         InputError: if the archive is missing, damaged or encrypted, has a symbolic link among these members,
@@ -34,24 +40,12 @@ def zip_members(source: Path, suffix: str) -> Iterator[tuple[str, bytes]]:
     """
     n_bytes = 0
     with _as_input_errors(source):
-        for place, stream in _streams(source, suffix):
-            data = stream.read(MAX_DOCUMENT_BYTES + 1)
-            if len(data) > MAX_DOCUMENT_BYTES:
-                raise InputError(f"longer than {MAX_DOCUMENT_BYTES >> 20} MiB when unpacked", file=place)
+        for place, stream in _streams(source, suffix, order):
+            data = stream.read(limit + 1)
+            if len(data) > limit:
+                raise InputError(f"longer than {limit >> 20} MiB when unpacked", file=place)
             n_bytes = _counted(n_bytes + len(data), source)
             yield place, data
-
-
-def zip_member(source: Path, place: str) -> bytes:
-    """The member that :func:`zip_members` calls (archive/member).
-
-    Raises:
-        InputError: as :func:`zip_members` does.
-    """
-    for found, data in zip_members(source, place[len(f"{source}/") :]):
-        if found == place:
-            return data
-    raise InputError("no longer in the archive", file=place)
 
 
 def zip_lines(source: Path, suffix: str) -> Iterator[tuple[str, int, str]]:
@@ -82,16 +76,21 @@ def _counted(n_bytes: int, source: Path) -> int:
     return n_bytes
 
 
-def _streams(source: Path, suffix: str) -> Iterator[tuple[str, IO[bytes]]]:
+def _streams(
+    source: Path, suffix: str, order: Sequence[int] | None = None
+) -> Iterator[tuple[str, IO[bytes]]]:
     with zipfile.ZipFile(source) as archive:
-        for member in sorted(archive.infolist(), key=lambda member: member.filename):
-            name = member.filename
-            if not name.endswith(suffix) or not is_data(name):
-                continue
-            if stat.S_ISLNK(member.external_attr >> 16):
-                raise InputError("a symbolic link, which is not followed", file=f"{source}/{name}")
-            with archive.open(member) as stream:
-                yield f"{source}/{name}", stream
+        members = [
+            member
+            for member in sorted(archive.infolist(), key=lambda member: member.filename)
+            if member.filename.endswith(suffix) and is_data(member.filename)
+        ]
+        for number in range(len(members)) if order is None else order:
+            place = f"{source}/{members[number].filename}"
+            if stat.S_ISLNK(members[number].external_attr >> 16):
+                raise InputError("a symbolic link, which is not followed", file=place)
+            with archive.open(members[number]) as stream:
+                yield place, stream
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from pdtools.errors import InputError
 from pdtools.evaluation.archives import zip_lines
-from pdtools.files import expand_inputs, read_lines
+from pdtools.files import expand_inputs, is_stream, read_lines
 from pdtools.json_input import parse_json, text_of
 
 # The data spell one field in two ways, and name a phenomenon that the paper counts within another.
@@ -61,8 +61,11 @@ class PairFiles:
     def __init__(self, source: str | Path, limit: int | None = None) -> None:
         self._source = Path(source)
         self._limit = limit
+        self._kept: list[Pair] | None = [] if is_stream(source) else None  # that cannot be read again
         seen: dict[str, set[str]] = defaultdict(set)
         for place, number, pair in self._read():
+            if self._kept is not None:
+                self._kept.append(pair)
             if pair.number in seen[pair.paradigm]:
                 raise InputError(f"a second pair {pair.number} of {pair.paradigm}", file=place, line=number)
             seen[pair.paradigm].add(pair.number)
@@ -72,7 +75,7 @@ class PairFiles:
     def __iter__(self) -> Iterator[Pair]:
         """The pairs, in the order of file names and lines."""
         taken: Counter[str] = Counter()
-        for _, _, pair in self._read():
+        for pair in self._kept or (pair for _, _, pair in self._read()):
             taken[pair.paradigm] += 1
             if self._limit is None or taken[pair.paradigm] <= self._limit:
                 yield pair

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from pdtools.errors import InputError
-from pdtools.evaluation.archives import is_data, zip_member, zip_members
+from pdtools.evaluation.archives import is_data, zip_members
 from pdtools.evaluation.circuits import circuit_of
 from pdtools.evaluation.formula import Formula, FormulaError
-from pdtools.files import decode_utf8, read_bytes
+from pdtools.files import decode_utf8, is_stream, read_bytes
 from pdtools.json_input import number_of, parse_json, text_of
+
+MAX_SUITE_BYTES = 16 << 20
+"""The longest document of a suite, unpacked. In memory it may take 30 times as much."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,19 +94,26 @@ class SuiteFiles:
 
     def __init__(self, source: str | Path) -> None:
         self._source = Path(source)
-        places: dict[str, str] = {}
-        for place, data in _documents(self._source):
-            name = _suite(data, place).name
-            if name in places:
-                raise InputError(f"a second suite named {name!r}", file=place)
-            places[name] = place
-        if not places:
+        numbers: dict[str, int] = {}
+        kept: list[Suite] = []
+        for number, (place, data) in enumerate(_documents(self._source)):
+            suite = _suite(data, place)
+            if suite.name in numbers:
+                raise InputError(f"a second suite named {suite.name!r}", file=place)
+            numbers[suite.name] = number
+            if is_stream(source):  # which cannot be read again
+                kept.append(suite)
+        if not numbers:
             raise InputError("no test suites (.json files) in it", file=source)
-        self._places = [places[name] for name in sorted(places)]
+        self._order = [numbers[name] for name in sorted(numbers)]
+        self._kept = kept
 
     def __iter__(self) -> Iterator[Suite]:
-        for place in self._places:
-            yield _suite(_parse(_contents(self._source, place), place), place)
+        if self._kept:
+            yield from self._kept
+            return
+        for place, data in _documents(self._source, self._order):
+            yield _suite(data, place)
 
 
 def read_suites(source: str | Path) -> list[Suite]:
@@ -111,23 +121,17 @@ def read_suites(source: str | Path) -> list[Suite]:
     return list(SuiteFiles(source))
 
 
-def _documents(source: Path) -> Iterator[tuple[str, Any]]:
+def _documents(source: Path, order: Sequence[int] | None = None) -> Iterator[tuple[str, Any]]:
+    """The JSON documents, in the order of their names, or those of these numbers."""
     if source.is_dir():
-        for path in sorted(source.rglob("*.json")):
-            if is_data(path.relative_to(source).as_posix()):
-                yield str(path), _parse(read_bytes(path), str(path))
+        paths = [p for p in sorted(source.rglob("*.json")) if is_data(p.relative_to(source).as_posix())]
+        for path in paths if order is None else [paths[number] for number in order]:
+            yield str(path), _parse(read_bytes(path, MAX_SUITE_BYTES), str(path))
     elif source.suffix == ".zip":
-        for place, data in zip_members(source, ".json"):
+        for place, data in zip_members(source, ".json", MAX_SUITE_BYTES, order):
             yield place, _parse(data, place)
     else:
-        yield str(source), _parse(read_bytes(source), str(source))
-
-
-def _contents(source: Path, place: str) -> bytes:
-    """Of one of the places that :func:`_documents` names."""
-    if source.suffix == ".zip" and not source.is_dir():
-        return zip_member(source, place)
-    return read_bytes(Path(place))
+        yield str(source), _parse(read_bytes(source, MAX_SUITE_BYTES), str(source))
 
 
 def _parse(data: bytes, place: str) -> Any:

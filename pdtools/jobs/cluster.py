@@ -56,7 +56,8 @@ def map_on_cluster(
         from distributed.comm import CommClosedError
     except ImportError as error:
         raise MissingDependencyError("dask.distributed", "cluster") from error
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is raised
+    for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is raised
     try:
         client = Client(address, timeout=_SECONDS_TO_CONNECT, set_as_default=False)
     except (OSError, ValueError) as error:

@@ -32,8 +32,14 @@ _LOCK = "lock"  # what the names of the files to be locked begin with
 
 
 def job_path(output: str | Path) -> Path:
-    """The folder that keeps the pieces of an output."""
+    """The folder that keeps the pieces of an output.
+
+    Raises:
+        PdtoolsError: if the output has no name.
+    """
     output = Path(output)
+    if not output.name or output.name == "..":
+        raise PdtoolsError(f"an output needs a name, which {str(output)!r} is not")
     return output.with_name(f"{output.name}.job")
 
 
@@ -247,6 +253,7 @@ def _check_settings(output: Path, settings: Mapping[str, Any]) -> None:
             "format": FORMAT,
             "command": sys.argv[1:],
             "folder": os.getcwd(),
+            "output": os.path.abspath(output),
             "replaces": _identity(output),
             "settings": wanted,
         }
@@ -261,8 +268,9 @@ def _check_settings(output: Path, settings: Mapping[str, Any]) -> None:
 
 
 def read_job(folder: Path) -> dict[str, Any]:
-    """What ``job.json`` says: ``command`` (arguments), ``folder`` (where it was called), ``settings``, and
-    ``replaces`` (which of the files or folders with the output's name was there before; None: none).
+    """What ``job.json`` says: ``command`` (arguments), ``folder`` (where it was called), ``output``,
+    ``settings``, and ``replaces`` (which of the files or folders with the output's name was there before;
+    None: none).
 
     Raises:
         InputError: if there is none, or it is damaged.
@@ -277,6 +285,7 @@ def read_job(folder: Path) -> dict[str, Any]:
         or not isinstance(job.get("settings"), dict)
         or not isinstance(job.get("command"), list)
         or not isinstance(job.get("folder"), str)
+        or not isinstance(job.get("output"), str)
         or "replaces" not in job
     ):
         raise InputError("damaged", file=path, hint=f"delete {folder} and start again")

@@ -66,6 +66,11 @@ class Plan:
         return _merging.get()
 
     @property
+    def has_other_processes(self) -> bool:
+        """Whether work is done by others than the process that the command is."""
+        return self.workers > 1 or self.scheduler is not None
+
+    @property
     def how_to_go_on(self) -> str:
         """What a person has to do after the command was cut short."""
         return "--resume goes on" if self.shard is None else "the same command goes on"

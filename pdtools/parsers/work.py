@@ -18,7 +18,7 @@ from pdtools.parsers.base import ParseFailure, Parser, load_parser
 from pdtools.parsers.benepar import model_path
 from pdtools.parsers.pipeline import CHUNK, Counts, TreeForm, parse_batch, placeholder
 from pdtools.parsers.sentences import SourcedSentence
-from pdtools.provenance import identify
+from pdtools.provenance import check_fingerprint, identify
 from pdtools.trees import Piece, SourcedTree, TransformCounts, Tree, cut_pieces, in_order, parse_piece
 
 _LEAF = re.compile(r"([^ ()]+)\)")
@@ -173,21 +173,29 @@ class BackendSettings:
 
     Attributes:
         threads: of each worker; 0: as torch finds best.
+        fingerprint: of the model, if other processes load it; they refuse another one.
     """
 
     name: str
     model: str | None
     device: str
     threads: int = 0
+    fingerprint: str | None = None
 
     def load(self) -> Parser:
         """See :class:`ParserSettings`."""
+        if self.fingerprint is not None:
+            check_fingerprint(self.path or "", self.fingerprint)
         return load_parser(self.name, self.model, prepare_torch(self.device, self.threads))
+
+    @property
+    def path(self) -> str | None:
+        """Where the model is, if that is known."""
+        return model_path(self.model) if self.name == "benepar" else self.model
 
     def described(self) -> dict[str, Any]:
         """See :class:`ParserSettings`."""
-        path = model_path(self.model) if self.name == "benepar" else self.model
-        found = {} if path is None else identify(path)
+        found = {} if self.path is None else identify(self.path)
         return {"parser": self.name, "model": found.get("sha256", self.model)}
 
 

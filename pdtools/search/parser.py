@@ -9,6 +9,7 @@ from typing import Any
 
 from pdtools.devices import prepare_torch
 from pdtools.parsers.base import ParseFailure, sentence_problem
+from pdtools.provenance import check_fingerprint
 from pdtools.search.scorer import load_searcher
 from pdtools.search.scores import Unscorable
 from pdtools.search.work import ModelSettings, model_settings_for_job
@@ -24,6 +25,7 @@ class CheckpointSettings:
 
     def load(self) -> CheckpointParser:
         """The parser."""
+        check_fingerprint(self.model.model_dir, self.model.fingerprint)
         device = prepare_torch(self.model.device, self.model.threads)
         return CheckpointParser(self.model.model_dir, beam=self.model.beam, device=device)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from pdtools.devices import prepare_torch
 from pdtools.jobs import JobFolder, Plan, cut, map_pieces
-from pdtools.provenance import identify
+from pdtools.provenance import check_fingerprint, identify
 from pdtools.search.encoding import LOOK_AHEAD, SEARCH_LOOK_AHEAD
 from pdtools.search.scorer import DerivationScorer, Parsed, ParsedScore, load_scorer, load_searcher
 from pdtools.search.scores import DEFAULT_BEAM, Dtype, Scorer, SentenceScore, Unscorable
@@ -28,6 +28,7 @@ class ModelSettings:
     Attributes:
         device: ``auto``: a GPU, where a process has one.
         threads: of each worker; 0: as torch finds best.
+        fingerprint: of the model, if other processes load it; they refuse another one.
     """
 
     model_dir: str
@@ -37,6 +38,7 @@ class ModelSettings:
     bos: bool = True
     max_batch: int | None = None
     threads: int = 0
+    fingerprint: str | None = None
 
     def load_scorer(self) -> Scorer:
         """The scorer, loaded once in each process."""
@@ -49,6 +51,7 @@ class ModelSettings:
 
 @lru_cache(maxsize=1)
 def _load_scorer(settings: ModelSettings) -> Scorer:
+    check_fingerprint(settings.model_dir, settings.fingerprint)
     return load_scorer(
         settings.model_dir,
         beam=settings.beam,
@@ -61,6 +64,7 @@ def _load_scorer(settings: ModelSettings) -> Scorer:
 
 @lru_cache(maxsize=1)
 def _load_searcher(settings: ModelSettings) -> DerivationScorer:
+    check_fingerprint(settings.model_dir, settings.fingerprint)
     return load_searcher(
         settings.model_dir,
         beam=settings.beam,
@@ -214,7 +218,7 @@ class PiecewiseSearcher(PiecewiseScorer):
 def model_settings_for_job(settings: ModelSettings) -> dict[str, Any]:
     """What scores depend on, for :func:`pdtools.jobs.job_folder`: weights, beam, dtype and the like."""
     described = asdict(settings)
-    for name in ("threads", "device", "max_batch"):  # scores agree across these
+    for name in ("threads", "device", "max_batch", "fingerprint"):  # scores agree across these
         del described[name]
     weights = {**identify(described.pop("model_dir"))}
     path = weights.pop("path")

@@ -29,8 +29,8 @@ FORMAT = "pdtools shards"
 FORMAT_VERSION = "1"
 MANIFEST_FILE, REJECTS_FILE = "manifest.json", "rejects.jsonl"
 
-# Longer rows have tapes that no Parquet cell takes: n (n + 1) / 2 bytes are 2 GiB and more.
-MOST_PACKED = 65_535
+# Longer rows have tapes, n (n + 1) / 2 bytes, of more than 256 MiB.
+MOST_PACKED = 23_169
 
 _CHOICES = {"layout": ("sentence", "block"), "factor": ("right", "left"), "tape": ("packed", "none")}
 

@@ -160,6 +160,8 @@ def _packed_batch(over: NDArray[Any], across: NDArray[Any]) -> NDArray[np.uint8]
             np.subtract(over[: k + 1], fewest, out=rows)
         else:
             rows[:] = np.minimum(over[: k + 1] - fewest, _DEEPEST_STORED)
+    if n_rows == 1:  # perhaps a long one: no copy
+        return packed.T
     triangles = np.empty((n_rows, len(packed)), dtype=np.uint8)
     for first in range(0, len(packed), _TRANSPOSED_AT_ONCE):
         part = slice(first, first + _TRANSPOSED_AT_ONCE)

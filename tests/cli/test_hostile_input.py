@@ -218,7 +218,7 @@ def test_bombs(command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
                 for _ in range(1 + (files.MAX_DOCUMENT_BYTES >> 20)):
                     member.write(b" " * (1 << 20))
     assert source.stat().st_size < 1 << 20
-    refused(command("eval-sg", source, "--write-sentences", "-"), f"{source}/a.json: longer than 128 MiB")
+    refused(command("eval-sg", source, "--write-sentences", "-"), f"{source}/a.json: longer than 16 MiB")
     refused(
         command("eval-blimp", source, "--write-sentences", "-"), f"{source}/a.jsonl:1: a line of more than"
     )

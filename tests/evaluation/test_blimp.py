@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -157,6 +159,16 @@ def test_blocks_change_nothing(word_scorer: Any, tmp_path: Path, monkeypatch: py
     assert divided.table("items").equals(whole.table("items"))
     assert whole.counts["sentences"] == len({text for p in files for text in (p.good, p.bad)})
     assert divided.counts["sentences"] > whole.counts["sentences"]  # "We go ." is in two blocks
+
+
+def test_pairs_from_a_pipe(word_scorer: Any, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    text = "\n".join(map(json.dumps, SMALL))
+    writing = threading.Thread(target=(tmp_path / "pipe").write_text, args=(text,))
+    writing.start()
+    piped = evaluate_blimp(PairFiles(tmp_path / "pipe"), word_scorer())
+    writing.join()
+    assert piped.scores == evaluate_blimp(read_pairs(write(tmp_path / "d", *SMALL)), word_scorer()).scores
 
 
 def test_too_few_or_too_many_scores_are_refused(word_scorer: Any, tmp_path: Path) -> None:

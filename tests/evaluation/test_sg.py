@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import math
+import os
+import threading
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -234,6 +237,31 @@ def test_blocks_change_nothing(word_scorer: Any, tmp_path: Path, monkeypatch: py
     for name in ("items", "regions"):
         assert divided.table(name).equals(whole.table(name))
         assert divided.table(name).column(0).num_chunks == 2
+
+
+def test_members_of_one_name_and_pipes(word_scorer: Any, tmp_path: Path) -> None:
+    with warnings.catch_warnings(), zipfile.ZipFile(tmp_path / "s.zip", "w") as archive:
+        warnings.simplefilter("ignore")
+        for name in ("b", "a"):
+            archive.writestr("same.json", json.dumps(suite(name)))
+    assert [found.name for found in SuiteFiles(tmp_path / "s.zip")] == ["a", "b"]
+
+    os.mkfifo(tmp_path / "pipe")
+    writing = threading.Thread(target=write, args=(tmp_path / "pipe", suite()))
+    writing.start()
+    results = evaluate_sg(SuiteFiles(tmp_path / "pipe"), word_scorer())
+    writing.join()
+    assert results.scores["by_suite"] == {"toy": 0.5}
+
+
+def test_a_document_that_is_no_suite_by_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pdtools.evaluation.suites.MAX_SUITE_BYTES", 1 << 10)
+    with zipfile.ZipFile(tmp_path / "s.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("s.json", "[" + "{}," * 1000 + "{}]")
+    (tmp_path / "s.json").write_text("[" + "{}," * 1000 + "{}]")
+    for name in ("s.zip", "s.json"):
+        with pytest.raises(InputError, match="longer than"):
+            read_suites(tmp_path / name)
 
 
 def test_unscorable_sentences_leave_items_out(word_scorer: Any, tmp_path: Path) -> None:

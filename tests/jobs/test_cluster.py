@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 from toy_work import Doubling
 
 from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
 from pdtools.jobs import Plan, cut, job_folder, map_pieces
+from pdtools.provenance import fingerprint
+from pdtools.search.work import ModelSettings, ScoreWork
 
 distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
 PIECES = list(cut(range(36), 3))
@@ -91,6 +96,38 @@ def test_no_scheduler_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for address in ("tcp://127.0.0.1:1", "nonsense"):
         with pytest.raises(PdtoolsError, match=f"--scheduler {address}: no Dask scheduler there"):
             list(map_pieces(Doubling(tmp_path), PIECES, Plan(scheduler=address), None))
+
+
+def test_a_worker_does_not_use_the_model_that_was_there_before(
+    cluster: Any, case: Any, tmp_path: Path
+) -> None:
+    command = case("surprisal")
+    at = command.arguments.index("--model") + 1
+    model = tmp_path / "model"
+    shutil.copytree(command.arguments[at], model)
+    command = replace(command, arguments=(*command.arguments[:at], str(model), *command.arguments[at + 1 :]))
+    assert run(command("--scheduler", cluster.scheduler_address)) == 0
+    before = command.made()
+    weights = model / "model.safetensors"
+    changed = {name: tensor + 0.1 for name, tensor in load_file(weights).items()}
+    save_file(changed, weights)
+    (model / "SHA256SUMS").unlink(missing_ok=True)
+    command.clear()
+    assert run(command()) == 0
+    wanted = command.made()
+    assert wanted != before
+    command.clear()
+    assert run(command("--scheduler", cluster.scheduler_address)) == 0
+    assert command.made() == wanted
+
+
+def test_another_model_on_the_workers_machine_is_refused(case: Any) -> None:
+    command = case("surprisal")
+    model = command.arguments[command.arguments.index("--model") + 1]
+    settings = ModelSettings(model_dir=model, fingerprint=fingerprint(model))
+    assert ScoreWork(settings)(["a"])
+    with pytest.raises(PdtoolsError, match="is not the model that the command was started with"):
+        ScoreWork(replace(settings, fingerprint="0"))(["a"])
 
 
 @pytest.mark.parametrize("name", ["decode"])

@@ -27,7 +27,7 @@ def _asked_anew() -> Iterator[None]:
 
 
 def broken_module(error: Exception) -> Any:
-    def fused_attention(*_: Any) -> None:
+    def fused_attention(*_: Any, **__: Any) -> None:
         raise error
 
     module = types.ModuleType(MODULE)
@@ -76,7 +76,9 @@ def test_asking_changes_nothing_but_the_answer(monkeypatch: pytest.MonkeyPatch) 
     """Whatever the caller computes: without gradients, in lower precision, with a seed."""
     seen = []
 
-    def fused_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *_: Any) -> torch.Tensor:
+    def fused_attention(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *_: Any, **__: Any
+    ) -> torch.Tensor:
         seen.append((q @ k.mT @ v).dtype)
         return q @ k.mT @ v
 

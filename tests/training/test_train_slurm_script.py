@@ -23,7 +23,11 @@ sys.exit(subprocess.run([sys.executable, "-c", os.environ["CHILD"]]).returncode 
 """
 STOPPED = """
 import os, signal, sys, time
-signal.signal(signal.SIGUSR1, lambda number, frame: sys.exit(128 + number))
+def stop(number, frame):
+    time.sleep(0.3)
+    open(os.environ["READY"].replace("ready", "stopped"), "w").close()
+    sys.exit(128 + number)
+signal.signal(signal.SIGUSR1, stop)
 open(os.environ["READY"], "w").close()
 time.sleep(60)
 """
@@ -38,10 +42,17 @@ STAND_INS = {
     shutil.which("pkill") is None or shutil.which("bash") is None, reason="needs pkill and bash"
 )
 @pytest.mark.parametrize(
-    ("child", "status", "requeued"),
-    [(STOPPED, 0, True), ("pass", 0, False), ("raise SystemExit(1)", 1, False)],
+    ("child", "sent", "status", "requeued"),
+    [
+        (STOPPED, signal.SIGUSR1, 0, True),
+        (STOPPED, signal.SIGTERM, 1, False),
+        ("pass", None, 0, False),
+        ("raise SystemExit(1)", None, 1, False),
+    ],
 )
-def test_it_requeues_what_it_stopped(child: str, status: int, requeued: bool, tmp_path: Path) -> None:
+def test_it_requeues_what_it_stopped(
+    child: str, sent: signal.Signals | None, status: int, requeued: bool, tmp_path: Path
+) -> None:
     for name, text in STAND_INS.items():
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
@@ -58,11 +69,11 @@ def test_it_requeues_what_it_stopped(child: str, status: int, requeued: bool, tm
         "SLURM_JOB_NODELIST": "host-[1-2]",
     }
     process = subprocess.Popen(["bash", SCRIPT, "shards dir", "-o", "run"], env=environment)
-    if child is STOPPED:
+    if sent is not None:
         while not ready.exists():
             assert process.poll() is None
             time.sleep(0.01)
-        process.send_signal(signal.SIGUSR1)
+        process.send_signal(sent)
     assert process.wait(timeout=60) == status
     lines = record.read_text().splitlines()
     assert lines[1] == (
@@ -70,3 +81,4 @@ def test_it_requeues_what_it_stopped(child: str, status: int, requeued: bool, tm
         " --rdzv-endpoint host-1:29500 -m pdtools train shards dir -o run --resume"
     )
     assert ("scontrol requeue 77" in lines) == requeued
+    assert ready.with_name("stopped").exists() == (sent is not None)  # it had time to write a checkpoint
