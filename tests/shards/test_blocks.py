@@ -10,7 +10,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects
 from pdtools.shards import ShardSet, TokenizerSettings
 from pdtools.shards.blocks import blocks_from_files
-from pdtools.tokenization import split_spaces, train_word_tokenizer
+from pdtools.tokenization import Tokenizer, split_spaces, train_word_tokenizer
 
 TEXT = " = Title = \n\nthe cat sees the dog .\nunbelievable !\n   \nthe dog is unbelievably loud"
 
@@ -46,6 +46,21 @@ def test_blocks_hold_the_text_in_order(text_file: Path, tmp_path: Path, kind: st
         assert shards.attach(i).tolist() == list(range(len(row)))
     assert manifest["settings"]["layout"] == "block"
     assert manifest["block_length"] == length
+
+
+def test_tokens_of_a_pretrained_model_are_its_own(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    from toy_gpt2 import save_gpt2
+
+    text = "it isn't the dog's , is it ?\n(don't) sees 12,000 dogs -- \"quoted\" naïve"
+    folder = save_gpt2(tmp_path / "hf", [text])
+    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+    tokenizer = Tokenizer.load(folder, "raw")
+    blocks_from_files([str(tmp_path / "text.txt")], tokenizer, tmp_path / "out", Rejects())
+    shards = ShardSet.open(tmp_path / "out")
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
+    lines = [[*theirs(line)["input_ids"], tokenizer.eos_id] for line in text.split("\n")]
+    assert shards.tokens(0).tolist() == [tokenizer.root_id, *(token for line in lines for token in line)]
 
 
 def test_lines_with_unknown_words_are_left_out(text_file: Path, tmp_path: Path) -> None:
