@@ -94,6 +94,8 @@ def train(
         if recipe is None:
             recipe = folder.recipe() if resume and folder.exists() else Recipe()
         shard_input = StreamInput if recipe.train.batches == "stream" else ShardInput
+        if not isinstance(data, (str, Path)) and valid is not None:
+            raise PdtoolsError("validation shards go with training shards; other data say what they have")
         inputs = shard_input(data, valid) if isinstance(data, (str, Path)) else data
         pretrained = None if init is None else read_pretrained(init)
         if pretrained is not None:
