@@ -74,9 +74,19 @@ def normal_form(grammar: Grammar) -> NormalForm:
         tokens=np.array([builder.number(Token(text)) for text in grammar.vocabulary], dtype=np.int64),
         pairs=np.array(pairs, dtype=np.int64).reshape(-1, 2),
         pair_weights=pair_weights,
-        chains=np.linalg.inv(np.eye(number) - chain).clip(min=0),
+        chains=_summed_chains(chain),
         empty=empty,
     )
+
+
+def _summed_chains(step: Float) -> Float:
+    """I + step + step² + …; where there is no chain it is 0, without the inverse's rounding errors."""
+    number = len(step)
+    possible = (step > 0) | np.eye(number, dtype=bool)
+    for _ in range(number.bit_length()):  # chains of 1, 2, 4, … steps
+        possible = possible @ possible
+    summed: Float = np.where(possible, np.linalg.inv(np.eye(number) - step), 0.0)
+    return summed
 
 
 class _Builder:
@@ -148,8 +158,8 @@ def _empty_weights(
             step[used] = np.linalg.solve(system, (value - found)[used])
         except np.linalg.LinAlgError:
             break  # an endless chain, which is refused with its symbol
-        found = np.clip(found + step, 0, 1)
-        if np.abs(step).max(initial=0) < 1e-15:
+        before, found = found, np.clip(found + step, 0, 1)
+        if ((found > 0) == (before > 0)).all() and (np.abs(step) <= 1e-14 * found).all():
             break
     return found
 

@@ -127,8 +127,12 @@ def write_report(folder: Path) -> None:
     }
     for model, rows in watched.items():
         draw_history(folder / f"figure-3-{model}.svg", rows, label="epoch")
-    write_json(folder / "results.json", {"scores": cells, "actions": watched, "provenance": provenance()})
-    table = markdown(cells)
+    settings = (folder / "settings").read_text().strip()
+    write_json(
+        folder / "results.json",
+        {"scores": cells, "actions": watched, "settings": settings, "provenance": provenance()},
+    )
+    table = f"{markdown(cells)}\n{settings}\n"
     with atomic_text(folder / "table.md") as stream:
         stream.write(table)
     print(table)

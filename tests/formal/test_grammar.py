@@ -221,6 +221,16 @@ def test_more_symbols_than_come_to_an_end() -> None:
     assert_exact(grammar_of("S -> S S [6] | [3] | 'a' [1]"), 3)
 
 
+def test_unlikely_empty_strings() -> None:
+    rare = "[1e-9] | 'a' [1]"
+    normal = normal_form(grammar_of("S -> A A [1] | 'b' 'b' [1]", "A -> B B B", "B -> C", f"C -> {rare}"))
+    empty = 1 / (1 + 10**9)
+    assert normal.empty[0] == pytest.approx(0.5 * empty**6, rel=1e-12)
+    assert log_probabilities(normal, [np.array([1])])[0] == pytest.approx(
+        math.log(0.5 * 6 * empty**5 * (1 - empty))
+    )
+
+
 def test_endless_chains_are_refused() -> None:
     for lines in (["S -> S S [1/2] | [1/2]", "S -> S"], ["S -> S S | "]):
         with pytest.raises(PdtoolsError, match=r"grammar test: S derives itself without a token"):
