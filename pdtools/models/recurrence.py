@@ -156,10 +156,13 @@ class _Recurrence(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, d_hidden: Tensor) -> tuple[Tensor | None, ...]:
         (hidden,) = ctx.saved_tensors
-        joined = torch.stack(ctx.run.cell.joined)  # (T, B, H + R)
-        d_inputs, d_actions = ctx.run.back(d_hidden)
+        run, ctx.run = ctx.run, None
+        if run is None:
+            raise RuntimeError("the way back through a recurrent model can be gone once only")
+        joined = torch.stack(run.cell.joined)  # (T, B, H + R)
+        d_inputs, d_actions = run.back(d_hidden)
         d_recurrent = d_inputs.flatten(0, 1).T @ joined.flatten(0, 1)
-        action = ctx.run.weights.action
+        action = run.weights.action
         if action is None:
             return d_inputs, d_recurrent, None, None, None
         if d_actions is None:  # one input, read with the first reading

@@ -221,3 +221,10 @@ def test_a_checkpoint_gives_the_same_model(tmp_path: Path) -> None:
     loaded = load_checkpoint(tmp_path / "model").model
     batch = collate([([tokenizer.root_id, 4, 5, tokenizer.eos_id], [0, 1, 2, 0])], tokenizer.pad_id)
     torch.testing.assert_close(loaded.loss(batch).token_nll_sum, model.loss(batch).token_nll_sum)
+
+
+def test_a_second_way_back_is_refused() -> None:
+    loss = model_of().loss(batch_of(3)).token_nll_sum
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="once only"):
+        loss.backward()

@@ -36,6 +36,8 @@ from pdtools.models.stacks.base import Stack, StackCarry, StackRun
 SMALLEST = 1e-200
 # Times that are taken together in a product over pairs of times i < k: larger, and more of it is zeros.
 CHUNK = 24
+# Times that a run which is not gone back over has room for at first; then twice as many, and so on.
+FIRST_ROOM = 8
 
 
 @dataclass
@@ -142,7 +144,8 @@ class NondeterministicRun(StackRun):
 
     Attributes:
         time: t of the last step; times of a run before come first.
-        columns: (B · S, n · Q, n · C): P[i → t][c → (y, r)] at [b · S + y, t · Q + r, i · C + c].
+        columns: (B · S, n · Q, n · C), for times so far and some to come: P[i → t][c → (y, r)] at
+            [b · S + y, t · Q + r, i · C + c].
         column: (B, C, I, C): the same for the last time t, [b, c', i - first, c].
         alpha: (B, C), of the last time, normalised.
         total: (B, 1), what α summed up to before: by what the last step multiplied the weight of all runs.
@@ -163,7 +166,8 @@ class NondeterministicRun(StackRun):
         q, s, c = stack.states, stack.symbols, stack.configurations
         like = like.new_empty(0, dtype=torch.float64)
         before = 1 if carried is None else carried.last.shape[2] + 1
-        n = before + steps
+        self._most = before + steps
+        n = self._most if keep else min(self._most, before + FIRST_ROOM)
         self.columns = like.new_zeros(rows * s, n * q, n * c)
         if carried is None:
             self.column = like.new_zeros(rows, c, 0, c)
@@ -190,6 +194,8 @@ class NondeterministicRun(StackRun):
         q, s, c = stack.states, stack.symbols, stack.configurations
         self.time += 1
         t, first = self.time, self._first_of(self.time)
+        if t * q == self.columns.shape[1]:
+            self._grow()
         weights = stack.weights(actions)  # (B, C, 2C + Q)
         scaled = self.alpha[:, :, None] * weights
         column = scaled.new_empty(rows, c, t - first, c)
@@ -217,6 +223,14 @@ class NondeterministicRun(StackRun):
         self.column, self._first = column, first
         self.reading = stack.read(self.alpha).to(self.dtype)
         return self.reading
+
+    def _grow(self) -> None:
+        """Make room for twice as many times."""
+        q, c, had = self.stack.states, self.stack.configurations, self.time
+        room = min(2 * had, self._most)
+        columns = self.columns.new_zeros(len(self.columns), room * q, room * c)
+        columns[:, : had * q, : had * c] = self.columns
+        self.columns = columns
 
     def _popping(self, moved: Tensor, rows: int) -> Tensor:
         """γ' of a step as (B · S, Q, K · Q), from its products (B, C + Q, I · C)."""
@@ -316,7 +330,9 @@ class NondeterministicRun(StackRun):
     @property
     def nbytes(self) -> int:
         """See :meth:`StackRun.nbytes`."""
-        return self.columns.nbytes
+        q, c = self.stack.states, self.stack.configurations
+        # With room for all times, and for the copies that are made of it.
+        return 2 * len(self.columns) * (self._most * q) * (self._most * c) * self.columns.itemsize
 
     def carried(self) -> NondeterministicCarry:
         """See :meth:`StackRun.carried`."""
