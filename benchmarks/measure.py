@@ -13,6 +13,7 @@ up from the allocations that torch's profiler records (scratch memory inside ker
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import platform
 import statistics
@@ -174,7 +175,7 @@ def treebank_batch(sentences: int, positions: int, vocab_size: int) -> Batch:
     rng = np.random.default_rng(0)
     words = positions - 2
     rows = []
-    source = iter(treebank_attachments())
+    source = itertools.cycle(treebank_attachments())
     for _ in range(sentences):
         row = np.zeros(0, np.int32)
         while len(row) < words:

@@ -24,13 +24,16 @@ ESCAPES = [
 
 def read(files: Sequence[str]) -> list[nltk.Tree]:
     """The trees of files, without wrappers, traces and the phrases that those empty."""
-    trees = []
+    return list(one_by_one(files))
+
+
+def one_by_one(files: Sequence[str]) -> Iterator[nltk.Tree]:
+    """The same, none of them kept: Python's garbage collector then has less to go over."""
     for file in files:
         for tree in _bracketings(Path(file).read_text(encoding="utf-8")):
             bare = without_traces(nltk.Tree.fromstring(tree))
             if bare is not None:
-                trees.append(bare[0] if bare.label() == "" and len(bare) == 1 else bare)
-    return trees
+                yield bare[0] if bare.label() == "" and len(bare) == 1 else bare
 
 
 def _bracketings(text: str) -> list[str]:

@@ -93,7 +93,7 @@ def measured(files: list[str], folder: Path, n_words: int, repeats: int) -> Iter
     for kind in ("word", "bpe"):
         stages |= _token_stages(files, kind, folder)
     for name, (ours, plain) in _medians(stages, repeats).items():
-        bar = WHOLE_BAR if name.startswith("whole") else READ_BAR if name.startswith("read") else None
+        bar = WHOLE_BAR if name.startswith("whole") else READ_BAR if name.startswith("read,") else None
         yield {
             "name": f"prep: {name}",
             "value": float(f"{n_words / ours:.4g}"),
@@ -119,6 +119,10 @@ def _tree_stages(files: list[str]) -> dict[str, tuple[Run, Run]]:
         "read, words and attachments": (
             lambda: [(some.words(), some.attachments) for some in read_arrays(files, Rejects())],
             lambda: [(tree.leaves(), plain_prep.attachments(tree)) for tree in plain_prep.read(files)],
+        ),
+        "read (plain: one tree at a time)": (
+            lambda: [(some.words(), some.attachments) for some in read_arrays(files, Rejects())],
+            lambda: [(tree.leaves(), plain_prep.attachments(tree)) for tree in plain_prep.one_by_one(files)],
         ),
         "attachments": (
             lambda: [attachments_between(*pair, "right") for pair in between],
@@ -204,6 +208,8 @@ def _plain_encoder(tokenizer: Tokenizer) -> plain_prep.Encode:
 def _medians(stages: Mapping[str, tuple[Run, Run]], repeats: int) -> dict[str, tuple[float, float]]:
     """Median seconds of both runs of each figure; every round runs all once."""
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in stages}
+    gc.collect()
+    gc.freeze()  # what is kept for other figures is no work of the garbage collector in this one
     for _ in range(repeats):
         for name, (ours, plain) in stages.items():
             taken[name].append((_seconds(ours), _seconds(plain)))

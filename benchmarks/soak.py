@@ -4,9 +4,10 @@
 
 Every command is run undisturbed once. Then it is run with --resume and killed (SIGKILL) at a random moment,
 until a run comes to its end; what it made has to be the same to the byte, provenance aside, and nothing may
-be left beside it. Odd rounds use two workers in a process of its own, even ones a copy of this process, which
-starts faster. Two thirds of the time go into this, the rest into tests/fuzz. Each line is a figure (see
-``measure.py``). Exit status 1 if anything differed or failed.
+be left beside it (of ``train``: the weights of ``best/`` and ``last/``, and the trainer's state). Some rounds
+use two workers in a process of its own, the others a copy of this process, which starts faster. Two thirds of
+the time go into this, the rest into tests/fuzz; what is under way when the time is over is let go to its end.
+Each line is a figure (see ``measure.py``). Exit status 1 if anything differed or failed.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import os
 import random
 import shutil
@@ -22,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +51,8 @@ class Case:
 
     name: str
     arguments: tuple[str, ...]
+    in_pieces: bool = True
+    compared: str = "*"  # of the files
 
     def command(self, folder: Path, *more: str) -> list[str]:
         """The whole of it."""
@@ -91,20 +95,21 @@ def main() -> int:
 
 def kill_commands(folder: Path, rng: random.Random, seconds: float) -> dict[str, Tally]:
     """Rounds of all commands until the time is over."""
+    until = time.monotonic() + seconds
     cases = make_inputs(folder)
     wanted = {case.name: undisturbed(case, folder / "wanted") for case in cases}
     tallies = {case.name: Tally() for case in cases}
-    until = time.monotonic() + seconds
     for number, case in zip(itertools.count(), itertools.cycle(cases)):
         if time.monotonic() > until:
             return tallies
         place = folder / "killed"
         place.mkdir()
         tally, (made, usual) = tallies[case.name], wanted[case.name]
-        tally.kills += kill_until_done(case, place, rng, usual, workers=2 if number % 2 else 1)
+        workers = 2 if case.in_pieces and (number // len(cases) + number) % 2 else 1
+        tally.kills += kill_until_done(case, place, rng, usual, until, workers=workers)
         tally.rounds += 1
-        left = [path.name for path in place.iterdir() if path.name.startswith(".") or path.suffix == ".job"]
-        if contents(place) != made or left:
+        left = [path.name for path in place.iterdir() if path.match(".*.tmp") or path.suffix == ".job"]
+        if contents(place, case.compared) != made or left:
             tally.differences += 1
             print(f"{case.name}: differs after kills, or left {left}", file=sys.stderr)
         shutil.rmtree(place)
@@ -118,18 +123,22 @@ def undisturbed(case: Case, folder: Path) -> tuple[dict[str, bytes], float]:
     _, status = os.waitpid(start_copy(case.command(folder)), 0)
     if status:
         raise SystemExit(f"{case.name}: failed undisturbed")
-    made = contents(folder)
+    made = contents(folder, case.compared)
     shutil.rmtree(folder)
     return made, time.monotonic() - start
 
 
-def kill_until_done(case: Case, folder: Path, rng: random.Random, usual: float, *, workers: int) -> int:
+def kill_until_done(
+    case: Case, folder: Path, rng: random.Random, usual: float, until: float, *, workers: int
+) -> int:
     """Kill a command at random moments until it has come to its end. Returns how often."""
-    command = case.command(folder, "--resume", "--workers", str(workers))
+    command = case.command(folder, "--resume", *(["--workers", str(workers)] if case.in_pieces else []))
     longest = usual if workers == 1 else usual + SECONDS_TO_START
     for kills in range(MOST_KILLS):
         # Where the end cannot be reached in one go, more and more time is given.
-        alarm = rng.uniform(0, longest) * (1 + kills / 10)
+        alarm = rng.uniform(0, longest / 2) * (1 + kills / 5)
+        if time.monotonic() > until:
+            alarm = math.inf
         if workers == 1:
             process = start_copy(command)
         else:
@@ -168,14 +177,13 @@ def wait(process: int, seconds: float) -> int | None:
     return None
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    """All files in a folder but for what says when and how they were made."""
-    return {str(path.relative_to(folder)): without_provenance(path) for path in files_in(folder)}
-
-
-def files_in(folder: Path) -> Iterator[Path]:
-    """All files in a folder and below."""
-    return (path for path in sorted(folder.rglob("*")) if path.is_file())
+def contents(folder: Path, pattern: str) -> dict[str, bytes]:
+    """The files in a folder and below but for locks, and but for what says when and how they were made."""
+    return {
+        str(path.relative_to(folder)): without_provenance(path)
+        for path in sorted(folder.rglob(pattern))
+        if path.is_file() and path.suffix != ".lock"
+    }
 
 
 def without_provenance(path: Path) -> bytes:
@@ -219,6 +227,12 @@ def make_inputs(folder: Path) -> list[Case]:
     model = ("--model", str(folder / "model"), "--device", "cpu", "--threads", "1", "--beam", "2")
     lines = (str(folder / "lines.txt"), "--from", "tokens", *model)
     treebank = str(folder / "trees")
+    shards = str(folder / "shards")
+    if run(["tapes", str(data.treebank("test")), "-o", shards, "--quiet"]):
+        raise SystemExit("tapes failed")
+    steps = ("train.steps=60", "train.eval_every=10", "train.batch_tokens=512")
+    shape = ("config.layers=1", "config.d_model=16", "config.heads=2", "config.d_ff=32")
+    settings = tuple(f"--set={setting}" for setting in (*steps, *shape))
     parser = ("--parser", str(folder / "model"), *model[2:])
     return [
         Case("eval-blimp", ("eval-blimp", str(data.blimp()), *model)),
@@ -229,6 +243,12 @@ def make_inputs(folder: Path) -> list[Case]:
         Case("parse", ("parse", str(folder / "lines.txt"), "--from", "tokens", *parser)),
         Case("parse --from treebank", ("parse", treebank, "--from", "treebank", "--split", "0.9,0.1")),
         Case("tapes", ("tapes", treebank)),
+        Case(
+            "train",
+            ("train", shards, "--valid", shards, "--device", "cpu", "--threads", "1", *settings),
+            in_pieces=False,
+            compared="*.safetensors",
+        ),
     ]
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from comparison import Missing, data_folder, version
 from measure import Figure, Options, main, seconds
-from train_step import TRUNK
+from train_step import LARGE_TRUNK, TRUNK
 
 from pdtools import data
 from pdtools.evaluation.blimp import evaluate_blimp
@@ -69,14 +69,15 @@ def figures(options: Options) -> Iterator[Figure]:
     """All of them."""
     logging.getLogger("transformers").setLevel(logging.ERROR)
     whole, source = suites()
-    settings = {"suites": source, **{k: TRUNK[k] for k in ("layers", "d_model")}, **options.settings}
+    trunk = LARGE_TRUNK if options.device.startswith("cuda") else TRUNK
+    settings = {"suites": source, **{k: trunk[k] for k in ("layers", "d_model")}, **options.settings}
     tokenizer = train_bpe_tokenizer(
         [*whole.blimp_sentences, *whole.sg_sentences], size=VOCABULARY, min_count=1, text_style="ptb"
     )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for model in ("transformer", "pushdown"):
-            shape = {**TRUNK, "vocab_size": tokenizer.vocab_size}
+            shape = {**trunk, "vocab_size": tokenizer.vocab_size}
             built = build_model(model, make_config(model, shape)).to(options.dtype)
             save_checkpoint(folder / model, built, tokenizer, shards={})
         yield from base_model(folder, whole, options, settings)

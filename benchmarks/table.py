@@ -1,6 +1,6 @@
 """All benchmarks, one after the other, and a Markdown table of their figures.
 
-    python benchmarks/table.py [--device cuda] [--lines figures.jsonl]
+    python benchmarks/table.py [--device cuda] [--dtype bf16] [--lines figures.jsonl]
 
 A benchmark that fails is named at the end, and the exit status is 1. A missed bar is shown, but is no
 failure: it depends on the machine.
@@ -28,9 +28,11 @@ BENCHMARKS = (
 )
 
 
-def figures(script: str, device: str) -> Iterator[dict[str, Any]]:
+def figures(script: str, device: str, dtype: str) -> Iterator[dict[str, Any]]:
     """The lines that a benchmark prints, as they come."""
     command = [sys.executable, str(FOLDER / script), "--device", device]
+    if script != "prep.py":  # which has no model
+        command += ["--dtype", dtype]
     # Torch's profiler tells of every start on standard error; errors are shown only where there are some.
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -57,12 +59,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--lines", type=Path, help="file for the figures as JSON lines, with their settings")
+    parser.add_argument("--dtype", choices=["float32", "bf16"], help="default: bf16 on a GPU, else float32")
     given = parser.parse_args()
+    dtype = given.dtype or ("bf16" if given.device.startswith("cuda") else "float32")
     lines, failed = [], []
     print("| figure | value | ratio | bar |\n|---|---|---|---|", flush=True)
     for script in BENCHMARKS:
         try:
-            for figure in figures(script, given.device):
+            for figure in figures(script, given.device, dtype):
                 lines.append(json.dumps(figure, ensure_ascii=False) + "\n")
                 print(row(figure), flush=True)
         except subprocess.CalledProcessError as error:

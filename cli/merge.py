@@ -22,16 +22,22 @@ def merge(
     big.txt --model run -o big.trees --shard $SLURM_ARRAY_TASK_ID/8; merge is called when all are done.
 
     The command is called again as it was, without --shard, where it was called; it finds the pieces in
-    OUTPUT.job, does none itself, and fails if some are missing. The pieces are deleted then.
+    OUTPUT.job, does none itself, and fails if some are missing. The pieces are deleted then; to merge once more
+    changes nothing.
 
     \b
     Example:
       pdtools merge big.trees
     """
-    from pdtools.jobs import job_path, only_merging, read_job
+    from pdtools.jobs import finished, job_path, only_merging, read_job
 
+    from .common import message
     from .main import run
 
+    if os.path.exists(output) and not job_path(output).exists():
+        finished(output)  # deletes what a killed merge may have left
+        message(f"{output} is there already, and there are no pieces of it", quiet=False)
+        return
     job = read_job(job_path(output))
     arguments = _without_shard(job["command"])
     if not arguments or arguments[0] not in _IN_PIECES:

@@ -138,3 +138,14 @@ def test_the_preparation_is_measured_as_a_command(monkeypatch: pytest.MonkeyPatc
     assert twice == 2 * once
     # This process has loaded torch; the command, whose memory is measured, has not.
     assert all(50 < figure.value < 250 for figure in found if figure.unit == "MiB")
+
+
+def test_rows_of_every_size_that_is_measured() -> None:
+    import train_step
+    from measure import treebank_batch
+
+    for setting in (train_step.CPU, train_step.GPU):
+        for length in setting.lengths:
+            batch = treebank_batch(setting.sentences, length, 100)
+            assert batch.tokens.shape == (setting.sentences, length)
+            assert batch.lengths.tolist() == [length] * setting.sentences

@@ -336,7 +336,8 @@ def _attend_in_blocks(
 
 def _has_kernel(q: Tensor, terms: Sequence[ScoreTerm]) -> bool:
     """Whether the fused kernels for CUDA take this, and work here."""
-    return _kernel_takes(q, terms) and kernels_work(q.device, q.dtype, q.shape[3])
+    has_distances = any(isinstance(term, RelativePositions) for term in terms)
+    return _kernel_takes(q, terms) and kernels_work(q.device, q.dtype, q.shape[3], has_distances)
 
 
 def _kernel_takes(q: Tensor, terms: Sequence[ScoreTerm]) -> bool:

@@ -82,7 +82,7 @@ class _FusedAttention(torch.autograd.Function):
         # Heads side by side, as the output layer takes them.
         mixed = q.new_empty(batch, n, heads, d_head).transpose(1, 2)  # (B, H, N, d_head)
         log_sums = q.new_empty(batch, heads, n, dtype=torch.float32)
-        block = _block(q)
+        block = _block(q, r is not None)
         # Triton launches on the current device; autograd sets it for the backward pass.
         with torch.cuda.device_of(q):
             forward_kernel[_grid(q, block)](
@@ -104,7 +104,7 @@ class _FusedAttention(torch.autograd.Function):
         grad_q, grad_k, grad_v = (torch.empty_like(t) for t in (q, k, v))
         grad_by_depth = None if by_depth is None else torch.zeros_like(by_depth, dtype=torch.float32)
         grad_p = None if p is None else torch.empty_like(p)
-        block = _block(q)
+        block = _block(q, r is not None)
         grid = _grid(q, block)
         shared = (q, k, v, by_depth, tape, slopes, p, r, seed, grad, log_sums, mean)
         strides = _strides(q, k, v, grad)
@@ -124,9 +124,11 @@ class _FusedAttention(torch.autograd.Function):
         return grad_q, grad_k, grad_v, grad_by_depth, None, None, grad_p, grad_r, None, None
 
 
-def _block(q: Tensor) -> dict[str, int]:
-    """Sizes of blocks and steps whose numbers fit the registers, and the compiler's options."""
+def _block(q: Tensor, has_distances: bool) -> dict[str, int]:
+    """Sizes of blocks and steps whose numbers (nearly) fit the registers, and the compiler's options."""
     d_head = q.shape[3]
+    if has_distances and q.element_size() <= 2:
+        return {"BLOCK": 32, "STEP": 32, "num_warps": 4, "num_stages": 1}
     if q.element_size() > 2:
         return {"BLOCK": 32, "STEP": 16 if d_head > 64 else 32, "num_warps": 4, "num_stages": 1}
     return {"BLOCK": 64, "STEP": 32, "num_warps": 4, "num_stages": 2}

@@ -176,7 +176,8 @@ def rows_kernel(
             own = grad_by_depth + head * n * depths + rows * depths
             # No other program has these rows and the blocks come in order: the sums are the same every time.
             for d in range(0, tl.max(tl.max(depth, 1), 0) + 1):
-                tl.atomic_add(own + d, tl.sum(tl.where(depth == d, grad_scores, 0.0), 1), mask=rows < n)
+                part = tl.sum(tl.where(depth == d, grad_scores, 0.0), 1)
+                tl.atomic_add(own + d, part, mask=rows < n, sem="relaxed")
     _store_rows(grad_q + b * gq_b + h * gq_h, gq_n, rows, n, grad_q_rows, D_HEAD)
     if r is not None:
         _store_rows(grad_p + head * n * D_HEAD, D_HEAD, rows, n, grad_p_rows, D_HEAD)

@@ -9,7 +9,7 @@ import torch
 
 
 @cache
-def kernels_work(device: torch.device, dtype: torch.dtype, d_head: int) -> bool:
+def kernels_work(device: torch.device, dtype: torch.dtype, d_head: int, has_distances: bool) -> bool:
     """Whether the kernels compile and run, forward and backward: tried once, on zeros.
 
     They may not: Triton may be missing, or a C compiler for it, or the GPU may be too old. Then a warning
@@ -29,7 +29,8 @@ def kernels_work(device: torch.device, dtype: torch.dtype, d_head: int) -> bool:
             )
             tape = torch.zeros(1, 16, 16, dtype=torch.uint8, device=device)
             slopes = torch.zeros(1, device=device)
-            fused_attention(q, k, v, by_depth, tape, slopes, p=q, r=k[0]).sum().backward()
+            p, r = (q, k[0]) if has_distances else (None, None)
+            fused_attention(q, k, v, by_depth, tape, slopes, p=p, r=r).sum().backward()
     except torch.OutOfMemoryError:
         raise
     except Exception as error:

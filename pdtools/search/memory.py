@@ -58,7 +58,10 @@ def entries_that_fit(model: LanguageModel, length: int) -> int:
 
 def _budget(model: LanguageModel) -> int:
     device = model.device
-    return torch.cuda.mem_get_info(device)[0] // 2 if device.type == "cuda" else CPU_BUDGET
+    if device.type != "cuda":
+        return CPU_BUDGET
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # torch's own
+    return (torch.cuda.mem_get_info(device)[0] + unused) // 2
 
 
 @contextlib.contextmanager

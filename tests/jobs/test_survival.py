@@ -116,6 +116,8 @@ def test_shards_and_merge(name: str, case: Cases, capsys: pytest.CaptureFixture[
         assert pdtools(["merge", str(command.output)]) != 0
         assert pdtools(command("--shard", "0/3")) == pdtools(command("--shard", "2/3")) == 0
     assert pdtools(["merge", str(command.output)]) == 0
+    assert pdtools(["merge", str(command.output)]) == 0  # a job that was requeued
+    assert "is there already" in capsys.readouterr().err
     assert command.made() == wanted
     assert not list(command.output.parent.glob("*.job"))
 

@@ -69,7 +69,7 @@ def test_a_model_without_kernels(
 def test_missing_memory_is_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, MODULE, broken_module(torch.OutOfMemoryError("no memory")))
     with pytest.raises(torch.OutOfMemoryError):
-        kernels_work(torch.device("cpu"), torch.float32, 16)
+        kernels_work(torch.device("cpu"), torch.float32, 16, True)
 
 
 def test_asking_changes_nothing_but_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,6 +87,6 @@ def test_asking_changes_nothing_but_the_answer(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, MODULE, module)
     state = torch.get_rng_state()
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
-        assert kernels_work(torch.device("cpu"), torch.float32, 16)
+        assert kernels_work(torch.device("cpu"), torch.float32, 16, False)
     assert seen == [torch.float32]
     assert torch.equal(torch.get_rng_state(), state)
