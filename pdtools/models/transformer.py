@@ -25,6 +25,8 @@ from pdtools.models.transformer_state import TransformerState
 # on a CPU as many as stay in its cache.
 LOGIT_CELLS = 1 << 26
 LOGIT_CELLS_CPU = 1 << 20
+# Where few positions are scored, their logits alone are made on a GPU if there are so many of each.
+SELECTING_VOCABULARY = 1 << 10
 
 
 class TransformerLM(LanguageModel):
@@ -161,7 +163,7 @@ class TransformerLM(LanguageModel):
         targets = batch.tokens if batch.targets is None else batch.targets  # (B, N)
         shift = 1 if self.objective == "causal" else 0
         hidden_before = hidden[:, : hidden.shape[1] - shift]  # (B, N - shift, D)
-        if batch.scored is None:
+        if batch.scored is None or not self._selects():
             token_logprobs = -self._nll(hidden_before.flatten(0, 1), targets[:, shift:].flatten())
             token_logprobs = F.pad(token_logprobs.view(len(batch.tokens), -1), (shift, 0))  # (B, N)
             token_logprobs = token_logprobs.masked_fill(~batch.predicted(), 0)
@@ -334,6 +336,10 @@ class TransformerLM(LanguageModel):
         """What the output layer and the attachment head get: (…, D) to (…, D)."""
         x = self.final_norm(x)
         return x if self.output_transform is None else self.output_transform(x)
+
+    def _selects(self) -> bool:
+        """Whether it is worth it to pick the positions that are scored; a GPU has to be waited for."""
+        return self.device.type == "cpu" or self.vocab_size >= SELECTING_VOCABULARY
 
     def _nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """-log p of targets (S,) given hidden states (S, D), in single precision: (S,)."""
