@@ -54,7 +54,7 @@ def train(
     ] = False,
     model: Annotated[
         str | None,
-        typer.Option("--model", metavar="NAME", help="pushdown (default), transformer."),
+        typer.Option("--model", metavar="NAME", help="pushdown (default), transformer, rnn."),
     ] = None,
     init: Annotated[
         str | None,
