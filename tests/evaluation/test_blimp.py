@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import threading
+import tracemalloc
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from pdtools.errors import InputError, PdtoolsError
@@ -159,6 +161,33 @@ def test_blocks_change_nothing(word_scorer: Any, tmp_path: Path, monkeypatch: py
     assert divided.table("items").equals(whole.table("items"))
     assert whole.counts["sentences"] == len({text for p in files for text in (p.good, p.bad)})
     assert divided.counts["sentences"] > whole.counts["sentences"]  # "We go ." is in two blocks
+
+
+class ManyPairs:
+    """Pairs that are made as they are gone through."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __iter__(self) -> Iterator[Pair]:
+        for i in range(self.number):
+            names = {"paradigm": "one", "phenomenon": "binding", "field": "syntax", "number": str(i)}
+            yield Pair(**names, good=f"The {i} dogs bark .", bad=f"The {i} dogs barks .")
+
+
+def test_memory_does_not_grow_with_the_pairs(word_scorer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pdtools.evaluation.blimp.BLOCK", 64)
+    scorer = word_scorer()
+    peaks = []
+    for number in (256, 1536):
+        tracemalloc.start()
+        before = pa.total_allocated_bytes()
+        results = evaluate_blimp(ManyPairs(number), scorer)
+        kept = pa.total_allocated_bytes() - before
+        peaks.append(tracemalloc.get_traced_memory()[1] + kept)
+        tracemalloc.stop()
+        assert results.table("items").num_rows == number
+    assert peaks[1] - peaks[0] < 80 * (1536 - 256)  # one pair's two sentences alone are as many bytes
 
 
 def test_pairs_from_a_pipe(word_scorer: Any, tmp_path: Path) -> None:
