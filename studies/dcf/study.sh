@@ -5,7 +5,7 @@
 #                  strings of each length, 5 seeds; for a GPU, with DEVICE=cuda and JOBS=4 or so. Otherwise:
 #   STEPS_RS=3000  STEPS_SM=10000   steps of rs and sm   BATCH=32   strings in each
 #   STEPS_ARITHMETIC=2000           of ma and se         BATCH_ARITHMETIC=128
-#   LEARNING_RATE=1e-4   LENGTHS=1-40 (se: from 3)   EVAL_EVERY=1000: steps between what a stop can go on from
+#   LEARNING_RATE=3e-4 (FULL: 1e-4)   LENGTHS=1-40 (se: from 3)   EVAL_EVERY=1000: steps between what a stop can go on from
 #   TEST_LENGTHS=41-100  NUMBER=16 test strings of each length
 #   SEEDS="1 2 3"  one run of each row for each; more can be added later
 #   TASKS="rs sm ma se"  OBJECTIVES="masked causal"
@@ -17,11 +17,11 @@ here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-study-dcf}
 if [ "${FULL:-0}" = 1 ]; then
     : "${STEPS_RS:=100000}" "${STEPS_SM:=100000}" "${STEPS_ARITHMETIC:=1000000}"
-    : "${NUMBER:=512}" "${SEEDS:=1 2 3 4 5}" "${EVAL_EVERY:=10000}"
+    : "${NUMBER:=512}" "${SEEDS:=1 2 3 4 5}" "${EVAL_EVERY:=10000}" "${LEARNING_RATE:=1e-4}"
 fi
 export OUT="$out" DEVICE="${DEVICE:-cpu}"
 export STEPS_RS="${STEPS_RS:-3000}" STEPS_SM="${STEPS_SM:-10000}" STEPS_ARITHMETIC="${STEPS_ARITHMETIC:-2000}"
-export BATCH="${BATCH:-32}" BATCH_ARITHMETIC="${BATCH_ARITHMETIC:-128}" LEARNING_RATE="${LEARNING_RATE:-1e-4}"
+export BATCH="${BATCH:-32}" BATCH_ARITHMETIC="${BATCH_ARITHMETIC:-128}" LEARNING_RATE="${LEARNING_RATE:-3e-4}"
 export LENGTHS="${LENGTHS:-1-40}" EVAL_EVERY="${EVAL_EVERY:-1000}"
 number=${NUMBER:-16} test_lengths=${TEST_LENGTHS:-41-100}
 tasks=${TASKS:-rs sm ma se}
@@ -47,7 +47,8 @@ mkdir -p "$out/tests" "$out/runs" "$out/results"
 
 # What is in the folder was made with these: other ones would end up in the same table.
 settings="STEPS_RS=$STEPS_RS STEPS_SM=$STEPS_SM STEPS_ARITHMETIC=$STEPS_ARITHMETIC BATCH=$BATCH"
-settings="$settings BATCH_ARITHMETIC=$BATCH_ARITHMETIC LEARNING_RATE=$LEARNING_RATE LENGTHS=$LENGTHS TEST_LENGTHS=$test_lengths NUMBER=$number"
+settings="$settings BATCH_ARITHMETIC=$BATCH_ARITHMETIC LEARNING_RATE=$LEARNING_RATE LENGTHS=$LENGTHS"
+settings="$settings TEST_LENGTHS=$test_lengths NUMBER=$number"
 [ -e "$out/settings" ] || echo "$settings" >"$out/settings"
 if [ "$settings" != "$(cat "$out/settings")" ]; then
     echo "$out was begun with $(cat "$out/settings"), not $settings: name another folder" >&2
