@@ -1,4 +1,4 @@
-"""Samples written by this project: a treebank, raw text, a mini BLiMP, a mini SG, grammars; and their generator.
+"""Samples written by this project: a treebank, text, a mini BLiMP, a mini SG, grammars; and their generator.
 
 See ``README.md`` beside this file for what each of them holds; ``python -m pdtools.data.generate`` makes
 them.
