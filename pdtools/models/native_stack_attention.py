@@ -7,6 +7,7 @@ could be of another machine or another version.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import shutil
 import subprocess
@@ -30,18 +31,21 @@ _NAMES = {torch.float32: "float32", torch.float64: "float64"}
 @cache
 def native_library() -> ctypes.CDLL | None:
     """The compiled functions; None where there is no compiler, or what it makes cannot be loaded."""
-    source = resources.files("pdtools.models").joinpath("stack_attention.c").read_text(encoding="utf-8")
     for compiler in filter(None, map(shutil.which, COMPILERS)):
-        with tempfile.TemporaryDirectory(prefix="pdtools-") as folder:
-            library = Path(folder, "stack_attention.so")
-            Path(folder, "stack_attention.c").write_text(source, encoding="utf-8")
-            command = [compiler, *FLAGS, "-o", str(library), "stack_attention.c"]
-            try:
-                subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=_SECONDS)
-                return ctypes.CDLL(str(library))
-            except (OSError, subprocess.SubprocessError):
-                continue
+        # A full or read-only disk, libraries that may not be loaded from it, flags that are not known, …
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            return _compiled(compiler)
     return None
+
+
+def _compiled(compiler: str) -> ctypes.CDLL:
+    source = resources.files("pdtools.models").joinpath("stack_attention.c").read_bytes()
+    with tempfile.TemporaryDirectory(prefix="pdtools-") as folder:
+        Path(folder, "stack_attention.c").write_bytes(source)
+        library = Path(folder, "stack_attention.so")
+        command = [compiler, *FLAGS, "-o", str(library), "stack_attention.c"]
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=_SECONDS)
+        return ctypes.CDLL(str(library))
 
 
 def native_takes(actions: Tensor) -> bool:
