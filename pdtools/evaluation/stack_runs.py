@@ -124,13 +124,14 @@ def _automaton(stack: NondeterministicStack, actions: Tensor) -> dict[str, Any]:
     for action in actions:
         run.step(action[None])
         alphas.append(run.alpha[0])
-        log_total += math.log(float(run.total))
-    weights = stack.weights(actions)  # (n, C, 2C + Q)
+        log_total += math.log(float(run.total)) + float(run.log_factor)
+    log_weights = stack.log_weights(actions)  # (n, C, 2C + Q)
+    weights = (log_weights - log_weights.amax((1, 2), keepdim=True)).exp()
     c = stack.configurations
     kinds = torch.stack([part.sum(2) for part in weights.split([c, c, stack.states], 2)], 2)  # (n, C, 3)
     done = (torch.stack(alphas[:-1])[:, :, None] * kinds).sum(1)  # (n, 3)
     after = torch.stack(alphas[1:]).unflatten(1, (stack.symbols, stack.states))  # (n, S, Q)
-    best = heaviest_run(weights.log().cpu().numpy(), stack.states, stack.symbols)
+    best = heaviest_run(log_weights.cpu().numpy(), stack.states, stack.symbols)
     return {
         "shares": (done / done.sum(1, keepdim=True)).tolist(),
         "tops": after.sum(2).tolist(),

@@ -245,6 +245,14 @@ def test_extreme_weights_stay_exact_and_finite() -> None:
         torch.testing.assert_close(found[key], value, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("unnormalized", [True, False])
+def test_absurd_weights_give_distributions(unnormalized: bool) -> None:
+    stack = nondeterministic(2, 3, unnormalized=unnormalized)
+    actions = 5000 * torch.randn(40, 2, stack.action_size)
+    found = readings(stack, actions)
+    torch.testing.assert_close(found.sum(2), torch.ones(41, 2))
+
+
 def test_superposition_pushes_pops_and_forgets_below_its_depth() -> None:
     stack = SuperpositionStack(1, 2, "learned")
     run = stack.start(1, 9, torch.empty(0), keep=False)

@@ -36,6 +36,8 @@ from pdtools.models.stacks.base import Stack, StackCarry, StackRun
 SMALLEST = 1e-200
 # Times that are taken together in a product over pairs of times i < k: larger, and more of it is zeros.
 CHUNK = 24
+# The logarithm of the largest ratio of two transitions' weights that makes a difference.
+FARTHEST = 600.0
 # Times that a run which is not gone back over has room for at first; then twice as many, and so on.
 FIRST_ROOM = 8
 
@@ -102,17 +104,15 @@ class NondeterministicStack(Stack):
         """See :meth:`Stack.carry_of`."""
         return NondeterministicCarry(tensors["columns"], tensors["last"], tensors["alpha"])
 
-    def weights(self, actions: Tensor) -> Tensor:
-        """Weights of the transitions, up to one factor a row: (B, action_size) to (B, S·Q, 2·S·Q + Q)."""
+    def log_weights(self, actions: Tensor) -> Tensor:
+        """Logarithms of the transitions' weights: (B, action_size) to (B, S·Q, 2·S·Q + Q), float64."""
         logits = actions.unflatten(1, (self.configurations, -1)).double()
-        if self.unnormalized:
-            return (logits - logits.amax((1, 2), keepdim=True)).exp()
-        return logits.softmax(2)
+        return logits if self.unnormalized else logits.log_softmax(2)
 
-    def d_actions(self, weights: Tensor, weighted: Tensor) -> Tensor:
-        """The gradient of the actions, from Δ and Δ ⊙ dΔ: (B, S·Q, 2·S·Q + Q) to (B, action_size)."""
+    def d_actions(self, log_weights: Tensor, weighted: Tensor) -> Tensor:
+        """The gradient of the actions, from that of the logarithms of the weights: to (B, action_size)."""
         if not self.unnormalized:
-            weighted = weighted - weights * weighted.sum(2, keepdim=True)
+            weighted = weighted - log_weights.exp() * weighted.sum(2, keepdim=True)
         return weighted.flatten(1)
 
     def read(self, alpha: Tensor) -> Tensor:
@@ -131,7 +131,7 @@ class NondeterministicStack(Stack):
 class _Kept:
     """What the way back over step t needs."""
 
-    weights: Tensor  # (B, c, 2C + Q), Δ
+    log_weights: Tensor  # (B, c, 2C + Q), log Δ
     scaled: Tensor  # (B, c, 2C + Q), α[t-1] Δ
     alpha: Tensor  # (B, C), normalised
     inverse: Tensor  # (B, C), 1 / α, of α before it was normalised
@@ -148,7 +148,8 @@ class NondeterministicRun(StackRun):
             [b · S + y, t · Q + r, i · C + c].
         column: (B, C, I, C): the same for the last time t, [b, c', i - first, c].
         alpha: (B, C), of the last time, normalised.
-        total: (B, 1), what α summed up to before: by what the last step multiplied the weight of all runs.
+        total, log_factor: (B, 1) and (B, 1, 1): the last step multiplied the weight of all runs by
+            total · exp(log_factor).
     """
 
     def __init__(
@@ -177,6 +178,7 @@ class NondeterministicRun(StackRun):
             self.columns[:, : before * q, : before * c] = carried.columns
             self.column, self.alpha = carried.last, carried.alpha
         self.total = self.alpha.sum(1, keepdim=True)
+        self.log_factor = torch.zeros_like(self.total)[:, :, None]
         self.time = before - 1
         self._before = before
         self._first = 0
@@ -196,8 +198,12 @@ class NondeterministicRun(StackRun):
         t, first = self.time, self._first_of(self.time)
         if t * q == self.columns.shape[1]:
             self._grow()
-        weights = stack.weights(actions)  # (B, C, 2C + Q)
-        scaled = self.alpha[:, :, None] * weights
+        log_weights = stack.log_weights(actions)  # (B, C, 2C + Q)
+        # The heaviest transition from where the automaton may be has weight 1: a factor of all runs.
+        reached = log_weights + self.alpha.log()[:, :, None]
+        self.log_factor = reached.amax((1, 2), keepdim=True)
+        relative = (log_weights - self.log_factor).clamp(-FARTHEST, FARTHEST)
+        scaled = self.alpha[:, :, None] * relative.exp()
         column = scaled.new_empty(rows, c, t - first, c)
         column[:, :, -1] = scaled[:, :, :c].transpose(1, 2)  # push
         pops = None
@@ -209,16 +215,16 @@ class NondeterministicRun(StackRun):
                 pops = self._popping(moved, rows)  # (B · S, Q, K · Q), k from first + 1 to t - 2
                 self._pop(pops, column, first)
         alpha = column.sum((2, 3))  # (B, C)
-        inverse = torch.where(alpha > SMALLEST, 1 / alpha, 0)
+        self.total = alpha.sum(1, keepdim=True)
+        self.alpha = alpha / self.total
+        inverse = torch.where(self.alpha > SMALLEST, 1 / alpha, 0)
         column *= inverse[:, :, None, None]
         F.threshold(column, SMALLEST, 0.0, inplace=True)
         self.columns.view(rows, s, -1, q, self.columns.shape[2])[:, :, t, :, first * c : t * c] = column.view(
             rows, s, q, -1
         )
-        self.total = alpha.sum(1, keepdim=True)
-        self.alpha = alpha / self.total
         if self.keep:
-            self._kept.append(_Kept(weights, scaled, self.alpha, inverse, self.column, self._first))
+            self._kept.append(_Kept(log_weights, scaled, self.alpha, inverse, self.column, self._first))
             self._pops.append(pops)
         self.column, self._first = column, first
         self.reading = stack.read(self.alpha).to(self.dtype)
@@ -295,7 +301,7 @@ class NondeterministicRun(StackRun):
             self._d_column = column.new_zeros(rows, c, 0, c)
         self.time -= 1
         self.column, self._first = kept.column, kept.first
-        return stack.d_actions(kept.weights, kept.scaled * d_scaled).to(self.dtype)
+        return stack.d_actions(kept.log_weights, kept.scaled * d_scaled).to(self.dtype)
 
     def _gather(self, gradient: Tensor, first: int) -> None:
         """Add to the gradient of P[· → k], k the time that is gone back over, what later pops put there."""
