@@ -60,8 +60,8 @@ def test_kernels_in_the_interpreter() -> None:
 
 @pytest.mark.skipif(HAS_GPU or INTERPRETED, reason="a GPU compiles them; the interpreter does not")
 @pytest.mark.parametrize("kernel", ["_forward_kernel", "_backward_kernel"])
-@pytest.mark.parametrize("n", [128, 1024])
-def test_kernels_compile_for_a_gpu(kernel: str, n: int) -> None:
+@pytest.mark.parametrize(("n", "numbers"), [(21, "*fp64"), (128, "*fp32"), (1024, "*fp32")])
+def test_kernels_compile_for_a_gpu(kernel: str, n: int, numbers: str) -> None:
     """To the machine code of an H100; rows are stored before the threads wait for each other."""
     import triton
     from triton.backends.compiler import GPUTarget
@@ -70,7 +70,7 @@ def test_kernels_compile_for_a_gpu(kernel: str, n: int) -> None:
 
     function = getattr(fused, kernel)
     constants: dict[str, Any] = fused._tiles(n)
-    types = dict.fromkeys(("actions", "alpha", "rows"), "*fp32") | dict.fromkeys(constants, "constexpr")
+    types = dict.fromkeys(("actions", "alpha", "rows"), numbers) | dict.fromkeys(constants, "constexpr")
     signature = {name: types.get(name, "i32") for name in function.arg_names}
     source = triton.compiler.ASTSource(function, signature, constants)
     compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32))
