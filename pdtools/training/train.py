@@ -22,6 +22,7 @@ from pdtools.models import (
 from pdtools.models.pretrained import load_pretrained, read_pretrained
 from pdtools.provenance import provenance
 from pdtools.tokenization import Tokenizer
+from pdtools.tokenization.tokenizer import TOKENIZER_FILE
 from pdtools.training.config import Recipe
 from pdtools.training.data import ShardInput
 from pdtools.training.distributed import ALONE, Ranks, seed_rank
@@ -98,7 +99,8 @@ def train(
             raise PdtoolsError("validation shards go with training shards; other data say what they have")
         inputs = shard_input(data, valid) if isinstance(data, (str, Path)) else data
         pretrained = None if init is None else read_pretrained(init)
-        if pretrained is not None:
+        if init is not None and pretrained is not None:
+            _check_tokenizer(init, inputs.tokenizer)
             recipe = dataclasses.replace(recipe, options={**pretrained.options, **recipe.options})
         recipe, config = complete_recipe(recipe, inputs.tokenizer)
         if goes_on:
@@ -162,6 +164,16 @@ def train(
             "other": round(state.seconds - state.step_seconds, 3),
         },
     }
+
+
+def _check_tokenizer(init: str | Path, tokenizer: Tokenizer) -> None:
+    """Refuse pretrained weights whose tokens are others than the data's, where their folder says so."""
+    if not Path(init, TOKENIZER_FILE).is_file():
+        return
+    if Tokenizer.load(init, tokenizer.text_style).fingerprint != tokenizer.fingerprint:
+        raise PdtoolsError(
+            f"{init}: the shards were not made with this model's tokenizer (--tokenizer {init} makes them so)"
+        )
 
 
 def complete_recipe(recipe: Recipe, tokenizer: Tokenizer) -> tuple[Recipe, Any]:

@@ -156,3 +156,10 @@ def test_from_a_pretrained_model(kind: str, tmp_path: Path, capsys: pytest.Captu
     assert (trained.embedding.weight[: len(theirs)].detach() - theirs).abs().max() < 1e-5
     record = json.loads((tmp_path / "run/run.json").read_text())
     assert "init" in record["provenance"]["inputs"]
+
+    other = ["blocks", str(text), "-o", str(tmp_path / "other"), "--length", "16", "--quiet"]
+    assert run([*other, "--tokenizer", "bpe", "--vocab-size", "320"]) == 0
+    data = ["train", str(tmp_path / "other"), "-o", str(tmp_path / "other-run"), "--init", str(folder)]
+    capsys.readouterr()
+    assert run([*data, *settings, *limits]) == 1
+    assert "not made with this model's tokenizer" in capsys.readouterr().err
