@@ -22,7 +22,7 @@ def merge(
     big.txt --model run -o big.trees --shard $SLURM_ARRAY_TASK_ID/8; merge is called when all are done.
 
     The command is called again as it was, without --shard, where it was called; it finds the pieces in
-    OUTPUT.job, does none itself, and fails if some are missing. The pieces are deleted then; to merge once more
+    OUTPUT.job, does none itself, and fails if some are missing. The pieces are deleted then; to merge again
     changes nothing.
 
     \b
