@@ -1,0 +1,62 @@
+#!/bin/sh
+# Natural language and memory-limited stacks (DuSell and Chiang 2022, section 5, tables 1, 3 and 4): models read a
+# corpus as one text; perplexity of the text, SG scores of sentences. Trains, chooses the best draw of learning rate and
+# clipping by validation, tests, and writes a table to a folder. Run again after a stop: it goes on where it was.
+#
+# Usage: study.sh SHARDS [OUTPUT FOLDER]
+#   SHARDS: a folder with train, valid and test, made by pdtools tapes (a vocabulary of 10,000 words, in lower case as
+#   the paper's corpus is: --tokenizer word --vocab-size 10000 --lower-case)
+# Environment, with defaults for a CPU; FULL=1: the paper's, in parentheses.
+#   MODELS="lstm jm-hidden jm-learned ns-1-2 rns-1-2" (and ns-1-11 rns-1-11 ns-3-4 rns-3-4)   ns-Q-S: Q states, S symbols
+#   DRAWS=2 (10)   learning rates and clipping thresholds that are tried for each model
+#   EPOCHS=2 (200) at most; a run ends after two epochs without a better validation loss
+#   UNITS=64 (256) hidden units and size of embeddings; jm-hidden has 9 fewer, as in the paper
+#   SUITES=        folder or zip of SG suites; without it there are no SG scores
+#   JOBS=2         runs at a time, on one thread each; on a GPU: DEVICE=cuda
+#   DEVICE=cpu
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+shards=${1:?name the folder of the shards}
+out=${2:-study-ptb}
+models="lstm jm-hidden jm-learned ns-1-2 rns-1-2"
+if [ "${FULL:-0}" = 1 ]; then
+    models="$models ns-1-11 rns-1-11 ns-3-4 rns-3-4" draws=10 epochs=200 units=256
+else
+    draws=2 epochs=2 units=64
+fi
+export OUT="$out" SHARDS="$shards" EPOCHS="${EPOCHS:-$epochs}" UNITS="${UNITS:-$units}" DEVICE="${DEVICE:-cpu}"
+models=${MODELS:-$models} draws=${DRAWS:-$draws}
+mkdir -p "$out/runs" "$out/results"
+
+# What is in the folder was made with these: other ones would end up in the same table.
+settings="EPOCHS=$EPOCHS UNITS=$UNITS"
+[ -e "$out/settings" ] || echo "$settings" >"$out/settings"
+if [ "$settings" != "$(cat "$out/settings")" ]; then
+    echo "$out was begun with $(cat "$out/settings"), not $settings: name another folder" >&2
+    exit 1
+fi
+
+failed=0
+for draw in $(seq "$draws"); do
+    for model in $models; do
+        echo "$model $draw"
+    done
+done | xargs -P "${JOBS:-2}" -n 2 sh "$here/run.sh" || failed=1
+
+# The best draw of each model is tested.
+for model in $models; do
+    best=$(python "$here/report.py" best "$out" "$model")
+    [ -n "$best" ] || continue
+    results="$out/results/$model"
+    [ -e "$results-ppl/results.json" ] ||
+        pdtools eval-ppl "$shards/test" --model "$best" --stream -o "$results-ppl" --device "$DEVICE" --quiet >/dev/null
+    if [ -n "${SUITES:-}" ] && [ ! -e "$results-sg/results.json" ]; then
+        pdtools eval-sg "$SUITES" --model "$best" -o "$results-sg" --device "$DEVICE" --quiet >/dev/null
+    fi
+done
+
+python "$here/report.py" table "$out"
+if [ "$failed" = 1 ]; then
+    echo "Not all runs are done; the same command goes on with them." >&2
+fi
+exit "$failed"
