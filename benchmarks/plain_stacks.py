@@ -193,7 +193,9 @@ def hidden_states(model: RecurrentLM, tokens: Tensor, *, plainest: bool = False)
     config, like = model.config, model.hidden_weight
     hidden = memory = like.new_zeros(len(tokens), config.hidden_size)
     stack = plain_stack(model, len(tokens), like, plainest=plainest)
-    input_weight = torch.cat([model.input_weight, model.reading_weight], 1)
+    input_weight = model.input_weight
+    if model.reading_weight is not None:
+        input_weight = torch.cat([input_weight, model.reading_weight], 1)
     weights = [input_weight, model.hidden_weight, model.input_bias, model.hidden_bias]
     if config.controller == "lstm":
         weights = [torch_order(weight) for weight in weights]

@@ -177,15 +177,15 @@ class RecurrentLM(LanguageModel):
         self.stack = build_stack(config)
         hidden, gates = config.hidden_size, GATES[config.controller] * config.hidden_size
         width = config.embedding_size or config.vocab_size
-        reading = 0 if self.stack is None else self.stack.reading_size
         self.embedding = nn.Embedding(config.vocab_size, width) if config.embedding_size else None
         self.input_weight = nn.Parameter(torch.empty(gates, width))
-        self.reading_weight = nn.Parameter(torch.empty(gates, reading))
+        self.reading_weight = (
+            None if self.stack is None else nn.Parameter(torch.empty(gates, self.stack.reading_size))
+        )
         self.hidden_weight = nn.Parameter(torch.empty(gates, hidden))
         self.input_bias = nn.Parameter(torch.empty(gates))
         self.hidden_bias = nn.Parameter(torch.empty(gates))
-        learned = 0 if self.stack is None else self.stack.action_size
-        self.actions = None if self.stack is None else nn.Linear(hidden, learned)
+        self.actions = None if self.stack is None else nn.Linear(hidden, self.stack.action_size)
         self.output = nn.Linear(hidden, config.vocab_size)
         self._initialize()
 
@@ -361,11 +361,10 @@ class RecurrentLM(LanguageModel):
         return Carry(hidden, torch.zeros_like(hidden))
 
     def _weights(self) -> Weights:
-        return Weights(
-            torch.cat([self.hidden_weight, self.reading_weight], 1),
-            None if self.actions is None else self.actions.weight,
-            None if self.actions is None else self.actions.bias,
-        )
+        if self.reading_weight is None or self.actions is None:
+            return Weights(self.hidden_weight)
+        recurrent = torch.cat([self.hidden_weight, self.reading_weight], 1)
+        return Weights(recurrent, self.actions.weight, self.actions.bias)
 
     def _inputs(self, tokens: Tensor) -> Tensor:
         """What tokens (…) add to the gates: (…, G)."""
