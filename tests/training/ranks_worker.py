@@ -40,7 +40,7 @@ def run(work: dict[str, Any], ranks: Ranks) -> None:
         TaskInput(make_task(task), range(*work["lengths"])) if task else work["shards"],
         work["output"],
         recipe,
-        valid=work["valid"],
+        valid=None if task else work["valid"],
         resume=True,
         stop=StopOnOneRank(work.get("stop_at"), ranks),
         ranks=ranks,
