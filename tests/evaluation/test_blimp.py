@@ -187,7 +187,7 @@ def test_memory_does_not_grow_with_the_pairs(word_scorer: Any, monkeypatch: pyte
         peaks.append(tracemalloc.get_traced_memory()[1] + kept)
         tracemalloc.stop()
         assert results.table("items").num_rows == number
-    assert peaks[1] - peaks[0] < 80 * (1536 - 256)  # one pair's two sentences alone are as many bytes
+    assert peaks[1] - peaks[0] < 400 * (1536 - 256)  # a pair with its scores takes 2 kB
 
 
 def test_pairs_from_a_pipe(word_scorer: Any, tmp_path: Path) -> None:
