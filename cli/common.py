@@ -56,7 +56,7 @@ class Dtype(str, Enum):
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace an output that exists.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no messages.")]
-SeedOption = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1, ...")]
 ThreadsOption = Annotated[int, typer.Option("--threads", min=0, help="CPU threads (0: all).")]
 WorkersOption = Annotated[
@@ -326,9 +326,13 @@ def parse_range(text: str) -> range:
     first, dash, last = text.partition("-")
     if not dash:
         last = first
-    if not (first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last)):
+    if not (_is_number(first) and _is_number(last) and 1 <= int(first) <= int(last)):
         raise typer.BadParameter(f"{text!r} is no range such as 15-50")
     return range(int(first), int(last) + 1)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 6  # strings of a million symbols are no task
 
 
 def check_json_output(as_json: bool, output: str) -> None:

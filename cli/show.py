@@ -63,8 +63,9 @@ def show(
     if not console.is_terminal:
         console = Console(highlight=False, width=_PIPED_WIDTH)
     console.print(Text(f"{description['id']}: {description['text']}", style="bold"))
-    console.print(Text(description["tree"]))
-    console.print(_drawing(tree_of_row(rows, i)))
+    if (tree := tree_of_row(rows, i)) is not None:
+        console.print(Text(tree.to_brackets()))
+        console.print(_drawing(tree))
     console.print()
     console.print(_table(description["tokens"]))
 

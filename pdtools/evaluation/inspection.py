@@ -63,6 +63,7 @@ def inspect_stacks(loaded: LoadedModel, text: str) -> Inspection:
     Raises:
         PdtoolsError: if the model has no stack attention, or the string is none of its.
     """
+    from pdtools.models import TransformerLM
     from pdtools.models.stack_views import stack_views
 
     is_task = "task" in loaded.config["shards"]
@@ -71,10 +72,14 @@ def inspect_stacks(loaded: LoadedModel, text: str) -> Inspection:
     views = stack_views(loaded.model.eval(), batch.to(loaded.model.device))
     if not views:
         raise PdtoolsError(f"{loaded.folder}: this model has no stack attention to look at")
-    first = views[0].first
+    model = loaded.model
+    assert isinstance(model, TransformerLM)
+    read = model.as_read(batch)[0][0].tolist()
+    # A released causal model reads every token one position later.
+    is_late = read != batch.tokens[0, views[0].first :].tolist()
     return Inspection(
-        tokens=[loaded.tokenizer.token_text(token) for token in batch.tokens[0, first:].tolist()],
-        predicted=predicted[first:],
+        tokens=[loaded.tokenizer.token_text(token) for token in read],
+        predicted=[None, *predicted[:-1]] if is_late else predicted[views[0].first :],
         layers=[
             LayerStacks(
                 layer=view.layer + 1,

@@ -69,6 +69,9 @@ def read_pretrained(folder: str | Path) -> Pretrained:
         raise InputError(f"{error.args[0]} is missing", file=folder) from error
     except ValueError as error:
         raise InputError(str(error), file=config_file) from error
+    except (TypeError, IndexError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"not a {kind} model as ours are: {reason}", file=folder) from error
 
 
 @torch.no_grad()
@@ -117,6 +120,8 @@ def _extend(place: Tensor, theirs: Tensor, model: LanguageModel, pretrained: Pre
 def _gpt2(config: Mapping[str, Any], found: Mapping[str, Tensor]) -> Pretrained:
     if config.get("scale_attn_by_inverse_layer_idx") or config.get("add_cross_attention"):
         raise ValueError("a GPT-2 with scaled layers or cross-attention is none of ours")
+    if not config.get("scale_attn_weights", True):
+        raise ValueError("a GPT-2 whose attention scores are not scaled is none of ours")
     width, is_tied = config["n_embd"], config.get("tie_word_embeddings", True)
     options = {
         "layers": config["n_layer"],
@@ -214,6 +219,14 @@ def _roberta(config: Mapping[str, Any], found: Mapping[str, Tensor]) -> Pretrain
 def _pretrained(
     config: Mapping[str, Any], options: Mapping[str, Any], weights: Mapping[str, Tensor]
 ) -> Pretrained:
+    sizes = {name: options[name] for name in ("layers", "d_model", "heads", "d_ff", "max_length")}
+    tokens = {name: config[name] for name in ("vocab_size", "bos_token_id", "eos_token_id")}
+    for name, value in (sizes | tokens).items():
+        if type(value) is not int:
+            raise ValueError(f"{name} is {value!r}, not a whole number")
+    if weights["embedding.weight"].shape != (config["vocab_size"], options["d_model"]):
+        found = tuple(weights["embedding.weight"].shape)
+        raise ValueError(f"the table of tokens is {found}, not vocab_size x d_model")
     for name in ("bos_token_id", "eos_token_id"):
         if not 0 <= config[name] < config["vocab_size"]:
             raise ValueError(f"{name} {config[name]} is none of the {config['vocab_size']} tokens")

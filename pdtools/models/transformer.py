@@ -153,7 +153,7 @@ class TransformerLM(LanguageModel):
             used = torch.arange(tape.shape[1], device=tape.device) < batch.lengths[:, None] - 1  # (B, N)
             n_clamped = ((tape >= self.depths) & used[:, :, None]).sum()
             depths = self._clamp(tape)  # (B, N, N)
-        tokens, lengths = self._as_read(batch)
+        tokens, lengths = self.as_read(batch)
         embedding = self.embedding(tokens)  # (B, N, D): once, so that it has one gradient
         distance = self._stack_distance(depths)  # (B, N, N)
         hidden = self.hidden_states(embedding, lengths, depths, distance)  # (B, N, D)
@@ -212,7 +212,7 @@ class TransformerLM(LanguageModel):
         """Final hidden states of rows, (B, N, D); of masked models that do not read ROOT, (B, N - 1, D)."""
         self.check_length(batch.tokens.shape[1])
         depths = self._clamp(tape_from_attachments(batch.attach)) if self.uses_tape else None  # (B, N, N)
-        tokens, lengths = self._as_read(batch)
+        tokens, lengths = self.as_read(batch)
         distance = self._stack_distance(depths)  # (B, N, N)
         return self.hidden_states(self.embedding(tokens), lengths, depths, distance)
 
@@ -314,7 +314,7 @@ class TransformerLM(LanguageModel):
 
     # --- shared -------------------------------------------------------------------------------
 
-    def _as_read(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def as_read(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Tokens (B, N) and lengths (B,) as the layers read them: see ``as_released``."""
         if not self.config.as_released:
             return batch.tokens, batch.lengths

@@ -8,8 +8,10 @@ from pdtools.shards.reader import ShardSet
 from pdtools.trees import Tree, escape, merge_subwords, tree_from_attachments
 
 
-def tree_of_row(shards: ShardSet, i: int) -> Tree:
-    """The binary tree over words that the attachments of row i describe, labelled ``X``."""
+def tree_of_row(shards: ShardSet, i: int) -> Tree | None:
+    """The binary tree over words that the attachments of row i describe, labelled ``X``; a block has none."""
+    if shards.manifest["settings"]["layout"] == "block":
+        return None
     words = [escape(word) for word in shards.text(i).split(" ")]
     word = shards.word(i)[1:-1]  # (n,)
     over_tokens = tree_from_attachments(shards.attach(i)[1:-1] - 1, [words[number] for number in word])
@@ -20,17 +22,18 @@ def describe_row(shards: ShardSet, i: int) -> dict[str, Any]:
     """Row i, ready for JSON.
 
     Returns:
-        ``id``, ``text``, ``tree`` (brackets) and ``tokens``: for each position of the row its
+        ``id``, ``text``, ``tree`` (brackets, or None) and ``tokens``: for each position of the row its
         ``position``, ``id``, ``token``, ``word`` (None for ROOT and EOS), ``attach``, ``shift`` (whether
         it only shifts) and ``tape`` (its row W_k, one depth per position up to its own).
     """
     words = shards.text(i).split(" ")
+    tree = tree_of_row(shards, i)
     depths = shards.tape(i)  # (n + 2, n + 2)
     columns = zip(shards.tokens(i).tolist(), shards.word(i).tolist(), shards.attach(i).tolist(), strict=True)
     return {
         "id": int(shards.ids[i]),
         "text": shards.text(i),
-        "tree": tree_of_row(shards, i).to_brackets(),
+        "tree": None if tree is None else tree.to_brackets(),
         "tokens": [
             {
                 "position": position,

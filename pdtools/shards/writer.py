@@ -26,7 +26,10 @@ _ROWS_PER_GROUP, _TAPE_BYTES_PER_GROUP = 8192, 1 << 28
 
 @dataclass
 class Counts:
-    """What was written: sentences, tokens and words (without ROOT and EOS), and the largest of each kind."""
+    """What was written: sentences, tokens and words, and the largest of each kind.
+
+    ROOT does not count, nor, of sentences, EOS.
+    """
 
     sentences: int = 0
     tokens: int = 0
@@ -149,7 +152,7 @@ class PartWriter:
             buffers = [None, pa.py_buffer(places.astype(np.int32)), pa.py_buffer(tapes)]
             columns["tape"] = pa.BinaryArray.from_buffers(pa.binary(), n_rows, buffers)
         file.write_table(pa.table([columns[f.name] for f in self.schema], schema=self.schema))
-        lengths = np.diff(offsets) - 2
+        lengths = np.diff(offsets) - (1 if self.settings.layout == "block" else 2)
         return Counts(
             sentences=n_rows, tokens=int(lengths.sum()), most_tokens=int(lengths.max()), deepest=deepest
         )

@@ -130,6 +130,13 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         ({"activation_function": "swish"}, "activation 'swish'"),
         ({"bos_token_id": 40}, "bos_token_id 40 is none of the 40 tokens"),
         ({"scale_attn_by_inverse_layer_idx": True}, "none of ours"),
+        ({"scale_attn_weights": False}, "none of ours"),
+        ({"bos_token_id": None}, "bos_token_id is None, not a whole number"),
+        ({"n_layer": "2"}, "not a gpt2 model as ours are"),
+        ({"n_embd": None}, "not a gpt2 model as ours are"),
+        ({"embd_pdrop": None}, "not a gpt2 model as ours are"),
+        ({"activation_function": ["a"]}, "not a gpt2 model as ours are"),
+        ({"vocab_size": 99}, "the table of tokens is"),
     ):
         config_file.write_text(json.dumps({**config, **changes}))
         with pytest.raises(PdtoolsError, match=message):
