@@ -22,6 +22,7 @@ SMALL = {
     "LENGTHS": "1-5",
     "TEST_LENGTHS": "6-7",
     "NUMBER": "2",
+    "NUMBER_ARITHMETIC": "3",
 }
 
 

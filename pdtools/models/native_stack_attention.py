@@ -33,7 +33,7 @@ def native_library() -> ctypes.CDLL | None:
     """The compiled functions; None where there is no compiler, or what it makes cannot be loaded."""
     for compiler in filter(None, map(shutil.which, COMPILERS)):
         # A full or read-only disk, libraries that may not be loaded from it, flags that are not known, …
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
+        with contextlib.suppress(OSError, subprocess.SubprocessError, AttributeError):
             return _compiled(compiler)
     return None
 
@@ -42,10 +42,14 @@ def _compiled(compiler: str) -> ctypes.CDLL:
     source = resources.files("pdtools.models").joinpath("stack_attention.c").read_bytes()
     with tempfile.TemporaryDirectory(prefix="pdtools-") as folder:
         Path(folder, "stack_attention.c").write_bytes(source)
-        library = Path(folder, "stack_attention.so")
-        command = [compiler, *FLAGS, "-o", str(library), "stack_attention.c"]
+        file = Path(folder, "stack_attention.so")
+        command = [compiler, *FLAGS, "-o", str(file), "stack_attention.c"]
         subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=_SECONDS)
-        return ctypes.CDLL(str(library))
+        library = ctypes.CDLL(str(file))
+        for name in ("forward", "backward"):
+            for kind in _NAMES.values():
+                getattr(library, f"{name}_{kind}")  # an AttributeError if it is not there
+        return library
 
 
 def native_takes(actions: Tensor) -> bool:

@@ -71,7 +71,7 @@ PAPER_2 = {  # by objective, task and kind: in the order of POSITIONS
         },
     },
 }
-# Student's t, 97.5%, by degrees of freedom.
+# Student's t, 97.5%, by degrees of freedom; for more, that of 9, a little too wide.
 T_97_5 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
 
 Found = dict[tuple[str, str, str], dict[str, dict[str, Any]]]  # task, objective, model: seed: scores
@@ -132,7 +132,7 @@ def summary(seeds: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         "high": None,
     }
     if len(values) > 1:
-        half = T_97_5.get(len(values) - 1, 1.96) * stdev(values) / math.sqrt(len(values))
+        half = T_97_5.get(len(values) - 1, T_97_5[9]) * stdev(values) / math.sqrt(len(values))
         found |= {
             "deviation": stdev(values),
             "low": max(0.0, found["mean"] - half),

@@ -6,7 +6,7 @@
 #   STEPS_RS=3000  STEPS_SM=10000   steps of rs and sm   BATCH=32   strings in each
 #   STEPS_ARITHMETIC=2000           of ma and se         BATCH_ARITHMETIC=128
 #   LEARNING_RATE=3e-4 (FULL: 1e-4)   LENGTHS=1-40 (se: from 3)   EVAL_EVERY=1000: steps between what a stop can go on from
-#   TEST_LENGTHS=41-100  NUMBER=16 test strings of each length
+#   TEST_LENGTHS=41-100  NUMBER=16 test strings of each length   NUMBER_ARITHMETIC=256, whose y is one symbol
 #   SEEDS="1 2 3"  one run of each row for each; more can be added later
 #   TASKS="rs sm ma se"  OBJECTIVES="masked causal"
 #   MODELS="rnn stack-rnn vanilla-none stack-none ..." (run.sh says which there are)
@@ -17,13 +17,13 @@ here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-study-dcf}
 if [ "${FULL:-0}" = 1 ]; then
     : "${STEPS_RS:=100000}" "${STEPS_SM:=100000}" "${STEPS_ARITHMETIC:=1000000}"
-    : "${NUMBER:=512}" "${SEEDS:=1 2 3 4 5}" "${EVAL_EVERY:=10000}" "${LEARNING_RATE:=1e-4}"
+    : "${NUMBER:=512}" "${NUMBER_ARITHMETIC:=512}" "${SEEDS:=1 2 3 4 5}" "${EVAL_EVERY:=10000}" "${LEARNING_RATE:=1e-4}"
 fi
 export OUT="$out" DEVICE="${DEVICE:-cpu}"
 export STEPS_RS="${STEPS_RS:-3000}" STEPS_SM="${STEPS_SM:-10000}" STEPS_ARITHMETIC="${STEPS_ARITHMETIC:-2000}"
 export BATCH="${BATCH:-32}" BATCH_ARITHMETIC="${BATCH_ARITHMETIC:-128}" LEARNING_RATE="${LEARNING_RATE:-3e-4}"
 export LENGTHS="${LENGTHS:-1-40}" EVAL_EVERY="${EVAL_EVERY:-1000}"
-number=${NUMBER:-16} test_lengths=${TEST_LENGTHS:-41-100}
+number=${NUMBER:-16} arithmetic=${NUMBER_ARITHMETIC:-256} test_lengths=${TEST_LENGTHS:-41-100}
 tasks=${TASKS:-rs sm ma se}
 default="rnn stack-rnn vanilla-none stack-none vanilla-none-released stack-none-released vanilla-sincos stack-sincos
     vanilla-relative stack-relative vanilla-rotary stack-rotary vanilla-alibi stack-alibi"
@@ -48,7 +48,7 @@ mkdir -p "$out/tests" "$out/runs" "$out/results"
 # What is in the folder was made with these: other ones would end up in the same table.
 settings="STEPS_RS=$STEPS_RS STEPS_SM=$STEPS_SM STEPS_ARITHMETIC=$STEPS_ARITHMETIC BATCH=$BATCH"
 settings="$settings BATCH_ARITHMETIC=$BATCH_ARITHMETIC LEARNING_RATE=$LEARNING_RATE LENGTHS=$LENGTHS"
-settings="$settings TEST_LENGTHS=$test_lengths NUMBER=$number"
+settings="$settings TEST_LENGTHS=$test_lengths NUMBER=$number NUMBER_ARITHMETIC=$arithmetic"
 [ -e "$out/settings" ] || echo "$settings" >"$out/settings"
 if [ "$settings" != "$(cat "$out/settings")" ]; then
     echo "$out was begun with $(cat "$out/settings"), not $settings: name another folder" >&2
@@ -57,8 +57,9 @@ fi
 
 for task in $tasks; do
     file="$out/tests/$task.tsv"
+    case $task in ma | se) strings=$arithmetic ;; *) strings=$number ;; esac
     [ -e "$file" ] ||
-        pdtools generate task "$task" --lengths "$test_lengths" --number "$number" --seed 100 --quiet -o "$file"
+        pdtools generate task "$task" --lengths "$test_lengths" --number "$strings" --seed 100 --quiet -o "$file"
 done
 
 # Every model for each seed, JOBS at a time. If one fails, the others go on, and the table has what there is.
