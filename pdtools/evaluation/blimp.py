@@ -71,7 +71,8 @@ def evaluate_blimp(pairs: Pairs, scorer: Scorer, progress: Progress = no_progres
         progress: wraps the iterator over sentence scores.
 
     Returns:
-        Scores (see :func:`blimp_scores`) and an ``items`` table with one row per pair.
+        Scores (see :func:`blimp_scores`) and an ``items`` table with one row per pair. Sentences are counted
+        once in each block of ``BLOCK`` pairs that they are in.
     """
     total = sum(len(_texts(block)) for block in _blocks(pairs))
     texts = (text for block in _blocks(pairs) for text in _texts(block))

@@ -39,7 +39,9 @@ def write_pairs(task: Task, drawn: Iterable[Pairs], path: str | Path) -> dict[st
 
 
 def read_pairs(task: Task, path: str | Path) -> dict[int, Pairs]:
-    """Read what :func:`write_pairs` wrote, every line checked.
+    """Read what :func:`write_pairs` wrote.
+
+    Symbols and lengths of every line are checked; whether y is the right answer to x is not.
 
     Returns:
         Pairs by the length of x, shortest first, in the order of the file.

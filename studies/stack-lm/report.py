@@ -56,7 +56,11 @@ def table(found: dict[tuple[str, str], dict[str, float]]) -> str:
         theirs = [figure for corpus in PAPER.values() for figure in corpus[objective]]
         seeds = max(map(len, ours))
         lines.append(f"| {name} | {seeds} | {' | '.join(map(cell, ours))} | {' | '.join(theirs)} |")
-    return "\n".join(lines) + "\n"
+    note = (
+        "Perplexities are of a token: ours of this study's tokenizer and text, the paper's of GPT-2's or"
+        " RoBERTa's and its corpora. Only vanilla and stack of one corpus can be compared."
+    )
+    return "\n".join([*lines, "", note]) + "\n"
 
 
 def main(folder: Path) -> None:
