@@ -58,7 +58,9 @@ def train(
     ] = None,
     init: Annotated[
         str | None,
-        typer.Option("--init", metavar="DIR", help="Weights to start from: Hugging Face's GPT-2 or RoBERTa."),
+        typer.Option(
+            "--init", metavar="DIR", help="Weights to start from, and sizes: Hugging Face's GPT-2 or RoBERTa."
+        ),
     ] = None,
     config: Annotated[
         str | None,
@@ -116,6 +118,7 @@ def train(
         raise typer.BadParameter("give either SHARDS or --task")
     if not task and (lengths or as_released):
         raise typer.BadParameter("--lengths and --as-released go with --task")
+    from pdtools.models.pretrained import pretrained_shape
     from pdtools.training import Interruption, local_device, read_recipe, torchrun_ranks
     from pdtools.training import train as run_training
 
@@ -123,7 +126,8 @@ def train(
     as_it_was = resume and not (model or config or given)
     with torchrun_ranks(device) as ranks:
         quiet = quiet or not ranks.is_main
-        recipe = None if as_it_was else read_recipe(config, model=model, settings=given)
+        shape = None if init is None else pretrained_shape(init)
+        recipe = None if as_it_was else read_recipe(config, model=model, settings=given, shape=shape)
         chosen_device = pick_device(local_device(device), threads)
         with Interruption() as interruption, Progress(quiet=quiet) as progress:
             report = run_training(

@@ -5,8 +5,9 @@ What these models do not have (stack attention, depths, an attachment head) keep
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from pdtools.models.transformer import TransformerLM
 
 # What the architectures have no weights of.
 OWN_PARTS = re.compile(r"blocks\.\d+\.(stack|attention\.terms)\.|head\.")
+# Options that the same weights leave open.
+_CHOICES = ("objective", "input_dropout", "attention_dropout", "output_dropout")
 
 _ACTIVATIONS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu": "gelu-exact", "relu": "relu"}
 
@@ -51,11 +54,8 @@ def read_pretrained(folder: str | Path) -> Pretrained:
     Raises:
         InputError: if they are missing or damaged, or of a model that ours has no equal to.
     """
-    config_file, weights_file = Path(folder, "config.json"), Path(folder, "model.safetensors")
-    config = read_json(config_file)
-    kind = config.get("model_type") if isinstance(config, dict) else None
-    if kind not in ("gpt2", "roberta"):
-        raise InputError(f"model_type is {kind!r}, not gpt2 or roberta", file=config_file)
+    config, options = _read_config(folder)
+    weights_file = Path(folder, "model.safetensors")
     if not weights_file.is_file():
         hint = "save_pretrained(folder, safe_serialization=True) of transformers writes it"
         raise InputError("no such file", file=weights_file, hint=hint)
@@ -63,12 +63,48 @@ def read_pretrained(folder: str | Path) -> Pretrained:
         found = load_file(weights_file)
     except (SafetensorError, OSError) as error:
         raise InputError(f"damaged weights: {error}", file=weights_file) from error
+    kind = config["model_type"]
+    with _naming(folder, kind):
+        weights = (_gpt2_weights if kind == "gpt2" else _roberta_weights)(config, options, found)
+        return _pretrained(config, options, weights)
+
+
+def pretrained_shape(folder: str | Path) -> dict[str, Any]:
+    """The options that the weights in a folder ask for: sizes, norms, activation, positions.
+
+    Raises:
+        InputError: see :func:`read_pretrained`; the weights are not read.
+    """
+    _, options = _read_config(folder)
+    return {name: value for name, value in options.items() if name not in _CHOICES}
+
+
+def _read_config(folder: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """``config.json``, and our options for such a model."""
+    file = Path(folder, "config.json")
+    config = read_json(file)
+    kind = config.get("model_type") if isinstance(config, dict) else None
+    if kind not in ("gpt2", "roberta"):
+        raise InputError(f"model_type is {kind!r}, not gpt2 or roberta", file=file)
+    with _naming(folder, kind):
+        options = (_gpt2_options if kind == "gpt2" else _roberta_options)(config)
+        sizes = {name: options[name] for name in ("layers", "d_model", "heads", "d_ff", "max_length")}
+        tokens = {name: config[name] for name in ("vocab_size", "bos_token_id", "eos_token_id")}
+        for name, value in (sizes | tokens).items():
+            if type(value) is not int:
+                raise ValueError(f"{name} is {value!r}, not a whole number")
+    return config, options
+
+
+@contextlib.contextmanager
+def _naming(folder: str | Path, kind: str) -> Iterator[None]:
+    """Errors of whatever a folder lacks, or has that is no such model, as one line that names it."""
     try:
-        return (_gpt2 if kind == "gpt2" else _roberta)(config, found)
+        yield
     except KeyError as error:
         raise InputError(f"{error.args[0]} is missing", file=folder) from error
     except ValueError as error:
-        raise InputError(str(error), file=config_file) from error
+        raise InputError(str(error), file=Path(folder, "config.json")) from error
     except (TypeError, IndexError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"not a {kind} model as ours are: {reason}", file=folder) from error
@@ -117,13 +153,13 @@ def _extend(place: Tensor, theirs: Tensor, model: LanguageModel, pretrained: Pre
             place[ours] = theirs[known]
 
 
-def _gpt2(config: Mapping[str, Any], found: Mapping[str, Tensor]) -> Pretrained:
+def _gpt2_options(config: Mapping[str, Any]) -> dict[str, Any]:
     if config.get("scale_attn_by_inverse_layer_idx") or config.get("add_cross_attention"):
         raise ValueError("a GPT-2 with scaled layers or cross-attention is none of ours")
     if not config.get("scale_attn_weights", True):
         raise ValueError("a GPT-2 whose attention scores are not scaled is none of ours")
-    width, is_tied = config["n_embd"], config.get("tie_word_embeddings", True)
-    options = {
+    width = config["n_embd"]
+    return {
         "layers": config["n_layer"],
         "d_model": width,
         "heads": config["n_head"],
@@ -133,19 +169,24 @@ def _gpt2(config: Mapping[str, Any], found: Mapping[str, Tensor]) -> Pretrained:
         "input_dropout": float(config.get("embd_pdrop", 0.1)),
         "attention_dropout": float(config.get("attn_pdrop", 0.1)),
         "output_dropout": float(config.get("resid_pdrop", 0.1)),
-        "tie_embeddings": is_tied,
+        "tie_embeddings": config.get("tie_word_embeddings", True),
         "objective": "causal",
         "norm": "pre",
         "norm_eps": float(config.get("layer_norm_epsilon", 1e-5)),
         "activation": _activation(config.get("activation_function", "gelu_new")),
     }
+
+
+def _gpt2_weights(
+    config: Mapping[str, Any], options: Mapping[str, Any], found: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
     theirs = _without_prefix(found, "transformer.")
     weights = {
         "embedding.weight": theirs["wte.weight"],
         "position_embedding.weight": theirs["wpe.weight"],
         **_pair(theirs, "ln_f", "final_norm"),
     }
-    if not is_tied:
+    if not options["tie_embeddings"]:
         weights["output.weight"] = theirs["lm_head.weight"]
     for layer in range(options["layers"]):
         ours, block = f"blocks.{layer}", f"h.{layer}"
@@ -160,23 +201,22 @@ def _gpt2(config: Mapping[str, Any], found: Mapping[str, Tensor]) -> Pretrained:
             # GPT-2's maps are stored inputs first.
             weights[f"{ours}.{place}.weight"] = theirs[f"{block}.{name}.weight"].T
             weights[f"{ours}.{place}.bias"] = theirs[f"{block}.{name}.bias"]
-    return _pretrained(config, options, weights)
+    return weights
 
 
-def _roberta(config: Mapping[str, Any], found: Mapping[str, Tensor]) -> Pretrained:
+def _roberta_options(config: Mapping[str, Any]) -> dict[str, Any]:
     if config.get("position_embedding_type", "absolute") != "absolute" or config.get("is_decoder"):
         raise ValueError("a RoBERTa with relative positions, or as a decoder, is none of ours")
     if not config.get("tie_word_embeddings", True):
         raise ValueError("a RoBERTa whose output layer is not its embedding is none of ours")
-    before = config["pad_token_id"] + 1  # positions are counted from behind the padding token's number
     dropout = float(config.get("hidden_dropout_prob", 0.1))
-    options = {
+    return {
         "layers": config["num_hidden_layers"],
         "d_model": config["hidden_size"],
         "heads": config["num_attention_heads"],
         "d_ff": config["intermediate_size"],
         "positions": "learned",
-        "max_length": config["max_position_embeddings"] - before,
+        "max_length": config["max_position_embeddings"] - _first_position(config),
         "input_dropout": dropout,
         "attention_dropout": float(config.get("attention_probs_dropout_prob", 0.1)),
         "output_dropout": dropout,
@@ -189,11 +229,24 @@ def _roberta(config: Mapping[str, Any], found: Mapping[str, Tensor]) -> Pretrain
         "output_transform": True,
         "output_bias": True,
     }
+
+
+def _first_position(config: Mapping[str, Any]) -> int:
+    """RoBERTa counts positions from behind the padding token's number."""
+    first: int = config["pad_token_id"] + 1
+    return first
+
+
+def _roberta_weights(
+    config: Mapping[str, Any], options: Mapping[str, Any], found: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
     theirs = _without_prefix(found, "roberta.")
     weights = {
         "embedding.weight": theirs["embeddings.word_embeddings.weight"],
         # All tokens are of type 0, whose embedding is added to every position's.
-        "position_embedding.weight": theirs["embeddings.position_embeddings.weight"][before:]
+        "position_embedding.weight": theirs["embeddings.position_embeddings.weight"][
+            _first_position(config) :
+        ]
         + theirs["embeddings.token_type_embeddings.weight"][0],
         **_pair(theirs, "embeddings.LayerNorm", "embedding_norm"),
         **_pair(theirs, "lm_head.dense", "output_transform.0"),
@@ -213,17 +266,12 @@ def _roberta(config: Mapping[str, Any], found: Mapping[str, Tensor]) -> Pretrain
             ("output.LayerNorm", "feed_forward_norm"),
         ):
             weights |= _pair(theirs, f"{block}.{name}", f"{ours}.{place}")
-    return _pretrained(config, options, weights)
+    return weights
 
 
 def _pretrained(
     config: Mapping[str, Any], options: Mapping[str, Any], weights: Mapping[str, Tensor]
 ) -> Pretrained:
-    sizes = {name: options[name] for name in ("layers", "d_model", "heads", "d_ff", "max_length")}
-    tokens = {name: config[name] for name in ("vocab_size", "bos_token_id", "eos_token_id")}
-    for name, value in (sizes | tokens).items():
-        if type(value) is not int:
-            raise ValueError(f"{name} is {value!r}, not a whole number")
     if weights["embedding.weight"].shape != (config["vocab_size"], options["d_model"]):
         found = tuple(weights["embedding.weight"].shape)
         raise ValueError(f"the table of tokens is {found}, not vocab_size x d_model")

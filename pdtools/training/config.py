@@ -152,7 +152,11 @@ def bundled_recipes() -> list[str]:
 
 
 def read_recipe(
-    source: str | None = None, *, model: str | None = None, settings: Sequence[str] = ()
+    source: str | None = None,
+    *,
+    model: str | None = None,
+    settings: Sequence[str] = (),
+    shape: Mapping[str, Any] | None = None,
 ) -> Recipe:
     """Read a TOML recipe and apply ``key=value`` settings to it.
 
@@ -164,6 +168,8 @@ def read_recipe(
         model: the model to train, whatever the file says. Options of the file's model that this one does not
             have are left out, so that one file serves a model and its baseline.
         settings: ``config.layers=4``, ``train.steps=100``: typed by the field that they set.
+        shape: options that pretrained weights ask for (:func:`~pdtools.models.pretrained.pretrained_shape`):
+            they go before the file's, not before the settings.
 
     Raises:
         InputError: an unknown key, a value of the wrong type, or a file that is not TOML.
@@ -172,8 +178,9 @@ def read_recipe(
     recipe = Recipe() if source is None else recipe_from_table(_read_toml(source), source)
     name = model or recipe.model
     classes = {"config": _config_class(name), "train": TrainConfig}
+    options = {**recipe.options, **(shape or {})}
     given = {
-        "config": {key: value for key, value in recipe.options.items() if key in _keys(classes["config"])},
+        "config": {key: value for key, value in options.items() if key in _keys(classes["config"])},
         "train": dataclasses.asdict(recipe.train),
     }
     for setting in settings:

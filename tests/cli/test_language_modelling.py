@@ -146,16 +146,32 @@ def test_from_a_pretrained_model(kind: str, tmp_path: Path, capsys: pytest.Captu
     made = ["blocks", str(text), "-o", str(tmp_path / "train"), "--length", "16", "--tokenizer", str(folder)]
     assert run([*made, "--text-style", "raw", "--quiet"]) == 0
     data = ["train", str(tmp_path / "train"), "-o", str(tmp_path / "run"), "--init", str(folder)]
-    settings = ["--model", "transformer", "--set", "config.stack_layers=all", "--set", "train.steps=2"]
+    # The recipe is of 12 layers of width 768: sizes are the folder's.
+    settings = ["--config", f"{kind}-stack", "--set", "train.steps=2"]
     limits = ["--set", "train.learning_rate=1e-9", "--device", "cpu", "--quiet"]
     assert run([*data, *settings, *limits]) == 0
     trained = load_checkpoint(tmp_path / "run").model
-    assert trained.config.layers == 2
+    assert (trained.config.layers, trained.config.d_model, trained.config.heads) == (2, 16, 2)
+    assert trained.config.stack_layers == "all"
     assert trained.objective == ("causal" if kind == "gpt2" else "masked")
     theirs = model.get_input_embeddings().weight.detach()
     assert (trained.embedding.weight[: len(theirs)].detach() - theirs).abs().max() < 1e-5
     record = json.loads((tmp_path / "run/run.json").read_text())
     assert "init" in record["provenance"]["inputs"]
+
+    again = [*data[:2], "-o", str(tmp_path / "again"), "--init", str(folder), *settings, *limits]
+    for setting, message in (
+        ("config.layers=3", "do not fit the configuration, first at blocks.2"),
+        ("config.d_ff=8", "but the configuration asks for"),
+        ("config.stack_layers=last 3", "\"last N\", N from 1 to 2, not 'last 3'"),
+        ("config.stack_layers=first 1", '"none", "all" or "last N"'),
+    ):
+        capsys.readouterr()
+        assert run([*again, "--set", setting]) == 1
+        assert message in capsys.readouterr().err
+    assert run([*again, "--set", "config.stack_layers=last 1"]) == 0
+    blocks = load_checkpoint(tmp_path / "again").model.blocks
+    assert [block.stack is not None for block in blocks] == [False, True]
 
     other = ["blocks", str(text), "-o", str(tmp_path / "other"), "--length", "16", "--quiet"]
     assert run([*other, "--tokenizer", "bpe", "--vocab-size", "320"]) == 0

@@ -132,7 +132,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         ({"scale_attn_by_inverse_layer_idx": True}, "none of ours"),
         ({"scale_attn_weights": False}, "none of ours"),
         ({"bos_token_id": None}, "bos_token_id is None, not a whole number"),
-        ({"n_layer": "2"}, "not a gpt2 model as ours are"),
+        ({"n_layer": "2"}, "layers is '2', not a whole number"),
         ({"n_embd": None}, "d_model is None, not a whole number"),
         ({"embd_pdrop": None}, "not a gpt2 model as ours are"),
         ({"activation_function": ["a"]}, "not a gpt2 model as ours are"),
