@@ -6,6 +6,7 @@ what leaves R at least one symbol, and a uniform operator o. Values are modulo :
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,6 +71,57 @@ def draw_expressions(
         start = np.concatenate([start + 1, start + 2 + left])
         size = np.concatenate([left, size - 3 - left])
     return text, _evaluate(levels)
+
+
+def expression_value(symbols: ExpressionSymbols, text: Sequence[int]) -> int:
+    """The value of one expression, from 0 to 4: read from left to right, not as it was drawn.
+
+    Args:
+        symbols: what it is written with; other numbers than those and the digits are errors.
+        text: of any length; brackets of any depth.
+
+    Raises:
+        ValueError: if it is no expression.
+    """
+    minus = symbols.operators[1]
+    read: list[int | _Value] = []
+    for symbol in text:
+        if 0 <= symbol < MODULUS:
+            is_signed = read[-1:] == [minus] and (len(read) == 1 or not isinstance(read[-2], _Value))
+            if is_signed:
+                read.pop()
+            read.append(_Value(-symbol if is_signed else symbol, is_digit=True))
+        elif symbol == symbols.closing:
+            begin = next((i for i in reversed(range(len(read))) if read[i] == symbols.opening), None)
+            if begin is None:
+                raise ValueError("a bracket is not opened")
+            read[begin:] = [_bracketed(symbols, read[begin + 1 :])]
+        elif symbol == symbols.opening or symbol in symbols.operators:
+            read.append(symbol)
+        else:
+            raise ValueError("what no expression has is in it")
+    if len(read) != 1 or not isinstance(read[0], _Value):
+        raise ValueError("it is no digit, nor two parts and an operator in brackets")
+    return read[0].value % MODULUS
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A part of an expression that has been read; ``is_digit``: with or without a sign, but no brackets."""
+
+    value: int
+    is_digit: bool
+
+
+def _bracketed(symbols: ExpressionSymbols, parts: Sequence[int | _Value]) -> _Value:
+    """The value of what stood in brackets."""
+    match parts:
+        case [_Value(is_digit=True) as digit]:
+            return _Value(digit.value, is_digit=False)
+        case [_Value() as left, int(operator), _Value() as right] if operator in symbols.operators:
+            results = (left.value + right.value, left.value - right.value, left.value * right.value)
+            return _Value(results[symbols.operators.index(operator)] % MODULUS, is_digit=False)
+    raise ValueError("brackets hold neither a digit nor two parts and an operator")
 
 
 def _write_terminals(

@@ -13,6 +13,7 @@ from pdtools.files import atomic_text, read_lines
 from pdtools.formal.transductions import NO_SYMBOL, Pairs, Task
 
 _COLUMNS = ("length", "x", "y")
+_SHOWN = 12  # symbols of a right answer in a message about a wrong one
 
 
 def write_pairs(task: Task, drawn: Iterable[Pairs], path: str | Path) -> dict[str, int]:
@@ -41,7 +42,7 @@ def write_pairs(task: Task, drawn: Iterable[Pairs], path: str | Path) -> dict[st
 def read_pairs(task: Task, path: str | Path) -> dict[int, Pairs]:
     """Read what :func:`write_pairs` wrote.
 
-    Symbols and lengths of every line are checked; whether y is the right answer to x is not.
+    Every line is checked: symbols, lengths, and that y is what x leads to.
 
     Returns:
         Pairs by the length of x, shortest first, in the order of the file.
@@ -82,7 +83,16 @@ def _parse(task: Task, number_of: Mapping[str, int], line: str) -> tuple[list[in
     most = task.output_length(len(x))
     if len(y) > most:
         raise ValueError(f"y has {len(y)} symbols, at most {most} are possible")
-    return [number_of[symbol] for symbol in x], [number_of[symbol] for symbol in y]
+    numbers = [number_of[symbol] for symbol in x]
+    try:
+        answer = task.answer(numbers)
+    except ValueError as error:
+        raise ValueError(f"x: {error}") from None
+    wanted = [task.symbols[number] for number in answer]
+    if y != wanted:
+        shown = " ".join(wanted) if len(wanted) <= _SHOWN else " ".join((*wanted[:_SHOWN], "..."))
+        raise ValueError(f"y has to be {shown}")
+    return numbers, answer
 
 
 def _as_arrays(task: Task, pairs: list[tuple[list[int], list[int]]]) -> Pairs:

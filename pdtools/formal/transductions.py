@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
-from pdtools.formal.expressions import MODULUS, ExpressionSymbols, draw_expressions
+from pdtools.formal.expressions import MODULUS, ExpressionSymbols, draw_expressions, expression_value
 
 Int64 = NDArray[np.int64]
 
@@ -93,6 +93,14 @@ class Task(ABC):
     def _draw(self, length: int, number: int, rng: np.random.Generator) -> Pairs:
         """See :meth:`draw`."""
 
+    @abstractmethod
+    def answer(self, x: Sequence[int]) -> list[int]:
+        """The y of one x, without padding, found in another way than :meth:`draw` finds it.
+
+        Raises:
+            ValueError: if x is no string of the task.
+        """
+
     def check_length(self, length: int) -> None:
         """Refuse lengths that no x has.
 
@@ -142,6 +150,10 @@ class ReverseString(Task):
         """n."""
         return length
 
+    def answer(self, x: Sequence[int]) -> list[int]:
+        """See :meth:`Task.answer`."""
+        return list(reversed(x))
+
     def _draw(self, length: int, number: int, rng: np.random.Generator) -> Pairs:
         x = rng.integers(2, size=(number, length))
         return Pairs(x, np.ascontiguousarray(x[:, ::-1]), np.full(number, length))
@@ -164,6 +176,20 @@ class StackManipulation(Task):
     def output_length(self, length: int) -> int:
         """n + 1."""
         return length + 1
+
+    def answer(self, x: Sequence[int]) -> list[int]:
+        """See :meth:`Task.answer`."""
+        pop, push, end = self.symbols.index("POP"), self.symbols.index("PUSH-a"), self.symbols.index("END")
+        first = next((i for i, symbol in enumerate(x) if symbol >= pop), len(x))
+        if first == 0 or not all(pop <= symbol < end for symbol in x[first:]):
+            raise ValueError("it is no stack with operations behind it")
+        stack = list(x[:first])
+        for symbol in x[first:]:
+            if symbol == pop:
+                del stack[-1:]
+            else:
+                stack.append(symbol - push)
+        return [*reversed(stack), end]
 
     def _draw(self, length: int, number: int, rng: np.random.Generator) -> Pairs:
         pop, push, end = self.symbols.index("POP"), self.symbols.index("PUSH-a"), self.symbols.index("END")
@@ -217,6 +243,10 @@ class ModularArithmetic(Task):
         """1."""
         return 1
 
+    def answer(self, x: Sequence[int]) -> list[int]:
+        """See :meth:`Task.answer`."""
+        return [expression_value(self.expressions, x)]
+
     def _draw(self, length: int, number: int, rng: np.random.Generator) -> Pairs:
         x, values = draw_expressions(self.expressions, length, number, rng)
         return Pairs(x, values[:, None], np.ones(number, dtype=np.int64))
@@ -245,6 +275,23 @@ class SolveEquation(Task):
     def output_length(self, length: int) -> int:
         """1."""
         return 1
+
+    def answer(self, x: Sequence[int]) -> list[int]:
+        """See :meth:`Task.answer`."""
+        if self.as_released and len(x) < 3:
+            if any(x):
+                raise ValueError("it is not of zeros")
+            return [0]
+        unknown, equals = self.symbols.index("z"), self.symbols.index("=")
+        *left, sign, value = x
+        if left.count(unknown) != 1 or sign != equals or value >= MODULUS:
+            raise ValueError("it is no expression with one z, then = and a digit")
+        z = left.index(unknown)
+        for digit in range(MODULUS):
+            left[z] = digit
+            if expression_value(self.expressions, left) == value:
+                return [digit]
+        raise AssertionError("z is added or subtracted once")
 
     def _draw(self, length: int, number: int, rng: np.random.Generator) -> Pairs:
         counted = np.ones(number, dtype=np.int64)

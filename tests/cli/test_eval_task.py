@@ -60,8 +60,10 @@ def test_a_table_a_figure_and_a_folder(
 
 
 def test_what_cannot_be_done(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["eval-task", str(work / "rs.tsv"), "--model", str(work / "run")]) == 0  # a and b are of both
-    capsys.readouterr()
+    assert run(["eval-task", str(work / "rs.tsv"), "--model", str(work / "run")]) == 1  # a and b are of both
+    message = capsys.readouterr().err
+    assert "rs.tsv:2: no pair of the task sm: y has to be" in message
+    assert message.count("\n") == 1
     (work / "bad.tsv").write_text("length\tx\ty\n1\tc\tc END\n")
     assert run(["eval-task", str(work / "bad.tsv"), "--model", str(work / "run")]) == 1
     assert "bad.tsv:2: no pair of the task sm: 'c' is none of a b POP" in capsys.readouterr().err

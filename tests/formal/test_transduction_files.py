@@ -46,6 +46,28 @@ def test_what_is_written(tmp_path: Path) -> None:
         ("ma", "1\t4\t", "'' is none of 0 1 2 3 4"),
         ("ma", "1\t4\t-", "'-' is none of 0 1 2 3 4"),
         ("se", "2\t4 4\t4", "x has at least 3 symbols"),
+        ("rs", "3\ta a b\ta a b", "y has to be b a a"),
+        ("rs", "3\ta a b\tb a", "y has to be b a a"),
+        ("rs", "20\t" + " ".join("a" * 20) + "\tb", "y has to be " + "a " * 12 + "..."),
+        ("sm", "3\ta b POP\ta", "y has to be a END"),
+        ("sm", "3\ta b POP\tb END", "y has to be a END"),
+        ("sm", "2\tPOP a\tEND", "x: it is no stack with operations behind it"),
+        ("sm", "3\ta POP a\ta END", "x: it is no stack with operations behind it"),
+        ("sm", "2\ta END\ta END", "x: it is no stack with operations behind it"),
+        ("ma", "5\t( 2 * 4 )\t2", "y has to be 3"),
+        ("ma", "2\t4 4\t4", "x: it is no digit, nor two parts and an operator in brackets"),
+        ("ma", "3\t4 + 4\t3", "x: it is no digit, nor two parts and an operator in brackets"),
+        ("ma", "3\t( 4 +\t4", "x: it is no digit, nor two parts and an operator in brackets"),
+        ("ma", "2\t4 )\t4", "x: a bracket is not opened"),
+        ("ma", "4\t( 4 4 )\t3", "x: brackets hold neither a digit nor two parts and an operator"),
+        ("ma", "2\t( )\t0", "x: brackets hold neither a digit nor two parts and an operator"),
+        ("ma", "5\t( ( 4 ) )\t4", "x: brackets hold neither a digit nor two parts and an operator"),
+        ("ma", "4\t- ( 4 )\t1", "x: it is no digit, nor two parts and an operator in brackets"),
+        ("ma", "4\t( - - 4\t4", "x: it is no digit, nor two parts and an operator in brackets"),
+        ("se", "7\t( 1 - z ) = 3\t2", "y has to be 3"),
+        ("se", "7\t( z - z ) = 0\t2", "x: it is no expression with one z, then = and a digit"),
+        ("se", "7\t( 1 - 2 ) = z\t4", "x: it is no expression with one z, then = and a digit"),
+        ("se", "7\t( 1 = z ) = 3\t4", "x: what no expression has is in it"),
     ],
 )
 def test_bad_lines(name: str, line: str, reason: str, tmp_path: Path) -> None:
@@ -54,6 +76,20 @@ def test_bad_lines(name: str, line: str, reason: str, tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         read_pairs(make_task(name), file)
     assert str(caught.value).startswith(f"{file}:2: no pair of the task {name}: {reason}")
+
+
+def test_what_is_right_is_taken(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.tsv"
+    deep = " ".join(["("] * 5000 + ["1"] + ["+ 1 )"] * 5000)
+    for name, x, y in (
+        ("sm", "a POP POP PUSH-b", "b END"),
+        ("ma", "( - 3 - ( - 4 ) )", "1"),
+        ("ma", "( ( 2 - 4 ) * - 3 )", "1"),
+        ("ma", deep, "1"),
+        ("se", "( ( 1 + - z ) - 4 ) = 3", "4"),
+    ):
+        file.write_text(f"length\tx\ty\n{x.count(' ') + 1}\t{x}\t{y}\n")
+        assert len(read_pairs(make_task(name), file)) == 1
 
 
 def test_files_without_pairs(tmp_path: Path) -> None:

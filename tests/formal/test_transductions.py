@@ -94,6 +94,8 @@ def test_y_is_exact(name: str, length: int, seed: int, as_released: bool) -> Non
     for x, y in drawn(task, length, 5, seed):
         assert len(x) == length
         assert list(y) == EVALUATORS[name](x)
+        answer = task.answer([task.symbols.index(symbol) for symbol in x])
+        assert [task.symbols[number] for number in answer] == list(y)
 
 
 @pytest.mark.parametrize("name", TASKS)
