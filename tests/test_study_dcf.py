@@ -42,11 +42,15 @@ def test_the_study(tmp_path: Path) -> None:
     config = json.loads((out / "runs/se-causal-stack-sincos-released-1/best/config.json").read_text())
     wanted = {"as_released": True, "positions": "sincos", "stack_layers": "all", "input_dropout": 0.1}
     assert config["config"].items() >= wanted.items()
-    assert config["shards"] == {"task": "se", "as_released": True, "lengths": [3, 5]}
+    assert config["shards"] == {"task": "se", "as_released": True, "lengths": [1, 5]}
     released = json.loads((out / "results/se-causal-stack-sincos-released-1/results.json").read_text())
     assert released["settings"]["dropout"]
+    of = results["summary"]["se/causal/stack-sincos-released"]  # the released average is without the first
+    assert of["seeds"] == [100 * released["scores"]["by_length"]["7"]["accuracy"]]
+    assert of["score"] == "accuracy_as_released"
     config = json.loads((out / "runs/se-masked-stack-rnn-1/best/config.json").read_text())
     assert (config["model"], config["config"]["stack"]) == ("rnn", "superposition")
+    assert config["shards"]["lengths"] == [3, 5]
 
     # What is there is left alone; other settings would mix.
     kept = out / "results" / "se-masked-stack-rnn-1" / "results.json"
@@ -72,7 +76,8 @@ def report() -> ModuleType:
 
 def scores(accuracy: float) -> dict[str, Any]:
     by_length = {str(length): {"accuracy": accuracy} for length in (41, 42)}
-    return {"accuracy_beyond_training": accuracy, "by_length": by_length}
+    averages = {"accuracy_beyond_training": accuracy, "accuracy_as_released": accuracy / 2}
+    return {**averages, "by_length": by_length}
 
 
 def test_all_rows(tmp_path: Path) -> None:
@@ -95,6 +100,10 @@ def test_cells(report: ModuleType) -> None:
     found = {("rs", "masked", "stack-none"): {"1": scores(0.5)}}
     assert report.cell(found, "rs", "masked", "stack-none") == "**50.0**"
     assert report.cell(found, "sm", "masked", "stack-none") == "-"
+    found = {("rs", "causal", "stack-none-released"): {"1": scores(0.5)}}
+    assert report.cell(found, "rs", "causal", "stack-none-released") == "**25.0**"
+    nothing_longer = {"rs": {"accuracy_beyond_training": None}}
+    assert report.cell({("rs", "masked", "rnn"): nothing_longer}, "rs", "masked", "rnn") == "-"
 
 
 def test_tables_without_results(report: ModuleType) -> None:

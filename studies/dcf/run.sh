@@ -15,8 +15,6 @@ sm) steps=$STEPS_SM batch=$BATCH ;;
 *) steps=$STEPS_ARITHMETIC batch=$BATCH_ARITHMETIC ;;
 esac
 lengths=$LENGTHS released="" tested=""
-# The shortest equation has three symbols.
-if [ "$task" = se ] && [ "${LENGTHS%-*}" -lt 3 ]; then lengths="3-${LENGTHS#*-}"; fi
 case $model in
 rnn) set -- --config dcf-rnn --set config.stack=none ;;
 stack-rnn) set -- --config dcf-rnn ;;
@@ -40,6 +38,9 @@ stack-rnn) set -- --config dcf-rnn ;;
     set -- --config dcf "$@" --set "config.positions=$positions"
     ;;
 esac
+
+# The shortest equation has three symbols; the released code trains on shorter ones too, which are of zeros.
+if [ "$task" = se ] && [ -z "$released" ] && [ "${LENGTHS%-*}" -lt 3 ]; then lengths="3-${LENGTHS#*-}"; fi
 
 # shellcheck disable=SC2086  # options that may be empty
 pdtools train --task "$task" --lengths "$lengths" $released "$@" --set "config.objective=$objective" \
