@@ -199,9 +199,9 @@ def note(found: Found) -> str:
     numbers = [len(seeds) for seeds in found.values()] or [0]
     seeds = f"{min(numbers)} to {max(numbers)}" if min(numbers) < max(numbers) else f"{min(numbers)}"
     return (
-        "Percent of the symbols of y, mean over lengths longer than in training (as released: without the first"
-        " of these, and with dropout). Ours: **mean** ± deviation"
-        f" over {seeds} seeds [95% interval of the mean, for other seeds]. Paper: mean ± deviation over 5.\n"
+        "Percent of the symbols of y, mean over lengths longer than in training (as released: without the"
+        " first of these, and with dropout). Ours: **mean** ± deviation over"
+        f" {seeds} seeds [95% interval of the mean, for other seeds]. Paper: mean ± deviation over 5.\n"
     )
 
 
