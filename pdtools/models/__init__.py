@@ -9,6 +9,7 @@ from pdtools.models.base import (
     collate,
     count_parameters,
 )
+from pdtools.models.cache import NoRoomError
 from pdtools.models.checkpoint import LoadedModel, load_checkpoint, save_checkpoint
 from pdtools.models.pushdown import PushdownConfig
 from pdtools.models.recurrent import RecurrentConfig, RecurrentLM, RecurrentState
@@ -25,6 +26,7 @@ __all__ = [
     "LanguageModel",
     "LoadedModel",
     "LossParts",
+    "NoRoomError",
     "PushdownConfig",
     "RecurrentConfig",
     "RecurrentLM",

@@ -308,7 +308,7 @@ class LanguageModel(nn.Module, ABC):
             tape_row: int16 (R, k + 1), W_k, the tape after token k's own reduces.
 
         Raises:
-            PdtoolsError: if more tokens are fed than the state has room for.
+            NoRoomError: if more tokens are fed than the state has room for.
         """
 
     @abstractmethod

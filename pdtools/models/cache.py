@@ -16,6 +16,10 @@ READ_CELLS = 1 << 26
 READ_CELLS_CPU = 1 << 19
 
 
+class NoRoomError(PdtoolsError):
+    """More tokens were fed to hypotheses than a state was started for."""
+
+
 class Past:
     """Which tokens each of R hypotheses has read.
 
@@ -55,11 +59,11 @@ class Past:
         """One more token for every hypothesis.
 
         Raises:
-            PdtoolsError: if there is no room for them.
+            NoRoomError: if there is no room for them.
         """
         rows = len(self.entries)
         if self._used + rows > self._most:
-            raise PdtoolsError(
+            raise NoRoomError(
                 f"the state has room for {self._most} tokens of all hypotheses together, and all are fed:"
                 " start it with more entries"
             )

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pdtools.errors import PdtoolsError
 from pdtools.models.base import Batch, DecoderState, LanguageModel, LossParts, Objective, TokenParts
+from pdtools.models.cache import NoRoomError
 from pdtools.models.controllers import GATES
 from pdtools.models.recurrence import Carry, SequenceRun, Weights, run_sequence
 from pdtools.models.stacks import NondeterministicStack, Stack, StratificationStack, SuperpositionStack
@@ -337,7 +337,7 @@ class RecurrentLM(LanguageModel):
     def advance(self, state: RecurrentState, tokens: Tensor, tape_row: Tensor) -> None:
         """See :meth:`LanguageModel.advance`."""
         if state.position + 1 >= state.length:
-            raise PdtoolsError(f"the state has room for {state.length} tokens, and all are fed")
+            raise NoRoomError(f"the state has room for {state.length} tokens, and all are fed")
         state.position += 1
         if state.position == 0:
             if self.config.first_input == "none":

@@ -23,9 +23,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdtools.errors import PdtoolsError
-from pdtools.models import LanguageModel, StackState
+from pdtools.models import LanguageModel, NoRoomError, StackState
 from pdtools.search.memory import MOST_ROWS, entries_that_fit, explained_memory_errors
 from pdtools.search.prefixes import Level, SortedStrings
+
+# With a margin, batches are made for so many times the hypotheses that those before them had.
+_HEADROOM = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +104,26 @@ def beam_search(
     if margin is not None and not margin >= 0:
         raise PdtoolsError(f"the margin must be at least 0 nats, not {margin}")
     widths = beam_widths(beam, max(map(len, token_ids), default=0))
-    results: dict[int, BeamResult] = {}
     strings = SortedStrings.of(token_ids, share=share_prefixes)
     most_entries = entries_that_fit(model, max(1, len(widths)))
-    for group in strings.groups(widths, most_entries, max_batch or max(1, MOST_ROWS // beam)):
-        with explained_memory_errors():
-            found = _Batch(group, model, widths, margin).search(k_best, next_tokens)
+    most_strings = max_batch or max(1, MOST_ROWS // beam)
+    # How many hypotheses a margin leaves is not known before: it is guessed from what was searched last.
+    guess = float(beam) if margin is None else _HEADROOM
+    results: dict[int, BeamResult] = {}
+    while strings.order:
+        expected = [min(width, guess) for width in widths]
+        group, rest = strings.split(expected, most_entries, most_strings)
+        try:
+            with explained_memory_errors():
+                batch = _Batch(group, model, widths, margin, most_entries)
+                found = batch.search(k_best, next_tokens)
+        except NoRoomError:
+            guess = max(2 * guess, _HEADROOM * batch.mean_width)
+            continue
+        if margin is not None:
+            guess = _HEADROOM * batch.mean_width
         results.update(zip(group.order, found, strict=True))
+        strings = rest
     return [results[i] for i in range(len(token_ids))]
 
 
@@ -128,7 +144,12 @@ class _Batch:
     """
 
     def __init__(
-        self, strings: SortedStrings, model: LanguageModel, widths: Sequence[int], margin: float | None
+        self,
+        strings: SortedStrings,
+        model: LanguageModel,
+        widths: Sequence[int],
+        margin: float | None,
+        most_entries: int,
     ) -> None:
         self.model = model
         self.widths = widths
@@ -138,6 +159,9 @@ class _Batch:
         first, length = self.levels[0], len(self.levels)
         rows = len(first.tokens)
         entries = sum(len(level.going) * width for level, width in zip(self.levels, widths, strict=False))
+        if len(strings.order) > 1:
+            entries = min(entries, most_entries)
+        self.fed = self.going = 0  # tokens, to all hypotheses; prefixes that went on
         self.score = torch.zeros(rows, 1, dtype=torch.float64, device=self.device)  # (p, h) log joint so far
         self.history = torch.zeros(rows, 1, length, dtype=torch.int32, device=self.device)  # (p, h, N)
         self.state = model.start(rows, length, entries)
@@ -163,6 +187,11 @@ class _Batch:
                 self._attach(k, level)
                 best.append(self.history[:, 0, : k + 1].clone())
         return self._results(reached, best, ended, following)
+
+    @property
+    def mean_width(self) -> float:
+        """How many hypotheses of a prefix were fed its last token."""
+        return self.fed / max(1, self.going)
 
     def _results(
         self,
@@ -242,6 +271,7 @@ class _Batch:
         self.history[:, :, k] = target
         self._select((torch.arange(p, device=self.device)[:, None] * h + parent).flatten())
         self.stack.push(target.flatten())
+        self.fed, self.going = self.fed + p * kept, self.going + p
         self.model.advance(self.state, tokens.repeat_interleave(kept), self.stack.tape_row())
 
     def _keep(self, prefixes: Tensor) -> None:

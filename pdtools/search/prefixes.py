@@ -41,9 +41,18 @@ class SortedStrings:
         return cls(order, ids, shared)
 
     def groups(
-        self, hypotheses: Sequence[int], most_entries: int, most_strings: int
+        self, hypotheses: Sequence[float], most_entries: int, most_strings: int
     ) -> Iterator[SortedStrings]:
-        """Cut into groups that are searched together.
+        """Cut into groups that are searched together; arguments as in :meth:`split`."""
+        group, rest = self.split(hypotheses, most_entries, most_strings)
+        while group.ids:
+            yield group
+            group, rest = rest.split(hypotheses, most_entries, most_strings)
+
+    def split(
+        self, hypotheses: Sequence[float], most_entries: int, most_strings: int
+    ) -> tuple[SortedStrings, SortedStrings]:
+        """As many strings as are searched together, at least one if there is any; and the others.
 
         Args:
             hypotheses: how many are fed token k of a prefix.
@@ -51,20 +60,18 @@ class SortedStrings:
             most_strings: strings of a group.
         """
         before = np.cumsum([0, *hypotheses])
-        first = entries = 0
+        entries = 0.0
         for i, ids in enumerate(self.ids):
             # End-of-sentence is not fed.
-            own = int(before[len(ids) - 1] - before[min(self.shared[i], len(ids) - 1)])
-            if i > first and (entries + own > most_entries or i - first == most_strings):
-                yield self._part(first, i)
-                first, entries, own = i, 0, int(before[len(ids) - 1])
-            entries += own
-        if self.ids:
-            yield self._part(first, len(self.ids))
+            shared = min(self.shared[i], len(ids) - 1) if i else 0
+            entries += before[len(ids) - 1] - before[shared]
+            if i and (entries > most_entries or i == most_strings):
+                return self._part(0, i), self._part(i, len(self.ids))
+        return self, self._part(len(self.ids), len(self.ids))
 
     def _part(self, first: int, stop: int) -> SortedStrings:
         return SortedStrings(
-            self.order[first:stop], self.ids[first:stop], [0, *self.shared[first + 1 : stop]]
+            self.order[first:stop], self.ids[first:stop], [0, *self.shared[first + 1 : stop]][: stop - first]
         )
 
     def levels(self) -> list[Level]:

@@ -130,6 +130,26 @@ def test_a_margin_drops_what_falls_behind(model: LanguageModel, margin: float) -
         np.testing.assert_allclose(alone.next_logprobs, result.next_logprobs, atol=1e-5)
 
 
+@pytest.mark.parametrize("most_entries", [1, 9, 40, 200])
+def test_with_a_margin_batches_that_get_too_wide_are_made_again(
+    model: LanguageModel, most_entries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = strings([6, 6, 3, 5, 6, 1, 6, 4])
+    alone = [search(model, [tokens], beam=7, margin=2.0, k_best=20)[0] for tokens in many]
+    batches: list[int] = []
+    start = type(model).start
+    monkeypatch.setattr(
+        type(model), "start", lambda *args: batches.append(args[1]) or start(*args), raising=True
+    )
+    monkeypatch.setattr("pdtools.search.beam.entries_that_fit", lambda *_: most_entries)
+    together = search(model, many, beam=7, margin=2.0, k_best=20)
+    for one, other in zip(alone, together, strict=True):
+        assert one.prefix_logprobs == pytest.approx(other.prefix_logprobs, abs=1e-5)
+        assert len(one.derivations) == len(other.derivations)
+        assert one.derivations[0][1].tolist() == other.derivations[0][1].tolist()
+    assert len(batches) > 1 or most_entries == 200
+
+
 @pytest.mark.parametrize("margin", [None, 1.0])
 def test_weights_that_are_not_numbers_are_refused(margin: float | None) -> None:
     model = tiny_model()
