@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdtools.files import Rejects, check_output
+from pdtools.errors import PdtoolsError
+from pdtools.files import STDIO, Rejects
 from pdtools.search.scores import DEFAULT_BEAM
 
 from .common import (
@@ -21,13 +23,23 @@ from .common import (
     OnErrorOption,
     OverwriteOption,
     QuietOption,
+    ResumeOption,
+    SchedulerOption,
     ScoredModelOption,
+    ShardOption,
     ThreadsOption,
+    WorkersOption,
     bar,
+    check_output_or_done,
     deliver,
+    kept_pieces,
+    make_plan,
     message,
-    pick_device,
+    model_settings,
 )
+
+if TYPE_CHECKING:
+    from pdtools.evaluation.results import Results
 
 
 def eval_ppl(
@@ -49,6 +61,10 @@ def eval_ppl(
     on_error: OnErrorOption = OnError.fail,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
+    workers: WorkersOption = 1,
+    shard: ShardOption = None,
+    scheduler: SchedulerOption = None,
+    resume: ResumeOption = False,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -59,47 +75,87 @@ def eval_ppl(
     with the model's own tokenizer; a Hugging Face model reads their text instead. A masked model predicts
     15% of each row's tokens, always the same ones, from the others.
 
+    Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    (--scheduler), with the same result; --resume goes on where a run was killed. (Not with --stream, where
+    each sentence needs the one before it.)
+
     \b
     Example:
       pdtools eval-ppl shards/test --model runs/pushdown --beam 50 -o results/ppl
+      pdtools eval-ppl shards/test --model runs/pushdown -o results/ppl --workers 4 --resume
       pdtools eval-ppl shards/test --model runs/pushdown --no-marginal
       pdtools eval-ppl shards/test --model runs/rns --stream
     """
     from pdtools.evaluation.masked import evaluate_masked_perplexity
     from pdtools.evaluation.perplexity import evaluate_perplexity, evaluate_string_perplexity
+    from pdtools.evaluation.shard_rows import InPieces
     from pdtools.evaluation.streams import evaluate_stream_perplexity
+    from pdtools.jobs import Plan
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_perplexity
-    from pdtools.search import load_scorer
     from pdtools.search.huggingface import is_huggingface
-    from pdtools.search.scorer import load_model
-    from pdtools.shards import ShardSet
+    from pdtools.search.work import PiecewiseScorer, model_settings_for_job
+    from pdtools.shards import ShardFolder, ShardSet
+    from pdtools.shards.format import MANIFEST_FILE
 
-    if output:
-        check_output(output, overwrite=overwrite)
-    sentences, rejects = ShardSet.open(shards), Rejects(on_error.value)
-    chosen = pick_device(device, threads)
-    show = bar("sentences", quiet=quiet)
+    target = output or STDIO
+    plan = make_plan(workers, shard, scheduler, resume)
+    if stream and plan != Plan():
+        raise PdtoolsError(
+            "--stream reads each sentence with what is left of those before it: --workers, --shard,"
+            " --scheduler and --resume do not go with it"
+        )
+    check_output_or_done(target, plan, overwrite=overwrite, inputs=[str(Path(shards, MANIFEST_FILE))])
+    rejects = Rejects(on_error.value)
+    settings = model_settings(
+        plan,
+        model,
+        beam=beam,
+        bos=bos,
+        max_batch=max_batch,
+        dtype=dtype,
+        device=device,
+        threads=threads,
+    )
+
+    def end(results: Results) -> None:
+        made = provenance({"shards": shards, "model": model})
+        deliver(results, made, output, print_perplexity, overwrite=overwrite, as_json=as_json)
+
     if stream:
-        loaded = load_model(model, device=chosen, dtype=dtype.value)
-        results = evaluate_stream_perplexity(sentences, loaded, progress=bar("parts", quiet=quiet))
-    elif is_huggingface(model):
-        scorer = load_scorer(model, device=chosen, dtype=dtype.value, bos=bos, max_batch=max_batch)
-        results = evaluate_string_perplexity(sentences, scorer, rejects=rejects, progress=show)
-    elif (loaded := load_model(model, device=chosen, dtype=dtype.value)).model.objective == "masked":
-        results = evaluate_masked_perplexity(
-            sentences, loaded, max_batch=max_batch, rejects=rejects, progress=show
-        )
-    else:
-        results = evaluate_perplexity(
-            sentences,
-            loaded,
-            beam=beam if marginal else None,
-            max_batch=max_batch,
-            rejects=rejects,
-            progress=show,
-        )
-    made = provenance({"shards": shards, "model": model})
-    deliver(results, made, output, print_perplexity, overwrite=overwrite, as_json=as_json)
+        rows, parts = ShardSet.open(shards), bar("parts", quiet=quiet)
+        end(evaluate_stream_perplexity(rows, settings.load_model(), progress=parts))
+        return
+    sentences, show = ShardFolder.open(shards), bar("sentences", quiet=quiet)
+    described = {
+        "work": "perplexity",
+        "shards": sentences.sha256,
+        "marginal": marginal,
+        **model_settings_for_job(settings),
+    }
+    with kept_pieces(target, described, plan, overwrite=overwrite, quiet=quiet) as job:
+        if is_huggingface(model):
+            scorer = PiecewiseScorer(settings, plan, job)
+            results = evaluate_string_perplexity(sentences, scorer, rejects=rejects, progress=show)
+        elif (loaded := settings.load_model()).model.objective == "masked":
+            results = evaluate_masked_perplexity(
+                sentences,
+                loaded,
+                max_batch=max_batch,
+                rejects=rejects,
+                progress=show,
+                in_pieces=InPieces(settings, plan, job),
+            )
+        else:
+            results = evaluate_perplexity(
+                sentences,
+                loaded,
+                beam=beam if marginal else None,
+                max_batch=max_batch,
+                rejects=rejects,
+                progress=show,
+                in_pieces=InPieces(settings, plan, job),
+            )
+        end(results)
     for reason, count in rejects.by_reason().items():
         message(f"{count} left out: {reason}", quiet=quiet)

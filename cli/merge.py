@@ -10,7 +10,7 @@ import typer
 
 from pdtools.errors import InputError
 
-_IN_PIECES = ("parse", "tapes", "decode", "surprisal", "eval-blimp", "eval-sg")
+_IN_PIECES = ("parse", "tapes", "decode", "surprisal", "eval-blimp", "eval-sg", "eval-ppl")
 
 
 def merge(

@@ -5,7 +5,7 @@ pyarrow's own conversions load it where it is installed, which takes 0.2 s in ea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,3 +63,20 @@ def list_of_words(words: pa.StringArray) -> list[str]:
         return []
     text: str = join_lists(words, np.array([0, len(words)], dtype=np.int32))[0].as_py()
     return text.split(" ")
+
+
+def cut_tables(tables: Iterable[pa.Table], n_rows: int) -> Iterator[pa.Table]:
+    """The rows of tables in tables of so many rows, the last perhaps of fewer; without a copy of them."""
+    import pyarrow as pa
+
+    n_waiting = 0
+    waiting: list[pa.Table] = []
+    for table in tables:
+        waiting.append(table)
+        n_waiting += table.num_rows
+        while n_waiting >= n_rows:
+            joined = pa.concat_tables(waiting)
+            yield joined.slice(0, n_rows)
+            waiting, n_waiting = [joined.slice(n_rows)], n_waiting - n_rows
+    if n_waiting:
+        yield pa.concat_tables(waiting)

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.perplexity import check_shards, rows_that_fit
+from pdtools.evaluation.perplexity import ROWS_PER_PIECE, check_shards
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
+from pdtools.evaluation.shard_rows import InPieces, Row, score_blocks
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from pdtools.files import Rejects
     from pdtools.models import LoadedModel
-    from pdtools.shards import ShardSet
+    from pdtools.shards import ShardFolder
 
 # Rows in a batch.
 _ROWS = 32
 
 
 def evaluate_masked_perplexity(
-    shards: ShardSet,
+    shards: ShardFolder,
     loaded: LoadedModel,
     *,
     max_batch: int | None = None,
     rejects: Rejects,
     progress: Progress = no_progress,
+    in_pieces: InPieces | None = None,
 ) -> Results:
     """exp of the mean -log p of tokens that are hidden from a masked model.
 
@@ -38,6 +43,7 @@ def evaluate_masked_perplexity(
         max_batch: rows per batch.
         rejects: takes rows longer than the model.
         progress: wraps the iterator over rows.
+        in_pieces: who scores them; None: this process.
 
     Returns:
         ``ppl_token_masked``; an ``items`` table with a row per row of the shards: id, hidden tokens and the
@@ -49,29 +55,31 @@ def evaluate_masked_perplexity(
         PdtoolsError: if there is nothing to hide, or a probability is no number.
     """
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     from pdtools.models.masking import MASKED_SHARE
 
     check_shards(shards, loaded)
-    rows = rows_that_fit(shards, loaded.model.max_length, rejects)
-    items = sorted(progress(_score_rows(shards, loaded, rows, max_batch), len(rows)))
-    tokens = sum(hidden for _, hidden, _ in items)
-    total = math.fsum(logprob for *_, logprob in items)
+    blocks = score_blocks(
+        shards,
+        loaded,
+        partial(_score, max_batch=max_batch),
+        rows_per_piece=ROWS_PER_PIECE,
+        in_pieces=in_pieces,
+        rejects=rejects,
+        progress=progress,
+    )
+    schema = pa.schema([("id", pa.int64()), ("tokens", pa.int32()), ("masked", pa.float64())])
+    table = pa.Table.from_batches((_record_batch(block, schema) for block in blocks), schema)
+    tokens = int(pc.sum(table["tokens"]).as_py() or 0)
+    total = math.fsum(number for chunk in table["masked"].chunks for number in chunk.to_numpy())
     if not tokens:
         raise InputError("no row that the model can score", file=shards.folder)
     if not -700 * tokens < total <= 0:
         raise PdtoolsError("the model gives probabilities that are zero or not numbers: no perplexity")
-    ids, hidden, logprobs = zip(*items, strict=True)
-    table = pa.table(
-        {
-            "id": pa.array(ids, pa.int64()),
-            "tokens": pa.array(hidden, pa.int32()),
-            "masked": pa.array(logprobs, pa.float64()),
-        }
-    )
     return Results(
         scores={"ppl_token_masked": math.exp(-total / tokens)},
-        counts={"sentences": len(items), "sentences_left_out": len(rejects), "tokens": tokens},
+        counts={"sentences": len(table), "sentences_left_out": len(rejects), "tokens": tokens},
         settings={
             "task": "ppl",
             "model": loaded.config["model"],
@@ -83,10 +91,8 @@ def evaluate_masked_perplexity(
     )
 
 
-def _score_rows(
-    shards: ShardSet, loaded: LoadedModel, rows: Sequence[int], max_batch: int | None
-) -> Iterator[tuple[int, int, float]]:
-    """Of each row its id, how many tokens were hidden, and the sum of their log-probabilities."""
+def _score(loaded: LoadedModel, rows: Sequence[Row], *, max_batch: int | None) -> list[tuple[int, float]]:
+    """Of each row how many tokens were hidden, and the sum of their log-probabilities."""
     import torch
 
     from pdtools.models import collate
@@ -94,15 +100,24 @@ def _score_rows(
     from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
 
     model, masking = loaded.model, Masking(tokenizer=loaded.tokenizer)
+    found: list[tuple[int, float]] = []
     for places in length_groups(
-        [int(shards.lengths[i]) for i in rows],
+        [len(row.tokens) for row in rows],
         lambda length: min(max_batch or _ROWS, strings_that_fit(length, model.vocab_size)),
     ):
         group = [rows[place] for place in places]
-        batch = collate([(shards.tokens(i), shards.attach(i)) for i in group], model.pad_id)
-        hidden = masking.apply(batch, group, EVALUATION)
+        batch = collate([(row.tokens, row.attach) for row in group], model.pad_id)
+        hidden = masking.apply(batch, [row.number for row in group], EVALUATION)
         with torch.inference_mode(), explained_memory_errors():
             parts = model.forward_parts(hidden.to(model.device))
         sums = parts.token_logprobs.double().sum(1).tolist()
-        for i, count, total in zip(group, hidden.predicted().sum(1).tolist(), sums, strict=True):
-            yield int(shards.ids[i]), count, total
+        found += zip(hidden.predicted().sum(1).tolist(), sums, strict=True)
+    return found
+
+
+def _record_batch(block: Sequence[tuple[Row, tuple[int, float]]], schema: pa.Schema) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    columns = zip(*((row.id, hidden, logprob) for row, (hidden, logprob) in block), strict=True)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.record_batch(arrays, schema)

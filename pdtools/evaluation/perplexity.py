@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
+from pdtools.evaluation.shard_rows import InPieces, Row, score_blocks
+from pdtools.jobs import cut
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from pdtools.files import Rejects
     from pdtools.models import LoadedModel
     from pdtools.search.scores import Scorer
-    from pdtools.shards import ShardSet
+    from pdtools.shards import ShardFolder
+    from pdtools.tokenization import Sentence
 
-# Sentences that are worked on between two steps of a progress bar.
-_WINDOW = 256
+# Sentences that are worked on together, if their derivations are not searched.
+ROWS_PER_PIECE = 256
+# Sentences of a table that is put together of such.
+_ROWS_PER_BATCH = 4096
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,13 +53,14 @@ class SentenceLogprobs:
 
 
 def evaluate_perplexity(
-    shards: ShardSet,
+    shards: ShardFolder,
     loaded: LoadedModel,
     *,
     beam: int | None,
     max_batch: int | None = None,
     rejects: Rejects,
     progress: Progress = no_progress,
+    in_pieces: InPieces | None = None,
 ) -> Results:
     """Perplexities of a checkpoint over shards made with its tokenizer.
 
@@ -61,6 +71,7 @@ def evaluate_perplexity(
         max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
         rejects: takes sentences longer than the model.
         progress: wraps the iterator over sentences.
+        in_pieces: who scores them; None: this process.
 
     Returns:
         See :func:`perplexities`; an ``items`` table with a row per sentence.
@@ -69,10 +80,21 @@ def evaluate_perplexity(
         InputError: if the shards have another tokenizer, layout or binarization than the model's, or a
             sentence is too long and ``rejects`` says to stop.
     """
+    from pdtools.search.encoding import SEARCH_LOOK_AHEAD
+
     check_shards(shards, loaded)
     loaded.model.check_causal()
-    rows = rows_that_fit(shards, loaded.model.max_length, rejects)
-    items = list(progress(_score_rows(shards, loaded, rows, beam, max_batch), len(rows)))
+    is_searched = loaded.model.uses_tape and beam is not None
+    blocks = score_blocks(
+        shards,
+        loaded,
+        partial(_score, beam=beam, max_batch=max_batch),
+        rows_per_piece=SEARCH_LOOK_AHEAD if is_searched else ROWS_PER_PIECE,
+        in_pieces=in_pieces,
+        rejects=rejects,
+        progress=progress,
+    )
+    items = _table([_item(row, logprobs, loaded) for row, logprobs in block] for block in blocks)
     settings = {
         "task": "ppl",
         "model": loaded.config["model"],
@@ -89,32 +111,14 @@ def evaluate_perplexity(
 
 
 def evaluate_string_perplexity(
-    shards: ShardSet, scorer: Scorer, *, rejects: Rejects, progress: Progress = no_progress
+    shards: ShardFolder, scorer: Scorer, *, rejects: Rejects, progress: Progress = no_progress
 ) -> Results:
-    """Perplexities of a model that reads the shards' text with a tokenizer of its own, such as GPT-2.
+    """Perplexity of a model that reads the shards' text with a tokenizer of its own, such as GPT-2.
 
     Arguments and results are as in :func:`evaluate_perplexity`; only marginals exist. The text has the
     shards' words between single spaces.
     """
-    from pdtools.search.scores import Unscorable
-    from pdtools.tokenization import split_spaces
-
-    sentences = [split_spaces(shards.text(i)) for i in range(len(shards))]
-    items = []
-    for i, score in enumerate(progress(scorer.score(sentences), len(sentences))):
-        if isinstance(score, Unscorable):
-            rejects.add(score.reason, file=shards.folder, line=int(shards.ids[i]), text=score.text)
-            continue
-        items.append(
-            SentenceLogprobs(
-                id=int(shards.ids[i]),
-                tokens=len(score.logprobs),
-                # Without BOS the first token has no score: nor does its word, if that is all of it.
-                words=len(sentences[i].words) - max(0, score.words[0]) + score.eos,
-                unknown=score.n_unknown,
-                marginal=score.total,
-            )
-        )
+    items = _table(cut(_score_strings(shards, scorer, rejects, progress), _ROWS_PER_BATCH))
     settings = {
         "task": "ppl",
         "eos_counted": scorer.settings["eos"],
@@ -126,24 +130,89 @@ def evaluate_string_perplexity(
     return _results(items, len(rejects), settings, shards)
 
 
-def perplexities(items: Sequence[SentenceLogprobs]) -> dict[str, float | None]:
+def _score_strings(
+    shards: ShardFolder, scorer: Scorer, rejects: Rejects, progress: Progress
+) -> Iterator[SentenceLogprobs]:
+    from pdtools.search.scores import Unscorable
+    from pdtools.tokenization import split_spaces
+
+    under_way: deque[tuple[int, int]] = deque()  # ids, and numbers of words
+
+    def sentences() -> Iterator[Sentence]:
+        for block in shards.blocks():
+            for i, row_id in enumerate(block.ids.tolist()):
+                sentence = split_spaces(block.text(i))
+                under_way.append((row_id, len(sentence.words)))
+                yield sentence
+
+    for score in progress(scorer.score(sentences()), len(shards)):
+        row_id, n_words = under_way.popleft()
+        if isinstance(score, Unscorable):
+            rejects.add(score.reason, file=shards.folder, line=row_id, text=score.text)
+            continue
+        yield SentenceLogprobs(
+            id=row_id,
+            tokens=len(score.logprobs),
+            # Without BOS the first token has no score: nor does its word, if that is all of it.
+            words=n_words - max(0, score.words[0]) + score.eos,
+            unknown=score.n_unknown,
+            marginal=score.total,
+        )
+
+
+def perplexities(items: pa.Table) -> dict[str, float | None]:
     """exp(−Σ log p / count), by token and by word, for each kind of log-probability.
+
+    Args:
+        items: see :func:`items_table`.
 
     Returns:
         ``ppl_token_given_trees``, ``ppl_token_joint``, ``ppl_token_marginal`` and the same with ``word``;
         None for a kind that some sentence does not have.
     """
     scores: dict[str, float | None] = {}
-    for unit, counts in (("token", [i.tokens for i in items]), ("word", [i.words for i in items])):
+    for unit in ("token", "word"):
         for name, kind in (("given_trees", "given_tree"), ("joint", "joint"), ("marginal", "marginal")):
-            values = [getattr(item, kind) for item in items]
-            known = bool(values) and None not in values
-            scores[f"ppl_{unit}_{name}"] = _perplexity(values, sum(counts)) if known else None
+            logprobs = items[kind]
+            known = bool(len(logprobs)) and not logprobs.null_count
+            scores[f"ppl_{unit}_{name}"] = _perplexity(logprobs, _sum(items[f"{unit}s"])) if known else None
     return scores
 
 
-def _perplexity(logprobs: Sequence[float], count: int) -> float:
-    total = math.fsum(logprobs)
+def items_table(items: Sequence[SentenceLogprobs]) -> pa.Table:
+    """A row for each sentence, and a column for each attribute."""
+    import pyarrow as pa
+
+    types = {"id": pa.int64(), "tokens": pa.int32(), "words": pa.int32(), "unknown": pa.int32()}
+    schema = pa.schema([(f.name, types.get(f.name, pa.float64())) for f in fields(SentenceLogprobs)])
+    return pa.Table.from_pylist([asdict(item) for item in items], schema=schema)
+
+
+def count_items(items: pa.Table) -> dict[str, Any]:
+    """Sentences, tokens, words, and tokens that are ``<unk>``."""
+    return {
+        "sentences": len(items),
+        "tokens": _sum(items["tokens"]),
+        "words": _sum(items["words"]),
+        "unknown_tokens": _sum(items["unknown"]),
+    }
+
+
+def _table(blocks: Iterable[Sequence[SentenceLogprobs]]) -> pa.Table:
+    """One table, of which the numbers alone are in memory."""
+    import pyarrow as pa
+
+    return pa.concat_tables([items_table([]), *map(items_table, blocks)])
+
+
+def _sum(numbers: pa.ChunkedArray) -> int:
+    import pyarrow.compute as pc
+
+    return int(pc.sum(numbers).as_py() or 0)
+
+
+def _perplexity(logprobs: pa.ChunkedArray, count: int) -> float:
+    total = math.fsum(number for chunk in logprobs.chunks for number in chunk.to_numpy())
     if not math.isfinite(total):
         raise PdtoolsError("the model gives probabilities that are zero or not numbers: no perplexity")
     try:
@@ -154,7 +223,7 @@ def _perplexity(logprobs: Sequence[float], count: int) -> float:
         ) from None
 
 
-def check_shards(shards: ShardSet, loaded: LoadedModel) -> None:
+def check_shards(shards: ShardFolder, loaded: LoadedModel) -> None:
     """Refuse shards with another tokenizer, layout or binarization than the model's."""
     hint = "make the shards with pdtools tapes --tokenizer and the checkpoint's folder"
     if shards.tokenizer.fingerprint != loaded.tokenizer.fingerprint:
@@ -167,34 +236,24 @@ def check_shards(shards: ShardSet, loaded: LoadedModel) -> None:
             )
 
 
-def rows_that_fit(shards: ShardSet, max_length: int | None, rejects: Rejects) -> list[int]:
-    """Rows that a model of this length takes; the others go to the rejects."""
-    rows = []
-    for i, length in enumerate(shards.lengths.tolist()):
-        if max_length is not None and length > max_length:
-            reason = f"longer than the model: {length - 2} tokens, at most {max_length - 2}"
-            rejects.add(reason, file=shards.folder, line=int(shards.ids[i]), text=shards.text(i))
-        else:
-            rows.append(i)
-    return rows
-
-
-def _score_rows(
-    shards: ShardSet, loaded: LoadedModel, rows: Sequence[int], beam: int | None, max_batch: int | None
-) -> Iterator[SentenceLogprobs]:
+def _score(
+    loaded: LoadedModel, rows: Sequence[Row], *, beam: int | None, max_batch: int | None
+) -> list[tuple[float, float | None, float | None]]:
+    """Given the tree, joint and marginal, of each row."""
     import torch
 
     from pdtools.models import collate
     from pdtools.search import beam_search
     from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
 
-    model, unk_id = loaded.model, loaded.tokenizer.unk_id
+    model = loaded.model
+    found: list[tuple[float, float | None, float | None]] = []
     for places in length_groups(
-        [int(shards.lengths[i]) for i in rows],
-        lambda length: min(_WINDOW, max_batch or strings_that_fit(length, model.vocab_size)),
+        [len(row.tokens) for row in rows],
+        lambda length: max_batch or strings_that_fit(length, model.vocab_size),
     ):
         group = [rows[place] for place in places]
-        batch = collate([(shards.tokens(i), shards.attach(i)) for i in group], model.pad_id)
+        batch = collate([(row.tokens, row.attach) for row in group], model.pad_id)
         with torch.inference_mode(), explained_memory_errors():
             parts = model.forward_parts(batch.to(model.device))
         given = parts.token_logprobs.double().sum(1).tolist()
@@ -203,20 +262,31 @@ def _score_rows(
         if not model.uses_tape:
             marginals = list(given)
         elif beam is not None:
-            found = beam_search(model, [shards.tokens(i) for i in group], beam=beam, max_batch=max_batch)
-            marginals = [result.marginal for result in found]
-        for i, on_tree, attachments, marginal in zip(group, given, attached, marginals, strict=True):
-            tokens = shards.tokens(i)
-            yield SentenceLogprobs(
-                id=int(shards.ids[i]),
-                tokens=len(tokens) - 1,
-                # End-of-sentence is one too, of which a block has one a line.
-                words=int(shards.word(i).max()) + 1 + int((tokens == model.eos_id).sum()),
-                unknown=0 if unk_id is None else int((tokens == unk_id).sum()),
-                given_tree=on_tree,
-                joint=on_tree + attachments if model.has_attachment_head else None,
-                marginal=marginal,
-            )
+            searched = beam_search(model, [row.tokens for row in group], beam=beam, max_batch=max_batch)
+            marginals = [result.marginal for result in searched]
+        joints = [
+            on_tree + attachments if model.has_attachment_head else None
+            for on_tree, attachments in zip(given, attached, strict=True)
+        ]
+        found += zip(given, joints, marginals, strict=True)
+    return found
+
+
+def _item(
+    row: Row, logprobs: tuple[float, float | None, float | None], loaded: LoadedModel
+) -> SentenceLogprobs:
+    given_tree, joint, marginal = logprobs
+    unk_id = loaded.tokenizer.unk_id
+    return SentenceLogprobs(
+        id=row.id,
+        tokens=len(row.tokens) - 1,
+        # End-of-sentence is one too, of which a block has one a line.
+        words=int(row.word.max()) + 1 + int((row.tokens == loaded.model.eos_id).sum()),
+        unknown=0 if unk_id is None else int((row.tokens == unk_id).sum()),
+        given_tree=given_tree,
+        joint=joint,
+        marginal=marginal,
+    )
 
 
 def _marginal_kind(loaded: LoadedModel, beam: int | None) -> str | None:
@@ -225,22 +295,8 @@ def _marginal_kind(loaded: LoadedModel, beam: int | None) -> str | None:
     return None if beam is None else "beam: a lower bound of log p(x)"
 
 
-def _results(
-    items: Sequence[SentenceLogprobs], left_out: int, settings: dict[str, Any], shards: ShardSet
-) -> Results:
-    import pyarrow as pa
-
-    if not items:
+def _results(items: pa.Table, left_out: int, settings: dict[str, Any], shards: ShardFolder) -> Results:
+    if not len(items):
         raise InputError("no sentence that the model can score", file=shards.folder)
-    ordered = sorted(items, key=lambda item: item.id)
-    counts = {
-        "sentences": len(items),
-        "sentences_left_out": left_out,
-        "tokens": sum(item.tokens for item in items),
-        "words": sum(item.words for item in items),
-        "unknown_tokens": sum(item.unknown for item in items),
-    }
-    types = {"id": pa.int64(), "tokens": pa.int32(), "words": pa.int32(), "unknown": pa.int32()}
-    schema = pa.schema([(f.name, types.get(f.name, pa.float64())) for f in fields(SentenceLogprobs)])
-    table = pa.Table.from_pylist([asdict(item) for item in ordered], schema=schema)
-    return Results(scores=perplexities(ordered), counts=counts, settings=settings, tables={ITEMS: table})
+    counts = {"sentences": len(items), "sentences_left_out": left_out, **count_items(items)}
+    return Results(scores=perplexities(items), counts=counts, settings=settings, tables={ITEMS: items})

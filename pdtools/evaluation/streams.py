@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.perplexity import SentenceLogprobs, check_shards, perplexities
+from pdtools.evaluation.perplexity import (
+    SentenceLogprobs,
+    check_shards,
+    count_items,
+    items_table,
+    perplexities,
+)
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 
 if TYPE_CHECKING:
@@ -37,7 +42,6 @@ def evaluate_stream_perplexity(
     Raises:
         PdtoolsError: if the model reads no streams, or the shards are not of its tokenizer.
     """
-    import pyarrow as pa
     import torch
 
     from pdtools.models import RecurrentLM
@@ -72,12 +76,7 @@ def evaluate_stream_perplexity(
         )
         for i in range(len(shards))
     ]
-    counts = {
-        "sentences": len(items),
-        "tokens": sum(item.tokens for item in items),
-        "words": sum(item.words for item in items),
-        "unknown_tokens": sum(item.unknown for item in items),
-    }
+    table = items_table(items)
     settings = {
         "task": "ppl",
         "eos_counted": True,
@@ -87,10 +86,6 @@ def evaluate_stream_perplexity(
         "streams": streams,
         "model": loaded.config["model"],
     }
-    table = pa.Table.from_pylist(
-        [asdict(item) for item in items],
-        schema=pa.schema(
-            [(f.name, pa.int64() if f.type == "int" else pa.float64()) for f in fields(SentenceLogprobs)]
-        ),
+    return Results(
+        scores=perplexities(table), counts=count_items(table), settings=settings, tables={ITEMS: table}
     )
-    return Results(scores=perplexities(items), counts=counts, settings=settings, tables={ITEMS: table})

@@ -13,9 +13,17 @@ import numpy as np
 
 from pdtools.devices import prepare_torch
 from pdtools.jobs import JobFolder, Plan, cut, map_pieces
+from pdtools.models import LoadedModel
 from pdtools.provenance import check_fingerprint, identify
 from pdtools.search.encoding import LOOK_AHEAD, SEARCH_LOOK_AHEAD
-from pdtools.search.scorer import DerivationScorer, Parsed, ParsedScore, load_scorer, load_searcher
+from pdtools.search.scorer import (
+    DerivationScorer,
+    Parsed,
+    ParsedScore,
+    load_model,
+    load_scorer,
+    load_searcher,
+)
 from pdtools.search.scores import DEFAULT_BEAM, Dtype, Scorer, SentenceScore, Unscorable
 from pdtools.tokenization import Sentence
 from pdtools.trees import Tree
@@ -40,6 +48,10 @@ class ModelSettings:
     threads: int = 0
     fingerprint: str | None = None
 
+    def load_model(self) -> LoadedModel:
+        """A checkpoint, loaded once in each process."""
+        return _load_model(self)
+
     def load_scorer(self) -> Scorer:
         """The scorer, loaded once in each process."""
         return _load_scorer(self)
@@ -47,6 +59,13 @@ class ModelSettings:
     def load_searcher(self) -> DerivationScorer:
         """The scorer of a model whose derivations can be searched, loaded once in each process."""
         return _load_searcher(self)
+
+
+@lru_cache(maxsize=1)
+def _load_model(settings: ModelSettings) -> LoadedModel:
+    check_fingerprint(settings.model_dir, settings.fingerprint)
+    device = prepare_torch(settings.device, settings.threads)
+    return load_model(settings.model_dir, device=device, dtype=settings.dtype)
 
 
 @lru_cache(maxsize=1)

@@ -10,12 +10,13 @@ from pdtools.shards.build import (
 from pdtools.shards.describe import describe_row, tree_of_row
 from pdtools.shards.format import FORMAT_VERSION, ShardSettings
 from pdtools.shards.plain import sentence_of, usable_tree
-from pdtools.shards.reader import ShardSet
+from pdtools.shards.reader import ShardFolder, ShardSet
 from pdtools.shards.rows import Rows, ShardRow
 
 __all__ = [
     "FORMAT_VERSION",
     "Rows",
+    "ShardFolder",
     "ShardRow",
     "ShardSet",
     "ShardSettings",

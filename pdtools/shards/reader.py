@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pdtools.arrow import cut_tables
 from pdtools.errors import InputError
 from pdtools.files import read_json, recover_directory, sha256_file
 from pdtools.shards.format import FORMAT, FORMAT_VERSION, MANIFEST_FILE
@@ -19,6 +22,10 @@ from pdtools.trees import tape
 if TYPE_CHECKING:
     import pyarrow as pa
 
+ROWS_PER_BLOCK = 4096
+"""Rows that are read, and sorted by length, together."""
+
+_COLUMNS = ("id", "text", "tokens", "attach", "word")
 _MANIFEST_KEYS = ("settings", "tokenizer", "counts")
 _MAKE = "pdtools tapes makes shards"
 _REMAKE = "make the shards again with pdtools tapes"
@@ -34,30 +41,27 @@ class _Lists:
     def row(self, i: int) -> NDArray[np.int32]:
         return self.values[self.offsets[i] : self.offsets[i + 1]]
 
+    def __getitem__(self, rows: slice) -> _Lists:
+        return _Lists(self.values, self.offsets[rows.start : rows.stop + 1])
+
 
 @dataclass(frozen=True, eq=False)
-class ShardSet:
-    """A folder of shards, in memory (without tapes: the attachments determine them).
+class ShardFolder:
+    """A folder of shards, on the disk.
 
     Attributes:
-        folder: where it was read from.
+        folder: where it is.
         manifest: the contents of ``manifest.json``.
         tokenizer: the one that the rows were made with.
-        ids: int64 (rows,).
-        lengths: int32 (rows,), tokens in each row, ROOT and EOS included.
     """
 
     folder: Path
     manifest: dict[str, Any]
     tokenizer: Tokenizer
-    ids: NDArray[np.int64]
-    lengths: NDArray[np.int32]
-    _texts: pa.ChunkedArray
-    _columns: dict[str, _Lists]
 
     @classmethod
-    def open(cls, folder: str | Path) -> ShardSet:
-        """Read a folder of shards.
+    def open(cls, folder: str | Path) -> ShardFolder:
+        """Check a folder of shards, and read what is not rows.
 
         Raises:
             InputError: if it is none, is of another format version, lacks a file, or holds one that is
@@ -69,22 +73,90 @@ class ShardSet:
         tokenizer = Tokenizer.load(folder)
         if tokenizer.fingerprint != manifest["tokenizer"]["fingerprint"]:
             raise InputError("not the tokenizer that the shards were made with", file=folder, hint=_REMAKE)
-        tables = [_read_part(folder / part["file"], part) for part in manifest["parts"]]
-        columns = {name: _lists(tables, name) for name in ("tokens", "attach", "word")}
+        for part in manifest["parts"]:
+            _check_part(folder / part["file"], part)
+        return ShardFolder(folder, manifest, tokenizer)
+
+    def __len__(self) -> int:
+        return sum(part["rows"] for part in self.manifest["parts"])
+
+    @property
+    def sha256(self) -> str:
+        """Of what shards hold: rows, settings, tokenizer; wherever and whenever they were made."""
+        contents = {
+            "parts": [part["sha256"] for part in self.manifest["parts"]],
+            "settings": self.manifest["settings"],
+            "tokenizer": self.tokenizer.fingerprint,
+        }
+        return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
+
+    def blocks(self) -> Iterator[ShardSet]:
+        """All rows in order, ``ROWS_PER_BLOCK`` at a time, read as they are asked for."""
+        for table in cut_tables(self._tables(), ROWS_PER_BLOCK):
+            yield self._in_memory([table])
+
+    def _tables(self) -> Iterator[pa.Table]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        for part in self.manifest["parts"]:
+            with pq.ParquetFile(self.folder / part["file"]) as file:
+                for batch in file.iter_batches(ROWS_PER_BLOCK, columns=_COLUMNS):
+                    yield pa.Table.from_batches([batch])
+
+    def _in_memory(self, tables: Sequence[pa.Table]) -> ShardSet:
         import pyarrow as pa
 
-        return cls(
-            folder=folder,
-            manifest=manifest,
-            tokenizer=tokenizer,
+        columns = {name: _lists(tables, name) for name in ("tokens", "attach", "word")}
+        return ShardSet(
+            folder=self.folder,
+            manifest=self.manifest,
+            tokenizer=self.tokenizer,
             ids=np.concatenate([table["id"].to_numpy() for table in tables]),
             lengths=np.diff(columns["tokens"].offsets).astype(np.int32),
             _texts=pa.chunked_array([chunk for table in tables for chunk in table["text"].chunks]),
             _columns=columns,
         )
 
+
+@dataclass(frozen=True, eq=False)
+class ShardSet(ShardFolder):
+    """A folder of shards, in memory (without tapes: the attachments determine them).
+
+    Attributes:
+        ids: int64 (rows,).
+        lengths: int32 (rows,), tokens in each row, ROOT and EOS included.
+    """
+
+    ids: NDArray[np.int64]
+    lengths: NDArray[np.int32]
+    _texts: pa.ChunkedArray
+    _columns: dict[str, _Lists]
+
+    @classmethod
+    def open(cls, folder: str | Path) -> ShardSet:
+        """Read a folder of shards.
+
+        Raises:
+            InputError: see :meth:`ShardFolder.open`.
+        """
+        found = ShardFolder.open(folder)
+        return found._in_memory(list(found._tables()))
+
     def __len__(self) -> int:
         return len(self.ids)
+
+    def blocks(self) -> Iterator[ShardSet]:
+        """See :meth:`ShardFolder.blocks`; the same blocks."""
+        for first in range(0, len(self), ROWS_PER_BLOCK):
+            rows = slice(first, first + ROWS_PER_BLOCK)
+            yield replace(
+                self,
+                ids=self.ids[rows],
+                lengths=self.lengths[rows],
+                _texts=self._texts[rows],
+                _columns={name: column[rows] for name, column in self._columns.items()},
+            )
 
     def tokens(self, i: int) -> NDArray[np.int32]:
         """Vocabulary indices of row i, int32 (n + 2)."""
@@ -166,18 +238,15 @@ def _is_part(part: Mapping[str, Any]) -> bool:
     )
 
 
-def _read_part(path: Path, part: dict[str, Any]) -> pa.Table:
-    import pyarrow.parquet as pq
-
+def _check_part(path: Path, part: Mapping[str, Any]) -> None:
     if not path.is_file():
         raise InputError("a part of the shards is missing", file=path, hint=_REMAKE)
     if sha256_file(path) != part["sha256"]:
         reason = "damaged: not the file that the manifest describes"
         raise InputError(reason, file=path, hint=f"copy it again, or {_REMAKE}")
-    return pq.ParquetFile(path).read(columns=["id", "text", "tokens", "attach", "word"])
 
 
-def _lists(tables: list[pa.Table], name: str) -> _Lists:
+def _lists(tables: Sequence[pa.Table], name: str) -> _Lists:
     import pyarrow.compute as pc
 
     chunks = [chunk for table in tables for chunk in table[name].chunks]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.arrow import arrow_array, numpy_array
+from pdtools.arrow import arrow_array, cut_tables, numpy_array
 from pdtools.files import sha256_file
 from pdtools.shards.format import ShardSettings
 from pdtools.shards.rows import Rows, ShardRow, load_table, pack_rows, table_bytes
@@ -73,20 +73,8 @@ def _load_part(number: int, first_id: int, data: pa.Buffer) -> Part:
 
 def cut_parts(rows: Iterable[Rows], rows_per_part: int) -> Iterator[Part]:
     """Rows in parts, without a copy of them. The parts do not depend on how many rows come at once."""
-    import pyarrow as pa
-
-    number = n_waiting = 0
-    tables: list[pa.Table] = []
-    for some in rows:
-        tables.append(some.table)
-        n_waiting += len(some)
-        while n_waiting >= rows_per_part:
-            waiting = pa.concat_tables(tables)
-            yield Part(number, number * rows_per_part, waiting.slice(0, rows_per_part))
-            tables, n_waiting = [waiting.slice(rows_per_part)], n_waiting - rows_per_part
-            number += 1
-    if n_waiting:
-        yield Part(number, number * rows_per_part, pa.concat_tables(tables))
+    for number, table in enumerate(cut_tables((some.table for some in rows), rows_per_part)):
+        yield Part(number, number * rows_per_part, table)
 
 
 def in_tables(rows: Iterable[ShardRow | Rows]) -> Iterator[Rows]:

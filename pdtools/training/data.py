@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -199,7 +197,7 @@ class ShardInput:
     @cached_property
     def identity(self) -> dict[str, str]:
         """Hashes of what the shards hold."""
-        return {role: hash_shards(shards) for role, shards in self._sets.items()}
+        return {role: shards.sha256 for role, shards in self._sets.items()}
 
     def open(self, model: LanguageModel, rejects: Rejects) -> tuple[Sentences, Sentences | None]:
         """The sentences that the model can take.
@@ -219,16 +217,6 @@ class ShardInput:
             for role, shards in self._sets.items()
         }
         return kept["train"], kept.get("valid")
-
-
-def hash_shards(shards: ShardSet) -> str:
-    """One SHA-256 for what shards hold: rows, settings, tokenizer; wherever and whenever they were made."""
-    contents = {
-        "parts": [part["sha256"] for part in shards.manifest["parts"]],
-        "settings": shards.manifest["settings"],
-        "tokenizer": shards.tokenizer.fingerprint,
-    }
-    return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
 
 
 def check_same_tokenizer(train: ShardSet, valid: ShardSet) -> None:

@@ -17,6 +17,7 @@ from pdtools.evaluation.perplexity import (
     SentenceLogprobs,
     evaluate_perplexity,
     evaluate_string_perplexity,
+    items_table,
     perplexities,
 )
 from pdtools.files import Rejects
@@ -112,7 +113,7 @@ def test_a_scorer_gives_the_same_marginal(world: tuple[dict[str, Path], ShardSet
 
 def test_words_and_tokens_are_different_units() -> None:
     items = [SentenceLogprobs(id=0, tokens=6, words=3, unknown=0, given_tree=-6 * math.log(2), marginal=-3.0)]
-    scores = perplexities([*items, dataclasses.replace(items[0], id=1, marginal=None)])
+    scores = perplexities(items_table([*items, dataclasses.replace(items[0], id=1, marginal=None)]))
     assert scores["ppl_token_given_trees"] == pytest.approx(2)
     assert scores["ppl_word_given_trees"] == pytest.approx(4)
     assert scores["ppl_word_marginal"] is None
@@ -121,9 +122,9 @@ def test_words_and_tokens_are_different_units() -> None:
 def test_zero_probabilities_are_an_error_and_no_number() -> None:
     items = [SentenceLogprobs(id=0, tokens=2, words=2, unknown=0, marginal=-math.inf)]
     with pytest.raises(PdtoolsError, match="zero or not numbers"):
-        perplexities(items)
+        perplexities(items_table(items))
     with pytest.raises(PdtoolsError, match="e to the 750 is too large"):
-        perplexities([dataclasses.replace(items[0], marginal=-1500.0)])
+        perplexities(items_table([dataclasses.replace(items[0], marginal=-1500.0)]))
 
 
 def test_words_without_a_score_are_not_counted(
