@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pdtools.evaluation.stack_runs import StackRunView, inspect_run
 from pdtools.models import load_checkpoint
-
-if TYPE_CHECKING:
-    from pdtools.training import Recipe
+from pdtools.training import Recipe, train
+from pdtools.training.loop import Silence
 
 
 def action_history(
@@ -36,19 +33,33 @@ def action_history(
     Returns:
         What was seen each time, oldest first; the last one is of the end of the run.
     """
-    from pdtools.training import train
-
-    history = []
+    history: list[StackRunView] = []
+    seen = -1
     while True:
-        asked = itertools.count()
-
-        def is_over(asked: itertools.count[int] = asked) -> bool:
-            return next(asked) >= every
-
-        report = train(shards, output, recipe, valid=valid, device=device, resume=True, stop=is_over)
-        history.append(inspect_run(load_checkpoint(Path(output) / "last", device), text))
+        pause = _Pause(every)
+        report = train(
+            shards, output, recipe, valid=valid, device=device, resume=True, listener=pause, stop=pause
+        )
+        # A stop before an evaluation is followed by one after it, or by the end of the run.
+        if report["step"] > seen:
+            history.append(inspect_run(load_checkpoint(Path(output) / "last", device), text))
+            seen = report["step"]
         if report["finished"] is not None:
             return history
+
+
+class _Pause(Silence):
+    """Asks a run to stop once it has done so many steps."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def stepped(self, step: int) -> None:
+        """One less."""
+        self.left -= 1
+
+    def __call__(self) -> bool:
+        return self.left <= 0
 
 
 def shares_of(history: list[StackRunView], wanted: list[str]) -> list[list[float]]:
