@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from pdtools import __version__
-from pdtools.errors import PdtoolsError
+from pdtools.errors import PdtoolsError, is_lack_of_memory
 from pdtools.files import STDIO, write_json
 from pdtools.jobs.plan import Done
 
@@ -105,6 +105,10 @@ def run(arguments: list[str]) -> int:
             print(done, file=sys.stderr)
     except PdtoolsError as error:
         return _fail(str(error))
+    except (MemoryError, RuntimeError) as error:
+        if not is_lack_of_memory(error):
+            raise
+        return _fail("not enough memory: lower what is computed at a time (--max-batch, --beam, batch sizes)")
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}")

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+# How torch says it on a CPU, by its version and system, where it has no error of its own for it.
+_NO_MEMORY = ("not enough memory", "allocate memory", "Storage size calculation overflowed")
 
 
 class PdtoolsError(Exception):
@@ -51,3 +56,21 @@ class MissingDependencyError(PdtoolsError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"this needs the package {package}: pip install 'pdtools[{extra}]'")
+
+
+def is_lack_of_memory(error: BaseException) -> bool:
+    """Whether Python, numpy or torch could not get the memory that was wanted, of a CPU or a GPU."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
+
+
+@contextlib.contextmanager
+def explained_memory_errors(hint: str) -> Iterator[None]:
+    """Turn a lack of memory into an error that says what to do about it."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_lack_of_memory(error):
+            raise
+        raise PdtoolsError(f"not enough memory: {hint}") from error

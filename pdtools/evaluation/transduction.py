@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from pdtools.errors import PdtoolsError
+from pdtools.errors import PdtoolsError, explained_memory_errors
 from pdtools.evaluation.results import ITEMS, Progress, Results, mean, no_progress
 from pdtools.formal import Pairs, RowLayout, Task, TaskRows, make_task
 
@@ -102,7 +102,8 @@ def evaluate_task(
         without a mistake, averaged over lengths; ``scores.by_length``. An ``items`` table has a row per pair.
 
     Raises:
-        PdtoolsError: if the model was not trained on a task, or a row is too long for it.
+        PdtoolsError: if the model was not trained on a task, a row is too long for it, or there is not enough
+            memory.
     """
     import torch
 
@@ -114,7 +115,7 @@ def evaluate_task(
     was_training = model.training
     model.train(dropout)
     try:
-        with torch.inference_mode():
+        with torch.inference_mode(), explained_memory_errors("try a smaller --max-batch"):
             for length in progress(iter(pairs), len(pairs)):
                 answers += _answers(pairs[length], length, layout, model, decoding, max_batch)
     finally:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from pdtools.errors import PdtoolsError
+from pdtools import errors
 from pdtools.models import LanguageModel
 
 # What a batch may take on the CPU; on a GPU, half of what is free.
@@ -64,10 +64,6 @@ def _budget(model: LanguageModel) -> int:
     return (torch.cuda.mem_get_info(device)[0] + unused) // 2
 
 
-@contextlib.contextmanager
-def explained_memory_errors() -> Iterator[None]:
-    """Turn a device's lack of memory into an error that says what to do."""
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        raise PdtoolsError("the device is out of memory: try a smaller --max-batch or --beam") from error
+def explained_memory_errors() -> contextlib.AbstractContextManager[None]:
+    """Turn a lack of memory, of a CPU or a GPU, into an error that says what to do."""
+    return errors.explained_memory_errors("try a smaller --max-batch or --beam")

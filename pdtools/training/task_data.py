@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +20,9 @@ from pdtools.training.batches import BatchLimits
 from pdtools.training.config import TrainConfig
 from pdtools.training.data import empty_batch
 from pdtools.training.distributed import ALONE, Ranks
+
+# A position of a batch: x or y, token, target, attachment (int64 each).
+_POSITION_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -115,7 +120,8 @@ class TaskStrings:
         """Batches of ``config.batch_sentences`` strings (fewer where that is more than ``batch_tokens``).
 
         Raises:
-            PdtoolsError: if a batch may not hold a string, or the batches are to be made otherwise.
+            PdtoolsError: if a batch may not hold a string, or has no room in this machine's memory, or the
+                batches are to be made otherwise.
         """
         if config.batches != "bucketed":
             raise PdtoolsError(
@@ -131,7 +137,21 @@ class TaskStrings:
                 f"the longest rows have {self.longest_row} positions, more than a batch may hold:"
                 f" raise train.batch_tokens (now {config.batch_tokens})"
             )
+        size = number * self.longest_row * _POSITION_BYTES
+        if size > _memory():
+            raise PdtoolsError(
+                f"not enough memory: {number} strings are {size / 2**30:.0f} GiB before a model has read"
+                " them: lower train.batch_sentences"
+            )
         return TaskSource(strings=self, number=number, seed=config.seed, epoch=epoch, taken=taken)
+
+
+def _memory() -> float:
+    """Bytes of this machine's memory, where the system tells."""
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):
+        return math.inf
 
 
 @dataclass(kw_only=True)

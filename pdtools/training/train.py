@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from pdtools.errors import PdtoolsError
+from pdtools.errors import PdtoolsError, explained_memory_errors
 from pdtools.files import Rejects, check_output
 from pdtools.models import (
     build_model,
@@ -32,6 +32,7 @@ from pdtools.training.run_folder import RunFolder
 from pdtools.training.sources import TrainingInput
 from pdtools.training.streams import StreamInput
 
+_LESS_MEMORY = "lower train.batch_tokens or train.batch_sentences (train.accumulate makes up for it)"
 _FROM_TOKENIZER = ("vocab_size", "pad_id", "root_id", "eos_id")
 
 
@@ -85,7 +86,7 @@ def train(
 
     Raises:
         PdtoolsError: unusable data or options, another run in the same folder, a file of the run that is
-            damaged, or a loss that is no longer finite.
+            damaged, a loss that is no longer finite, or not enough memory.
     """
     folder = RunFolder(output)
     with folder.locked() if ranks.is_main else contextlib.nullcontext():
@@ -137,7 +138,8 @@ def train(
                 folder.record_resumption(resumed_from, provenance(files))
             if len(rejects):
                 rejects.write(folder.path / "rejects.jsonl")
-        state = loop.state if already_finished else loop.run()
+        with explained_memory_errors(_LESS_MEMORY):
+            state = loop.state if already_finished else loop.run()
     return {
         "output": str(output),
         "model": recipe.model,

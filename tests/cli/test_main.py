@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,32 @@ def test_an_unusable_device_is_one_line(device: str, capsys: pytest.CaptureFixtu
     assert f"--device {device}: " in error
     assert error.count("\n") == 1
     assert len(error) < 200
+
+
+def test_a_lack_of_memory_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import numpy
+    import torch
+
+    def lacking(wanted: Callable[[], object]) -> None:
+        monkeypatch.setattr(main, "app", lambda *arguments, **options: wanted())
+        assert main.run(["show"]) == 1
+        message = capsys.readouterr().err
+        assert message.startswith("pdtools: not enough memory: lower ")
+        assert message.count("\n") == 1
+
+    # Much more than any machine has.
+    lacking(lambda: torch.empty(1 << 50))
+    lacking(lambda: torch.empty(1 << 62))
+    lacking(lambda: numpy.empty(1 << 55))
+
+    def broken() -> None:
+        raise RuntimeError("another error")
+
+    monkeypatch.setattr(main, "app", lambda *arguments, **options: broken())
+    with pytest.raises(RuntimeError, match="another error"):
+        main.run(["show"])
 
 
 def test_help_loads_nothing_heavy() -> None:

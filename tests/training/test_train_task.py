@@ -162,3 +162,29 @@ def test_refusals(pairs: Path, tmp_path: Path) -> None:
             Recipe(model="pushdown", options=TINY, train=TrainConfig(**SHORT)),
         )
     assert not (tmp_path / "run").exists()
+
+
+def test_what_memory_has_no_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = TaskInput(make_task("rs"), LENGTHS)
+    with pytest.raises(PdtoolsError, match="not enough memory: 1000000000000 strings are 447035 GiB before"):
+        train(data, tmp_path / "run", recipe(batch_sentences=10**12))
+    assert not (tmp_path / "run/last").exists()
+    # Where the batch fits, and what is computed of it does not.
+    for error in (
+        RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:127] can't allocate memory: you tried to allocate 4 bytes"
+        ),
+        MemoryError("Unable to allocate 291. TiB"),
+        torch.OutOfMemoryError("CUDA out of memory."),
+    ):
+
+        def fail(*arguments: Any, error: BaseException = error) -> None:
+            raise error
+
+        monkeypatch.setattr("pdtools.training.parallel.ParallelModel.loss", fail)
+        with pytest.raises(PdtoolsError, match=r"^not enough memory: lower train\.batch_tokens or") as caught:
+            train(data, tmp_path / "other", recipe(), overwrite=True)
+        assert caught.value.__cause__ is error
+    monkeypatch.setattr("pdtools.training.parallel.ParallelModel.loss", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        train(data, tmp_path / "other", recipe(), overwrite=True)
