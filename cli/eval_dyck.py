@@ -37,6 +37,10 @@ def eval_dyck(
         str | None,
         typer.Option("--strings", metavar="SHARDS", help="Whole strings, to compare with the exact entropy."),
     ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=1, metavar="N", help="Only the first N prefixes of each file."),
+    ] = None,
     beam: BeamOption = DEFAULT_BEAM,
     margin: Annotated[
         float | None,
@@ -71,7 +75,7 @@ def eval_dyck(
     if output:
         check_output(output, overwrite=overwrite)
     files = expand_inputs(prefixes, (".tsv",))
-    sets = {Path(file).name.partition(".")[0]: read_prefixes(file) for file in files}
+    sets = {Path(file).name.partition(".")[0]: read_prefixes(file)[:limit] for file in files}
     if len(sets) < len(files):
         raise typer.BadParameter("files of the same name: their scores could not be told apart")
     shards = ShardSet.open(strings) if strings else None

@@ -105,3 +105,14 @@ def test_a_table_without_results(report: ModuleType) -> None:
     table = report.markdown(found, {})
     assert "| base LM, paper | 90.0 | 81.0 | 40.6 | 14.1 | 40.6 |  |" in table
     assert "| Pushdown LM | - | - | - | - | - | - |" in table
+
+
+def test_a_model_tested_on_fewer_prefixes_says_so(report: ModuleType) -> None:
+    found: Any = report.defaultdict(lambda: report.defaultdict(dict))
+    for model, prefixes in (("base", 100), ("pushdown", 20)):
+        for name in report.SETS:
+            score = {"accuracy": 0.5, "prefixes": prefixes, **dict.fromkeys(report.PARTS, 0.5)}
+            found[model][name]["1"] = score
+    table = report.markdown(found, {})
+    assert "| base LM | **50.0**" in table
+    assert "| Pushdown LM, 20 prefixes | **50.0**" in table

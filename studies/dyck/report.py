@@ -93,10 +93,15 @@ def main(folder: Path) -> None:
 def markdown(scores: dict[str, dict[str, dict[str, Any]]], entropy: dict[str, dict[str, Any]]) -> str:
     """The table: a row for each model, the paper's before ours; means over seeds as in :func:`cell`."""
     rows = [["percent right", *SETS.values(), "perplexity"], ["---"] * (len(SETS) + 2)]
+    tests = [seed for sets in scores.values() for seeds in sets.values() for seed in seeds.values()]
+    most = max((test["prefixes"] for test in tests), default=0)
     for model, label in MODELS.items():
         if model in PAPER:
             rows.append([f"{label}, paper", *(f"{PAPER[model][name]}" for name in SETS), ""])
         found = {name: list(scores[model][name].values()) for name in SETS}
+        tested = {each["prefixes"] for seeds in found.values() for each in seeds}
+        if tested and min(tested) < most:
+            label += f", {min(tested)} prefixes"
         perplexities = [each["ppl_model"] for each in entropy.get(model, {}).values()]
         perplexity = f"{mean(perplexities):.3f}" if perplexities else "-"
         rows.append([label, *(cell(found[name]) for name in SETS), perplexity])

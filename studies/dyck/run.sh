@@ -17,12 +17,16 @@ esac
 # A finished run is left as it is, unless it was started with other settings: then it is an error.
 pdtools train "$OUT/train" --valid "$OUT/valid" --config dyck "$@" --set "train.steps=$STEPS" --seed "$seed" \
     --device "$DEVICE" --threads 1 --resume --quiet -o "$run"
+# Unsure of its attachments, it fills the beam: many times slower than the others.
+limit=
+[ "$model" != pushdown ] || limit=${PUSHDOWN_PREFIXES:+--limit $PUSHDOWN_PREFIXES}
 # With the depths, how far the model is from the automaton on strings that neither training nor the choice of a
 # checkpoint has seen: perplexity against the exact entropy.
 for file in "$OUT"/prefixes/*.tsv; do
     name=$(basename "$file" .tsv)
     if [ "$name" = depth ]; then set -- --strings "$OUT/test"; else set --; fi
-    [ -e "$results/$name" ] || pdtools eval-dyck "$file" "$@" --model "$run" --beam "$BEAM" --margin "$MARGIN" \
+    # shellcheck disable=SC2086 # two words, or none
+    [ -e "$results/$name" ] || pdtools eval-dyck "$file" "$@" $limit --model "$run" --beam "$BEAM" --margin "$MARGIN" \
         --device "$DEVICE" --threads 1 --quiet -o "$results/$name" >/dev/null
 done
 echo "$model, seed $seed: done"

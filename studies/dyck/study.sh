@@ -10,6 +10,7 @@
 #   SEEDS="1 2 3"  one run of each model for each; more can be added later
 #   JOBS=2         runs at a time, on one thread each; on a GPU: JOBS=1 DEVICE=cuda
 #   DEVICE=cpu  STEPS=10000  STRINGS=100000  PREFIXES=1008 (28 of each depth)  BEAM=50
+#   PUSHDOWN_PREFIXES=PREFIXES   how many of them the plain Pushdown LM is tested on: at 1008 its search takes hours
 #   MARGIN=10      nats; hypotheses of the beam that are so much less probable than the best are dropped
 #   DEPENDENCIES="50 100 200 300"  MODELS="base base-attachment pushdown pushdown-distances"
 set -eu

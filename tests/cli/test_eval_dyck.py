@@ -60,6 +60,10 @@ def test_a_folder_of_prefixes_as_json(work: Path, capsys: pytest.CaptureFixture[
     document = json.loads(capsys.readouterr().out)
     assert set(document["scores"]["by_set"]) == {"far", "deep"}
     assert document["counts"]["prefixes"] == 8
+    command = ["eval-dyck", str(work), "--model", str(work / "run"), "--beam", "2", "--limit", "3", "--json"]
+    assert run(command) == 0
+    limited = json.loads(capsys.readouterr().out)
+    assert [scores["prefixes"] for scores in limited["scores"]["by_set"].values()] == [3, 3]
 
 
 def test_what_cannot_be_done(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
