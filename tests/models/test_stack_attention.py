@@ -160,9 +160,13 @@ def test_rows_do_not_depend_on_what_comes_after(recurrence: Recurrence) -> None:
 
 @pytest.fixture
 def fresh_library() -> Iterator[None]:
-    native_library.cache_clear()
+    def forget() -> None:
+        native_library.cache_clear()
+        module._native_problem.cache_clear()
+
+    forget()
     yield
-    native_library.cache_clear()
+    forget()
 
 
 @pytest.mark.usefixtures("fresh_library")
@@ -177,6 +181,51 @@ def test_without_a_compiler_torch_does_it(monkeypatch: pytest.MonkeyPatch, tmp_p
         monkeypatch.setattr(shutil, "which", lambda name, found=found: found)
         assert native_library() is None
         torch.testing.assert_close(stack_attention(actions), expected)
+
+
+@pytest.mark.usefixtures("fresh_library")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "mistake", ["s/pop \\* last\\[j\\], alpha/pop, alpha/", "s/by_pop += last/by_pop -= last/"]
+)
+def test_a_compiler_that_makes_mistakes_is_not_used(
+    mistake: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    wrong = tmp_path / "cc"
+    wrong.write_text(f'#!/bin/sh\nsed -i "{mistake}" stack_attention.c\nexec {compiler} "$@"\n')
+    wrong.chmod(0o755)
+    monkeypatch.setattr(shutil, "which", lambda name: str(wrong))
+    actions = random_actions(2, 10).to(dtype).requires_grad_()
+    expected = stepwise_stack_attention(actions)
+    with pytest.warns(UserWarning, match="stack attention is not computed in C") as caught:
+        found = [stack_attention(actions) for _ in range(3)]
+    assert len(caught) == 1
+    assert native_library() is not None
+    for rows in found:
+        assert torch.equal(rows, expected)
+        gradients = [
+            torch.autograd.grad(each.square().sum(), actions, retain_graph=True) for each in (rows, expected)
+        ]
+        assert torch.equal(*(each for (each,) in gradients))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_numbers_close_to_zero(dtype: torch.dtype, recurrence: Recurrence) -> None:
+    # Sure actions: products of the probabilities of others are smaller than normal numbers.
+    actions = random_actions(3, 60, scale=60.0).to(dtype).requires_grad_()
+    wanted = stepwise_stack_attention(actions)
+    tiny = (wanted > 0) & (wanted < torch.finfo(dtype).tiny)
+    assert tiny.any() or dtype == torch.float64
+    weight = torch.randn(3, 60, 60, generator=torch.Generator().manual_seed(1), dtype=dtype)
+    found = recurrence(actions)
+    torch.testing.assert_close(found, wanted)
+    gradients = [torch.autograd.grad((rows * weight).sum(), actions)[0] for rows in (found, wanted)]
+    torch.testing.assert_close(*gradients)
+    # Others go on to compute with such numbers.
+    assert torch.tensor(1e-40) * 0.5 > 0
 
 
 def test_rows_are_divided_among_threads(monkeypatch: pytest.MonkeyPatch) -> None:
