@@ -9,15 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from search_oracle import WORDS, save_checkpoints
+from search_oracle import WORDS, save_checkpoints, tiny_model
 from small_jobs import Case
+from toy_gpt2 import save_gpt2
+
+from pdtools.cli.main import run
+from pdtools.models import save_checkpoint
 
 
 @pytest.fixture(scope="session")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Models, sentences (one without a score, one blank), minimal pairs, a suite and trees."""
+    """Models, sentences (one without a score, one blank), minimal pairs, a suite, trees and shards."""
     folder = tmp_path_factory.mktemp("inputs")
-    save_checkpoints(folder / "models")
+    _, tokenizer = save_checkpoints(folder / "models")
+    masked = tiny_model("transformer", objective="masked", max_length=16, positions="learned")
+    settings = {"layout": "sentence", "factor": "right", "text_style": "ptb"}
+    save_checkpoint(folder / "models" / "masked", masked, tokenizer, shards=settings)
     rng = random.Random(0)
 
     def sentence() -> str:
@@ -44,6 +51,14 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         trees = [f"(TOP (S (NP-SBJ (D {w}{i}) (N x)) (-NONE- *) (V y) (P .)))\n" for i, w in enumerate(WORDS)]
         trees[1] = "( (S (-NONE- *)) )\n" if number == 2 else trees[1]
         (folder / "wsj" / f"{number}.mrg").write_text("\n".join(trees) * 3)
+    rows = [rng.choices(WORDS, k=n) for n in (*(rng.randint(1, 6) for _ in range(33)), 20)]  # one too long
+    rng.shuffle(rows)
+    trees = [
+        "".join(f"(S (X {word}) " for word in row[:-1]) + f"(X {row[-1]}" + ")" * len(row) for row in rows
+    ]
+    (folder / "rows.trees").write_text("\n".join(trees))
+    tapes = ["tapes", f"{folder}/rows.trees", "--tokenizer", f"{folder}/models/base", "--quiet"]
+    assert run([*tapes, "-o", f"{folder}/shards"]) == 0
     return folder
 
 
@@ -66,13 +81,22 @@ def case(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
     for name in ("pdtools.search.work.LOOK_AHEAD", "pdtools.search.work.SEARCH_LOOK_AHEAD"):
         monkeypatch.setattr(name, 5)
     monkeypatch.setattr("pdtools.parsers.work.CHUNK", 5)
+    monkeypatch.setattr("pdtools.search.encoding.SEARCH_LOOK_AHEAD", 4)
+    monkeypatch.setattr("pdtools.shards.reader.ROWS_PER_BLOCK", 12)
+    for name in ("pdtools.evaluation.perplexity.ROWS_PER_PIECE", "pdtools.evaluation.masked.ROWS_PER_PIECE"):
+        monkeypatch.setattr(name, 5)
     small_pieces(monkeypatch)
     (tmp_path / "out").mkdir()
 
     def make(name: str) -> Case:
         model = ("--model", str(inputs / "models" / "pushdown"), "--device", "cpu", "--beam", "4")
         lines, trees = str(inputs / "lines.txt"), str(inputs / "wsj")
+        shards = ("eval-ppl", str(inputs / "shards"), "--device", "cpu", "--on-error", "skip", "--model")
         out = tmp_path / "out" / name
+        gpt2 = inputs / "models" / "gpt2"
+        if name == "ppl-gpt2" and not gpt2.exists():
+            pytest.importorskip("transformers", reason="transformers is not installed")
+            save_gpt2(gpt2, [" ".join(WORDS)], positions=32)
         arguments = {
             "eval-blimp": ("eval-blimp", str(inputs / "pairs.jsonl"), *model),
             "eval-sg": ("eval-sg", str(inputs / "suite.json"), *model),
@@ -82,6 +106,11 @@ def case(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
             "parse": ("parse", lines, "--parser", model[1], "--device", "cpu", "--beam", "4"),
             "treebank": ("parse", trees, "--from", "treebank", "--on-error", "skip"),
             "split": ("parse", trees, "--from", "treebank", "--on-error", "skip", "--split", "0.5,0.5"),
+            "eval-ppl": (*shards, model[1], "--beam", "4"),
+            "ppl-given-trees": (*shards, model[1], "--no-marginal"),
+            "ppl-base": (*shards, str(inputs / "models" / "base")),
+            "ppl-masked": (*shards, str(inputs / "models" / "masked")),
+            "ppl-gpt2": (*shards, str(gpt2)),
             "tapes": ("tapes", trees, "--on-error", "skip"),
         }[name]
         return Case((*arguments, "-o", str(out)), out)

@@ -7,7 +7,19 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-COMMANDS = ("eval-blimp", "eval-sg", "surprisal", "parses", "decode", "parse", "treebank", "split", "tapes")
+COMMANDS = (
+    "eval-blimp",
+    "eval-sg",
+    "eval-ppl",
+    "surprisal",
+    "parses",
+    "decode",
+    "parse",
+    "treebank",
+    "split",
+    "tapes",
+)
+OTHER_PERPLEXITIES = ("ppl-given-trees", "ppl-base", "ppl-masked", "ppl-gpt2")
 
 
 @dataclass(frozen=True)

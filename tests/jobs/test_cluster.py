@@ -130,7 +130,7 @@ def test_another_model_on_the_workers_machine_is_refused(case: Any) -> None:
         ScoreWork(replace(settings, fingerprint="0"))(["a"])
 
 
-@pytest.mark.parametrize("name", ["decode"])
+@pytest.mark.parametrize("name", ["decode", "eval-ppl"])
 def test_a_command_whose_worker_is_killed(name: str, cluster: Any, case: Any) -> None:
     command = case(name)
     assert run(command()) == 0

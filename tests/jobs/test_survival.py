@@ -158,7 +158,7 @@ def test_merging_where_there_is_no_gpu(name: str, case: Cases) -> None:
     assert command.made() == wanted
 
 
-@pytest.mark.parametrize("name", ["decode", "split", "tapes"])
+@pytest.mark.parametrize("name", ["decode", "eval-ppl", "split", "tapes"])
 def test_two_workers(name: str, case: Cases) -> None:
     command = case(name)
     wanted = plain(command)
