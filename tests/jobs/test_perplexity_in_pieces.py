@@ -1,0 +1,194 @@
+"""eval-ppl in pieces: all kinds of models, what --resume refuses, and the same scores as without pieces."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_jobs import OTHER_PERPLEXITIES, Case
+
+from pdtools.arrow import cut_tables
+from pdtools.cli.main import run
+from pdtools.evaluation.perplexity import evaluate_perplexity
+from pdtools.evaluation.shard_rows import Held, Row, RowWork
+from pdtools.files import Rejects
+from pdtools.models import load_checkpoint
+from pdtools.shards import ShardFolder, ShardSet
+
+Cases = Callable[[str], Case]
+
+
+@pytest.fixture(autouse=True)
+def _keep_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", sys.argv)
+
+
+def pdtools(arguments: list[str]) -> int:
+    sys.argv = ["pdtools", *arguments]
+    return run(arguments)
+
+
+def rows_scored(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, *, status: int = 0, pieces: int = 10**6
+) -> list[int]:
+    """The rows that a command scores until it is interrupted after so many pieces."""
+    done: list[list[int]] = []
+    real = RowWork.__call__
+
+    def call(work: RowWork, piece: Sequence[Row]) -> Any:
+        if len(done) == pieces:
+            raise KeyboardInterrupt
+        done.append([row.number for row in piece])
+        return real(work, piece)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RowWork, "__call__", call)
+        assert pdtools(arguments) == status
+    return list(itertools.chain.from_iterable(done))
+
+
+@pytest.mark.parametrize("name", OTHER_PERPLEXITIES)
+def test_every_kind_of_model_in_shards(name: str, case: Cases) -> None:
+    command = case(name)
+    assert pdtools(command("-q")) == 0
+    wanted = command.made()
+    assert json.loads(wanted["results.json"])["counts"]["sentences"] == 33 + (name == "ppl-gpt2")
+    command.clear()
+    for number in (1, 0):
+        assert pdtools(command("--shard", f"{number}/2", "-q")) == 0
+    assert len(list(command.output.with_name(f"{name}.job").glob("pieces/*.zst"))) >= 4
+    assert pdtools(["merge", str(command.output)]) == 0
+    assert command.made() == wanted
+
+
+def test_what_is_finished_is_not_done_again(case: Cases, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = case("eval-ppl")
+    before = rows_scored(command("-q"), monkeypatch, status=130, pieces=4)
+    assert not command.output.exists()
+    after = rows_scored(command("--resume", "-q"), monkeypatch)
+    assert 12 < len(before) < 17
+    assert len({*before, *after}) == len(before) + len(after) == 33
+
+
+@pytest.mark.parametrize("changed", ["model", "shards", "beam"])
+def test_other_inputs_are_refused(
+    changed: str, case: Cases, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    command = case("eval-ppl")
+    for name, source in (("model", inputs / "models" / "pushdown"), ("shards", inputs / "shards")):
+        shutil.copytree(source, tmp_path / name)
+        there = tuple(str(tmp_path / name) if part == str(source) else part for part in command.arguments)
+        command = dataclasses.replace(command, arguments=there)
+    rows_scored(command("-q"), monkeypatch, status=130, pieces=3)
+    if changed == "model":
+        shutil.rmtree(tmp_path / "model")
+        shutil.copytree(inputs / "models" / "head", tmp_path / "model")
+    elif changed == "shards":
+        shutil.rmtree(tmp_path / "shards")
+        tapes = [
+            "tapes",
+            f"{inputs}/rows.trees",
+            "--tokenizer",
+            f"{inputs}/models/base",
+            "--binarize",
+            "left",
+        ]
+        assert pdtools([*tapes, "-q", "-o", f"{tmp_path}/shards"]) == 0
+    capsys.readouterr()
+    assert pdtools(command("--resume", *(["--beam", 5] if changed == "beam" else []))) == 1
+    error = capsys.readouterr().err
+    assert f"begun with other settings: {changed} was" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "option", [["--workers", "2"], ["--shard", "0/2"], ["--scheduler", "tcp://x:1"], ["--resume"]]
+)
+def test_a_stream_is_not_in_pieces(
+    option: list[str], case: Cases, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pdtools(case("ppl-base")("--stream", *option)) == 1
+    error = capsys.readouterr().err
+    assert "do not go with it" in error
+    assert error.count("\n") == 1
+
+
+def test_without_a_folder_nothing_is_kept(case: Cases, capsys: pytest.CaptureFixture[str]) -> None:
+    command = case("eval-ppl")
+    to_nowhere = list(command.arguments[:-2])
+    assert pdtools([*to_nowhere, "--json", "-q"]) == 0
+    scores = json.loads(capsys.readouterr().out)["scores"]
+    assert pdtools(command("-q")) == 0
+    assert json.loads(command.made()["results.json"])["scores"] == scores
+    assert pdtools([*to_nowhere, "--resume"]) == 1
+    assert "name one with -o" in capsys.readouterr().err
+
+
+def test_blocks_of_rows_change_nothing(case: Cases, inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case("eval-ppl")  # small blocks and pieces
+    loaded = load_checkpoint(inputs / "models" / "pushdown")
+    shards = ShardSet.open(inputs / "shards")
+    small = evaluate_perplexity(shards, loaded, beam=4, rejects=Rejects("skip"))
+    monkeypatch.undo()
+    whole = evaluate_perplexity(shards, loaded, beam=4, rejects=Rejects("skip"))
+    assert small.counts == whole.counts
+    for name, score in whole.scores.items():
+        assert small.scores[name] == pytest.approx(score, rel=1e-6)
+    assert small.table("items")["id"] == whole.table("items")["id"]
+    assert whole.table("items")["id"].to_pylist() == sorted(whole.table("items")["id"].to_pylist())
+
+
+@pytest.mark.parametrize("size", [1, 5, 12, 34, 100])
+def test_blocks_from_the_disk_and_from_memory(
+    size: int, inputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pdtools.shards.reader.ROWS_PER_BLOCK", size)
+    folder, shards = ShardFolder.open(inputs / "shards"), ShardSet.open(inputs / "shards")
+    assert len(folder) == len(shards) == 34
+    assert folder.sha256 == shards.sha256
+    first = 0
+    for streamed, held in zip(folder.blocks(), shards.blocks(), strict=True):
+        assert len(streamed) == len(held) == min(size, 34 - first)
+        for i in range(len(held)):
+            rows = [each.row(i) for each in (streamed, held)] + [shards.row(first + i)]
+            for row in rows[1:]:
+                assert all(np.array_equal(row[key], rows[0][key]) for key in row)
+            assert streamed.lengths[i] == held.lengths[i] == len(rows[0]["tokens"])
+        first += len(held)
+    assert first == 34
+
+
+@given(lengths=st.lists(st.integers(0, 9), max_size=8), size=st.integers(1, 7))
+def test_cutting_tables(lengths: list[int], size: int) -> None:
+    import pyarrow as pa
+
+    numbers = iter(range(1000))
+    tables = [pa.table({"n": pa.array([next(numbers) for _ in range(n)], pa.int64())}) for n in lengths]
+    cut = list(cut_tables(tables, size))
+    assert [n for table in cut for n in table["n"].to_pylist()] == list(range(sum(lengths)))
+    assert all(len(table) == size for table in cut[:-1])
+    assert all(0 < len(table) <= size for table in cut)
+
+
+@given(
+    numbers=st.lists(
+        st.tuples(st.floats(), st.floats() | st.none(), st.integers(0, 2**40)).map(list), max_size=5
+    )
+)
+def test_numbers_come_back_as_they_were(numbers: list[list[Any]]) -> None:
+    work = RowWork(Held(None), len)  # type: ignore[arg-type]
+    back = work.unpack(work.pack(numbers))
+    for one, other in zip(numbers, back, strict=True):
+        for a, b in zip(one, other, strict=True):
+            assert a == b or (math.isnan(a) and math.isnan(b))
