@@ -20,6 +20,7 @@ FOLDER = Path(__file__).resolve().parent
 BENCHMARKS = (
     "prep.py",
     "train_step.py",
+    "loop.py",
     "attention.py",
     "stack_attention.py",
     "beam.py",

@@ -1,0 +1,109 @@
+"""Where the time of a training run goes: padding, waiting for batches, and what is no tensor operation.
+
+    python benchmarks/loop.py [--device cuda --dtype bf16]
+
+Whole runs of ``pdtools.training.train`` on the bundled treebank, the optimizer's update included. *Padding* is
+a share of the positions, the others of the steps' time. *Outside of kernels* is the time in which no operation
+of torch runs (on a GPU: none of its kernels), as torch's profiler saw some steps in the middle; recording costs
+time itself, so that it is at most so much.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from measure import Figure, Options, main
+
+from pdtools import data
+from pdtools.files import Rejects
+from pdtools.shards import ShardSettings, TokenizerSettings, shards_from_files
+from pdtools.training import Recipe, TrainConfig, train
+from pdtools.training.loop import Silence
+
+MODELS = ("transformer", "pushdown")
+CPU_MODEL = {"layers": 6, "d_model": 256, "heads": 8, "d_ff": 1024}
+GPU_MODEL = {"layers": 16, "d_model": 1024, "heads": 16, "d_ff": 4096}
+# Steps of a run, and those of them that the profiler looks at.
+STEPS, FIRST, LAST = 24, 8, 20
+
+
+class Watch(Silence):
+    """Profiles some steps of a run."""
+
+    def __init__(self, device: str) -> None:
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        if device.startswith("cuda"):
+            activities.append(torch.profiler.ProfilerActivity.CUDA)
+        self.on_gpu = len(activities) > 1
+        self.profiler = torch.profiler.profile(activities=activities)
+        self.padding = self.seconds = 0.0
+
+    def started(self, state: Any, facts: Mapping[str, Any]) -> None:
+        """The share of padding is among the facts."""
+        self.padding = float(facts["padding"])
+
+    def stepped(self, step: int) -> None:
+        """Begin or end to record."""
+        if step == FIRST:
+            self.profiler.start()
+            self.seconds = -time.perf_counter()
+        if step == LAST:
+            if self.on_gpu:
+                torch.cuda.synchronize()
+            self.seconds += time.perf_counter()
+            self.profiler.stop()
+
+    @property
+    def outside_of_kernels(self) -> float:
+        """The share of the time in which no operation ran."""
+        name = "self_device_time_total" if self.on_gpu else "self_cpu_time_total"
+        events = [event for event in self.profiler.key_averages() if event.key.startswith("aten::")]
+        if self.on_gpu:
+            events = list(self.profiler.key_averages())
+        return 1 - sum(getattr(event, name) for event in events) / 1e6 / self.seconds
+
+
+def figures(options: Options) -> Iterator[Figure]:
+    """A run of each model."""
+    is_gpu = options.device.startswith("cuda")
+    sizes = GPU_MODEL if is_gpu else CPU_MODEL
+    batch_tokens = 16_384 if is_gpu else 1024
+    with tempfile.TemporaryDirectory() as name:
+        shards = Path(name, "shards")
+        files = [str(data.treebank("train"))]
+        shards_from_files(files, TokenizerSettings(kind="word"), ShardSettings(), shards, Rejects())
+        for model in MODELS:
+            config = TrainConfig(
+                steps=STEPS,
+                batch_tokens=batch_tokens,
+                precision="bf16" if options.dtype == torch.bfloat16 else "float32",
+                eval_every=STEPS,
+                log_every=STEPS // 2,
+            )
+            watch = Watch(options.device)
+            run = Path(name, model)
+            report = train(
+                shards,
+                run,
+                Recipe(model=model, options=sizes, train=config),
+                device=options.device,
+                listener=watch,
+            )
+            spent = report["time"]
+            shares = {
+                "padding": watch.padding,
+                "waiting for batches": spent["loading"] / spent["steps"],
+                "outside of kernels, at most": watch.outside_of_kernels,
+            }
+            settings = {**sizes, "batch_tokens": batch_tokens, "steps": LAST - FIRST, **options.settings}
+            for what, share in shares.items():
+                yield Figure(name=f"loop: {model}, {what}", value=100 * share, unit="%", settings=settings)
+
+
+if __name__ == "__main__":
+    main(__doc__, figures, repeats=1)
