@@ -2,10 +2,10 @@
 
     python benchmarks/loop.py [--device cuda --dtype bf16]
 
-Whole runs of ``pdtools.training.train`` on the bundled treebank, the optimizer's update included. *Padding* is
-a share of the positions, the others of the steps' time. *Outside of kernels* is the time in which no operation
-of torch runs (on a GPU: none of its kernels), as torch's profiler saw some steps in the middle; recording costs
-time itself, so that it is at most so much.
+Whole runs of ``pdtools.training.train`` on the bundled treebank, the optimizer's update included. *Padding*
+is a share of the positions, the others of the steps' time. *Outside of kernels* is the time in which no
+operation of torch runs (on a GPU: none of its kernels), as torch's profiler saw some steps in the middle;
+recording costs time itself, so that it is at most so much.
 """
 
 from __future__ import annotations
