@@ -244,6 +244,7 @@ def kept_pieces(
     from pdtools.jobs import job_folder
 
     with job_folder(output, settings, plan, beside=beside, overwrite=overwrite) as job:
+        check_output(output, overwrite=overwrite)  # another run may have come to its end
         try:
             yield job
         except (KeyboardInterrupt, SystemExit):

@@ -168,7 +168,7 @@ def _write(
     check_json_output(as_json, output)
     check_output(output, overwrite=overwrite)
     sentences = blimp_sentences(PairFiles(data, limit))
-    number = write_sentences(sentences, BLIMP_COLUMNS, output, text_only=text_only)
+    number = write_sentences(sentences, BLIMP_COLUMNS, output, text_only=text_only, overwrite=overwrite)
     if as_json:
         print_json({"counts": {"sentences": number}, "provenance": provenance({"data": data})})
     message(f"{number} sentences written", quiet=quiet)

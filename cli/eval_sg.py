@@ -189,7 +189,7 @@ def _write(
     check_json_output(as_json, output)
     check_output(output, overwrite=overwrite)
     sentences = sg_sentences(SuiteFiles(suites), style)
-    number = write_sentences(sentences, SG_COLUMNS, output, text_only=text_only)
+    number = write_sentences(sentences, SG_COLUMNS, output, text_only=text_only, overwrite=overwrite)
     if as_json:
         print_json({"counts": {"sentences": number}, "provenance": provenance({"suites": suites})})
     message(f"{number} sentences written", quiet=quiet)

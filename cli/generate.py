@@ -145,7 +145,7 @@ def dyck_prefixes(
         assert dependency is not None
         source = Dyck(brackets=brackets, depth=depth)
         prefixes = dependency_prefixes(source, number, least=dependency, max_length=max_length, seed=seed)
-    write_prefixes(prefixes, output)
+    write_prefixes(prefixes, output, overwrite=overwrite)
     longest = max(len(prefix.tokens) for prefix in prefixes)
     message(f"{len(prefixes)} prefixes, of at most {longest} tokens", quiet=quiet)
 

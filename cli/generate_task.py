@@ -46,5 +46,6 @@ def task(
     drawn_task.check_length(wanted.start)
     check_output(output, overwrite=overwrite)
     drawn = (drawn_task.test_pairs(length, number, seed=seed) for length in wanted)
-    counts = write_pairs(drawn_task, progress(drawn, total=len(wanted), label="lengths", quiet=quiet), output)
+    shown = progress(drawn, total=len(wanted), label="lengths", quiet=quiet)
+    counts = write_pairs(drawn_task, shown, output, overwrite=overwrite)
     message(f"{counts['pairs']} pairs, {counts['symbols']} symbols", quiet=quiet)

@@ -47,7 +47,7 @@ def write(
         return progress(strings, total=number, label="strings", quiet=quiet)
 
     if not shards:
-        return write_strings(language, number, seed, output, watch=watch)
+        return write_strings(language, number, seed, output, overwrite=overwrite, watch=watch)
     manifest = string_shards(language, number, seed, output, overwrite=overwrite, watch=watch)
     return {name: manifest["counts"][name] for name in ("sentences", "tokens", "most_tokens")}
 

@@ -63,7 +63,7 @@ def sample(
     draws = draw(loaded.model, number=number, seed=seed, max_tokens=max_tokens)
     counts = SampleCounts()
     lines = sample_lines(draws, loaded.tokenizer, strings=strings, counts=counts)
-    with atomic_text(output) as stream:
+    with atomic_text(output, overwrite=overwrite) as stream:
         for line in progress(lines, total=number, label="strings", quiet=quiet):
             stream.write(line + "\n")
     if as_json:

@@ -35,6 +35,8 @@ MAX_LINE_BYTES = 1 << 24
 MAX_DOCUMENT_BYTES = 1 << 27
 _MOST_REJECTED_TEXT = 1 << 16
 _REJECTS_IN_MEMORY = 1 << 23
+_IS_THERE = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR}
+_NO_HARD_LINKS = {errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
 _BYTE_ORDER_MARKS = {
     b"\xff\xfe\x00\x00": "UTF-32",
     b"\x00\x00\xfe\xff": "UTF-32",
@@ -267,27 +269,34 @@ def _temporary(final: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def atomic_path(path: str | Path) -> Iterator[Path]:
+def atomic_path(path: str | Path, *, overwrite: bool = True) -> Iterator[Path]:
     """A temporary file name in the folder of ``path``; renamed to ``path`` if the block succeeds.
 
+    Args:
+        path: what is written.
+        overwrite: whether it may be there by then: another process may have made it meanwhile.
+
     Raises:
-        PdtoolsError: if it cannot be written (no such place, no permission, no space).
+        PdtoolsError: if it cannot be written (no such place, no permission, no space), or is there.
     """
     final = Path(path)
     with _temporary(final) as temporary:
         try:
             yield temporary
-            os.replace(temporary, final)
+            if overwrite:
+                os.replace(temporary, final)
+            else:
+                _put(temporary, final)
         finally:
             with contextlib.suppress(OSError):
                 temporary.unlink()
 
 
 @contextlib.contextmanager
-def atomic_text(path: str | Path) -> Iterator[IO[str]]:
+def atomic_text(path: str | Path, *, overwrite: bool = True) -> Iterator[IO[str]]:
     """A UTF-8 text stream to ``path`` (``-``: standard output), compressed by suffix, whole or not at all.
 
-    A pipe or a device (``/dev/null``) is written to as it is.
+    A pipe or a device (``/dev/null``) is written to as it is. For ``overwrite`` see :func:`atomic_path`.
     """
     name = str(path)
     if name == STDIO:
@@ -303,7 +312,7 @@ def atomic_text(path: str | Path) -> Iterator[IO[str]]:
         with open(path, "w", encoding="utf-8", newline="\n") as stream:
             yield stream
         return
-    with atomic_path(path) as temporary:
+    with atomic_path(path, overwrite=overwrite) as temporary:
         if name.endswith(".gz"):
             # A fixed time stamp, so that the same command writes the same bytes.
             with (
@@ -332,9 +341,39 @@ def atomic_directory(path: str | Path, *, overwrite: bool = False) -> Iterator[P
         try:
             temporary.mkdir()
             yield temporary
-            replace_directory(temporary, final)
+            if overwrite:
+                replace_directory(temporary, final)
+            else:
+                _put(temporary, final)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _put(new: Path, final: Path) -> None:
+    """Give a file or folder its name, unless another process has made one of that name meanwhile.
+
+    Of a file, ``new`` may stay.
+    """
+    try:
+        if new.is_dir():
+            os.rename(new, final)  # not where there is anything but an empty folder
+        else:
+            _link(new, final)
+    except OSError as error:
+        if error.errno not in _IS_THERE:
+            raise
+        raise PdtoolsError(f"{final}: exists already: another process has made it meanwhile") from error
+
+
+def _link(new: Path, final: Path) -> None:
+    try:
+        os.link(new, final)
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+        if os.path.lexists(final):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from error
+        os.rename(new, final)
 
 
 def replace_directory(new: Path, final: Path) -> None:
@@ -345,7 +384,7 @@ def replace_directory(new: Path, final: Path) -> None:
     elif final.exists():
         shutil.rmtree(old, ignore_errors=True)
         os.rename(final, old)
-    os.rename(new, final)
+    _put(new, final)
     shutil.rmtree(old, ignore_errors=True)
 
 

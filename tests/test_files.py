@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -67,6 +68,52 @@ def test_failed_folder_leaves_nothing(tmp_path: Path) -> None:
         (folder / "part").write_text("x")
         raise RuntimeError
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_file_that_appears_meanwhile(
+    has_links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(new: Path, final: Path) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    if not has_links:
+        monkeypatch.setattr(os, "link", link)
+    final = tmp_path / "x.txt"
+    with files.atomic_text(final, overwrite=False) as stream:
+        stream.write("first")
+    with (
+        pytest.raises(PdtoolsError, match=r"x\.txt: exists already: another process"),
+        files.atomic_text(final, overwrite=False) as stream,
+    ):
+        stream.write("second")
+    assert final.read_text() == "first"
+    with files.atomic_text(final) as stream:
+        stream.write("third")
+    assert final.read_text() == "third"
+    assert os.listdir(tmp_path) == ["x.txt"]
+
+
+def test_two_runs_that_replace_the_same_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    final, real = tmp_path / "d", os.rename
+    final.mkdir()
+    (final / "old").write_text("x")
+
+    def rename(source: Path, target: Path) -> None:
+        real(source, target)
+        if source == final:  # out of the way: now another run comes
+            monkeypatch.setattr(os, "rename", real)
+            with files.atomic_directory(final, overwrite=True) as folder:
+                (folder / "other").write_text("x")
+
+    monkeypatch.setattr(os, "rename", rename)
+    with (
+        pytest.raises(PdtoolsError, match="exists already: another process"),
+        files.atomic_directory(final, overwrite=True) as folder,
+    ):
+        (folder / "new").write_text("x")
+    assert [p.name for p in final.iterdir()] == ["other"]
+    assert os.listdir(tmp_path) == ["d"]
 
 
 def test_existing_folder_is_refused_or_replaced(tmp_path: Path) -> None:

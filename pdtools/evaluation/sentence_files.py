@@ -50,7 +50,12 @@ def place_names(columns: Sequence[str], found: Iterable[PlacedSentence]) -> Iter
 
 
 def write_sentences(
-    found: Iterable[PlacedSentence], columns: Sequence[str], output: str | Path, *, text_only: bool = False
+    found: Iterable[PlacedSentence],
+    columns: Sequence[str],
+    output: str | Path,
+    *,
+    text_only: bool = False,
+    overwrite: bool = True,
 ) -> int:
     """Write sentences, one a line: line n after the header is the sentence of ``sentence_id`` n.
 
@@ -59,6 +64,7 @@ def write_sentences(
         columns: what their places consist of; the header has these and ``text``.
         output: a TSV file (compressed by suffix; ``-``: standard output); nothing in it is quoted.
         text_only: only the sentences, without a header, as ``pdtools surprisal`` reads them.
+        overwrite: see :func:`pdtools.files.atomic_path`.
 
     Returns:
         How many there are.
@@ -67,7 +73,7 @@ def write_sentences(
         InputError: for a sentence or name with a tab or line break in it, which has no place in such a file.
     """
     written = 0
-    with atomic_text(output) as stream:
+    with atomic_text(output, overwrite=overwrite) as stream:
         if not text_only:
             stream.write("\t".join((*columns, "text")) + "\n")
         for sentence in found:

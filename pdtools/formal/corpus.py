@@ -23,7 +23,13 @@ def word_tokenizer(language: Language) -> Tokenizer:
 
 
 def write_strings(
-    language: Language, number: int, seed: int, path: str | Path, *, watch: Watch | None = None
+    language: Language,
+    number: int,
+    seed: int,
+    path: str | Path,
+    *,
+    overwrite: bool = True,
+    watch: Watch | None = None,
 ) -> dict[str, int]:
     """Write strings to a text file, one a line.
 
@@ -32,6 +38,7 @@ def write_strings(
         number: how many.
         seed: the same seed gives the same strings.
         path: the file (``.gz``, ``.zst``), or ``-``; the empty string is an empty line.
+        overwrite: see :func:`pdtools.files.atomic_path`.
         watch: wraps the strings, to show progress.
 
     Returns:
@@ -39,7 +46,7 @@ def write_strings(
     """
     counts = {"sentences": 0, "tokens": 0, "most_tokens": 0}
     drawn: Iterable[FormalString] = strings(language, number, seed)
-    with atomic_text(path) as stream:
+    with atomic_text(path, overwrite=overwrite) as stream:
         for string in watch(drawn) if watch else drawn:
             stream.write(" ".join(string.tokens) + "\n")
             counts["sentences"] += 1

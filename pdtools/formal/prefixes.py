@@ -131,9 +131,12 @@ def depth_prefixes(
     return found
 
 
-def write_prefixes(prefixes: Iterable[BracketPrefix], path: str | Path) -> None:
-    """Write prefixes as TSV with a header: ``prefix`` (tokens between single spaces), then the rest."""
-    with atomic_text(path) as stream:
+def write_prefixes(prefixes: Iterable[BracketPrefix], path: str | Path, *, overwrite: bool = True) -> None:
+    """Write prefixes as TSV with a header: ``prefix`` (tokens between single spaces), then the rest.
+
+    For ``overwrite`` see :func:`pdtools.files.atomic_path`.
+    """
+    with atomic_text(path, overwrite=overwrite) as stream:
         writer = csv.writer(stream, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_NONE)
         writer.writerow(_COLUMNS)
         for p in prefixes:

@@ -16,19 +16,22 @@ _COLUMNS = ("length", "x", "y")
 _SHOWN = 12  # symbols of a right answer in a message about a wrong one
 
 
-def write_pairs(task: Task, drawn: Iterable[Pairs], path: str | Path) -> dict[str, int]:
+def write_pairs(
+    task: Task, drawn: Iterable[Pairs], path: str | Path, *, overwrite: bool = True
+) -> dict[str, int]:
     """Write pairs as TSV with a header: the length of x, x and y (symbols between single spaces, no padding).
 
     Args:
         task: whose pairs.
         drawn: of any lengths.
         path: the file (``.gz``, ``.zst``), or ``-``.
+        overwrite: see :func:`pdtools.files.atomic_path`.
 
     Returns:
         Counts: ``pairs``, and ``symbols`` of x and y together.
     """
     counts = {"pairs": 0, "symbols": 0}
-    with atomic_text(path) as stream:
+    with atomic_text(path, overwrite=overwrite) as stream:
         writer = csv.writer(stream, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_NONE)
         writer.writerow(_COLUMNS)
         for pairs in drawn:

@@ -1,0 +1,163 @@
+"""Two runs for one output: whichever comes second is refused, whatever the first has got to by then."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from search_oracle import save_checkpoints
+
+from pdtools import files
+from pdtools.cli.main import run
+from pdtools.jobs import folder as job_folders
+from pdtools.shards import ShardSet
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model, sentences, trees, shards, minimal pairs, running text, and prefixes of Dyck strings."""
+    folder = tmp_path_factory.mktemp("inputs")
+    save_checkpoints(folder)
+    (folder / "lines.txt").write_text("a b c\nb a\n")
+    (folder / "x.trees").write_text("(S (X a) (Y (X b) (X c)))\n(S (X b) (X a))\n")
+    pair = '{"UID": "u", "pairID": "1", "sentence_good": "a", "sentence_bad": "b", "field": "f", '
+    (folder / "pairs.jsonl").write_text(pair + '"linguistics_term": "l"}\n')
+    tapes = ["tapes", f"{folder}/x.trees", "--tokenizer", f"{folder}/base", "-o", f"{folder}/shards"]
+    assert run([*tapes, "--quiet"]) == 0
+    return folder
+
+
+def commands(inputs: Path) -> dict[str, list[str]]:
+    model = ["--model", str(inputs / "pushdown"), "--device", "cpu"]
+    lines, trees, pairs = (str(inputs / name) for name in ("lines.txt", "x.trees", "pairs.jsonl"))
+    return {
+        "generate dyck": ["generate", "dyck", "--number", "20"],
+        "generate dyck --shards": ["generate", "dyck", "--number", "20", "--shards"],
+        "generate dyck-prefixes": ["generate", "dyck-prefixes", "--depths", "3-4", "--number", "4"],
+        "generate task": ["generate", "task", "rs", "--lengths", "4", "--number", "2"],
+        "sample": ["sample", *model, "--number", "2", "--max-tokens", "4"],
+        "blocks": ["blocks", lines, "--length", "8"],
+        "eval-parse": ["eval-parse", trees, trees],
+        "eval-blimp --write-sentences": ["eval-blimp", pairs],
+        "parse": ["parse", trees, "--from", "treebank"],
+        "parse --split": ["parse", trees, "--from", "treebank", "--split", "0.5,0.5"],
+        "tapes": ["tapes", trees],
+        "decode": ["decode", lines, *model],
+        "surprisal": ["surprisal", lines, *model],
+        "eval-blimp": ["eval-blimp", pairs, *model],
+        "eval-ppl": ["eval-ppl", str(inputs / "shards"), *model],
+    }
+
+
+NOT_IN_PIECES = (
+    "generate dyck",
+    "generate dyck --shards",
+    "generate dyck-prefixes",
+    "generate task",
+    "sample",
+    "blocks",
+    "eval-parse",
+    "eval-blimp --write-sentences",
+)
+IN_PIECES = ("parse", "parse --split", "tapes", "decode", "surprisal", "eval-blimp", "eval-ppl")
+Other = Callable[[], None]
+
+
+@pytest.fixture(params=["file", "folder"])
+def other(request: pytest.FixtureRequest, tmp_path: Path) -> Other:
+    """The end of another run, which makes the same output."""
+
+    def make() -> None:
+        out = tmp_path / "out"
+        if request.param == "folder":
+            out.mkdir()
+            out = out / "results.json"
+        out.write_text("of the other run")
+
+    return make
+
+
+def content(output: Path) -> str:
+    return (output / "results.json" if output.is_dir() else output).read_text()
+
+
+def command(name: str, inputs: Path, output: Path) -> list[str]:
+    option = "--write-sentences" if name.endswith("--write-sentences") else "-o"
+    return [*commands(inputs)[name], option, str(output), "--quiet"]
+
+
+@pytest.mark.parametrize("name", NOT_IN_PIECES)
+def test_what_another_run_has_made_meanwhile_is_kept(
+    name: str,
+    other: Other,
+    inputs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    real = files._temporary
+
+    @contextlib.contextmanager
+    def temporary(final: Path) -> Iterator[Path]:
+        with real(final) as found:
+            if final == tmp_path / "out":
+                other()
+            yield found
+
+    monkeypatch.setattr(files, "_temporary", temporary)
+    assert run(command(name, inputs, tmp_path / "out")) == 1
+    error = capsys.readouterr().err
+    assert "exists already: another process has made it meanwhile" in error
+    assert error.count("\n") == 1
+    assert content(tmp_path / "out") == "of the other run"
+    assert os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("name", IN_PIECES)
+def test_a_run_in_pieces_that_waited_for_another(
+    name: str,
+    other: Other,
+    inputs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    real = job_folders._alone
+
+    @contextlib.contextmanager
+    def alone(*arguments: object) -> Iterator[None]:
+        other()  # between the first look at the output and the lock
+        with real(*arguments):  # type: ignore[arg-type]
+            yield
+
+    monkeypatch.setattr(job_folders, "_alone", alone)
+    assert run(command(name, inputs, tmp_path / "out")) == 1
+    error = capsys.readouterr().err
+    assert f"{tmp_path / 'out'}: exists already" in error
+    assert error.count("\n") == 1
+    assert content(tmp_path / "out") == "of the other run"
+    assert os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="not a POSIX system")
+@pytest.mark.parametrize("name", ["generate dyck --shards", "tapes"])
+def test_two_processes_at_once(name: str, inputs: Path, tmp_path: Path) -> None:
+    for turn in range(4):
+        output = tmp_path / str(turn)
+        children = []
+        for _ in range(2):
+            child = os.fork()
+            if not child:
+                try:
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+                    os._exit(run(command(name, inputs, output)))
+                finally:
+                    os._exit(70)
+            children.append(child)
+        status = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        assert sorted(status) == [0, 1]
+        assert len(ShardSet.open(output))
+    assert sorted(os.listdir(tmp_path)) == ["0", "1", "2", "3"]
