@@ -6,9 +6,11 @@ DEMO ?= demo-output
 STUDY ?= study-dyck
 STUDY_DCF ?= study-dcf
 STUDY_CFL ?= study-cfl
+STUDY_STACK_LM ?= study-stack-lm
+TEXTS ?= $(STUDY_STACK_LM)-sample/train.txt $(STUDY_STACK_LM)-sample/valid.txt $(STUDY_STACK_LM)-sample/test.txt
 INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint bench sweep soak study-dyck study-dcf study-cfl clean
+.PHONY: demo test lint bench sweep soak study-dyck study-dcf study-cfl study-stack-lm clean
 
 # The whole pipeline on the bundled data, ending in one table.
 demo: $(VENV)/installed
@@ -48,6 +50,18 @@ study-dcf: $(VENV)/installed-dev
 study-cfl: $(VENV)/installed-dev
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh studies/cfl/study.sh "$(STUDY_CFL)"
 
+# Table 3 of the stack-attention paper at a reduced budget, on TEXTS="TRAIN VALID TEST"; without, on the bundled sample.
+study-stack-lm: $(VENV)/installed-dev $(TEXTS)
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh studies/stack-lm/study.sh $(TEXTS) "$(STUDY_STACK_LM)"
+
+# The words of the sample treebank, a line a sentence.
+$(STUDY_STACK_LM)-sample/%.txt: data/treebank/%.mrg | $(VENV)/installed-dev
+	@mkdir -p $(@D)
+	$(VENV)/bin/pdtools parse $< --from treebank --overwrite --quiet -o $(@D)/$*.trees
+	$(VENV)/bin/pdtools tapes $(@D)/$*.trees --tape none --overwrite --quiet -o $(@D)/$*
+	$(VENV)/bin/pdtools show $(@D)/$* --text > $@.part
+	mv $@.part $@
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -60,4 +74,4 @@ $(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@ $(VENV)/installed
 
 clean:
-	rm -rf $(VENV) $(DEMO) $(STUDY) $(STUDY_DCF) $(STUDY_CFL) build *.egg-info
+	rm -rf $(VENV) $(DEMO) $(STUDY) $(STUDY_DCF) $(STUDY_CFL) $(STUDY_STACK_LM) $(STUDY_STACK_LM)-sample build *.egg-info
