@@ -8,9 +8,10 @@ its limits (200 words, 200 brackets, 5,000 characters) are not kept.
 from __future__ import annotations
 
 import re
-from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import accumulate
 from typing import Literal
 
 from pdtools.evaluation.prm import Parameters
@@ -27,20 +28,22 @@ class MalformedTree(ValueError):
 
 @dataclass(slots=True)
 class _Bracket:
+    """Words ``start`` to ``end`` (not included); how many quotes there are up to its opening and closing."""
+
     start: int
     end: int
     label: str
+    quotes_before: int = 0
+    quotes_until: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Quote:
     """A word that may be a quotation mark to one parser and a possessive to another."""
 
     word: str
     label: str
     index: int  # the word position that it has, or would have had if it is deleted
-    bracket: int  # the first bracket opened after it
-    open: list[int]  # the brackets open around it
 
 
 @dataclass(slots=True)
@@ -53,15 +56,23 @@ class _Side:
     quotes: list[_Quote] = field(default_factory=list)
     length: int = 0  # words, without those that do not count for length
 
-    def insert(self, quote: _Quote) -> None:
-        """Put back a word that was deleted."""
-        self.words.insert(quote.index, quote.word)
-        self.tags.insert(quote.index, quote.label)
-        for bracket in self.brackets[quote.bracket :]:
-            bracket.start += 1
-            bracket.end += 1
-        for position in quote.open:
-            self.brackets[position].end += 1
+    def insert(self, places: Mapping[int, int]) -> None:
+        """Put back deleted words.
+
+        Args:
+            places: for positions in the words as they will be, in order, the number of the quote.
+        """
+        if not places:
+            return
+        words, tags = iter(self.words), iter(self.tags)
+        every = range(len(self.words) + len(places))
+        self.words = [self.quotes[places[at]].word if at in places else next(words) for at in every]
+        self.tags = [self.quotes[places[at]].label if at in places else next(tags) for at in every]
+        times = Counter(places.values())
+        inserted = [0, *accumulate(times[number] for number in range(len(self.quotes)))]
+        for bracket in self.brackets:
+            bracket.start += inserted[bracket.quotes_before]
+            bracket.end += inserted[bracket.quotes_until]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -267,49 +278,58 @@ def _read(text: str, parameters: Parameters) -> _Side:
         if token[0] == ")":
             if not stack:
                 raise MalformedTree("Bracketing unbalance (too many close bracket)")
-            side.brackets[stack.pop()].end = len(side.words)
+            bracket = side.brackets[stack.pop()]
+            bracket.end, bracket.quotes_until = len(side.words), len(side.quotes)
         elif token[0][0] != "(":
             raise MalformedTree("Reading sentence")
         elif token[3]:
-            _add_word(side, token[1], token[2], stack, parameters)
+            _add_word(side, token[1], token[2], parameters)
         elif token[2]:
             raise MalformedTree("More than two elements in a bracket")
         else:
             stack.append(len(side.brackets))
-            side.brackets.append(_Bracket(len(side.words), -1, token[1]))
+            side.brackets.append(_Bracket(len(side.words), -1, token[1], len(side.quotes)))
     if stack:
         raise MalformedTree("Bracketing is unbalanced (too many open bracket)")
     return side
 
 
-def _add_word(side: _Side, label: str, word: str, stack: list[int], parameters: Parameters) -> None:
+def _add_word(side: _Side, label: str, word: str, parameters: Parameters) -> None:
     side.length += label not in parameters.delete_labels_for_length
     if label in parameters.quote_labels and word in ("'", '"', "/"):
-        side.quotes.append(_Quote(word, label, len(side.words), len(side.brackets), list(stack)))
+        side.quotes.append(_Quote(word, label, len(side.words)))
     if label not in parameters.delete_labels:
         side.words.append(word)
         side.tags.append(label)
 
 
 def _restore_quotes(gold: _Side, test: _Side, parameters: Parameters) -> None:
-    """Where one side took a mark for punctuation and the other did not, put it back on the first side."""
-    for i, of_test in enumerate(test.quotes):
-        index = of_test.index
-        for j, of_gold in enumerate(gold.quotes):
-            if of_gold.index != index or of_gold.label == of_test.label:
-                continue
-            gold_deleted = of_gold.label in parameters.delete_labels
-            test_deleted = of_test.label in parameters.delete_labels
-            if gold_deleted and not test_deleted:
-                gold.insert(of_gold)
-                later = gold.quotes[j:]
-            elif test_deleted and not gold_deleted:
-                test.insert(of_test)
-                later = test.quotes[i:]
-            else:
-                continue
-            for quote in later:
-                quote.index += 1
+    """Where one side took a mark for punctuation and the other did not, put it back on the first side.
+
+    A gold mark that was put back still counts as deleted, at the next position: EVALB may put it back again.
+    """
+    deleted = parameters.delete_labels
+    into_gold: dict[int, int] = {}
+    into_test: dict[int, int] = {}
+    # Positions go up with every word put back: marks of one side are in order, and met once.
+    first = kept = 0
+    for number, of_test in enumerate(test.quotes):
+        index = of_test.index + len(into_test)
+        while first < len(gold.quotes) and gold.quotes[first].index + len(into_gold) < index:
+            first += 1
+        if of_test.label not in deleted:
+            at, into = first, into_gold
+        else:
+            kept = max(kept, first)
+            while kept < len(gold.quotes) and gold.quotes[kept].label in deleted:
+                kept += 1
+            at, into = kept, into_test
+        if at == len(gold.quotes) or gold.quotes[at].index + len(into_gold) != index:
+            continue
+        if (gold.quotes[at].label in deleted) != (of_test.label in deleted):
+            into[index] = first if into is into_gold else number
+    gold.insert(into_gold)
+    test.insert(into_test)
 
 
 def _counted(brackets: Sequence[_Bracket], parameters: Parameters) -> list[_Bracket]:
