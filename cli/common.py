@@ -322,12 +322,12 @@ def piecewise_searcher(
         yield PiecewiseSearcher(settings, plan, job)
 
 
-def parse_range(text: str) -> range:
+def parse_range(text: str, smallest: int = 1) -> range:
     """``15-50`` as the numbers from 15 to 50, ``15`` as that number."""
     first, dash, last = text.partition("-")
     if not dash:
         last = first
-    if not (_is_number(first) and _is_number(last) and 1 <= int(first) <= int(last)):
+    if not (_is_number(first) and _is_number(last) and smallest <= int(first) <= int(last)):
         raise typer.BadParameter(f"{text!r} is no range such as 15-50")
     return range(int(first), int(last) + 1)
 

@@ -43,7 +43,7 @@ def cfl(
     """Draw strings of a weighted context-free grammar, exactly, given their lengths.
 
     Each batch draws one of the lengths that the language has, all of them as likely. A grammar is a text
-    file, one line a symbol: S -> '0' S '0' [1/2] | '#' [1/2]; docs/formal.md says how it is read.
+    file, one line a symbol: S -> '0' S '0' [1/2] | '#' [1/2]; docs/context-free.md says how it is read.
     dyck-released draws what the code of DuSell and Chiang (2022) does.
 
     \b
@@ -57,7 +57,7 @@ def cfl(
 
     if per_length is not None and number is not None:
         raise typer.BadParameter("--number and --per-length exclude each other")
-    wanted = parse_range(lengths)
+    wanted = parse_range(lengths, smallest=0)
     language = ContextFree(
         grammar=read_grammar(grammar),
         shortest=wanted.start,

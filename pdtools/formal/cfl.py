@@ -24,6 +24,8 @@ from pdtools.formal.language import Int64, StringArrays
 Lengths = Literal["drawn", "in turn"]
 # Batches whose strings are drawn together. Changing it changes what a seed draws.
 _BATCHES_AT_ONCE = 1000
+# Divisions of lengths, over all rules, that are tabulated at most: some GiB.
+_MOST_DIVISIONS = 1 << 27
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +55,11 @@ class ContextFree:
             raise PdtoolsError(f"a batch has at least 1 string, not {self.batch}")
         if self.lengths not in get_args(Lengths):
             raise PdtoolsError(f"lengths are {' or '.join(get_args(Lengths))}, not {self.lengths}")
+        if np.count_nonzero(self.normal.pair_weights) * self.longest**2 // 2 > _MOST_DIVISIONS:
+            raise PdtoolsError(
+                f"grammar {self.grammar.name}: strings of up to {self.longest} tokens are too long to draw"
+                " exactly: choose other lengths"
+            )
         if not len(self.valid_lengths):
             raise PdtoolsError(
                 f"grammar {self.grammar.name} has no string of {self.shortest} to {self.longest} tokens:"

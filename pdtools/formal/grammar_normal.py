@@ -16,6 +16,8 @@ Float = NDArray[np.float64]
 _NEWTON_STEPS = 200
 # A chain of symbols that comes back to itself with this share has more strings than can be added up.
 _LARGEST_CYCLE = 1 - 1e-6
+# Symbols of a rule that are taken off one by one; a longer one is halved first.
+_ONE_BY_ONE = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +123,8 @@ class _Builder:
         else:
             # A token at an edge comes off first: a pair with a symbol of fixed length is no sum over splits.
             cut = len(right) - 1 if isinstance(right[-1], Token) else 1
+            if len(right) > _ONE_BY_ONE:
+                cut = len(right) // 2
             self.double[left, self.number(*right[:cut]), self.number(*right[cut:])] += weight
 
 

@@ -55,13 +55,15 @@ class LengthSampler:
         self._number, self._start = number, normal.start
         self._token_of = np.full(number, -1, dtype=np.int64)
         self._token_of[normal.tokens] = np.arange(len(normal.tokens))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            # Ends of chains: by length, symbol, end (L, N, N).
-            heads = np.log(normal.chains)[None] + table.heads.T[1:, None] - table.symbols.T[1:, :, None]
-            self._ends = _Choices.of(_exp(heads).ravel(), np.full(longest * number, number))
-            # Rules of two symbols, in order of their left-hand sides; divisions by length, rule, left length.
-            left, self._pair = np.nonzero(normal.pair_weights)
-            rule_weights = np.log(normal.pair_weights[left, self._pair])
+        # Chains, in order of the symbols that they begin with; ends by length, chain (L, C).
+        begin, self._end = np.nonzero(normal.chains)
+        with np.errstate(invalid="ignore"):
+            chain_weights = np.log(normal.chains[begin, self._end])
+            ends = chain_weights + table.heads.T[1:, self._end] - table.symbols.T[1:, begin]
+        self._ends = _Choices.of(_exp(ends).ravel(), np.tile(np.bincount(begin, minlength=number), longest))
+        # Rules of two symbols, in order of their left-hand sides; divisions by length, rule, left length.
+        left, self._pair = np.nonzero(normal.pair_weights)
+        rule_weights = np.log(normal.pair_weights[left, self._pair])
         self._pairs = normal.pairs
         rules_of = np.bincount(left, minlength=number)
         first, second = normal.pairs[self._pair].T
@@ -95,7 +97,7 @@ class LengthSampler:
         blocks = np.array(self._blocks)
         while len(place):
             ends = self._ends.draw((length - 1) * self._number + symbol, rng)
-            symbol = ends % self._number
+            symbol = self._end[ends % len(self._end)]
             done = length == 1
             tokens[place[done]] = self._token_of[symbol[done]]
             place, length, symbol = place[~done], length[~done], symbol[~done]

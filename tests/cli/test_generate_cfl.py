@@ -50,6 +50,8 @@ def test_a_grammar_of_one_s_own(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     file.write_text("# Twice as many.\nS -> 'a' S 'b' 'b' | 'c'\n")
     drawn = lines(capsys, str(file), "--lengths", "4-7", "-n", "300")
     assert set(drawn) == {"a c b b", "a a c b b b b"}
+    file.write_text("S -> 'a' S | \n")
+    assert lines(capsys, str(file), "--lengths", "0-2", "--per-length", "1") == ["", "a", "a a"]
     file.write_text("S -> 'a' S b\n")
     for arguments, message in (
         ([str(file)], f"pdtools: {file}:1: b has no rules (add some, or write 'b' if it is a token)\n"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from collections import Counter
 from itertools import groupby, pairwise
 
@@ -162,10 +163,29 @@ def test_refusals() -> None:
     for shortest, longest in ((-1, 4), (5, 4)):
         with pytest.raises(PdtoolsError, match="lengths must be from 0 up"):
             language("dyck", shortest, longest)
+    with pytest.raises(PdtoolsError, match="grammar dyck: strings of up to 100000 tokens are too long"):
+        language("dyck", 2, 100_000)
     with pytest.raises(PdtoolsError, match="a batch has at least 1 string"):
         language("dyck", 2, 4, batch=0)
     with pytest.raises(PdtoolsError, match="lengths are drawn or in turn"):
         language("dyck", 2, 4, lengths="long")
+
+
+def test_many_symbols_take_little_memory() -> None:
+    """The ends of chains are as many as there are, not the square of the number of symbols."""
+    letters = [f"A{i}" for i in range(500)]
+    grammar = grammar_of(
+        "S -> " + " | ".join(f"{a} S" for a in letters) + " | 'x'",
+        *(f"{a} -> '{a.lower()}'" for a in letters),
+    )
+    cfl = ContextFree(grammar=grammar, shortest=60, longest=60, batch=2)
+    tracemalloc.start()
+    try:
+        (batch,) = draw(cfl, 2, seed=1)
+        assert tracemalloc.get_traced_memory()[1] < 100 * 2**20
+    finally:
+        tracemalloc.stop()
+    assert batch.lengths.tolist() == [60, 60]
 
 
 def test_empty_strings_between_others() -> None:

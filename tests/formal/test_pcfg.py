@@ -231,6 +231,15 @@ def test_unlikely_empty_strings() -> None:
     )
 
 
+def test_a_rule_may_be_as_long_as_a_text() -> None:
+    normal = normal_form(grammar_of("S -> " + " ".join(["'a'", "'b'", "C", "'a'"] * 150), "C -> 'c' | "))
+    lengths = length_table(normal, 600).symbols[normal.start]
+    assert math.exp(lengths[599]) == pytest.approx(150 * 0.5**150)
+    assert np.isinf(lengths[:450]).all()
+    string = np.array([0, 1, 2, 0] * 149 + [0, 1, 0])
+    assert log_probabilities(normal, [string])[0] == pytest.approx(-150 * math.log(2))
+
+
 def test_endless_chains_are_refused() -> None:
     for lines in (["S -> S S [1/2] | [1/2]", "S -> S"], ["S -> S S | "]):
         with pytest.raises(PdtoolsError, match=r"grammar test: S derives itself without a token"):
