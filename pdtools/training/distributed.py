@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,6 +19,8 @@ import torch.distributed as dist
 from pdtools.errors import PdtoolsError
 
 _TIMEOUT = timedelta(minutes=30)  # a checkpoint on a slow disk, which the others wait for, is no failure
+_LAST_SECONDS = 10.0  # that rank 0 waits for others to be gone
+_PAUSE_SECONDS = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +30,7 @@ class Ranks:
     Args:
         rank: its number; rank 0 is the one that writes files and talks.
         size: how many there are.
-        control: the group in which small numbers on the CPU are exchanged; None for a process alone.
+        control: the group in which small numbers on the CPU are exchanged, where it is not the one of all.
     """
 
     rank: int = 0
@@ -98,8 +102,10 @@ def local_device(name: str) -> str:
 def torchrun_ranks(device: str) -> Iterator[Ranks]:
     """Join the other processes that torchrun started; alone where it did not.
 
-    NCCL moves tensors between GPUs, gloo between CPUs. If the block fails in several ranks, as it does when
-    the end of one ends the others, only the first error comes out; the other ranks just exit with status 1.
+    NCCL moves tensors between GPUs, gloo between CPUs. At the end all ranks part together: none closes its
+    connections while another may still use them, nor leaves that to the end of Python. If the block fails in
+    several ranks, as it does when the end of one ends the others, only the first error comes out; the other
+    ranks just exit with status 1.
 
     Args:
         device: as the user named it (:func:`local_device`).
@@ -117,7 +123,7 @@ def torchrun_ranks(device: str) -> Iterator[Ranks]:
     try:
         store, rank, size = next(dist.rendezvous("env://", timeout=_TIMEOUT))
         yield _join(local_device(device), store, rank, size)
-        dist.destroy_process_group()
+        _part(store, rank, size)
     except Exception as error:
         if not _is_first_failure(store):
             raise SystemExit(1) from error  # the first one has said why
@@ -132,13 +138,31 @@ def torchrun_ranks(device: str) -> Iterator[Ranks]:
 def _join(device: str, store: dist.Store, rank: int, size: int) -> Ranks:
     if torch.device(device).type != "cuda":
         dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=_TIMEOUT)
-        return Ranks(rank=rank, size=size, control=dist.group.WORLD)
+        return Ranks(rank=rank, size=size)
     torch.cuda.set_device(device)
     dist.init_process_group(
         "nccl", store=store, rank=rank, world_size=size, timeout=_TIMEOUT, device_id=torch.device(device)
     )
     # Flags go between CPUs, so that to ask for one every step does not hold the GPU up.
     return Ranks(rank=rank, size=size, control=dist.new_group(backend="gloo", timeout=_TIMEOUT))
+
+
+def _part(store: dist.Store, rank: int, size: int) -> None:
+    """Close this rank's connections when all ranks are through; rank 0, who may hold the store, goes last."""
+    store.add("pdtools/through", 1)
+    _await(store, "pdtools/through", size, _TIMEOUT.total_seconds())
+    gc.collect()  # models in cycles hold groups, whose threads are to end here
+    dist.destroy_process_group()
+    store.add("pdtools/gone", 1)
+    if rank == 0:
+        _await(store, "pdtools/gone", size, _LAST_SECONDS)
+
+
+def _await(store: dist.Store, key: str, count: int, seconds: float) -> None:
+    """Wait until so many ranks have counted themselves in, at most so long; signals are heard meanwhile."""
+    end = time.monotonic() + seconds
+    while store.add(key, 0) < count and time.monotonic() < end:
+        time.sleep(_PAUSE_SECONDS)
 
 
 def _is_first_failure(store: dist.Store | None) -> bool:
