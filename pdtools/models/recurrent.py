@@ -49,7 +49,8 @@ class RecurrentConfig:
             h = 0), "root", or "eos".
         objective: "causal": the token at k is predicted from those before it; "masked": from those up to k.
         initial_range: controller and action layer are at first uniform within plus or minus this.
-        initial_output: output layer and embedding are "uniform" too, or "xavier" (Glorot's) with biases 0.
+        initial_output: output layer and embedding are "uniform" too, or "xavier" (Glorot's) with biases 0; so
+            is the action layer of the first two stacks then, as in the paper's implementation.
     """
 
     vocab_size: int
@@ -190,16 +191,19 @@ class RecurrentLM(LanguageModel):
         self._initialize()
 
     def _initialize(self) -> None:
-        rest: list[Tensor] = [] if self.embedding is None else [self.embedding.weight]
-        rest += [self.output.weight, self.output.bias]
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -self.config.initial_range, self.config.initial_range)
-        if self.config.initial_output == "xavier":
-            for tensor in rest:
-                if tensor.ndim == 2:
-                    nn.init.xavier_uniform_(tensor)
-                else:
-                    nn.init.zeros_(tensor)
+        if self.config.initial_output == "uniform":
+            return
+        if self.embedding is not None:
+            nn.init.xavier_uniform_(self.embedding.weight)
+        nn.init.xavier_uniform_(self.output.weight)
+        nn.init.zeros_(self.output.bias)
+        if self.stack is not None and self.actions is not None and self.stack.layers:
+            sizes, gains = zip(*self.stack.layers, strict=True)
+            for weight, gain in zip(self.actions.weight.split(sizes), gains, strict=True):
+                nn.init.xavier_uniform_(weight, gain)
+            nn.init.zeros_(self.actions.bias)
 
     # --- whole sentences ----------------------------------------------------------------------
 

@@ -31,18 +31,45 @@ PTB = {"vocab_size": 10_000, "pad_id": 0, "root_id": 1, "eos_id": 2}
     [
         (5_656_336, 256, {"stack": "none"}),
         (5_704_576, 258, {"stack": "none"}),
+        (5_922_448, 267, {"stack": "none"}),
         (5_684_828, 247, {"stack": "superposition", "stack_push": "hidden"}),
         (5_685_289, 256, {"stack": "superposition", "stack_vector": 22}),
-        (5_660_954, 256, {"stack_states": 1, "stack_symbols": 2}),
-        (5_732_621, 256, {"stack_states": 1, "stack_symbols": 11}),
-        (5_743_700, 256, {"stack_states": 3, "stack_symbols": 4, "stack_states_in_reading": False}),
-        (5_751_892, 256, {"stack_states": 3, "stack_symbols": 4}),
     ],
 )
 def test_sizes_are_those_of_the_paper(parameters: int, hidden: int, options: dict[str, Any]) -> None:
     config = RecurrentConfig(**PTB, hidden_size=hidden, embedding_size=hidden, **options)
     with torch.device("meta"):
         assert count_parameters(RecurrentLM(config)) == parameters
+
+
+@pytest.mark.parametrize(
+    ("states", "symbols", "normalized", "renormalizing"),
+    [
+        (1, 2, 5_660_954, 5_660_954),
+        (1, 3, 5_664_805, 5_664_805),
+        (1, 4, 5_669_684, 5_669_684),
+        (1, 5, 5_675_591, 5_675_591),
+        (1, 6, 5_682_526, 5_682_526),
+        (1, 7, 5_690_489, 5_690_489),
+        (1, 11, 5_732_621, 5_732_621),
+        (2, 2, 5_668_664, 5_670_712),
+        (2, 3, 5_680_996, 5_684_068),
+        (2, 4, 5_697_440, 5_701_536),
+        (2, 5, 5_717_996, 5_723_116),
+        (3, 2, 5_681_514, 5_685_610),
+        (3, 3, 5_707_981, 5_714_125),
+        (3, 4, 5_743_700, 5_751_892),
+    ],
+)
+def test_sizes_of_the_nondeterministic_models(
+    states: int, symbols: int, normalized: int, renormalizing: int
+) -> None:
+    """Table 3: NS and RNS by |Q| and |Γ|."""
+    sizes = {"hidden_size": 256, "embedding_size": 256, "stack_states": states, "stack_symbols": symbols}
+    for reads_states, parameters in ((False, normalized), (True, renormalizing)):
+        config = RecurrentConfig(**PTB, **sizes, stack_states_in_reading=reads_states)
+        with torch.device("meta"):
+            assert count_parameters(RecurrentLM(config)) == parameters
 
 
 def test_the_controller_is_torch_s_lstm() -> None:
@@ -194,6 +221,31 @@ def test_initial_weights() -> None:
     narrow = {"initial_output": "uniform", "initial_range": 0.05, "embedding_size": 30, "hidden_size": 30}
     for parameter in build_model("rnn", make_config("rnn", {**PTB, **narrow})).parameters():
         assert parameter.detach().abs().max().item() == pytest.approx(0.05, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("stack", "limits"),
+    [
+        # Numbers of rows that make one layer in the released code, and sqrt(6 / (inputs + outputs)) × gain.
+        (
+            {"stack": "stratification", "stack_vector": 30},
+            [(2, (6 / 42) ** 0.5), (30, (6 / 70) ** 0.5 * 5 / 3)],
+        ),
+        ({"stack": "superposition", "stack_vector": 30}, [(3, (6 / 43) ** 0.5), (30, (6 / 70) ** 0.5)]),
+        ({"stack": "superposition", "stack_push": "hidden"}, [(3, (6 / 43) ** 0.5)]),
+    ],
+)
+def test_initial_actions_of_vector_stacks(stack: dict[str, Any], limits: list[tuple[int, float]]) -> None:
+    torch.manual_seed(0)
+    actions = RecurrentLM(RecurrentConfig(**PTB, hidden_size=40, **stack)).actions
+    assert not actions.bias.any()
+    parts = actions.weight.detach().split([rows for rows, _ in limits])
+    for part, (_, limit) in zip(parts, limits, strict=True):
+        assert 0.9 * limit < part.abs().max().item() <= limit
+    uniform = RecurrentConfig(**PTB, **stack, initial_output="uniform")
+    actions = RecurrentLM(uniform).actions
+    assert actions.bias.any()
+    assert actions.weight.abs().max().item() <= 0.1
 
 
 @pytest.mark.parametrize(

@@ -68,11 +68,14 @@ class Stack(ABC):
         action_size: numbers that the controller's actions are made from.
         reading_size: numbers in a reading.
         pushes_hidden: whether the controller's hidden state is appended to the actions, to be pushed.
+        layers: the layers that make the actions, in their order: how many numbers each makes, and its gain
+            in Glorot's initialization; none where they are one layer that is not initialized so.
     """
 
     action_size: int
     reading_size: int
     pushes_hidden: bool = False
+    layers: tuple[tuple[int, float], ...] = ()
 
     @abstractmethod
     def start(

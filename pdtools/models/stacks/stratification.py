@@ -9,6 +9,8 @@ from torch import Tensor
 
 from pdtools.models.stacks.base import Stack, StackCarry, StackRun
 
+TANH_GAIN = 5 / 3
+
 
 @dataclass
 class StratificationCarry(StackCarry):
@@ -39,6 +41,7 @@ class StratificationStack(Stack):
         self.depth = depth
         self.action_size = 2 + size
         self.reading_size = size
+        self.layers = ((2, 1.0), (size, TANH_GAIN))
 
     def start(
         self, rows: int, steps: int, like: Tensor, *, keep: bool, carried: StackCarry | None = None

@@ -42,6 +42,7 @@ class SuperpositionStack(Stack):
         self.pushes_hidden = push == "hidden"
         self.action_size = 3 + (0 if self.pushes_hidden else size)
         self.reading_size = size
+        self.layers = ((3, 1.0),) if self.pushes_hidden else ((3, 1.0), (size, 1.0))
 
     def start(
         self, rows: int, steps: int, like: Tensor, *, keep: bool, carried: StackCarry | None = None
