@@ -4,8 +4,8 @@
 
 Each line is a figure (see ``measure.py``): the largest resident set of a process that runs one command, in
 MiB, and its ratio to the same at the smallest size. Trees are files repeated (without any, the bundled
-treebank) up to 4 MiB, so many times; pairs and suites are random sentences of bundled words, 2,000 pairs and
-40 suites of 25 items, so many times.
+treebank) up to 4 MiB, so many times; shards are of such trees, up to 1 MiB; pairs and suites are random
+sentences of bundled words, 2,000 pairs and 40 suites of 25 items, so many times.
 Repeated trees have no new words: the vocabulary, which is in memory, does not grow.
 """
 
@@ -64,6 +64,7 @@ def figures(trees: Sequence[str], sizes: Sequence[int], folder: Path) -> Iterato
     smallest: dict[str, float] = {}
     for size in sizes:
         corpus, pairs, suites = (folder / name for name in ("corpus.trees", "pairs.jsonl", "suites"))
+        shards = _make_shards(trees, TREE_BYTES // 4 * size, model, folder)
         _write_trees(trees, TREE_BYTES * size, corpus)
         _write_pairs(tokenizer, PAIRS * size, pairs)
         _write_suites(tokenizer, SUITES * size, suites)
@@ -73,8 +74,15 @@ def figures(trees: Sequence[str], sizes: Sequence[int], folder: Path) -> Iterato
             "tapes": ["tapes", corpus],
             "eval-blimp": ["eval-blimp", pairs, *scoring],
             "eval-sg": ["eval-sg", suites, *scoring],
+            "eval-ppl": ["eval-ppl", shards, *scoring],
         }
-        inputs = {"parse": [corpus], "tapes": [corpus], "eval-blimp": [pairs], "eval-sg": suites.iterdir()}
+        inputs = {
+            "parse": [corpus],
+            "tapes": [corpus],
+            "eval-blimp": [pairs],
+            "eval-sg": suites.iterdir(),
+            "eval-ppl": shards.glob("*.parquet"),
+        }
         for name, command in commands.items():
             peak = peak_mib([*map(str, command), "--overwrite", "-o", str(folder / f"out-{name}")])
             n_bytes = sum(file.stat().st_size for file in inputs[name])
@@ -103,6 +111,14 @@ def _write_trees(files: Sequence[str], n_bytes: int, output: Path) -> None:
     with output.open("wb") as stream:
         for _ in range(-(-n_bytes // len(content))):
             stream.write(content)
+
+
+def _make_shards(files: Sequence[str], n_bytes: int, model: Path, folder: Path) -> Path:
+    trees, shards = folder / "small.trees", folder / "shards"
+    _write_trees(files, n_bytes, trees)
+    command = ["tapes", trees, "--tokenizer", model, "--tape", "none", "--overwrite", "-o", shards]
+    peak_mib([*map(str, command)])
+    return shards
 
 
 def _write_pairs(tokenizer: Tokenizer, n_pairs: int, output: Path) -> None:

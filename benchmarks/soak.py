@@ -227,9 +227,11 @@ def make_inputs(folder: Path) -> list[Case]:
     model = ("--model", str(folder / "model"), "--device", "cpu", "--threads", "1", "--beam", "2")
     lines = (str(folder / "lines.txt"), "--from", "tokens", *model)
     treebank = str(folder / "trees")
-    shards = str(folder / "shards")
-    if run(["tapes", str(data.treebank("test")), "-o", shards, "--quiet"]):
-        raise SystemExit("tapes failed")
+    shards, rows = str(folder / "shards"), str(folder / "rows")
+    own = ("--tokenizer", str(folder / "model"))
+    for made, arguments in ((shards, (str(data.treebank("test")),)), (rows, (source, *own))):
+        if run(["tapes", *arguments, "-o", made, "--quiet"]):
+            raise SystemExit("tapes failed")
     steps = ("train.steps=60", "train.eval_every=10", "train.batch_tokens=512")
     shape = ("config.layers=1", "config.d_model=16", "config.heads=2", "config.d_ff=32")
     settings = tuple(f"--set={setting}" for setting in (*steps, *shape))
@@ -237,6 +239,7 @@ def make_inputs(folder: Path) -> list[Case]:
     return [
         Case("eval-blimp", ("eval-blimp", str(data.blimp()), *model)),
         Case("eval-sg", ("eval-sg", str(data.sg()), *model)),
+        Case("eval-ppl", ("eval-ppl", rows, *model)),
         Case("surprisal", ("surprisal", *lines, "--on-error", "skip")),
         Case("surprisal --parses", ("surprisal", *lines, "--on-error", "skip", "--parses")),
         Case("decode", ("decode", *lines, "--k-best", "2", "--scores", "{out}.tsv")),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import math
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from search_oracle import all_attachments, parts, save_checkpoints
 
@@ -24,7 +27,7 @@ from pdtools.files import Rejects
 from pdtools.models import load_checkpoint
 from pdtools.search import load_scorer
 from pdtools.search.scores import SentenceScore
-from pdtools.shards import ShardSet, ShardSettings, build_shards
+from pdtools.shards import ShardFolder, ShardSet, ShardSettings, build_shards
 from pdtools.tokenization import Sentence, Tokenizer, train_word_tokenizer
 from pdtools.trees import SourcedTree, Tree
 
@@ -185,3 +188,22 @@ def test_sentences_longer_than_the_model(tmp_path: Path) -> None:
     only_long = make_shards(tmp_path / "long", tokenizer, trees=TREES[3:])
     with pytest.raises(InputError, match="no sentence"):
         evaluate_perplexity(only_long, loaded, beam=2, rejects=Rejects("skip"))
+
+
+def test_memory_does_not_grow_with_the_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pdtools.shards.reader.ROWS_PER_BLOCK", 128)
+    models, tokenizer = save_checkpoints(tmp_path)
+    loaded = load_checkpoint(models["base"])
+    peaks = []
+    for number in (1, 512, 1536):  # first what is loaded once
+        make_shards(tmp_path / str(number), tokenizer, trees=TREES[3:] * number)
+        shards = ShardFolder.open(tmp_path / str(number))
+        gc.collect()
+        tracemalloc.start()
+        before = pa.total_allocated_bytes()
+        results = evaluate_perplexity(shards, loaded, beam=None, rejects=Rejects())
+        kept = pa.total_allocated_bytes() - before
+        peaks.append(tracemalloc.get_traced_memory()[1] + kept)
+        tracemalloc.stop()
+        assert results.table("items").num_rows == number
+    assert peaks[2] - peaks[1] < 250 * (1536 - 512)  # a row with its arrays takes 700 bytes more
