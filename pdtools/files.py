@@ -35,6 +35,7 @@ MAX_LINE_BYTES = 1 << 24
 MAX_DOCUMENT_BYTES = 1 << 27
 _MOST_REJECTED_TEXT = 1 << 16
 _REJECTS_IN_MEMORY = 1 << 23
+_TRIES = 9
 _IS_THERE = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR}
 _NO_HARD_LINKS = {errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
 _BYTE_ORDER_MARKS = {
@@ -377,14 +378,23 @@ def _link(new: Path, final: Path) -> None:
 
 
 def replace_directory(new: Path, final: Path) -> None:
-    """Put folder ``new`` in the place of ``final``. :func:`recover_directory` mends an interrupted swap."""
+    """Put folder ``new`` in the place of ``final``. :func:`recover_directory` mends an interrupted swap.
+
+    Of two processes that do so at once, the last one's folder stays.
+    """
     old = final.with_name(f".{final.name}.old")
-    if final.is_symlink() or final.is_file():
-        final.unlink()
-    elif final.exists():
-        shutil.rmtree(old, ignore_errors=True)
-        os.rename(final, old)
-    _put(new, final)
+    for is_last in (*[False] * _TRIES, True):
+        try:
+            if final.is_symlink() or final.is_file():
+                final.unlink()
+            elif final.exists():
+                shutil.rmtree(old, ignore_errors=True)
+                os.rename(final, old)
+            os.rename(new, final)
+            break
+        except OSError as error:  # another process was between the same two renames
+            if is_last or error.errno not in {*_IS_THERE, errno.ENOENT}:
+                raise
     shutil.rmtree(old, ignore_errors=True)
 
 
@@ -392,7 +402,11 @@ def recover_directory(final: Path) -> None:
     """If a swap by :func:`replace_directory` was cut between its two renames, bring the old folder back."""
     old = final.with_name(f".{final.name}.old")
     if old.exists() and not final.exists():
-        os.rename(old, final)
+        try:
+            os.rename(old, final)
+        except OSError as error:
+            if error.errno not in {*_IS_THERE, errno.ENOENT}:  # it was not cut, but under way
+                raise
 
 
 def write_tensors(path: str | Path, tensors: Mapping[str, torch.Tensor]) -> None:

@@ -107,13 +107,28 @@ def test_two_runs_that_replace_the_same_folder(tmp_path: Path, monkeypatch: pyte
                 (folder / "other").write_text("x")
 
     monkeypatch.setattr(os, "rename", rename)
-    with (
-        pytest.raises(PdtoolsError, match="exists already: another process"),
-        files.atomic_directory(final, overwrite=True) as folder,
-    ):
+    with files.atomic_directory(final, overwrite=True) as folder:
         (folder / "new").write_text("x")
-    assert [p.name for p in final.iterdir()] == ["other"]
+    assert [p.name for p in final.iterdir()] == ["new"]
     assert os.listdir(tmp_path) == ["d"]
+
+
+def test_a_reader_between_the_two_renames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    final, real = tmp_path / "d", os.rename
+    final.mkdir()
+    (final / "old").write_text("x")
+
+    def rename(source: Path, target: Path) -> None:
+        real(source, target)
+        if source == final and not (tmp_path / "read").exists():
+            (tmp_path / "read").touch()
+            files.recover_directory(final)
+
+    monkeypatch.setattr(os, "rename", rename)
+    with files.atomic_directory(final, overwrite=True) as folder:
+        (folder / "new").write_text("x")
+    assert [p.name for p in final.iterdir()] == ["new"]
+    assert sorted(os.listdir(tmp_path)) == ["d", "read"]
 
 
 def test_existing_folder_is_refused_or_replaced(tmp_path: Path) -> None:
