@@ -54,11 +54,13 @@ def table(found: dict[tuple[str, str], dict[str, float]]) -> str:
     for objective, (name, _) in OBJECTIVES.items():
         ours = [found.get((objective, kind), {}) for kind in KINDS]
         theirs = [figure for corpus in PAPER.values() for figure in corpus[objective]]
-        seeds = max(map(len, ours))
+        numbers = list(map(len, ours))
+        seeds = numbers[0] if len(set(numbers)) == 1 else f"{numbers[0]}, {numbers[1]}"
         lines.append(f"| {name} | {seeds} | {' | '.join(map(cell, ours))} | {' | '.join(theirs)} |")
     note = (
-        "Perplexities are of a token: ours of this study's tokenizer and text, the paper's of GPT-2's or"
-        " RoBERTa's and its corpora. Only vanilla and stack of one corpus can be compared."
+        "Mean ± deviation over seeds. Perplexities are of a token: ours of this study's tokenizer and text,"
+        " the paper's of GPT-2's or RoBERTa's and its corpora. Only vanilla and stack of one corpus can be"
+        " compared."
     )
     return "\n".join([*lines, "", note]) + "\n"
 
