@@ -6,11 +6,12 @@ DEMO ?= demo-output
 STUDY ?= study-dyck
 STUDY_DCF ?= study-dcf
 STUDY_CFL ?= study-cfl
+STUDY_PTB ?= study-ptb
 STUDY_STACK_LM ?= study-stack-lm
 TEXTS ?= $(STUDY_STACK_LM)-sample/train.txt $(STUDY_STACK_LM)-sample/valid.txt $(STUDY_STACK_LM)-sample/test.txt
 INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint bench sweep soak study-dyck study-dcf study-cfl study-stack-lm clean
+.PHONY: demo test lint bench sweep soak study-dyck study-dcf study-cfl study-ptb study-stack-lm clean
 
 # The whole pipeline on the bundled data, ending in one table.
 demo: $(VENV)/installed
@@ -50,6 +51,10 @@ study-dcf: $(VENV)/installed-dev
 study-cfl: $(VENV)/installed-dev
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh studies/cfl/study.sh "$(STUDY_CFL)"
 
+# Tables 1 and 4 of the same paper, on shards of one's own: make study-ptb SHARDS=FOLDER [SUITES=FOLDER]; FULL=1 for all.
+study-ptb: $(VENV)/installed-dev
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh studies/ptb/study.sh "$(SHARDS)" "$(STUDY_PTB)"
+
 # Table 3 of the stack-attention paper at a reduced budget, on TEXTS="TRAIN VALID TEST"; without, on the bundled sample.
 study-stack-lm: $(VENV)/installed-dev $(TEXTS)
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh studies/stack-lm/study.sh $(TEXTS) "$(STUDY_STACK_LM)"
@@ -74,4 +79,4 @@ $(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@ $(VENV)/installed
 
 clean:
-	rm -rf $(VENV) $(DEMO) $(STUDY) $(STUDY_DCF) $(STUDY_CFL) $(STUDY_STACK_LM) $(STUDY_STACK_LM)-sample build *.egg-info
+	rm -rf $(VENV) $(DEMO) $(STUDY) $(STUDY_DCF) $(STUDY_CFL) $(STUDY_PTB) $(STUDY_STACK_LM) $(STUDY_STACK_LM)-sample build *.egg-info

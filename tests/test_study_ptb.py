@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -29,6 +32,56 @@ def shards(tmp_path: Path) -> Path:
         )
         assert run(["tapes", trees, *made, "-o", str(folder / role), "--quiet"]) == 0
     return folder
+
+
+@pytest.fixture
+def report() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("ptb_report", STUDY.with_name("report.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def add_run(folder: Path, name: str, losses: list[float], finished: str | None) -> None:
+    run = folder / "runs" / name
+    (run / "last" / "trainer").mkdir(parents=True)
+    lines = [json.dumps({"kind": "valid", "step": 1, "loss": loss}) for loss in losses]
+    (run / "metrics.jsonl").write_text("\n".join(lines))
+    (run / "last" / "trainer" / "state.json").write_text(json.dumps({"finished": finished}))
+
+
+def add_result(folder: Path, name: str, perplexity: float) -> None:
+    results = folder / "results" / name
+    results.mkdir(parents=True)
+    document = {"scores": {"ppl_token_marginal": perplexity}}
+    (results / "results.json").write_text(json.dumps(document))
+
+
+def test_the_test_is_that_of_the_draw_that_validation_chose(tmp_path: Path, report: ModuleType) -> None:
+    """A draw may be added, and be the best, after another one was tested."""
+    add_run(tmp_path, "rns-1-2-1", [5.0, 4.5], "patience")
+    add_run(tmp_path, "rns-1-2-2", [4.0], None)  # not finished
+    add_result(tmp_path, "rns-1-2-1-ppl", 70.0)
+    assert report.best(tmp_path, "rns-1-2") == str(tmp_path / "runs" / "rns-1-2-1")
+    assert "| rns-1-2 | 90.02 | 70.00 | " in report.table(tmp_path)
+    add_run(tmp_path, "rns-1-2-3", [4.2], "steps")
+    assert report.best(tmp_path, "rns-1-2") == str(tmp_path / "runs" / "rns-1-2-3")
+    assert "70.00" not in report.table(tmp_path)
+    add_result(tmp_path, "rns-1-2-3-ppl", 60.0)
+    assert "| rns-1-2 | 66.69 | 60.00 | " in report.table(tmp_path)
+
+
+def test_models_without_figures_in_the_paper_are_in_the_table(tmp_path: Path, report: ModuleType) -> None:
+    for name in ("rns-2-9-1", "lstm-1"):
+        add_run(tmp_path, name, [5.0], "steps")
+        add_result(tmp_path, f"{name}-ppl", 70.0)
+    lstm, other = report.table(tmp_path).splitlines()[2:]
+    assert lstm.startswith("| lstm | ")
+    assert lstm.endswith(" | 125.78 | 120.95 | 0.433 |")
+    assert other.startswith("| rns-2-9 | 148.41 | 70.00 | ")
+    assert other.endswith(" |  |  |  |")
 
 
 def test_models_are_trained_chosen_and_tested(tmp_path: Path, shards: Path) -> None:

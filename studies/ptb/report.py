@@ -21,17 +21,17 @@ CIRCUITS = (
     "Center Embedding",
     "Long-Distance Dependencies",
 )
-# Parameters, validation and test perplexity, SG score: tables 1 and 3.
+# Validation and test perplexity, SG score: table 1.
 PAPER = {
-    "lstm": (5_656_336, 125.78, 120.95, 0.433),
-    "jm-hidden": (5_684_828, 121.24, 115.35, 0.387),
-    "jm-learned": (5_685_289, 122.87, 117.93, 0.431),
-    "ns-1-2": (5_660_954, 126.10, 122.62, 0.414),
-    "ns-1-11": (5_732_621, 129.11, 124.98, 0.431),
-    "ns-3-4": (5_743_700, 126.71, 122.53, 0.447),
-    "rns-1-2": (5_660_954, 122.64, 117.56, 0.435),
-    "rns-1-11": (5_732_621, 127.21, 121.84, 0.386),
-    "rns-3-4": (5_751_892, 122.67, 118.09, 0.408),
+    "lstm": (125.78, 120.95, 0.433),
+    "jm-hidden": (121.24, 115.35, 0.387),
+    "jm-learned": (122.87, 117.93, 0.431),
+    "ns-1-2": (126.10, 122.62, 0.414),
+    "ns-1-11": (129.11, 124.98, 0.431),
+    "ns-3-4": (126.71, 122.53, 0.447),
+    "rns-1-2": (122.64, 117.56, 0.435),
+    "rns-1-11": (127.21, 121.84, 0.386),
+    "rns-3-4": (122.67, 118.09, 0.408),
 }
 
 
@@ -47,14 +47,26 @@ def draw(shards: str, number: str) -> str:
 
 
 def best(folder: str, model: str) -> str:
-    """The run with the lowest validation loss; nothing if there is none."""
-    found = [(losses[0], str(run)) for run in runs(folder, model) if (losses := sorted(valid_losses(run)))]
+    """The finished run with the lowest validation loss; nothing if there is none."""
+    found = [(min(valid_losses(run)), str(run)) for run in runs(folder, model) if is_finished(run)]
     return min(found)[1] if found else ""
+
+
+def models(folder: str) -> list[str]:
+    """What there are runs of: those of the paper's table, in its order, then others."""
+    there = {path.name.rpartition("-")[0] for path in Path(folder, "runs").iterdir()}
+    return [*(name for name in PAPER if name in there), *sorted(there - PAPER.keys())]
 
 
 def runs(folder: str, model: str) -> list[Path]:
     """All draws of a model."""
     return [path for path in Path(folder, "runs").glob(f"{model}-*") if path.name[len(model) + 1 :].isdigit()]
+
+
+def is_finished(run: Path) -> bool:
+    """Whether it came to its end."""
+    state = run / "last" / "trainer" / "state.json"
+    return state.exists() and json.loads(state.read_text())["finished"] is not None
 
 
 def valid_losses(run: Path) -> list[float]:
@@ -68,22 +80,22 @@ def table(folder: str) -> str:
     """The table in Markdown; it is also written to table.md."""
     head = ["model", "valid", "test", "SG", *CIRCUITS, "paper: valid", "test", "SG"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for model, (_, valid, test, sg) in PAPER.items():
-        chosen = best(folder, model)
-        ppl = scores(Path(folder, "results", f"{model}-ppl"))
-        if not chosen or ppl is None:
+    for model in models(folder):
+        chosen = Path(best(folder, model))
+        ppl = scores(Path(folder, "results", f"{chosen.name}-ppl"))
+        if ppl is None:
             continue
-        suites = scores(Path(folder, "results", f"{model}-sg")) or {"sg_31": None, "by_circuit": {}}
-        circuits = [share(suites["by_circuit"].get(name)) for name in CIRCUITS]
+        suites = scores(Path(folder, "results", f"{chosen.name}-sg")) or {"sg_31": None, "by_circuit": {}}
+        valid, test, sg = PAPER.get(model, (None, None, None))
         cells = [
             model,
-            f"{math.exp(min(valid_losses(Path(chosen)))):.2f}",
-            f"{ppl['ppl_token_marginal']:.2f}",
+            perplexity(math.exp(min(valid_losses(chosen)))),
+            perplexity(ppl["ppl_token_marginal"]),
             share(suites["sg_31"]),
-            *circuits,
-            f"{valid:.2f}",
-            f"{test:.2f}",
-            f"{sg:.3f}",
+            *(share(suites["by_circuit"].get(name)) for name in CIRCUITS),
+            perplexity(valid),
+            perplexity(test),
+            share(sg),
         ]
         lines.append("| " + " | ".join(cells) + " |")
     text = "\n".join(lines) + "\n"
@@ -91,8 +103,13 @@ def table(folder: str) -> str:
     return text
 
 
+def perplexity(value: float | None) -> str:
+    """Two decimals, or nothing: the paper has no such model."""
+    return "" if value is None else f"{value:.2f}"
+
+
 def share(value: float | None) -> str:
-    """A score from 0 to 1, or nothing: not all suites were there."""
+    """A score from 0 to 1, or nothing: not all suites were there, or the paper has no such model."""
     return "" if value is None else f"{value:.3f}"
 
 

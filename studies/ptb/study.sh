@@ -8,8 +8,8 @@
 #   the paper's corpus is: --tokenizer word --vocab-size 10000 --lower-case)
 # Environment, with defaults for a CPU; FULL=1: the paper's, in parentheses.
 #   MODELS="lstm jm-hidden jm-learned ns-1-2 rns-1-2" (and ns-1-11 rns-1-11 ns-3-4 rns-3-4)   ns-Q-S: Q states, S symbols
-#   DRAWS=2 (10)   learning rates and clipping thresholds that are tried for each model
-#   EPOCHS=2 (200) at most; a run ends after two epochs without a better validation loss
+#   DRAWS=2 (10)   learning rates and clipping thresholds that are tried for each model; more can be added later
+#   EPOCHS=2 (100) at most; a run ends after two epochs without a better validation loss
 #   UNITS=64 (256) hidden units and size of embeddings; jm-hidden has 9 fewer, as in the paper
 #   SUITES=        folder or zip of SG suites; without it there are no SG scores
 #   JOBS=2         runs at a time, on one thread each; on a GPU: DEVICE=cuda
@@ -20,7 +20,7 @@ shards=${1:?name the folder of the shards}
 out=${2:-study-ptb}
 models="lstm jm-hidden jm-learned ns-1-2 rns-1-2"
 if [ "${FULL:-0}" = 1 ]; then
-    models="$models ns-1-11 rns-1-11 ns-3-4 rns-3-4" draws=10 epochs=200 units=256
+    models="$models ns-1-11 rns-1-11 ns-3-4 rns-3-4" draws=10 epochs=100 units=256
 else
     draws=2 epochs=2 units=64
 fi
@@ -47,7 +47,7 @@ done | xargs -P "${JOBS:-2}" -n 2 sh "$here/run.sh" || failed=1
 for model in $models; do
     best=$(python "$here/report.py" best "$out" "$model")
     [ -n "$best" ] || continue
-    results="$out/results/$model"
+    results="$out/results/$(basename "$best")"
     [ -e "$results-ppl/results.json" ] ||
         pdtools eval-ppl "$shards/test" --model "$best" --stream -o "$results-ppl" --device "$DEVICE" --quiet >/dev/null
     if [ -n "${SUITES:-}" ] && [ ! -e "$results-sg/results.json" ]; then
