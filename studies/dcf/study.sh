@@ -5,7 +5,8 @@
 #                  strings of each length, 5 seeds; for a GPU, with DEVICE=cuda and JOBS=4 or so. Otherwise:
 #   STEPS_RS=3000  STEPS_SM=10000   steps of rs and sm   BATCH=32   strings in each
 #   STEPS_ARITHMETIC=2000           of ma and se         BATCH_ARITHMETIC=128
-#   LEARNING_RATE=3e-4 (FULL: 1e-4)   LENGTHS=1-40 (se: from 3)   EVAL_EVERY=1000: steps between what a stop can go on from
+#   LEARNING_RATE=3e-4 (FULL: 1e-4)   LENGTHS=1-40 (se: from 3, but not where it is as released)
+#   EVAL_EVERY=1000   steps between what a stop can go on from
 #   TEST_LENGTHS=41-100  NUMBER=16 test strings of each length   NUMBER_ARITHMETIC=256, whose y is one symbol
 #   SEEDS="1 2 3"  one run of each row for each; more can be added later
 #   TASKS="rs sm ma se"  OBJECTIVES="masked causal"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from search_oracle import tiny_model
 
+from pdtools.errors import PdtoolsError
 from pdtools.search import memory
 
 
@@ -19,3 +21,24 @@ def test_long_sentences_and_little_memory_still_fit_one(monkeypatch: pytest.Monk
 def test_no_more_rows_than_a_cuda_grid_has_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "CPU_BUDGET", 1 << 40)
     assert memory.hypotheses_that_fit(tiny_model(), 12) == 65535
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError(
+            "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."
+        ),
+        RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes."),
+        torch.OutOfMemoryError("CUDA out of memory."),
+        MemoryError(),
+    ],
+)
+def test_a_lack_of_memory_is_explained(error: BaseException) -> None:
+    with (
+        pytest.raises(PdtoolsError, match="^not enough memory: try a smaller --max-batch or --beam$"),
+        memory.explained_memory_errors(),
+    ):
+        raise error
+    with pytest.raises(RuntimeError, match="shapes"), memory.explained_memory_errors():
+        raise RuntimeError("shapes differ")
