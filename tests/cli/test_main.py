@@ -58,7 +58,7 @@ def test_a_lack_of_memory_is_one_line(
         monkeypatch.setattr(main, "app", lambda *arguments, **options: wanted())
         assert main.run(["show"]) == 1
         message = capsys.readouterr().err
-        assert message.startswith("pdtools: not enough memory: lower ")
+        assert message.startswith("pdtools: not enough memory: compute less at a time")
         assert message.count("\n") == 1
 
     # Much more than any machine has.
