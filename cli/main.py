@@ -108,7 +108,9 @@ def run(arguments: list[str]) -> int:
     except (MemoryError, RuntimeError) as error:
         if not is_lack_of_memory(error):
             raise
-        return _fail("not enough memory: compute less at a time (--max-batch, --beam), or take a smaller model")
+        return _fail(
+            "not enough memory: compute less at a time (--max-batch, --beam), or take a smaller model"
+        )
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}")
