@@ -53,3 +53,4 @@ if __name__ == "__main__":
     with torchrun_ranks("cpu") as our_ranks:
         for entry in json.loads(Path(sys.argv[1]).read_text()):
             run(entry, our_ranks)
+    assert not torch.distributed.is_initialized()  # nothing is left for the end of Python
