@@ -131,7 +131,7 @@ def _automaton(stack: NondeterministicStack, actions: Tensor) -> dict[str, Any]:
     kinds = torch.stack([part.sum(2) for part in weights.split([c, c, stack.states], 2)], 2)  # (n, C, 3)
     done = (torch.stack(alphas[:-1])[:, :, None] * kinds).sum(1)  # (n, 3)
     after = torch.stack(alphas[1:]).unflatten(1, (stack.symbols, stack.states))  # (n, S, Q)
-    best = heaviest_run(log_weights.cpu().numpy(), stack.states, stack.symbols)
+    best = heaviest_run(log_weights.cpu().numpy(), stack.states, stack.symbols, stack.window)
     return {
         "shares": (done / done.sum(1, keepdim=True)).tolist(),
         "tops": after.sum(2).tolist(),

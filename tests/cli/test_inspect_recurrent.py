@@ -90,6 +90,18 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "no stack to look at" in capsys.readouterr().err
 
 
+def test_the_heaviest_run_of_a_memory_limited_stack_is_one_of_its_runs(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "model", stack_states=1, stack_symbols=1, stack_window=2)
+    loaded = load_checkpoint(folder)
+    with torch.no_grad():
+        loaded.model.actions.weight.zero_()
+        loaded.model.actions.bias.copy_(torch.tensor([0.0, 9.0, 0.0]))  # replacement after replacement
+    view = inspect_run(loaded, "a b c a b")
+    assert view.run_log_share < 0
+    kinds = [kind for kind, _, _ in view.run]
+    assert "replace replace" not in " ".join(kinds)
+
+
 def test_the_trace_is_indented_by_height(tmp_path: Path) -> None:
     view = inspect_run(load_checkpoint(saved(tmp_path / "model")), "a b c a b c")
     for line, (kind, state, stack) in zip(run_lines(view)[1:-1], view.run, strict=True):

@@ -44,13 +44,20 @@ def totals(runs: dict[tuple[int, Stack], Tensor], states: int, c: int, like: Ten
     return torch.stack(found)
 
 
-def best_run(weights: Tensor, states: int, symbols: int) -> tuple[float, list[tuple[int, Stack]]]:
-    """The heaviest run and its log-weight: state and stack at every time. Found by following every run."""
+def best_run(
+    weights: Tensor, states: int, symbols: int, window: int = 0
+) -> tuple[float, list[tuple[int, Stack]]]:
+    """The heaviest run and its log-weight: state and stack at every time. Found by following every run.
+
+    With a window, what is on top at a time t was put on something that was on top at t - window or later.
+    """
     c = states * symbols
     best = (-float("inf"), [(0, (0,))])
 
-    def follow(total: float, path: list[tuple[int, Stack]], t: int) -> None:
+    def follow(total: float, path: list[tuple[int, Stack]], since: Stack, t: int) -> None:
         nonlocal best
+        if window and t - since[-1] > window:
+            return
         if t == len(weights):
             if total > best[0]:
                 best = (total, path)
@@ -58,13 +65,15 @@ def best_run(weights: Tensor, states: int, symbols: int) -> tuple[float, list[tu
         state, stack = path[-1]
         row = weights[t][stack[-1] * states + state].log().tolist()
         for new in range(c):
-            follow(total + row[new], [*path, (new % states, (*stack, new // states))], t + 1)
+            after = (new % states, (*stack, new // states))
+            follow(total + row[new], [*path, after], (*since, t), t + 1)
         if len(stack) > 1:
             for new in range(c):
-                follow(total + row[c + new], [*path, (new % states, (*stack[:-1], new // states))], t + 1)
+                after = (new % states, (*stack[:-1], new // states))
+                follow(total + row[c + new], [*path, after], since, t + 1)
         if len(stack) > 2:
             for new in range(states):
-                follow(total + row[2 * c + new], [*path, (new, stack[:-1])], t + 1)
+                follow(total + row[2 * c + new], [*path, (new, stack[:-1])], since[:-1], t + 1)
 
-    follow(0.0, [(0, (0,))], 0)
+    follow(0.0, [(0, (0,))], (0,), 0)
     return best

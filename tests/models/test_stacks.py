@@ -301,6 +301,22 @@ def test_the_heaviest_run_is_the_heaviest_of_all(states: int, symbols: int, step
     assert [(step.state, step.stack) for step in found.steps] == path[1:]
 
 
+@pytest.mark.parametrize(("states", "symbols", "steps", "window"), [(1, 2, 6, 2), (2, 1, 7, 3), (1, 2, 7, 1)])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_heaviest_run_within_a_window(
+    states: int, symbols: int, steps: int, window: int, seed: int
+) -> None:
+    c = states * symbols
+    torch.manual_seed(seed)
+    weights = torch.randn(steps, c, 2 * c + states, dtype=torch.float64)
+    weights[:, :, c:] += 2
+    log_weight, path = best_run(weights.exp(), states, symbols, window)
+    assert log_weight < best_run(weights.exp(), states, symbols)[0]
+    found = heaviest_run(weights.numpy(), states, symbols, window)
+    assert found.log_weight == pytest.approx(log_weight)
+    assert [(step.state, step.stack) for step in found.steps] == path[1:]
+
+
 def test_heaviest_runs_of_long_sequences_are_runs() -> None:
     weights = torch.randn(30, 4, 10, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     weights[:, :, 8:] += 2

@@ -38,7 +38,7 @@ class HeaviestRun:
     steps: tuple[RunStep, ...]
 
 
-def heaviest_run(log_weights: Array, states: int, symbols: int) -> HeaviestRun:
+def heaviest_run(log_weights: Array, states: int, symbols: int, window: int = 0) -> HeaviestRun:
     """The heaviest of all runs over a whole sequence.
 
     Args:
@@ -46,8 +46,9 @@ def heaviest_run(log_weights: Array, states: int, symbols: int) -> HeaviestRun:
             the pushes and replacements by the configuration they lead to, and the pops by the state.
         states: Q.
         symbols: S, the bottom one included.
+        window: D of the memory-limited stack: ways over more than D times do not count; 0 for no limit.
     """
-    tables = _Tables(log_weights, states, symbols)
+    tables = _Tables(log_weights, states, symbols, window)
     end = len(log_weights)
     c = int(tables.alpha[end].argmax())
     best = float(tables.alpha[end][c])
@@ -75,7 +76,7 @@ class _Tables:
         alpha_from: for each time and configuration, the time and configuration below the top symbol.
     """
 
-    def __init__(self, log_weights: Array, states: int, symbols: int) -> None:
+    def __init__(self, log_weights: Array, states: int, symbols: int, window: int) -> None:
         self.states = states
         c, n = states * symbols, len(log_weights)
         self.gamma = np.full((n + 1, n + 1, c, c), -np.inf)  # γ[i, t][c, c']
@@ -89,26 +90,28 @@ class _Tables:
         for t in range(1, n + 1):
             push, replace, pop = np.split(log_weights[t - 1], [c, 2 * c], axis=1)
             self.gamma[t - 1, t] = push
-            for i in range(t - 1):
+            first = max(0, t - window) if window else 0
+            for i in range(first, t - 1):
                 ways = self.gamma[i, t - 1][:, :, None] + replace  # (c, s, c')
                 self.gamma[i, t], self.replaced[i, t] = ways.max(1), ways.argmax(1)
-            self._pop(t, pop)
+            self._pop(t, first, pop)
             totals = (self.alpha[:t, :, None] + self.gamma[:t, t]).reshape(t * c, c)
             self.alpha[t] = totals.max(0)
             self.alpha_from.append([divmod(int(best), c) for best in totals.argmax(0)])
 
-    def _pop(self, t: int, pop: Array) -> None:
-        """Ways that end with a pop at time t, where they are heavier."""
+    def _pop(self, t: int, first: int, pop: Array) -> None:
+        """Ways from time ``first`` or later that end with a pop at time t, where they are heavier."""
         q = self.states
-        for k in range(1, t - 1):
+        for k in range(first + 1, t - 1):
             ways = self.gamma[k, t - 1][:, :, None] + pop  # ((y, u), s, r)
             through, last = ways.max(1), ways.argmax(1)  # ((y, u), r)
             for u in range(q):
                 # The symbol y that is uncovered was put there in state u: (i, c, y, 1) + (y, r).
-                total = self.gamma[:k, k][:, :, u::q, None] + through[u::q]  # (i, c, y, r)
+                total = self.gamma[first:k, k][:, :, u::q, None] + through[u::q]  # (i, c, y, r)
                 total = total.reshape(*total.shape[:2], -1)  # (i, c, c')
-                better = total > self.gamma[:k, t]
+                better = total > self.gamma[first:k, t]
                 i, c, after = np.nonzero(better)
+                i += first
                 self.gamma[i, t, c, after] = total[better]
                 between = after // q * q + u
                 self.replaced[i, t, c, after] = -1
