@@ -86,7 +86,8 @@ def _summed_chains(step: Float) -> Float:
     number = len(step)
     possible = (step > 0) | np.eye(number, dtype=bool)
     for _ in range(number.bit_length()):  # chains of 1, 2, 4, … steps
-        possible = possible @ possible
+        counts = possible.astype(np.float32)  # products of truth values are slow
+        possible = counts @ counts > 0
     summed: Float = np.where(possible, np.linalg.inv(np.eye(number) - step), 0.0)
     return summed
 
