@@ -19,7 +19,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.json_input import parse_json
@@ -217,12 +217,25 @@ def _decompressing(read: Any, source: str | Path) -> bytes:
         raise
 
 
+class Readable(Protocol):
+    """An open file, of Python or of others."""
+
+    def read(self, size: int, /) -> bytes:
+        """So many bytes, or fewer; none at the end."""
+        ...
+
+
 def sha256_file(path: str | Path) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal."""
-    digest = hashlib.sha256()
     with open(path, "rb", buffering=0) as stream:
-        while chunk := stream.read(1 << 17):  # there may be thousands of short files: little is allocated
-            digest.update(chunk)
+        return sha256_stream(stream)
+
+
+def sha256_stream(stream: Readable) -> str:
+    """The SHA-256 of what is read of an open file to its end, in hexadecimal."""
+    digest = hashlib.sha256()
+    while chunk := stream.read(1 << 17):  # there may be thousands of short files: little is allocated
+        digest.update(chunk)
     return digest.hexdigest()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from pdtools.arrow import cut_tables
 from pdtools.errors import InputError
-from pdtools.files import read_json, recover_directory, sha256_file
+from pdtools.files import read_json, recover_directory, sha256_stream
 from pdtools.shards.format import FORMAT, FORMAT_VERSION, MANIFEST_FILE
 from pdtools.tokenization import Tokenizer
 from pdtools.trees import tape
@@ -67,14 +68,19 @@ class ShardFolder:
             InputError: if it is none, is of another format version, lacks a file, or holds one that is
                 not the file that was written.
         """
-        folder = Path(folder)
+        found = cls._described(Path(folder))
+        for part in found.manifest["parts"]:
+            with found._open_part(part):
+                pass
+        return found
+
+    @staticmethod
+    def _described(folder: Path) -> ShardFolder:
         recover_directory(folder)
         manifest = _read_manifest(folder)
         tokenizer = Tokenizer.load(folder)
         if tokenizer.fingerprint != manifest["tokenizer"]["fingerprint"]:
             raise InputError("not the tokenizer that the shards were made with", file=folder, hint=_REMAKE)
-        for part in manifest["parts"]:
-            _check_part(folder / part["file"], part)
         return ShardFolder(folder, manifest, tokenizer)
 
     def __len__(self) -> int:
@@ -100,9 +106,24 @@ class ShardFolder:
         import pyarrow.parquet as pq
 
         for part in self.manifest["parts"]:
-            with pq.ParquetFile(self.folder / part["file"]) as file:
-                for batch in file.iter_batches(ROWS_PER_BLOCK, columns=_COLUMNS):
+            with self._open_part(part) as file:
+                for batch in pq.ParquetFile(file).iter_batches(ROWS_PER_BLOCK, columns=_COLUMNS):
                     yield pa.Table.from_batches([batch])
+
+    @contextlib.contextmanager
+    def _open_part(self, part: Mapping[str, Any]) -> Iterator[pa.NativeFile]:
+        """The file of a part if it is what it should be, even if others replace the folder meanwhile."""
+        import pyarrow as pa
+
+        path = self.folder / part["file"]
+        if not path.is_file():
+            raise InputError("a part of the shards is missing", file=path, hint=_REMAKE)
+        with pa.OSFile(str(path)) as file:
+            if sha256_stream(file) != part["sha256"]:
+                reason = "damaged, or replaced: not the file that the manifest describes"
+                raise InputError(reason, file=path, hint=f"copy it again, or {_REMAKE}")
+            file.seek(0)
+            yield file
 
     def _in_memory(self, tables: Sequence[pa.Table]) -> ShardSet:
         import pyarrow as pa
@@ -140,7 +161,7 @@ class ShardSet(ShardFolder):
         Raises:
             InputError: see :meth:`ShardFolder.open`.
         """
-        found = ShardFolder.open(folder)
+        found = cls._described(Path(folder))
         return found._in_memory(list(found._tables()))
 
     def __len__(self) -> int:
@@ -236,14 +257,6 @@ def _is_part(part: Mapping[str, Any]) -> bool:
         and isinstance(rows, int)
         and isinstance(digest, str)
     )
-
-
-def _check_part(path: Path, part: Mapping[str, Any]) -> None:
-    if not path.is_file():
-        raise InputError("a part of the shards is missing", file=path, hint=_REMAKE)
-    if sha256_file(path) != part["sha256"]:
-        reason = "damaged: not the file that the manifest describes"
-        raise InputError(reason, file=path, hint=f"copy it again, or {_REMAKE}")
 
 
 def _lists(tables: Sequence[pa.Table], name: str) -> _Lists:

@@ -20,9 +20,11 @@ from small_jobs import OTHER_PERPLEXITIES, Case
 
 from pdtools.arrow import cut_tables
 from pdtools.cli.main import run
+from pdtools.errors import InputError
 from pdtools.evaluation.perplexity import evaluate_perplexity
 from pdtools.evaluation.shard_rows import Held, Row, RowWork
 from pdtools.files import Rejects
+from pdtools.formal import Dyck, string_shards
 from pdtools.models import load_checkpoint
 from pdtools.shards import ShardFolder, ShardSet
 
@@ -167,6 +169,22 @@ def test_blocks_from_the_disk_and_from_memory(
             assert streamed.lengths[i] == held.lengths[i] == len(rows[0]["tokens"])
         first += len(held)
     assert first == 34
+
+
+def test_shards_that_are_replaced_while_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pdtools.shards.reader.ROWS_PER_BLOCK", 2)
+    language = Dyck(brackets=2, depth=3)
+    string_shards(language, 5, 1, tmp_path / "shards")
+    wanted = [shards.text(0) for shards in ShardFolder.open(tmp_path / "shards").blocks()]
+    opened = ShardFolder.open(tmp_path / "shards")
+    blocks = opened.blocks()
+    found = [next(blocks).text(0)]
+    string_shards(language, 5, 2, tmp_path / "shards", overwrite=True)
+    assert [*found, *(block.text(0) for block in blocks)] == wanted  # the file that was begun
+    with pytest.raises(InputError, match="damaged, or replaced"):
+        next(opened.blocks())
 
 
 @given(lengths=st.lists(st.integers(0, 9), max_size=8), size=st.integers(1, 7))
