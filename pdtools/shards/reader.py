@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from pdtools.trees import tape
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 ROWS_PER_BLOCK = 4096
 """Rows that are read, and sorted by length, together."""
@@ -103,27 +105,31 @@ class ShardFolder:
 
     def _tables(self) -> Iterator[pa.Table]:
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         for part in self.manifest["parts"]:
             with self._open_part(part) as file:
-                for batch in pq.ParquetFile(file).iter_batches(ROWS_PER_BLOCK, columns=_COLUMNS):
+                for batch in file.iter_batches(ROWS_PER_BLOCK, columns=_COLUMNS):
                     yield pa.Table.from_batches([batch])
 
     @contextlib.contextmanager
-    def _open_part(self, part: Mapping[str, Any]) -> Iterator[pa.NativeFile]:
+    def _open_part(self, part: Mapping[str, Any]) -> Iterator[pq.ParquetFile]:
         """The file of a part if it is what it should be, even if others replace the folder meanwhile."""
         import pyarrow as pa
+        import pyarrow.parquet as pq
 
         path = self.folder / part["file"]
         if not path.is_file():
             raise InputError("a part of the shards is missing", file=path, hint=_REMAKE)
-        with pa.OSFile(str(path)) as file:
+        with pa.OSFile(os.fsencode(path)) as file:
             if sha256_stream(file) != part["sha256"]:
                 reason = "damaged, or replaced: not the file that the manifest describes"
                 raise InputError(reason, file=path, hint=f"copy it again, or {_REMAKE}")
             file.seek(0)
-            yield file
+            table = pq.ParquetFile(file)
+            if table.metadata.num_rows != part["rows"]:
+                reason = f"{table.metadata.num_rows} rows, but {part['rows']} in the manifest"
+                raise InputError(reason, file=path, hint=_REMAKE)
+            yield table
 
     def _in_memory(self, tables: Sequence[pa.Table]) -> ShardSet:
         import pyarrow as pa
@@ -244,6 +250,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         or any(not isinstance(part, dict) or not _is_part(part) for part in parts)
     ):
         raise InputError("damaged manifest", file=path, hint=_REMAKE)
+    if not any(part["rows"] for part in parts):
+        raise InputError("no rows in these shards", file=folder, hint=_REMAKE)
     return manifest
 
 

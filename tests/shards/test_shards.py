@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,11 @@ from hypothesis import strategies as st
 from nltk.tree.transforms import chomsky_normal_form
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import Rejects, expand_inputs, write_json
+from pdtools.files import Rejects, expand_inputs, sha256_file, write_json
 from pdtools.parsers import placeholder
 from pdtools.shards import (
     FORMAT_VERSION,
+    ShardFolder,
     ShardSet,
     ShardSettings,
     TokenizerSettings,
@@ -386,6 +388,36 @@ def test_a_damaged_manifest(tmp_path: Path, changes: dict[str, Any]) -> None:
     _change_manifest(tmp_path / "s", **changes)
     with pytest.raises(InputError, match="damaged manifest"):
         ShardSet.open(tmp_path / "s")
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [(0, "no rows"), (-3, "3 rows, but -3"), (2**70, "3 rows, but 1180591620717411303424")],
+)
+def test_numbers_of_rows_are_those_of_the_parts(tmp_path: Path, rows: int, reason: str) -> None:
+    folder = tmp_path / "s"
+    _build(folder)
+    (part,) = json.loads((folder / "manifest.json").read_text())["parts"]
+    _change_manifest(folder, parts=[{**part, "rows": rows}])
+    for kind in (ShardFolder, ShardSet):
+        with pytest.raises(InputError, match=reason):
+            kind.open(folder)
+
+
+def test_a_part_without_rows_and_a_folder_whose_name_is_no_utf_8(tmp_path: Path) -> None:
+    _build(tmp_path / "s")
+    folder = (tmp_path / "s").rename(tmp_path / os.fsdecode(b"caf\xe9"))
+    whole = ShardSet.open(folder)
+    (part,) = whole.manifest["parts"]
+    empty = folder / "part-00001.parquet"
+    with empty.open("wb") as file:
+        pq.write_table(pq.ParquetFile(folder.joinpath(part["file"]).open("rb")).read().slice(0, 0), file)
+    nothing = {"file": empty.name, "rows": 0, "sha256": sha256_file(empty)}
+    _change_manifest(folder, parts=[nothing, part, nothing])
+    (block,) = ShardFolder.open(folder).blocks()
+    for shards in (block, ShardSet.open(folder)):
+        assert [shards.text(i) for i in range(len(shards))] == [whole.text(i) for i in range(len(whole))]
+        assert all(np.array_equal(shards.attach(i), whole.attach(i)) for i in range(len(whole)))
 
 
 def test_damage_is_noticed(tmp_path: Path) -> None:
