@@ -57,8 +57,7 @@ def load_scorer(
     """
     if is_huggingface(model_dir):
         return HuggingFaceScorer(model_dir, device=device, dtype=dtype, bos=bos, max_batch=max_batch)
-    if not bos:
-        raise PdtoolsError(f"{model_dir}: only Hugging Face models can go without BOS: ours always read ROOT")
+    check_bos(model_dir, bos)
     loaded = load_model(model_dir, device=device, dtype=dtype)
     if loaded.model.uses_tape:
         return DerivationScorer(loaded, beam=beam, max_batch=max_batch)
@@ -82,6 +81,16 @@ def load_searcher(
         raise PdtoolsError(f"{model_dir}: a Hugging Face language model has no parses")
     loaded = load_model(model_dir, device=device, dtype=dtype)
     return DerivationScorer(loaded, beam=beam, max_batch=max_batch)
+
+
+def check_bos(model_dir: str | Path, bos: bool) -> None:
+    """Refuse to go without a beginning-of-sentence token where a model cannot.
+
+    Raises:
+        PdtoolsError: if ``bos`` is False and the model is not a Hugging Face one.
+    """
+    if not bos and not is_huggingface(model_dir):
+        raise PdtoolsError(f"{model_dir}: only Hugging Face models can go without BOS: ours always read ROOT")
 
 
 def load_model(model_dir: str | Path, *, device: str = "cpu", dtype: Dtype = "float32") -> LoadedModel:

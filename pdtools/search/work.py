@@ -20,6 +20,7 @@ from pdtools.search.scorer import (
     DerivationScorer,
     Parsed,
     ParsedScore,
+    check_bos,
     load_model,
     load_scorer,
     load_searcher,
@@ -63,6 +64,7 @@ class ModelSettings:
 
 @lru_cache(maxsize=1)
 def _load_model(settings: ModelSettings) -> LoadedModel:
+    check_bos(settings.model_dir, settings.bos)
     check_fingerprint(settings.model_dir, settings.fingerprint)
     device = prepare_torch(settings.device, settings.threads)
     return load_model(settings.model_dir, device=device, dtype=settings.dtype)
@@ -83,6 +85,7 @@ def _load_scorer(settings: ModelSettings) -> Scorer:
 
 @lru_cache(maxsize=1)
 def _load_searcher(settings: ModelSettings) -> DerivationScorer:
+    check_bos(settings.model_dir, settings.bos)
     check_fingerprint(settings.model_dir, settings.fingerprint)
     return load_searcher(
         settings.model_dir,

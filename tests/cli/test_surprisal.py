@@ -112,6 +112,7 @@ def test_a_sentence_without_a_score(
     [
         (["--model", "{base}", "--parses"], "without an attachment head"),
         (["--model", "{base}", "--no-bos"], "only Hugging Face"),
+        (["--model", "{pushdown}", "--no-bos", "--parses"], "only Hugging Face"),
         (["--model", "{text}"], "not a folder"),
     ],
 )
