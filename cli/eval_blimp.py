@@ -116,7 +116,7 @@ def eval_blimp(
 
     output = required_output(output)
     plan = make_plan(workers, shard, scheduler, resume)
-    inputs = [path for path in (data, surprisals) if path]
+    inputs = [path for path in (data, model, surprisals) if path]
     check_output_or_done(output, plan, overwrite=overwrite, inputs=inputs)
     pairs = PairFiles(data, limit)
     if model is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -96,7 +95,6 @@ def eval_ppl(
     from pdtools.search.huggingface import is_huggingface
     from pdtools.search.work import PiecewiseScorer, model_settings_for_job
     from pdtools.shards import ShardFolder, ShardSet
-    from pdtools.shards.format import MANIFEST_FILE
 
     target = output or STDIO
     plan = make_plan(workers, shard, scheduler, resume)
@@ -105,7 +103,7 @@ def eval_ppl(
             "--stream reads each sentence with what is left of those before it: --workers, --shard,"
             " --scheduler and --resume do not go with it"
         )
-    check_output_or_done(target, plan, overwrite=overwrite, inputs=[str(Path(shards, MANIFEST_FILE))])
+    check_output_or_done(target, plan, overwrite=overwrite, inputs=[shards, model])
     rejects = Rejects(on_error.value)
     settings = model_settings(
         plan,

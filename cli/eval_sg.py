@@ -143,7 +143,7 @@ def eval_sg(
 
     output = required_output(output)
     plan = make_plan(workers, shard, scheduler, resume)
-    inputs = [path for path in (*suites, surprisals) if path]
+    inputs = [path for path in (*suites, model, surprisals) if path]
     check_output_or_done(output, plan, overwrite=overwrite, inputs=inputs)
     found = SuiteFiles(suites[0])
     if model is not None:

@@ -248,8 +248,8 @@ def check_output(path: str | Path, *, overwrite: bool, inputs: Sequence[str] = (
     Args:
         path: a file or folder.
         overwrite: whether it may exist.
-        inputs: files that are read for it; a folder that holds one is refused, since replacing the folder
-            would delete the input.
+        inputs: files and folders that are read for it; a folder that is or holds one is refused, since
+            replacing the folder would delete the input.
     """
     if is_stream(path):
         return
@@ -258,9 +258,11 @@ def check_output(path: str | Path, *, overwrite: bool, inputs: Sequence[str] = (
     if os.path.isdir(path):
         folder = Path(path).resolve()
         for name in inputs:
-            if folder in Path(name).resolve().parents:
+            found = Path(name).resolve()
+            if folder in (found, *found.parents):
+                verb = "is" if folder == found else "holds"
                 raise PdtoolsError(
-                    f"{path}: holds the input {name}, which would be deleted (choose another name)"
+                    f"{path}: {verb} the input {name}, which would be deleted (choose another name)"
                 )
 
 

@@ -238,6 +238,8 @@ def test_a_folder_with_the_input_in_it_is_not_overwritten(tmp_path: Path) -> Non
     inside.write_text("x")
     with pytest.raises(PdtoolsError, match=r"holds the input .*in\.trees"):
         files.check_output(tmp_path / "d", overwrite=True, inputs=["elsewhere", str(inside)])
+    with pytest.raises(PdtoolsError, match="is the input"):
+        files.check_output(tmp_path / "d", overwrite=True, inputs=[f"{tmp_path}/d/sub/.."])
     files.check_output(tmp_path / "other", overwrite=True, inputs=[str(inside)])
 
 

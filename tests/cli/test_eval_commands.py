@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -280,3 +281,33 @@ def test_models_and_data_that_are_not_there(
         assert nowhere in error
         assert error.count("\n") == 1
         assert not Path(out).exists()
+
+
+@pytest.mark.parametrize("options", [[], ["--no-marginal", "--workers", "2"], ["--stream"]])
+def test_models_that_begin_with_root_do_not_go_without_bos(
+    models: dict[str, Path], shards: Path, capsys: pytest.CaptureFixture[str], options: list[str]
+) -> None:
+    command = ["eval-ppl", str(shards), "--model", str(models["pushdown"]), "--device", "cpu", "--no-bos"]
+    assert run([*command, *options]) == 1
+    out, error = capsys.readouterr()
+    assert "only Hugging Face models can go without BOS" in error
+    assert error.count("\n") == 1
+    assert out == ""
+
+
+def test_what_is_read_is_not_replaced(
+    models: dict[str, Path],
+    blimp: Path,
+    suite: Path,
+    shards: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model = Path(shutil.copytree(models["base"], tmp_path / "run" / "best"))
+    texts = Path(shutil.copytree(shards, tmp_path / "shards"))
+    for data, command in ((texts, "eval-ppl"), (blimp, "eval-blimp"), (suite, "eval-sg")):
+        for output in {model, model.parent, data if data.is_dir() else data.parent}:
+            before = sorted(output.rglob("*"))
+            assert run([command, str(data), "--model", str(model), "-o", str(output), "--overwrite"]) == 1
+            assert "which would be deleted" in capsys.readouterr().err
+            assert sorted(output.rglob("*")) == before
