@@ -61,12 +61,12 @@ class SortedStrings:
         """
         before = np.cumsum([0, *hypotheses])
         entries = 0.0
+        fed = 0  # tokens of the string before: its last one is not fed
         for i, ids in enumerate(self.ids):
-            # End-of-sentence is not fed.
-            shared = min(self.shared[i], len(ids) - 1) if i else 0
-            entries += before[len(ids) - 1] - before[shared]
+            entries += before[len(ids) - 1] - before[min(self.shared[i], fed, len(ids) - 1)]
             if i and (entries > most_entries or i == most_strings):
                 return self._part(0, i), self._part(i, len(self.ids))
+            fed = len(ids) - 1
         return self, self._part(len(self.ids), len(self.ids))
 
     def _part(self, first: int, stop: int) -> SortedStrings:
