@@ -118,12 +118,15 @@ def beam_search(
                 batch = _Batch(group, model, widths, margin, most_entries)
                 found = batch.search(k_best, next_tokens)
         except NoRoomError:
+            if guess >= beam:  # there was room for all
+                raise
             guess = max(2 * guess, _HEADROOM * batch.mean_width)
-            continue
-        if margin is not None:
-            guess = _HEADROOM * batch.mean_width
-        results.update(zip(group.order, found, strict=True))
-        strings = rest
+        else:
+            if margin is not None:
+                guess = _HEADROOM * batch.mean_width
+            results.update(zip(group.order, found, strict=True))
+            strings = rest
+        del batch  # its memory is free before the next is made
     return [results[i] for i in range(len(token_ids))]
 
 
@@ -190,8 +193,8 @@ class _Batch:
 
     @property
     def mean_width(self) -> float:
-        """How many hypotheses of a prefix were fed its last token."""
-        return self.fed / max(1, self.going)
+        """How many hypotheses of a prefix were fed its last token, ROOT aside; at least 1."""
+        return max(1, self.fed) / max(1, self.going)
 
     def _results(
         self,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,7 @@ import torch
 from search_oracle import all_attachments, exhaustive_prefixes, logsumexp, parts, row, tiny_model
 
 from pdtools.errors import PdtoolsError
-from pdtools.models import LanguageModel
+from pdtools.models import LanguageModel, NoRoomError
 from pdtools.search import BeamResult, beam_search
 
 CATALAN = [1, 1, 2, 5, 14, 42]
@@ -148,6 +151,64 @@ def test_with_a_margin_batches_that_get_too_wide_are_made_again(
         assert len(one.derivations) == len(other.derivations)
         assert one.derivations[0][1].tolist() == other.derivations[0][1].tolist()
     assert len(batches) > 1 or most_entries == 200
+
+
+@pytest.fixture
+def without_collector() -> Iterator[None]:
+    """What is not freed at once, is not freed."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("without_collector")
+@pytest.mark.parametrize("margin", [None, 2.0])
+def test_a_batch_is_freed_before_the_next_is_made(
+    margin: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny_model()
+    states: list[weakref.ref[Any]] = []
+    start = type(model).start
+
+    def count(*args: Any) -> Any:
+        assert all(state() is None for state in states)
+        state = start(*args)
+        states.append(weakref.ref(state))
+        return state
+
+    monkeypatch.setattr(type(model), "start", count)
+    monkeypatch.setattr("pdtools.search.beam.entries_that_fit", lambda *_: 40)
+    found = search(model, strings([6, 6, 3, 5, 6, 1, 6, 4]), beam=7, margin=margin)
+    # With a margin, a batch that was made again is among them.
+    assert 1 < len(states) < len(found) or margin
+
+
+@pytest.mark.parametrize("most_entries", [1, 2, 3, 5])
+@pytest.mark.parametrize("margin", [None, 1.0])
+def test_strings_without_tokens_say_nothing_of_the_others(
+    margin: float | None, most_entries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny_model()
+    many = [[], [], [3], [4], [5], [5, 3]]
+    alone = [search(model, [tokens], beam=2, margin=margin)[0].marginal for tokens in many]
+    monkeypatch.setattr("pdtools.search.beam.entries_that_fit", lambda *_: most_entries)
+    for size, share in itertools.product((2, 3), (True, False)):
+        found = search(model, many, beam=2, margin=margin, max_batch=size, share_prefixes=share)
+        assert [each.marginal for each in found] == pytest.approx(alone, abs=1e-5)
+
+
+@pytest.mark.parametrize("margin", [None, 1.0])
+def test_a_model_without_room_for_what_it_was_started_for_is_an_error(
+    margin: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny_model()
+
+    def refuse(*_: Any) -> None:
+        raise NoRoomError("none")
+
+    monkeypatch.setattr(type(model), "attach_logprobs", refuse)
+    with pytest.raises(NoRoomError):
+        search(model, strings([4, 3]), beam=3, margin=margin)
 
 
 @pytest.mark.parametrize("margin", [None, 1.0])
