@@ -3,16 +3,18 @@
     python benchmarks/loop.py [--device cuda --dtype bf16]
 
 Whole runs of ``pdtools.training.train`` on the bundled treebank, the optimizer's update included. *Padding*
-is a share of the positions, the others of the steps' time. *Outside of kernels* is the time in which no
-operation of torch runs (on a GPU: none of its kernels), as torch's profiler saw some steps in the middle;
-recording costs time itself, so that it is at most so much.
+is a share of the positions, *waiting for batches* of the time of all steps, the slow first ones included.
+*Outside of kernels* is the share of some steps in the middle in which no operation of torch runs (on a GPU:
+neither a kernel nor a copy), as torch's profiler saw them; recording costs time itself, most of it between
+operations, so that it is at most so much.
 """
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,23 +51,38 @@ class Watch(Silence):
 
     def stepped(self, step: int) -> None:
         """Begin or end to record."""
+        if self.on_gpu and step in (FIRST, LAST):
+            torch.cuda.synchronize()
         if step == FIRST:
             self.profiler.start()
             self.seconds = -time.perf_counter()
         if step == LAST:
-            if self.on_gpu:
-                torch.cuda.synchronize()
             self.seconds += time.perf_counter()
             self.profiler.stop()
 
     @property
     def outside_of_kernels(self) -> float:
         """The share of the time in which no operation ran."""
-        name = "self_device_time_total" if self.on_gpu else "self_cpu_time_total"
-        events = [event for event in self.profiler.key_averages() if event.key.startswith("aten::")]
-        if self.on_gpu:
-            events = list(self.profiler.key_averages())
-        return 1 - sum(getattr(event, name) for event in events) / 1e6 / self.seconds
+        spans = [
+            (event.time_range.start, event.time_range.end)
+            for event in self.profiler.events()
+            if (is_on_gpu(event) if self.on_gpu else event.name.startswith("aten::"))
+        ]
+        return 1 - covered(spans) / 1e6 / self.seconds
+
+
+def is_on_gpu(event: Any) -> bool:
+    """Whether a recorded event is a kernel or a copy: not the operation that started it, nor a named span."""
+    return bool(event.device_type == torch.autograd.DeviceType.CUDA and not event.is_user_annotation)
+
+
+def covered(spans: Iterable[tuple[float, float]]) -> float:
+    """How long at least one of them lasted: operations are inside each other, streams of a GPU overlap."""
+    total, end = 0.0, -math.inf
+    for first, last in sorted(spans):
+        total += max(0.0, last - max(first, end))
+        end = max(end, last)
+    return total
 
 
 def figures(options: Options) -> Iterator[Figure]:
@@ -100,7 +117,8 @@ def figures(options: Options) -> Iterator[Figure]:
                 "waiting for batches": spent["loading"] / spent["steps"],
                 "outside of kernels, at most": watch.outside_of_kernels,
             }
-            settings = {**sizes, "batch_tokens": batch_tokens, "steps": LAST - FIRST, **options.settings}
+            steps = {"steps": STEPS, "recorded_steps": LAST - FIRST}
+            settings = {**sizes, "batch_tokens": batch_tokens, **steps, **options.settings}
             for what, share in shares.items():
                 yield Figure(name=f"loop: {model}, {what}", value=100 * share, unit="%", settings=settings)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -149,3 +150,35 @@ def test_rows_of_every_size_that_is_measured() -> None:
             batch = treebank_batch(setting.sentences, length, 100)
             assert batch.tokens.shape == (setting.sentences, length)
             assert batch.lengths.tolist() == [length] * setting.sentences
+
+
+def test_where_the_time_of_a_training_run_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    import loop
+
+    for name, value in (("STEPS", 6), ("FIRST", 2), ("LAST", 5)):
+        monkeypatch.setattr(loop, name, value)
+    monkeypatch.setattr(loop, "CPU_MODEL", {"layers": 1, "d_model": 32, "heads": 2, "d_ff": 64})
+    found = {figure.name: figure for figure in loop.figures(options())}
+    assert len(found) == 2 * 3
+    assert all(0 < figure.value < 100 for figure in found.values())
+    assert found["loop: pushdown, padding"].settings["recorded_steps"] == 3
+
+
+def test_the_time_in_which_some_operation_runs() -> None:
+    from loop import covered
+
+    assert covered([]) == 0
+    assert covered([(5, 6), (0, 3), (1, 2), (2, 4)]) == 5
+
+
+def test_on_a_gpu_kernels_are_counted_once() -> None:
+    """What starts them has their time too, as torch's profiler tells it; named spans hold many of them."""
+    from loop import is_on_gpu
+    from torch.autograd import DeviceType
+
+    def event(device: DeviceType, *, annotation: bool = False) -> Any:
+        return SimpleNamespace(device_type=device, is_user_annotation=annotation)
+
+    assert is_on_gpu(event(DeviceType.CUDA))
+    assert not is_on_gpu(event(DeviceType.CUDA, annotation=True))
+    assert not is_on_gpu(event(DeviceType.CPU))
