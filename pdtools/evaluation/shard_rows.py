@@ -145,12 +145,14 @@ def score_blocks(
 def _cut(
     shards: ShardFolder, max_length: int | None, rows_per_piece: int, rejects: Rejects
 ) -> Iterator[list[Row]]:
+    # ROOT, and a sentence's end, are no tokens of the text; a block ends anywhere.
+    besides = 1 if shards.manifest["settings"]["layout"] == "block" else 2
     first = 0
     for block in shards.blocks():
         rows = []
         for i, (row_id, length) in enumerate(zip(block.ids.tolist(), block.lengths.tolist(), strict=True)):
             if max_length is not None and length > max_length:
-                reason = f"longer than the model: {length - 2} tokens, at most {max_length - 2}"
+                reason = f"longer than the model: {length - besides} tokens, at most {max_length - besides}"
                 rejects.add(reason, file=shards.folder, line=row_id, text=block.text(i))
             else:
                 rows.append(Row(first + i, row_id, block.tokens(i), block.attach(i), block.word(i)))

@@ -28,6 +28,7 @@ from pdtools.models import load_checkpoint
 from pdtools.search import load_scorer
 from pdtools.search.scores import SentenceScore
 from pdtools.shards import ShardFolder, ShardSet, ShardSettings, build_shards
+from pdtools.shards.blocks import blocks_from_files
 from pdtools.tokenization import Sentence, Tokenizer, train_word_tokenizer
 from pdtools.trees import SourcedTree, Tree
 
@@ -188,6 +189,31 @@ def test_sentences_longer_than_the_model(tmp_path: Path) -> None:
     only_long = make_shards(tmp_path / "long", tokenizer, trees=TREES[3:])
     with pytest.raises(InputError, match="no sentence"):
         evaluate_perplexity(only_long, loaded, beam=2, rejects=Rejects("skip"))
+
+
+def test_blocks_longer_than_the_model(tmp_path: Path) -> None:
+    models, tokenizer = save_checkpoints(tmp_path, max_length=5)
+    loaded = load_checkpoint(models["base"])
+    loaded = dataclasses.replace(loaded, config={**loaded.config, "shards": {"layout": "block"}})
+    (tmp_path / "text").write_text("a b c\nb\na\n")  # eight tokens with the ends of the lines
+    shards = {}
+    for length in (4, 6):
+        blocks_from_files(
+            [str(tmp_path / "text")], tokenizer, tmp_path / str(length), Rejects(), length=length
+        )
+        shards[length] = ShardFolder.open(tmp_path / str(length))
+    whole = evaluate_perplexity(shards[4], loaded, beam=None, rejects=Rejects())
+    assert whole.counts == {
+        "sentences": 2,
+        "sentences_left_out": 0,
+        "tokens": 8,
+        "words": 8,
+        "unknown_tokens": 0,
+    }
+    with pytest.raises(InputError, match="longer than the model: 6 tokens, at most 4"):
+        evaluate_perplexity(shards[6], loaded, beam=None, rejects=Rejects())
+    rest = evaluate_perplexity(shards[6], loaded, beam=None, rejects=Rejects("skip"))
+    assert (rest.counts["sentences_left_out"], rest.counts["tokens"]) == (1, 2)
 
 
 def test_memory_does_not_grow_with_the_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
