@@ -57,7 +57,7 @@ def blocks(
 
     if is_stream(output):
         raise typer.BadParameter("shards are a folder: name one with -o")
-    check_output(output, overwrite=overwrite)
+    check_output(output, overwrite=overwrite, inputs=texts)
     manifest = blocks_from_files(
         expand_inputs(texts, SUFFIXES),
         chosen_tokenizer(tokenizer, vocab_size, min_count, None, text_style),

@@ -61,7 +61,7 @@ def eval_cfl(
 
     for path in (output, plot):
         if path:
-            check_output(path, overwrite=overwrite)
+            check_output(path, overwrite=overwrite, inputs=[shards, *([model] if model else [])])
     if plot and model is None:
         raise typer.BadParameter("--plot needs a --model")
     strings = ShardSet.open(shards)

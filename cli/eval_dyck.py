@@ -73,7 +73,7 @@ def eval_dyck(
     from pdtools.shards import ShardSet
 
     if output:
-        check_output(output, overwrite=overwrite)
+        check_output(output, overwrite=overwrite, inputs=[*prefixes, model, *([strings] if strings else [])])
     files = expand_inputs(prefixes, (".tsv",))
     sets = {Path(file).name.partition(".")[0]: read_prefixes(file)[:limit] for file in files}
     if len(sets) < len(files):

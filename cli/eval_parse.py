@@ -98,7 +98,9 @@ def eval_parse(
     if form is Format.jsonl and as_json:
         raise typer.BadParameter("--json prints the scores, --format jsonl the sentences: one of them")
     if output:
-        check_output(output, overwrite=overwrite)
+        check_output(
+            output, overwrite=overwrite, inputs=[name for name in (gold, predicted, prm, left_out) if name]
+        )
     results = evaluate_parse(
         gold,
         predicted,

@@ -63,7 +63,7 @@ def eval_task(
 
     for path in (output, plot):
         if path:
-            check_output(path, overwrite=overwrite)
+            check_output(path, overwrite=overwrite, inputs=[*pairs, model])
     files = expand_inputs(pairs, (".tsv",))
     loaded = load_checkpoint(model, pick_device(device, threads))
     task, _ = task_of(loaded)

@@ -161,3 +161,18 @@ def test_two_processes_at_once(name: str, inputs: Path, tmp_path: Path) -> None:
         assert sorted(status) == [0, 1]
         assert len(ShardSet.open(output))
     assert sorted(os.listdir(tmp_path)) == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("name", ["blocks", "eval-cfl", "eval-dyck", "eval-parse", "eval-task"])
+def test_a_folder_with_the_input_in_it_is_not_replaced(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No input is read, so none needs to make sense."""
+    file = tmp_path / "folder" / "in"
+    file.parent.mkdir()
+    file.write_text("a\n")
+    model = [] if name in ("blocks", "eval-parse") else ["--model", "run"]
+    read = [str(file), str(file)] if name == "eval-parse" else [str(file)]
+    assert run([name, *read, *model, "-o", str(file.parent), "--overwrite"]) == 1
+    assert "holds the input" in capsys.readouterr().err
+    assert file.read_text() == "a\n"
