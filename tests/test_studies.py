@@ -83,6 +83,8 @@ def test_seeds_that_close_the_same_prefixes_do_not_narrow_the_interval(report: M
     seeds = [{"accuracy": accuracy, "prefixes": 100} for accuracy in (0.5, 0.7)]
     low, high = binomial_interval(60, 100)
     assert report.cell(seeds) == f"**60.0** [{100 * low:.1f}, {100 * high:.1f}] (50.0, 70.0)"
+    seeds.insert(0, {"accuracy": 0.6, "prefixes": 200})  # one that was begun before the test was made smaller
+    assert f"[{100 * low:.1f}, {100 * high:.1f}]" in report.cell(seeds)
     assert report.cell([]) == "-"
 
 

@@ -125,14 +125,15 @@ def mean_percent(seeds: list[dict[str, Any]], key: str) -> str:
 def cell(seeds: list[dict[str, Any]]) -> str:
     """The mean over seeds, its interval, and the seeds one by one.
 
-    All seeds close the same prefixes, so the interval counts each prefix once, as if all seeds agreed on it:
-    it is for other prefixes, and rather too wide than too narrow. How much seeds matter, only the numbers
-    after it show.
+    All seeds close the same prefixes, or the first of them, so the interval counts those that all closed,
+    once each, as if all seeds agreed on it: it is for other prefixes, and rather too wide than too narrow.
+    How much seeds matter, only the numbers after it show.
     """
     if not seeds:
         return "-"
     share = mean(each["accuracy"] for each in seeds)
-    low, high = binomial_interval(share * seeds[0]["prefixes"], seeds[0]["prefixes"])
+    prefixes = min(each["prefixes"] for each in seeds)
+    low, high = binomial_interval(share * prefixes, prefixes)
     each = ", ".join(f"{100 * seed['accuracy']:.1f}" for seed in seeds)
     return f"**{100 * share:.1f}** [{100 * low:.1f}, {100 * high:.1f}] ({each})"
 
