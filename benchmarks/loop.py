@@ -31,7 +31,7 @@ MODELS = ("transformer", "pushdown")
 CPU_MODEL = {"layers": 6, "d_model": 256, "heads": 8, "d_ff": 1024}
 GPU_MODEL = {"layers": 16, "d_model": 1024, "heads": 16, "d_ff": 4096}
 # Steps of a run, and those of them that the profiler looks at.
-STEPS, FIRST, LAST = 24, 8, 20
+STEPS, FIRST, LAST = 14, 4, 12
 
 
 class Watch(Silence):

@@ -42,7 +42,7 @@ from pdtools.trees.arrays import attachments_between
 
 SUFFIXES = (".mrg", ".ptb", ".tree", ".trees")
 READ_BAR, WHOLE_BAR = 100, 25
-COPIES = 4
+COPIES = 2
 Run = Callable[[], Any]
 
 

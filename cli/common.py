@@ -16,6 +16,7 @@ from pdtools.files import STDIO, check_output, is_stream, write_json
 
 if TYPE_CHECKING:
     from pdtools.evaluation.results import Results
+    from pdtools.files import Rejects
     from pdtools.jobs import JobFolder, Plan
     from pdtools.search import Scorer
     from pdtools.search.scorer import Searcher
@@ -161,6 +162,7 @@ def deliver(
     output: str | None,
     show: Callable[[Results], None],
     *,
+    rejects: Rejects | None = None,
     overwrite: bool,
     as_json: bool,
 ) -> None:
@@ -168,7 +170,7 @@ def deliver(
     from pdtools.evaluation.results import write_results
 
     if output:
-        write_results(output, results, made, overwrite=overwrite)
+        write_results(output, results, made, rejects=rejects, overwrite=overwrite)
     if as_json:
         print_json(results.document(made))
     else:

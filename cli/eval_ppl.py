@@ -45,7 +45,7 @@ def eval_ppl(
     shards: Annotated[str, typer.Argument(metavar="SHARDS", help="Folder that pdtools tapes wrote.")],
     model: ScoredModelOption,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="DIR", help="results.json, items.parquet.")
+        str | None, typer.Option("--output", "-o", metavar="DIR", help="results.json, items, rejects.")
     ] = None,
     marginal: Annotated[
         bool, typer.Option("--marginal/--no-marginal", help="Sum over trees by beam search, or leave it out.")
@@ -118,7 +118,9 @@ def eval_ppl(
 
     def end(results: Results) -> None:
         made = provenance({"shards": shards, "model": model})
-        deliver(results, made, output, print_perplexity, overwrite=overwrite, as_json=as_json)
+        deliver(
+            results, made, output, print_perplexity, rejects=rejects, overwrite=overwrite, as_json=as_json
+        )
 
     if stream:
         rows, parts = ShardSet.open(shards), bar("parts", quiet=quiet)

@@ -33,6 +33,7 @@ _COMPRESSED = (".gz", ".zst")
 # What is read at once has a limit, so that no file, packed or not, fills the memory.
 MAX_LINE_BYTES = 1 << 24
 MAX_DOCUMENT_BYTES = 1 << 27
+REJECTS_FILE = "rejects.jsonl"
 _MOST_REJECTED_TEXT = 1 << 16
 _REJECTS_IN_MEMORY = 1 << 23
 _TRIES = 9

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pdtools.errors import InputError
-from pdtools.files import atomic_directory, read_json, write_json
+from pdtools.files import REJECTS_FILE, atomic_directory, read_json, write_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from pdtools.files import Rejects
 
 T = TypeVar("T")
 Progress = Callable[[Iterator[Any], "int | None"], Iterator[Any]]
@@ -88,9 +90,21 @@ class Results:
 
 
 def write_results(
-    folder: str | Path, results: Results, provenance: Mapping[str, Any], *, overwrite: bool = False
+    folder: str | Path,
+    results: Results,
+    provenance: Mapping[str, Any],
+    *,
+    rejects: Rejects | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Write a results folder; it appears whole or not at all.
+
+    Args:
+        folder: to be made.
+        results: scores and tables.
+        provenance: what made them.
+        rejects: what was left out, as ``rejects.jsonl``.
+        overwrite: whether the folder may exist.
 
     Raises:
         PdtoolsError: if the folder exists and may not be overwritten.
@@ -99,6 +113,8 @@ def write_results(
 
     with atomic_directory(folder, overwrite=overwrite) as temporary:
         write_json(temporary / RESULTS, results.document(provenance))
+        if rejects is not None:
+            rejects.write(temporary / REJECTS_FILE)
         for name, table in results.tables.items():
             path = temporary / f"{name}.parquet"
             if isinstance(table, Batches):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from pdtools.errors import InputError
-from pdtools.files import Rejects, atomic_directory, atomic_text, is_stream
+from pdtools.files import REJECTS_FILE, Rejects, atomic_directory, atomic_text, is_stream
 from pdtools.parsers.base import UNKNOWN_TAG, UNUSABLE_WORD, ParseFailure, Parser, word_problem
 from pdtools.parsers.sentences import SourcedSentence
 from pdtools.trees import (
@@ -265,7 +265,7 @@ def write_splits(
                 part = split_of(tree.words, fractions)
                 streams[part].write(tree.to_brackets() + "\n")
                 counts.splits[names[part]] += 1
-        rejects.write(temporary / "rejects.jsonl")
+        rejects.write(temporary / REJECTS_FILE)
 
 
 def split_of(words: Sequence[str], fractions: Sequence[float]) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pdtools.errors import PdtoolsError
-from pdtools.files import Rejects, atomic_directory, is_stream, sha256_file, write_json
+from pdtools.files import REJECTS_FILE, Rejects, atomic_directory, is_stream, sha256_file, write_json
 from pdtools.jobs import JobFolder, Plan, map_pieces
 from pdtools.provenance import provenance
 from pdtools.shards.encode import PieceCounter, PieceRows, PieceWords
@@ -18,7 +18,6 @@ from pdtools.shards.format import (
     FORMAT,
     FORMAT_VERSION,
     MANIFEST_FILE,
-    REJECTS_FILE,
     ShardSettings,
     arrow_schema,
 )

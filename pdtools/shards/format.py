@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FORMAT = "pdtools shards"
 FORMAT_VERSION = "1"
-MANIFEST_FILE, REJECTS_FILE = "manifest.json", "rejects.jsonl"
+MANIFEST_FILE = "manifest.json"
 
 # Longer rows have tapes, n (n + 1) / 2 bytes, of more than 256 MiB.
 MOST_PACKED = 23_169

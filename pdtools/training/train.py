@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from pdtools.errors import PdtoolsError, explained_memory_errors
-from pdtools.files import Rejects, check_output
+from pdtools.files import REJECTS_FILE, Rejects, check_output
 from pdtools.models import (
     build_model,
     count_parameters,
@@ -99,6 +99,9 @@ def train(
         if not isinstance(data, (str, Path)) and valid is not None:
             raise PdtoolsError("validation shards go with training shards; other data say what they have")
         inputs = shard_input(data, valid) if isinstance(data, (str, Path)) else data
+        files = {**inputs.files} if init is None else {**inputs.files, "init": init}
+        if ranks.is_main and not resume:
+            check_output(output, overwrite=True, inputs=[str(path) for path in files.values()])
         pretrained = None if init is None else read_pretrained(init)
         if init is not None and pretrained is not None:
             _check_tokenizer(init, inputs.tokenizer)
@@ -107,7 +110,6 @@ def train(
         if goes_on:
             folder.check_same(recipe, inputs.identity)
 
-        files = {**inputs.files} if init is None else {**inputs.files, "init": init}
         torch.manual_seed(recipe.train.seed)
         model = load_checkpoint(folder.last).model if goes_on else build_model(recipe.model, config)
         if pretrained is not None and not goes_on:
@@ -137,7 +139,7 @@ def train(
             elif not already_finished:
                 folder.record_resumption(resumed_from, provenance(files))
             if len(rejects):
-                rejects.write(folder.path / "rejects.jsonl")
+                rejects.write(folder.path / REJECTS_FILE)
         with explained_memory_errors(_LESS_MEMORY):
             state = loop.state if already_finished else loop.run()
     return {

@@ -191,6 +191,21 @@ def test_eval_ppl(
     assert (without is None) == (model == "pushdown")
 
 
+def test_eval_ppl_writes_down_what_it_leaves_out(tmp_path: Path) -> None:
+    models, _ = save_checkpoints(tmp_path, max_length=5)
+    (tmp_path / "trees").write_text("(S (X a) (X b))\n(S (X a) (X b) (X c) (X a))\n")
+    tapes = ["tapes", str(tmp_path / "trees"), "--tokenizer", str(models["base"]), "-q"]
+    assert run([*tapes, "-o", str(tmp_path / "shards")]) == 0
+    command = ["eval-ppl", str(tmp_path / "shards"), "--model", str(models["base"]), "-q"]
+    command += ["--device", "cpu", "-o", str(tmp_path / "r")]
+    assert run(command) == 1
+    assert run([*command, "--on-error", "skip"]) == 0
+    (left_out,) = (tmp_path / "r" / "rejects.jsonl").read_text().splitlines()
+    record = json.loads(left_out)
+    assert record["reason"] == "longer than the model: 4 tokens, at most 3"
+    assert (record["file"], record["line"], record["text"]) == (str(tmp_path / "shards"), 1, "a b c a")
+
+
 @pytest.mark.parametrize("model", ["pushdown", "base"])
 def test_eval_blimp(
     models: dict[str, Path], blimp: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], model: str

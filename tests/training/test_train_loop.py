@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import math
+import shutil
 import signal
 import subprocess
 import sys
@@ -510,6 +511,11 @@ def test_existing_outputs(toy_train: Path, tmp_path: Path) -> None:
     with pytest.raises(PdtoolsError, match="exists already"):
         train(toy_train, run, recipe(steps=2))
     assert train(toy_train, run, recipe(steps=2), overwrite=True)["step"] == 2
+
+    shutil.copytree(toy_train, run / "shards")
+    with pytest.raises(PdtoolsError, match="holds the input"):
+        train(run / "shards", run, recipe(steps=2), overwrite=True)
+    assert (run / "shards").is_dir()
 
 
 def test_another_tokenizer_or_binarization(
