@@ -273,11 +273,8 @@ def _are_traces(text: Bytes, tags: Int64) -> Bool:
 
 def _over_traces(between: Int32, kept: Bool) -> Int32:
     """The fewest brackets open between kept leaves, from those between all of them."""
-    kept_before = np.cumsum(kept) - 1  # (leaves) the last kept leaf up to each
-    traces = np.flatnonzero(~kept)
-    traces = traces[kept_before[traces] >= 0]
-    fewest = between[kept]
-    np.minimum.at(fewest, kept_before[traces], between[traces])
+    places = np.flatnonzero(kept)
+    fewest: Int32 = np.minimum.reduceat(between, places) if len(places) else between[:0]
     return fewest
 
 
