@@ -42,7 +42,7 @@ SHAPE = {
     "output_dropout": 0.1,
 }
 ROWS = 32
-LENGTHS = (80, 100)
+LENGTHS = (40, 80, 100)
 # How many times as slow as without a stack, at most; how many times as fast as the plain loop, at least.
 VANILLA_BARS = {"torch": {80: 1.6}, "native": {80: 1.2}}
 PLAIN_BARS = {80: 1.7, 100: 2.0}

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pdtools.models import Batch, RecurrentConfig, RecurrentLM, collate
 
-LENGTHS = (41, 79)
+LENGTHS = (41, 61, 79)
 STRINGS = 10
 SYMBOLS = 3
 
