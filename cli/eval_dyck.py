@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pdtools.files import Rejects, check_output, expand_inputs
+from pdtools.files import STDIO, Rejects, expand_inputs
 from pdtools.search.scores import DEFAULT_BEAM
 
 from .common import (
@@ -18,10 +18,17 @@ from .common import (
     ModelOption,
     OverwriteOption,
     QuietOption,
+    ResumeOption,
+    SchedulerOption,
+    ShardOption,
     ThreadsOption,
+    WorkersOption,
     bar,
+    check_output_or_done,
     deliver,
-    pick_device,
+    kept_pieces,
+    make_plan,
+    model_settings,
 )
 
 
@@ -51,6 +58,10 @@ def eval_dyck(
     max_batch: MaxBatchOption = None,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
+    workers: WorkersOption = 1,
+    shard: ShardOption = None,
+    scheduler: SchedulerOption = None,
+    resume: ResumeOption = False,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -60,35 +71,58 @@ def eval_dyck(
     The model chooses among all closing brackets, their probabilities summed over a beam of attachments
     where it has a tape. The same is done with the attachments given.
 
+    Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    (--scheduler), with the same result; --resume goes on where a run was killed.
+
     \b
     Example:
       pdtools eval-dyck dependency-50.tsv depth.tsv --model runs/dyck --beam 50 -o results/dyck
-      pdtools eval-dyck depth.tsv --model runs/dyck --strings shards/valid
+      pdtools eval-dyck depth.tsv --model runs/dyck --strings shards/valid -o results/depth --resume
     """
     from pdtools.evaluation.dyck import Search, evaluate_closing, evaluate_entropy
+    from pdtools.evaluation.pieces import InPieces
     from pdtools.formal import read_prefixes
-    from pdtools.models import load_checkpoint
+    from pdtools.jobs import ShardDone
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_closing
+    from pdtools.search.work import model_settings_for_job
     from pdtools.shards import ShardSet
 
-    if output:
-        check_output(output, overwrite=overwrite, inputs=[*prefixes, model, *([strings] if strings else [])])
+    target = output or STDIO
+    plan = make_plan(workers, shard, scheduler, resume)
+    read = [*prefixes, model, *([strings] if strings else [])]
+    check_output_or_done(target, plan, overwrite=overwrite, inputs=read)
     files = expand_inputs(prefixes, (".tsv",))
     sets = {Path(file).name.partition(".")[0]: read_prefixes(file)[:limit] for file in files}
     if len(sets) < len(files):
         raise typer.BadParameter("files of the same name: their scores could not be told apart")
     shards = ShardSet.open(strings) if strings else None
-    loaded = load_checkpoint(model, pick_device(device, threads))
-    show = bar("prefixes", quiet=quiet)
-    results = evaluate_closing(
-        sets, loaded, search=Search(beam=beam, margin=margin, max_batch=max_batch), progress=show
-    )
-    inputs = {**dict(zip(sets, files, strict=True)), "model": model}
-    if shards is not None:
-        show = bar("strings", quiet=quiet)
-        results.scores["entropy"] = evaluate_entropy(
-            shards, loaded, beam=beam, max_batch=max_batch, rejects=Rejects("fail"), progress=show
-        )
-        inputs["strings"] = str(strings)
-    deliver(results, provenance(inputs), output, print_closing, overwrite=overwrite, as_json=as_json)
+    settings = model_settings(plan, model, beam=beam, max_batch=max_batch, device=device, threads=threads)
+    loaded = settings.load_model()
+    described = {"work": "closing", "margin": margin, **model_settings_for_job(settings)}
+    with kept_pieces(target, described, plan, overwrite=overwrite, quiet=quiet) as job:
+        try:
+            results = evaluate_closing(
+                sets,
+                loaded,
+                search=Search(beam=beam, margin=margin, max_batch=max_batch),
+                progress=bar("prefixes", quiet=quiet),
+                in_pieces=InPieces(settings, plan, job, "prefixes"),
+            )
+        except ShardDone:
+            if shards is None:
+                raise
+        if shards is not None:  # the pass over these ends a shard
+            entropy = evaluate_entropy(
+                shards,
+                loaded,
+                beam=beam,
+                max_batch=max_batch,
+                rejects=Rejects("fail"),
+                progress=bar("strings", quiet=quiet),
+                in_pieces=InPieces(settings, plan, job, "strings"),
+            )
+            results.scores["entropy"] = entropy
+        inputs = {**dict(zip(sets, files, strict=True)), "model": model}
+        made = provenance(inputs | ({"strings": str(strings)} if strings else {}))
+        deliver(results, made, output, print_closing, overwrite=overwrite, as_json=as_json)

@@ -87,7 +87,7 @@ def eval_ppl(
     """
     from pdtools.evaluation.masked import evaluate_masked_perplexity
     from pdtools.evaluation.perplexity import evaluate_perplexity, evaluate_string_perplexity
-    from pdtools.evaluation.shard_rows import InPieces
+    from pdtools.evaluation.pieces import InPieces
     from pdtools.evaluation.streams import evaluate_stream_perplexity
     from pdtools.jobs import Plan
     from pdtools.provenance import provenance

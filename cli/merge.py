@@ -10,7 +10,7 @@ import typer
 
 from pdtools.errors import InputError
 
-_IN_PIECES = ("parse", "tapes", "decode", "surprisal", "eval-blimp", "eval-sg", "eval-ppl")
+_IN_PIECES = ("parse", "tapes", "decode", "surprisal", "eval-blimp", "eval-sg", "eval-ppl", "eval-dyck")
 
 
 def merge(

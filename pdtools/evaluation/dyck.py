@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.perplexity import evaluate_perplexity
+from pdtools.evaluation.pieces import Held, InPieces, ModelSource
 from pdtools.evaluation.results import ITEMS, Progress, Results, mean, no_progress
 from pdtools.formal import BracketPrefix, Dyck, dyck_attachments
+from pdtools.jobs import cut
 from pdtools.tokenization import split_spaces
 from pdtools.trees import sentence_layout
 
@@ -24,11 +27,13 @@ if TYPE_CHECKING:
     from pdtools.shards import ShardSet
     from pdtools.tokenization import Tokenizer
 
-# Prefixes that are worked on between two steps of a progress bar.
-_WINDOW = 64
+PREFIXES_PER_PIECE = 64
 _NORMAL_97_5 = 1.959963984540054  # the standard normal's 97.5% quantile
 # Dependencies are counted together by so many tokens, depths one by one.
 _DEPENDENCY_BIN = 50
+
+NumberedPrefix = tuple[str, int, BracketPrefix]
+"""A prefix with the name of its set and its number there, from 1."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,12 +89,42 @@ def binomial_interval(right: float, number: int) -> tuple[float, float]:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
+class Closed(NamedTuple):
+    """What a model says of a prefix; see :class:`ClosedPrefix`."""
+
+    chosen: str
+    chosen_given_attachments: str
+    attachments_right: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClosingWork:
+    """Closes the prefixes of a piece, which are of like lengths (:class:`pdtools.jobs.Work`)."""
+
+    model: ModelSource
+    search: Search
+
+    def __call__(self, piece: Sequence[NumberedPrefix]) -> list[Closed]:
+        return list(_close([prefix for _, _, prefix in piece], self.model.load_model(), self.search))
+
+    def digest(self, piece: Sequence[NumberedPrefix]) -> str:
+        texts = [(name, number, *prefix.tokens, prefix.closer) for name, number, prefix in piece]
+        return hashlib.blake2b(json.dumps(texts).encode(), digest_size=8).hexdigest()
+
+    def pack(self, result: Sequence[Closed]) -> bytes:
+        return json.dumps(result).encode("ascii")
+
+    def unpack(self, data: bytes) -> list[Closed]:
+        return [Closed(*record) for record in json.loads(data)]
+
+
 def evaluate_closing(
     sets: Mapping[str, Sequence[BracketPrefix]],
     loaded: LoadedModel,
     *,
     search: Search,
     progress: Progress = no_progress,
+    in_pieces: InPieces | None = None,
 ) -> Results:
     """Choose the closing bracket after each prefix, among all closing brackets.
 
@@ -101,6 +136,7 @@ def evaluate_closing(
         loaded: a checkpoint whose tokens are the brackets.
         search: how attachments are searched.
         progress: wraps the iterator over prefixes.
+        in_pieces: who closes them; None: this process.
 
     Returns:
         ``scores.by_set``, ``scores.by_dependency`` and ``scores.by_depth``: accuracy with its 95% interval
@@ -113,41 +149,29 @@ def evaluate_closing(
         ((name, number, prefix) for name, each in sets.items() for number, prefix in enumerate(each, 1)),
         key=lambda item: -len(item[2].tokens),
     )
-    items = list(progress(_close_all(work, loaded, search), len(work)))
+    by = in_pieces or InPieces(Held(loaded))
+    pieces = by.map(ClosingWork(by.model, search), cut(work, PREFIXES_PER_PIECE))
+    found = (pair for piece, closed in pieces for pair in zip(piece, closed, strict=True))
+    items = [
+        ClosedPrefix(
+            set=name,
+            number=number,
+            tokens=len(prefix.tokens),
+            dependency=prefix.dependency,
+            depth=prefix.depth,
+            closer=prefix.closer,
+            **closed._asdict(),
+        )
+        for (name, number, prefix), closed in progress(found, len(work))
+    ]
     items.sort(key=lambda item: (list(sets).index(item.set), item.number))
     return _results(items, loaded, search)
 
 
-def _close_all(
-    work: Sequence[tuple[str, int, BracketPrefix]], loaded: LoadedModel, search: Search
-) -> Iterator[ClosedPrefix]:
-    closers = _closers(loaded.tokenizer)
-    stream = iter(work)
-    while window := list(islice(stream, _WINDOW)):
-        found = _close([prefix for _, _, prefix in window], loaded, closers, search)
-        for (name, number, prefix), (chosen, given, right) in zip(window, found, strict=True):
-            yield ClosedPrefix(
-                set=name,
-                number=number,
-                tokens=len(prefix.tokens),
-                dependency=prefix.dependency,
-                depth=prefix.depth,
-                closer=prefix.closer,
-                chosen=chosen,
-                chosen_given_attachments=given,
-                attachments_right=right,
-            )
-
-
-def _close(
-    prefixes: Sequence[BracketPrefix],
-    loaded: LoadedModel,
-    closers: Mapping[int, str],
-    search: Search,
-) -> Iterator[tuple[str, str, int | None]]:
-    """For each prefix: the closer over the beam, the closer given attachments, right attachments."""
+def _close(prefixes: Sequence[BracketPrefix], loaded: LoadedModel, search: Search) -> Iterator[Closed]:
     from pdtools.search import beam_search, next_token_logprobs
 
+    closers = _closers(loaded.tokenizer)
     model, ids = loaded.model, [_encode(prefix, loaded) for prefix in prefixes]
     gold = [sentence_layout(dyck_attachments(prefix.tokens)) for prefix in prefixes]
     given = next_token_logprobs(
@@ -156,13 +180,14 @@ def _close(
     if not model.uses_tape:
         rights = _attachments_right(loaded, ids, gold) if model.has_attachment_head else [None] * len(ids)
         for logprobs, right in zip(given, rights, strict=True):
-            yield (_likeliest(logprobs, closers),) * 2 + (right,)
+            closer = _likeliest(logprobs, closers)
+            yield Closed(closer, closer, right)
         return
     found = beam_search(model, ids, next_tokens=True, **asdict(search))
     for logprobs, result, attach in zip(given, found, gold, strict=True):
         assert result.next_logprobs is not None
         best = result.incremental[len(attach) - 2]
-        yield (
+        yield Closed(
             _likeliest(result.next_logprobs, closers),
             _likeliest(logprobs, closers),
             int((best[1:] == attach[1:-1]).sum()),
@@ -270,12 +295,13 @@ def evaluate_entropy(
     max_batch: int | None = None,
     rejects: Rejects,
     progress: Progress = no_progress,
+    in_pieces: InPieces | None = None,
 ) -> dict[str, float]:
     """How far a model is from the automaton that made some strings.
 
     Args:
         shards: strings that ``pdtools generate dyck --shards`` wrote.
-        loaded, beam, max_batch, rejects, progress: see
+        loaded, beam, max_batch, rejects, progress, in_pieces: see
             :func:`pdtools.evaluation.perplexity.evaluate_perplexity`.
 
     Returns:
@@ -288,7 +314,13 @@ def evaluate_entropy(
     """
     language = _language_of(shards)
     found = evaluate_perplexity(
-        shards, loaded, beam=beam, max_batch=max_batch, rejects=rejects, progress=progress
+        shards,
+        loaded,
+        beam=beam,
+        max_batch=max_batch,
+        rejects=rejects,
+        progress=progress,
+        in_pieces=in_pieces,
     )
     rows = found.table(ITEMS).to_pylist()
     tokens = sum(row["tokens"] for row in rows)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.perplexity import ROWS_PER_PIECE, check_shards
+from pdtools.evaluation.pieces import InPieces
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
-from pdtools.evaluation.shard_rows import InPieces, Row, score_blocks
+from pdtools.evaluation.shard_rows import Row, score_blocks
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,8 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.pieces import InPieces
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
-from pdtools.evaluation.shard_rows import InPieces, Row, score_blocks
+from pdtools.evaluation.shard_rows import Row, score_blocks
 from pdtools.jobs import cut
 
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from pdtools.evaluation.pieces import Held, InPieces, ModelSource
 from pdtools.evaluation.results import Progress
-from pdtools.jobs import JobFolder, Plan, cut, map_pieces
+from pdtools.jobs import cut
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from pdtools.files import Rejects
     from pdtools.models import LoadedModel
-    from pdtools.search.work import ModelSettings
     from pdtools.shards import ShardFolder
 
 
@@ -41,25 +41,6 @@ class Row:
 
 ScoreRows = Callable[["LoadedModel", Sequence[Row]], list[Any]]
 """What a model says of rows, longest first: a JSON-ready value for each. To be pickled to workers."""
-
-
-class ModelSource(Protocol):
-    """Where a process has a model from."""
-
-    def load_model(self) -> LoadedModel:
-        """The model, loaded once in each process."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A model that this process has."""
-
-    loaded: LoadedModel
-
-    def load_model(self) -> LoadedModel:
-        """See :class:`ModelSource`."""
-        return self.loaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +67,6 @@ class RowWork:
     def unpack(self, data: bytes) -> list[Any]:
         found: list[Any] = json.loads(data)
         return found
-
-
-@dataclass(frozen=True, slots=True)
-class InPieces:
-    """Who scores rows, if it is not this process alone: see :func:`pdtools.jobs.map_pieces`."""
-
-    model: ModelSettings
-    plan: Plan
-    job: JobFolder | None
 
 
 def score_blocks(
@@ -130,11 +102,8 @@ def score_blocks(
     from pdtools.shards.reader import ROWS_PER_BLOCK
 
     pieces = _cut(shards, loaded.model.max_length, rows_per_piece, rejects)
-    if in_pieces is None:
-        found = map_pieces(RowWork(Held(loaded), score), pieces, Plan())
-    else:
-        work = RowWork(in_pieces.model, score)
-        found = map_pieces(work, pieces, in_pieces.plan, in_pieces.job)
+    by = in_pieces or InPieces(Held(loaded))
+    found = by.map(RowWork(by.model, score), pieces)
     rows = progress(
         (pair for piece, result in found for pair in zip(piece, result, strict=True)), len(shards)
     )

@@ -27,6 +27,6 @@ for file in "$OUT"/prefixes/*.tsv; do
     if [ "$name" = depth ]; then set -- --strings "$OUT/test"; else set --; fi
     # shellcheck disable=SC2086 # two words, or none
     [ -e "$results/$name" ] || pdtools eval-dyck "$file" "$@" $limit --model "$run" --beam "$BEAM" --margin "$MARGIN" \
-        --device "$DEVICE" --threads 1 --quiet -o "$results/$name" >/dev/null
+        --device "$DEVICE" --threads 1 --resume --quiet -o "$results/$name" >/dev/null
 done
 echo "$model, seed $seed: done"

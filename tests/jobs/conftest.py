@@ -14,6 +14,7 @@ from small_jobs import Case
 from toy_gpt2 import save_gpt2
 
 from pdtools.cli.main import run
+from pdtools.formal import Dyck, word_tokenizer
 from pdtools.models import save_checkpoint
 
 
@@ -59,7 +60,24 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "rows.trees").write_text("\n".join(trees))
     tapes = ["tapes", f"{folder}/rows.trees", "--tokenizer", f"{folder}/models/base", "--quiet"]
     assert run([*tapes, "-o", f"{folder}/shards"]) == 0
+    _brackets(folder)
     return folder
+
+
+def _brackets(folder: Path) -> None:
+    """Prefixes and strings of brackets, and a model that reads them."""
+    types = ("--brackets", "3", "--quiet")
+    far = ("--depth", "4", "--dependency", "4", "--max-length", "20", "--number", "9")
+    assert run(["generate", "dyck-prefixes", *types, *far, "-o", f"{folder}/far.tsv"]) == 0
+    deep = ("--depths", "3-4", "--nest-types", "2", "--number", "8")
+    assert run(["generate", "dyck-prefixes", *types, *deep, "-o", f"{folder}/deep.tsv"]) == 0
+    strings = ("--depth", "4", "--min-length", "4", "--max-length", "12", "--number", "11", "--shards")
+    assert run(["generate", "dyck", *types, *strings, "-o", f"{folder}/strings"]) == 0
+    tokenizer = word_tokenizer(Dyck(brackets=3, depth=4))
+    ids = {name: getattr(tokenizer, name) for name in ("pad_id", "root_id", "eos_id", "vocab_size")}
+    model = tiny_model("pushdown", **ids, max_length=64)
+    settings = {"layout": "sentence", "factor": "right"}
+    save_checkpoint(folder / "models" / "brackets", model, tokenizer, shards=settings)
 
 
 def _suite(rng: random.Random) -> dict[str, Any]:
@@ -81,6 +99,7 @@ def case(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
     for name in ("pdtools.search.work.LOOK_AHEAD", "pdtools.search.work.SEARCH_LOOK_AHEAD"):
         monkeypatch.setattr(name, 5)
     monkeypatch.setattr("pdtools.parsers.work.CHUNK", 5)
+    monkeypatch.setattr("pdtools.evaluation.dyck.PREFIXES_PER_PIECE", 3)
     monkeypatch.setattr("pdtools.search.encoding.SEARCH_LOOK_AHEAD", 4)
     monkeypatch.setattr("pdtools.shards.reader.ROWS_PER_BLOCK", 12)
     for name in ("pdtools.evaluation.perplexity.ROWS_PER_PIECE", "pdtools.evaluation.masked.ROWS_PER_PIECE"):
@@ -106,6 +125,12 @@ def case(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
             "parse": ("parse", lines, "--parser", model[1], "--device", "cpu", "--beam", "4"),
             "treebank": ("parse", trees, "--from", "treebank", "--on-error", "skip"),
             "split": ("parse", trees, "--from", "treebank", "--on-error", "skip", "--split", "0.5,0.5"),
+            "eval-dyck": (
+                "eval-dyck",
+                *(str(inputs / name) for name in ("far.tsv", "deep.tsv")),
+                *("--strings", str(inputs / "strings"), "--margin", "9"),
+                *("--model", str(inputs / "models" / "brackets"), *model[2:]),
+            ),
             "eval-ppl": (*shards, model[1], "--beam", "4"),
             "ppl-given-trees": (*shards, model[1], "--no-marginal"),
             "ppl-base": (*shards, str(inputs / "models" / "base")),

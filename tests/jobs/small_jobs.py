@@ -11,6 +11,7 @@ COMMANDS = (
     "eval-blimp",
     "eval-sg",
     "eval-ppl",
+    "eval-dyck",
     "surprisal",
     "parses",
     "decode",

@@ -22,7 +22,8 @@ from pdtools.arrow import cut_tables
 from pdtools.cli.main import run
 from pdtools.errors import InputError
 from pdtools.evaluation.perplexity import evaluate_perplexity
-from pdtools.evaluation.shard_rows import Held, Row, RowWork
+from pdtools.evaluation.pieces import Held
+from pdtools.evaluation.shard_rows import Row, RowWork
 from pdtools.files import Rejects
 from pdtools.formal import Dyck, string_shards
 from pdtools.models import load_checkpoint
