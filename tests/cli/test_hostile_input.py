@@ -134,7 +134,7 @@ def test_byte_order_mark_and_crlf_are_no_text(command: Run, tmp_path: Path) -> N
 
 
 def test_long_lines(command: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MAX_LINE_BYTES", 1 << 20)
+    monkeypatch.setattr("pdtools.files.inputs.MAX_LINE_BYTES", 1 << 20)
     file = tmp_path / "x.txt"
     file.write_text("a\n" + "b " * (1 << 20) + "\n")
     scoring = ("--model", model, "--device", "cpu", "-o", tmp_path / "out")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from search_oracle import save_checkpoints
 
-from pdtools import files
 from pdtools.cli.main import run
+from pdtools.files import outputs
 from pdtools.jobs import folder as job_folders
 from pdtools.shards import ShardSet
 
@@ -98,7 +98,7 @@ def test_what_another_run_has_made_meanwhile_is_kept(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    real = files._temporary
+    real = outputs._temporary
 
     @contextlib.contextmanager
     def temporary(final: Path) -> Iterator[Path]:
@@ -107,7 +107,7 @@ def test_what_another_run_has_made_meanwhile_is_kept(
                 other()
             yield found
 
-    monkeypatch.setattr(files, "_temporary", temporary)
+    monkeypatch.setattr(outputs, "_temporary", temporary)
     assert run(command(name, inputs, tmp_path / "out")) == 1
     error = capsys.readouterr().err
     assert "exists already: another process has made it meanwhile" in error

@@ -1,0 +1,61 @@
+"""Reading and writing files: compression by suffix, globs, outputs that appear whole or not at all."""
+
+from pdtools.files.inputs import (
+    MAX_DOCUMENT_BYTES,
+    MAX_LINE_BYTES,
+    STDIO,
+    decode_line,
+    decode_utf8,
+    expand_inputs,
+    is_stream,
+    read_blocks,
+    read_bytes,
+    read_json,
+    read_line_parts,
+    read_lines,
+    sha256_file,
+    sha256_stream,
+)
+from pdtools.files.outputs import (
+    atomic_directory,
+    atomic_path,
+    atomic_text,
+    check_output,
+    json_text,
+    recover_directory,
+    replace_directory,
+    write_json,
+    write_tensors,
+)
+from pdtools.files.rejects import (
+    REJECTS_FILE,
+    Rejects,
+)
+
+__all__ = [
+    "MAX_DOCUMENT_BYTES",
+    "MAX_LINE_BYTES",
+    "REJECTS_FILE",
+    "STDIO",
+    "Rejects",
+    "atomic_directory",
+    "atomic_path",
+    "atomic_text",
+    "check_output",
+    "decode_line",
+    "decode_utf8",
+    "expand_inputs",
+    "is_stream",
+    "json_text",
+    "read_blocks",
+    "read_bytes",
+    "read_json",
+    "read_line_parts",
+    "read_lines",
+    "recover_directory",
+    "replace_directory",
+    "sha256_file",
+    "sha256_stream",
+    "write_json",
+    "write_tensors",
+]

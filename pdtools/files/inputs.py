@@ -1,0 +1,227 @@
+"""Reading files: names and globs, compression by suffix, text and JSON, with limits."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import gzip
+import hashlib
+import io
+import os
+import stat
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any, Protocol, cast
+
+from pdtools.errors import InputError
+from pdtools.json_input import parse_json
+from pdtools.zstd import ZstdFile
+
+STDIO = "-"
+_COMPRESSED = (".gz", ".zst")
+# What is read at once has a limit, so that no file, packed or not, fills the memory.
+MAX_LINE_BYTES = 1 << 24
+MAX_DOCUMENT_BYTES = 1 << 27
+_BYTE_ORDER_MARKS = {
+    b"\xff\xfe\x00\x00": "UTF-32",
+    b"\x00\x00\xfe\xff": "UTF-32",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+
+
+def expand_inputs(inputs: Sequence[str], suffixes: Sequence[str]) -> list[str]:
+    """Turn what a user named (files, folders, globs, ``-``) into a list of files.
+
+    Args:
+        inputs: paths, glob patterns or ``-``.
+        suffixes: the file endings (``.mrg``) that count inside a folder, searched recursively and
+            in sorted order; the same with ``.gz`` and ``.zst`` appended count too.
+
+    Raises:
+        InputError: if a path does not exist, a glob matches nothing, or a folder holds no such file.
+    """
+    wanted = tuple(s + c for s in suffixes for c in ("", *_COMPRESSED))
+    files: list[str] = []
+    for name in inputs:
+        path = Path(name)
+        if name == STDIO:
+            files.append(STDIO)
+        elif path.is_dir():
+            found = sorted(str(p) for p in path.rglob("*") if p.is_file() and p.name.endswith(wanted))
+            if not found:
+                raise InputError(f"no files ending in {', '.join(suffixes)} in this folder", file=name)
+            files += found
+        elif path.exists():
+            files.append(name)
+        elif glob.has_magic(name):
+            matches = sorted(p for p in glob.glob(name, recursive=True) if os.path.isfile(p))
+            if not matches:
+                raise InputError("the pattern matches no file", file=name)
+            files += matches
+        else:
+            raise InputError("no such file or folder", file=name)
+    return files
+
+
+@contextlib.contextmanager
+def open_binary(source: str | Path) -> Iterator[IO[bytes]]:
+    """Open a file (``-``: standard input) for reading bytes, decompressed by its suffix."""
+    name = str(source)
+    if name == STDIO:
+        yield sys.stdin.buffer
+        return
+    try:
+        if name.endswith(".gz"):
+            stream = cast(IO[bytes], gzip.open(name, "rb"))  # noqa: SIM115
+        elif name.endswith(".zst"):
+            stream = io.BufferedReader(ZstdFile(open(name, "rb")))  # noqa: SIM115
+        else:
+            stream = open(name, "rb")  # noqa: SIM115
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", file=name) from error
+    with stream:
+        yield stream
+
+
+def is_stream(source: str | Path) -> bool:
+    """Whether this is standard input or output, a pipe or a device: nothing to read twice or to replace."""
+    if str(source) == STDIO:
+        return True
+    try:
+        mode = os.stat(source).st_mode
+    except (OSError, ValueError):
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
+def read_bytes(source: str | Path, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
+    """The whole of a file (``-``: standard input), decompressed by its suffix.
+
+    Raises:
+        InputError: if it cannot be read, its compression is damaged, or it is longer than ``limit`` bytes.
+    """
+    with open_binary(source) as stream:
+        return read_limited(stream, source, limit)
+
+
+def read_limited(stream: IO[bytes], source: str | Path, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
+    """The rest of a stream, of at most ``limit`` bytes; see :func:`read_bytes`."""
+    data = _decompressing(lambda: stream.read(limit + 1), source)
+    if len(data) > limit:
+        raise InputError(f"longer than {limit >> 20} MiB, the limit of a file of this kind", file=source)
+    return data
+
+
+def read_blocks(source: str | Path, size: int) -> Iterator[bytes]:
+    """The bytes of a file, ``size`` at a time; the last block is shorter, or empty.
+
+    Raises:
+        InputError: if the file cannot be read or its compression is damaged.
+    """
+    with open_binary(source) as stream:
+        while True:
+            block = _decompressing(lambda: stream.read(size), source)
+            yield block
+            if len(block) < size:
+                return
+
+
+def read_line_parts(source: str | Path, size: int) -> Iterator[tuple[int, bytes]]:
+    """Lines of a file as bytes with their numbers (from 1), line ends on; long ones in parts of ``size``.
+
+    Raises:
+        InputError: if the file cannot be read or its compression is damaged.
+    """
+    with open_binary(source) as stream:
+        number = 1
+        while part := _decompressing(lambda: stream.readline(size), source):
+            yield number, part
+            number += part.endswith(b"\n")
+
+
+def read_lines(source: str | Path) -> Iterator[tuple[int, str]]:
+    """Lines of a UTF-8 file with their numbers (from 1), without line ends (LF or CRLF).
+
+    Only line feeds end a line: other Unicode separators are text.
+
+    Raises:
+        InputError: if the file is not UTF-8, its compression is damaged, or a line is longer than
+            ``MAX_LINE_BYTES``.
+    """
+    for number, line in read_line_parts(source, MAX_LINE_BYTES + 1):
+        yield number, decode_line(line, source, number)
+
+
+def decode_line(line: bytes, source: str | Path, number: int) -> str:
+    """One line, its end on or off, as :func:`read_lines` gives it; see there."""
+    if len(line) > MAX_LINE_BYTES:
+        reason = f"a line of more than {MAX_LINE_BYTES >> 20} MiB"
+        raise InputError(reason, file=source, line=number, hint="one sentence a line is expected")
+    return decode_utf8(line, source, number).removesuffix("\n").removesuffix("\r")
+
+
+def decode_utf8(data: bytes, source: str | Path, first_line: int = 1) -> str:
+    """Decode UTF-8 (a byte order mark is dropped), or say in which line it fails. NUL bytes are no text."""
+    if first_line == 1:
+        data = data.removeprefix(b"\xef\xbb\xbf")
+        for mark, encoding in _BYTE_ORDER_MARKS.items():
+            if data.startswith(mark):
+                reason = f"{encoding}, not UTF-8 (it begins with that byte order mark)"
+                raise InputError(reason, file=source, line=1, hint="convert it with iconv")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = first_line + data.count(b"\n", 0, error.start)
+        raise InputError(
+            f"not UTF-8 (byte 0x{data[error.start]:02x})",
+            file=source,
+            line=line,
+            hint="convert it with iconv",
+        ) from error
+    if b"\0" in data:
+        line = first_line + data.count(b"\n", 0, data.index(b"\0"))
+        raise InputError("a NUL byte: not a text file", file=source, line=line)
+    return text
+
+
+def _decompressing(read: Any, source: str | Path) -> bytes:
+    try:
+        return cast(bytes, read())
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise InputError(f"damaged compressed file: {error}", file=source) from error
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", file=source) from error
+    except Exception as error:  # zstandard's error type is only importable with the package
+        if type(error).__name__ == "ZstdError":
+            raise InputError(f"damaged compressed file: {error}", file=source) from error
+        raise
+
+
+class Readable(Protocol):
+    """An open file, of Python or of others."""
+
+    def read(self, size: int, /) -> bytes:
+        """So many bytes, or fewer; none at the end."""
+        ...
+
+
+def sha256_file(path: str | Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal."""
+    with open(path, "rb", buffering=0) as stream:
+        return sha256_stream(stream)
+
+
+def sha256_stream(stream: Readable) -> str:
+    """The SHA-256 of what is read of an open file to its end, in hexadecimal."""
+    digest = hashlib.sha256()
+    while chunk := stream.read(1 << 17):  # there may be thousands of short files: little is allocated
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def read_json(path: str | Path) -> Any:
+    """Read a JSON file, or say where it is damaged; see :func:`pdtools.json_input.parse_json`."""
+    return parse_json(decode_utf8(read_bytes(path), path), path, lone_surrogates=True)

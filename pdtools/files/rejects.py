@@ -1,0 +1,76 @@
+"""Inputs that were left out."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pdtools.errors import InputError
+from pdtools.files.outputs import atomic_text, json_text
+
+REJECTS_FILE = "rejects.jsonl"
+_MOST_REJECTED_TEXT = 1 << 16
+_REJECTS_IN_MEMORY = 1 << 23
+
+
+class Rejects:
+    """Inputs that were left out: each with its place and reason, counted, and written as JSON lines.
+
+    With ``on_error="fail"`` the first one raises instead.
+    """
+
+    def __init__(self, on_error: str = "fail") -> None:
+        self.on_error = on_error
+        self._counts: Counter[str] = Counter()
+        # Of a broken corpus there may be millions: JSON lines, in memory while they are few.
+        self._lines = tempfile.SpooledTemporaryFile(  # noqa: SIM115 - open as long as this object lives
+            _REJECTS_IN_MEMORY, "w+", encoding="utf-8", newline="\n"
+        )
+
+    def add(self, reason: str, *, file: str | Path, line: int, text: str, hint: str | None = None) -> None:
+        """Record one left-out input.
+
+        Raises:
+            InputError: if the policy is ``fail``.
+        """
+        if self.on_error == "fail":
+            raise InputError(reason, file=file, line=line, hint=hint or "--on-error skip goes on without it")
+        self.leave_out(reason, file=file, line=line, text=text)
+
+    def leave_out(self, reason: str, *, file: str | Path, line: int, text: str) -> None:
+        """Record an input that is left out by rule, not because it is bad: no error under any policy.
+
+        Of a very long text only the first 65,536 characters are kept.
+        """
+        text = text[:_MOST_REJECTED_TEXT]
+        record = {"file": str(file), "line": line, "reason": reason, "text": text}
+        self._lines.write(json_text(record) + "\n")
+        self._counts[reason] += 1
+
+    def __len__(self) -> int:
+        return self._counts.total()
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """What was left out: file, line, reason, text."""
+        self._lines.seek(0)
+        try:
+            for line in self._lines:
+                yield json.loads(line)
+        finally:
+            self._lines.seek(0, os.SEEK_END)
+
+    def by_reason(self) -> dict[str, int]:
+        """How many inputs were left out for each reason."""
+        return dict(sorted(self._counts.items()))
+
+    def write(self, path: str | Path) -> None:
+        """Write one JSON object per line: file, line, reason, text."""
+        with atomic_text(path) as stream:
+            self._lines.seek(0)
+            shutil.copyfileobj(self._lines, stream)
