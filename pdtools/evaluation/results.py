@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,6 +110,7 @@ def write_results(
     Raises:
         PdtoolsError: if the folder exists and may not be overwritten.
     """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     with atomic_directory(folder, overwrite=overwrite) as temporary:
@@ -116,13 +118,14 @@ def write_results(
         if rejects is not None:
             rejects.write(temporary / REJECTS_FILE)
         for name, table in results.tables.items():
-            path = temporary / f"{name}.parquet"
-            if isinstance(table, Batches):
-                with pq.ParquetWriter(path, table.schema, compression="zstd") as writer:
-                    for batch in table:
-                        writer.write_batch(batch)
-            else:
-                pq.write_table(table, path, compression="zstd")
+            # A path as bytes: pyarrow takes no other ones whose folders have names that are not UTF-8.
+            with pa.OSFile(os.fsencode(temporary / f"{name}.parquet"), "wb") as file:
+                if isinstance(table, Batches):
+                    with pq.ParquetWriter(file, table.schema, compression="zstd") as writer:
+                        for batch in table:
+                            writer.write_batch(batch)
+                else:
+                    pq.write_table(table, file, compression="zstd")
 
 
 def read_results(folder: str | Path) -> tuple[dict[str, Any], pa.Table]:
@@ -140,7 +143,8 @@ def read_results(folder: str | Path) -> tuple[dict[str, Any], pa.Table]:
     document = read_json(folder / RESULTS)
     items = folder / f"{ITEMS}.parquet"
     try:
-        return document, pq.read_table(items)
+        with pa.OSFile(os.fsencode(items)) as file:
+            return document, pq.read_table(file)
     except FileNotFoundError as error:
         raise InputError(f"no {items.name} in it", file=folder) from error
     except pa.ArrowInvalid as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -146,13 +148,18 @@ class PartWriter:
         )
 
 
-def open_part(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+@contextlib.contextmanager
+def open_part(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
     """A Parquet file to write row groups to."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     # Texts and tapes hardly repeat, and their least and greatest say nothing.
     numbers = [f"{name}.list.element" for name in ("tokens", "attach", "word")]
-    return pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=numbers, write_statistics=["id"])
+    options = {"compression": "zstd", "use_dictionary": numbers, "write_statistics": ["id"]}
+    # A path as bytes: pyarrow takes no other ones whose folders have names that are not UTF-8.
+    with pa.OSFile(os.fsencode(path), "wb") as file, pq.ParquetWriter(file, schema, **options) as writer:
+        yield writer
 
 
 def _first_rows(table: pa.Table) -> pa.Table:

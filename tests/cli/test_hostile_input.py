@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import time
 import zipfile
@@ -16,6 +17,7 @@ from pdtools.cli.main import run
 from pdtools.errors import InputError
 from pdtools.evaluation import archives
 from pdtools.evaluation.blimp_pairs import read_pairs
+from pdtools.evaluation.results import read_results
 from pdtools.evaluation.suites import read_suites
 
 N = 100_000
@@ -232,3 +234,16 @@ def test_bombs(command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
                 stream.write(" " * (1 << 20))
         with pytest.raises(InputError, match="longer than 128 MiB"):
             files.read_json(packed)
+
+
+def test_a_folder_whose_name_is_not_utf8(tmp_path: Path) -> None:
+    """What is written there can be read."""
+    folder = os.fsencode(tmp_path) + b"/\xff"
+    try:
+        os.mkdir(folder)
+    except OSError:
+        pytest.skip("this file system has no such names")
+    shards, results = (os.fsdecode(folder + name) for name in (b"/shards", b"/results"))
+    assert run(["generate", "cfl", "dyck", "--number", "5", "--shards", "-q", "-o", shards]) == 0
+    assert run(["eval-cfl", shards, "-q", "-o", results]) == 0
+    assert len(read_results(results)[1]) == 5
