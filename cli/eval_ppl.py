@@ -103,6 +103,11 @@ def eval_ppl(
             "--stream reads each sentence with what is left of those before it: --workers, --shard,"
             " --scheduler and --resume do not go with it"
         )
+    if not marginal and (stream or is_huggingface(model)):
+        reads = (
+            "--stream reads no trees" if stream else f"{model} is a Hugging Face model, which reads no trees"
+        )
+        raise PdtoolsError(f"{reads}: --no-marginal would leave nothing")
     check_output_or_done(target, plan, overwrite=overwrite, inputs=[shards, model])
     rejects = Rejects(on_error.value)
     settings = model_settings(

@@ -127,6 +127,17 @@ def test_a_stream_is_not_in_pieces(
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize("name", ["ppl-gpt2", "ppl-base"])
+def test_no_marginal_where_there_is_nothing_else(
+    name: str, case: Cases, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream = ["--stream"] if name == "ppl-base" else []
+    assert pdtools(case(name)("--no-marginal", *stream)) == 1
+    error = capsys.readouterr().err
+    assert "--no-marginal would leave nothing" in error
+    assert error.count("\n") == 1
+
+
 def test_without_a_folder_nothing_is_kept(case: Cases, capsys: pytest.CaptureFixture[str]) -> None:
     command = case("eval-ppl")
     to_nowhere = list(command.arguments[:-2])
