@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pdtools.models.block_attention import Depths, Distances, block_attention
+from pdtools.models.block_attention import Depths, Distances, OpenTokens, block_attention
 from pdtools.models.cache import Cache
 from pdtools.models.dropout import Dropout
 from pdtools.models.kernels import kernels_work
@@ -163,8 +163,11 @@ class StackDistances(ScoreTerm):
 
     def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
         assert inputs.stack_distance is not None
-        # Scores are scaled later.
-        return -self.log_slopes.exp() * inputs.stack_distance * math.sqrt(q.shape[3])  # (B, H, Q, K)
+        return -self.slopes(q.shape[3]) * inputs.stack_distance  # (B, H, Q, K)
+
+    def slopes(self, d_head: int) -> Tensor:
+        """m sqrt(d_head), since scores are scaled later: (H, 1, 1)."""
+        return self.log_slopes.exp() * math.sqrt(d_head)
 
 
 class DepthScores(ScoreTerm):
@@ -303,7 +306,7 @@ def _has_blocks(q: Tensor, terms: Sequence[ScoreTerm], dropout: float) -> bool:
         q.device.type == "cpu"
         and (q.dtype in (torch.float32, torch.float64) or torch.is_autocast_enabled("cpu"))
         and bool(terms or dropout)
-        and kinds <= {RelativePositions, LinearPositions, DepthScores}
+        and kinds <= {RelativePositions, LinearPositions, DepthScores, StackDistances}
         and len(kinds) == len(terms)
     )
 
@@ -317,7 +320,7 @@ def _attend_in_blocks(
     inputs: ScoreInputs,
     dropout: float,
 ) -> Tensor:
-    distances = depths = fixed = None
+    distances = depths = open_tokens = fixed = None
     for term in terms:
         if isinstance(term, RelativePositions):
             r = term.vectors(k.shape[2])  # (H, N, d_head)
@@ -327,10 +330,22 @@ def _attend_in_blocks(
         elif isinstance(term, DepthScores):
             assert inputs.tape is not None
             depths = Depths(table=term.vectors(key_map), tape=inputs.tape[:, 0])
+        elif isinstance(term, StackDistances):
+            assert inputs.stack_distance is not None
+            slopes = term.slopes(q.shape[3])[:, 0, 0]  # (H)
+            open_tokens = OpenTokens(slopes=slopes, number=inputs.stack_distance[:, 0])
     # Torch keeps the weights of such attention too; depths alone are held to the memory of fused attention.
     keeps = (distances is not None or fixed is not None or dropout > 0) and k.shape[2] <= KEPT_LENGTH
     return block_attention(
-        q, k, v, distances=distances, depths=depths, fixed=fixed, dropout=dropout, keep_weights=keeps
+        q,
+        k,
+        v,
+        distances=distances,
+        depths=depths,
+        open_tokens=open_tokens,
+        fixed=fixed,
+        dropout=dropout,
+        keep_weights=keeps,
     )
 
 

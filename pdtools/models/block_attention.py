@@ -52,6 +52,19 @@ class Depths:
     tape: Tensor
 
 
+@dataclass(frozen=True, kw_only=True)
+class OpenTokens:
+    """A penalty on how many open tokens are above a key in the stack: -m_h s_i[j].
+
+    Attributes:
+        slopes: float (H), m times sqrt(d_head), since all scores are divided by that.
+        number: int16 (B, N, N), s.
+    """
+
+    slopes: Tensor
+    number: Tensor
+
+
 def block_attention(
     q: Tensor,
     k: Tensor,
@@ -59,6 +72,7 @@ def block_attention(
     *,
     distances: Distances | None = None,
     depths: Depths | None = None,
+    open_tokens: OpenTokens | None = None,
     fixed: Tensor | None = None,
     dropout: float = 0.0,
     keep_weights: bool = False,
@@ -67,7 +81,7 @@ def block_attention(
 
     Args:
         q, k, v: float (B, H, N, d_head), on the CPU.
-        distances, depths: the terms.
+        distances, depths, open_tokens: the terms.
         fixed: float (H, N, N), a term that nothing is learned of.
         dropout: of the attention weights.
         keep_weights: keep them for the backward pass (B x H x N x N), instead of computing them again.
@@ -80,7 +94,8 @@ def block_attention(
     if depths is not None:
         deepest = int(depths.tape.max())  # most tapes are far less deep than the table
         by_depth = (depths.table[:, : deepest + 1], depths.tape)
-    return _BlockAttention.apply(q, k, v, *by_distance, *by_depth, fixed, dropout, keep_weights)
+    by_stack = (open_tokens.slopes, open_tokens.number) if open_tokens else (None, None)
+    return _BlockAttention.apply(q, k, v, *by_distance, *by_depth, *by_stack, fixed, dropout, keep_weights)
 
 
 class _BlockAttention(torch.autograd.Function):
@@ -110,8 +125,8 @@ class _BlockAttention(torch.autograd.Function):
     @torch.amp.custom_bwd(device_type="cpu")
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, mixed, *terms = ctx.saved_tensors[:10]
-        kept = iter(ctx.saved_tensors[10:])
+        q, k, v, mixed, *terms = ctx.saved_tensors[:12]
+        kept = iter(ctx.saved_tensors[12:])
         blocks = _Blocks(q, k, terms, ctx.cells, ctx.dropout, ctx.seed)
         grad = grad.contiguous()
         mean = (grad * mixed).sum(-1, keepdim=True)  # (B, H, N, 1): the softmax's gradient, averaged
@@ -140,6 +155,8 @@ class _BlockAttention(torch.autograd.Function):
             sums.r,
             sums.table,
             None,
+            sums.slopes,
+            None,
             None,
             None,
             None,
@@ -156,9 +173,10 @@ class _Blocks:
     def __init__(
         self, q: Tensor, k: Tensor, terms: list[Tensor | None], cells: int, dropout: float, seed: int
     ) -> None:
-        u, v, r, self.table, self.tape, self.fixed = terms
+        u, v, r, self.table, self.tape, slopes, self.number, self.fixed = terms
         self.batch, self.heads, self.n, d_head = q.shape
         self.scale = 1 / math.sqrt(d_head)
+        self.slopes = None if slopes is None else slopes[:, None, None] * self.scale  # (H, 1, 1)
         self.dropout = dropout
         self.random = torch.Generator().manual_seed(seed)
         self.q = (q * self.scale).contiguous()  # (B, H, N, d_head)
@@ -190,6 +208,8 @@ class _Blocks:
             q = self.by_head(self.q_distance, sentences, rows)  # (H, b·r, d_head)
             by_distance = q @ self.vectors(rows).transpose(1, 2)  # (H, b·r, rows.stop)
             scores += _by_key(by_distance.view(self.heads, -1, r, rows.stop)).transpose(0, 1)
+        if self.slopes is not None:
+            scores.addcmul_(self.slopes, self.open_tokens(sentences, rows)[:, None], value=-1)
         if self.fixed is not None:
             scores += self.fixed[:, rows, : rows.stop] * self.scale
         scores[..., rows] += self.above[:r, :r]
@@ -203,6 +223,11 @@ class _Blocks:
         """Depths of the keys that rows see, for every head: int64 (b, H, r, rows.stop)."""
         assert self.tape is not None
         return self.tape[sentences, None, rows, : rows.stop].expand(-1, self.heads, -1, -1)
+
+    def open_tokens(self, sentences: slice, rows: slice) -> Tensor:
+        """Open tokens above the keys that rows see: (b, r, rows.stop)."""
+        assert self.number is not None
+        return self.number[sentences, rows, : rows.stop].to(self.q.dtype)
 
     def vectors(self, rows: slice) -> Tensor:
         """Vectors of the distances from rows to what they see, the farthest first: (H, rows.stop, d_head)."""
@@ -223,6 +248,7 @@ class _Gradients:
         self.q = torch.empty_like(blocks.q)  # (B, H, N, d_head)
         self.k = torch.empty_like(blocks.k)
         self.table = None if blocks.table is None else torch.zeros_like(blocks.table)
+        self.slopes = None if blocks.slopes is None else torch.zeros_like(blocks.slopes[:, 0, 0])  # (H)
         self.u = self.v = self.r = None
         if blocks.r is not None:
             self.r = torch.zeros_like(blocks.r)  # (H, N, d_head)
@@ -238,6 +264,9 @@ class _Gradients:
             grad_q += self._by_distance(sentences, rows, scores)
         if self.table is not None:
             grad_q += self._by_depth(sentences, rows, scores)
+        if self.slopes is not None:
+            number = blocks.open_tokens(sentences, rows).flatten(1)[:, :, None]  # (b, r·rows.stop, 1)
+            self.slopes -= torch.bmm(scores.flatten(2), number).sum((0, 2)) * blocks.scale
         self.q[sentences, :, rows] = grad_q
 
     def _by_depth(self, sentences: slice, rows: slice, scores: Tensor) -> Tensor:

@@ -13,7 +13,13 @@ from torch import Tensor, nn
 
 from pdtools.models import TransformerLM, build_model, make_config
 from pdtools.models.attachment import AttachmentHead
-from pdtools.models.attention import Attention, DepthScores, LinearPositions, RelativePositions
+from pdtools.models.attention import (
+    Attention,
+    DepthScores,
+    LinearPositions,
+    RelativePositions,
+    StackDistances,
+)
 
 PAD, ROOT, EOS = 0, 1, 2
 
@@ -112,6 +118,12 @@ def plain_attention(layer: Attention, x: Tensor, tape: Tensor) -> Tensor:
     if any(isinstance(term, LinearPositions) for term in layer.terms):
         for h, i, j in itertools.product(range(layer.heads), range(n), range(n)):
             scores[:, h, i, j] -= 2 ** (-8 * (h + 1) / layer.heads) * (i - j)
+    for term in layer.terms:
+        if isinstance(term, StackDistances):
+            above = torch.zeros(batch, 1, n, n)
+            for i, j in itertools.product(range(n), range(n)):
+                above[:, 0, i, j] = (tape[:, i, j + 1 : i + 1] == 0).sum(1)
+            scores = scores - term.log_slopes.exp() * above
     scores = scores.masked_fill(torch.ones(n, n).tril() == 0, float("-inf"))
     mixed = scores.softmax(-1) @ v  # (B, H, N, d_head)
     return layer.output(mixed.transpose(1, 2).reshape(batch, n, d_model))

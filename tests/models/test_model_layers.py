@@ -20,9 +20,11 @@ from pdtools.models.attention import (
     RelativePositions,
     ScoreInputs,
     ScoreTerm,
+    StackDistances,
     attend,
 )
 from pdtools.models.dropout import Dropout, multipliers, random_levels
+from pdtools.models.tape import open_tokens_after
 
 N, D, HEADS, DEPTHS = 9, 8, 2, 4
 
@@ -63,6 +65,11 @@ TERMS = {
     "depths": lambda: [DepthScores(D, HEADS, DEPTHS, "key")],
     "hidden depths": lambda: [DepthScores(D, HEADS, DEPTHS, "hidden")],
     "both": lambda: [RelativePositions(D, HEADS), DepthScores(D, HEADS, DEPTHS, "key")],
+    "stack distances": lambda: [
+        LinearPositions(HEADS),
+        DepthScores(D, HEADS, DEPTHS, "key"),
+        StackDistances(HEADS),
+    ],
 }
 
 
@@ -77,7 +84,8 @@ def test_attention_equals_figure_7(kind: str, has_blocks: bool, monkeypatch: pyt
     tape = random_tape().clamp(max=DEPTHS - 1).long()
     x = torch.randn(len(tape), N, D, dtype=torch.float64, requires_grad=True)
     causal = torch.ones(N, N, dtype=torch.bool).tril()
-    ours = layer(x, ScoreInputs(causal=causal, tape=tape[:, None]))
+    above = open_tokens_after(tape, causal)[:, None]
+    ours = layer(x, ScoreInputs(causal=causal, tape=tape[:, None], stack_distance=above))
     assert_same_with_gradients(layer, x, ours, plain_attention(layer, x, tape))
 
 
@@ -99,7 +107,8 @@ def layer_inputs(n: int) -> tuple[Tensor, ScoreInputs]:
     tape = tape_from_attachments(attach).clamp(max=DEPTHS - 1).long()
     causal = torch.ones(n, n, dtype=torch.bool).tril()
     qkv = torch.randn(3, n, 3, HEADS, D // HEADS, dtype=torch.float64, requires_grad=True)
-    return qkv, ScoreInputs(causal=causal, tape=tape[:, None])
+    above = open_tokens_after(tape, causal)[:, None]
+    return qkv, ScoreInputs(causal=causal, tape=tape[:, None], stack_distance=above)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in TERMS if kind != "none"])
@@ -119,7 +128,7 @@ def test_attention_in_blocks_equals_masked_attention(
     assert_same_with_gradients(module, qkv, ours, masked_attention(qkv, terms, key_map.weight, inputs))
 
 
-@pytest.mark.parametrize("kind", ["none", "both"])
+@pytest.mark.parametrize("kind", ["none", "both", "stack distances"])
 @pytest.mark.parametrize("kept", [0, 1 << 17])
 def test_attention_in_blocks_with_dropout(kind: str, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
     n, dropout = 40, 0.3
