@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -30,6 +30,9 @@ from .common import (
     make_plan,
     model_settings,
 )
+
+if TYPE_CHECKING:
+    from pdtools.evaluation.results import Results
 
 
 def eval_dyck(
@@ -82,11 +85,12 @@ def eval_dyck(
     from pdtools.evaluation.dyck import Search, evaluate_closing, evaluate_entropy
     from pdtools.evaluation.pieces import InPieces
     from pdtools.formal import read_prefixes
-    from pdtools.jobs import ShardDone
+    from pdtools.jobs import independent_passes
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_closing
     from pdtools.search.work import model_settings_for_job
     from pdtools.shards import ShardSet
+    from pdtools.workers import Workers
 
     target = output or STDIO
     plan = make_plan(workers, shard, scheduler, resume)
@@ -100,28 +104,37 @@ def eval_dyck(
     settings = model_settings(plan, model, beam=beam, max_batch=max_batch, device=device, threads=threads)
     loaded = settings.load_model()
     described = {"work": "closing", "margin": margin, **model_settings_for_job(settings)}
-    with kept_pieces(target, described, plan, overwrite=overwrite, quiet=quiet) as job:
-        try:
-            results = evaluate_closing(
+    with (
+        kept_pieces(target, described, plan, overwrite=overwrite, quiet=quiet) as job,
+        Workers(plan.workers) as processes,
+    ):
+
+        def compare() -> dict[str, float] | None:
+            return (
+                None
+                if shards is None
+                else evaluate_entropy(
+                    shards,
+                    loaded,
+                    beam=beam,
+                    max_batch=max_batch,
+                    rejects=Rejects("fail"),
+                    progress=bar("strings", quiet=quiet),
+                    in_pieces=InPieces(settings, plan, job, "strings", processes),
+                )
+            )
+
+        def close() -> Results:
+            return evaluate_closing(
                 sets,
                 loaded,
                 search=Search(beam=beam, margin=margin, max_batch=max_batch),
                 progress=bar("prefixes", quiet=quiet),
-                in_pieces=InPieces(settings, plan, job, "prefixes"),
+                in_pieces=InPieces(settings, plan, job, "prefixes", processes),
             )
-        except ShardDone:
-            if shards is None:
-                raise
-        if shards is not None:  # the pass over these ends a shard
-            entropy = evaluate_entropy(
-                shards,
-                loaded,
-                beam=beam,
-                max_batch=max_batch,
-                rejects=Rejects("fail"),
-                progress=bar("strings", quiet=quiet),
-                in_pieces=InPieces(settings, plan, job, "strings"),
-            )
+
+        entropy, results = independent_passes(compare, close)
+        if entropy:
             results.scores["entropy"] = entropy
         inputs = {**dict(zip(sets, files, strict=True)), "model": model}
         made = provenance(inputs | ({"strings": str(strings)} if strings else {}))

@@ -108,7 +108,7 @@ class ClosingWork:
         return list(_close([prefix for _, _, prefix in piece], self.model.load_model(), self.search))
 
     def digest(self, piece: Sequence[NumberedPrefix]) -> str:
-        texts = [(name, number, *prefix.tokens, prefix.closer) for name, number, prefix in piece]
+        texts = [(*prefix.tokens, prefix.closer) for _, _, prefix in piece]
         return hashlib.blake2b(json.dumps(texts).encode(), digest_size=8).hexdigest()
 
     def pack(self, result: Sequence[Closed]) -> bytes:

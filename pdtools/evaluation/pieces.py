@@ -10,6 +10,7 @@ from pdtools.jobs import JobFolder, Plan, Work, map_pieces
 
 if TYPE_CHECKING:
     from pdtools.models import LoadedModel
+    from pdtools.workers import Workers
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -43,13 +44,15 @@ class InPieces:
         plan: who does them; by default this process alone.
         job: keeps the results; None: they are handed out only.
         name: of this pass, if the job has several.
+        processes: the plan's workers, if they do other passes too.
     """
 
     model: ModelSource
     plan: Plan = field(default_factory=Plan)
     job: JobFolder | None = None
     name: str = "pieces"
+    processes: Workers | None = None
 
     def map(self, work: Work[Item, Result], pieces: Iterable[Item]) -> Iterator[tuple[Item, Result]]:
         """Each piece with its result, in order."""
-        return map_pieces(work, pieces, self.plan, self.job, self.name)
+        return map_pieces(work, pieces, self.plan, self.job, self.name, processes=self.processes)

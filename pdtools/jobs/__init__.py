@@ -5,7 +5,7 @@ piece is kept beside the output until that is whole. So it does not matter who d
 """
 
 from pdtools.jobs.folder import JobFolder, Pieces, begun, finished, job_folder, job_path, read_job
-from pdtools.jobs.plan import Done, Plan, Shard, ShardDone, only_merging
+from pdtools.jobs.plan import Done, Plan, Shard, ShardDone, independent_passes, only_merging
 from pdtools.jobs.run import Work, cut, map_pieces
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "begun",
     "cut",
     "finished",
+    "independent_passes",
     "job_folder",
     "job_path",
     "map_pieces",

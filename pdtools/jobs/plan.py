@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -109,6 +109,25 @@ class ShardDone(Done):
         of = "" if passed is None else f" of the pass over {passed}"
         report = {"output": output, "shard": str(shard), "counts": {"pieces": pieces}, "pass": passed}
         super().__init__(f"shard {shard}: {pieces} pieces{of} done; when all shards are: {then}", report)
+        self.shard, self.pieces, self.output = shard, pieces, output
+
+
+def independent_passes(*passes: Callable[[], Any]) -> list[Any]:
+    """Passes over pieces that need nothing of each other, one after the other.
+
+    Raises:
+        ShardDone: once, after a shard's pieces of all passes.
+    """
+    results, n_done = [], 0
+    last: ShardDone | None = None
+    for work in passes:
+        try:
+            results.append(work())
+        except ShardDone as done:
+            last, n_done = done, n_done + done.pieces
+    if last is not None:
+        raise ShardDone(last.shard, n_done, last.output)
+    return results
 
 
 @contextlib.contextmanager

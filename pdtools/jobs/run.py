@@ -156,8 +156,8 @@ def _merged(items: Iterable[_Piece[Item]], kept: Pieces, job: JobFolder) -> Iter
     if missing:
         numbers = ", ".join(map(str, missing[:_NAMED])) + (", …" if len(missing) > _NAMED else "")
         raise PdtoolsError(
-            f"{job.folder}: {len(missing)} pieces are missing: {numbers} (shard I/N does the pieces I, I + N,"
-            " …: run those again, or the command with --resume instead of --shard)"
+            f"{kept.folder}: {len(missing)} pieces are missing: {numbers} (shard I/N does the pieces I,"
+            " I + N, …: run those again, or the command with --resume instead of --shard)"
         )
 
 

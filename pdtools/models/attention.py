@@ -163,9 +163,9 @@ class StackDistances(ScoreTerm):
 
     def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
         assert inputs.stack_distance is not None
-        return -self.slopes(q.shape[3]) * inputs.stack_distance  # (B, H, Q, K)
+        return -self.scaled_slopes(q.shape[3]) * inputs.stack_distance  # (B, H, Q, K)
 
-    def slopes(self, d_head: int) -> Tensor:
+    def scaled_slopes(self, d_head: int) -> Tensor:
         """m sqrt(d_head), since scores are scaled later: (H, 1, 1)."""
         return self.log_slopes.exp() * math.sqrt(d_head)
 
@@ -332,10 +332,11 @@ def _attend_in_blocks(
             depths = Depths(table=term.vectors(key_map), tape=inputs.tape[:, 0])
         elif isinstance(term, StackDistances):
             assert inputs.stack_distance is not None
-            slopes = term.slopes(q.shape[3])[:, 0, 0]  # (H)
+            slopes = term.scaled_slopes(q.shape[3])[:, 0, 0]  # (H)
             open_tokens = OpenTokens(slopes=slopes, number=inputs.stack_distance[:, 0])
     # Torch keeps the weights of such attention too; depths alone are held to the memory of fused attention.
-    keeps = (distances is not None or fixed is not None or dropout > 0) and k.shape[2] <= KEPT_LENGTH
+    has_more = any(term is not None for term in (distances, open_tokens, fixed))
+    keeps = (has_more or dropout > 0) and k.shape[2] <= KEPT_LENGTH
     return block_attention(
         q,
         k,

@@ -25,6 +25,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "x.trees").write_text("(S (X a) (Y (X b) (X c)))\n(S (X b) (X a))\n")
     pair = '{"UID": "u", "pairID": "1", "sentence_good": "a", "sentence_bad": "b", "field": "f", '
     (folder / "pairs.jsonl").write_text(pair + '"linguistics_term": "l"}\n')
+    (folder / "prefixes.tsv").write_text("prefix\tcloser\tdependency\tdepth\n(1\t)1\t1\t1\n")
     tapes = ["tapes", f"{folder}/x.trees", "--tokenizer", f"{folder}/base", "-o", f"{folder}/shards"]
     assert run([*tapes, "--quiet"]) == 0
     return folder
@@ -49,6 +50,7 @@ def commands(inputs: Path) -> dict[str, list[str]]:
         "surprisal": ["surprisal", lines, *model],
         "eval-blimp": ["eval-blimp", pairs, *model],
         "eval-ppl": ["eval-ppl", str(inputs / "shards"), *model],
+        "eval-dyck": ["eval-dyck", str(inputs / "prefixes.tsv"), *model],
     }
 
 
@@ -62,7 +64,7 @@ NOT_IN_PIECES = (
     "eval-parse",
     "eval-blimp --write-sentences",
 )
-IN_PIECES = ("parse", "parse --split", "tapes", "decode", "surprisal", "eval-blimp", "eval-ppl")
+IN_PIECES = ("parse", "parse --split", "tapes", "decode", "surprisal", "eval-blimp", "eval-ppl", "eval-dyck")
 Other = Callable[[], None]
 
 

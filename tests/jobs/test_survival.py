@@ -158,7 +158,7 @@ def test_merging_where_there_is_no_gpu(name: str, case: Cases) -> None:
     assert command.made() == wanted
 
 
-@pytest.mark.parametrize("name", ["decode", "eval-ppl", "split", "tapes"])
+@pytest.mark.parametrize("name", ["decode", "eval-ppl", "eval-dyck", "split", "tapes"])
 def test_two_workers(name: str, case: Cases) -> None:
     command = case(name)
     wanted = plain(command)
@@ -202,10 +202,13 @@ def test_an_input_error_and_going_on(case: Cases, inputs: Path, tmp_path: Path, 
     assert out.read_bytes() == resumed
 
 
-def test_json_of_a_shard_and_of_what_is_done(case: Cases, capsys: pytest.CaptureFixture[str]) -> None:
-    command = case("decode")
+@pytest.mark.parametrize(("name", "pieces"), [("decode", 4), ("eval-dyck", 2 + 3)])  # strings and prefixes
+def test_json_of_a_shard_and_of_what_is_done(
+    name: str, pieces: int, case: Cases, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = case(name)
     assert pdtools(command("--shard", "0/2", "--json", "-q")) == 0
-    assert json.loads(capsys.readouterr().out)["counts"] == {"pieces": 4}
+    assert json.loads(capsys.readouterr().out)["counts"] == {"pieces": pieces}
     assert pdtools(command("--resume", "-q")) == 0
     capsys.readouterr()
     assert pdtools(command("--resume", "--json", "-q")) == 0
