@@ -110,18 +110,16 @@ def eval_dyck(
     ):
 
         def compare() -> dict[str, float] | None:
-            return (
-                None
-                if shards is None
-                else evaluate_entropy(
-                    shards,
-                    loaded,
-                    beam=beam,
-                    max_batch=max_batch,
-                    rejects=Rejects("fail"),
-                    progress=bar("strings", quiet=quiet),
-                    in_pieces=InPieces(settings, plan, job, "strings", processes),
-                )
+            if shards is None:
+                return None
+            return evaluate_entropy(
+                shards,
+                loaded,
+                beam=beam,
+                max_batch=max_batch,
+                rejects=Rejects("fail"),
+                progress=bar("strings", quiet=quiet),
+                in_pieces=InPieces(settings, plan, job, "strings", processes),
             )
 
         def close() -> Results:

@@ -99,7 +99,12 @@ class Closed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClosingWork:
-    """Closes the prefixes of a piece, which are of like lengths (:class:`pdtools.jobs.Work`)."""
+    """Closes the prefixes of a piece, which are of like lengths (:class:`pdtools.jobs.Work`).
+
+    Attributes:
+        model: a checkpoint whose tokens are the brackets.
+        search: how attachments are searched.
+    """
 
     model: ModelSource
     search: Search

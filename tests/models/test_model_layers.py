@@ -184,8 +184,12 @@ def test_attention_in_blocks_under_mixed_precision() -> None:
     gradients = (
         torch.autograd.grad((y.float() * weight).sum(), [x, *layer.parameters()]) for y in (ours, plain)
     )
-    for one, other in zip((ours.float(), *next(gradients)), (plain, *next(gradients)), strict=True):
-        assert (one - other).norm().item() < 0.06 * other.norm().item()  # bfloat16 has 8 bits
+    names = ["output", "x", *(name for name, _ in layer.named_parameters())]
+    pairs = zip(names, (ours.float(), *next(gradients)), (plain, *next(gradients)), strict=True)
+    for name, one, other in pairs:
+        # A slope's gradient is one sum over all pairs of positions, of numbers that cancel.
+        within = 0.06 if name.endswith("log_slopes") else 0.03
+        assert (one - other).norm().item() < within * other.norm().item(), name
 
 
 def test_dropout() -> None:
