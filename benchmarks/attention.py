@@ -16,7 +16,8 @@ from measure import Figure, Options, Run, main, peak_memory, seconds, treebank_b
 from torch import Tensor
 
 from pdtools.models import tape_from_attachments
-from pdtools.models.attention import DepthScores, ScoreInputs, attend
+from pdtools.models.attention import attend
+from pdtools.models.score_terms import DepthScores, ScoreInputs
 
 SENTENCES, HEADS, D_HEAD, DEPTHS = 8, 4, 64, 64
 TIME_BARS = {128: 1.6, 512: 1.7}

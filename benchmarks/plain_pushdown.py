@@ -15,7 +15,8 @@ from torch import Tensor
 
 from pdtools.models import Batch, TransformerLM, legal_attachments, tape_from_attachments
 from pdtools.models.attachment import AttachmentHead
-from pdtools.models.attention import Attention, DepthScores
+from pdtools.models.attention import Attention
+from pdtools.models.score_terms import DepthScores
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, table: Tensor, tape: Tensor) -> Tensor:

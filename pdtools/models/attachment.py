@@ -30,7 +30,7 @@ class AttachmentHead(nn.Module):
         depths: rows of the head's own depth table; None for a model without a tape, whose keys then
             know no depth.
         stack_distances: whether candidates get a learned penalty on their distance from the top of the stack
-            (:class:`pdtools.models.attention.StackDistances`).
+            (:class:`pdtools.models.score_terms.StackDistances`).
     """
 
     def __init__(self, d_model: int, depths: int | None, *, stack_distances: bool = False) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -16,8 +14,15 @@ from pdtools.models.block_attention import Depths, Distances, OpenTokens, block_
 from pdtools.models.cache import Cache
 from pdtools.models.dropout import Dropout
 from pdtools.models.kernels import kernels_work
+from pdtools.models.score_terms import (
+    DepthScores,
+    LinearPositions,
+    RelativePositions,
+    ScoreInputs,
+    ScoreTerm,
+    StackDistances,
+)
 
-DepthSpace = Literal["key", "hidden"]
 Rotation = Callable[[Tensor, int], Tensor]
 
 # What the kernels for CUDA take: whole tiles of numbers, and tapes of one byte a cell.
@@ -26,183 +31,6 @@ KERNEL_DEPTHS = 256
 
 # Up to this many positions, attention weights are kept for the backward pass on the CPU.
 KEPT_LENGTH = 64
-
-
-@dataclass(frozen=True)
-class ScoreInputs:
-    """What score terms may look at, made once per pass and shared by all layers.
-
-    Queries are the last Q of K positions (Q = K when training, 1 when decoding).
-
-    Attributes:
-        causal: bool (Q, K), keys that a query may see; None if it may see all (decoding, masked models).
-        tape: int64 or uint8 (B, 1, Q, K), depths W_k[j]; None for models without a tape.
-        stack_distance: int16 (B, 1, Q, K), :func:`pdtools.models.tape.open_tokens_after` of the tape; None
-            for models that do not look at it.
-        real: bool (B, 1, 1, K), keys that are not padding, of masked models; None: no query sees padding.
-    """
-
-    causal: Tensor | None
-    tape: Tensor | None
-    stack_distance: Tensor | None = None
-    real: Tensor | None = None
-
-    def of(self, rows: slice) -> ScoreInputs:
-        """For some of the rows when decoding."""
-        return ScoreInputs(
-            causal=None,
-            tape=None if self.tape is None else self.tape[rows],
-            stack_distance=None if self.stack_distance is None else self.stack_distance[rows],
-        )
-
-
-class ScoreTerm(nn.Module, ABC):
-    """Something added to the attention scores q·k before they are scaled by 1/sqrt(d_head)."""
-
-    @abstractmethod
-    def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
-        """Compute the term.
-
-        Args:
-            q: (B, H, Q, d_head).
-            k: (B, H, K, d_head).
-            key_map: (D, D), the weight of the layer's key projection.
-            inputs: of this pass.
-
-        Returns:
-            broadcastable to (B, H, Q, K); cells above the diagonal are masked later and may hold anything.
-        """
-
-
-def sinusoids(length: int, d_model: int, device: torch.device) -> Tensor:
-    """Sinusoidal embeddings of the distances length - 1, …, 1, 0: float (length, d_model)."""
-    return sinusoids_of(torch.arange(length - 1, -1, -1, device=device), d_model)
-
-
-def sinusoids_of(positions: Tensor, d_model: int, timescale: float = 10000.0) -> Tensor:
-    """Sines of positions (…), then cosines (Vaswani et al. 2017, section 3.5): float (…, d_model).
-
-    The wavelengths go from 2π to nearly 2π times ``timescale``.
-    """
-    rate = timescale ** (-torch.arange(0, d_model, 2, device=positions.device, dtype=torch.float32) / d_model)
-    angle = positions[..., None].float() * rate  # (…, D / 2)
-    return torch.cat([angle.sin(), angle.cos()], dim=-1)
-
-
-class RelativePositions(ScoreTerm):
-    """Transformer-XL's relative positions (Dai et al. 2019, section 3.3): u·k_j + (q_i + v)·W_R R_{i-j}."""
-
-    def __init__(self, d_model: int, heads: int) -> None:
-        super().__init__()
-        self.d_model = d_model
-        self.content_bias = nn.Parameter(torch.zeros(heads, 1, d_model // heads))  # u
-        self.position_bias = nn.Parameter(torch.zeros(heads, 1, d_model // heads))  # v
-        self.distance_map = nn.Linear(d_model, d_model, bias=False)  # W_R
-
-    def vectors(self, keys: int) -> Tensor:
-        """W_R R of the distances keys - 1, …, 1, 0: (H, K, d_head)."""
-        distances = sinusoids(keys, self.d_model, self.distance_map.weight.device)
-        r = self.distance_map(distances.to(self.distance_map.weight.dtype))  # (K, D)
-        return r.view(keys, len(self.content_bias), -1).transpose(0, 1)
-
-    def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
-        r = self.vectors(k.shape[2]).transpose(1, 2)  # (H, d_head, K)
-        # einsum folds batch and queries into one matrix; matmul would first copy r for every row.
-        by_distance = torch.einsum("bhqd,hdk->bhqk", q + self.position_bias, r)  # (B, H, Q, K)
-        content = self.content_bias @ k.transpose(2, 3)  # (B, H, 1, K)
-        return content + shift_to_keys(by_distance)
-
-
-def shift_to_keys(by_distance: Tensor) -> Tensor:
-    """From scores by distance (farthest first) to scores by key: row i moves left by Q - 1 - i columns.
-
-    Padding each row by one cell and reading the rows as one stretch moves each row one cell further than the
-    one before. What enters on the right is above the diagonal.
-    """
-    batch, heads, queries, keys = by_distance.shape
-    padded = F.pad(by_distance, (1, 0))  # (B, H, Q, K + 1)
-    return padded.view(batch, heads, keys + 1, queries)[:, :, 1:].reshape(batch, heads, queries, keys)
-
-
-class LinearPositions(ScoreTerm):
-    """ALiBi's penalty on distance (Press et al. 2022): -m_h |i - j|, with m_h = 2^(-8h / H) for head h of H.
-
-    Nothing is learned, and no distance is unlike those of training.
-    """
-
-    slopes: Tensor
-
-    def __init__(self, heads: int) -> None:
-        super().__init__()
-        slopes = 2.0 ** (-8 * torch.arange(1, heads + 1) / heads)
-        self.register_buffer("slopes", slopes[:, None, None], persistent=False)  # (H, 1, 1)
-
-    def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
-        queries, keys, d_head = q.shape[2], k.shape[2], q.shape[3]
-        position = torch.arange(keys, device=q.device)
-        distance = self.distance(position[keys - queries :, None] - position)  # (Q, K)
-        return -self.slopes * distance * math.sqrt(d_head)  # (H, Q, K): scores are scaled later
-
-    def distance(self, i_minus_j: Tensor) -> Tensor:
-        """What is penalized of a query at i and a key at j, (Q, K)."""
-        return i_minus_j.abs()
-
-
-class StackDistances(ScoreTerm):
-    """A penalty on distance in the stack: -m_h s_k[j], s the number of open tokens above j, m_h > 0 learned.
-
-    Ours, not the paper's: the tape says which tokens are open, this says which of them is the last, however
-    many there are and however far back it is. As ALiBi, it extends to stacks deeper than those of training.
-    """
-
-    def __init__(self, heads: int) -> None:
-        super().__init__()
-        # The steepest sees the top alone; it goes with the flattest of other penalties on distance, if any.
-        slopes = 4 * 2.0 ** (-8 * torch.arange(heads, 0, -1) / heads)
-        self.log_slopes = nn.Parameter(slopes.log()[:, None, None])  # (H, 1, 1)
-
-    def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
-        assert inputs.stack_distance is not None
-        return -self.scaled_slopes(q.shape[3]) * inputs.stack_distance  # (B, H, Q, K)
-
-    def scaled_slopes(self, d_head: int) -> Tensor:
-        """m sqrt(d_head), since scores are scaled later: (H, 1, 1)."""
-        return self.log_slopes.exp() * math.sqrt(d_head)
-
-
-class DepthScores(ScoreTerm):
-    """The pushdown layer's term q_k·e[W_k[j]] (Murty et al. 2023, eq. 6 and fig. 7).
-
-    The scores of all depths are computed once per query and picked by the tape, so keys of size K x K x d
-    never exist. Depths beyond the table use its last row.
-
-    Args:
-        space: "key": e is added to the keys, one vector shared by the heads (fig. 7); "hidden": e is added
-            to the hidden state before the key map (eq. 6).
-    """
-
-    def __init__(self, d_model: int, heads: int, depths: int, space: DepthSpace) -> None:
-        super().__init__()
-        self.space = space
-        self.heads = heads
-        self.embedding = nn.Embedding(depths, d_model // heads if space == "key" else d_model)
-
-    def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
-        assert inputs.tape is not None
-        tape = inputs.tape.long().expand(-1, self.heads, -1, -1)  # (B, H, Q, K)
-        return self.by_depth(q, key_map).gather(3, tape)  # (B, H, Q, K)
-
-    def by_depth(self, q: Tensor, key_map: Tensor) -> Tensor:
-        """The scores q·e of all depths: (B, H, Q, depths)."""
-        return q @ self.vectors(key_map).transpose(1, 2)
-
-    def vectors(self, key_map: Tensor) -> Tensor:
-        """What each depth adds to keys: (H, depths, d_head), or (1, depths, d_head) for all heads alike."""
-        table = self.embedding.weight  # (depths, d_head or D)
-        if self.space == "key":
-            return table[None]
-        mapped = F.linear(table, key_map)  # (depths, D)
-        return mapped.view(len(table), self.heads, -1).transpose(0, 1)
 
 
 class Attention(nn.Module):

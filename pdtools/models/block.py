@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from pdtools.models.attention import Attention, ScoreInputs, ScoreTerm
+from pdtools.models.attention import Attention
 from pdtools.models.cache import Cache
 from pdtools.models.dropout import Dropout
 from pdtools.models.positions import rotate
+from pdtools.models.score_terms import ScoreInputs, ScoreTerm
 from pdtools.models.stack_attention import StackAttention, StackCache
 from pdtools.models.transformer_config import Activation, TransformerConfig
 

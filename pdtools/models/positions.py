@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pdtools.models.attention import (
+from pdtools.models.score_terms import (
     LinearPositions,
     RelativePositions,
     ScoreInputs,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import get_args
 
-from pdtools.models.attention import DepthScores, DepthSpace, StackDistances
+from pdtools.models.score_terms import DepthScores, DepthSpace, StackDistances
 from pdtools.models.transformer import TransformerLM
 from pdtools.models.transformer_config import TransformerConfig, bad_config, first_of_layers
 

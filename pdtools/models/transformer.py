@@ -10,12 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pdtools.models.attachment import AttachmentHead
-from pdtools.models.attention import KERNEL_DEPTHS, ScoreInputs, ScoreTerm
+from pdtools.models.attention import KERNEL_DEPTHS
 from pdtools.models.base import Batch, LanguageModel, TokenParts, initialize, initialize_by_fan_in
 from pdtools.models.block import Block
 from pdtools.models.cache import Past
 from pdtools.models.dropout import Dropout
 from pdtools.models.positions import position_terms, sincos_positions
+from pdtools.models.score_terms import ScoreInputs, ScoreTerm
 from pdtools.models.stack_attention import StackCache
 from pdtools.models.tape import legal_attachments, open_tokens_after, tape_from_attachments
 from pdtools.models.transformer_config import TransformerConfig

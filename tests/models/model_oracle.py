@@ -13,13 +13,8 @@ from torch import Tensor, nn
 
 from pdtools.models import TransformerLM, build_model, make_config
 from pdtools.models.attachment import AttachmentHead
-from pdtools.models.attention import (
-    Attention,
-    DepthScores,
-    LinearPositions,
-    RelativePositions,
-    StackDistances,
-)
+from pdtools.models.attention import Attention
+from pdtools.models.score_terms import DepthScores, LinearPositions, RelativePositions, StackDistances
 
 PAD, ROOT, EOS = 0, 1, 2
 

@@ -13,17 +13,16 @@ import pdtools.models.attention as attention_module
 import pdtools.models.block_attention as block_attention_module
 from pdtools.models import legal_attachments, tape_from_attachments
 from pdtools.models.attachment import AttachmentHead
-from pdtools.models.attention import (
-    Attention,
+from pdtools.models.attention import Attention, attend
+from pdtools.models.dropout import Dropout, multipliers, random_levels
+from pdtools.models.score_terms import (
     DepthScores,
     LinearPositions,
     RelativePositions,
     ScoreInputs,
     ScoreTerm,
     StackDistances,
-    attend,
 )
-from pdtools.models.dropout import Dropout, multipliers, random_levels
 from pdtools.models.tape import open_tokens_after
 
 N, D, HEADS, DEPTHS = 9, 8, 2, 4

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import Batch, TransformerLM, collate
-from pdtools.models.attention import Attention, LinearPositions
+from pdtools.models.attention import Attention
 from pdtools.models.positions import TiltedLinearPositions, TwoSidedPositions
+from pdtools.models.score_terms import LinearPositions
 from pdtools.models.stack_attention import stack_attention
 
 MASKED_POSITIONS = ("none", "learned", "sincos", "relative", "rotary", "alibi")
