@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from pdtools.evaluation.dyck import binomial_interval
+from pdtools.formal import BracketPrefix
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -29,16 +31,42 @@ def study(name: str, folder: Path, out: str, **settings: str) -> subprocess.Comp
 
 def test_dyck(tmp_path: Path) -> None:
     out = tmp_path / "a study"
-    settings = {**SMALL, "DEPENDENCIES": "50", "MODELS": "base base-attachment pushdown-distances"}
+    settings = {**SMALL, "DEPENDENCIES": "50", "PUSHDOWN_PREFIXES": "1"}
+    models = ("base", "base-attachment", "pushdown", "pushdown-distances")
     done = study("dyck", tmp_path, out.name, **settings)
     assert done.returncode == 0, done.stderr
     table = (out / "table.md").read_text()
     assert table.strip() in done.stdout
-    assert table.count("\n| ") == 12
+    lines = [line.split(" | ")[0].strip("| ") for line in table.splitlines() if line.startswith("| ")]
+    assert lines == [
+        "percent right",
+        "---",
+        "the type of any opener before",
+        "the type that most open brackets have, of these the last",
+        "base LM",
+        "paper: base LM (+ attachment loss)",
+        "base LM + attachment loss",
+        "— closers attached right, those before given",
+        "paper: Pushdown LM",
+        "Pushdown LM, 1 prefixes",
+        "— attachments given",
+        "— closers attached right",
+        "Pushdown LM + stack distances",
+        "— attachments given",
+        "— closers attached right",
+        "the automaton",
+    ]
     assert {path.name for path in out.glob("*.svg")} == {"by-dependency.svg", "by-depth.svg"}
     results = json.loads((out / "results.json").read_text())
-    assert set(results["scores"]) == set(settings["MODELS"].split())
+    assert set(results["scores"]) == set(models)
     assert results["scores"]["pushdown-distances"]["dependency-50"]["1"]["prefixes"] == 2
+    assert results["scores"]["pushdown"]["depth"]["1"]["prefixes"] == 1
+    assert [line["label"] for line in results["figures"]["depth"]] == [
+        "base LM",
+        "base LM + attachment loss",
+        "Pushdown LM",
+        "Pushdown LM + stack distances",
+    ]
 
     # A stop between two stages: what is missing is made again, the rest is left alone.
     kept = out / "results" / "base-1" / "depth" / "results.json"
@@ -62,9 +90,19 @@ def test_dyck(tmp_path: Path) -> None:
     other = study("dyck", tmp_path, out.name, **{**settings, "BEAM": "3"})
     assert other.returncode == 1
     assert (
-        "begun with SETTING=released-like STEPS=2 STRINGS=200 PREFIXES=2 BEAM=2 MARGIN=10, not"
+        "begun with SETTING=released-like POSITIONS=alibi STEPS=2 STRINGS=200 PREFIXES=2 BEAM=2 MARGIN=8, not"
         in other.stderr
     )
+
+
+def test_dyck_on_free_strings_with_other_positions(tmp_path: Path) -> None:
+    settings = {**SMALL, "DEPENDENCIES": "50", "MODELS": "base", "SETTING": "free", "POSITIONS": "relative"}
+    done = study("dyck", tmp_path, "free", **settings)
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((tmp_path / "free" / "train" / "manifest.json").read_text())
+    assert (manifest["language"]["max_length"], manifest["language"]["max_dependency"]) == (598, None)
+    model = json.loads((tmp_path / "free" / "runs" / "base-1" / "best" / "config.json").read_text())
+    assert model["config"]["positions"] == "relative"
 
 
 @pytest.fixture(scope="module")
@@ -104,9 +142,32 @@ def test_lines_of_the_figures(report: ModuleType) -> None:
 
 def test_a_table_without_results(report: ModuleType) -> None:
     found: Any = report.defaultdict(lambda: report.defaultdict(dict))
-    table = report.markdown(found, {})
-    assert "| base LM, paper | 90.0 | 81.0 | 40.6 | 14.1 | 40.6 |  |" in table
+    table = report.markdown(found, {}, {})
+    assert "| paper: base LM (+ attachment loss) | 90.0 | 81.0 | 40.6 | 14.1 | 40.6 |  |" in table
     assert "| Pushdown LM | - | - | - | - | - | - |" in table
+
+
+def test_perplexities_are_those_of_the_same_strings(report: ModuleType) -> None:
+    found: Any = report.defaultdict(lambda: report.defaultdict(dict))
+    entropy = {
+        "base": {
+            seed: {"ppl_model": model, "automaton": math.log(7.0), "ppl_entropy": 6.5}
+            for seed, model in (("1", 7.4), ("2", 7.6))
+        }
+    }
+    lines = report.markdown(found, entropy, {}).splitlines()
+    assert next(line for line in lines if line.startswith("| base LM |")).endswith("| 7.500 |")
+    assert next(line for line in lines if line.startswith("| the automaton")).endswith("| 7.000 |")
+
+
+def test_closers_that_come_to_those_who_know_little(report: ModuleType) -> None:
+    def prefix(text: str, closer: str) -> BracketPrefix:
+        return BracketPrefix(tokens=tuple(text.split()), closer=closer, dependency=1, depth=1)
+
+    # The right type is two of three openers, and open twice; then two of four, and the last that is open.
+    assert report.guess([prefix("(1 (2 (1", ")1")]) == {"any": pytest.approx(2 / 3), "most": 1}
+    assert report.guess([prefix("(1 (2 (3 )3 (3", ")3")]) == {"any": 0.5, "most": 1}
+    assert report.guess([prefix("(2 (2 (1", ")1")]) == {"any": pytest.approx(1 / 3), "most": 0}
 
 
 def test_a_model_tested_on_fewer_prefixes_says_so(report: ModuleType) -> None:
@@ -115,6 +176,6 @@ def test_a_model_tested_on_fewer_prefixes_says_so(report: ModuleType) -> None:
         for name in report.SETS:
             score = {"accuracy": 0.5, "prefixes": prefixes, **dict.fromkeys(report.PARTS, 0.5)}
             found[model][name]["1"] = score
-    table = report.markdown(found, {})
+    table = report.markdown(found, {}, {})
     assert "| base LM | **50.0**" in table
     assert "| Pushdown LM, 20 prefixes | **50.0**" in table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 PREFIXES_PER_PIECE = 64
 _NORMAL_97_5 = 1.959963984540054  # the standard normal's 97.5% quantile
-# Dependencies are counted together by so many tokens, depths one by one.
-_DEPENDENCY_BIN = 50
+# Dependencies and open brackets are counted together by so many, depths one by one.
+_DEPENDENCY_BIN, _OPEN_BIN = 50, 10
 
 NumberedPrefix = tuple[str, int, BracketPrefix]
 """A prefix with the name of its set and its number there, from 1."""
@@ -59,10 +59,11 @@ class ClosedPrefix:
         set: the set that it is from.
         number: which one of it, from 1.
         tokens, dependency, depth, closer: as in the set.
+        open: brackets open at its end, that to be closed among them.
         chosen: the likeliest closer, over the beam.
         chosen_given_attachments: the likeliest closer, the attachments of the prefix given.
-        attachments_right: attachments of the best hypothesis that are those of the language; None without
-            an attachment head.
+        attachments_right: closing brackets of the prefix that are attached to their opening bracket, in the
+            best hypothesis; by a head without a tape, given the attachments before; None without a head.
     """
 
     set: str
@@ -70,10 +71,16 @@ class ClosedPrefix:
     tokens: int
     dependency: int
     depth: int
+    open: int
     closer: str
     chosen: str
     chosen_given_attachments: str
     attachments_right: int | None
+
+    @property
+    def closers(self) -> int:
+        """Closing brackets of the prefix."""
+        return (self.tokens - self.open) // 2
 
     @property
     def right(self) -> bool:
@@ -144,8 +151,8 @@ def evaluate_closing(
         in_pieces: who closes them; None: this process.
 
     Returns:
-        ``scores.by_set``, ``scores.by_dependency`` and ``scores.by_depth``: accuracy with its 95% interval
-        (Wilson); an ``items`` table with a row per prefix.
+        ``scores.by_set``, ``scores.by_dependency``, ``scores.by_depth`` and ``scores.by_open``: accuracy with
+        its 95% interval (Wilson); an ``items`` table with a row per prefix.
 
     Raises:
         PdtoolsError: if a bracket is no token of the model's, or a prefix is too long for it.
@@ -164,6 +171,7 @@ def evaluate_closing(
             tokens=len(prefix.tokens),
             dependency=prefix.dependency,
             depth=prefix.depth,
+            open=prefix.open,
             closer=prefix.closer,
             **closed._asdict(),
         )
@@ -183,7 +191,7 @@ def _close(prefixes: Sequence[BracketPrefix], loaded: LoadedModel, search: Searc
         model, [i[:-1] for i in ids], [attach[:-1] for attach in gold], max_batch=search.max_batch
     )
     if not model.uses_tape:
-        rights = _attachments_right(loaded, ids, gold) if model.has_attachment_head else [None] * len(ids)
+        rights = _greedy_rights(loaded, ids, gold) if model.has_attachment_head else [None] * len(ids)
         for logprobs, right in zip(given, rights, strict=True):
             closer = _likeliest(logprobs, closers)
             yield Closed(closer, closer, right)
@@ -195,14 +203,20 @@ def _close(prefixes: Sequence[BracketPrefix], loaded: LoadedModel, search: Searc
         yield Closed(
             _likeliest(result.next_logprobs, closers),
             _likeliest(logprobs, closers),
-            int((best[1:] == attach[1:-1]).sum()),
+            _attachments_right(best, attach),
         )
 
 
-def _attachments_right(
+def _attachments_right(found: NDArray[np.int32], gold: NDArray[np.int32]) -> int:
+    """Closers attached as in the language, of (n + 1) and (n + 2) positions: ROOT, the prefix, an end."""
+    is_closer = gold[:-1] != range(len(gold) - 1)  # an opener is attached to itself, and so is ROOT
+    return int((found == gold[:-1])[is_closer].sum())
+
+
+def _greedy_rights(
     loaded: LoadedModel, ids: Sequence[NDArray[np.int32]], gold: Sequence[NDArray[np.int32]]
 ) -> list[int]:
-    """Attachments that a head without a tape has right, each given those before it."""
+    """Closers that a head without a tape attaches rightly, each given the attachments before it."""
     import torch
 
     from pdtools.models import collate
@@ -211,8 +225,8 @@ def _attachments_right(
     for tokens, attach in zip(ids, gold, strict=True):
         with torch.inference_mode():
             batch = collate([(tokens, attach)], loaded.model.pad_id).to(loaded.model.device)
-            best = loaded.model.forward_parts(batch).attach_best[0]
-        rights.append(int((best == batch.attach[0])[1:-1].sum()))
+            best = loaded.model.forward_parts(batch).attach_best[0].cpu().numpy()
+        rights.append(_attachments_right(best[:-1], attach))
     return rights
 
 
@@ -246,17 +260,17 @@ def _likeliest(logprobs: NDArray[np.float64], closers: Mapping[int, str]) -> str
 def _results(items: Sequence[ClosedPrefix], loaded: LoadedModel, search: Search) -> Results:
     import pyarrow as pa
 
-    by_set: dict[str, list[ClosedPrefix]] = {}
-    by_dependency: dict[str, list[ClosedPrefix]] = {}
-    by_depth: dict[str, list[ClosedPrefix]] = {}
-    for item in items:
-        by_set.setdefault(item.set, []).append(item)
-    for item in sorted(items, key=lambda item: item.dependency):
-        first = item.dependency // _DEPENDENCY_BIN * _DEPENDENCY_BIN
-        by_dependency.setdefault(f"{first}-{first + _DEPENDENCY_BIN - 1}", []).append(item)
-    for item in sorted(items, key=lambda item: item.depth):
-        by_depth.setdefault(str(item.depth), []).append(item)
-    groups = {"by_set": by_set, "by_dependency": by_dependency, "by_depth": by_depth}
+    groups = {
+        "by_set": _grouped(items, lambda item: item.set),
+        "by_dependency": _grouped(
+            sorted(items, key=lambda item: item.dependency),
+            lambda item: _bin(item.dependency, 0, _DEPENDENCY_BIN),
+        ),
+        "by_depth": _grouped(sorted(items, key=lambda item: item.depth), lambda item: str(item.depth)),
+        "by_open": _grouped(
+            sorted(items, key=lambda item: item.open), lambda item: _bin(item.open, 1, _OPEN_BIN)
+        ),
+    }
     return Results(
         scores={
             kind: {name: _accuracy(group) for name, group in each.items()} for kind, each in groups.items()
@@ -275,11 +289,27 @@ def _results(items: Sequence[ClosedPrefix], loaded: LoadedModel, search: Search)
     )
 
 
+def _grouped(
+    items: Sequence[ClosedPrefix], name: Callable[[ClosedPrefix], str]
+) -> dict[str, list[ClosedPrefix]]:
+    groups: dict[str, list[ClosedPrefix]] = {}
+    for item in items:
+        groups.setdefault(name(item), []).append(item)
+    return groups
+
+
+def _bin(number: int, first: int, width: int) -> str:
+    """The bin that a number is in, as 50-99."""
+    low = (number - first) // width * width + first
+    return f"{low}-{low + width - 1}"
+
+
 def _accuracy(items: Sequence[ClosedPrefix]) -> dict[str, Any]:
-    """Scores of one group of prefixes, as fractions of 1; attachments are counted over all tokens."""
+    """Scores of one group of prefixes, as fractions of 1; attachments are those of all closing brackets."""
     number, right = len(items), sum(item.right for item in items)
     low, high = binomial_interval(right, number)
     attachments = [item.attachments_right for item in items if item.attachments_right is not None]
+    closers = sum(item.closers for item in items)
     return {
         "accuracy": right / number,
         "low": low,
@@ -288,7 +318,7 @@ def _accuracy(items: Sequence[ClosedPrefix]) -> dict[str, Any]:
         "accuracy_given_attachments": mean(
             [float(item.chosen_given_attachments == item.closer) for item in items]
         ),
-        "attachment_accuracy": sum(attachments) / sum(item.tokens for item in items) if attachments else None,
+        "attachment_accuracy": sum(attachments) / closers if attachments and closers else None,
     }
 
 

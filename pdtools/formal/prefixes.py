@@ -45,6 +45,11 @@ class BracketPrefix:
     dependency: int
     depth: int
 
+    @property
+    def open(self) -> int:
+        """Brackets open at its end."""
+        return sum(1 if token[0] == "(" else -1 for token in self.tokens)
+
 
 def dependency_prefixes(
     language: Dyck, number: int, *, least: int, max_length: int, seed: int

@@ -116,8 +116,8 @@ def print_perplexity(results: Results) -> None:
 
 
 def print_closing(results: Results) -> None:
-    """Accuracy at closing brackets by set, by length and by depth; the distance from the automaton."""
-    titles = {"by_set": "set", "by_dependency": "dependency", "by_depth": "depth"}
+    """Accuracy at closing brackets by set, length, depth, open brackets; the distance from the automaton."""
+    titles = {"by_set": "set", "by_dependency": "dependency", "by_depth": "depth", "by_open": "open brackets"}
     for kind, title in titles.items():
         rows: list[tuple[Cell, ...]] = [
             (
@@ -130,7 +130,7 @@ def print_closing(results: Results) -> None:
             )
             for name, each in results.scores[kind].items()
         ]
-        columns = [title, "prefixes", "right", "95%", "attachments given", "attachments right"]
+        columns = [title, "prefixes", "right", "95%", "attachments given", "closers attached right"]
         print_table(columns, rows, title=f"Closing brackets by {title} (percent)")
         print()
     if "entropy" in results.scores:

@@ -5,8 +5,11 @@ Usage: report.py FOLDER (of study.sh). Writes table.md, results.json and two fig
 
 from __future__ import annotations
 
+import math
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -14,12 +17,13 @@ from typing import Any
 from pdtools.evaluation.dyck import binomial_interval
 from pdtools.evaluation.results import read_results
 from pdtools.files import atomic_text, write_json
+from pdtools.formal import BracketPrefix, read_prefixes
 from pdtools.provenance import provenance
 from pdtools.report.plots import Line, draw_lines
 
 # Table 1 of Murty et al. (2023), percent.
 PAPER = {
-    "base": {
+    "base-attachment": {
         "dependency-50": 90.0,
         "dependency-100": 81.0,
         "dependency-200": 40.6,
@@ -47,9 +51,15 @@ SETS = {
     "dependency-300": "Dyck (300)",
     "depth": "depth 15 to 50",
 }
+PAPER_LABELS = {"base-attachment": "paper: base LM (+ attachment loss)", "pushdown": "paper: Pushdown LM"}
+# What a row is about, for models with a tape and for those whose head does not change what they predict.
 PARTS = {
-    "accuracy_given_attachments": "attachments given",
-    "attachment_accuracy": "attachments right",
+    "accuracy_given_attachments": ("attachments given", None),
+    "attachment_accuracy": ("closers attached right", "closers attached right, those before given"),
+}
+GUESSES = {
+    "any": "the type of any opener before",
+    "most": "the type that most open brackets have, of these the last",
 }
 DEPENDENCY_BIN, DEPTH_BIN = 50, 6
 
@@ -68,36 +78,67 @@ def main(folder: Path) -> None:
             entropy[model][seed] = document["scores"]["entropy"]
         items[model] += table.to_pylist()
         made = document["provenance"]
-    write_json(
-        folder / "results.json",
-        {
-            "scores": scores,
-            "entropy": entropy,
-            "paper": PAPER,
-            "provenance": provenance(),
-            "provenance_of_one": made,
-        },
-    )
-    with atomic_text(folder / "table.md") as stream:
-        stream.write(markdown(scores, entropy))
-    print(markdown(scores, entropy))
+    guesses = {path.stem: guess(read_prefixes(path)) for path in sorted((folder / "prefixes").glob("*.tsv"))}
+    figures = {}
     for name, title, start, width in (
         ("dependency", "tokens to the open bracket", 50, DEPENDENCY_BIN),
         ("depth", "brackets inside each other", 15, DEPTH_BIN),
     ):
         lines = [accuracy_line(MODELS[model], items[model], name, start, width) for model in MODELS]
+        figures[name] = [asdict(line) for line in lines]
         file = folder / f"by-{name}.svg"
         draw_lines(file, lines, x=title, y="closing brackets right (percent)", percent=True)
+    write_json(
+        folder / "results.json",
+        {
+            "settings": (folder / "settings").read_text().strip(),
+            "scores": scores,
+            "entropy": entropy,
+            "guesses": guesses,
+            "figures": figures,
+            "paper": PAPER,
+            "provenance": provenance(),
+            "provenance_of_one": made,
+        },
+    )
+    table = markdown(scores, entropy, guesses)
+    with atomic_text(folder / "table.md") as stream:
+        stream.write(table)
+    print(table)
 
 
-def markdown(scores: dict[str, dict[str, dict[str, Any]]], entropy: dict[str, dict[str, Any]]) -> str:
+def guess(prefixes: Sequence[BracketPrefix]) -> dict[str, float]:
+    """What closers come to that know little, as fractions of 1: see ``GUESSES``."""
+    any_opener, most_open = [], []
+    for prefix in prefixes:
+        right = prefix.closer[1:]
+        openers = [token[1:] for token in prefix.tokens if token[0] == "("]
+        any_opener.append(openers.count(right) / len(openers))
+        opened: list[str] = []
+        for token in prefix.tokens:
+            if token[0] == "(":
+                opened.append(token[1:])
+            else:
+                opened.pop()
+        most_open.append(right == max(reversed(opened), key=opened.count))
+    return {"any": mean(any_opener), "most": mean(most_open)}
+
+
+def markdown(
+    scores: dict[str, dict[str, dict[str, Any]]],
+    entropy: dict[str, dict[str, Any]],
+    guesses: dict[str, dict[str, float]],
+) -> str:
     """The table: a row for each model, the paper's before ours; means over seeds as in :func:`cell`."""
     rows = [["percent right", *SETS.values(), "perplexity"], ["---"] * (len(SETS) + 2)]
+    for kind, label in GUESSES.items():
+        shares = [f"{100 * guesses[name][kind]:.1f}" if name in guesses else "-" for name in SETS]
+        rows.append([label, *shares, ""])
     tests = [seed for sets in scores.values() for seeds in sets.values() for seed in seeds.values()]
     most = max((test["prefixes"] for test in tests), default=0)
     for model, label in MODELS.items():
         if model in PAPER:
-            rows.append([f"{label}, paper", *(f"{PAPER[model][name]}" for name in SETS), ""])
+            rows.append([PAPER_LABELS[model], *(f"{PAPER[model][name]}" for name in SETS), ""])
         found = {name: list(scores[model][name].values()) for name in SETS}
         tested = {each["prefixes"] for seeds in found.values() for each in seeds}
         if tested and min(tested) < most:
@@ -105,11 +146,14 @@ def markdown(scores: dict[str, dict[str, dict[str, Any]]], entropy: dict[str, di
         perplexities = [each["ppl_model"] for each in entropy.get(model, {}).values()]
         perplexity = f"{mean(perplexities):.3f}" if perplexities else "-"
         rows.append([label, *(cell(found[name]) for name in SETS), perplexity])
-        for key, title in PARTS.items():
-            if any(each[key] is not None for seeds in found.values() for each in seeds) and model != "base":
+        for key, titles in PARTS.items():
+            title = titles[0 if model.startswith("pushdown") else 1]
+            if title and any(each[key] is not None for seeds in found.values() for each in seeds):
                 rows.append([f"— {title}", *(mean_percent(found[name], key) for name in SETS), ""])
     exact = next(iter(next(iter(entropy.values()), {}).values()), None)
-    rows.append(["the automaton", *([""] * len(SETS)), f"{exact['ppl_entropy']:.3f}" if exact else "-"])
+    # On the same strings as the models.
+    perplexity = f"{math.exp(exact['automaton']):.3f}" if exact else "-"
+    rows.append(["the automaton", *([""] * len(SETS)), perplexity])
     seeds = {model: len(scores[model]["depth"]) for model in MODELS}
     note = "Seeds: " + ", ".join(f"{MODELS[model]} {number}" for model, number in seeds.items()) + "."
     note += " **Mean** [95% interval for other prefixes, these seeds] (each seed)."

@@ -15,8 +15,8 @@ pushdown-distances) set -- --model pushdown --set config.stack_distances=true ;;
 esac
 
 # A finished run is left as it is, unless it was started with other settings: then it is an error.
-pdtools train "$OUT/train" --valid "$OUT/valid" --config dyck "$@" --set "train.steps=$STEPS" --seed "$seed" \
-    --device "$DEVICE" --threads 1 --resume --quiet -o "$run"
+pdtools train "$OUT/train" --valid "$OUT/valid" --config dyck "$@" --set "config.positions=$POSITIONS" \
+    --set "train.steps=$STEPS" --seed "$seed" --device "$DEVICE" --threads 1 --resume --quiet -o "$run"
 # Unsure of its attachments, it fills the beam: many times slower than the others.
 limit=
 [ "$model" != pushdown ] || limit=${PUSHDOWN_PREFIXES:+--limit $PUSHDOWN_PREFIXES}

@@ -6,22 +6,25 @@
 # Usage: study.sh [OUTPUT FOLDER]
 # Environment, with defaults:
 #   SETTING=released-like   training strings: like the released validation file, or free: all that the automaton
-#                  writes, from 6 to 598 tokens, as the released code trains on (3 times the time and more)
+#                  writes, from 6 to 598 tokens (3 times the time and more)
+#   POSITIONS=alibi   of all models; relative: Transformer-XL's, as in the released code
 #   SEEDS="1 2 3"  one run of each model for each; more can be added later
 #   JOBS=2         runs at a time, on one thread each; on a GPU: JOBS=1 DEVICE=cuda
 #   DEVICE=cpu  STEPS=10000  STRINGS=100000  PREFIXES=1008 (28 of each depth)  BEAM=50
-#   PUSHDOWN_PREFIXES=PREFIXES   how many of them the plain Pushdown LM is tested on: at 1008 its search takes hours
-#   MARGIN=10      nats; hypotheses of the beam that are so much less probable than the best are dropped
+#   PUSHDOWN_PREFIXES=72 (on a GPU: all)   how many of them the plain Pushdown LM is tested on, 5 to 10 s of a core each
+#   MARGIN=8       nats; hypotheses of the beam that are so much less probable than the best are dropped
 #   DEPENDENCIES="50 100 200 300"  MODELS="base base-attachment pushdown pushdown-distances"
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-study-dyck}
-export OUT="$out" STEPS="${STEPS:-10000}" BEAM="${BEAM:-50}" MARGIN="${MARGIN:-10}" DEVICE="${DEVICE:-cpu}"
+export OUT="$out" STEPS="${STEPS:-10000}" BEAM="${BEAM:-50}" MARGIN="${MARGIN:-8}" DEVICE="${DEVICE:-cpu}"
+export POSITIONS="${POSITIONS:-alibi}"
+[ "$DEVICE" != cpu ] || export PUSHDOWN_PREFIXES="${PUSHDOWN_PREFIXES:-72}"
 setting=${SETTING:-released-like} strings=${STRINGS:-100000} prefixes=${PREFIXES:-1008}
 mkdir -p "$out/prefixes" "$out/runs" "$out/results"
 
 # What is in the folder was made with these: other ones would end up in the same table.
-settings="SETTING=$setting STEPS=$STEPS STRINGS=$strings PREFIXES=$prefixes BEAM=$BEAM MARGIN=$MARGIN"
+settings="SETTING=$setting POSITIONS=$POSITIONS STEPS=$STEPS STRINGS=$strings PREFIXES=$prefixes BEAM=$BEAM MARGIN=$MARGIN"
 [ -e "$out/settings" ] || echo "$settings" >"$out/settings"
 if [ "$settings" != "$(cat "$out/settings")" ]; then
     echo "$out was begun with $(cat "$out/settings"), not $settings: name another folder" >&2

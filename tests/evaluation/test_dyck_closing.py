@@ -90,6 +90,7 @@ def test_it_chooses_the_likeliest_closer_over_all_derivations(loaded: LoadedMode
     assert by_set["more"]["prefixes"] == 7
     assert results.scores["by_dependency"]["0-49"]["accuracy"] == pytest.approx(sum(right) / 12)
     assert sum(each["prefixes"] for each in results.scores["by_depth"].values()) == 12
+    assert results.scores["by_open"]["1-10"]["accuracy"] == pytest.approx(sum(right) / 12)
 
 
 def test_right_attachments(loaded: LoadedModel) -> None:
@@ -115,7 +116,18 @@ def test_right_attachments(loaded: LoadedModel) -> None:
         best = max(all_attachments(n), key=lambda attach: parts(attach)[0])[1:-1]
     else:
         best = parts([0, *own.tolist(), 0])[1][1:-1]
-    assert row["attachments_right"] == (np.array(best) == own).sum()
+    closers = [i for i, token in enumerate(prefix.tokens) if token[0] == ")"]
+    right = sum(best[i] == own[i] for i in closers)
+    assert row["attachments_right"] == right
+    assert row["open"] == len(prefix.tokens) - 2 * len(closers)
+    assert results.scores["by_set"]["one"]["attachment_accuracy"] == right / len(closers)
+
+
+def test_prefixes_without_a_closer_have_no_attachments_to_be_right(loaded: LoadedModel) -> None:
+    prefix = BracketPrefix(tokens=("(1", "(2"), closer=")2", dependency=1, depth=2)
+    results = evaluate_closing({"one": [prefix]}, loaded, search=Search(beam=100))
+    assert results.scores["by_set"]["one"]["attachment_accuracy"] is None
+    assert results.scores["by_open"]["1-10"]["prefixes"] == 1
 
 
 def test_the_distance_from_the_automaton(loaded: LoadedModel, tmp_path: Path) -> None:
