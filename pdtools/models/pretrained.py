@@ -49,24 +49,39 @@ class Pretrained:
 
 
 def read_pretrained(folder: str | Path) -> Pretrained:
-    """Read ``config.json`` and ``model.safetensors`` of a GPT-2 or RoBERTa model. Nothing is unpickled.
+    """Read ``config.json`` and the weights (safetensors, in one file or several) of a GPT-2 or RoBERTa model.
+
+    Nothing is unpickled.
 
     Raises:
         InputError: if they are missing or damaged, or of a model that ours has no equal to.
     """
     config, options = _read_config(folder)
-    weights_file = Path(folder, "model.safetensors")
-    if not weights_file.is_file():
-        hint = "save_pretrained(folder, safe_serialization=True) of transformers writes it"
-        raise InputError("no such file", file=weights_file, hint=hint)
-    try:
-        found = load_file(weights_file)
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"damaged weights: {error}", file=weights_file) from error
+    found: dict[str, Tensor] = {}
+    for file in _weights_files(Path(folder)):
+        if not file.is_file():
+            hint = "save_pretrained(folder, safe_serialization=True) of transformers writes it"
+            raise InputError("no such file", file=file, hint=hint)
+        try:
+            found |= load_file(file)
+        except (SafetensorError, OSError) as error:
+            raise InputError(f"damaged weights: {error}", file=file) from error
     kind = config["model_type"]
     with _naming(folder, kind):
         weights = (_gpt2_weights if kind == "gpt2" else _roberta_weights)(config, options, found)
         return _pretrained(config, options, weights)
+
+
+def _weights_files(folder: Path) -> list[Path]:
+    """One file, or those that the index of a larger model names."""
+    index = folder / "model.safetensors.index.json"
+    if not index.is_file():
+        return [folder / "model.safetensors"]
+    table = read_json(index)
+    names = table.get("weight_map") if isinstance(table, dict) else None
+    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+        raise InputError("no weight_map of file names", file=index)
+    return [folder / name for name in sorted(set(names.values()))]
 
 
 def pretrained_shape(folder: str | Path) -> dict[str, Any]:
@@ -114,6 +129,10 @@ def _naming(folder: str | Path, kind: str) -> Iterator[None]:
 def load_pretrained(model: LanguageModel, pretrained: Pretrained) -> None:
     """Copy weights into a model. Its ROOT and end-of-sentence, where new, start as their equals.
 
+    All other new tokens (the padding) start as the end-of-sentence too. The output layer scores every token:
+    one at random could be far more probable than all that the pretrained model knows, whose scores may have
+    any mean, since its own softmax does not see that.
+
     Raises:
         InputError: if the model is of another kind or shape.
     """
@@ -148,9 +167,9 @@ def _extend(place: Tensor, theirs: Tensor, model: LanguageModel, pretrained: Pre
             " --tokenizer and the model's folder"
         )
     place[: len(theirs)] = theirs
-    for ours, known in ((model.root_id, pretrained.root_id), (model.eos_id, pretrained.eos_id)):
-        if ours >= len(theirs):
-            place[ours] = theirs[known]
+    place[len(theirs) :] = theirs[pretrained.eos_id]
+    if model.root_id >= len(theirs):
+        place[model.root_id] = theirs[pretrained.root_id]
 
 
 def _gpt2_options(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -96,6 +96,39 @@ def test_logits_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
     assert not torch.allclose(with_stack, wanted, atol=0.01)
 
 
+@torch.no_grad()
+def test_new_tokens_take_no_probability_from_those_that_are_known(tmp_path: Path) -> None:
+    """Where a model's scores are all far below 0, as GPT-2's are, its own softmax does not see it; ours must not."""
+    theirs = saved("gpt2", tmp_path / "hf")
+    theirs.transformer.ln_f.bias[0] = 10
+    theirs.transformer.wte.weight[:, 0] = -4
+    theirs.transformer.wte.weight[39, 0] = -5  # the end of a text is improbable
+    theirs.save_pretrained(tmp_path / "hf", safe_serialization=True)
+    tokens = torch.randint(3, 39, (3, 12), generator=torch.Generator().manual_seed(1))
+    ours = tokens.clone()
+    tokens[:, 0], ours[:, 0] = 39, VOCAB + 1
+    logits = theirs(tokens).logits[:, :-1]
+    assert logits.max() < -20
+    found = our_logprobs(loaded(tmp_path / "hf", stack_layers="none"), ours)
+    torch.testing.assert_close(found, logits.log_softmax(-1), rtol=0, atol=0.01)
+
+
+def test_weights_in_several_files(tmp_path: Path) -> None:
+    theirs = saved("gpt2", tmp_path / "one")
+    theirs.save_pretrained(tmp_path / "many", safe_serialization=True, max_shard_size="4KB")
+    assert len(list((tmp_path / "many").glob("*.safetensors"))) > 1
+    one, many = (read_pretrained(tmp_path / name).weights for name in ("one", "many"))
+    assert one.keys() == many.keys()
+    assert all(torch.equal(one[name], many[name]) for name in one)
+    index = tmp_path / "many" / "model.safetensors.index.json"
+    next(iter((tmp_path / "many").glob("*.safetensors"))).unlink()
+    with pytest.raises(InputError, match="no such file"):
+        read_pretrained(tmp_path / "many")
+    index.write_text("[]")
+    with pytest.raises(InputError, match="no weight_map"):
+        read_pretrained(tmp_path / "many")
+
+
 def test_a_pushdown_model_takes_them_too(tmp_path: Path) -> None:
     saved("gpt2", tmp_path / "hf")
     model = loaded(tmp_path / "hf", "pushdown", depths=4, stack_layers="last 1")
