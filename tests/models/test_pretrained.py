@@ -98,7 +98,7 @@ def test_logits_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
 
 @torch.no_grad()
 def test_new_tokens_take_no_probability_from_those_that_are_known(tmp_path: Path) -> None:
-    """Where a model's scores are all far below 0, as GPT-2's are, its own softmax does not see it; ours must not."""
+    """Where scores are all far below 0, as GPT-2's are, its own softmax does not see it; ours must not."""
     theirs = saved("gpt2", tmp_path / "hf")
     theirs.transformer.ln_f.bias[0] = 10
     theirs.transformer.wte.weight[:, 0] = -4
