@@ -145,4 +145,4 @@ def _task_batch(loaded: LoadedModel, text: str) -> tuple[Batch, list[str | None]
         rows.tokens[0, rows.first :] = found
     said: list[str | None] = [None] * rows.first
     said += [loaded.tokenizer.token_text(token) for token in found.tolist()]
-    return task_batch(rows, loaded.tokenizer.pad_id), said
+    return task_batch(rows), said

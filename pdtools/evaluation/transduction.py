@@ -151,7 +151,7 @@ def predict_at_once(rows: TaskRows, layout: RowLayout, model: LanguageModel) -> 
     """The likeliest token at every position of y, given the row: int64 (B, m)."""
     from pdtools.formal.transduction_batches import task_batch
 
-    batch = task_batch(rows, layout.tokenizer.pad_id).to(model.device)
+    batch = task_batch(rows).to(model.device)
     logprobs = model.position_logprobs(batch)[:, rows.first :]  # (B, m, V)
     best: NDArray[np.int64] = logprobs[:, :, layout.output_tokens].argmax(-1).cpu().numpy()  # (B, m)
     chosen: NDArray[np.int64] = layout.output_tokens[best]

@@ -8,13 +8,13 @@ from pdtools.formal.transduction_rows import TaskRows
 from pdtools.models import Batch
 
 
-def task_batch(rows: TaskRows, pad_id: int) -> Batch:
+def task_batch(rows: TaskRows) -> Batch:
     """A batch with targets, on the CPU; every token shifts."""
     tokens = torch.from_numpy(rows.tokens)  # (B, N)
     return Batch(
         tokens=tokens,
         attach=torch.arange(tokens.shape[1]).expand_as(tokens).contiguous(),
-        lengths=(tokens != pad_id).sum(1),
+        lengths=torch.full((len(tokens),), tokens.shape[1]),
         targets=torch.from_numpy(rows.targets),
         scored=torch.from_numpy(rows.scored),
     )

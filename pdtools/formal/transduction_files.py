@@ -10,7 +10,7 @@ import numpy as np
 
 from pdtools.errors import InputError
 from pdtools.files import atomic_text, read_lines
-from pdtools.formal.transductions import NO_SYMBOL, Pairs, Task
+from pdtools.formal.transductions import Pairs, Task
 
 _COLUMNS = ("length", "x", "y")
 _SHOWN = 12  # symbols of a right answer in a message about a wrong one
@@ -100,8 +100,7 @@ def _parse(task: Task, number_of: Mapping[str, int], line: str) -> tuple[list[in
 
 def _as_arrays(task: Task, pairs: list[tuple[list[int], list[int]]]) -> Pairs:
     longest = task.output_length(len(pairs[0][0]))
-    padding = 0 if task.as_released else NO_SYMBOL
-    y = np.full((len(pairs), longest), padding)
+    y = np.full((len(pairs), longest), task.padding)
     for i, (_, symbols) in enumerate(pairs):
         y[i, : len(symbols)] = symbols
     return Pairs(

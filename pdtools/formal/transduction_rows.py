@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
-from pdtools.formal.transductions import NO_SYMBOL, Pairs, Task
+from pdtools.formal.transductions import Pairs, Task
 from pdtools.tokenization import Tokenizer, train_word_tokenizer
 
 Int64 = NDArray[np.int64]
@@ -78,9 +78,8 @@ class RowLayout:
 
     @property
     def token_of_symbol(self) -> Int64:
-        """int64 (S + 1,), tokens of the symbols of y; the last is padding, so that ``NO_SYMBOL`` finds it."""
-        tokens = [self.tokenizer.word_tokens(symbol)[0] for symbol in self.task.symbols]
-        return np.array([*tokens, self.tokenizer.pad_id])
+        """int64 (S,), tokens of the symbols of x and y."""
+        return np.array([self.tokenizer.word_tokens(symbol)[0] for symbol in self.task.symbols])
 
     @property
     def output_tokens(self) -> Int64:
@@ -110,7 +109,7 @@ class RowLayout:
         scored = np.zeros(tokens.shape, dtype=bool)
         counted = np.zeros(tokens.shape, dtype=bool)
         targets[:, first:] = y
-        scored[:, first:] = pairs.y != NO_SYMBOL
+        scored[:, first:] = True
         counted[:, first:] = np.arange(y.shape[1]) < pairs.counted[:, None]
         return TaskRows(tokens, targets, scored, counted, first)
 
@@ -124,5 +123,5 @@ class RowLayout:
         if self.objective == "masked" or not self.task.as_released:
             return of_symbol
         merged = of_symbol.copy()
-        merged[len(self.task.outputs) + 1 : -1] = self.out
+        merged[len(self.task.outputs) + 1 :] = self.out
         return merged

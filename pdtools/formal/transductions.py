@@ -19,7 +19,6 @@ from pdtools.formal.expressions import MODULUS, ExpressionSymbols, draw_expressi
 
 Int64 = NDArray[np.int64]
 
-NO_SYMBOL = -1
 # Strings that are drawn together for test files. Changing it changes what a seed draws.
 _DRAWN_TOGETHER = 128
 # Last words of seeds, so that training strings are never test strings of the same seed.
@@ -33,7 +32,7 @@ class Pairs:
 
     Attributes:
         x: int64 (B, n), numbers of the task's symbols.
-        y: int64 (B, m), the same, padded with ``NO_SYMBOL`` (as released, stack manipulation: with symbols).
+        y: int64 (B, m), the same, padded with :attr:`Task.padding`.
         counted: int64 (B,), how many symbols of y count in the accuracy: those before the padding.
     """
 
@@ -65,6 +64,11 @@ class Task(ABC):
     """All symbols of x and y; those of x come first, in the order of the released code."""
     outputs: ClassVar[tuple[str, ...]]
     """Symbols of y."""
+
+    @property
+    def padding(self) -> int:
+        """The symbol that follows the answer until y has m symbols."""
+        return 0
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -161,17 +165,22 @@ class ReverseString(Task):
 
 @dataclass(frozen=True, kw_only=True)
 class StackManipulation(Task):
-    """x is a stack, bottom first, and operations on it; y is the stack after them, top first, and ``END``.
+    """x is a stack, bottom first, and operations on it; y is the stack after them, top first, and ``END``s.
 
     The first stack is uniform over {a, b}ˢ, s uniform from 1 to n − 1 (1 if n is 1); the n − s operations are
-    uniform over POP, PUSH-a and PUSH-b; POP leaves an empty stack as it is. y is padded to n + 1 symbols. As
-    released, the padding is ``a``, and to be predicted too.
+    uniform over POP, PUSH-a and PUSH-b; POP leaves an empty stack as it is. ``END`` is the paper's [PAD]: it
+    fills y to n + 1 symbols, and the first one is counted in the accuracy. As released, ``a`` follows that.
     """
 
     name: ClassVar[str] = "sm"
     title: ClassVar[str] = "stack manipulation"
     symbols: ClassVar[tuple[str, ...]] = ("a", "b", "POP", "PUSH-a", "PUSH-b", "END")
     outputs: ClassVar[tuple[str, ...]] = ("a", "b", "END")
+
+    @property
+    def padding(self) -> int:
+        """See :attr:`Task.padding`."""
+        return self.symbols.index("a" if self.as_released else "END")
 
     def output_length(self, length: int) -> int:
         """n + 1."""
@@ -211,8 +220,7 @@ class StackManipulation(Task):
             height = np.where(popped, np.maximum(height - 1, 0), height + 1)
         position = np.arange(length + 1)
         from_top = height[:, None] - 1 - position  # (B, n + 1)
-        y = np.where(from_top >= 0, stack[rows[:, None], np.maximum(from_top, 0)], NO_SYMBOL)
-        y[position > height[:, None]] = 0 if self.as_released else NO_SYMBOL
+        y = np.where(from_top >= 0, stack[rows[:, None], np.maximum(from_top, 0)], self.padding)
         y[rows, height] = end
         return Pairs(x, y, height + 1)
 

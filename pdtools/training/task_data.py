@@ -222,4 +222,4 @@ class TaskPairs:
 def _batch(layout: RowLayout, pairs: Pairs) -> Batch:
     if len(pairs) == 0:
         return empty_batch(layout.tokenizer)
-    return task_batch(layout.rows(pairs), layout.tokenizer.pad_id)
+    return task_batch(layout.rows(pairs))

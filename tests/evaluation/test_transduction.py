@@ -89,7 +89,7 @@ def test_position_logprobs_are_those_of_targets(model: str, options: dict[str, A
     task = make_task("sm")
     found = loaded(task, model, objective=objective, **options)
     layout = RowLayout(task=task, tokenizer=found.tokenizer, objective=found.model.objective)
-    batch = task_batch(layout.rows(task.test_pairs(5, 4, seed=3)), found.tokenizer.pad_id)
+    batch = task_batch(layout.rows(task.test_pairs(5, 4, seed=3)))
     assert batch.scored is not None
     with torch.no_grad():
         every = found.model.position_logprobs(batch)
@@ -122,6 +122,27 @@ def test_greedy_predictions_are_read_by_the_model(name: str) -> None:
     for i, item in enumerate(items):
         by_hand = greedy_by_hand(found, layout, rows.tokens[i, : rows.first].tolist(), item["symbols"])
         assert item["predicted"].split() == [found.tokenizer.token_text(token) for token in by_hand]
+
+
+@pytest.mark.parametrize("as_released", [False, True])
+@pytest.mark.parametrize("positions", ["none", "learned", "sincos", "relative", "rotary", "alibi"])
+def test_symbol_by_symbol_is_as_in_the_whole_row(positions: str, as_released: bool) -> None:
+    """What a model says after its own symbols: rows have one length, also where the answer ends before."""
+    task = make_task("sm")
+    found = loaded(task, positions=positions, as_released=as_released)
+    pairs = drawn(task, (6,))[6]
+    items = evaluate_task({6: pairs}, found).tables["items"].to_pylist()
+    layout = RowLayout(task=task, tokenizer=found.tokenizer, objective="causal")
+    of_text = {found.tokenizer.token_text(token): token for token in layout.output_tokens.tolist()}
+    rows = layout.rows(pairs)
+    for i, item in enumerate(items):
+        said = [of_text[text] for text in item["predicted"].split()]
+        rows.tokens[i, rows.first : rows.first + len(said)] = said
+    with torch.no_grad():
+        every = found.model.position_logprobs(task_batch(rows))[..., layout.output_tokens]
+    for i, item in enumerate(items):
+        best = layout.output_tokens[every[i, rows.first : rows.first + item["symbols"]].argmax(-1).numpy()]
+        assert [found.tokenizer.token_text(token) for token in best.tolist()] == item["predicted"].split()
 
 
 def test_teacher_forcing_tells_the_right_symbols() -> None:

@@ -45,13 +45,15 @@ def test_causal(tmp_path: Path) -> None:
     assert found.first == 5
 
 
-def test_padding_is_not_scored(tmp_path: Path) -> None:
+def test_padding_is_predicted_and_not_counted(tmp_path: Path) -> None:
     line = "3\ta POP PUSH-b\tb END"
     masked = rows(tmp_path, "sm", line, "masked")
     assert spell(masked, "sm", masked.tokens) == "<root> a POP PUSH-b <out> <out> <out> <out>"
-    assert spell(masked, "sm", masked.targets, masked.scored) == ". . . . b END . ."
+    assert spell(masked, "sm", masked.targets, masked.scored) == ". . . . b END END END"
+    assert spell(masked, "sm", masked.targets, masked.counted) == ". . . . b END . ."
     causal = rows(tmp_path, "sm", line, "causal")
-    assert spell(causal, "sm", causal.tokens) == "<root> a POP PUSH-b <out> b END <pad> <pad>"
+    assert spell(causal, "sm", causal.tokens) == "<root> a POP PUSH-b <out> b END END END"
+    assert spell(causal, "sm", causal.targets, causal.scored) == ". . . . . b END END END"
     assert spell(causal, "sm", causal.targets, causal.counted) == ". . . . . b END . ."
 
 

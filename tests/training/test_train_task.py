@@ -89,7 +89,7 @@ def test_plain_torch_does_the_same(objective: str, tmp_path: Path) -> None:
         drawn = task.training_pairs(LENGTHS, 8, seed=wanted.train.seed, batch=batch_number)
         rows = layout.rows(drawn)
         optimizer.zero_grad()
-        parts = model.forward_parts(task_batch(rows, tokenizer.pad_id))
+        parts = model.forward_parts(task_batch(rows))
         (-parts.token_logprobs[torch.from_numpy(rows.scored)].mean()).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
         optimizer.step()
