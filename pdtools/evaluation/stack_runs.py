@@ -84,6 +84,7 @@ def inspect_run(loaded: LoadedModel, text: str) -> StackRunView:
     ids = torch.from_numpy(loaded.tokenizer.encode(sentence).ids).long().to(model.device)  # (n + 2,)
     with torch.inference_mode():
         surprisal, actions = _read(model.eval(), ids)
+        before = len(actions) - (len(ids) - 2)  # 1 if an input before the first token has actions too
         view: dict[str, Any] = {
             "tokens": [loaded.tokenizer.token_text(token) for token in ids[1:-1].tolist()],
             "surprisal": surprisal,
@@ -91,14 +92,18 @@ def inspect_run(loaded: LoadedModel, text: str) -> StackRunView:
             "actions": ACTIONS[model.config.stack],
         }
         if isinstance(model.stack, NondeterministicStack):
-            return StackRunView(**view, **_automaton(model.stack, actions))
+            return StackRunView(**view, **_automaton(model.stack, actions, before))
+        actions = actions[before:]
         if model.config.stack == "superposition":
             return StackRunView(**view, shares=actions[:, :3].softmax(1).tolist())
         return StackRunView(**view, shares=actions[:, :2].sigmoid().tolist())
 
 
 def _read(model: RecurrentLM, ids: Tensor) -> tuple[list[float], Tensor]:
-    """Surprisals of tokens and end-of-sentence, and the actions (n, A) after every token."""
+    """Surprisals of tokens and end-of-sentence, and the actions (n, A) after every token.
+
+    Where something is read before the first token, its actions come first: (n + 1, A).
+    """
     import torch
 
     state = model.start(1, len(ids))
@@ -108,13 +113,19 @@ def _read(model: RecurrentLM, ids: Tensor) -> tuple[list[float], Tensor]:
             surprisal.append(float(-model.next_token_logprobs(state)[0, token]) / math.log(2))
         if k < len(ids) - 1:
             model.advance(state, token[None], torch.zeros(1, k + 1, dtype=torch.int16))
-            if k:
+            if k or model.config.first_input != "none":
                 actions.append(state.run.actions()[0])
     return surprisal, torch.stack(actions)
 
 
-def _automaton(stack: NondeterministicStack, actions: Tensor) -> dict[str, Any]:
-    """What there is to tell of the automaton, from the actions (n, A) after every token."""
+def _automaton(stack: NondeterministicStack, actions: Tensor, before: int) -> dict[str, Any]:
+    """What there is to tell of the automaton after every token.
+
+    Args:
+        stack: of the model.
+        actions: (before + n, A), all that were done.
+        before: how many of them come before the first token's: they are done, and not told.
+    """
     import torch
 
     from pdtools.models.stacks.viterbi import heaviest_run
@@ -126,16 +137,16 @@ def _automaton(stack: NondeterministicStack, actions: Tensor) -> dict[str, Any]:
         alphas.append(run.alpha[0])
         log_total += math.log(float(run.total)) + float(run.log_factor)
     log_weights = stack.log_weights(actions)  # (n, C, 2C + Q)
-    weights = (log_weights - log_weights.amax((1, 2), keepdim=True)).exp()
+    reached = log_weights + torch.stack(alphas[:-1]).log()[:, :, None]
+    weights = (reached - reached.amax((1, 2), keepdim=True)).exp().sum(1)  # (before + n, 2C + Q)
     c = stack.configurations
-    kinds = torch.stack([part.sum(2) for part in weights.split([c, c, stack.states], 2)], 2)  # (n, C, 3)
-    done = (torch.stack(alphas[:-1])[:, :, None] * kinds).sum(1)  # (n, 3)
-    after = torch.stack(alphas[1:]).unflatten(1, (stack.symbols, stack.states))  # (n, S, Q)
+    done = torch.stack([part.sum(1) for part in weights.split([c, c, stack.states], 1)], 1)[before:]  # (n, 3)
+    after = torch.stack(alphas[1 + before :]).unflatten(1, (stack.symbols, stack.states))  # (n, S, Q)
     best = heaviest_run(log_weights.cpu().numpy(), stack.states, stack.symbols, stack.window)
     return {
         "shares": (done / done.sum(1, keepdim=True)).tolist(),
         "tops": after.sum(2).tolist(),
         "states": after.sum(1).tolist(),
-        "run": [(step.kind, step.state, list(step.stack)) for step in best.steps],
+        "run": [(step.kind, step.state, list(step.stack)) for step in best.steps[before:]],
         "run_log_share": best.log_weight - log_total,
     }

@@ -52,7 +52,7 @@ def draw_lines(
         MissingDependencyError: if matplotlib is not installed.
     """
     plt = pyplot()
-    with plt.rc_context({"svg.hashsalt": "pdtools", "font.size": 9}):
+    with plt.rc_context(style(9)):
         figure, axes = plt.subplots(figsize=_SIZE, layout="constrained")
         for line in lines:
             if not line.x:
@@ -72,6 +72,11 @@ def draw_lines(
             axes.legend(frameon=False)
         save_figure(figure, path)
         plt.close(figure)
+
+
+def style(font_size: float) -> dict[str, Any]:
+    """Settings of every figure: the same numbers make the same file, and tokens (``$x$``) are no formulas."""
+    return {"svg.hashsalt": "pdtools", "font.size": font_size, "text.parse_math": False}
 
 
 def save_figure(figure: Any, path: str | Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pdtools.report.plots import pyplot, save_figure
+from pdtools.report.plots import pyplot, save_figure, style
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -72,7 +72,7 @@ def draw_stacks(path: str | Path, inspection: Inspection) -> None:
     n, layers = len(inspection.tokens), inspection.layers
     side = max(_LEAST, _CELL * n)
     labels = inspection.tokens
-    with plt.rc_context({"svg.hashsalt": "pdtools", "font.size": 7}):
+    with plt.rc_context(style(7)):
         figure, grid = plt.subplots(
             2,
             len(layers),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pdtools.report.plots import pyplot, save_figure
+from pdtools.report.plots import pyplot, save_figure, style
 
 if TYPE_CHECKING:
     from pdtools.evaluation.stack_runs import StackRunView
@@ -69,7 +69,7 @@ def draw_run(path: str | Path, view: StackRunView) -> None:
     plt = pyplot()
     width = max(_WIDTH, _CELL * len(view.tokens) + 1)
     heights = [len(names) for _, names, _ in parts]
-    with plt.rc_context({"svg.hashsalt": "pdtools", "font.size": 7}):
+    with plt.rc_context(style(7)):
         figure, grid = plt.subplots(
             len(parts),
             1,
@@ -97,7 +97,7 @@ def draw_history(path: str | Path, shares: Sequence[Sequence[float]], *, label: 
         label: what the rows are.
     """
     plt = pyplot()
-    with plt.rc_context({"svg.hashsalt": "pdtools", "font.size": 7}):
+    with plt.rc_context(style(7)):
         size = (max(_WIDTH, 0.06 * len(shares[0]) + 1), max(1.5, 0.06 * len(shares) + 0.8))
         figure, axes = plt.subplots(figsize=size, layout="constrained")
         _heatmap(axes, shares)

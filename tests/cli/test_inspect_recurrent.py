@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 from pdtools.cli.main import run
+from pdtools.evaluation.inspection import Inspection, LayerStacks
 from pdtools.evaluation.stack_history import action_history, shares_of
 from pdtools.evaluation.stack_runs import StackRunView, inspect_run
 from pdtools.models import (
@@ -20,7 +22,8 @@ from pdtools.models import (
     make_config,
     save_checkpoint,
 )
-from pdtools.report.stack_runs import draw_history, run_lines
+from pdtools.report.stack_maps import draw_stacks
+from pdtools.report.stack_runs import draw_history, draw_run, run_lines
 from pdtools.tokenization import split_spaces, train_word_tokenizer
 from pdtools.training import Recipe, TrainConfig, train
 
@@ -56,6 +59,50 @@ def test_what_is_seen_is_what_the_model_does(tmp_path: Path, stack: str) -> None
         assert [len(stack) >= 2 for _, _, stack in view.run] == [True] * 4
     else:
         assert view.run is None
+
+
+@pytest.mark.parametrize("first_input", ["none", "eos", "root"])
+@pytest.mark.parametrize("stack", ["nondeterministic", "superposition"])
+def test_tops_are_those_of_the_decoder(tmp_path: Path, first_input: str, stack: str) -> None:
+    """What is read before the first token has actions too: the stack is no longer empty at the first one."""
+    loaded = load_checkpoint(saved(tmp_path / "model", stack=stack, stack_vector=2, first_input=first_input))
+    view = inspect_run(loaded, "a b c a")
+    assert len(view.shares) == 4
+    if stack != "nondeterministic":
+        return
+    ids = torch.from_numpy(loaded.tokenizer.encode(split_spaces("a b c a")).ids).long()
+    with torch.inference_mode():
+        state = loaded.model.start(1, len(ids))
+        for k, token in enumerate(ids):
+            loaded.model.advance(state, token[None], torch.zeros(1, k + 1, dtype=torch.int16))
+            if k >= 2:  # what was done after token k - 1 made the stack that is read with token k
+                alpha = state.run.stack_run.alpha[0].view(loaded.model.stack.symbols, -1)  # (S, Q)
+                assert view.tops[k - 2] == pytest.approx(alpha.sum(1).tolist())
+                assert view.states[k - 2] == pytest.approx(alpha.sum(0).tolist())
+    assert len(view.run) == 4
+
+
+def test_shares_where_an_unreached_configuration_outweighs_all(tmp_path: Path) -> None:
+    loaded = load_checkpoint(saved(tmp_path / "model", stack_states=1, stack_symbols=2))
+    with torch.no_grad():
+        loaded.model.actions.weight.zero_()
+        logits = torch.zeros(2, 5)  # of each symbol on top: two pushes, two replacements, a pop
+        logits[1] = 800  # at first the bottom symbol is on top, and not this one
+        loaded.model.actions.bias.copy_(logits.flatten())
+    view = inspect_run(loaded, "a b")
+    assert view.shares[0] == pytest.approx([0.4, 0.4, 0.2])
+    assert [sum(row) for row in view.shares] == pytest.approx([1, 1])
+
+
+def test_tokens_that_look_like_formulas_are_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    view = inspect_run(load_checkpoint(saved(tmp_path / "model")), "a b c")
+    tokens = ["$$", "$x_$", "\\frac"]
+    draw_run(tmp_path / "run.svg", replace(view, tokens=tokens))
+    assert "$x_$" in (tmp_path / "run.svg").read_text()
+    layer = LayerStacks(layer=1, actions=[[0.2, 0.3, 0.5]] * 3, attention=[[1.0] * 3] * 3, replayed=[[]] * 3)
+    draw_stacks(tmp_path / "stack.svg", Inspection(tokens=tokens, predicted=[None] * 3, layers=[layer]))
+    assert "$x_$" in (tmp_path / "stack.svg").read_text()
 
 
 def test_the_share_of_the_heaviest_run_is_its_probability(tmp_path: Path) -> None:
