@@ -33,6 +33,9 @@ def blocks(
     min_count: Annotated[
         int | None, typer.Option("--min-count", min=1, help="Rarer words are unknown (2).")
     ] = None,
+    lower_case: Annotated[
+        bool, typer.Option("--lower-case", help="word: without capitals, in evaluation too.")
+    ] = False,
     text_style: Annotated[
         Style | None, typer.Option("--text-style", help="Words as in a treebank (the default), or raw text.")
     ] = None,
@@ -60,7 +63,7 @@ def blocks(
     check_output(output, overwrite=overwrite, inputs=texts)
     manifest = blocks_from_files(
         expand_inputs(texts, SUFFIXES),
-        chosen_tokenizer(tokenizer, vocab_size, min_count, None, text_style),
+        chosen_tokenizer(tokenizer, vocab_size, min_count, None, text_style, lower_case=lower_case),
         output,
         Rejects("fail"),
         length=length,

@@ -53,6 +53,9 @@ def eval_ppl(
     stream: Annotated[
         bool, typer.Option("--stream", help="The sentences as one text (recurrent models).")
     ] = False,
+    streams: Annotated[
+        int, typer.Option("--streams", min=1, help="--stream: parts of it that are read side by side.")
+    ] = 1,
     beam: BeamOption = DEFAULT_BEAM,
     bos: BosOption = True,
     max_batch: MaxBatchOption = None,
@@ -83,7 +86,7 @@ def eval_ppl(
       pdtools eval-ppl shards/test --model runs/pushdown --beam 50 -o results/ppl
       pdtools eval-ppl shards/test --model runs/pushdown -o results/ppl --workers 4 --resume
       pdtools eval-ppl shards/test --model runs/pushdown --no-marginal
-      pdtools eval-ppl shards/test --model runs/rns --stream
+      pdtools eval-ppl shards/test --model runs/rns --stream --streams 32
     """
     from pdtools.evaluation.masked import evaluate_masked_perplexity
     from pdtools.evaluation.perplexity import evaluate_perplexity, evaluate_string_perplexity
@@ -98,6 +101,8 @@ def eval_ppl(
 
     target = output or STDIO
     plan = make_plan(workers, shard, scheduler, resume)
+    if streams > 1 and not stream:
+        raise typer.BadParameter("--streams goes with --stream")
     if stream and plan != Plan():
         raise PdtoolsError(
             "--stream reads each sentence with what is left of those before it: --workers, --shard,"
@@ -129,7 +134,7 @@ def eval_ppl(
 
     if stream:
         rows, parts = ShardSet.open(shards), bar("parts", quiet=quiet)
-        end(evaluate_stream_perplexity(rows, settings.load_model(), progress=parts))
+        end(evaluate_stream_perplexity(rows, settings.load_model(), streams=streams, progress=parts))
         return
     sentences, show = ShardFolder.open(shards), bar("sentences", quiet=quiet)
     described = {

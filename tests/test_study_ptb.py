@@ -14,6 +14,8 @@ import pytest
 
 from pdtools import data
 from pdtools.cli.main import run
+from pdtools.evaluation.circuits import CIRCUITS
+from pdtools.shards import ShardSet
 
 STUDY = Path(__file__).parents[1] / "studies" / "ptb" / "study.sh"
 
@@ -82,6 +84,28 @@ def test_models_without_figures_in_the_paper_are_in_the_table(tmp_path: Path, re
     assert lstm.endswith(" | 125.78 | 120.95 | 0.433 |")
     assert other.startswith("| rns-2-9 | 148.41 | 70.00 | ")
     assert other.endswith(" |  |  |  |")
+
+
+def test_scores_of_suites_are_beside_their_circuits(tmp_path: Path, report: ModuleType) -> None:
+    add_run(tmp_path, "lstm-1", [5.0], "steps")
+    add_result(tmp_path, "lstm-1-ppl", 70.0)
+    results = tmp_path / "results" / "lstm-1-sg"
+    results.mkdir()
+    assert set(report.CIRCUITS) == CIRCUITS.keys()
+    by_circuit = {name: i / 10 for i, name in enumerate(report.CIRCUITS)}
+    document = {"scores": {"sg_31": 0.41, "by_circuit": by_circuit}}
+    (results / "results.json").write_text(json.dumps(document))
+    cells = " | ".join(f"{i / 10:.3f}" for i in range(6))
+    assert f"| lstm | 148.41 | 70.00 | 0.410 | {cells} | 125.78" in report.table(tmp_path)
+
+
+def test_an_epoch_of_blocks_is_that_of_their_text(tmp_path: Path, report: ModuleType, shards: Path) -> None:
+    sentences = ShardSet.open(shards / "train")
+    text = [sentences.text(row) for row in range(len(sentences))]
+    (tmp_path / "x.txt").write_text("\n".join(text) + "\n")
+    made = [str(tmp_path / "x.txt"), "--tokenizer", "word", "--lower-case", "--length", "9"]
+    assert run(["blocks", *made, "-o", str(tmp_path / "blocks" / "train"), "--quiet"]) == 0
+    assert report.draw(tmp_path / "blocks", "1") == report.draw(shards, "1")
 
 
 def test_models_are_trained_chosen_and_tested(tmp_path: Path, shards: Path) -> None:

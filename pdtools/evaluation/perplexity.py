@@ -16,7 +16,9 @@ from pdtools.evaluation.shard_rows import Row, score_blocks
 from pdtools.jobs import cut
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from pdtools.files import Rejects
     from pdtools.models import LoadedModel
@@ -281,13 +283,17 @@ def _item(
     return SentenceLogprobs(
         id=row.id,
         tokens=len(row.tokens) - 1,
-        # End-of-sentence is one too, of which a block has one a line.
-        words=int(row.word.max()) + 1 + int((row.tokens == loaded.model.eos_id).sum()),
+        words=words_with_ends(row.word, row.tokens, loaded.model.eos_id),
         unknown=0 if unk_id is None else int((row.tokens == unk_id).sum()),
         given_tree=given_tree,
         joint=joint,
         marginal=marginal,
     )
+
+
+def words_with_ends(word: NDArray[np.int32], tokens: NDArray[np.int32], eos_id: int) -> int:
+    """Words of a row that begin in it, and its ends of sentences: one, or of a block one a line."""
+    return int(word.max()) + 1 + int((tokens == eos_id).sum())
 
 
 def _marginal_kind(loaded: LoadedModel, beam: int | None) -> str | None:

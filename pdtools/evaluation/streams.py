@@ -13,6 +13,7 @@ from pdtools.evaluation.perplexity import (
     count_items,
     items_table,
     perplexities,
+    words_with_ends,
 )
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 
@@ -27,17 +28,17 @@ _LENGTH = 256
 def evaluate_stream_perplexity(
     shards: ShardSet, loaded: LoadedModel, *, streams: int = 1, progress: Progress = no_progress
 ) -> Results:
-    """Perplexity of all sentences one after the other, each read with what is left of those before it.
+    """Perplexity of all rows one after the other, each read with what is left of those before it.
 
     Args:
-        shards: made with the model's tokenizer; layout sentence.
+        shards: made with the model's tokenizer; sentences or blocks.
         loaded: a recurrent model.
         streams: pieces of the corpus that are read side by side; each begins without a past.
         progress: wraps the iterator over batches.
 
     Returns:
         ``ppl_token_marginal`` and ``ppl_word_marginal`` (other keys are None), end-of-sentence counted; an
-        ``items`` table with the log-probability of each sentence in nats.
+        ``items`` table with the log-probability of each row in nats.
 
     Raises:
         PdtoolsError: if the model reads no streams, or the shards are not of its tokenizer.
@@ -70,7 +71,7 @@ def evaluate_stream_perplexity(
         SentenceLogprobs(
             id=int(shards.ids[i]),
             tokens=int(lengths[i]),
-            words=int(shards.word(i).max()) + 2,
+            words=words_with_ends(shards.word(i), shards.tokens(i), loaded.model.eos_id),
             unknown=0 if unk_id is None else int((shards.tokens(i) == unk_id).sum()),
             marginal=float(totals[i]),
         )

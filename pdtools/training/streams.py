@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pdtools.errors import InputError, PdtoolsError
+from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects
 from pdtools.models import Batch, LanguageModel
 from pdtools.shards import ShardSet
@@ -21,35 +21,27 @@ from pdtools.training.distributed import ALONE, Ranks
 
 
 class Stream:
-    """The sentences of shards, one after the other in their order, each with its end-of-sentence.
+    """The rows of shards, one after the other in their order: sentences, each with its end, or blocks.
 
     The text begins with an end-of-sentence that is read and not predicted. It is cut into B streams of equal
     length, but for the last ones, which may be shorter, or empty; a batch holds the next T tokens of each. So
     every token is predicted once an epoch, as in the paper's experiments (appendix D).
 
     Args:
-        shards: of layout sentence.
-
-    Raises:
-        InputError: another layout.
+        shards: what ``pdtools tapes`` or ``pdtools blocks`` wrote.
     """
 
     def __init__(self, shards: ShardSet) -> None:
-        layout = shards.manifest["settings"]["layout"]
-        if layout != "sentence":
-            raise InputError(
-                f"a stream is made from shards of layout sentence, not {layout}", file=shards.folder
-            )
         self._eos_id = shards.tokenizer.eos_id
         self._pad_id = shards.tokenizer.pad_id
-        self.sentences = len(shards)
+        self._rows = len(shards)
         rows = [shards.tokens(row)[1:] for row in range(len(shards))]
         self.tokens: NDArray[np.int32] = np.concatenate([[self._eos_id], *rows]).astype(np.int32)
 
     @property
     def count(self) -> int:
-        """How many sentences there are."""
-        return self.sentences
+        """How many rows there are."""
+        return self._rows
 
     def cut(self, streams: int, length: int) -> list[Batch]:
         """All batches of an epoch.

@@ -40,8 +40,9 @@ def draw(shards: str, number: str) -> str:
     rng = random.Random(int(number))
     rate, clip = 10 ** rng.uniform(0, 2), 10 ** rng.uniform(-5, -3)
     manifest = json.loads(Path(shards, "train", "manifest.json").read_text())
-    # Of a row, ROOT is not in the text; end-of-sentence is.
-    tokens = manifest["counts"]["tokens"] + manifest["counts"]["sentences"]
+    # Ends of sentences are in the text: among the tokens of blocks, besides those of sentences.
+    is_block = manifest["settings"]["layout"] == "block"
+    tokens = manifest["counts"]["tokens"] + (0 if is_block else manifest["counts"]["sentences"])
     epoch = math.ceil(math.ceil(tokens / STREAMS) / LENGTH)
     return f"{rate:.4g} {clip:.4g} {epoch}"
 

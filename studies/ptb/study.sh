@@ -4,8 +4,8 @@
 # clipping by validation, tests, and writes a table to a folder. Run again after a stop: it goes on where it was.
 #
 # Usage: study.sh SHARDS [OUTPUT FOLDER]
-#   SHARDS: a folder with train, valid and test, made by pdtools tapes (a vocabulary of 10,000 words, in lower case as
-#   the paper's corpus is: --tokenizer word --vocab-size 10000 --lower-case)
+#   SHARDS: a folder with train, valid and test, made by pdtools blocks or tapes (a vocabulary of 10,000, in lower case
+#   as the paper's corpus is: --tokenizer word --vocab-size 10002 --lower-case; <pad> and <root> are counted)
 # Environment, with defaults for a CPU; FULL=1: the paper's, in parentheses.
 #   MODELS="lstm jm-hidden jm-learned ns-1-2 rns-1-2" (and ns-1-11 rns-1-11 ns-3-4 rns-3-4)   ns-Q-S: Q states, S symbols
 #   DRAWS=2 (10)   learning rates and clipping thresholds that are tried for each model; more can be added later
@@ -49,9 +49,10 @@ for model in $models; do
     [ -n "$best" ] || continue
     results="$out/results/$(basename "$best")"
     [ -e "$results-ppl/results.json" ] ||
-        pdtools eval-ppl "$shards/test" --model "$best" --stream -o "$results-ppl" --device "$DEVICE" --quiet >/dev/null
+        pdtools eval-ppl "$shards/test" --model "$best" --stream --streams 32 -o "$results-ppl" \
+            --device "$DEVICE" --quiet >/dev/null || failed=1
     if [ -n "${SUITES:-}" ] && [ ! -e "$results-sg/results.json" ]; then
-        pdtools eval-sg "$SUITES" --model "$best" -o "$results-sg" --device "$DEVICE" --quiet >/dev/null
+        pdtools eval-sg "$SUITES" --model "$best" -o "$results-sg" --device "$DEVICE" --quiet >/dev/null || failed=1
     fi
 done
 

@@ -10,13 +10,16 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pdtools.errors import InputError, PdtoolsError
+from pdtools.errors import PdtoolsError
 from pdtools.evaluation.streams import evaluate_stream_perplexity
-from pdtools.models import load_checkpoint
+from pdtools.files import Rejects
+from pdtools.models import build_model, load_checkpoint, make_config
 from pdtools.shards import ShardSet
+from pdtools.shards.blocks import blocks_from_files
 from pdtools.training import Ranks, Recipe, TrainConfig, read_recipe, train
 from pdtools.training.streams import Stream
 
+IDS = {"vocab_size": 9, "pad_id": 0, "root_id": 1, "eos_id": 2}
 MODEL = {"hidden_size": 8, "embedding_size": 6, "first_input": "eos", "stack_window": 5, "stack_symbols": 2}
 
 
@@ -113,6 +116,30 @@ def test_perplexity_of_a_stream(toy_train: Path, toy_valid: Path, tmp_path: Path
     assert results.scores["ppl_token_marginal"] == pytest.approx(np.exp(mean))
 
 
+def test_blocks_of_a_text_are_the_stream_of_its_sentences(toy_train: Path, tmp_path: Path) -> None:
+    sentences = ShardSet.open(toy_train)
+    lines = [sentences.text(row) for row in range(len(sentences))]
+    (tmp_path / "text.txt").write_text("\n".join(lines) + "\n")
+    blocks_from_files(
+        [str(tmp_path / "text.txt")], sentences.tokenizer, tmp_path / "blocks", Rejects("fail"), length=7
+    )
+    blocks = ShardSet.open(tmp_path / "blocks")
+    assert Stream(blocks).tokens.tolist() == Stream(sentences).tokens.tolist()
+    found = {}
+    for name, shards in (("sentences", sentences), ("blocks", blocks)):
+        report = train(shards.folder, tmp_path / f"by {name}", recipe(steps=3), valid=shards.folder)
+        loaded = load_checkpoint(tmp_path / f"by {name}")
+        one, four = (evaluate_stream_perplexity(shards, loaded, streams=number) for number in (1, 4))
+        # Training reads the validation text in four streams, too.
+        valid = report["best"]["ppl_token_given_trees"]
+        assert four.scores["ppl_token_marginal"] == pytest.approx(valid, rel=1e-5)
+        assert one.scores["ppl_token_marginal"] != pytest.approx(valid, rel=1e-5)
+        found[name] = [
+            each.scores[f"ppl_{unit}_marginal"] for each in (one, four) for unit in ("token", "word")
+        ]
+    assert found["blocks"] == pytest.approx(found["sentences"])
+
+
 def test_what_has_no_streams_is_refused(toy_train: Path, tmp_path: Path) -> None:
     chosen = recipe()
     with pytest.raises(PdtoolsError, match="model rnn"):
@@ -123,15 +150,33 @@ def test_what_has_no_streams_is_refused(toy_train: Path, tmp_path: Path) -> None
     source = Stream(ShardSet.open(toy_train)).source(chosen.train)
     with pytest.raises(PdtoolsError, match="one process"):
         source.take(Ranks(rank=0, size=2))
-    shards = ShardSet.open(toy_train)
-    shards.manifest["settings"]["layout"] = "window"
-    with pytest.raises(InputError, match="layout sentence"):
-        Stream(shards)
     with pytest.raises(PdtoolsError, match="number of streams"):
         TrainConfig(batches="stream", batch_tokens=4, batch_sentences=8)
 
 
 def test_the_recipe_for_the_penn_treebank() -> None:
+    """Appendix D; learning rate and clipping threshold are drawn."""
     chosen = read_recipe("ptb-rnn")
-    assert chosen.train.batch_tokens == 32 * 35
+    config = chosen.train
+    assert (config.batches, config.optimizer, config.schedule) == ("stream", "sgd", "plateau")
+    assert (config.batch_sentences, config.batch_tokens) == (32, 32 * 35)
+    assert (config.decay, config.decay_patience, config.patience) == (pytest.approx(1 / 1.5), 1, 2)
+    assert (config.warmup_steps, config.weight_decay) == (0, 0)
     assert chosen.options["stack_window"] == 35
+    assert (chosen.options["hidden_size"], chosen.options["embedding_size"]) == (256, 256)
+    assert (chosen.options["initial_output"], chosen.options["initial_range"]) == ("uniform", 0.05)
+
+
+def test_the_recipe_for_context_free_languages() -> None:
+    """Section 4 and appendix B."""
+    chosen = read_recipe("cfl")
+    config = chosen.train
+    assert (config.batches, config.optimizer, config.schedule) == ("stored", "adamw", "plateau")
+    assert (config.batch_sentences, config.normalize, config.clip) == (10, "sentence", 5)
+    assert (config.decay, config.decay_patience, config.patience) == (0.9, 5, 10)
+    assert (config.warmup_steps, config.weight_decay) == (0, 0)
+    assert (config.steps, config.eval_every) == (200_000, 1000)
+    assert chosen.options["hidden_size"] == 20
+    model = build_model("rnn", make_config("rnn", {**chosen.options, **IDS}))
+    hidden = model.get_parameter("hidden_weight")
+    assert hidden.abs().max() <= 0.1 < 1.05 * hidden.abs().max()
