@@ -89,8 +89,9 @@ def print_best(folder: Path) -> None:
 def write_report(folder: Path) -> None:
     """Read every results folder, write what there is."""
     cells: dict[str, dict[str, dict[str, Any]]] = {}
+    lines: dict[str, tuple[list[Line], list[Line]]] = {}  # language, figures 1 and 2
     for language in LANGUAGES:
-        training, lengths = [], []
+        training, lengths = lines.setdefault(language, ([], []))
         for model, label in MODELS.items():
             run = best_run(folder, language, model)
             if run is None:
@@ -117,16 +118,10 @@ def write_report(folder: Path) -> None:
                     cell[name] = mean(values) if values else None
                 lengths.append(Line(label=label, x=list(by_length), y=list(by_length.values())))
             cells.setdefault(language, {})[model] = cell
-        if training:
-            nats = "cross-entropy difference (nats a symbol)"
-            draw_lines(folder / f"figure-1-{language}.svg", training, x="training steps", y=nats)
-            draw_lines(folder / f"figure-2-{language}.svg", lengths, x="tokens", y=nats)
     watched = {
         path.parent.name: read_json(path)
         for path in sorted((folder / "runs" / "marked-reversal").glob("*/*.actions.json"))
     }
-    for model, rows in watched.items():
-        draw_history(folder / f"figure-3-{model}.svg", rows, label="epoch")
     settings = (folder / "settings").read_text().strip()
     write_json(
         folder / "results.json",
@@ -136,6 +131,13 @@ def write_report(folder: Path) -> None:
     with atomic_text(folder / "table.md") as stream:
         stream.write(table)
     print(table)
+    nats = "cross-entropy difference (nats a symbol)"
+    for language, (training, lengths) in lines.items():
+        if training:
+            draw_lines(folder / f"figure-1-{language}.svg", training, x="training steps", y=nats)
+            draw_lines(folder / f"figure-2-{language}.svg", lengths, x="tokens", y=nats)
+    for model, rows in watched.items():
+        draw_history(folder / f"figure-3-{model}.svg", rows, label="epoch")
 
 
 def markdown(cells: dict[str, dict[str, dict[str, Any]]]) -> str:

@@ -19,7 +19,7 @@ from pdtools.evaluation.stack_runs import inspect_run
 from pdtools.files import read_json, write_json
 from pdtools.formal import ContextFree, read_grammar, strings
 from pdtools.models import LoadedModel, load_checkpoint
-from pdtools.training import read_recipe, train
+from pdtools.training import Interruption, read_recipe, train
 from pdtools.training.loop import Silence
 
 LENGTH, STRINGS = 61, 10
@@ -53,18 +53,21 @@ def main(data: Path, run: Path, epochs: int, settings: list[str]) -> None:
         elif seen["finished"]:
             break
         else:
-            stop = UntilNextEvaluation()
+            pause = UntilNextEvaluation()
             folders = {role: data / f"{role}-{recipe.train.seed}" for role in ("train", "valid")}
-            train(
-                folders["train"],
-                run,
-                recipe,
-                valid=folders["valid"],
-                device=os.environ.get("DEVICE", "cpu"),
-                resume=True,
-                listener=stop,
-                stop=stop,
-            )
+            with Interruption() as interruption:
+                train(
+                    folders["train"],
+                    run,
+                    recipe,
+                    valid=folders["valid"],
+                    device=os.environ.get("DEVICE", "cpu"),
+                    resume=True,
+                    listener=pause,
+                    stop=lambda pause=pause, wall=interruption: pause() or wall(),
+                )
+            if interruption.received is not None:  # what was trained is kept
+                sys.exit(128 + interruption.received)
 
 
 def correct_actions(loaded: LoadedModel) -> list[float]:
