@@ -14,9 +14,9 @@ REPOSITORY = Path(__file__).parents[1]
 SCRIPT = REPOSITORY / "studies/stack-lm/study.sh"
 
 
-def study(folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:
+def study(folder: Path, out: str = "a study", **settings: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, **settings, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    command = ["sh", SCRIPT, "train.txt", "valid.txt", "test.txt", "a study"]
+    command = ["sh", SCRIPT, "train.txt", "valid.txt", "test.txt", out]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
@@ -33,8 +33,8 @@ def test_stack_lm(tmp_path: Path) -> None:
     assert table.count("\n| ") == 2
     scores = json.loads((out / "results.json").read_text())["scores"]
     assert scores["masked"]["stack"]["1"] > 1
-    assert "| MLM | 0, 1 |  | **" in table
-    assert "| ALM | 0 |  |  |" in table
+    assert "| MLM, from scratch | 0, 1 |  | **" in table
+    assert "| ALM, from scratch | 0 |  |  | 73.14 ± 0.34 |" in table
 
     before = (out / "results/masked-stack-1/results.json").stat().st_mtime_ns
     assert study(tmp_path, **settings).returncode == 0
@@ -59,3 +59,21 @@ def test_from_a_pretrained_model(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     config = json.loads((tmp_path / "a study/runs/causal-stack-1/best/config.json").read_text())["config"]
     assert (config["layers"], config["d_model"], config["stack_layers"]) == (2, 16, "all")
+    table = (tmp_path / "a study/table.md").read_text()
+    assert "| ALM, pretrained | 0, 1 |  | **" in table
+    assert "| 21.26 ± 0.03 | 32.36 ± 0.16 | 29.29 ± 0.02 |" in table
+    assert "| MLM, from scratch | 0 |" in table
+
+    # The same tokenizer, and new weights: of the reduced study's shape.
+    scratch = {**settings, "SCRATCH": "1", "KINDS": "vanilla", "OBJECTIVES": "causal"}
+    done = study(tmp_path, "of its tokens", **scratch)
+    assert done.returncode == 0, done.stderr
+    run = tmp_path / "of its tokens"
+    config = json.loads((run / "runs/causal-vanilla-1/best/config.json").read_text())["config"]
+    assert (config["layers"], config["d_model"]) == (4, 128)
+    fingerprints = {
+        json.loads((folder / "blocks/causal/train/manifest.json").read_text())["tokenizer"]["fingerprint"]
+        for folder in (run, tmp_path / "a study")
+    }
+    assert len(fingerprints) == 1
+    assert "| ALM, from scratch | 1, 0 | **" in (run / "table.md").read_text()

@@ -36,10 +36,11 @@ class TrainConfig:
         steps: updates in all.
         learning_rate: the highest learning rate.
         optimizer: ``adamw``, or ``sgd``: plain gradient descent.
-        min_learning_rate_ratio: the share of it that the cosine ends at.
+        min_learning_rate_ratio: the share of it that the schedules ``cosine`` and ``linear`` end at.
         warmup_steps: updates of linear warm-up from 0 (cut off where the run is shorter).
-        schedule: after the warm-up, ``cosine``, ``constant``, or ``plateau``: multiplied by ``decay`` after
-            every ``decay_patience`` evaluations in a row without a better validation loss.
+        schedule: after the warm-up, ``cosine`` or ``linear`` (down to the last step), ``constant``, or
+            ``plateau``: multiplied by ``decay`` after every ``decay_patience`` evaluations in a row without a
+            better validation loss.
         decay, decay_patience: of the schedule ``plateau``.
         weight_decay: on matrices only: not on embeddings, norms and biases.
         betas: AdamW's decay rates of the gradient's mean and square.
@@ -67,7 +68,7 @@ class TrainConfig:
     optimizer: Literal["adamw", "sgd"] = "adamw"
     min_learning_rate_ratio: float = 0.1
     warmup_steps: int = 500
-    schedule: Literal["cosine", "constant", "plateau"] = "cosine"
+    schedule: Literal["cosine", "linear", "constant", "plateau"] = "cosine"
     decay: float = 0.9
     decay_patience: int = 5
     weight_decay: float = 0.01

@@ -15,9 +15,9 @@ _TABLES = (nn.Embedding, nn.EmbeddingBag)
 def learning_rate(step: int, config: TrainConfig, factor: float = 1.0) -> float:
     """The learning rate of the ``step``-th update, from 1.
 
-    Linear from 0 up to ``learning_rate`` over the warm-up; then constant, or half a cosine that reaches
-    ``min_learning_rate_ratio`` of it at the last step. All of it is multiplied by ``factor``: what the
-    schedule ``plateau`` has come to.
+    Linear from 0 up to ``learning_rate`` over the warm-up; then constant, or half a cosine or a line that
+    reaches ``min_learning_rate_ratio`` of it at the last step. All of it is multiplied by ``factor``: what
+    the schedule ``plateau`` has come to.
     """
     return factor * _scheduled(step, config)
 
@@ -25,12 +25,12 @@ def learning_rate(step: int, config: TrainConfig, factor: float = 1.0) -> float:
 def _scheduled(step: int, config: TrainConfig) -> float:
     if step < config.warmup_steps:
         return config.learning_rate * step / config.warmup_steps
-    if config.schedule != "cosine" or config.steps <= config.warmup_steps:
+    if config.schedule not in ("cosine", "linear") or config.steps <= config.warmup_steps:
         return config.learning_rate
     progress = (step - config.warmup_steps) / (config.steps - config.warmup_steps)
-    cosine = 0.5 * (1 + math.cos(math.pi * progress))
+    share = 1 - progress if config.schedule == "linear" else 0.5 * (1 + math.cos(math.pi * progress))
     floor = config.min_learning_rate_ratio
-    return config.learning_rate * (floor + (1 - floor) * cosine)
+    return config.learning_rate * (floor + (1 - floor) * share)
 
 
 def undecayed_parameters(model: nn.Module) -> set[str]:

@@ -17,13 +17,20 @@ from pdtools.provenance import provenance
 
 OBJECTIVES = {"masked": ("MLM", "ppl_token_masked"), "causal": ("ALM", "ppl_token_marginal")}
 KINDS = ("vanilla", "stack")
-# Table 3 of Li et al. (2024), from scratch: mean and deviation over five seeds.
+# Table 3 of Li et al. (2024): mean and deviation over five seeds; from scratch, and with pretrained weights.
 PAPER = {
     "Penn Treebank": {
-        "masked": ("95.53 ± 19.66", "34.28 ± 2.76"),
-        "causal": ("73.14 ± 0.34", "69.86 ± 0.26"),
+        ("masked", False): ("95.53 ± 19.66", "34.28 ± 2.76"),
+        ("causal", False): ("73.14 ± 0.34", "69.86 ± 0.26"),
+        ("masked", True): ("3.99 ± 0.08", "4.46 ± 0.11"),
+        ("causal", True): ("21.26 ± 0.03", "32.36 ± 0.16"),
     },
-    "WikiText-2": {"masked": ("73.74 ± 3.79", "64.75 ± 1.75"), "causal": ("191.01 ± 0.71", "206.42 ± 0.80")},
+    "WikiText-2": {
+        ("masked", False): ("73.74 ± 3.79", "64.75 ± 1.75"),
+        ("causal", False): ("191.01 ± 0.71", "206.42 ± 0.80"),
+        ("masked", True): ("4.41 ± 0.12", "4.65 ± 0.06"),
+        ("causal", True): ("29.29 ± 0.02", "54.96 ± 0.19"),
+    },
 }
 
 
@@ -44,8 +51,16 @@ def cell(values: dict[str, float]) -> str:
     return f"**{mean(values.values()):.2f}**{deviation}"
 
 
-def table(found: dict[tuple[str, str], dict[str, float]]) -> str:
-    """Markdown: ours, and the paper's on its two corpora."""
+def pretrained(folder: Path) -> set[str]:
+    """The objectives whose models began with pretrained weights."""
+    given = dict(pair.partition("=")[::2] for pair in (folder / "settings").read_text().split())
+    if given["SCRATCH"] != "0":
+        return set()
+    return {objective for objective, name in (("masked", "ROBERTA"), ("causal", "GPT2")) if given[name]}
+
+
+def table(found: dict[tuple[str, str], dict[str, float]], pretrained: set[str]) -> str:
+    """Markdown: ours, and the paper's of such models on its two corpora."""
     corpora = [f"{corpus}: {kind}" for corpus in PAPER for kind in KINDS]
     lines = [
         f"| perplexity | seeds | vanilla | stack | {' | '.join(corpora)} |",
@@ -53,7 +68,9 @@ def table(found: dict[tuple[str, str], dict[str, float]]) -> str:
     ]
     for objective, (name, _) in OBJECTIVES.items():
         ours = [found.get((objective, kind), {}) for kind in KINDS]
-        theirs = [figure for corpus in PAPER.values() for figure in corpus[objective]]
+        is_pretrained = objective in pretrained
+        name = f"{name}, {'pretrained' if is_pretrained else 'from scratch'}"
+        theirs = [figure for corpus in PAPER.values() for figure in corpus[objective, is_pretrained]]
         numbers = list(map(len, ours))
         seeds = numbers[0] if len(set(numbers)) == 1 else f"{numbers[0]}, {numbers[1]}"
         lines.append(f"| {name} | {seeds} | {' | '.join(map(cell, ours))} | {' | '.join(theirs)} |")
@@ -68,13 +85,14 @@ def table(found: dict[tuple[str, str], dict[str, float]]) -> str:
 def main(folder: Path) -> None:
     """Write the table and the numbers."""
     found = read_results(folder)
+    text = table(found, pretrained(folder))
     with atomic_text(folder / "table.md") as stream:
-        stream.write(table(found))
+        stream.write(text)
     scores: dict[str, Any] = {}
     for (objective, kind), values in found.items():
         scores.setdefault(objective, {})[kind] = values
     write_json(folder / RESULTS, {"scores": scores, "provenance": provenance()})
-    print(table(found), end="")
+    print(text, end="")
 
 
 if __name__ == "__main__":

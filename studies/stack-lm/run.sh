@@ -10,7 +10,7 @@ run="$OUT/runs/$name" results="$OUT/results/$name"
 case $objective in masked) config=roberta-stack pretrained=$ROBERTA ;; *) config=gpt2-stack pretrained=$GPT2 ;; esac
 set -- --config "$config"
 [ "$kind" = stack ] || set -- "$@" --set config.stack_layers=none
-if [ -n "$pretrained" ]; then
+if [ -n "$pretrained" ] && [ "$SCRATCH" = 0 ]; then
     set -- "$@" --init "$pretrained"
 elif [ "$FULL" = 0 ]; then
     set -- "$@" --set config.layers=4 --set config.d_model=128 --set config.heads=4 --set config.d_ff=512 \

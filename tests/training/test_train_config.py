@@ -61,7 +61,7 @@ def test_there_are_bundled_recipes() -> None:
         ("[train]\nsteps = 1.5", r"train\.steps must be a whole number"),
         ("[train]\nsteps = true", r"train\.steps must be a whole number"),
         ("[train]\nclip = '3'", r"train\.clip must be a number"),
-        ("[train]\nschedule = 'linear'", r"train\.schedule must be one of cosine, constant"),
+        ("[train]\nschedule = 'steps'", r"train\.schedule must be one of cosine, linear, constant"),
         ("[train]\nbetas = [0.9]", r"train\.betas must be a list of 2"),
         ("train = 3", "train must be a table"),
         ("[train", "not TOML"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -27,6 +28,10 @@ def test_cosine_against_the_formula(steps: int, warmup: int, ratio: float, data:
 def test_corner_values() -> None:
     config = TrainConfig(steps=110, warmup_steps=10, learning_rate=2.0, min_learning_rate_ratio=0.1)
     assert [learning_rate(s, config) for s in (1, 10, 60, 110)] == pytest.approx([0.2, 2.0, 1.1, 0.2])
+    linear = replace(config, schedule="linear")
+    assert [learning_rate(s, linear) for s in (5, 10, 35, 60, 110)] == pytest.approx(
+        [1.0, 2.0, 1.55, 1.1, 0.2]
+    )
     constant = TrainConfig(steps=110, warmup_steps=10, learning_rate=2.0, schedule="constant")
     assert [learning_rate(s, constant) for s in (5, 10, 60, 110)] == [1.0, 2.0, 2.0, 2.0]
 
