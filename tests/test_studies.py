@@ -140,6 +140,19 @@ def test_lines_of_the_figures(report: ModuleType) -> None:
     assert line.high[1] == pytest.approx(100 * binomial_interval(0, 1)[1])
 
 
+@pytest.mark.parametrize("results", ["steps-10000"])
+def test_the_published_tables_are_those_of_the_published_results(report: ModuleType, results: str) -> None:
+    document = json.loads((REPOSITORY / "docs" / "results" / "dyck" / f"{results}.json").read_text())
+    found: Any = report.defaultdict(lambda: report.defaultdict(dict))
+    for model, sets in document["scores"].items():
+        found[model].update(sets)
+    table = report.markdown(found, document["entropy"], document["guesses"]).splitlines()
+    page = (REPOSITORY / "docs" / "studies" / "dyck.md").read_text().splitlines()
+    rows = [line for line in table if line.startswith("| ") and " | - | " not in line]
+    assert len(rows) > 10
+    assert [row for row in rows if row not in page] == []
+
+
 def test_a_table_without_results(report: ModuleType) -> None:
     found: Any = report.defaultdict(lambda: report.defaultdict(dict))
     table = report.markdown(found, {}, {})
