@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,25 @@ def test_the_first_token_is_predicted_from_nothing_read() -> None:
     first = model.output.bias.log_softmax(0)
     torch.testing.assert_close(parts.token_logprobs[:, 1], first[batch_of(3, 5).tokens[:, 1]])
     assert not parts.token_logprobs[:, 0].any()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_of_single_precision_are_those_of_double(name: str) -> None:
+    """As they are trained; the nondeterministic stack computes in double precision in both."""
+    precise = model_of(**MODELS[name])
+    with torch.no_grad():
+        for parameter in precise.parameters():
+            parameter.copy_(0.3 * parameter)
+    single = copy.deepcopy(precise).float()
+    batch = batch_of(40, 25)
+    losses = [model.loss(batch).token_nll_sum for model in (precise, single)]
+    assert losses[1].dtype == torch.float32
+    torch.testing.assert_close(losses[1].double(), losses[0], rtol=1e-5, atol=0)
+    expected, found = (gradients(model, loss) for model, loss in zip((precise, single), losses, strict=True))
+    for key, value in expected.items():
+        torch.testing.assert_close(
+            found[key].double(), value, rtol=1e-3, atol=1e-4 * value.abs().max().item()
+        )
 
 
 @pytest.mark.parametrize("name", MODELS)
