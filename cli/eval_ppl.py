@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def eval_ppl(
-    shards: Annotated[str, typer.Argument(metavar="SHARDS", help="Folder that pdtools tapes wrote.")],
+    shards: Annotated[str, typer.Argument(metavar="SHARDS", help="What pdtools tapes or blocks wrote.")],
     model: ScoredModelOption,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="DIR", help="results.json, items, rejects.")
@@ -51,7 +51,7 @@ def eval_ppl(
         bool, typer.Option("--marginal/--no-marginal", help="Sum over trees by beam search, or leave it out.")
     ] = True,
     stream: Annotated[
-        bool, typer.Option("--stream", help="The sentences as one text (recurrent models).")
+        bool, typer.Option("--stream", help="All rows as one text (recurrent models).")
     ] = False,
     streams: Annotated[
         int, typer.Option("--streams", min=1, help="--stream: parts of it that are read side by side.")

@@ -20,6 +20,8 @@ from pdtools.files import STDIO, sha256_file
 
 # The files that identify a folder of ours: a checkpoint, a Hugging Face model, a set of shards.
 _IDENTIFYING = ("config.json", "model.safetensors", "pytorch_model.bin", "tokenizer.json", "manifest.json")
+# The weights of large Hugging Face models, in several files.
+_PARTS = ("model-*-of-*.safetensors", "pytorch_model-*-of-*.bin")
 _PACKAGES = ("numpy", "pyarrow", "torch", "tokenizers", "transformers", "nltk", "benepar")
 
 
@@ -102,6 +104,7 @@ def identify(path: str | Path) -> dict[str, Any]:
         return {**identify(path / "best"), "path": str(path)}
     if path.is_dir():
         files = [path / name for name in _IDENTIFYING if (path / name).is_file()]
+        files += [file for parts in _PARTS for file in sorted(path.glob(parts))]
         if files:
             return {"path": str(path), "sha256": {file.name: sha256_file(file) for file in files}}
         files = sorted(file for file in path.rglob("*") if file.is_file())

@@ -27,6 +27,15 @@ def test_inputs_are_identified(tmp_path: Path) -> None:
     assert found["in"] == {"path": "-"}
 
 
+def test_weights_in_several_files_identify_a_model(tmp_path: Path) -> None:
+    for name in ("config.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"):
+        (tmp_path / name).write_text("one")
+    before = provenance({"model": tmp_path})["inputs"]["model"]["sha256"]
+    assert len(before) == 3
+    (tmp_path / "model-00002-of-00002.safetensors").write_text("two")
+    assert provenance({"model": tmp_path})["inputs"]["model"]["sha256"] != before
+
+
 def test_a_changed_file_changes_its_folder(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("one")
     before = provenance({"data": tmp_path})["inputs"]["data"]["sha256"]

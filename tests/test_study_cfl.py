@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import signal
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -35,6 +37,24 @@ def script(name: str) -> ModuleType:
     sys.modules[spec.name] = module  # where a dataclass looks for its annotations
     spec.loader.exec_module(module)
     return module
+
+
+def test_a_watched_run_that_is_stopped_says_so_and_keeps_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = script("watch")
+    asked = []
+
+    def train(*_: Any, stop: Any, **options: Any) -> None:
+        asked.append((options["resume"], stop()))
+        os.kill(os.getpid(), signal.SIGTERM)  # as at a wall-time
+        asked.append(stop())
+
+    monkeypatch.setattr(watch, "train", train)
+    with pytest.raises(SystemExit) as ended:
+        watch.main(tmp_path / "data", tmp_path / "run", 2, [])
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert asked == [(True, False), True]
 
 
 @pytest.mark.slow

@@ -226,14 +226,15 @@ def _perplexity(logprobs: pa.ChunkedArray, count: int) -> float:
         ) from None
 
 
-def check_shards(shards: ShardFolder, loaded: LoadedModel) -> None:
-    """Refuse shards with another tokenizer, layout or binarization than the model's."""
-    hint = "make the shards with pdtools tapes --tokenizer and the checkpoint's folder"
+def check_shards(shards: ShardFolder, loaded: LoadedModel, *, layouts: bool = True) -> None:
+    """Refuse shards with another tokenizer, layout (if ``layouts``) or binarization than the model's."""
+    hint = "make the shards with pdtools tapes or blocks, --tokenizer and the checkpoint's folder"
     if shards.tokenizer.fingerprint != loaded.tokenizer.fingerprint:
         raise InputError(f"not made with the tokenizer of {loaded.folder}", file=shards.folder, hint=hint)
     for key in ("layout", "factor"):
         found, wanted = shards.manifest["settings"][key], loaded.config["shards"].get(key, "sentence")
-        if found != wanted and (key == "layout" or loaded.model.has_attachment_head):
+        matters = layouts if key == "layout" else loaded.model.has_attachment_head
+        if found != wanted and matters:
             raise InputError(
                 f"{key} {found}, but the model was trained with {key} {wanted}", file=shards.folder, hint=hint
             )

@@ -53,7 +53,7 @@ def evaluate_stream_perplexity(
         raise PdtoolsError(
             f"{loaded.folder}: no stream (--stream) without a recurrent model whose stack is limited"
         )
-    check_shards(shards, loaded)
+    check_shards(shards, loaded, layouts=False)  # a stream of sentences is that of their blocks
     batches = Stream(shards).cut(streams, _LENGTH)
     parts, carry = [], None
     with torch.inference_mode():
@@ -83,7 +83,7 @@ def evaluate_stream_perplexity(
         "eos_counted": True,
         "root_counted": False,
         "words": "words and end-of-sentence",
-        "marginal": "exact: one stream, sentences after those before them",
+        "marginal": "exact: every row after those before it in its stream",
         "streams": streams,
         "model": loaded.config["model"],
     }

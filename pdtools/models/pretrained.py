@@ -73,10 +73,10 @@ def read_pretrained(folder: str | Path) -> Pretrained:
 
 
 def _weights_files(folder: Path) -> list[Path]:
-    """One file, or those that the index of a larger model names."""
-    index = folder / "model.safetensors.index.json"
-    if not index.is_file():
-        return [folder / "model.safetensors"]
+    """One file, or those that the index of a larger model names (beside one file, an old one)."""
+    whole, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    if whole.is_file() or not index.is_file():
+        return [whole]
     table = read_json(index)
     names = table.get("weight_map") if isinstance(table, dict) else None
     if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):

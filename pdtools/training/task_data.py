@@ -68,6 +68,8 @@ class TaskInput:
         """The task in words, and the hash of the validation pairs."""
         released = ", as released" if self.task.as_released else ""
         drawn = f"{self.task.name}{released}, lengths {self.lengths[0]} to {self.lengths[-1]}"
+        if self.task.name == "sm":  # there were runs to which the padding was nothing
+            drawn += f", padded with {self.task.symbols[self.task.padding]}"
         return {"train": drawn} | {role: sha256_file(Path(file)) for role, file in self.files.items()}
 
     @cached_property

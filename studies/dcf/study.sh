@@ -49,7 +49,7 @@ mkdir -p "$out/tests" "$out/runs" "$out/results"
 # What is in the folder was made with these: other ones would end up in the same table.
 settings="STEPS_RS=$STEPS_RS STEPS_SM=$STEPS_SM STEPS_ARITHMETIC=$STEPS_ARITHMETIC BATCH=$BATCH"
 settings="$settings BATCH_ARITHMETIC=$BATCH_ARITHMETIC LEARNING_RATE=$LEARNING_RATE LENGTHS=$LENGTHS"
-settings="$settings TEST_LENGTHS=$test_lengths NUMBER=$number NUMBER_ARITHMETIC=$arithmetic"
+settings="$settings PADDING=END TEST_LENGTHS=$test_lengths NUMBER=$number NUMBER_ARITHMETIC=$arithmetic"
 [ -e "$out/settings" ] || echo "$settings" >"$out/settings"
 if [ "$settings" != "$(cat "$out/settings")" ]; then
     echo "$out was begun with $(cat "$out/settings"), not $settings: name another folder" >&2

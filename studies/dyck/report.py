@@ -61,7 +61,11 @@ GUESSES = {
     "any": "the type of any opener before",
     "most": "the type that most open brackets have, of these the last",
 }
-DEPENDENCY_BIN, DEPTH_BIN = 50, 6
+# What the points of a figure are: tokens or brackets from so many on, by so many.
+FIGURES = {
+    "dependency": ("tokens to the open bracket", 50, 50),
+    "depth": ("brackets inside each other", 15, 6),
+}
 
 
 def main(folder: Path) -> None:
@@ -79,15 +83,10 @@ def main(folder: Path) -> None:
         items[model] += table.to_pylist()
         made = document["provenance"]
     guesses = {path.stem: guess(read_prefixes(path)) for path in sorted((folder / "prefixes").glob("*.tsv"))}
-    figures = {}
-    for name, title, start, width in (
-        ("dependency", "tokens to the open bracket", 50, DEPENDENCY_BIN),
-        ("depth", "brackets inside each other", 15, DEPTH_BIN),
-    ):
-        lines = [accuracy_line(MODELS[model], items[model], name, start, width) for model in MODELS]
-        figures[name] = [asdict(line) for line in lines]
-        file = folder / f"by-{name}.svg"
-        draw_lines(file, lines, x=title, y="closing brackets right (percent)", percent=True)
+    figures = {
+        name: [accuracy_line(MODELS[model], items[model], name, *bins) for model in MODELS]
+        for name, (_, *bins) in FIGURES.items()
+    }
     write_json(
         folder / "results.json",
         {
@@ -95,7 +94,7 @@ def main(folder: Path) -> None:
             "scores": scores,
             "entropy": entropy,
             "guesses": guesses,
-            "figures": figures,
+            "figures": {name: list(map(asdict, lines)) for name, lines in figures.items()},
             "paper": PAPER,
             "provenance": provenance(),
             "provenance_of_one": made,
@@ -105,6 +104,9 @@ def main(folder: Path) -> None:
     with atomic_text(folder / "table.md") as stream:
         stream.write(table)
     print(table)
+    for name, lines in figures.items():
+        file = folder / f"by-{name}.svg"
+        draw_lines(file, lines, x=FIGURES[name][0], y="closing brackets right (percent)", percent=True)
 
 
 def guess(prefixes: Sequence[BracketPrefix]) -> dict[str, float]:

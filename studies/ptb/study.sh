@@ -5,7 +5,7 @@
 #
 # Usage: study.sh SHARDS [OUTPUT FOLDER]
 #   SHARDS: a folder with train, valid and test, made by pdtools blocks or tapes (a vocabulary of 10,000, in lower case
-#   as the paper's corpus is: --tokenizer word --vocab-size 10002 --lower-case; <pad> and <root> are counted)
+#   as the paper's corpus is: --tokenizer word --vocab-size 10002 --min-count 1 --lower-case; <pad> and <root> are counted)
 # Environment, with defaults for a CPU; FULL=1: the paper's, in parentheses.
 #   MODELS="lstm jm-hidden jm-learned ns-1-2 rns-1-2" (and ns-1-11 rns-1-11 ns-3-4 rns-3-4)   ns-Q-S: Q states, S symbols
 #   DRAWS=2 (10)   learning rates and clipping thresholds that are tried for each model; more can be added later
@@ -29,7 +29,7 @@ models=${MODELS:-$models} draws=${DRAWS:-$draws}
 mkdir -p "$out/runs" "$out/results"
 
 # What is in the folder was made with these: other ones would end up in the same table.
-settings="EPOCHS=$EPOCHS UNITS=$UNITS"
+settings="EPOCHS=$EPOCHS UNITS=$UNITS TEST_STREAMS=32"
 [ -e "$out/settings" ] || echo "$settings" >"$out/settings"
 if [ "$settings" != "$(cat "$out/settings")" ]; then
     echo "$out was begun with $(cat "$out/settings"), not $settings: name another folder" >&2

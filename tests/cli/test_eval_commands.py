@@ -298,6 +298,11 @@ def test_models_and_data_that_are_not_there(
         assert not Path(out).exists()
 
 
+def test_streams_are_of_a_stream(shards: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["eval-ppl", str(shards), "--model", "a", "--streams", "2"]) == 2
+    assert "--streams goes with --stream" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("options", [[], ["--no-marginal", "--workers", "2"], ["--stream"]])
 def test_models_that_begin_with_root_do_not_go_without_bos(
     models: dict[str, Path], shards: Path, capsys: pytest.CaptureFixture[str], options: list[str]

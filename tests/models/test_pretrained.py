@@ -127,6 +127,9 @@ def test_weights_in_several_files(tmp_path: Path) -> None:
     index.write_text("[]")
     with pytest.raises(InputError, match="no weight_map"):
         read_pretrained(tmp_path / "many")
+    theirs.save_pretrained(tmp_path / "many", safe_serialization=True)  # leaves the index
+    assert index.exists()
+    assert read_pretrained(tmp_path / "many").weights.keys() == one.keys()
 
 
 def test_a_pushdown_model_takes_them_too(tmp_path: Path) -> None:

@@ -138,6 +138,8 @@ def test_blocks_of_a_text_are_the_stream_of_its_sentences(toy_train: Path, tmp_p
             each.scores[f"ppl_{unit}_marginal"] for each in (one, four) for unit in ("token", "word")
         ]
     assert found["blocks"] == pytest.approx(found["sentences"])
+    trained_on_blocks = evaluate_stream_perplexity(sentences, loaded, streams=4)
+    assert trained_on_blocks.scores == pytest.approx(four.scores)
 
 
 def test_what_has_no_streams_is_refused(toy_train: Path, tmp_path: Path) -> None:
