@@ -140,7 +140,7 @@ def test_lines_of_the_figures(report: ModuleType) -> None:
     assert line.high[1] == pytest.approx(100 * binomial_interval(0, 1)[1])
 
 
-@pytest.mark.parametrize("results", ["steps-10000"])
+@pytest.mark.parametrize("results", ["steps-10000", "free-5000"])
 def test_the_published_tables_are_those_of_the_published_results(report: ModuleType, results: str) -> None:
     document = json.loads((REPOSITORY / "docs" / "results" / "dyck" / f"{results}.json").read_text())
     found: Any = report.defaultdict(lambda: report.defaultdict(dict))
