@@ -147,10 +147,43 @@ def test_the_published_tables_are_those_of_the_published_results(report: ModuleT
     for model, sets in document["scores"].items():
         found[model].update(sets)
     table = report.markdown(found, document["entropy"], document["guesses"]).splitlines()
+    table += report.open_table(document["by_open_brackets"]).splitlines()
     page = (REPOSITORY / "docs" / "studies" / "dyck.md").read_text().splitlines()
     rows = [line for line in table if line.startswith("| ") and " | - | " not in line]
-    assert len(rows) > 10
+    assert len(rows) > 15
     assert [row for row in rows if row not in page] == []
+
+
+def test_closers_by_the_brackets_that_are_open(report: ModuleType) -> None:
+    def prefix(openers: int) -> BracketPrefix:
+        return BracketPrefix(tokens=("(1",) * openers, closer=")1", dependency=1, depth=1)
+
+    def item(number: int, chosen: str, given: str) -> dict[str, Any]:
+        where = {"set": "dependency-50", "number": number, "closer": ")1"}
+        return {**where, "chosen": chosen, "chosen_given_attachments": given}
+
+    items = [item(1, ")1", ")1"), item(2, ")2", ")1"), item(3, ")2", ")2"), item(1, ")2", ")1")]
+    counts = report.open_brackets(items, {"dependency-50": [prefix(10), prefix(11), prefix(12)]})
+    assert counts == {
+        "dependency-50": {
+            "few": {"prefixes": 2, "right": 1, "right_given_attachments": 2},
+            "many": {"prefixes": 2, "right": 0, "right_given_attachments": 1},
+        }
+    }
+    rows = report.open_table({"base": counts, "pushdown": counts}).splitlines()[2:]
+    assert rows == [
+        "| base LM | at most 10 | 50 | - | - | - |",
+        "| base LM | more | 0 | - | - | - |",
+        "| Pushdown LM | at most 10 | 50 | - | - | - |",
+        "| Pushdown LM | more | 0 | - | - | - |",
+        "| — attachments given | at most 10 | 100 | - | - | - |",
+        "| — attachments given | more | 50 | - | - | - |",
+    ]
+
+
+def test_what_is_not_known_of_a_seed_is_left_out_of_the_mean(report: ModuleType) -> None:
+    assert report.mean_percent([{"share": None}, {"share": 0.5}, {"share": 1.0}], "share") == "75.0"
+    assert report.mean_percent([{"share": None}], "share") == "-"
 
 
 def test_a_table_without_results(report: ModuleType) -> None:
@@ -173,7 +206,7 @@ def test_perplexities_are_those_of_the_same_strings(report: ModuleType) -> None:
     assert next(line for line in lines if line.startswith("| the automaton")).endswith("| 7.000 |")
 
 
-def test_closers_that_come_to_those_who_know_little(report: ModuleType) -> None:
+def test_guesses_without_a_model(report: ModuleType) -> None:
     def prefix(text: str, closer: str) -> BracketPrefix:
         return BracketPrefix(tokens=tuple(text.split()), closer=closer, dependency=1, depth=1)
 

@@ -120,6 +120,8 @@ def test_models_are_trained_chosen_and_tested(tmp_path: Path, shards: Path) -> N
     )
     assert done.returncode == 0, done.stderr
     table = (out / "table.md").read_text()
+    results = json.loads((out / "results.json").read_text())["scores"]["rns-1-2"]
+    assert f"| {results['ppl_valid']:.2f} | {results['ppl_test']:.2f} |" in table
     assert table.strip() in done.stdout
     assert [line.split(" | ")[0] for line in table.splitlines()[2:]] == ["| rns-1-2"]
     assert {path.name for path in (out / "runs").glob("rns*")} == {"rns-1-2-1", "rns-1-2-2"}

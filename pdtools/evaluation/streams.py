@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
     from pdtools.models import LoadedModel
     from pdtools.shards import ShardSet
 
-# Tokens that are read at a time; the state goes on.
-_LENGTH = 256
+# Tokens of a lone stream that are read at a time; the state goes on. Of several streams fewer, since the
+# memory that a stack takes grows with the streams and with the square of what each of them reads.
+_LENGTH, _SHORTEST = 256, 32
 
 
 def evaluate_stream_perplexity(
@@ -54,7 +56,7 @@ def evaluate_stream_perplexity(
             f"{loaded.folder}: no stream (--stream) without a recurrent model whose stack is limited"
         )
     check_shards(shards, loaded, layouts=False)  # a stream of sentences is that of their blocks
-    batches = Stream(shards).cut(streams, _LENGTH)
+    batches = Stream(shards).cut(streams, max(_SHORTEST, int(_LENGTH / math.sqrt(streams))))
     parts, carry = [], None
     with torch.inference_mode():
         for batch in progress(iter(batches), len(batches)):

@@ -124,7 +124,7 @@ class StreamSource:
 
 
 class StreamInput(ShardInput):
-    """Shards whose sentences are read as streams: a :class:`~pdtools.training.sources.TrainingInput`."""
+    """Shards whose rows are read as streams: a :class:`~pdtools.training.sources.TrainingInput`."""
 
     @cached_property
     def _streams(self) -> dict[str, Stream]:

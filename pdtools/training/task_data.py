@@ -68,7 +68,7 @@ class TaskInput:
         """The task in words, and the hash of the validation pairs."""
         released = ", as released" if self.task.as_released else ""
         drawn = f"{self.task.name}{released}, lengths {self.lengths[0]} to {self.lengths[-1]}"
-        if self.task.name == "sm":  # there were runs to which the padding was nothing
+        if self.task.name == "sm" and not self.task.as_released:  # older runs did not train on the padding
             drawn += f", padded with {self.task.symbols[self.task.padding]}"
         return {"train": drawn} | {role: sha256_file(Path(file)) for role, file in self.files.items()}
 
@@ -184,7 +184,7 @@ class TaskSource:
         return _batch(layout, pairs.take(slice(ranks.rank, None, ranks.size)))
 
     def padding_share(self) -> float:
-        """None but behind a short y."""
+        """None: the symbols that fill up y are predicted too."""
         return 0.0
 
 

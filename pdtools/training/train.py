@@ -20,7 +20,7 @@ from pdtools.models import (
     model_kind,
 )
 from pdtools.models.pretrained import load_pretrained, read_pretrained
-from pdtools.provenance import provenance
+from pdtools.provenance import fingerprint, provenance
 from pdtools.tokenization import Tokenizer
 from pdtools.tokenization.tokenizer import TOKENIZER_FILE
 from pdtools.training.config import Recipe
@@ -99,7 +99,9 @@ def train(
         if not isinstance(data, (str, Path)) and valid is not None:
             raise PdtoolsError("validation shards go with training shards; other data say what they have")
         inputs = shard_input(data, valid) if isinstance(data, (str, Path)) else data
-        files = {**inputs.files} if init is None else {**inputs.files, "init": init}
+        files, identity = {**inputs.files}, {**inputs.identity}
+        if init is not None:
+            files["init"], identity["init"] = init, fingerprint(init)
         if ranks.is_main and not resume:
             check_output(output, overwrite=True, inputs=[str(path) for path in files.values()])
         pretrained = None if init is None else read_pretrained(init)
@@ -108,7 +110,7 @@ def train(
             recipe = dataclasses.replace(recipe, options={**pretrained.options, **recipe.options})
         recipe, config = complete_recipe(recipe, inputs.tokenizer)
         if goes_on:
-            folder.check_same(recipe, inputs.identity)
+            folder.check_same(recipe, identity)
 
         torch.manual_seed(recipe.train.seed)
         model = load_checkpoint(folder.last).model if goes_on else build_model(recipe.model, config)
@@ -135,7 +137,7 @@ def train(
         if ranks.is_main:
             if not goes_on:
                 folder.create(overwrite=overwrite or resume)
-                folder.describe(recipe, inputs.identity, provenance(files))
+                folder.describe(recipe, identity, provenance(files))
             elif not already_finished:
                 folder.record_resumption(resumed_from, provenance(files))
             if len(rejects):

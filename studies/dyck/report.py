@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import mean
@@ -57,6 +57,8 @@ PARTS = {
     "accuracy_given_attachments": ("attachments given", None),
     "attachment_accuracy": ("closers attached right", "closers attached right, those before given"),
 }
+# Training strings never have more open than this.
+TRAINED_DEPTH = 10
 GUESSES = {
     "any": "the type of any opener before",
     "most": "the type that most open brackets have, of these the last",
@@ -73,6 +75,7 @@ def main(folder: Path) -> None:
     scores: dict[str, dict[str, dict[str, Any]]] = defaultdict(lambda: defaultdict(dict))  # model, set, seed
     entropy: dict[str, dict[str, Any]] = defaultdict(dict)  # model, seed
     items: dict[str, list[dict[str, Any]]] = defaultdict(list)  # model
+    prefixes = {path.stem: read_prefixes(path) for path in sorted((folder / "prefixes").glob("*.tsv"))}
     made = None
     for path in sorted((folder / "results").glob("*/*/results.json")):
         model, _, seed = path.parent.parent.name.rpartition("-")
@@ -82,7 +85,8 @@ def main(folder: Path) -> None:
             entropy[model][seed] = document["scores"]["entropy"]
         items[model] += table.to_pylist()
         made = document["provenance"]
-    guesses = {path.stem: guess(read_prefixes(path)) for path in sorted((folder / "prefixes").glob("*.tsv"))}
+    guesses = {name: guess(group) for name, group in prefixes.items()}
+    by_open = {model: open_brackets(items[model], prefixes) for model in MODELS if items[model]}
     figures = {
         name: [accuracy_line(MODELS[model], items[model], name, *bins) for model in MODELS]
         for name, (_, *bins) in FIGURES.items()
@@ -94,13 +98,14 @@ def main(folder: Path) -> None:
             "scores": scores,
             "entropy": entropy,
             "guesses": guesses,
+            "by_open_brackets": by_open,
             "figures": {name: list(map(asdict, lines)) for name, lines in figures.items()},
             "paper": PAPER,
             "provenance": provenance(),
             "provenance_of_one": made,
         },
     )
-    table = markdown(scores, entropy, guesses)
+    table = markdown(scores, entropy, guesses) + "\n" + open_table(by_open)
     with atomic_text(folder / "table.md") as stream:
         stream.write(table)
     print(table)
@@ -110,7 +115,7 @@ def main(folder: Path) -> None:
 
 
 def guess(prefixes: Sequence[BracketPrefix]) -> dict[str, float]:
-    """What closers come to that know little, as fractions of 1: see ``GUESSES``."""
+    """How often two guesses without a model are right, as fractions of 1: see ``GUESSES``."""
     any_opener, most_open = [], []
     for prefix in prefixes:
         right = prefix.closer[1:]
@@ -164,7 +169,7 @@ def markdown(
 
 def mean_percent(seeds: list[dict[str, Any]], key: str) -> str:
     """The mean of a share over seeds."""
-    values = [100 * each[key] for each in seeds]
+    values = [100 * each[key] for each in seeds if each[key] is not None]
     return f"{mean(values):.1f}" if values else "-"
 
 
@@ -182,6 +187,40 @@ def cell(seeds: list[dict[str, Any]]) -> str:
     low, high = binomial_interval(share * prefixes, prefixes)
     each = ", ".join(f"{100 * seed['accuracy']:.1f}" for seed in seeds)
     return f"**{100 * share:.1f}** [{100 * low:.1f}, {100 * high:.1f}] ({each})"
+
+
+def open_brackets(
+    items: Sequence[Mapping[str, Any]], prefixes: Mapping[str, Sequence[BracketPrefix]]
+) -> dict[str, dict[str, dict[str, int]]]:
+    """Closers that are right where at most ``TRAINED_DEPTH`` brackets are open at the end, or more.
+
+    Returns:
+        By set and ``few`` or ``many``: prefixes (those of all seeds), ``right``, ``right_given_attachments``.
+    """
+    found: dict[str, dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(int)))
+    for item in items:
+        is_few = prefixes[item["set"]][item["number"] - 1].open <= TRAINED_DEPTH
+        counts = found[item["set"]]["few" if is_few else "many"]
+        counts["prefixes"] += 1
+        counts["right"] += item["chosen"] == item["closer"]
+        counts["right_given_attachments"] += item["chosen_given_attachments"] == item["closer"]
+    return found
+
+
+def open_table(by_open: Mapping[str, Mapping[str, Mapping[str, Mapping[str, int]]]]) -> str:
+    """The table of :func:`open_brackets`, whole percent."""
+    names = [name for name in SETS if name != "depth"]  # of a nest, one bracket is open at the end
+    rows = [["percent right", "open at the end", *(SETS[name] for name in names)], ["---"] * (len(names) + 2)]
+    for model, sets in by_open.items():
+        parts = [("right", MODELS[model])]
+        if model.startswith("pushdown"):
+            parts.append(("right_given_attachments", "— attachments given"))
+        for key, label in parts:
+            for kind, size in (("few", f"at most {TRAINED_DEPTH}"), ("many", "more")):
+                groups = [sets.get(name, {}).get(kind) for name in names]
+                shares = [f"{100 * group[key] / group['prefixes']:.0f}" if group else "-" for group in groups]
+                rows.append([label, size, *shares])
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
 
 
 def accuracy_line(label: str, items: list[dict[str, Any]], name: str, start: int, width: int) -> Line:

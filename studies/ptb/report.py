@@ -12,6 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pdtools.files import atomic_text, write_json
+from pdtools.provenance import provenance
+
 STREAMS, LENGTH = 32, 35  # of configs/ptb-rnn.toml
 CIRCUITS = (
     "Agreement",
@@ -78,20 +81,22 @@ def valid_losses(run: Path) -> list[float]:
 
 
 def table(folder: str) -> str:
-    """The table in Markdown; it is also written to table.md."""
+    """The table in Markdown; it is also written to table.md, and what it is made of to results.json."""
     head = ["model", "valid", "test", "SG", *CIRCUITS, "paper: valid", "test", "SG"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    found = {}
     for model in models(folder):
         chosen = Path(best(folder, model))
         ppl = scores(Path(folder, "results", f"{chosen.name}-ppl"))
         if ppl is None:
             continue
         suites = scores(Path(folder, "results", f"{chosen.name}-sg")) or {"sg_31": None, "by_circuit": {}}
+        ours = math.exp(min(valid_losses(chosen))), ppl["ppl_token_marginal"]
+        found[model] = {"run": chosen.name, "ppl_valid": ours[0], "ppl_test": ours[1], "sg": suites}
         valid, test, sg = PAPER.get(model, (None, None, None))
         cells = [
             model,
-            perplexity(math.exp(min(valid_losses(chosen)))),
-            perplexity(ppl["ppl_token_marginal"]),
+            *map(perplexity, ours),
             share(suites["sg_31"]),
             *(share(suites["by_circuit"].get(name)) for name in CIRCUITS),
             perplexity(valid),
@@ -100,7 +105,9 @@ def table(folder: str) -> str:
         ]
         lines.append("| " + " | ".join(cells) + " |")
     text = "\n".join(lines) + "\n"
-    Path(folder, "table.md").write_text(text)
+    with atomic_text(Path(folder, "table.md")) as stream:
+        stream.write(text)
+    write_json(Path(folder, "results.json"), {"scores": found, "provenance": provenance()})
     return text
 
 

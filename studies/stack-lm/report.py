@@ -51,7 +51,7 @@ def cell(values: dict[str, float]) -> str:
     return f"**{mean(values.values()):.2f}**{deviation}"
 
 
-def pretrained(folder: Path) -> set[str]:
+def pretrained_objectives(folder: Path) -> set[str]:
     """The objectives whose models began with pretrained weights."""
     given = dict(pair.partition("=")[::2] for pair in (folder / "settings").read_text().split())
     if given["SCRATCH"] != "0":
@@ -69,11 +69,11 @@ def table(found: dict[tuple[str, str], dict[str, float]], pretrained: set[str]) 
     for objective, (name, _) in OBJECTIVES.items():
         ours = [found.get((objective, kind), {}) for kind in KINDS]
         is_pretrained = objective in pretrained
-        name = f"{name}, {'pretrained' if is_pretrained else 'from scratch'}"
+        title = f"{name}, {'pretrained' if is_pretrained else 'from scratch'}"
         theirs = [figure for corpus in PAPER.values() for figure in corpus[objective, is_pretrained]]
         numbers = list(map(len, ours))
         seeds = numbers[0] if len(set(numbers)) == 1 else f"{numbers[0]}, {numbers[1]}"
-        lines.append(f"| {name} | {seeds} | {' | '.join(map(cell, ours))} | {' | '.join(theirs)} |")
+        lines.append(f"| {title} | {seeds} | {' | '.join(map(cell, ours))} | {' | '.join(theirs)} |")
     note = (
         "Mean ± deviation over seeds. Perplexities are of a token: ours of this study's tokenizer and text,"
         " the paper's of GPT-2's or RoBERTa's and its corpora. Only vanilla and stack of one corpus can be"
@@ -85,7 +85,7 @@ def table(found: dict[tuple[str, str], dict[str, float]], pretrained: set[str]) 
 def main(folder: Path) -> None:
     """Write the table and the numbers."""
     found = read_results(folder)
-    text = table(found, pretrained(folder))
+    text = table(found, pretrained_objectives(folder))
     with atomic_text(folder / "table.md") as stream:
         stream.write(text)
     scores: dict[str, Any] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,16 @@ def test_from_a_pretrained_model(kind: str, tmp_path: Path, capsys: pytest.Captu
     assert (trained.embedding.weight[: len(theirs)].detach() - theirs).abs().max() < 1e-5
     record = json.loads((tmp_path / "run/run.json").read_text())
     assert "init" in record["provenance"]["inputs"]
+
+    # Other weights to start from would be another run.
+    shutil.copytree(folder, tmp_path / "twin")
+    model.get_input_embeddings().weight.data.mul_(2)
+    model.save_pretrained(tmp_path / "other")
+    for place, code in (("twin", 0), ("other", 1)):
+        init = ["--init", str(tmp_path / place), "--resume"]
+        assert run([*data[:-2], *init, *settings, *limits]) == code
+    assert "cannot be resumed: the init data are not the same" in capsys.readouterr().err
+    shutil.rmtree(tmp_path / "other")
 
     again = [*data[:2], "-o", str(tmp_path / "again"), "--init", str(folder), *settings, *limits]
     for setting, message in (

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.streams import evaluate_stream_perplexity
 from pdtools.files import Rejects
-from pdtools.models import build_model, load_checkpoint, make_config
+from pdtools.models import Batch, build_model, load_checkpoint, make_config
 from pdtools.shards import ShardSet
 from pdtools.shards.blocks import blocks_from_files
 from pdtools.training import Ranks, Recipe, TrainConfig, read_recipe, train
@@ -114,6 +114,26 @@ def test_perplexity_of_a_stream(toy_train: Path, toy_valid: Path, tmp_path: Path
     table = results.tables["items"].to_pydict()
     mean = -sum(table["marginal"]) / sum(table["tokens"])
     assert results.scores["ppl_token_marginal"] == pytest.approx(np.exp(mean))
+
+
+def test_pieces_of_any_length_give_the_same_perplexity(
+    toy_train: Path, toy_valid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(toy_train, tmp_path / "run", recipe(steps=3), valid=toy_valid)
+    shards, loaded = ShardSet.open(toy_train), load_checkpoint(tmp_path / "run")
+    cut, lengths = Stream.cut, []
+
+    def watched(stream: Stream, streams: int, length: int) -> list[Batch]:
+        lengths.append(length)
+        return cut(stream, streams, length)
+
+    monkeypatch.setattr(Stream, "cut", watched)
+    long = evaluate_stream_perplexity(shards, loaded, streams=4)
+    monkeypatch.setattr("pdtools.evaluation.streams._LENGTH", 4)
+    monkeypatch.setattr("pdtools.evaluation.streams._SHORTEST", 3)
+    short = evaluate_stream_perplexity(shards, loaded, streams=4)
+    assert lengths == [128, 3]
+    assert short.scores == pytest.approx(long.scores)
 
 
 def test_blocks_of_a_text_are_the_stream_of_its_sentences(toy_train: Path, tmp_path: Path) -> None:
