@@ -90,19 +90,23 @@ def test_dyck(tmp_path: Path) -> None:
     other = study("dyck", tmp_path, out.name, **{**settings, "BEAM": "3"})
     assert other.returncode == 1
     assert (
-        "begun with SETTING=released-like POSITIONS=alibi STEPS=2 STRINGS=200 PREFIXES=2 BEAM=2 MARGIN=8, not"
-        in other.stderr
+        "begun with SETTING=released-like POSITIONS=alibi BATCHES=1 STEPS=2 STRINGS=200 PREFIXES=2 BEAM=2"
+        " MARGIN=8, not" in other.stderr
     )
 
 
-def test_dyck_on_free_strings_with_other_positions(tmp_path: Path) -> None:
+def test_dyck_on_free_strings_with_other_positions_and_batches(tmp_path: Path) -> None:
     settings = {**SMALL, "DEPENDENCIES": "50", "MODELS": "base", "SETTING": "free", "POSITIONS": "relative"}
+    settings["BATCHES"] = "4"
     done = study("dyck", tmp_path, "free", **settings)
     assert done.returncode == 0, done.stderr
     manifest = json.loads((tmp_path / "free" / "train" / "manifest.json").read_text())
     assert (manifest["language"]["max_length"], manifest["language"]["max_dependency"]) == (598, None)
     model = json.loads((tmp_path / "free" / "runs" / "base-1" / "best" / "config.json").read_text())
     assert model["config"]["positions"] == "relative"
+    record = json.loads((tmp_path / "free" / "runs" / "base-1" / "run.json").read_text())
+    training = record["recipe"]["train"]
+    assert (training["batch_sentences"], training["accumulate"]) == (16, 4)
 
 
 @pytest.fixture(scope="module")

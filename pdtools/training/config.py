@@ -48,10 +48,12 @@ class TrainConfig:
         clip: largest norm of the gradient; 0 for no clipping.
         batch_tokens: most positions in a batch, ROOT, EOS and padding included; 0 for no limit.
         batch_sentences: most sentences in a batch; 0 for no limit.
-        batches: ``bucketed``: sentences of similar length together, other ones in every epoch; ``stored``: as
-            they follow each other in the shards, the batches alone in a new order in every epoch; ``stream``:
-            the text of all sentences, read as ``batch_sentences`` streams side by side, so many tokens of
-            each at a time as make ``batch_tokens``; gradients end where a batch begins.
+        batches: ``bucketed``: sentences of similar length together, other ones in every epoch (where
+            ``batch_sentences`` is the limit, batches of long ones have more tokens, each of which weighs less
+            then, unless ``accumulate`` mixes batches in a step); ``stored``: as they follow each other in the
+            shards, the batches alone in a new order in every epoch; ``stream``: the text of all sentences,
+            read as ``batch_sentences`` streams side by side, so many tokens of each at a time as make
+            ``batch_tokens``; gradients end where a batch begins.
         accumulate: batches in one step.
         normalize: what the loss of a step is divided by, its tokens or its sentences.
         attachment_weight: weight of the attachment loss.

@@ -16,7 +16,8 @@ esac
 
 # A finished run is left as it is, unless it was started with other settings: then it is an error.
 pdtools train "$OUT/train" --valid "$OUT/valid" --config dyck "$@" --set "config.positions=$POSITIONS" \
-    --set "train.steps=$STEPS" --seed "$seed" --device "$DEVICE" --threads 1 --resume --quiet -o "$run"
+    --set "train.steps=$STEPS" --set "train.batch_sentences=$((64 / BATCHES))" --set "train.accumulate=$BATCHES" \
+    --seed "$seed" --device "$DEVICE" --threads 1 --resume --quiet -o "$run"
 # Unsure of its attachments, it fills the beam: many times slower than the others.
 limit=
 [ "$model" != pushdown ] || limit=${PUSHDOWN_PREFIXES:+--limit $PUSHDOWN_PREFIXES}

@@ -8,6 +8,8 @@
 #   SETTING=released-like   training strings: like the released validation file, or free: all that the automaton
 #                  writes, from 6 to 598 tokens (3 times the time and more)
 #   POSITIONS=alibi   of all models; relative: Transformer-XL's, as in the released code
+#   BATCHES=1      the 64 strings of a step come in so many batches (1, 2, 4, …), of similar length each. With 1 a
+#                  token of a short string weighs more than one of a long string; on free strings 4 are better
 #   SEEDS="1 2 3"  one run of each model for each; more can be added later
 #   JOBS=2         runs at a time, on one thread each; on a GPU: JOBS=1 DEVICE=cuda
 #   DEVICE=cpu  STEPS=10000  STRINGS=100000  PREFIXES=1008 (28 of each depth)  BEAM=50
@@ -18,13 +20,14 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-study-dyck}
 export OUT="$out" STEPS="${STEPS:-10000}" BEAM="${BEAM:-50}" MARGIN="${MARGIN:-8}" DEVICE="${DEVICE:-cpu}"
-export POSITIONS="${POSITIONS:-alibi}"
+export POSITIONS="${POSITIONS:-alibi}" BATCHES="${BATCHES:-1}"
 [ "$DEVICE" != cpu ] || export PUSHDOWN_PREFIXES="${PUSHDOWN_PREFIXES:-72}"
 setting=${SETTING:-released-like} strings=${STRINGS:-100000} prefixes=${PREFIXES:-1008}
 mkdir -p "$out/prefixes" "$out/runs" "$out/results"
 
 # What is in the folder was made with these: other ones would end up in the same table.
-settings="SETTING=$setting POSITIONS=$POSITIONS STEPS=$STEPS STRINGS=$strings PREFIXES=$prefixes BEAM=$BEAM MARGIN=$MARGIN"
+settings="SETTING=$setting POSITIONS=$POSITIONS BATCHES=$BATCHES STEPS=$STEPS STRINGS=$strings PREFIXES=$prefixes"
+settings="$settings BEAM=$BEAM MARGIN=$MARGIN"
 [ -e "$out/settings" ] || echo "$settings" >"$out/settings"
 if [ "$settings" != "$(cat "$out/settings")" ]; then
     echo "$out was begun with $(cat "$out/settings"), not $settings: name another folder" >&2
