@@ -17,24 +17,26 @@ SUFFIXES = (".txt", ".tokens", ".raw")
 def blocks(
     texts: Annotated[list[str], typer.Argument(metavar="TEXT", help="Files, folders, globs, or -.")],
     output: Annotated[str, typer.Option("--output", "-o", help="The folder to write.")],
-    length: Annotated[int, typer.Option("--length", min=1, help="Tokens of a block.")] = 128,
+    length: Annotated[int, typer.Option("--length", min=1, help="Tokens per block.")] = 128,
     tokenizer: Annotated[
         str,
         typer.Option(
             "--tokenizer",
             metavar="word|bpe|DIR",
-            help="Make one from this text, or use one: of other shards, of a model, a tokenizer.json.",
+            help="Make one from this text, or use that of other shards, of a model, or a tokenizer.json.",
         ),
     ] = "word",
     vocab_size: Annotated[
         int | None,
-        typer.Option("--vocab-size", min=1, help="With special tokens (word: no limit, bpe: 10000)."),
+        typer.Option(
+            "--vocab-size", min=1, help="Special tokens included (default: no limit for word, 10000 for bpe)."
+        ),
     ] = None,
     min_count: Annotated[
-        int | None, typer.Option("--min-count", min=1, help="Rarer words are unknown (2).")
+        int | None, typer.Option("--min-count", min=1, help="Rarer words are unknown (default: 2).")
     ] = None,
     lower_case: Annotated[
-        bool, typer.Option("--lower-case", help="word: without capitals, in evaluation too.")
+        bool, typer.Option("--lower-case", help="word: convert to lower case, in evaluation too.")
     ] = False,
     text_style: Annotated[
         Style | None, typer.Option("--text-style", help="Words as in a treebank (the default), or raw text.")
@@ -43,10 +45,10 @@ def blocks(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Turn running text into shards: blocks of so many tokens, for models without trees.
+    """Turn running text into shards: blocks of a fixed number of tokens, for models without trees.
 
-    Words are what stands between spaces. Lines that are not blank, each with end-of-sentence after it, are
-    one sequence; each block has ROOT before it. Validation and test text take the tokenizer of the training
+    Words are separated by spaces. All lines that are not blank, each followed by end-of-sentence, form one
+    sequence; ROOT precedes each block. For validation and test text, use the tokenizer of the training
     shards, or a pretrained model's. In folders, files ending in .txt, .tokens, .raw are read (also with .gz,
     .zst).
 

@@ -61,21 +61,23 @@ SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everythi
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1, ...")]
 ThreadsOption = Annotated[int, typer.Option("--threads", min=0, help="CPU threads (0: all).")]
 WorkersOption = Annotated[
-    int, typer.Option("--workers", min=1, help="Processes; the result does not depend on them.")
+    int, typer.Option("--workers", min=1, help="Number of processes; the result does not depend on it.")
 ]
 ShardOption = Annotated[
     str | None,
-    typer.Option("--shard", metavar="I/N", help="Do a part of the work (I from 0); pdtools merge ends it."),
+    typer.Option(
+        "--shard", metavar="I/N", help="Do part I of N of the work (I from 0); then run pdtools merge."
+    ),
 ]
 SchedulerOption = Annotated[
     str | None,
     typer.Option("--scheduler", metavar="ADDRESS", help="A Dask scheduler whose workers do the work."),
 ]
 ResumeOption = Annotated[
-    bool, typer.Option("--resume", help="Go on where an earlier run was cut short, if there was one.")
+    bool, typer.Option("--resume", help="Continue an earlier run that was interrupted, if there was one.")
 ]
 OnErrorOption = Annotated[
-    OnError, typer.Option("--on-error", help="At bad input: stop, or record it in the rejects and go on.")
+    OnError, typer.Option("--on-error", help="On bad input: stop, or record it in the rejects and continue.")
 ]
 ModelOption = Annotated[
     str, typer.Option("--model", metavar="DIR", help="A checkpoint, or a run folder of pdtools train.")
@@ -89,32 +91,38 @@ EvaluatedModelOption = Annotated[
 ]
 SurprisalsOption = Annotated[
     str | None,
-    typer.Option("--surprisals", metavar="FILE", help="No model: surprisals that were computed elsewhere."),
+    typer.Option(
+        "--surprisals", metavar="FILE", help="Instead of a model: surprisals that were computed elsewhere."
+    ),
 ]
 WriteSentencesOption = Annotated[
     str | None,
-    typer.Option("--write-sentences", metavar="FILE", help="No scores: write the sentences (TSV; - too)."),
+    typer.Option(
+        "--write-sentences", metavar="FILE", help="Write the sentences (TSV; or -) instead of scoring them."
+    ),
 ]
 TextOnlyOption = Annotated[
-    bool, typer.Option("--text-only", help="Written sentences: only their text, without a header.")
+    bool, typer.Option("--text-only", help="--write-sentences: only the text, without a header.")
 ]
 RecordedOnErrorOption = Annotated[
     OnError,
-    typer.Option("--on-error", help="At a sentence that --surprisals do not fit: stop, or leave it out."),
+    typer.Option("--on-error", help="If --surprisals do not fit a sentence: stop, or leave it out."),
 ]
 RecordedNatsOption = Annotated[bool, typer.Option("--nats", help="--surprisals are in nats, not bits.")]
 BeamOption = Annotated[int, typer.Option("--beam", min=1, help="Hypotheses kept after each token.")]
 MaxBatchOption = Annotated[
     int | None,
-    typer.Option("--max-batch", min=1, help="Sentences computed together (default: what memory allows)."),
+    typer.Option("--max-batch", min=1, help="Sentences per batch (default: as many as memory allows)."),
 ]
 DtypeOption = Annotated[
     Dtype,
-    typer.Option("--dtype", help="Of the weights. bf16: faster on processors that have it, less exact."),
+    typer.Option("--dtype", help="Type of the weights. bf16: faster on processors that have it, less exact."),
 ]
 BosOption = Annotated[
     bool,
-    typer.Option("--bos/--no-bos", help="Hugging Face models: a beginning-of-sentence token first, or not."),
+    typer.Option(
+        "--bos/--no-bos", help="Hugging Face models: read a beginning-of-sentence token first, or not."
+    ),
 ]
 
 
@@ -218,14 +226,16 @@ def check_output_or_done(
     from pdtools.jobs import Done, begun, finished
 
     if plan.shard is not None and (streams := [name for name in inputs if is_stream(name)]):
-        raise PdtoolsError(f"{streams[0]}: --shard needs files, which every job and pdtools merge read")
+        raise PdtoolsError(
+            f"{streams[0]}: --shard needs files, because every job and pdtools merge read them"
+        )
     goes_on = (plan.resume or plan.merging) and not is_stream(output)
     if goes_on and os.path.lexists(output):
         if finished(output, beside) or not (overwrite or begun(output)):
             raise Done(f"{output}: done already", {"output": output, "done": "already"})
         if not overwrite:
             raise PdtoolsError(
-                f"{output}: exists already (--overwrite --resume goes on with what replaces it)"
+                f"{output}: exists already (--overwrite --resume continues the run that replaces it)"
             )
     check_output(output, overwrite=overwrite, inputs=inputs)
     for path in beside:  # an unfinished run may have written these

@@ -13,18 +13,23 @@ from .common import JsonOption, SeedOption, print_json
 
 def compare(
     first: Annotated[
-        str, typer.Argument(metavar="RESULTS", help="A folder of eval-blimp or eval-sg; or of several.")
+        str,
+        typer.Argument(
+            metavar="RESULTS", help="A results folder of eval-blimp or eval-sg, or a folder of several."
+        ),
     ],
-    second: Annotated[str, typer.Argument(metavar="RESULTS", help="Another one, over the same items.")],
+    second: Annotated[
+        str, typer.Argument(metavar="RESULTS", help="Another one, with results on the same items.")
+    ],
     samples: Annotated[int, typer.Option("--samples", min=1, help="Bootstrap samples.")] = 10_000,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Compare two runs item by item: differences overall and by group, with their significance.
 
-    The interval is a paired bootstrap's (95%, resampling items within each paradigm or suite); p is
-    McNemar's exact test on the items that only one run has right. Items without a score in either run
-    are left out of both.
+    The interval is a paired bootstrap interval (95%, resampling items within each paradigm or suite); p is
+    that of McNemar's exact test on the items that only one run gets right. Items that lack a score in one
+    of the runs are left out of both.
 
     Given two folders that hold results folders of the same names, it prints the main score of each.
 

@@ -46,7 +46,7 @@ def decode(
         str, typer.Option("--output", "-o", help="A file for the trees (.gz, .zst), or -.")
     ] = STDIO,
     source: Annotated[
-        Source, typer.Option("--from", help="Running text, words between spaces, or the words of trees.")
+        Source, typer.Option("--from", help="Running text, words separated by spaces, or the words of trees.")
     ] = Source.text,
     beam: BeamOption = DEFAULT_BEAM,
     k_best: Annotated[int, typer.Option("--k-best", min=1, help="Derivations per sentence in --scores.")] = 1,
@@ -68,17 +68,17 @@ def decode(
 ) -> None:
     """Parse sentences with a trained model: line n of the output is the best tree of line n of the input.
 
-    With --from treebank the input is trees, and only their words are read: tree n gives line n.
+    With --from treebank the input is trees, and only their words are read: line n is for tree n.
 
     The model needs an attachment head; the base transformer can have one. Subwords are merged back into
-    words. A sentence that the model cannot do leaves a flat tree (X (XX word) ...) on its line, a blank line
-    (X (-NONE- *)); either is recorded in OUTPUT.rejects.jsonl.
+    words. A sentence that the model cannot parse gets a flat tree (X (XX word) ...) on its line, a blank
+    line gets (X (-NONE- *)); both are recorded in OUTPUT.rejects.jsonl.
 
     --scores has the columns id (line of the output, from 1), rank, joint log p(x, y) and marginal log p(x),
-    both in nats; with --k-best over 1 also tree. The marginal sums over the beam.
+    both in nats; with --k-best above 1 also tree. The marginal sums over the beam.
 
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler), with the same result; --resume goes on where a run was killed.
+    (--scheduler), with the same result; --resume continues a killed run.
 
     \b
     Example:

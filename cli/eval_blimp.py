@@ -47,7 +47,9 @@ from .common import (
 
 def eval_blimp(
     context: typer.Context,
-    data: Annotated[str, typer.Argument(metavar="DATA", help="A folder of .jsonl files, one, or BLiMP.zip.")],
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="A folder of .jsonl files, one such file, or BLiMP.zip.")
+    ],
     model: EvaluatedModelOption = None,
     surprisals: SurprisalsOption = None,
     write_sentences: WriteSentencesOption = None,
@@ -55,7 +57,8 @@ def eval_blimp(
         str | None, typer.Option("--output", "-o", metavar="DIR", help="results.json, items.parquet.")
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Only the first so many pairs of each paradigm.")
+        int | None,
+        typer.Option("--limit", min=1, help="Only the first pairs of each paradigm, at most this many."),
     ] = None,
     text_only: TextOnlyOption = False,
     nats: RecordedNatsOption = False,
@@ -77,15 +80,15 @@ def eval_blimp(
     """Score minimal pairs: is the good sentence strictly more probable than the bad one?
 
     Accuracies by paradigm, phenomenon and field, and overall (the mean of the paradigms). A tie is not
-    right. Pairs with a sentence that the model cannot score are left out and counted.
+    correct. Pairs with a sentence that the model cannot score are left out and counted.
 
     For a model outside of pdtools, --write-sentences writes every sentence (paradigm, pair, side, text: the
-    good one first), and --surprisals scores what the model says of them: the surprisals of all its tokens,
-    a row for the end of the sentence included, are added up. Columns, --nats, --on-error and alignment are
-    those of pdtools eval-sg. --limit has to be the same both times.
+    good one first), and --surprisals reads the model's surprisals for them: those of all tokens of a
+    sentence, including a row for its end, are added up. Columns, --nats, --on-error and alignment are as in
+    pdtools eval-sg. --limit has to be the same both times.
 
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler), with the same result; --resume goes on where a run was killed.
+    (--scheduler), with the same result; --resume continues a killed run.
 
     \b
     Example:

@@ -24,10 +24,10 @@ from .common import (
 
 
 def eval_cfl(
-    shards: Annotated[str, typer.Argument(metavar="SHARDS", help="What generate cfl --shards wrote.")],
+    shards: Annotated[str, typer.Argument(metavar="SHARDS", help="Folder that generate cfl --shards wrote.")],
     model: Annotated[
         str | None,
-        typer.Option("--model", metavar="DIR", help="A checkpoint or a run; without it, the bound alone."),
+        typer.Option("--model", metavar="DIR", help="A checkpoint or a run; without it, only the bound."),
     ] = None,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="DIR", help="results.json, items.parquet.")
@@ -45,8 +45,9 @@ def eval_cfl(
 ) -> None:
     """Compare a model's cross-entropy with the exact one of the language, overall and by length.
 
-    Nats a symbol, the end of the string counted. The difference is 0 for a perfect model. By length, the
-    bound is given the length, which the model has to guess: so it is for the paper's figure 2.
+    Cross-entropies are in nats per symbol, counting the end of the string. The difference is 0 for a perfect
+    model. By length, the bound is conditioned on the length, which the model has to predict, as in the
+    paper's figure 2.
 
     \b
     Example:

@@ -45,7 +45,9 @@ def eval_dyck(
     ] = None,
     strings: Annotated[
         str | None,
-        typer.Option("--strings", metavar="SHARDS", help="Whole strings, to compare with the exact entropy."),
+        typer.Option(
+            "--strings", metavar="SHARDS", help="Whole strings, for a comparison with the exact entropy."
+        ),
     ] = None,
     limit: Annotated[
         int | None,
@@ -55,7 +57,10 @@ def eval_dyck(
     margin: Annotated[
         float | None,
         typer.Option(
-            "--margin", min=0, metavar="NATS", help="Drop hypotheses so much less probable than the best."
+            "--margin",
+            min=0,
+            metavar="NATS",
+            help="Drop hypotheses that are this much less probable than the best.",
         ),
     ] = None,
     max_batch: MaxBatchOption = None,
@@ -71,11 +76,11 @@ def eval_dyck(
 ) -> None:
     """Choose the closing bracket after prefixes of bracket strings; accuracy by file, dependency and depth.
 
-    The model chooses among all closing brackets, their probabilities summed over a beam of attachments
-    where it has a tape. The same is done with the attachments given.
+    The model chooses among all closing brackets; if it has a tape, their probabilities are summed over a
+    beam of attachments. The choice is also made with the attachments given.
 
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler), with the same result; --resume goes on where a run was killed.
+    (--scheduler), with the same result; --resume continues a killed run.
 
     \b
     Example:

@@ -34,14 +34,18 @@ class Format(str, Enum):
 
 
 def eval_parse(
-    gold: Annotated[str, typer.Argument(metavar="GOLD", help="Trees, one a line.")],
-    predicted: Annotated[str, typer.Argument(metavar="PREDICTED", help="Trees, line for line.")],
+    gold: Annotated[str, typer.Argument(metavar="GOLD", help="Trees, one per line.")],
+    predicted: Annotated[
+        str, typer.Argument(metavar="PREDICTED", help="Trees, one per line, in the same order.")
+    ],
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="DIR", help="results.json, items.parquet.")
     ] = None,
     prm: Annotated[
         str | None,
-        typer.Option("--prm", metavar="FILE", help="EVALB parameters. Default: no punctuation, traces, TOP."),
+        typer.Option(
+            "--prm", metavar="FILE", help="EVALB parameters. Default: delete punctuation, traces and TOP."
+        ),
     ] = None,
     unlabeled: Annotated[bool, typer.Option("--unlabeled", help="Compare spans, not labels.")] = False,
     binarize: Annotated[
@@ -49,13 +53,15 @@ def eval_parse(
     ] = Factor.none,
     left_out: Annotated[
         str | None,
-        typer.Option("--left-out", metavar="FILE", help="rejects.jsonl of decode: skip and count its lines."),
+        typer.Option(
+            "--left-out",
+            metavar="FILE",
+            help="rejects.jsonl of decode: leave out and count the lines that it lists.",
+        ),
     ] = None,
     form: Annotated[
         Format,
-        typer.Option(
-            "--format", help="evalb: EVALB's own table, its MAX_ERROR obeyed; jsonl: every sentence."
-        ),
+        typer.Option("--format", help="evalb: EVALB's own table, obeying MAX_ERROR; jsonl: every sentence."),
     ] = Format.table,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,

@@ -42,19 +42,24 @@ if TYPE_CHECKING:
 
 
 def eval_ppl(
-    shards: Annotated[str, typer.Argument(metavar="SHARDS", help="What pdtools tapes or blocks wrote.")],
+    shards: Annotated[
+        str, typer.Argument(metavar="SHARDS", help="Folder that pdtools tapes or blocks wrote.")
+    ],
     model: ScoredModelOption,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="DIR", help="results.json, items, rejects.")
     ] = None,
     marginal: Annotated[
-        bool, typer.Option("--marginal/--no-marginal", help="Sum over trees by beam search, or leave it out.")
+        bool,
+        typer.Option(
+            "--marginal/--no-marginal", help="Compute the marginal (a sum over trees by beam search), or not."
+        ),
     ] = True,
     stream: Annotated[
-        bool, typer.Option("--stream", help="All rows as one text (recurrent models).")
+        bool, typer.Option("--stream", help="Read all rows as one text (recurrent models).")
     ] = False,
     streams: Annotated[
-        int, typer.Option("--streams", min=1, help="--stream: parts of it that are read side by side.")
+        int, typer.Option("--streams", min=1, help="--stream: number of parts that are read in parallel.")
     ] = 1,
     beam: BeamOption = DEFAULT_BEAM,
     bos: BosOption = True,
@@ -71,14 +76,14 @@ def eval_ppl(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Perplexity per token and per word: given the trees, of strings with their trees, and marginal.
+    """Perplexity per token and per word: given the trees, joint (strings with their trees), and marginal.
 
-    End-of-sentence is counted (one more word and token a sentence), ROOT is not. The shards must be made
+    End-of-sentence counts (one more word and token per sentence), ROOT does not. The shards must be made
     with the model's own tokenizer; a Hugging Face model reads their text instead. A masked model predicts
     15% of each row's tokens, always the same ones, from the others.
 
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler), with the same result; --resume goes on where a run was killed. (Not with --stream, where
+    (--scheduler), with the same result; --resume continues a killed run. (None of this with --stream, where
     each sentence needs the one before it.)
 
     \b
@@ -105,14 +110,14 @@ def eval_ppl(
         raise typer.BadParameter("--streams goes with --stream")
     if stream and plan != Plan():
         raise PdtoolsError(
-            "--stream reads each sentence with what is left of those before it: --workers, --shard,"
-            " --scheduler and --resume do not go with it"
+            "with --stream each sentence depends on those before it: --workers, --shard, --scheduler and"
+            " --resume cannot be used"
         )
     if not marginal and (stream or is_huggingface(model)):
         reads = (
             "--stream reads no trees" if stream else f"{model} is a Hugging Face model, which reads no trees"
         )
-        raise PdtoolsError(f"{reads}: --no-marginal would leave nothing")
+        raise PdtoolsError(f"{reads}: with --no-marginal there is nothing to compute")
     check_output_or_done(target, plan, overwrite=overwrite, inputs=[shards, model])
     rejects = Rejects(on_error.value)
     settings = model_settings(

@@ -51,7 +51,8 @@ def eval_sg(
     suites: Annotated[
         list[str],
         typer.Argument(
-            metavar="SUITES", help="A folder of .json files, one, or a zip; or the files of --from-items."
+            metavar="SUITES",
+            help="A folder of .json files, one such file, or a zip; or the files for --from-items.",
         ),
     ],
     model: EvaluatedModelOption = None,
@@ -59,14 +60,17 @@ def eval_sg(
     write_sentences: WriteSentencesOption = None,
     from_items: Annotated[
         bool,
-        typer.Option("--from-items", help="No model: aggregate results per item (CSV files, zips of them)."),
+        typer.Option(
+            "--from-items", help="Instead of a model: aggregate results per item (CSV files, zips of them)."
+        ),
     ] = False,
     output: Annotated[
         str | None,
         typer.Option("--output", "-o", metavar="DIR", help="results.json, items.parquet, regions.parquet."),
     ] = None,
     text_style: Annotated[
-        Style, typer.Option("--text-style", help="Written sentences: words spaced, or as people write.")
+        Style,
+        typer.Option("--text-style", help="How the sentences are written: words spaced, or as people write."),
     ] = Style.ptb,
     text_only: TextOnlyOption = False,
     nats: RecordedNatsOption = False,
@@ -88,20 +92,22 @@ def eval_sg(
     """Score test suites in SyntaxGym's format: do the surprisals of regions satisfy the predictions?
 
     A suite's score is the mean over its items, a circuit's the mean of its suites. sg_31 is the mean of
-    the 31 suites of Hu et al. (2020); the other conventions in use stand beside it.
+    the 31 suites of Hu et al. (2020); other conventions in use are reported beside it.
 
     For a model outside of pdtools, --write-sentences writes every sentence (suite, item, condition, text),
-    and --surprisals scores what the model says of them: rows of sentence_id (its line, from 1, without the
-    header), token, surprisal (bits unless --nats), and start and end (characters of the text), as pdtools
-    surprisal writes them. Without start and end, as LM-Zoo writes them, tokens are aligned with the words of
-    the text. A sentence without rows, or whose tokens do not fit it, stops the command; with --on-error skip
-    its item is left out and counted. --text-style says how the sentences were written for the model.
+    and --surprisals reads the model's surprisals for them: rows of sentence_id (the sentence's line, from 1,
+    not counting the header), token, surprisal (bits unless --nats), and start and end (character offsets in
+    the text), as pdtools surprisal writes them. Without start and end, as in LM-Zoo's output, tokens are
+    aligned with the words of the text. A sentence that has no rows, or whose tokens do not fit it, stops the
+    command; with --on-error skip its item is left out and counted. --text-style says how the sentences were
+    written for the model.
 
     --from-items aggregates tables with the columns model (name_corpus_seed), suite, item, correct into the
-    scores of each run and their means over seeds. The seeds of a model named ngram are one, by majority.
+    scores of each run and their means over seeds. The seeds of a model named ngram are
+    combined into one by majority vote.
 
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler), with the same result; --resume goes on where a run was killed.
+    (--scheduler), with the same result; --resume continues a killed run.
 
     \b
     Example:

@@ -33,7 +33,11 @@ def eval_task(
         str | None, typer.Option("--plot", metavar="FILE", help="Accuracy by length (.svg, .pdf, .png).")
     ] = None,
     teacher_forced: Annotated[
-        bool, typer.Option("--teacher-forced", help="Causal models: tell each right symbol before the next.")
+        bool,
+        typer.Option(
+            "--teacher-forced",
+            help="Causal models: predict each symbol after the correct ones, not after its own.",
+        ),
     ] = False,
     dropout: Annotated[
         bool, typer.Option("--dropout", help="Leave dropout on, as the released code does.")
@@ -48,8 +52,8 @@ def eval_task(
 ) -> None:
     """Predict y from x for a model of train --task; accuracy of y's symbols, by length and on average.
 
-    A masked model predicts all of y at once, a causal model symbol by symbol, each the likeliest one
-    after those that it chose before. Generate the pairs with pdtools generate task.
+    A masked model predicts all of y at once, a causal model symbol by symbol, each time the likeliest one
+    given those that it chose before. Generate the pairs with pdtools generate task.
 
     \b
     Example:

@@ -37,7 +37,9 @@ class Setting(str, Enum):
 def dyck(
     number: NumberOption,
     brackets: Annotated[int, typer.Option("--brackets", min=1, help="Bracket types.")] = 20,
-    depth: Annotated[int, typer.Option("--depth", min=1, help="Most brackets open at once.")] = 10,
+    depth: Annotated[
+        int, typer.Option("--depth", min=1, help="Largest number of brackets open at once.")
+    ] = 10,
     setting: Annotated[
         Setting,
         typer.Option(
@@ -46,17 +48,18 @@ def dyck(
         ),
     ] = Setting.released_like,
     min_length: Annotated[
-        int | None, typer.Option("--min-length", min=0, help="Fewest tokens (default: as --setting has it).")
+        int | None,
+        typer.Option("--min-length", min=0, help="Smallest number of tokens (default: that of --setting)."),
     ] = None,
     max_length: Annotated[
-        int | None, typer.Option("--max-length", min=1, help="Most tokens (default: no limit).")
+        int | None, typer.Option("--max-length", min=1, help="Largest number of tokens (default: no limit).")
     ] = None,
     max_dependency: Annotated[
         int | None,
         typer.Option(
             "--max-dependency",
             min=1,
-            help="Largest distance of an opener and its closer (as --setting has it).",
+            help="Largest distance between an opener and its closer (default: that of --setting).",
         ),
     ] = None,
     output: OutputOption = STDIO,
@@ -68,9 +71,10 @@ def dyck(
 ) -> None:
     """Draw well-nested strings of several bracket types, such as (1 (2 )2 )1, from a probabilistic automaton.
 
-    At each step the innermost bracket closes (outside all: the string ends) with probability 1/2, or one
-    of the types opens; at the greatest depth it closes. Attachments: an opener shifts, a closer attaches to
-    its opener. The same seed gives the same strings, and more strings begin with the same ones.
+    At each step, with probability 1/2 the innermost open bracket is closed (if none is open, the string
+    ends); otherwise a bracket of one of the types is opened. At the greatest depth, the innermost one is
+    always closed. Attachments: an opener shifts, a closer attaches to its opener. The same seed gives the
+    same strings; a larger --number only appends more.
 
     \b
     Example:
@@ -102,11 +106,14 @@ def dyck_prefixes(
         typer.Option("--dependency", min=1, help="Shortest distance from the open bracket to its closer."),
     ] = None,
     depths: Annotated[
-        str | None, typer.Option("--depths", metavar="FIRST-LAST", help="Nests of so many brackets.")
+        str | None, typer.Option("--depths", metavar="FIRST-LAST", help="Nests of FIRST to LAST brackets.")
     ] = None,
     brackets: Annotated[int, typer.Option("--brackets", min=1, help="Bracket types.")] = 20,
     depth: Annotated[
-        int, typer.Option("--depth", min=1, help="--dependency: most brackets open at once in its strings.")
+        int,
+        typer.Option(
+            "--depth", min=1, help="--dependency: largest number of brackets open at once in its strings."
+        ),
     ] = 40,
     max_length: Annotated[
         int, typer.Option("--max-length", min=1, help="--dependency: longest prefix.")
@@ -119,12 +126,13 @@ def dyck_prefixes(
     overwrite: OverwriteOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Make prefixes whose last open bracket has to be closed, for pdtools eval-dyck; one prefix a string.
+    """Make prefixes whose last open bracket has to be closed, for pdtools eval-dyck; one prefix per string.
 
-    With --dependency they are cut from strings of the free automaton, before a closer that is at least so
-    far from its opener. With --depths, nests of brackets lack their last closer, and a string like those of
-    training (generate dyck) stands somewhere in them. TSV with a header: prefix, closer, dependency, depth.
-    One seed draws the same strings for every --dependency, and generate dyck's for --depths: let them differ.
+    With --dependency they are cut from strings of the free automaton, before a closer that is at least this
+    far from its opener. With --depths they are nests of brackets without their last closer, with a string
+    like those of training (generate dyck) inserted somewhere. Output is TSV with a header: prefix, closer,
+    dependency, depth. The same seed draws the same strings for every --dependency, and those of generate
+    dyck for --depths: use different seeds.
 
     \b
     Example:

@@ -24,14 +24,16 @@ def cfl(
         int | None, typer.Option("--number", "-n", min=1, help="How many strings (default: 10000).")
     ] = None,
     lengths: Annotated[
-        str, typer.Option("--lengths", metavar="FIRST-LAST", help="Tokens of a string.")
+        str, typer.Option("--lengths", metavar="FIRST-LAST", help="Tokens per string.")
     ] = "40-80",
     batch: Annotated[
-        int, typer.Option("--batch", min=1, help="Strings that share a length, one after the other.")
+        int, typer.Option("--batch", min=1, help="Number of consecutive strings that share a length.")
     ] = 10,
     per_length: Annotated[
         int | None,
-        typer.Option("--per-length", min=1, help="Instead of drawing lengths: so many strings of each."),
+        typer.Option(
+            "--per-length", min=1, help="Instead of drawing lengths: this many strings of each length."
+        ),
     ] = None,
     output: OutputOption = STDIO,
     shards: ShardsOption = False,
@@ -42,9 +44,9 @@ def cfl(
 ) -> None:
     """Draw strings of a weighted context-free grammar, exactly, given their lengths.
 
-    Each batch draws one of the lengths that the language has, all of them as likely. A grammar is a text
-    file, one line a symbol: S -> '0' S '0' [1/2] | '#' [1/2]; docs/context-free.md says how it is read.
-    dyck-released draws what the code of DuSell and Chiang (2022) does.
+    For every batch, one length is drawn uniformly from those at which the language has strings. A grammar is
+    a text file, one line per symbol: S -> '0' S '0' [1/2] | '#' [1/2]; docs/context-free.md describes the
+    format. dyck-released is dyck as the code of DuSell and Chiang (2022) draws it.
 
     \b
     Example:

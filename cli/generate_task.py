@@ -12,23 +12,28 @@ from .common import OverwriteOption, QuietOption, SeedOption, message, parse_ran
 
 TaskArgument = Annotated[str, typer.Argument(metavar="NAME", help="rs, sm, ma or se.")]
 AsReleasedOption = Annotated[
-    bool, typer.Option("--as-released", help="As the authors' code has it, where the paper differs.")
+    bool, typer.Option("--as-released", help="Follow the authors' code where it differs from the paper.")
 ]
 
 
 def task(
     name: TaskArgument,
     lengths: Annotated[
-        str, typer.Option("--lengths", metavar="FIRST-LAST", help="Symbols of x: 41-100, or one length.")
+        str,
+        typer.Option(
+            "--lengths", metavar="FIRST-LAST", help="Number of symbols of x: 41-100, or one length."
+        ),
     ] = "41-100",
-    number: Annotated[int, typer.Option("--number", "-n", min=1, help="Pairs of each length.")] = 512,
+    number: Annotated[
+        int, typer.Option("--number", "-n", min=1, help="Number of pairs of each length.")
+    ] = 512,
     as_released: AsReleasedOption = False,
     output: Annotated[str, typer.Option("--output", "-o", help="A TSV file (.gz, .zst), or -.")] = STDIO,
     seed: SeedOption = 0,
     overwrite: OverwriteOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Draw strings x of a task and the y that each leads to: TSV with the columns length, x and y.
+    """Draw strings x of a task, each with its answer y: TSV with the columns length, x and y.
 
     rs: reverse a string. sm: a stack after operations on it. ma: the value of an expression modulo 5.
     se: the unknown digit of an equation modulo 5. Train with pdtools train --task NAME, which draws other

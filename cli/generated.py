@@ -21,7 +21,9 @@ OutputOption = Annotated[
 ]
 ShardsOption = Annotated[
     bool,
-    typer.Option("--shards", help="Write shards, with attachments, not text. (All sets share a tokenizer.)"),
+    typer.Option(
+        "--shards", help="Write shards with attachments instead of text. (All sets share a tokenizer.)"
+    ),
 ]
 
 

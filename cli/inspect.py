@@ -24,7 +24,7 @@ PICTURES = (".svg", ".png", ".pdf")
 
 
 def inspect(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Words between spaces; of a task the x.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Words separated by spaces; for a task, x.")],
     model: ModelOption,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="A picture: .svg, .png or .pdf.")
@@ -36,12 +36,12 @@ def inspect(
 ) -> None:
     """Look at the stacks of a model while it reads a string.
 
-    Stack attention: for each layer and position how likely each token is on top of the stack (the attention
-    map, darker for more), the likeliest action with its probability, and the stack that these actions would
-    make. A model of a task gets x, and answers; its answer stands beside the tokens.
+    Stack attention: for each layer and position, the probability that each token is on top of the stack (the
+    attention map; darker is higher), the likeliest action with its probability, and the stack that these
+    actions would make. A model of a task reads x and answers; its answer is shown beside the tokens.
 
-    Recurrent models: surprisal and shares of actions after each token; of a nondeterministic stack what is on
-    top, and the heaviest run of its automaton as a trace, indented by the stack's height.
+    Recurrent models: surprisal and shares of actions after each token; for a nondeterministic stack, also
+    what is on top, and the highest-weight run of its automaton as a trace, indented by the stack's height.
 
     \b
     Example:

@@ -14,16 +14,18 @@ _IN_PIECES = ("parse", "tapes", "decode", "surprisal", "eval-blimp", "eval-sg", 
 
 
 def merge(
-    output: Annotated[str, typer.Argument(metavar="OUTPUT", help="As named with -o in the jobs.")],
+    output: Annotated[
+        str, typer.Argument(metavar="OUTPUT", help="The output, as named with -o in the jobs.")
+    ],
 ) -> None:
     """Make the output of a command whose work was divided among jobs with --shard I/N.
 
     In the script of a Slurm job array (sbatch --array=0-7), for instance, each job calls pdtools decode
     big.txt --model run -o big.trees --shard $SLURM_ARRAY_TASK_ID/8; merge is called when all are done.
 
-    The command is called again as it was, without --shard, where it was called; it finds the pieces in
-    OUTPUT.job, does none itself, and fails if some are missing. The pieces are deleted then; to merge again
-    changes nothing.
+    The command is run again with the same options except --shard, in the folder where it was run before; it
+    reads the pieces in OUTPUT.job, computes none itself, and fails if some are missing. When the output is
+    made, the pieces are deleted; merging again changes nothing.
 
     \b
     Example:
@@ -43,7 +45,7 @@ def merge(
     if not arguments or arguments[0] not in _IN_PIECES:
         raise InputError("not begun by a command of pdtools that works in pieces", file=job_path(output))
     if os.path.realpath(job["output"]) != os.path.realpath(output):
-        hint = "was the folder moved? The command with --resume instead of --shard goes on"
+        hint = "was the folder moved? Run the command with --resume instead of --shard to continue"
         raise InputError(f"its jobs were to make {job['output']}", file=job_path(output), hint=hint)
     os.chdir(job["folder"])
     sys.argv[1:] = arguments  # what the output was made with, as its provenance will say

@@ -66,10 +66,13 @@ def parse(
         str, typer.Option("--output", "-o", help="A file (.gz, .zst), - , or a folder with --split.")
     ] = STDIO,
     source: Annotated[
-        Source, typer.Option("--from", help="Sentences as text, as words between spaces, or trees.")
+        Source, typer.Option("--from", help="Sentences as text, as words separated by spaces, or trees.")
     ] = Source.text,
     split_sentences: Annotated[
-        bool, typer.Option("--split-sentences", help="The text is not one sentence a line: split it.")
+        bool,
+        typer.Option(
+            "--split-sentences", help="The text is not one sentence per line: split it into sentences."
+        ),
     ] = False,
     parser: Annotated[
         str, typer.Option("--parser", metavar="NAME|DIR", help="benepar, or a trained checkpoint's folder.")
@@ -102,19 +105,19 @@ def parse(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Turn a treebank, or text through a parser, into binarized trees, one a line.
+    """Turn a treebank, or text through a parser, into binarized trees, one per line.
 
-    Traces, emptied phrases and wrappers such as ROOT are removed; binarization and collapsed unary chains
+    Traces, phrases left empty and wrappers such as ROOT are removed; binarization and collapsed unary chains
     carry nltk's labels and can be undone. In folders, files ending in .mrg, .ptb, .tree, .trees are read
     with --from treebank, .txt with text, .txt, .tok, .tokens with tokens (also with .gz, .zst).
 
     With text and tokens, line n of the output is the tree of line n of the input. A sentence that the
-    parser cannot do leaves the flat tree (X (XX word) ...) there, a blank line (X (-NONE- *)), and either
-    is recorded in OUTPUT.rejects.jsonl: that is no error. With --split such sentences are left out, and
-    recorded in rejects.jsonl in the folder. --on-error is about the trees of a treebank.
+    parser cannot parse gets the flat tree (X (XX word) ...) there, a blank line gets (X (-NONE- *)), and both
+    are recorded in OUTPUT.rejects.jsonl: this is not an error. With --split such sentences are left out, and
+    recorded in rejects.jsonl in the folder. --on-error applies only to the trees of a treebank.
 
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler), with the same result; --resume goes on where a run was killed.
+    (--scheduler), with the same result; --resume continues a killed run.
 
     \b
     Example:

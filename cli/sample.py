@@ -31,7 +31,7 @@ def sample(
     output: Annotated[str, typer.Option("--output", "-o", help="A file (.gz, .zst), or -.")] = STDIO,
     strings: Annotated[bool, typer.Option("--strings", help="Words only, without their trees.")] = False,
     max_tokens: Annotated[
-        int, typer.Option("--max-tokens", min=1, help="A string that has not ended is cut here, and counted.")
+        int, typer.Option("--max-tokens", min=1, help="Strings that are longer are cut here, and counted.")
     ] = 200,
     seed: SeedOption = 0,
     device: DeviceOption = "auto",
@@ -40,11 +40,11 @@ def sample(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Draw strings with their trees from a model's joint distribution, one a line.
+    """Draw strings with their trees from a model's joint distribution, one per line.
 
     Trees need a model with an attachment head; --strings works with every checkpoint. The empty string is
-    written as the tree (X (-NONE- *)), or as a blank line. The same seed gives the same draws, and more
-    draws begin with the same ones.
+    written as the tree (X (-NONE- *)), or as a blank line. The same seed gives the same draws; a
+    larger --number only appends more.
 
     \b
     Example:

@@ -49,7 +49,7 @@ def surprisal(
     ],
     output: Annotated[str, typer.Option("--output", "-o", help="A TSV file (.gz, .zst), or -.")] = STDIO,
     source: Annotated[
-        Source, typer.Option("--from", help="Running text, words between spaces, or the words of trees.")
+        Source, typer.Option("--from", help="Running text, words separated by spaces, or the words of trees.")
     ] = Source.text,
     nats: Annotated[bool, typer.Option("--nats", help="Nats instead of bits.")] = False,
     words: Annotated[bool, typer.Option("--words", help="A row per word instead of per token.")] = False,
@@ -73,7 +73,7 @@ def surprisal(
 
     Columns: sentence_id (the input's line, from 1), token_id (from 1), token, start and end (characters of
     the sentence), surprisal. Models that predict the end of a sentence have a row for it, and the rows of a
-    sentence then sum to its -log p. With --words rows are words (word_id, word), with --parses a last column
+    sentence then sum to its -log p. With --words rows are words (word_id, word); with --parses a last column
     holds the constituents on the best hypothesis' stack after the token, such as "(X the dog) barks".
 
     Hugging Face models read a beginning-of-sentence token first, and have no row for the end. Without it
@@ -84,7 +84,7 @@ def surprisal(
     offsets refer to the words written as running text. Fields are not quoted: in pandas, quoting=3.
 
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler), with the same result; --resume goes on where a run was killed.
+    (--scheduler), with the same result; --resume continues a killed run.
 
     \b
     Example:

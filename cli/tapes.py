@@ -63,23 +63,25 @@ def tapes(
         typer.Option(
             "--tokenizer",
             metavar="word|bpe|DIR",
-            help="Make one from these trees, or use one: of other shards, of a model, a tokenizer.json.",
+            help="Make one from these trees, or use that of other shards, of a model, or a tokenizer.json.",
         ),
     ] = "word",
     vocab_size: Annotated[
         int | None,
-        typer.Option("--vocab-size", min=1, help="With special tokens (word: no limit, bpe: 10000)."),
+        typer.Option(
+            "--vocab-size", min=1, help="Special tokens included (default: no limit for word, 10000 for bpe)."
+        ),
     ] = None,
     min_count: Annotated[
         int | None,
-        typer.Option("--min-count", min=1, help="Rarer words are unknown (2, but 1 with --no-unk)."),
+        typer.Option("--min-count", min=1, help="Rarer words are unknown (default: 2, but 1 with --no-unk)."),
     ] = None,
     unk: Annotated[
         bool | None,
         typer.Option("--unk/--no-unk", help="word: give unknown words a token (the default), or none."),
     ] = None,
     lower_case: Annotated[
-        bool, typer.Option("--lower-case", help="word: without capitals, in evaluation too.")
+        bool, typer.Option("--lower-case", help="word: convert to lower case, in evaluation too.")
     ] = False,
     text_style: Annotated[
         Style | None,
@@ -88,7 +90,7 @@ def tapes(
     layout: Annotated[Layout, typer.Option("--layout", help="What a row is.")] = Layout.sentence,
     tape: Annotated[Tape, typer.Option("--tape", help="Store the stack tapes, or not.")] = Tape.packed,
     binarize: Annotated[
-        Factor, typer.Option("--binarize", help="The side that binarization branches to.")
+        Factor, typer.Option("--binarize", help="Right- or left-branching binarization.")
     ] = Factor.right,
     on_error: OnErrorOption = OnError.fail,
     workers: WorkersOption = 1,
@@ -101,15 +103,15 @@ def tapes(
 ) -> None:
     """Turn trees into shards: Parquet files of tokens, attachments and stack tapes, with their tokenizer.
 
-    Trees are a treebank's, or binarized ones of pdtools parse. In folders, files ending in .mrg, .ptb,
-    .tree, .trees are read (also with .gz, .zst). Validation and test sets take the tokenizer of the
-    training shards. Sentences with words that --no-unk leaves unknown, trees of traces only, and the flat
-    trees that pdtools parse writes for what it could not parse, are left out and listed in rejects.jsonl:
-    that is no error, whatever --on-error says.
+    Trees are those of a treebank, or binarized ones from pdtools parse. In folders, files ending in .mrg,
+    .ptb, .tree, .trees are read (also with .gz, .zst). For validation and test sets, use the tokenizer of
+    the training shards. Sentences with words that --no-unk leaves unknown, trees that consist only of
+    traces, and the flat trees that pdtools parse writes for sentences that it could not parse are left out
+    and listed in rejects.jsonl: this is not an error, whatever --on-error says.
 
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler), with the same result; --resume goes on where a run was killed. Where a tokenizer is made,
-    an array is run twice, the first time for the words.
+    (--scheduler), with the same result; --resume continues a killed run. If a tokenizer is made, run an
+    array twice: the first run collects the words.
 
     \b
     Example:

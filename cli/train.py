@@ -41,16 +41,23 @@ def train(
     ] = None,
     task: Annotated[
         str | None,
-        typer.Option("--task", metavar="NAME", help="No SHARDS: strings of rs, sm, ma or se, drawn anew."),
+        typer.Option(
+            "--task", metavar="NAME", help="Instead of SHARDS: strings of rs, sm, ma or se, drawn on the fly."
+        ),
     ] = None,
     lengths: Annotated[
         str | None,
         typer.Option(
-            "--lengths", metavar="FIRST-LAST", help="--task: symbols of x (1-40); one length a step."
+            "--lengths",
+            metavar="FIRST-LAST",
+            help="--task: number of symbols of x (1-40); one length per step.",
         ),
     ] = None,
     as_released: Annotated[
-        bool, typer.Option("--as-released", help="--task: as its authors' code has it, where it differs.")
+        bool,
+        typer.Option(
+            "--as-released", help="--task: follow its authors' code where it differs from the paper."
+        ),
     ] = False,
     model: Annotated[
         str | None,
@@ -59,7 +66,9 @@ def train(
     init: Annotated[
         str | None,
         typer.Option(
-            "--init", metavar="DIR", help="Weights to start from, and sizes: Hugging Face's GPT-2 or RoBERTa."
+            "--init",
+            metavar="DIR",
+            help="Model to take initial weights and sizes from: Hugging Face's GPT-2 or RoBERTa.",
         ),
     ] = None,
     config: Annotated[
@@ -75,11 +84,13 @@ def train(
     valid: Annotated[
         str | None,
         typer.Option(
-            "--valid", metavar="SHARDS", help="They choose the best checkpoint (--task: a file of pairs)."
+            "--valid",
+            metavar="SHARDS",
+            help="Validation data, to choose the best checkpoint (--task: a file of pairs).",
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in DIR; start one if there is none.")
+        bool, typer.Option("--resume", help="Continue the run in DIR; start one if there is none.")
     ] = False,
     overwrite: OverwriteOption = False,
     on_error: OnErrorOption = OnError.fail,
@@ -90,7 +101,8 @@ def train(
     distributed: Annotated[
         Distributed,
         typer.Option(
-            "--distributed", help="Under torchrun: each process has the model (ddp), or a part (fsdp)."
+            "--distributed",
+            help="Under torchrun: each process holds the whole model (ddp), or a part (fsdp).",
         ),
     ] = Distributed.ddp,
     device: DeviceOption = "auto",
@@ -100,9 +112,9 @@ def train(
 ) -> None:
     """Train a language model on shards, or on a task; best/ and last/ in DIR are its checkpoints.
 
-    Ctrl-C, SIGTERM or SIGUSR1 ends the run after the step in hand (status 130, 143, 138); --resume goes on as
-    if it had never stopped. DIR also gets metrics.jsonl, tensorboard/ and run.json. Under torchrun many
-    processes train together, each batch divided among them.
+    Ctrl-C, SIGTERM or SIGUSR1 ends the run after the current step (status 130, 143, 138); --resume continues
+    as if it had never stopped. DIR also gets metrics.jsonl, tensorboard/ and run.json. Under torchrun many
+    processes train together, with each batch divided among them.
 
     \b
     Example:

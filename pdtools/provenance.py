@@ -64,7 +64,7 @@ def check_fingerprint(path: str | Path, wanted: str | None) -> None:
     if wanted is not None and fingerprint(path) != wanted:
         raise PdtoolsError(
             f"{path} is not the model that the command was started with (on {platform.node()}):"
-            " was it trained on, or is it another one there?"
+            " was it trained further, or is it a different model on that machine?"
         )
 
 

@@ -133,7 +133,7 @@ def _exact(shards: ShardSet, language: ContextFree) -> Iterator[tuple[int, float
         for i, text, log in zip(some, texts, logs.tolist(), strict=True):
             if log == -math.inf:
                 raise PdtoolsError(
-                    f"{shards.folder}: the string with id {int(shards.ids[i])} is none of the grammar"
+                    f"{shards.folder}: the string with id {int(shards.ids[i])} is not a string of the grammar"
                     f" {language.grammar.name}: {text}"
                 )
             yield int(shards.ids[i]), log

@@ -54,7 +54,7 @@ def overview(a: str | Path, b: str | Path) -> list[Headline]:
         {p.parent.name for p in a.glob(f"*/{RESULTS}")} & {p.parent.name for p in b.glob(f"*/{RESULTS}")}
     )
     if not shared:
-        raise InputError(f"no results folder of a name that is also in {a}", file=b)
+        raise InputError(f"no results folder with the same name as one in {a}", file=b)
     return [headline for name in shared for headline in _headlines(name, a / name, b / name)]
 
 

@@ -69,7 +69,7 @@ def read_left_out(rejects: str | Path) -> dict[int, str]:
         except (ValueError, KeyError, TypeError) as error:
             raise InputError("not a record of a left-out sentence", file=rejects, line=number) from error
     if len(files) > 1:
-        raise InputError("about several files, so line numbers do not tell", file=rejects)
+        raise InputError("its records are about several files, so line numbers are ambiguous", file=rejects)
     return reasons
 
 

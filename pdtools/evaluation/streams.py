@@ -52,9 +52,7 @@ def evaluate_stream_perplexity(
 
     model = loaded.model
     if not (isinstance(model, RecurrentLM) and model.reads_streams):
-        raise PdtoolsError(
-            f"{loaded.folder}: no stream (--stream) without a recurrent model whose stack is limited"
-        )
+        raise PdtoolsError(f"{loaded.folder}: --stream needs a recurrent model whose stack is limited")
     check_shards(shards, loaded, layouts=False)  # a stream of sentences is that of their blocks
     batches = Stream(shards).cut(streams, max(_SHORTEST, int(_LENGTH / math.sqrt(streams))))
     parts, carry = [], None

@@ -215,7 +215,7 @@ def _token(text: str, place: str, number: int) -> Token:
             f"'{text}': a token needs letters, and has no spaces", file=place, line=number, hint=hint
         )
     if text in (PAD, ROOT, EOS, UNK):
-        raise InputError(f"'{text}' means something else to models: rename it", file=place, line=number)
+        raise InputError(f"'{text}' is a special token of models: rename it", file=place, line=number)
     return Token(text)
 
 

@@ -176,6 +176,6 @@ def _refuse_endless_chains(chain: Float, builder: _Builder) -> None:
         own = len(builder.grammar.symbols)
         symbol = builder.names[int(np.abs(vectors[:own, worst]).argmax())]
         raise PdtoolsError(
-            f"grammar {builder.grammar.name}: {symbol} derives itself without a token beside it, so often"
-            " that its probabilities do not add up (give less weight to such rules, or to the empty string)"
+            f"grammar {builder.grammar.name}: {symbol} derives itself alone, with so much weight that its"
+            " probabilities do not add up (give less weight to such rules, or to the empty string)"
         )

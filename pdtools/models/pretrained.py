@@ -122,7 +122,7 @@ def _naming(folder: str | Path, kind: str) -> Iterator[None]:
         raise InputError(str(error), file=Path(folder, "config.json")) from error
     except (TypeError, IndexError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
-        raise InputError(f"not a {kind} model as ours are: {reason}", file=folder) from error
+        raise InputError(f"not a {kind} model that pdtools can build: {reason}", file=folder) from error
 
 
 @torch.no_grad()

@@ -90,7 +90,9 @@ def check_bos(model_dir: str | Path, bos: bool) -> None:
         PdtoolsError: if ``bos`` is False and the model is not a Hugging Face one.
     """
     if not bos and not is_huggingface(model_dir):
-        raise PdtoolsError(f"{model_dir}: only Hugging Face models can go without BOS: ours always read ROOT")
+        raise PdtoolsError(
+            f"{model_dir}: only Hugging Face models can be read without BOS: others always read ROOT"
+        )
 
 
 def load_model(model_dir: str | Path, *, device: str = "cpu", dtype: Dtype = "float32") -> LoadedModel:

@@ -122,7 +122,8 @@ class TrainConfig:
             )
         if self.batches == "stream" and not 0 < self.batch_sentences <= self.batch_tokens:
             raise PdtoolsError(
-                "train.batches stream: batch_sentences is the number of streams, batch_tokens at least that"
+                "train.batches stream: batch_sentences is the number of streams,"
+                " and batch_tokens must be at least as large"
             )
 
 

@@ -150,7 +150,7 @@ class RunFolder:
             raise InputError("not the record of a training run", file=self.path / _RUN)
         recorded = run.pop(_SUM, None)
         if recorded not in (None, _sum(run)):
-            raise InputError(f"damaged: what it holds does not have its {_SUM}", file=self.path / _RUN)
+            raise InputError(f"damaged: its contents do not match its {_SUM}", file=self.path / _RUN)
         return run
 
 

@@ -93,7 +93,7 @@ def _batch(read: torch.Tensor, target: torch.Tensor, scored: torch.Tensor, *, co
 
 def _check_alone(ranks: Ranks) -> None:
     if ranks.size > 1:
-        raise PdtoolsError("streams are trained on by one process: a stream's state is on one device")
+        raise PdtoolsError("training on streams takes one process: a stream's state is on one device")
 
 
 @dataclass
@@ -138,7 +138,7 @@ class StreamInput(ShardInput):
         """
         if not model.reads_streams:
             raise PdtoolsError(
-                "train.batches stream needs model rnn, with a limit to its stack (config.stack_window of a"
-                " nondeterministic one, else config.stack_depth)"
+                "train.batches stream needs model rnn with a limited stack (config.stack_window if the stack"
+                " is nondeterministic, else config.stack_depth)"
             )
         return self._streams["train"], self._streams.get("valid")

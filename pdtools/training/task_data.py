@@ -85,7 +85,9 @@ class TaskInput:
                 rows are too long for it.
         """
         if model.uses_tape or model.has_attachment_head:
-            raise PdtoolsError("a task's strings have no attachments: choose a model without (transformer)")
+            raise PdtoolsError(
+                "a task's strings have no attachments: choose a model that uses none (transformer)"
+            )
         layout = RowLayout(task=self.task, tokenizer=self.tokenizer, objective=model.objective)
         strings = TaskStrings(layout, self.lengths)
         model.check_length(strings.longest_row)

@@ -97,7 +97,7 @@ def train(
             recipe = folder.recipe() if resume and folder.exists() else Recipe()
         shard_input = StreamInput if recipe.train.batches == "stream" else ShardInput
         if not isinstance(data, (str, Path)) and valid is not None:
-            raise PdtoolsError("validation shards go with training shards; other data say what they have")
+            raise PdtoolsError("validation shards are only for training shards; other data have their own")
         inputs = shard_input(data, valid) if isinstance(data, (str, Path)) else data
         files, identity = {**inputs.files}, {**inputs.identity}
         if init is not None:

@@ -310,7 +310,7 @@ def test_models_that_begin_with_root_do_not_go_without_bos(
     command = ["eval-ppl", str(shards), "--model", str(models["pushdown"]), "--device", "cpu", "--no-bos"]
     assert run([*command, *options]) == 1
     out, error = capsys.readouterr()
-    assert "only Hugging Face models can go without BOS" in error
+    assert "only Hugging Face models can be read without BOS" in error
     assert error.count("\n") == 1
     assert out == ""
 

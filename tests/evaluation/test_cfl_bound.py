@@ -108,7 +108,7 @@ def test_strings_of_another_language(tmp_path: Path) -> None:
     shards = ShardSet.open(tmp_path / "reversal")
     shards.manifest["language"]["rules"] = "S -> '0' S '0' | '1' '1' | \n"
     with pytest.raises(
-        PdtoolsError, match=r"the string with id \d+ is none of the grammar unmarked-reversal: "
+        PdtoolsError, match=r"the string with id \d+ is not a string of the grammar unmarked-reversal: "
     ):
         evaluate(shards, None)
 

@@ -71,7 +71,7 @@ def test_an_alternative_that_comes_twice_counts_twice() -> None:
             "test.pcfg:1: '': a token needs letters, and has no spaces (leave an alternative empty",
         ),
         (["S -> 'a b'"], "test.pcfg:1: 'a b': a token needs letters"),
-        (["S -> '<eos>'"], "test.pcfg:1: '<eos>' means something else to models"),
+        (["S -> '<eos>'"], "test.pcfg:1: '<eos>' is a special token of models"),
         (["S -> 'a'", "S -> a"], "test.pcfg:2: a has no rules (add some, or write 'a' if it is a token)"),
         (
             ["S -> 'a'", "A -> 'a'"],
@@ -242,7 +242,7 @@ def test_a_rule_may_be_as_long_as_a_text() -> None:
 
 def test_endless_chains_are_refused() -> None:
     for lines in (["S -> S S [1/2] | [1/2]", "S -> S"], ["S -> S S | "]):
-        with pytest.raises(PdtoolsError, match=r"grammar test: S derives itself without a token"):
+        with pytest.raises(PdtoolsError, match=r"grammar test: S derives itself alone"):
             normal_form(grammar_of(*lines))
 
 

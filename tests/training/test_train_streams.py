@@ -167,7 +167,7 @@ def test_what_has_no_streams_is_refused(toy_train: Path, tmp_path: Path) -> None
     with pytest.raises(PdtoolsError, match="model rnn"):
         train(toy_train, tmp_path / "run", Recipe(model="transformer", train=chosen.train))
     endless = Recipe(model="rnn", options={**MODEL, "stack_window": 0}, train=chosen.train)
-    with pytest.raises(PdtoolsError, match="limit to its stack"):
+    with pytest.raises(PdtoolsError, match="needs model rnn with a limited stack"):
         train(toy_train, tmp_path / "run", endless)
     source = Stream(ShardSet.open(toy_train)).source(chosen.train)
     with pytest.raises(PdtoolsError, match="one process"):

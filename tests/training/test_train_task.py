@@ -150,7 +150,7 @@ def test_refusals(pairs: Path, tmp_path: Path) -> None:
         TaskInput(make_task("se"), range(1, 9))
     with pytest.raises(InputError, match="no pair of the task ma: 'b' is none of 0 1"):
         TaskInput(make_task("ma"), LENGTHS, pairs)
-    with pytest.raises(PdtoolsError, match="validation shards go with training shards"):
+    with pytest.raises(PdtoolsError, match="validation shards are only for training shards"):
         train(TaskInput(make_task("rs"), LENGTHS), tmp_path / "run", recipe(), valid=pairs)
     learned = {"positions": "learned", "max_length": 16}
     with pytest.raises(PdtoolsError, match="19 positions"):
