@@ -30,7 +30,7 @@ bench: $(VENV)/installed-dev
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/table.py $(BENCH_ARGS)
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/agreement.py --table
 
-# How cost grows with length, width and beam; three minutes on one core.
+# How cost grows with length, width and beam; four minutes.
 sweep: $(VENV)/installed-dev
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/sweep.py > sweep.jsonl
 	$(VENV)/bin/python benchmarks/sweep.py --plot sweep.jsonl docs/growth.svg

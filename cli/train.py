@@ -178,7 +178,7 @@ def _summary(report: Mapping[str, Any]) -> str:
     if report["already_finished"]:
         return f"{output}: this run has finished already, at step {step}"
     if report["finished"] is None:
-        return f"{output}: stopped after step {step} of {report['steps']}; --resume goes on"
+        return f"{output}: stopped after step {step} of {report['steps']}; --resume continues the run"
     left_out = sum(report["counts"]["left_out"].values())
     ending = "stopped early" if report["finished"] == "patience" else "finished"
     return (

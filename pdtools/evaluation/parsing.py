@@ -46,7 +46,7 @@ def read_pairs(gold: str | Path, predicted: str | Path) -> Iterator[tuple[int, s
         if one is None or other is None:
             longer, shorter = (predicted, gold) if one is None else (gold, predicted)
             raise InputError(
-                f"ends after line {number - 1}, but {longer} goes on",
+                f"ends after line {number - 1}, but {longer} has more",
                 file=shorter,
                 hint="both need one tree per line, an empty line for a missing one",
             )

@@ -141,7 +141,7 @@ def job_folder(
             if not plan.goes_on:
                 if not overwrite and JobFolder(str(output), folder).worth_keeping():
                     raise PdtoolsError(
-                        f"{folder}: an unfinished run (--resume goes on with it, --overwrite starts again)"
+                        f"{folder}: an unfinished run (--resume continues it, --overwrite starts again)"
                     )
                 _empty(folder)
         elif _holds_others(folder) and not (folder / _JOB_FILE).exists():  # of another shard, by now

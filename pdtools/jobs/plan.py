@@ -73,7 +73,7 @@ class Plan:
     @property
     def how_to_go_on(self) -> str:
         """What a person has to do after the command was cut short."""
-        return "--resume goes on" if self.shard is None else "the same command goes on"
+        return "--resume continues the run" if self.shard is None else "the same command continues it"
 
     @property
     def goes_on(self) -> bool:

@@ -158,7 +158,7 @@ class _Recurrence(torch.autograd.Function):
         (hidden,) = ctx.saved_tensors
         run, ctx.run = ctx.run, None
         if run is None:
-            raise RuntimeError("the way back through a recurrent model can be gone once only")
+            raise RuntimeError("gradients of a recurrent model can be computed only once per forward pass")
         joined = torch.stack(run.cell.joined)  # (T, B, H + R)
         d_inputs, d_actions = run.back(d_hidden)
         d_recurrent = d_inputs.flatten(0, 1).T @ joined.flatten(0, 1)
@@ -182,7 +182,7 @@ def run_sequence(
 ) -> tuple[Tensor, Carry | None]:
     """Read a sequence.
 
-    The graph goes through it once: its way back can be gone once, and not differentiated.
+    The graph goes through it once: gradients can be computed once, and not differentiated.
 
     Args:
         controller: ``lstm`` or ``rnn``.

@@ -130,7 +130,7 @@ def torchrun_ranks(device: str) -> Iterator[Ranks]:
         if _is_lost_contact(error):
             reason = re.sub(r"\[/\S+\] ", "", str(error).splitlines()[0]).split(". ")[0]  # no source files
             raise PdtoolsError(
-                f"lost contact with another process of the run ({reason}); --resume goes on from last/"
+                f"lost contact with another process of the run ({reason}); --resume continues from last/"
             ) from error
         raise
 

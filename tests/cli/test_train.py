@@ -98,7 +98,7 @@ def test_signals_end_the_run_after_the_step(
     with monkeypatch.context() as patched:
         patched.setattr(command.Progress, "stepped", send)
         assert run(arguments(shards, tmp_path / "run")) == status
-    assert "stopped after step 3 of 8; --resume goes on" in capsys.readouterr().err
+    assert "stopped after step 3 of 8; --resume continues the run" in capsys.readouterr().err
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
 
     resume = ["train", str(shards / "train"), "--valid", str(shards / "valid"), "-o", str(tmp_path / "run")]

@@ -105,7 +105,7 @@ def test_damaged_lines_are_errors_of_their_sentence(tmp_path: Path) -> None:
 def test_files_of_different_lengths(tmp_path: Path) -> None:
     gold, predicted = write(tmp_path / "g", *GOLD), write(tmp_path / "p", *GOLD[:2])
     for one, other in ((gold, predicted), (predicted, gold)):
-        with pytest.raises(InputError, match=r"p: ends after line 2, but .*g goes on"):
+        with pytest.raises(InputError, match=r"p: ends after line 2, but .*g has more"):
             evaluate_parse(one, other)
     with pytest.raises(InputError, match="no trees"):
         evaluate_parse(write(tmp_path / "e1"), write(tmp_path / "e2"))

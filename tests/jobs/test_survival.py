@@ -243,7 +243,7 @@ def test_workers_end_with_the_first_process(number: int, tmp_path: Path) -> None
     assert not list((tmp_path / "tmp").iterdir())
     if number != signal.SIGKILL:
         assert process.returncode == 143
-        assert "finished pieces are kept: --resume goes on\n" in error
+        assert "finished pieces are kept: --resume continues the run\n" in error
         assert "Traceback" not in error
     assert not out.exists()
     assert (tmp_path / "out.trees.job" / "job.json").is_file()

@@ -273,7 +273,7 @@ def test_signals_kills_and_damage_under_torchrun(
     ours = messages_of(process)
     stopped = saved_step()
     assert process.returncode == 1
-    assert ours[-1] == f"{run}: stopped after step {stopped} of 240; --resume goes on"
+    assert ours[-1] == f"{run}: stopped after step {stopped} of 240; --resume continues the run"
     assert 10 <= stopped < 240
 
     process = torchrun(*command)
