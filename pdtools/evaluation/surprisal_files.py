@@ -114,7 +114,7 @@ class RecordedScorer:
                         f"sentence {count} ({name}): {reason}",
                         file=self._source,
                         line=line,
-                        hint="--on-error skip continues without it",
+                        hint="--on-error skip leaves it out",
                     ) from None
                 yield Unscorable(sentence.text, str(reason))
         if rows:

@@ -40,7 +40,7 @@ class Rejects:
             InputError: if the policy is ``fail``.
         """
         if self.on_error == "fail":
-            raise InputError(reason, file=file, line=line, hint=hint or "--on-error skip continues without it")
+            raise InputError(reason, file=file, line=line, hint=hint or "--on-error skip leaves it out")
         self.leave_out(reason, file=file, line=line, text=text)
 
     def leave_out(self, reason: str, *, file: str | Path, line: int, text: str) -> None:

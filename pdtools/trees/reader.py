@@ -19,7 +19,7 @@ from pdtools.trees.lines import MAX_TREE_CHARS, Line, read_tree_lines
 from pdtools.trees.tree import BRACKET_TOKEN, Tree, TreeBuilder
 
 _BYTE_ORDER_MARK = "\ufeff"
-_SKIP_HINT = "--on-error skip continues without it"
+_SKIP_HINT = "--on-error skip leaves it out"
 TOO_LONG = f"a tree of more than {MAX_TREE_CHARS:,} characters, or brackets that never close"
 # Of text that belongs to no tree, what is kept for the rejects.
 _MOST_TEXT = 1 << 16
