@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from pdtools.shards import ShardSet
     from pdtools.tokenization import Tokenizer
 
-PREFIXES_PER_PIECE = 64
+# A long prefix with a full beam takes half a minute on a CPU: a killed run loses no more than some minutes.
+PREFIXES_PER_PIECE = 16
 _NORMAL_97_5 = 1.959963984540054  # the standard normal's 97.5% quantile
 # Dependencies and open brackets are counted together by so many, depths one by one.
 _DEPENDENCY_BIN, _OPEN_BIN = 50, 10
