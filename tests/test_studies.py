@@ -29,6 +29,10 @@ def study(name: str, folder: Path, out: str, **settings: str) -> subprocess.Comp
     return subprocess.run(["sh", script, out], cwd=folder, env=environment, capture_output=True, text=True)
 
 
+def first_cells(table: str) -> list[str]:
+    return [line.split(" | ")[0].strip("| ") for line in table.splitlines() if line.startswith("| ")]
+
+
 def test_dyck(tmp_path: Path) -> None:
     out = tmp_path / "a study"
     settings = {**SMALL, "DEPENDENCIES": "50", "PUSHDOWN_PREFIXES": "1"}
@@ -37,8 +41,18 @@ def test_dyck(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     table = (out / "table.md").read_text()
     assert table.strip() in done.stdout
-    lines = [line.split(" | ")[0].strip("| ") for line in table.splitlines() if line.startswith("| ")]
-    assert lines == [
+    by_set, by_open = table.split("\n\nSeeds: ")
+    assert first_cells(by_open) == [
+        "percent right",
+        "---",
+        *(["base LM"] * 2),
+        *(["base LM + attachment loss"] * 2),
+        *(["Pushdown LM"] * 2),
+        *(["— attachments given"] * 2),
+        *(["Pushdown LM + stack distances"] * 2),
+        *(["— attachments given"] * 2),
+    ]
+    assert first_cells(by_set) == [
         "percent right",
         "---",
         "the type of any opener before",

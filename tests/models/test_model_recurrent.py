@@ -295,8 +295,8 @@ def test_a_checkpoint_gives_the_same_model(tmp_path: Path) -> None:
     torch.testing.assert_close(loaded.loss(batch).token_nll_sum, model.loss(batch).token_nll_sum)
 
 
-def test_a_second_way_back_is_refused() -> None:
+def test_gradients_of_a_pass_are_computed_once() -> None:
     loss = model_of().loss(batch_of(3)).token_nll_sum
     loss.backward(retain_graph=True)
-    with pytest.raises(RuntimeError, match="once only"):
+    with pytest.raises(RuntimeError, match="only once per forward pass"):
         loss.backward()
