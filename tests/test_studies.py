@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pdtools.evaluation.dyck import binomial_interval
-from pdtools.formal import BracketPrefix
+from pdtools.formal import BracketPrefix, read_prefixes
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -123,10 +123,23 @@ def test_dyck_on_free_strings_with_other_positions_and_batches(tmp_path: Path) -
     assert (training["batch_sentences"], training["accumulate"]) == (16, 4)
 
 
+def test_batches_that_do_not_divide_a_step_are_refused(tmp_path: Path) -> None:
+    for batches in ("3", "0", "128", "x"):
+        done = study("dyck", tmp_path, "none", **{**SMALL, "BATCHES": batches})
+        assert done.returncode == 1
+        assert done.stderr == f"BATCHES={batches}: must divide 64, the strings of a step\n"
+    assert not (tmp_path / "none").exists()
+
+
 @pytest.fixture(scope="module")
 def report() -> ModuleType:
+    return module("report")
+
+
+def module(name: str) -> ModuleType:
+    """A script of the Dyck study."""
     spec = importlib.util.spec_from_file_location(
-        "dyck_report", REPOSITORY / "studies" / "dyck" / "report.py"
+        f"dyck_{name}", REPOSITORY / "studies" / "dyck" / f"{name}.py"
     )
     assert spec is not None
     assert spec.loader is not None
@@ -158,8 +171,12 @@ def test_lines_of_the_figures(report: ModuleType) -> None:
     assert line.high[1] == pytest.approx(100 * binomial_interval(0, 1)[1])
 
 
-@pytest.mark.parametrize("results", ["steps-10000", "free-5000", "free-5000-mixed"])
-def test_the_published_tables_are_those_of_the_published_results(report: ModuleType, results: str) -> None:
+@pytest.mark.parametrize(
+    ("results", "models"), [("steps-10000", 4), ("free-5000", 3), ("free-5000-mixed", 1)]
+)
+def test_the_published_tables_are_those_of_the_published_results(
+    report: ModuleType, results: str, models: int
+) -> None:
     document = json.loads((REPOSITORY / "docs" / "results" / "dyck" / f"{results}.json").read_text())
     found: Any = report.defaultdict(lambda: report.defaultdict(dict))
     for model, sets in document["scores"].items():
@@ -168,7 +185,9 @@ def test_the_published_tables_are_those_of_the_published_results(report: ModuleT
     table += report.open_table(document["by_open_brackets"]).splitlines()
     page = (REPOSITORY / "docs" / "studies" / "dyck.md").read_text().splitlines()
     rows = [line for line in table if line.startswith("| ") and " | - | " not in line]
-    assert len(rows) > 8
+    # Heads, rules, guesses, the paper's rows, the automaton; of every model a row, and two by open brackets.
+    assert len(rows) >= 4 + 2 + 2 + 1 + 3 * models
+    assert len(document["by_open_brackets"]) == models
     assert [row for row in rows if row not in page] == []
 
 
@@ -197,6 +216,25 @@ def test_closers_by_the_brackets_that_are_open(report: ModuleType) -> None:
         "| — attachments given | at most 10 | 100 | - | - | - |",
         "| — attachments given | more | 50 | - | - | - |",
     ]
+
+
+def test_prefixes_as_the_authors_draw_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authors = module("authors_prefixes")
+    for name, value in (("LONGEST_STRING", 6), ("PREFIXES", 2), ("DEPENDENCIES", (3,)), ("SAMPLES", 2)):
+        monkeypatch.setattr(authors, name, value)
+    inner = "(1 (2 )2 )1"  # one closer is 3 tokens after its opener
+    text = [inner, f"(3 {inner} )3", f"(3 (4 {inner} )4 )3", inner, inner, inner]
+    (tmp_path / "strings.txt").write_text("\n".join(text) + "\n")
+    authors.main(tmp_path / "strings.txt", tmp_path / "out")
+    # The third string is too long; of the last two only one sample can be made, with the string before them.
+    first, second = (read_prefixes(path) for path in sorted((tmp_path / "out").iterdir()))
+    found = [
+        [(" ".join(each.tokens), each.closer, each.dependency, each.depth) for each in sample]
+        for sample in (first, second)
+    ]
+    one = ("(1 (2 )2", ")1", 3, 2)
+    assert found[0] == [one, ("(3 (1 (2 )2", ")1", 3, 3), ("(3 (1 (2 )2 )1", ")3", 5, 3)]
+    assert found[1] == [one, one]
 
 
 def test_what_is_not_known_of_a_seed_is_left_out_of_the_mean(report: ModuleType) -> None:

@@ -8,7 +8,7 @@
 #   SETTING=released-like   training strings: like the released validation file, or free: all that the automaton
 #                  writes, from 6 to 598 tokens (3 times the time and more)
 #   POSITIONS=alibi   of all models; relative: Transformer-XL's, as in the released code
-#   BATCHES=1      the 64 strings of a step come in so many batches (1, 2, 4, …), of similar length each. With 1 a
+#   BATCHES=1      the 64 strings of a step come in this many batches (1, 2, 4, … 64), each of similar length. With 1 a
 #                  token of a short string weighs more than one of a long string; on free strings 4 are better
 #   SEEDS="1 2 3"  one run of each model for each; more can be added later
 #   JOBS=2         runs at a time, on one thread each; on a GPU: JOBS=1 DEVICE=cuda
@@ -23,6 +23,10 @@ export OUT="$out" STEPS="${STEPS:-10000}" BEAM="${BEAM:-50}" MARGIN="${MARGIN:-8
 export POSITIONS="${POSITIONS:-alibi}" BATCHES="${BATCHES:-1}"
 [ "$DEVICE" != cpu ] || export PUSHDOWN_PREFIXES="${PUSHDOWN_PREFIXES:-72}"
 setting=${SETTING:-released-like} strings=${STRINGS:-100000} prefixes=${PREFIXES:-1008}
+case $BATCHES in
+1 | 2 | 4 | 8 | 16 | 32 | 64) ;;
+*) echo "BATCHES=$BATCHES: must divide 64, the strings of a step" >&2; exit 1 ;;
+esac
 mkdir -p "$out/prefixes" "$out/runs" "$out/results"
 
 # What is in the folder was made with these: other ones would end up in the same table.
