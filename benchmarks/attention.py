@@ -72,8 +72,7 @@ def candidates(tape: Tensor, options: Options) -> dict[str, Run]:
     grad = torch.randn(SENTENCES, HEADS, n, D_HEAD, **made)
     term = DepthScores(HEADS * D_HEAD, HEADS, DEPTHS, "key").to(**made)
     causal = torch.ones(n, n, dtype=torch.bool, device=options.device).tril()
-    # As the model makes it: one byte a cell for the kernels of CUDA.
-    inputs = ScoreInputs(causal=causal, tape=tape[:, None].to(torch.uint8 if tape.is_cuda else torch.int64))
+    inputs = ScoreInputs(causal=causal, tape=tape[:, None].to(torch.uint8))  # as the model makes it
     key_map = torch.empty(0, **made)  # only terms in the hidden space look at it
     table = term.embedding.weight
 

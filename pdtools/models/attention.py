@@ -25,9 +25,9 @@ from pdtools.models.score_terms import (
 
 Rotation = Callable[[Tensor, int], Tensor]
 
-# What the kernels for CUDA take: whole tiles of numbers, and tapes of one byte a cell.
-KERNEL_HEAD_SIZES = (16, 32, 64, 128)
+# What the kernels take: tapes of one byte a cell, and on CUDA whole tiles of numbers.
 KERNEL_DEPTHS = 256
+KERNEL_HEAD_SIZES = (16, 32, 64, 128)
 
 # Up to this many positions, attention weights are kept for the backward pass on the CPU.
 KEPT_LENGTH = 64

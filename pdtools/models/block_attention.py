@@ -8,8 +8,10 @@ block as it is computed. The backward pass computes the weights again, or keeps 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -17,6 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pdtools.models.dropout import multipliers, random_levels
+from pdtools.models.native_block_attention import library_for, native_block_attention
 
 # Scores (heads x queries x keys) made at a time, by each thread: as many as stay in its cache.
 BLOCK_CELLS = 1 << 17
@@ -45,7 +48,7 @@ class Depths:
 
     Attributes:
         table: float (H or 1, depths, d_head).
-        tape: int64 (B, N, N), within the table.
+        tape: uint8 or int64 (B, N, N), within the table.
     """
 
     table: Tensor
@@ -95,7 +98,65 @@ def block_attention(
         deepest = int(depths.tape.max())  # most tapes are far less deep than the table
         by_depth = (depths.table[:, : deepest + 1], depths.tape)
     by_stack = (open_tokens.slopes, open_tokens.number) if open_tokens else (None, None)
-    return _BlockAttention.apply(q, k, v, *by_distance, *by_depth, *by_stack, fixed, dropout, keep_weights)
+    terms: tuple[Tensor | None, ...] = (*by_distance, *by_depth, *by_stack, fixed)
+    # Compiling takes as long as scoring many sentences: it is done for training.
+    if torch.is_grad_enabled() and _native_takes(q, v, by_depth[1]):
+        return native_block_attention(q, k, v, terms, dropout)
+    return _BlockAttention.apply(q, k, v, *terms, dropout, keep_weights)
+
+
+def _native_takes(q: Tensor, v: Tensor, tape: Tensor | None) -> bool:
+    """Whether :func:`native_block_attention` computes this, and works here."""
+    return (
+        q.shape == v.shape
+        and (tape is None or tape.dtype == torch.uint8)
+        and _native_works(torch.float64 if q.dtype == torch.float64 else torch.float32)
+    )
+
+
+@cache
+def _native_works(dtype: torch.dtype) -> bool:
+    """Whether the functions in C compile, and compute what torch's operations do: tried once.
+
+    Args:
+        dtype: float32 or float64.
+    """
+    if library_for(dtype) is None:
+        return False
+    tolerance = 1e-10 if dtype == torch.float64 else 1e-3
+    random = torch.Generator().manual_seed(0)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=random, dtype=dtype).requires_grad_()
+
+    heads, n, d_head, depths = 2, 40, 8, 3
+    with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False):
+        tape, open_tokens = (
+            torch.randint(depths, (2, n, n), generator=random, dtype=kind)
+            for kind in (torch.uint8, torch.int16)
+        )
+        q, k, v = (normal(2, heads, n, d_head) for _ in range(3))
+        u, v_bias, r = normal(heads, 1, d_head), normal(heads, 1, d_head), normal(heads, n, d_head)
+        table, slopes, fixed = normal(heads, depths, d_head), normal(heads), normal(heads, n, n).detach()
+        terms = (u, v_bias, r, table, tape, slopes, open_tokens, fixed)
+        weight = normal(2, heads, n, d_head).detach()
+        learned = (q, k, v, u, v_bias, r, table, slopes)
+        found = []
+        for mixed in (
+            _BlockAttention.apply(q, k, v, *terms, 0.0, False),
+            native_block_attention(q, k, v, terms, 0.0),
+        ):
+            found.append((mixed, *torch.autograd.grad((mixed * weight).sum(), learned)))
+    if all(
+        torch.allclose(one, other, rtol=tolerance, atol=tolerance) for one, other in zip(*found, strict=True)
+    ):
+        return True
+    warnings.warn(
+        "attention is not computed in C (the C compiler made something that computes other numbers):"
+        " it takes more time",
+        stacklevel=4,
+    )
+    return False
 
 
 class _BlockAttention(torch.autograd.Function):
@@ -222,7 +283,7 @@ class _Blocks:
     def index(self, sentences: slice, rows: slice) -> Tensor:
         """Depths of the keys that rows see, for every head: int64 (b, H, r, rows.stop)."""
         assert self.tape is not None
-        return self.tape[sentences, None, rows, : rows.stop].expand(-1, self.heads, -1, -1)
+        return self.tape[sentences, None, rows, : rows.stop].long().expand(-1, self.heads, -1, -1)
 
     def open_tokens(self, sentences: slice, rows: slice) -> Tensor:
         """Open tokens above the keys that rows see: (b, r, rows.stop)."""

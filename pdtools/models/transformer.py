@@ -128,8 +128,8 @@ class TransformerLM(LanguageModel):
             causal = torch.ones(n, n, dtype=torch.bool, device=embedding.device).tril()
         else:
             real = (torch.arange(n, device=embedding.device) < lengths[:, None])[:, None, None]
-        if tape is not None and tape.is_cuda and self.depths is not None and self.depths <= KERNEL_DEPTHS:
-            tape = tape.to(torch.uint8)
+        if tape is not None and self.depths is not None and self.depths <= KERNEL_DEPTHS:
+            tape = tape.to(torch.uint8)  # once for all layers
         inputs = ScoreInputs(
             causal=causal,
             tape=None if tape is None else tape[:, None],

@@ -15,6 +15,7 @@ from pdtools.models import legal_attachments, tape_from_attachments
 from pdtools.models.attachment import AttachmentHead
 from pdtools.models.attention import Attention, attend
 from pdtools.models.dropout import Dropout, multipliers, random_levels
+from pdtools.models.native_block_attention import library_for
 from pdtools.models.score_terms import (
     DepthScores,
     LinearPositions,
@@ -72,8 +73,19 @@ TERMS = {
 }
 
 
+@pytest.fixture(params=["in C", "by torch"])
+def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How attention in blocks is computed."""
+    if request.param == "by torch":
+        monkeypatch.setattr(block_attention_module, "_native_takes", lambda *_: False)
+    elif library_for(torch.float64) is None:
+        pytest.skip("no C compiler")
+    return str(request.param)
+
+
 @pytest.mark.parametrize("kind", TERMS)
-@pytest.mark.parametrize("has_blocks", [True, False], ids=["in blocks", "by torch"])
+@pytest.mark.parametrize("has_blocks", [True, False], ids=["in blocks", "at once"])
+@pytest.mark.usefixtures("how")
 def test_attention_equals_figure_7(kind: str, has_blocks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not has_blocks:  # as on other devices, and in bfloat16
         monkeypatch.setattr(attention_module, "_has_blocks", lambda *_: False)
@@ -84,7 +96,8 @@ def test_attention_equals_figure_7(kind: str, has_blocks: bool, monkeypatch: pyt
     x = torch.randn(len(tape), N, D, dtype=torch.float64, requires_grad=True)
     causal = torch.ones(N, N, dtype=torch.bool).tril()
     above = open_tokens_after(tape, causal)[:, None]
-    ours = layer(x, ScoreInputs(causal=causal, tape=tape[:, None], stack_distance=above))
+    inputs = ScoreInputs(causal=causal, tape=tape[:, None].to(torch.uint8), stack_distance=above)
+    ours = layer(x, inputs)
     assert_same_with_gradients(layer, x, ours, plain_attention(layer, x, tape))
 
 
@@ -103,13 +116,14 @@ def layer_inputs(n: int) -> tuple[Tensor, ScoreInputs]:
     """Queries, keys and values as a layer makes them: heads are strided, all three side by side."""
     rng = random.Random(n)
     attach = torch.tensor([[0, *random_attach(n - 1, rng)[1:-1]] for _ in range(3)])[:, :n]
-    tape = tape_from_attachments(attach).clamp(max=DEPTHS - 1).long()
+    tape = tape_from_attachments(attach).clamp(max=DEPTHS - 1).to(torch.uint8)
     causal = torch.ones(n, n, dtype=torch.bool).tril()
     qkv = torch.randn(3, n, 3, HEADS, D // HEADS, dtype=torch.float64, requires_grad=True)
     above = open_tokens_after(tape, causal)[:, None]
     return qkv, ScoreInputs(causal=causal, tape=tape[:, None], stack_distance=above)
 
 
+@pytest.mark.usefixtures("how")
 @pytest.mark.parametrize("kind", [kind for kind in TERMS if kind != "none"])
 @pytest.mark.parametrize("n", [1, 2, 15, 31, 32, 33, 70])
 @pytest.mark.parametrize("cells", [1, 1 << 17])
@@ -127,10 +141,11 @@ def test_attention_in_blocks_equals_masked_attention(
     assert_same_with_gradients(module, qkv, ours, masked_attention(qkv, terms, key_map.weight, inputs))
 
 
+@pytest.mark.usefixtures("how")
 @pytest.mark.parametrize("kind", ["none", "both", "stack distances"])
 @pytest.mark.parametrize("kept", [0, 1 << 17])
 def test_attention_in_blocks_with_dropout(kind: str, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    n, dropout = 40, 0.3
+    n, d_head, dropout = 40, D // HEADS, 0.25
     monkeypatch.setattr(block_attention_module, "BLOCK_CELLS", 1)
     monkeypatch.setattr(attention_module, "KEPT_LENGTH", kept)
     terms = nn.ModuleList(TERMS[kind]())
@@ -143,18 +158,19 @@ def test_attention_in_blocks_with_dropout(kind: str, kept: int, monkeypatch: pyt
         q, k, _ = qkv.permute(2, 0, 3, 1, 4)
         return attend(q, k, v, list(terms), key_map, inputs, dropout)  # type: ignore[arg-type]
 
-    # With unit vectors as values the output is the weights that dropout left.
+    # With unit vectors as values, some at a time, the output is the weights that dropout left.
     unit = torch.eye(n, dtype=torch.float64).expand(3, HEADS, n, n)
-    weights = ours(unit).detach()
+    weights = torch.cat([ours(some).detach() for some in unit.split(d_head, dim=3)], dim=3)
     is_kept = weights > 0
     below = torch.ones(n, n, dtype=torch.bool).tril()
     assert not bool(is_kept[..., ~below].any())
     assert abs(float(is_kept[..., below].double().mean()) - (1 - dropout)) < 0.02
-    factors = is_kept / (1 - round(dropout * 2**16) / 2**16)
+    factors = is_kept / (1 - dropout)
     plain = masked_attention(qkv, terms, key_map, inputs, factors)
     assert_same_with_gradients(terms, qkv, ours(qkv[:, :, 2].transpose(1, 2)), plain)
 
 
+@pytest.mark.usefixtures("how")
 def test_dropout_in_blocks_is_the_same_when_the_threads_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_attention_module, "BLOCK_CELLS", HEADS * 32 * 40)  # a sentence a thread
     qkv, inputs = layer_inputs(40)
@@ -168,6 +184,7 @@ def test_dropout_in_blocks_is_the_same_when_the_threads_change(monkeypatch: pyte
     assert torch.equal(*gradients)
 
 
+@pytest.mark.usefixtures("how")
 def test_attention_in_blocks_under_mixed_precision() -> None:
     terms = [RelativePositions(32, HEADS), DepthScores(32, HEADS, DEPTHS, "key"), StackDistances(HEADS)]
     layer = Attention(32, HEADS, 0.0, 0.0, terms)

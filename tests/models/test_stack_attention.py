@@ -16,7 +16,8 @@ from torch import Tensor
 
 from pdtools.models import stack_attention as module
 from pdtools.models.cache import Past
-from pdtools.models.native_stack_attention import native_library, native_stack_attention
+from pdtools.models.native import native_library
+from pdtools.models.native_stack_attention import native_stack_attention, stack_library
 from pdtools.models.stack_attention import (
     NO_OP,
     POP,
@@ -34,7 +35,7 @@ BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 # Hypothesis makes many examples in one test: it gets both at once.
 RECURRENCES: list[Recurrence] = [stepwise_stack_attention]
-if native_library() is not None:
+if stack_library() is not None:
     RECURRENCES.append(native_stack_attention)
 
 
@@ -179,7 +180,7 @@ def test_without_a_compiler_torch_does_it(monkeypatch: pytest.MonkeyPatch, tmp_p
     for found in (None, str(broken)):
         native_library.cache_clear()
         monkeypatch.setattr(shutil, "which", lambda name, found=found: found)
-        assert native_library() is None
+        assert stack_library() is None
         torch.testing.assert_close(stack_attention(actions), expected)
 
 
@@ -203,7 +204,7 @@ def test_a_compiler_that_makes_mistakes_is_not_used(
     with pytest.warns(UserWarning, match="stack attention is not computed in C") as caught:
         found = [stack_attention(actions) for _ in range(3)]
     assert len(caught) == 1
-    assert native_library() is not None
+    assert stack_library() is not None
     for rows in found:
         assert torch.equal(rows, expected)
         gradients = [
@@ -229,7 +230,7 @@ def test_numbers_close_to_zero(dtype: torch.dtype, recurrence: Recurrence) -> No
 
 
 def test_rows_are_divided_among_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    if native_library() is None:
+    if stack_library() is None:
         pytest.skip("no C compiler")
     actions = random_actions(5, 12).requires_grad_()
     weight = torch.randn(5, 12, 12, dtype=torch.float64)

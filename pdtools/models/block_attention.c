@@ -1,0 +1,449 @@
+/* Causal attention with score terms (block_attention.py) on one core, tile by tile: TILE rows of one head with all
+   the keys that they see, whose scores stay in the cache. Compiled by native_block_attention.py, for 32-bit numbers
+   or, with -DDOUBLE, for 64-bit ones.
+
+   score(i, j) = scale (q_i·k_j + u·k_j + (q_i + v)·r_{i-j} + q_i·e[tape_ij] - slope open_ij + fixed_ij), j <= i
+
+   Matrices of a head are copied first: rows padded with zeros to whole vectors (a row's numbers side by side),
+   and transposed ones, for products that run over keys. */
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef DOUBLE
+typedef double real;
+#else
+typedef float real;
+#endif
+
+#define TILE 16 /* rows */
+#if defined(__AVX512F__)
+#define BYTES 64
+#elif defined(__AVX__)
+#define BYTES 32
+#else
+#define BYTES 16
+#endif
+#define LANES (BYTES / (long)sizeof(real))
+#define INLINE static inline __attribute__((always_inline))
+
+typedef real vector __attribute__((vector_size(BYTES), aligned(4), may_alias));
+
+typedef struct {
+    long batch, heads, n, d, depths;
+    long by_sentence, by_head, by_row; /* how far apart sentences, heads and rows of q, k and v lie */
+    double scale, dropout;
+    uint64_t seed;
+    const real *q, *k, *v;                               /* (batch, heads, n, d), strided */
+    const real *content_bias, *position_bias, *distance; /* (heads, d) twice, (heads, n, d) farthest first; or 0 */
+    const real *table;                                   /* (heads, depths, d), or 0 */
+    const uint8_t *tape;                                 /* (batch, n, n) */
+    const real *slopes;                                  /* (heads), or 0 */
+    const int16_t *open;                                 /* (batch, n, n) */
+    const real *fixed;                                   /* (heads, n, n), or 0 */
+    real *mixed;                                         /* (batch, n, heads, d): what attention gives */
+    real *log_sums;                                      /* (batch, heads, n): of the exponentials of scores */
+    const real *grad;                                    /* (batch, n, heads, d), of mixed */
+    real *grad_qkv;                                      /* (batch, n, 3, heads, d) */
+    real *grad_content_bias, *grad_position_bias, *grad_distance, *grad_table, *grad_slopes; /* as those, zero */
+} attention;
+
+typedef struct {
+    long d, n, width; /* d in whole vectors, n in whole tiles, and how far apart rows of scores and columns lie */
+    /* Of one sentence and head, or of one head: rows (n, d), columns (d, n), gradients of rows, and the table's. */
+    real *q, *q_content, *q_distance, *k, *v, *r, *grad;
+    real *k_across, *v_across, *r_across, *table_across;
+    real *sum_k, *sum_v, *sum_r;
+    real *table, *sum_table;
+    /* Of a tile: by key or depth, (TILE, width), and what they come to, (TILE, d). */
+    real *scores, *weights, *by_depth;
+    real *mixed, *by_distance, *from_depths;
+    real *factors, *depth_sums; /* of a row: dropout's, and eight sums a depth */
+    real *memory;
+} workspace;
+
+static long in_whole(long number, long size) { return (number + size - 1) / size * size; }
+
+/* Every part's length is a multiple of the vectors', and so is where it begins. */
+static int workspace_made(workspace *w, const attention *a) {
+    w->d = in_whole(a->d, LANES);
+    w->n = in_whole(a->n, TILE);
+    w->width = (w->n > a->depths ? w->n : in_whole(a->depths, TILE)) + 4 * TILE;
+    const long rows = (w->n + TILE) * w->d, across = w->d * w->width, tile = TILE * w->width, some = TILE * w->d;
+    const long depths = in_whole(a->depths, TILE);
+    real **parts[] = {&w->q, &w->q_content, &w->q_distance, &w->k, &w->v, &w->r, &w->grad,
+                      &w->k_across, &w->v_across, &w->r_across, &w->table_across,
+                      &w->sum_k, &w->sum_v, &w->sum_r,
+                      &w->table, &w->sum_table,
+                      &w->scores, &w->weights, &w->by_depth,
+                      &w->mixed, &w->by_distance, &w->from_depths,
+                      &w->factors, &w->depth_sums};
+    const long sizes[] = {rows, rows, rows, rows, rows, rows, rows,
+                          across, across, across, across,
+                          rows, rows, rows,
+                          depths * w->d, depths * w->d,
+                          tile, tile, tile,
+                          some, some, some,
+                          w->width, 8 * depths};
+    const long number = sizeof(sizes) / sizeof(*sizes);
+    long all = 0;
+    for (long p = 0; p < number; p++) all += sizes[p];
+    w->memory = calloc(all, sizeof(real));
+    if (!w->memory) return 0;
+    real *next = w->memory;
+    for (long p = 0; p < number; p++) {
+        *parts[p] = next;
+        next += sizes[p];
+    }
+    return 1;
+}
+
+/* --- products ---------------------------------------------------------------------------------------- */
+
+/* Four rows of score_rows, from column j on, for one or two vectors of columns. */
+INLINE void score_some(
+    const workspace *w, long j, const long vectors, const real *rows, const real *columns, long step, int adds,
+    real *out
+) {
+    vector sum[4][2];
+    for (long i = 0; i < 4; i++)
+        for (long at = 0; at < vectors; at++)
+            sum[i][at] = adds ? *(const vector *)(out + i * w->width + j + at * LANES) : (vector){0};
+    for (long c = 0; c < w->d; c++)
+        for (long i = 0; i < 4; i++) {
+            const real factor = rows[i * w->d + c];
+            const real *x = columns + c * w->width + i * step + j;
+            for (long at = 0; at < vectors; at++) sum[i][at] += factor * *(const vector *)(x + at * LANES);
+        }
+    for (long i = 0; i < 4; i++)
+        for (long at = 0; at < vectors; at++) *(vector *)(out + i * w->width + j + at * LANES) = sum[i][at];
+}
+
+/* out (TILE, width) = or += rows (TILE, d) times columns (d, …), of which row i begins i * step later. */
+INLINE void score_rows(
+    const workspace *w, long width, const real *rows, const real *columns, long step, int adds, real *out
+) {
+    for (long row = 0; row < TILE; row += 4) {
+        const real *some = rows + row * w->d, *from = columns + row * step;
+        long j = 0;
+        for (; j + 2 * LANES <= width; j += 2 * LANES)
+            score_some(w, j, 2, some, from, step, adds, out + row * w->width);
+        if (j < width) score_some(w, j, 1, some, from, step, adds, out + row * w->width);
+    }
+}
+
+/* out (TILE, d) = the sum over keys from first to last of weights (rows are stride apart) times x (keys, d). */
+INLINE void sum_over_keys(
+    const workspace *w, long first, long last, const real *weights, long stride, const real *x, real *out
+) {
+    for (long row = 0; row < TILE; row += 8)
+        for (long c = 0; c < w->d; c += LANES) {
+            vector sum[8] = {{0}};
+            for (long j = first; j <= last; j++) {
+                const vector at = *(const vector *)(x + j * w->d + c);
+                for (long i = 0; i < 8; i++) sum[i] += weights[(row + i) * stride + j] * at;
+            }
+            for (long i = 0; i < 8; i++) *(vector *)(out + (row + i) * w->d + c) = sum[i];
+        }
+}
+
+/* out (keys, d) += the sum over a tile's rows of weights times x (TILE, d); up to seven keys more are written. */
+INLINE void add_over_rows(
+    const workspace *w, long first, long last, const real *weights, long stride, const real *x, real *out
+) {
+    for (long j = first; j <= last; j += 8)
+        for (long c = 0; c < w->d; c += LANES) {
+            vector sum[8];
+            for (long key = 0; key < 8; key++) sum[key] = *(const vector *)(out + (j + key) * w->d + c);
+            for (long i = 0; i < TILE; i++) {
+                const vector at = *(const vector *)(x + i * w->d + c);
+                for (long key = 0; key < 8; key++) sum[key] += weights[i * stride + j + key] * at;
+            }
+            for (long key = 0; key < 8; key++) *(vector *)(out + (j + key) * w->d + c) = sum[key];
+        }
+}
+
+/* --- weights ----------------------------------------------------------------------------------------- */
+
+#ifdef DOUBLE
+INLINE real exponential(real x) { return exp(x); }
+#else
+/* For x <= 0: 2^n e^r, |r| <= ln(2) / 2, within a few units of the last place. What is below 1e-30 is zero: its
+   products could be below the normal numbers, which processors compute slowly. */
+INLINE real exponential(real score) {
+    const real x = score < -69.0f ? -69.0f : score;
+    const real rounder = 12582912.0f; /* 1.5 * 2^23: what is added to it loses its fraction */
+    const real n = (x * 1.44269504f + rounder) - rounder;
+    const real r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    real sum = 1.0f / 720;
+    sum = sum * r + 1.0f / 120;
+    sum = sum * r + 1.0f / 24;
+    sum = sum * r + 1.0f / 6;
+    sum = sum * r + 0.5f;
+    sum = sum * r + 1.0f;
+    sum = sum * r + 1.0f;
+    const int32_t bits = ((int32_t)n + 127) << 23;
+    real power;
+    memcpy(&power, &bits, sizeof power);
+    return score < -69.0f ? 0 : sum * power;
+}
+#endif
+
+/* What dropout multiplies the weights of a row by: numbers of the row and the key alone, so that the backward pass
+   finds the same. Both are mixed as splitmix64 and murmur3 do. */
+INLINE void multipliers(const attention *a, uint64_t row, long keys, real *out) {
+    uint64_t state = a->seed + row * 0x9E3779B97F4A7C15u;
+    state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9u;
+    state = (state ^ (state >> 27)) * 0x94D049BB133111EBu;
+    const uint32_t start = (uint32_t)(state ^ (state >> 31)), odd = (uint32_t)(state >> 32) | 1;
+    const uint32_t dropped = (uint32_t)(a->dropout * 4294967295.0);
+    const real kept = 1 / (1 - a->dropout);
+    _Pragma("omp simd")
+    for (long j = 0; j < keys; j++) {
+        uint32_t x = start + (uint32_t)j * odd;
+        x = (x ^ (x >> 16)) * 0x85EBCA6Bu;
+        x = (x ^ (x >> 13)) * 0xC2B2AE35u;
+        x ^= x >> 16;
+        out[j] = x < dropped ? 0 : kept;
+    }
+}
+
+/* Scores of a tile's rows from `row` on, up to their last keys; what comes after those is not set. */
+INLINE void tile_scores(const attention *a, workspace *w, long b, long h, long row, real *scores) {
+    const long width = row + TILE;
+    score_rows(w, width, w->q_content + row * w->d, w->k_across, 0, 0, scores);
+    if (a->distance)
+        score_rows(
+            w, width, w->q_distance + row * w->d, w->r_across + TILE + a->n - 1 - row, -1, 1, scores
+        );
+    if (a->table) score_rows(w, in_whole(a->depths, LANES), w->q + row * w->d, w->table_across, 0, 0, w->by_depth);
+    for (long i = row; i < row + TILE && i < a->n; i++) {
+        real *at = scores + (i - row) * w->width;
+        const long cells = (b * a->n + i) * a->n;
+        if (a->table) {
+            const real *by_depth = w->by_depth + (i - row) * w->width;
+            const uint8_t *tape = a->tape + cells;
+            _Pragma("omp simd")
+            for (long j = 0; j <= i; j++) at[j] += by_depth[tape[j]];
+        }
+        if (a->slopes) {
+            const real slope = a->slopes[h] * (real)a->scale;
+            const int16_t *open = a->open + cells;
+            _Pragma("omp simd")
+            for (long j = 0; j <= i; j++) at[j] -= slope * open[j];
+        }
+        if (a->fixed) {
+            const real *fixed = a->fixed + (h * a->n + i) * a->n, scale = a->scale;
+            _Pragma("omp simd")
+            for (long j = 0; j <= i; j++) at[j] += scale * fixed[j];
+        }
+    }
+}
+
+/* --- copies ------------------------------------------------------------------------------------------ */
+
+/* One head's rows (n, d), a row by_row after the other, times a factor and plus a bias. */
+static void copy_rows(
+    const attention *a, const workspace *w, const real *from, long by_row, double factor, const real *bias, real *to
+) {
+    for (long i = 0; i < a->n; i++)
+        for (long c = 0; c < a->d; c++)
+            to[i * w->d + c] = (from[i * by_row + c] + (bias ? bias[c] : 0)) * (real)factor;
+}
+
+static void copy_across(const attention *a, const workspace *w, const real *rows, real *to) {
+    for (long c = 0; c < a->d; c++)
+        for (long i = 0; i < a->n; i++) to[c * w->width + i] = rows[i * w->d + c];
+}
+
+static void copy_back(const workspace *w, long number, long d, const real *rows, long by_row, real *to) {
+    for (long i = 0; i < number; i++) memcpy(to + i * by_row, rows + i * w->d, d * sizeof(real));
+}
+
+/* What is the same for all sentences. */
+static void read_head(const attention *a, workspace *w, long h) {
+    if (a->distance) {
+        copy_rows(a, w, a->distance + h * a->n * a->d, a->d, 1, 0, w->r);
+        copy_across(a, w, w->r, w->r_across + TILE);
+    }
+    for (long depth = 0; depth < a->depths; depth++)
+        for (long c = 0; c < a->d; c++)
+            w->table[depth * w->d + c] = w->table_across[c * w->width + depth] =
+                a->table[(h * a->depths + depth) * a->d + c];
+}
+
+static void read_sentence(const attention *a, workspace *w, long b, long h) {
+    const long at = b * a->by_sentence + h * a->by_head;
+    const real *content = a->content_bias ? a->content_bias + h * a->d : 0;
+    copy_rows(a, w, a->q + at, a->by_row, a->scale, content, w->q_content);
+    if (a->table) copy_rows(a, w, a->q + at, a->by_row, a->scale, 0, w->q);
+    if (a->distance) copy_rows(a, w, a->q + at, a->by_row, a->scale, a->position_bias + h * a->d, w->q_distance);
+    copy_rows(a, w, a->k + at, a->by_row, 1, 0, w->k);
+    copy_rows(a, w, a->v + at, a->by_row, 1, 0, w->v);
+    copy_across(a, w, w->k, w->k_across);
+}
+
+/* --- the two passes ---------------------------------------------------------------------------------- */
+
+static void forward_sentence(const attention *a, workspace *w, long b, long h) {
+    read_sentence(a, w, b, h);
+    for (long row = 0; row < a->n; row += TILE) {
+        real *tile = w->scores + TILE; /* after a margin */
+        const long end = row + TILE < a->n ? row + TILE : a->n;
+        tile_scores(a, w, b, h, row, tile);
+        for (long i = row; i < row + TILE; i++) {
+            real *scores = tile + (i - row) * w->width;
+            real most = -INFINITY, sum = 0;
+            const long keys = i < a->n ? i + 1 : 0;
+            _Pragma("omp simd reduction(max : most)")
+            for (long j = 0; j < keys; j++) most = scores[j] > most ? scores[j] : most;
+            _Pragma("omp simd reduction(+ : sum)")
+            for (long j = 0; j < keys; j++) {
+                scores[j] = exponential(scores[j] - most);
+                sum += scores[j];
+            }
+            for (long j = keys; j < end; j++) scores[j] = 0;
+            if (!keys) continue;
+            const long place = (b * a->heads + h) * a->n + i;
+            a->log_sums[place] = most + (real)log((double)sum);
+            const real factor = 1 / sum;
+            if (a->dropout > 0) {
+                multipliers(a, place, keys, w->factors);
+                for (long j = 0; j < keys; j++) scores[j] *= factor * w->factors[j];
+            } else {
+                for (long j = 0; j < keys; j++) scores[j] *= factor;
+            }
+        }
+        sum_over_keys(w, 0, end - 1, tile, w->width, w->v, w->mixed);
+        for (long i = row; i < end; i++)
+            memcpy(a->mixed + ((b * a->n + i) * a->heads + h) * a->d, w->mixed + (i - row) * w->d,
+                   a->d * sizeof(real));
+    }
+}
+
+/* The gradients of by_depth (TILE, …) from those of scores. */
+INLINE void sum_by_depth(const attention *a, workspace *w, long b, long row, const real *scores) {
+    const long depths = in_whole(a->depths, 8);
+    for (long i = row; i < row + TILE; i++, scores += w->width) {
+        real *sums = w->by_depth + (i - row) * w->width;
+        memset(sums, 0, depths * sizeof(real));
+        if (i >= a->n) continue;
+        const uint8_t *tape = a->tape + (b * a->n + i) * a->n;
+        /* Eight sums in turn: neighbours mostly have the same depth, and would wait for each other. */
+        memset(w->depth_sums, 0, 8 * depths * sizeof(real));
+        for (long j = 0; j <= i; j++) w->depth_sums[(j & 7) * depths + tape[j]] += scores[j];
+        for (long part = 0; part < 8; part++) {
+            const real *more = w->depth_sums + part * depths;
+            _Pragma("omp simd")
+            for (long depth = 0; depth < depths; depth++) sums[depth] += more[depth];
+        }
+    }
+}
+
+static void backward_sentence(const attention *a, workspace *w, long b, long h) {
+    const long all = w->n * w->d, by_part = a->heads * a->d, by_row = 3 * by_part;
+    real *grad_q = a->grad_qkv + b * a->n * by_row + h * a->d;
+    const real *grad = a->grad + b * a->n * by_part + h * a->d, *mixed = a->mixed + b * a->n * by_part + h * a->d;
+    const real scale = a->scale;
+    read_sentence(a, w, b, h);
+    copy_across(a, w, w->v, w->v_across);
+    copy_rows(a, w, grad, by_part, 1, 0, w->grad);
+    memset(w->sum_k, 0, all * sizeof(real));
+    memset(w->sum_v, 0, all * sizeof(real));
+    for (long row = 0; row < a->n; row += TILE) {
+        real *tile = w->scores + TILE, *kept = w->weights + TILE;
+        const long end = row + TILE < a->n ? row + TILE : a->n;
+        tile_scores(a, w, b, h, row, tile);
+        score_rows(w, row + TILE, w->grad + row * w->d, w->v_across, 0, 0, kept);
+        for (long i = row; i < row + TILE; i++) {
+            /* From scores and the gradients of weights: those of scores, and the weights that were mixed. */
+            real *scores = tile + (i - row) * w->width, *weights = kept + (i - row) * w->width;
+            const long keys = i < a->n ? i + 1 : 0, place = (b * a->heads + h) * a->n + i;
+            if (keys) {
+                const real log_sum = a->log_sums[place];
+                real mean = 0;
+                for (long c = 0; c < a->d; c++) mean += grad[i * by_part + c] * mixed[i * by_part + c];
+                if (a->dropout > 0) {
+                    multipliers(a, place, keys, w->factors);
+                } else {
+                    for (long j = 0; j < keys; j++) w->factors[j] = 1;
+                }
+                const real *factors = w->factors;
+                _Pragma("omp simd")
+                for (long j = 0; j < keys; j++) {
+                    const real weight = exponential(scores[j] - log_sum);
+                    scores[j] = weight * (weights[j] * factors[j] - mean);
+                    weights[j] = weight * factors[j];
+                }
+            }
+            for (long j = keys; j < in_whole(end, 8); j++) scores[j] = weights[j] = 0;
+        }
+        add_over_rows(w, 0, end - 1, kept, w->width, w->grad + row * w->d, w->sum_v);
+        add_over_rows(w, 0, end - 1, tile, w->width, w->q_content + row * w->d, w->sum_k);
+        sum_over_keys(w, 0, end - 1, tile, w->width, w->k, w->mixed);
+        if (a->distance) {
+            /* The same scores by distance: row i begins a column before the row above it. */
+            const long first = a->n - row - TILE > 0 ? a->n - row - TILE : 0;
+            const real *shifted = tile - (a->n - 1 - row);
+            add_over_rows(w, first, a->n - 1, shifted, w->width + 1, w->q_distance + row * w->d, w->sum_r);
+            sum_over_keys(w, first, a->n - 1, shifted, w->width + 1, w->r, w->by_distance);
+        }
+        if (a->table) {
+            sum_by_depth(a, w, b, row, tile);
+            add_over_rows(w, 0, a->depths - 1, w->by_depth, w->width, w->q + row * w->d, w->sum_table);
+            sum_over_keys(w, 0, a->depths - 1, w->by_depth, w->width, w->table, w->from_depths);
+        }
+        for (long i = row; i < end; i++) {
+            real *by_key = w->mixed + (i - row) * w->d;
+            const real *scores = tile + (i - row) * w->width, *by_distance = w->by_distance + (i - row) * w->d;
+            if (a->distance)
+                for (long c = 0; c < a->d; c++) {
+                    a->grad_content_bias[h * a->d + c] += scale * by_key[c];
+                    a->grad_position_bias[h * a->d + c] += scale * by_distance[c];
+                    by_key[c] += by_distance[c];
+                }
+            const long cells = (b * a->n + i) * a->n;
+            if (a->table)
+                for (long c = 0; c < a->d; c++) by_key[c] += w->from_depths[(i - row) * w->d + c];
+            if (a->slopes) {
+                real sum = 0;
+                _Pragma("omp simd reduction(+ : sum)")
+                for (long j = 0; j <= i; j++) sum += scores[j] * a->open[cells + j];
+                a->grad_slopes[h] -= scale * sum;
+            }
+            for (long c = 0; c < a->d; c++) grad_q[i * by_row + c] = scale * by_key[c];
+        }
+    }
+    copy_back(w, a->n, a->d, w->sum_k, by_row, grad_q + by_part);
+    copy_back(w, a->n, a->d, w->sum_v, by_row, grad_q + 2 * by_part);
+}
+
+/* --- what is called: some of the heads; 0 if there is no memory ----------------------------------------- */
+
+int forward(const attention *a, long first_head, long end_head) {
+    workspace w;
+    if (!workspace_made(&w, a)) return 0;
+    for (long h = first_head; h < end_head; h++) {
+        read_head(a, &w, h);
+        for (long b = 0; b < a->batch; b++) forward_sentence(a, &w, b, h);
+    }
+    free(w.memory);
+    return 1;
+}
+
+int backward(const attention *a, long first_head, long end_head) {
+    workspace w;
+    if (!workspace_made(&w, a)) return 0;
+    for (long h = first_head; h < end_head; h++) {
+        read_head(a, &w, h);
+        memset(w.sum_r, 0, (w.n + TILE) * w.d * sizeof(real));
+        memset(w.sum_table, 0, in_whole(a->depths, TILE) * w.d * sizeof(real));
+        for (long b = 0; b < a->batch; b++) backward_sentence(a, &w, b, h);
+        if (a->distance) copy_back(&w, a->n, a->d, w.sum_r, a->d, a->grad_distance + h * a->n * a->d);
+        if (a->table) copy_back(&w, a->depths, a->d, w.sum_table, a->d, a->grad_table + h * a->depths * a->d);
+    }
+    free(w.memory);
+    return 1;
+}

@@ -1,0 +1,66 @@
+"""Functions in C for CPUs, compiled when they are first wanted, where there is a compiler.
+
+A library is built anew in every process, for its own processor, in about a second: nothing is kept that could
+be of another machine or another version.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+import torch
+
+COMPILERS = ("cc", "gcc", "clang")
+FLAGS = ("-O3", "-march=native", "-fopenmp-simd", "-std=gnu99", "-shared", "-fPIC")
+_SECONDS = 60
+
+
+@cache
+def native_library(name: str, functions: tuple[str, ...], *options: str) -> ctypes.CDLL | None:
+    """The functions of a file in C; None where there is no compiler, or what it makes cannot be loaded.
+
+    Args:
+        name: of the file, without ``.c``, next to this one.
+        functions: that it has.
+        options: for the compiler.
+    """
+    for compiler in filter(None, map(shutil.which, COMPILERS)):
+        # A full or read-only disk, libraries that may not be loaded from it, flags that are not known, …
+        with contextlib.suppress(OSError, subprocess.SubprocessError, AttributeError):
+            return _compiled(compiler, name, functions, options)
+    return None
+
+
+def _compiled(compiler: str, name: str, functions: tuple[str, ...], options: tuple[str, ...]) -> ctypes.CDLL:
+    source = resources.files("pdtools.models").joinpath(f"{name}.c").read_bytes()
+    with tempfile.TemporaryDirectory(prefix="pdtools-") as folder:
+        Path(folder, f"{name}.c").write_bytes(source)
+        file = Path(folder, f"{name}.so")
+        command = [compiler, *FLAGS, *options, "-o", str(file), f"{name}.c", "-lm"]
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=_SECONDS)
+        library = ctypes.CDLL(str(file))
+        for function in functions:
+            getattr(library, function)  # an AttributeError if it is not there
+        return library
+
+
+def share_among_threads(number: int, call: Callable[[slice], None]) -> None:
+    """Call a function on some of ``number`` things in each of torch's threads."""
+    if number == 0:
+        return
+    share = -(-number // min(torch.get_num_threads(), number))
+    parts = [slice(first, min(first + share, number)) for first in range(0, number, share)]
+    if len(parts) == 1:
+        call(parts[0])
+        return
+    with ThreadPoolExecutor(len(parts)) as threads:  # ctypes lets others run meanwhile
+        list(threads.map(call, parts))

@@ -1,0 +1,220 @@
+"""Attention in C: in single precision, where numbers get extreme, and where the compiler is missing or wrong.
+
+``test_model_layers.py`` holds it, and attention by torch's operations, to the paper's figure 7.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import pdtools.models.block_attention as module
+from pdtools.models.block_attention import Depths, Distances, OpenTokens, block_attention
+from pdtools.models.native import native_library
+from pdtools.models.native_block_attention import library_for
+
+HEADS, DEPTHS = 3, 5
+
+
+class Layer:
+    """Queries, keys and values, and all terms that attention may have."""
+
+    def __init__(self, n: int, d_head: int, dtype: torch.dtype, *, shared_table: bool = False) -> None:
+        random = torch.Generator().manual_seed(n)
+
+        def normal(*shape: int) -> Tensor:
+            drawn = torch.randn(shape, generator=random, dtype=torch.float64)
+            return drawn.to(dtype).requires_grad_()
+
+        self.qkv = normal(2, n, 3, HEADS, d_head)
+        self.distances = Distances(
+            u=normal(HEADS, 1, d_head), v=normal(HEADS, 1, d_head), r=normal(HEADS, n, d_head)
+        )
+        table = normal(1 if shared_table else HEADS, DEPTHS, d_head)
+        tape = torch.randint(DEPTHS, (2, n, n), generator=random, dtype=torch.uint8)
+        self.depths = Depths(table=table, tape=tape)
+        number = torch.randint(4, (2, n, n), generator=random, dtype=torch.int16)
+        self.open_tokens = OpenTokens(slopes=normal(HEADS), number=number)
+        self.fixed = normal(HEADS, n, n).detach()
+        self.weight = normal(2, HEADS, n, d_head).detach()
+
+    def learned(self) -> list[Tensor]:
+        """What has a gradient."""
+        d = self.distances
+        return [self.qkv, d.u, d.v, d.r, self.depths.table, self.open_tokens.slopes]
+
+    def mixed_and_gradients(self) -> list[Tensor]:
+        """Of the whole layer."""
+        mixed = block_attention(
+            *self.qkv.permute(2, 0, 3, 1, 4),
+            distances=self.distances,
+            depths=self.depths,
+            open_tokens=self.open_tokens,
+            fixed=self.fixed,
+        )
+        return [mixed.detach(), *torch.autograd.grad((mixed * self.weight).sum(), self.learned())]
+
+
+def by_torch(layer: Layer, monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
+    """The same without C."""
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_native_takes", lambda *_: False)
+        return layer.mixed_and_gradients()
+
+
+@pytest.fixture
+def compiler() -> str:
+    """A C compiler that works."""
+    if library_for(torch.float32) is None:
+        pytest.skip("no C compiler")
+    found = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    assert found is not None
+    return found
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 31, 32, 33, 64, 100])
+@pytest.mark.parametrize("d_head", [1, 8, 20, 64])
+@pytest.mark.parametrize("shared_table", [False, True])
+def test_single_precision_equals_double(
+    n: int, d_head: int, shared_table: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = Layer(n, d_head, torch.float32, shared_table=shared_table).mixed_and_gradients()
+    plain = by_torch(Layer(n, d_head, torch.float64, shared_table=shared_table), monkeypatch)
+    for one, other in zip(ours, plain, strict=True):
+        assert one.dtype == torch.float32
+        # Gradients are sums of up to n² numbers.
+        torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-5 * math.sqrt(n))
+
+
+@pytest.mark.usefixtures("compiler")
+def test_weights_that_are_next_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        layer = Layer(40, 8, dtype)
+        layer.fixed.copy_(-1000.0 * torch.arange(40).expand(40, 40).flip(1))
+        found.append(layer.mixed_and_gradients())
+    layer.fixed[:, 3, 1] = 1e30
+    found.append(layer.mixed_and_gradients())
+    for one, other in zip(*found[:2], strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-5)
+    for one, other in zip(found[2], by_torch(layer, monkeypatch), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("what", [math.nan, math.inf])
+def test_what_is_not_a_number_stays_so(what: float) -> None:
+    layer = Layer(20, 8, torch.float32)
+    with torch.no_grad():
+        layer.qkv[0, 7, 1] = what  # a key
+    mixed, *gradients = layer.mixed_and_gradients()
+    assert bool(mixed[0, :, :7].isfinite().all())
+    assert not bool(mixed[0, :, 7:].isfinite().any())
+    assert bool(mixed[1].isfinite().all())
+    assert not bool(gradients[0][0].isfinite().all())
+
+
+@pytest.mark.usefixtures("compiler")
+def test_no_sentences() -> None:
+    q = torch.zeros(0, HEADS, 4, 8, requires_grad=True)
+    mixed = block_attention(q, q, q, dropout=0.1)
+    assert mixed.shape == q.shape
+    assert torch.autograd.grad(mixed.sum(), q)[0].shape == q.shape
+
+
+@pytest.mark.usefixtures("compiler")
+def test_without_gradients_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = Layer(20, 8, torch.float32)
+    expected = layer.mixed_and_gradients()[0]
+    monkeypatch.setattr(module, "_native_takes", lambda *_: pytest.fail("asked for"))
+    with torch.no_grad():
+        mixed = block_attention(
+            *layer.qkv.permute(2, 0, 3, 1, 4),
+            distances=layer.distances,
+            depths=layer.depths,
+            open_tokens=layer.open_tokens,
+            fixed=layer.fixed,
+        )
+    torch.testing.assert_close(mixed, expected)
+
+
+@pytest.mark.usefixtures("compiler")
+def test_heads_are_divided_among_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = Layer(40, 8, torch.float64)
+    expected = layer.mixed_and_gradients()
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    for one, other in zip(layer.mixed_and_gradients(), expected, strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.usefixtures("compiler")
+def test_dropout_drops_each_cell_as_often() -> None:
+    n, dropout, times = 12, 0.3, 400
+    torch.manual_seed(0)
+    q = torch.zeros(times, 1, n, n, requires_grad=True)
+    values = torch.eye(n).expand(times, 1, n, n)
+    weights = block_attention(q, q, values, dropout=dropout).detach()
+    below = torch.ones(n, n, dtype=torch.bool).tril()
+    kept = (weights > 0).double()[..., below]  # (times, 1, cells)
+    within = 4.5 * math.sqrt(dropout * (1 - dropout) / times)
+    assert float((kept.mean(0) - (1 - dropout)).abs().max()) < within
+    # Neither neighbours nor the same cells of two sentences go together.
+    for one, other in ((kept[..., 1:], kept[..., :-1]), (kept[1:], kept[:-1])):
+        together = (one * other).mean() - (1 - dropout) ** 2
+        assert abs(float(together)) < 0.01
+    whole = (weights * torch.arange(1, n + 1)[:, None])[..., below]
+    torch.testing.assert_close(whole[whole > 0], torch.full((int(kept.sum()),), 1 / (1 - dropout)))
+
+
+@pytest.fixture
+def fresh_library() -> Iterator[None]:
+    """Everything is compiled and tried anew, before and after."""
+
+    def forget() -> None:
+        native_library.cache_clear()
+        module._native_works.cache_clear()
+
+    forget()
+    yield
+    forget()
+
+
+@pytest.mark.usefixtures("fresh_library")
+def test_without_a_compiler_torch_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = Layer(20, 8, torch.float32)
+    expected = by_torch(layer, monkeypatch)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert library_for(torch.float32) is None
+    for one, other in zip(layer.mixed_and_gradients(), expected, strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.usefixtures("fresh_library")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "mistake", ["s/at\\[j\\] -= slope/at[j] += slope/", "s/grad_table + h/grad_table + 0/"]
+)
+def test_a_compiler_that_makes_mistakes_is_not_used(
+    mistake: str, dtype: torch.dtype, compiler: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    wrong = tmp_path / "cc"
+    wrong.write_text(f'#!/bin/sh\nsed -i "{mistake}" block_attention.c\nexec {compiler} "$@"\n')
+    wrong.chmod(0o755)
+    native_library.cache_clear()
+    monkeypatch.setattr(shutil, "which", lambda name: str(wrong))
+    layer = Layer(20, 8, dtype)
+    expected = by_torch(layer, monkeypatch)
+    with pytest.warns(UserWarning, match="attention is not computed in C") as caught:
+        found = [layer.mixed_and_gradients() for _ in range(3)]
+    assert len(caught) == 1
+    assert library_for(dtype) is not None
+    for each in found:
+        for one, other in zip(each, expected, strict=True):
+            assert torch.equal(one, other)
