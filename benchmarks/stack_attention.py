@@ -17,7 +17,7 @@ from measure import EOS, PAD, ROOT, Figure, Options, Run, main, seconds
 from torch import Tensor
 
 from pdtools.models import Batch, TransformerLM, build_model, make_config
-from pdtools.models.native_stack_attention import native_library, native_stack_attention
+from pdtools.models.native_stack_attention import native_stack_attention, stack_library
 from pdtools.models.stack_attention import fused_takes, stepwise_stack_attention
 
 SHAPE = {
@@ -97,7 +97,7 @@ def step(model: TransformerLM, batch: Batch, recurrence: str | None = None) -> R
 def figures(options: Options) -> Iterator[Figure]:
     """Time by length, for both objectives."""
     kinds = ["torch", "plain loop"]
-    if options.device == "cpu" and native_library() is not None:
+    if options.device == "cpu" and stack_library() is not None:
         kinds.insert(1, "native")
     if options.device.startswith("cuda") and fused_takes(torch.device(options.device), max(LENGTHS)):
         kinds.insert(1, "fused")

@@ -49,7 +49,7 @@ class AttachmentHead(nn.Module):
 
         Args:
             hidden: (…, D), final hidden states.
-            depth: int64 (…), W_j[j], within the table; None without a depth table.
+            depth: int (…), W_j[j], within the table; None without a depth table.
 
         Returns:
             q and keys, each (…, D).
@@ -57,7 +57,7 @@ class AttachmentHead(nn.Module):
         q, k = self.query_and_key(hidden).chunk(2, dim=-1)
         if self.depth_embedding is not None:
             assert depth is not None
-            k = torch.cat([k, self.depth_embedding(depth)], dim=-1)  # (…, 2D)
+            k = torch.cat([k, self.depth_embedding(depth.long())], dim=-1)  # (…, 2D)
         return q, self.key(k)
 
     def next_queries_and_keys(self, q: Tensor, next_embedding: Tensor) -> tuple[Tensor, Tensor]:
@@ -77,7 +77,7 @@ class AttachmentHead(nn.Module):
 
         Args:
             hidden: (B, N, D).
-            depth: int64 (B, N), W_j[j]; None without a depth table.
+            depth: int (B, N), W_j[j]; None without a depth table.
             embedding: (B, N, D), token embeddings.
             legal: bool (B, N, N), its diagonal (the shift) true.
             stack_distance: (B, N, N), after each token; None for a head that does not look at it.

@@ -4,8 +4,12 @@
 
    score(i, j) = scale (q_i·k_j + u·k_j + (q_i + v)·r_{i-j} + q_i·e[tape_ij] - slope open_ij + fixed_ij), j <= i
 
-   Matrices of a head are copied first: rows padded with zeros to whole vectors (a row's numbers side by side),
-   and transposed ones, for products that run over keys. */
+   What is read of a sentence and head is copied first, as rows that are padded with zeros to whole vectors. Keys,
+   values and distances are also copied transposed ("across"), so that neighbouring keys lie side by side.
+
+   Scores by distance are the same memory read otherwise: row i begins one column before the row above it, so the
+   step from row to row is one number more. What is then read to the left of a row, and to the right of a tile's
+   last column, is a margin of zeros; the two together are `width`. */
 
 #include <math.h>
 #include <stdint.h>
@@ -32,22 +36,24 @@ typedef float real;
 typedef real vector __attribute__((vector_size(BYTES), aligned(4), may_alias));
 
 typedef struct {
-    long batch, heads, n, d, depths;
+    long batch, heads, n, d, depths, parts;
     long by_sentence, by_head, by_row; /* how far apart sentences, heads and rows of q, k and v lie */
     double scale, dropout;
     uint64_t seed;
+    /* In the order of native_block_attention.py. A term that there is not is 0. */
     const real *q, *k, *v;                               /* (batch, heads, n, d), strided */
-    const real *content_bias, *position_bias, *distance; /* (heads, d) twice, (heads, n, d) farthest first; or 0 */
-    const real *table;                                   /* (heads, depths, d), or 0 */
+    const real *content_bias, *position_bias, *distance; /* (heads, d) twice, (heads, n, d) farthest first */
+    const real *table;                                   /* (heads, depths, d) */
     const uint8_t *tape;                                 /* (batch, n, n) */
-    const real *slopes;                                  /* (heads), or 0 */
+    const real *slopes;                                  /* (heads) */
     const int16_t *open;                                 /* (batch, n, n) */
-    const real *fixed;                                   /* (heads, n, n), or 0 */
+    const real *fixed;                                   /* (heads, n, n) */
     real *mixed;                                         /* (batch, n, heads, d): what attention gives */
-    real *log_sums;                                      /* (batch, heads, n): of the exponentials of scores */
+    real *softmax;                                       /* (batch, heads, n, 2): each row's maximum and 1 / sum */
     const real *grad;                                    /* (batch, n, heads, d), of mixed */
     real *grad_qkv;                                      /* (batch, n, 3, heads, d) */
-    real *grad_content_bias, *grad_position_bias, *grad_distance, *grad_table, *grad_slopes; /* as those, zero */
+    /* As those, but (parts, heads, …); all zero: see `backward`. */
+    real *grad_content_bias, *grad_position_bias, *grad_distance, *grad_table, *grad_slopes;
 } attention;
 
 typedef struct {
@@ -61,6 +67,7 @@ typedef struct {
     real *scores, *weights, *by_depth;
     real *mixed, *by_distance, *from_depths;
     real *factors, *depth_sums; /* of a row: dropout's, and eight sums a depth */
+    real *bias_sums;            /* of a sentence: the gradients of both biases, (2, d) */
     real *memory;
 } workspace;
 
@@ -70,7 +77,7 @@ static long in_whole(long number, long size) { return (number + size - 1) / size
 static int workspace_made(workspace *w, const attention *a) {
     w->d = in_whole(a->d, LANES);
     w->n = in_whole(a->n, TILE);
-    w->width = (w->n > a->depths ? w->n : in_whole(a->depths, TILE)) + 4 * TILE;
+    w->width = (w->n > a->depths ? w->n : in_whole(a->depths, TILE)) + 4 * TILE; /* a TILE left, three right */
     const long rows = (w->n + TILE) * w->d, across = w->d * w->width, tile = TILE * w->width, some = TILE * w->d;
     const long depths = in_whole(a->depths, TILE);
     real **parts[] = {&w->q, &w->q_content, &w->q_distance, &w->k, &w->v, &w->r, &w->grad,
@@ -79,20 +86,20 @@ static int workspace_made(workspace *w, const attention *a) {
                       &w->table, &w->sum_table,
                       &w->scores, &w->weights, &w->by_depth,
                       &w->mixed, &w->by_distance, &w->from_depths,
-                      &w->factors, &w->depth_sums};
+                      &w->factors, &w->depth_sums, &w->bias_sums};
     const long sizes[] = {rows, rows, rows, rows, rows, rows, rows,
                           across, across, across, across,
                           rows, rows, rows,
                           depths * w->d, depths * w->d,
                           tile, tile, tile,
                           some, some, some,
-                          w->width, 8 * depths};
+                          w->width, 8 * depths, 2 * w->d};
     const long number = sizeof(sizes) / sizeof(*sizes);
     long all = 0;
     for (long p = 0; p < number; p++) all += sizes[p];
-    w->memory = calloc(all, sizeof(real));
+    w->memory = calloc(all + LANES, sizeof(real));
     if (!w->memory) return 0;
-    real *next = w->memory;
+    real *next = (real *)(((uintptr_t)w->memory + BYTES - 1) / BYTES * BYTES);
     for (long p = 0; p < number; p++) {
         *parts[p] = next;
         next += sizes[p];
@@ -170,7 +177,7 @@ INLINE void add_over_rows(
 #ifdef DOUBLE
 INLINE real exponential(real x) { return exp(x); }
 #else
-/* For x <= 0: 2^n e^r, |r| <= ln(2) / 2, within a few units of the last place. What is below 1e-30 is zero: its
+/* Of numbers up to 0: 2^n e^r, |r| <= ln(2) / 2, within a few units of the last place. What is below 1e-30 is zero: its
    products could be below the normal numbers, which processors compute slowly. */
 INLINE real exponential(real score) {
     const real x = score < -69.0f ? -69.0f : score;
@@ -199,14 +206,14 @@ INLINE void multipliers(const attention *a, uint64_t row, long keys, real *out) 
     state = (state ^ (state >> 27)) * 0x94D049BB133111EBu;
     const uint32_t start = (uint32_t)(state ^ (state >> 31)), odd = (uint32_t)(state >> 32) | 1;
     const uint32_t dropped = (uint32_t)(a->dropout * 4294967295.0);
-    const real kept = 1 / (1 - a->dropout);
+    const real scaled_up = 1 / (1 - a->dropout);
     _Pragma("omp simd")
     for (long j = 0; j < keys; j++) {
         uint32_t x = start + (uint32_t)j * odd;
         x = (x ^ (x >> 16)) * 0x85EBCA6Bu;
         x = (x ^ (x >> 13)) * 0xC2B2AE35u;
         x ^= x >> 16;
-        out[j] = x < dropped ? 0 : kept;
+        out[j] = x < dropped ? 0 : scaled_up;
     }
 }
 
@@ -307,8 +314,9 @@ static void forward_sentence(const attention *a, workspace *w, long b, long h) {
             for (long j = keys; j < end; j++) scores[j] = 0;
             if (!keys) continue;
             const long place = (b * a->heads + h) * a->n + i;
-            a->log_sums[place] = most + (real)log((double)sum);
             const real factor = 1 / sum;
+            a->softmax[2 * place] = most;
+            a->softmax[2 * place + 1] = factor;
             if (a->dropout > 0) {
                 multipliers(a, place, keys, w->factors);
                 for (long j = 0; j < keys; j++) scores[j] *= factor * w->factors[j];
@@ -342,7 +350,7 @@ INLINE void sum_by_depth(const attention *a, workspace *w, long b, long row, con
     }
 }
 
-static void backward_sentence(const attention *a, workspace *w, long b, long h) {
+static void backward_sentence(const attention *a, workspace *w, long b, long h, real *grad_slope) {
     const long all = w->n * w->d, by_part = a->heads * a->d, by_row = 3 * by_part;
     real *grad_q = a->grad_qkv + b * a->n * by_row + h * a->d;
     const real *grad = a->grad + b * a->n * by_part + h * a->d, *mixed = a->mixed + b * a->n * by_part + h * a->d;
@@ -352,17 +360,18 @@ static void backward_sentence(const attention *a, workspace *w, long b, long h) 
     copy_rows(a, w, grad, by_part, 1, 0, w->grad);
     memset(w->sum_k, 0, all * sizeof(real));
     memset(w->sum_v, 0, all * sizeof(real));
+    memset(w->bias_sums, 0, 2 * w->d * sizeof(real));
     for (long row = 0; row < a->n; row += TILE) {
-        real *tile = w->scores + TILE, *kept = w->weights + TILE;
+        real *tile = w->scores + TILE, *mixing = w->weights + TILE;
         const long end = row + TILE < a->n ? row + TILE : a->n;
         tile_scores(a, w, b, h, row, tile);
-        score_rows(w, row + TILE, w->grad + row * w->d, w->v_across, 0, 0, kept);
+        score_rows(w, row + TILE, w->grad + row * w->d, w->v_across, 0, 0, mixing); /* gradients of weights first */
         for (long i = row; i < row + TILE; i++) {
             /* From scores and the gradients of weights: those of scores, and the weights that were mixed. */
-            real *scores = tile + (i - row) * w->width, *weights = kept + (i - row) * w->width;
+            real *scores = tile + (i - row) * w->width, *weights = mixing + (i - row) * w->width;
             const long keys = i < a->n ? i + 1 : 0, place = (b * a->heads + h) * a->n + i;
             if (keys) {
-                const real log_sum = a->log_sums[place];
+                const real most = a->softmax[2 * place], factor = a->softmax[2 * place + 1];
                 real mean = 0;
                 for (long c = 0; c < a->d; c++) mean += grad[i * by_part + c] * mixed[i * by_part + c];
                 if (a->dropout > 0) {
@@ -373,14 +382,14 @@ static void backward_sentence(const attention *a, workspace *w, long b, long h) 
                 const real *factors = w->factors;
                 _Pragma("omp simd")
                 for (long j = 0; j < keys; j++) {
-                    const real weight = exponential(scores[j] - log_sum);
+                    const real weight = exponential(scores[j] - most) * factor;
                     scores[j] = weight * (weights[j] * factors[j] - mean);
                     weights[j] = weight * factors[j];
                 }
             }
             for (long j = keys; j < in_whole(end, 8); j++) scores[j] = weights[j] = 0;
         }
-        add_over_rows(w, 0, end - 1, kept, w->width, w->grad + row * w->d, w->sum_v);
+        add_over_rows(w, 0, end - 1, mixing, w->width, w->grad + row * w->d, w->sum_v);
         add_over_rows(w, 0, end - 1, tile, w->width, w->q_content + row * w->d, w->sum_k);
         sum_over_keys(w, 0, end - 1, tile, w->width, w->k, w->mixed);
         if (a->distance) {
@@ -400,8 +409,8 @@ static void backward_sentence(const attention *a, workspace *w, long b, long h) 
             const real *scores = tile + (i - row) * w->width, *by_distance = w->by_distance + (i - row) * w->d;
             if (a->distance)
                 for (long c = 0; c < a->d; c++) {
-                    a->grad_content_bias[h * a->d + c] += scale * by_key[c];
-                    a->grad_position_bias[h * a->d + c] += scale * by_distance[c];
+                    w->bias_sums[c] += by_key[c];
+                    w->bias_sums[w->d + c] += by_distance[c];
                     by_key[c] += by_distance[c];
                 }
             const long cells = (b * a->n + i) * a->n;
@@ -411,7 +420,7 @@ static void backward_sentence(const attention *a, workspace *w, long b, long h) 
                 real sum = 0;
                 _Pragma("omp simd reduction(+ : sum)")
                 for (long j = 0; j <= i; j++) sum += scores[j] * a->open[cells + j];
-                a->grad_slopes[h] -= scale * sum;
+                *grad_slope -= scale * sum;
             }
             for (long c = 0; c < a->d; c++) grad_q[i * by_row + c] = scale * by_key[c];
         }
@@ -420,29 +429,41 @@ static void backward_sentence(const attention *a, workspace *w, long b, long h) 
     copy_back(w, a->n, a->d, w->sum_v, by_row, grad_q + 2 * by_part);
 }
 
-/* --- what is called: some of the heads; 0 if there is no memory ----------------------------------------- */
+/* --- what is called: some of the parts × heads, a part being some of the sentences; 0 if there is no memory --- */
 
-int forward(const attention *a, long first_head, long end_head) {
+int forward(const attention *a, long first, long end) {
     workspace w;
     if (!workspace_made(&w, a)) return 0;
-    for (long h = first_head; h < end_head; h++) {
+    for (long unit = first; unit < end; unit++) {
+        const long part = unit / a->heads, h = unit % a->heads;
         read_head(a, &w, h);
-        for (long b = 0; b < a->batch; b++) forward_sentence(a, &w, b, h);
+        for (long b = part * a->batch / a->parts; b < (part + 1) * a->batch / a->parts; b++)
+            forward_sentence(a, &w, b, h);
     }
     free(w.memory);
     return 1;
 }
 
-int backward(const attention *a, long first_head, long end_head) {
+int backward(const attention *a, long first, long end) {
     workspace w;
     if (!workspace_made(&w, a)) return 0;
-    for (long h = first_head; h < end_head; h++) {
+    for (long unit = first; unit < end; unit++) {
+        const long part = unit / a->heads, h = unit % a->heads;
+        real slope = 0;
         read_head(a, &w, h);
         memset(w.sum_r, 0, (w.n + TILE) * w.d * sizeof(real));
         memset(w.sum_table, 0, in_whole(a->depths, TILE) * w.d * sizeof(real));
-        for (long b = 0; b < a->batch; b++) backward_sentence(a, &w, b, h);
-        if (a->distance) copy_back(&w, a->n, a->d, w.sum_r, a->d, a->grad_distance + h * a->n * a->d);
-        if (a->table) copy_back(&w, a->depths, a->d, w.sum_table, a->d, a->grad_table + h * a->depths * a->d);
+        for (long b = part * a->batch / a->parts; b < (part + 1) * a->batch / a->parts; b++) {
+            backward_sentence(a, &w, b, h, &slope);
+            if (a->distance)
+                for (long c = 0; c < a->d; c++) {
+                    a->grad_content_bias[unit * a->d + c] += (real)a->scale * w.bias_sums[c];
+                    a->grad_position_bias[unit * a->d + c] += (real)a->scale * w.bias_sums[w.d + c];
+                }
+        }
+        if (a->distance) copy_back(&w, a->n, a->d, w.sum_r, a->d, a->grad_distance + unit * a->n * a->d);
+        if (a->table) copy_back(&w, a->depths, a->d, w.sum_table, a->d, a->grad_table + unit * a->depths * a->d);
+        if (a->slopes) a->grad_slopes[unit] = slope;
     }
     free(w.memory);
     return 1;

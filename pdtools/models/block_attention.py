@@ -1,5 +1,8 @@
 """Attention in blocks of rows, for CPUs: each block's scores stay in the cache, up to its last key only.
 
+In training it is computed in C where there is a compiler (:mod:`pdtools.models.native_block_attention`); what
+follows is for scoring, and for other machines.
+
 Torch's attention takes what is added to the scores as one tensor for all of them; making, adding and keeping
 such tensors (by depth, by distance, dropout's) costs more than the attention. Here each term is added to a
 block as it is computed. The backward pass computes the weights again, or keeps them where that is cheaper.
@@ -19,7 +22,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pdtools.models.dropout import multipliers, random_levels
-from pdtools.models.native_block_attention import library_for, native_block_attention
+from pdtools.models.native_block_attention import Terms, library_for, native_block_attention
 
 # Scores (heads x queries x keys) made at a time, by each thread: as many as stay in its cache.
 BLOCK_CELLS = 1 << 17
@@ -48,7 +51,7 @@ class Depths:
 
     Attributes:
         table: float (H or 1, depths, d_head).
-        tape: uint8 or int64 (B, N, N), within the table.
+        tape: uint8, or another int for more depths than that (B, N, N), within the table.
     """
 
     table: Tensor
@@ -87,30 +90,48 @@ def block_attention(
         distances, depths, open_tokens: the terms.
         fixed: float (H, N, N), a term that nothing is learned of.
         dropout: of the attention weights.
-        keep_weights: keep them for the backward pass (B x H x N x N), instead of computing them again.
+        keep_weights: keep them for the backward pass (B x H x N x N), instead of computing them again; C
+            always computes them again.
 
     Returns:
         float (B, H, N, d_head). It can be differentiated once.
+
+    Raises:
+        IndexError: if a depth is not in the table.
     """
-    by_distance = (distances.u, distances.v, distances.r) if distances else (None, None, None)
-    by_depth: tuple[Tensor | None, Tensor | None] = (None, None)
+    terms = Terms(fixed=fixed)
+    if distances is not None:
+        terms = terms._replace(content_bias=distances.u, position_bias=distances.v, distance=distances.r)
     if depths is not None:
         deepest = int(depths.tape.max())  # most tapes are far less deep than the table
-        by_depth = (depths.table[:, : deepest + 1], depths.tape)
-    by_stack = (open_tokens.slopes, open_tokens.number) if open_tokens else (None, None)
-    terms: tuple[Tensor | None, ...] = (*by_distance, *by_depth, *by_stack, fixed)
-    # Compiling takes as long as scoring many sentences: it is done for training.
-    if torch.is_grad_enabled() and _native_takes(q, v, by_depth[1]):
+        if deepest >= depths.table.shape[1]:
+            raise IndexError(f"a depth of {deepest} is not in a table of {depths.table.shape[1]} rows")
+        terms = terms._replace(table=depths.table[:, : deepest + 1], tape=depths.tape)
+    if open_tokens is not None:
+        terms = terms._replace(slopes=open_tokens.slopes, open=open_tokens.number)
+    if _native_takes(q, k, v, terms):
         return native_block_attention(q, k, v, terms, dropout)
     return _BlockAttention.apply(q, k, v, *terms, dropout, keep_weights)
 
 
-def _native_takes(q: Tensor, v: Tensor, tape: Tensor | None) -> bool:
-    """Whether :func:`native_block_attention` computes this, and works here."""
+def _native_takes(q: Tensor, k: Tensor, v: Tensor, terms: Terms) -> bool:
+    """Whether the functions in C compute this, and work here.
+
+    Compiling them takes as long as scoring many sentences: it is done for training alone.
+    """
+    floats = {x.dtype for x in (q, k, v, *terms) if x is not None and x.is_floating_point()}
+    if torch.is_autocast_enabled("cpu"):
+        dtype, fits = torch.float32, torch.float64 not in floats  # all others are converted
+    else:
+        dtype, fits = q.dtype, floats <= {q.dtype} and q.dtype in (torch.float32, torch.float64)
     return (
-        q.shape == v.shape
-        and (tape is None or tape.dtype == torch.uint8)
-        and _native_works(torch.float64 if q.dtype == torch.float64 else torch.float32)
+        fits
+        and torch.is_grad_enabled()
+        and q.requires_grad
+        and q.shape == k.shape == v.shape
+        and (terms.tape is None or terms.tape.dtype == torch.uint8)
+        and (terms.open is None or terms.open.dtype == torch.int16)
+        and _native_works(dtype)
     )
 
 
@@ -129,32 +150,41 @@ def _native_works(dtype: torch.dtype) -> bool:
     def normal(*shape: int) -> Tensor:
         return torch.randn(shape, generator=random, dtype=dtype).requires_grad_()
 
+    def some(dtype: torch.dtype) -> Tensor:
+        return torch.randint(depths, (2, n, n), generator=random, dtype=dtype)
+
     heads, n, d_head, depths = 2, 40, 8, 3
     with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False):
-        tape, open_tokens = (
-            torch.randint(depths, (2, n, n), generator=random, dtype=kind)
-            for kind in (torch.uint8, torch.int16)
-        )
         q, k, v = (normal(2, heads, n, d_head) for _ in range(3))
-        u, v_bias, r = normal(heads, 1, d_head), normal(heads, 1, d_head), normal(heads, n, d_head)
-        table, slopes, fixed = normal(heads, depths, d_head), normal(heads), normal(heads, n, n).detach()
-        terms = (u, v_bias, r, table, tape, slopes, open_tokens, fixed)
+        terms = Terms(
+            content_bias=normal(heads, 1, d_head),
+            position_bias=normal(heads, 1, d_head),
+            distance=normal(heads, n, d_head),
+            table=normal(heads, depths, d_head),
+            tape=some(torch.uint8),
+            slopes=normal(heads),
+            open=some(torch.int16),
+            fixed=normal(heads, n, n).detach(),
+        )
+        learned = [x for x in (q, k, v, *terms) if x is not None and x.requires_grad]
         weight = normal(2, heads, n, d_head).detach()
-        learned = (q, k, v, u, v_bias, r, table, slopes)
-        found = []
-        for mixed in (
-            _BlockAttention.apply(q, k, v, *terms, 0.0, False),
-            native_block_attention(q, k, v, terms, 0.0),
-        ):
-            found.append((mixed, *torch.autograd.grad((mixed * weight).sum(), learned)))
-    if all(
-        torch.allclose(one, other, rtol=tolerance, atol=tolerance) for one, other in zip(*found, strict=True)
-    ):
+        plain, ours = (
+            (mixed, *torch.autograd.grad((mixed * weight).sum(), learned))
+            for mixed in (
+                _BlockAttention.apply(q, k, v, *terms, 0.0, False),
+                native_block_attention(q, k, v, terms, 0.0),
+            )
+        )
+        # What is linear in the values is its own derivative by them, if both passes drop the same weights.
+        dropped = (native_block_attention(q, k, v, terms, 0.5) * weight).sum()
+        (by_values,) = torch.autograd.grad(dropped, v)
+        pairs = [*zip(plain, ours, strict=True), (dropped, (by_values * v).sum())]
+    if all(torch.allclose(one, other, rtol=tolerance, atol=tolerance) for one, other in pairs):
         return True
     warnings.warn(
         "attention is not computed in C (the C compiler made something that computes other numbers):"
         " it takes more time",
-        stacklevel=4,
+        stacklevel=5,
     )
     return False
 

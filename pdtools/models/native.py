@@ -1,7 +1,7 @@
 """Functions in C for CPUs, compiled when they are first wanted, where there is a compiler.
 
-A library is built anew in every process, for its own processor, in about a second: nothing is kept that could
-be of another machine or another version.
+A library is built anew in every process, for its own processor, in half a second to two: nothing is kept that
+could be of another machine or another version.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 
 COMPILERS = ("cc", "gcc", "clang")
-FLAGS = ("-O3", "-march=native", "-fopenmp-simd", "-std=gnu99", "-shared", "-fPIC")
+FLAGS = ("-O3", "-march=native", "-fopenmp-simd", "-std=c99", "-shared", "-fPIC")
 _SECONDS = 60
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,44 +16,66 @@ from torch.autograd.function import once_differentiable
 
 from pdtools.models.native import native_library, share_among_threads
 
-_SIZES = ("batch", "heads", "n", "d", "depths", "by_sentence", "by_head", "by_row")
-_INPUTS = ("q", "k", "v", "u", "v_bias", "r", "table", "tape", "slopes", "number", "fixed")
-_OUTPUTS = ("mixed", "log_sums")
-_GRADIENTS = ("grad", "grad_qkv", "grad_u", "grad_v_bias", "grad_r", "grad_table", "grad_slopes")
+# ``attention`` in block_attention.c, in its order.
+_SIZES = ("batch", "heads", "n", "d", "depths", "parts", "by_sentence", "by_head", "by_row")
+_LEARNED = ("content_bias", "position_bias", "distance", "table", "slopes")
+_OUTPUTS = ("mixed", "softmax")
+
+
+class Terms(NamedTuple):
+    """What is added to scores; see :func:`pdtools.models.block_attention.block_attention`.
+
+    Attributes:
+        content_bias, position_bias: float (H, 1, d_head).
+        distance: float (H, N, d_head), the farthest first.
+        table: float (H or 1, depths, d_head).
+        tape: uint8 (B, N, N), within the table.
+        slopes: float (H).
+        open: int16 (B, N, N).
+        fixed: float (H, N, N).
+    """
+
+    content_bias: Tensor | None = None
+    position_bias: Tensor | None = None
+    distance: Tensor | None = None
+    table: Tensor | None = None
+    tape: Tensor | None = None
+    slopes: Tensor | None = None
+    open: Tensor | None = None
+    fixed: Tensor | None = None
+
+
+_INPUTS = ("q", "k", "v", *Terms._fields)
 
 
 class _Arguments(ctypes.Structure):
-    """``attention`` in block_attention.c, under the names of :mod:`pdtools.models.block_attention`."""
-
     _fields_ = (
         *((name, ctypes.c_long) for name in _SIZES),
         ("scale", ctypes.c_double),
         ("dropout", ctypes.c_double),
         ("seed", ctypes.c_uint64),
-        *((name, ctypes.c_void_p) for name in (*_INPUTS, *_OUTPUTS, *_GRADIENTS)),
+        *((name, ctypes.c_void_p) for name in (*_INPUTS, *_OUTPUTS, "grad", "grad_qkv")),
+        *((f"grad_{name}", ctypes.c_void_p) for name in _LEARNED),
     )
 
 
 def library_for(dtype: torch.dtype) -> ctypes.CDLL | None:
-    """The compiled functions for float64, or for float32, which everything else is computed in."""
-    options = ("-DDOUBLE",) if dtype == torch.float64 else ()
+    """The compiled functions for float32 or float64; None where they cannot be had."""
+    # Without fused multiply-adds, which C99 leaves out by default, products take a quarter more time.
+    options = ("-ffp-contract=fast", *(["-DDOUBLE"] if dtype == torch.float64 else []))
     return native_library("block_attention", ("forward", "backward"), *options)
 
 
-def native_block_attention(
-    q: Tensor, k: Tensor, v: Tensor, terms: Sequence[Tensor | None], dropout: float
-) -> Tensor:
+def native_block_attention(q: Tensor, k: Tensor, v: Tensor, terms: Terms, dropout: float) -> Tensor:
     """See :func:`pdtools.models.block_attention.block_attention`.
 
     Args:
-        q, k, v: float (B, H, N, d_head).
-        terms: u, v, r, table, tape (uint8), slopes, number and fixed.
+        q, k, v: float32 or float64 (B, H, N, d_head); under mixed precision any.
+        terms: of the same precision.
         dropout: of the attention weights.
     """
-    u, v_bias, r, table, *rest = terms
-    if table is not None:
-        table = table.expand(q.shape[1], -1, -1)  # (H, depths, d_head)
-    return _NativeBlockAttention.apply(q, k, v, u, v_bias, r, table, *rest, dropout)
+    table = None if terms.table is None else terms.table.expand(q.shape[1], -1, -1)  # (H, depths, d_head)
+    return _NativeBlockAttention.apply(q, k, v, *terms._replace(table=table), dropout)
 
 
 class _NativeBlockAttention(torch.autograd.Function):
@@ -62,21 +83,18 @@ class _NativeBlockAttention(torch.autograd.Function):
     @staticmethod
     @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.float32)
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
-        u, v_bias, r, table, tape, slopes, number, fixed, ctx.dropout = rest
+        *given, ctx.dropout = rest
         if not q.stride() == k.stride() == v.stride() or q.stride(3) != 1:
             q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
-        terms = [
-            None if term is None else term.contiguous()
-            for term in (u, v_bias, r, table, tape, slopes, number, fixed)
-        ]
+        terms = [None if term is None else term.contiguous() for term in given]
         ctx.seed = int(torch.randint(2**62, ())) if ctx.dropout else 0
         batch, heads, n, d_head = q.shape
         # Heads side by side, as the output layer takes them.
         mixed = q.new_empty(batch, n, heads, d_head)
-        log_sums = q.new_empty(batch, heads, n)
+        softmax = q.new_empty(batch, heads, n, 2)
         inputs = dict(zip(_INPUTS, (q, k, v, *terms), strict=True))
-        _call("forward", ctx, {**inputs, "mixed": mixed, "log_sums": log_sums})
-        ctx.save_for_backward(q, k, v, *terms, mixed, log_sums)
+        _call("forward", ctx, {**inputs, "mixed": mixed, "softmax": softmax}, _parts(q))
+        ctx.save_for_backward(q, k, v, *terms, mixed, softmax)
         return mixed.transpose(1, 2)
 
     @staticmethod
@@ -88,38 +106,36 @@ class _NativeBlockAttention(torch.autograd.Function):
         batch, heads, n, d_head = q.shape
         tensors["grad"] = grad.to(q.dtype).transpose(1, 2).contiguous()  # (B, N, H, d_head)
         tensors["grad_qkv"] = q.new_empty(batch, n, 3, heads, d_head)
-        sums = {}
-        for name in ("u", "v_bias", "r", "table", "slopes"):
+        parts = _parts(q)
+        for name in _LEARNED:
             term = tensors[name]
-            sums[name] = tensors[f"grad_{name}"] = None if term is None else torch.zeros_like(term)
-        _call("backward", ctx, tensors)
-        return (
-            *tensors["grad_qkv"].permute(2, 0, 3, 1, 4),
-            sums["u"],
-            sums["v_bias"],
-            sums["r"],
-            sums["table"],
-            None,
-            sums["slopes"],
-            None,
-            None,
-            None,
-        )
+            tensors[f"grad_{name}"] = None if term is None else term.new_zeros(parts, *term.shape)
+        _call("backward", ctx, tensors, parts)
+        learned = {name: tensors[f"grad_{name}"] for name in _LEARNED}
+        sums = Terms(**{name: None if grad is None else grad.sum(0) for name, grad in learned.items()})
+        return *tensors["grad_qkv"].permute(2, 0, 3, 1, 4), *sums, None
 
 
-def _call(name: str, ctx: Any, tensors: dict[str, Tensor | None]) -> None:
-    """Call a function of the library, each of torch's threads with some of the heads."""
+def _parts(q: Tensor) -> int:
+    """Parts that sentences are divided into, so that there is work for all threads if heads are few."""
+    batch, heads = q.shape[:2]
+    return min(batch, -(-torch.get_num_threads() // heads))
+
+
+def _call(function: str, ctx: Any, tensors: dict[str, Tensor | None], parts: int) -> None:
+    """Call a function of the library, each of torch's threads with some heads of some sentences."""
     q, table = tensors["q"], tensors["table"]
     assert q is not None
-    batch, heads, n, d_head = q.shape
     if q.numel() == 0:
         return
+    batch, heads, n, d_head = q.shape
     arguments = _Arguments(
         batch=batch,
         heads=heads,
         n=n,
         d=d_head,
         depths=0 if table is None else table.shape[1],
+        parts=parts,
         by_sentence=q.stride(0),
         by_head=q.stride(1),
         by_row=q.stride(2),
@@ -128,10 +144,10 @@ def _call(name: str, ctx: Any, tensors: dict[str, Tensor | None]) -> None:
         seed=ctx.seed,
         **{name: None if tensor is None else tensor.data_ptr() for name, tensor in tensors.items()},
     )
-    function = getattr(library_for(q.dtype), name)
+    compute = getattr(library_for(q.dtype), function)
 
     def call(some: slice) -> None:
-        if not function(ctypes.byref(arguments), ctypes.c_long(some.start), ctypes.c_long(some.stop)):
-            raise MemoryError("no memory for attention's scores")
+        if not compute(ctypes.byref(arguments), ctypes.c_long(some.start), ctypes.c_long(some.stop)):
+            raise MemoryError("no memory for one head's attention scores")
 
-    share_among_threads(heads, call)
+    share_among_threads(parts * heads, call)

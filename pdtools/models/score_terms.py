@@ -22,7 +22,7 @@ class ScoreInputs:
 
     Attributes:
         causal: bool (Q, K), keys that a query may see; None if it may see all (decoding, masked models).
-        tape: int64 or uint8 (B, 1, Q, K), depths W_k[j]; None for models without a tape.
+        tape: int (B, 1, Q, K), depths W_k[j], uint8 for the kernels; None for models without a tape.
         stack_distance: int16 (B, 1, Q, K), :func:`pdtools.models.tape.open_tokens_after` of the tape; None
             for models that do not look at it.
         real: bool (B, 1, 1, K), keys that are not padding, of masked models; None: no query sees padding.

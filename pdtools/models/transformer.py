@@ -116,7 +116,7 @@ class TransformerLM(LanguageModel):
         Args:
             embedding: (B, N, D), of the tokens.
             lengths: int64 (B,), positions that are not padding.
-            tape: int64 (B, N, N), within the depth table; None for a model that uses none.
+            tape: int (B, N, N), within the depth table, see :meth:`_clamp`; None for a model that uses none.
             stack_distance: int16 (B, N, N); None for a model that uses none.
 
         Returns:
@@ -128,8 +128,6 @@ class TransformerLM(LanguageModel):
             causal = torch.ones(n, n, dtype=torch.bool, device=embedding.device).tril()
         else:
             real = (torch.arange(n, device=embedding.device) < lengths[:, None])[:, None, None]
-        if tape is not None and self.depths is not None and self.depths <= KERNEL_DEPTHS:
-            tape = tape.to(torch.uint8)  # once for all layers
         inputs = ScoreInputs(
             causal=causal,
             tape=None if tape is None else tape[:, None],
@@ -356,9 +354,10 @@ class TransformerLM(LanguageModel):
         return self.embedding.weight if self.output is None else self.output.weight
 
     def _clamp(self, tape: Tensor) -> Tensor:
-        """Depths as rows of the depth tables: int64."""
+        """Depths as rows of the depth tables: one byte each if that is enough, as the fast ways need them."""
         assert self.depths is not None
-        return tape.clamp(max=self.depths - 1).long()
+        clamped = tape.clamp(max=self.depths - 1)
+        return clamped.to(torch.uint8) if self.depths <= KERNEL_DEPTHS else clamped
 
     def _stack_distance(self, tape: Tensor | None) -> Tensor | None:
         """Of whole sentences: int16 (B, N, N); None for a model that does not look at it."""

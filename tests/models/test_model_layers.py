@@ -73,22 +73,26 @@ TERMS = {
 }
 
 
-@pytest.fixture(params=["in C", "by torch"])
+@pytest.fixture
 def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How attention in blocks is computed."""
-    if request.param == "by torch":
+    """How attention is computed: in C, in blocks by torch, or by torch at once, as on other devices."""
+    kind = str(request.param)
+    if kind != "in C":
         monkeypatch.setattr(block_attention_module, "_native_takes", lambda *_: False)
     elif library_for(torch.float64) is None:
         pytest.skip("no C compiler")
-    return str(request.param)
+    if kind == "at once":
+        monkeypatch.setattr(attention_module, "_has_blocks", lambda *_: False)
+    return kind
+
+
+in_each_way = pytest.mark.parametrize("how", ["in C", "in blocks", "at once"], indirect=True)
+in_c_and_in_blocks = pytest.mark.parametrize("how", ["in C", "in blocks"], indirect=True)
 
 
 @pytest.mark.parametrize("kind", TERMS)
-@pytest.mark.parametrize("has_blocks", [True, False], ids=["in blocks", "at once"])
-@pytest.mark.usefixtures("how")
-def test_attention_equals_figure_7(kind: str, has_blocks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not has_blocks:  # as on other devices, and in bfloat16
-        monkeypatch.setattr(attention_module, "_has_blocks", lambda *_: False)
+@in_each_way
+def test_attention_equals_figure_7(kind: str, how: str) -> None:
     terms: list[ScoreTerm] = TERMS[kind]()
     layer = Attention(D, HEADS, 0.0, 0.0, terms)
     randomize(layer)
@@ -123,13 +127,15 @@ def layer_inputs(n: int) -> tuple[Tensor, ScoreInputs]:
     return qkv, ScoreInputs(causal=causal, tape=tape[:, None], stack_distance=above)
 
 
-@pytest.mark.usefixtures("how")
 @pytest.mark.parametrize("kind", [kind for kind in TERMS if kind != "none"])
-@pytest.mark.parametrize("n", [1, 2, 15, 31, 32, 33, 70])
-@pytest.mark.parametrize("cells", [1, 1 << 17])
-@pytest.mark.parametrize("kept", [0, 1 << 17])
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 31, 32, 33, 70])
+@pytest.mark.parametrize(
+    ("how", "cells", "kept"),
+    [("in C", 0, 0), *(("in blocks", cells, kept) for cells in (1, 1 << 17) for kept in (0, 1 << 17))],
+    indirect=["how"],
+)
 def test_attention_in_blocks_equals_masked_attention(
-    kind: str, n: int, cells: int, kept: int, monkeypatch: pytest.MonkeyPatch
+    kind: str, n: int, how: str, cells: int, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(block_attention_module, "BLOCK_CELLS", cells)  # sentences one by one, or together
     monkeypatch.setattr(attention_module, "KEPT_LENGTH", kept)
@@ -141,10 +147,13 @@ def test_attention_in_blocks_equals_masked_attention(
     assert_same_with_gradients(module, qkv, ours, masked_attention(qkv, terms, key_map.weight, inputs))
 
 
-@pytest.mark.usefixtures("how")
 @pytest.mark.parametrize("kind", ["none", "both", "stack distances"])
-@pytest.mark.parametrize("kept", [0, 1 << 17])
-def test_attention_in_blocks_with_dropout(kind: str, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("how", "kept"), [("in C", 0), ("in blocks", 0), ("in blocks", 1 << 17)], indirect=["how"]
+)
+def test_attention_in_blocks_with_dropout(
+    kind: str, how: str, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     n, d_head, dropout = 40, D // HEADS, 0.25
     monkeypatch.setattr(block_attention_module, "BLOCK_CELLS", 1)
     monkeypatch.setattr(attention_module, "KEPT_LENGTH", kept)
@@ -170,8 +179,10 @@ def test_attention_in_blocks_with_dropout(kind: str, kept: int, monkeypatch: pyt
     assert_same_with_gradients(terms, qkv, ours(qkv[:, :, 2].transpose(1, 2)), plain)
 
 
-@pytest.mark.usefixtures("how")
-def test_dropout_in_blocks_is_the_same_when_the_threads_change(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_c_and_in_blocks
+def test_dropout_in_blocks_is_the_same_when_the_threads_change(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(block_attention_module, "BLOCK_CELLS", HEADS * 32 * 40)  # a sentence a thread
     qkv, inputs = layer_inputs(40)
     gradients = []
@@ -184,8 +195,8 @@ def test_dropout_in_blocks_is_the_same_when_the_threads_change(monkeypatch: pyte
     assert torch.equal(*gradients)
 
 
-@pytest.mark.usefixtures("how")
-def test_attention_in_blocks_under_mixed_precision() -> None:
+@in_c_and_in_blocks
+def test_attention_in_blocks_under_mixed_precision(how: str) -> None:
     terms = [RelativePositions(32, HEADS), DepthScores(32, HEADS, DEPTHS, "key"), StackDistances(HEADS)]
     layer = Attention(32, HEADS, 0.0, 0.0, terms)
     randomize(layer).float()

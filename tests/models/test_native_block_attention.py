@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,16 +17,18 @@ from torch import Tensor
 
 import pdtools.models.block_attention as module
 from pdtools.models.block_attention import Depths, Distances, OpenTokens, block_attention
-from pdtools.models.native import native_library
+from pdtools.models.native import COMPILERS, native_library
 from pdtools.models.native_block_attention import library_for
 
-HEADS, DEPTHS = 3, 5
+HEADS = 3
 
 
 class Layer:
     """Queries, keys and values, and all terms that attention may have."""
 
-    def __init__(self, n: int, d_head: int, dtype: torch.dtype, *, shared_table: bool = False) -> None:
+    def __init__(
+        self, n: int, d_head: int, dtype: torch.dtype, *, shared_table: bool = False, depths: int = 5
+    ) -> None:
         random = torch.Generator().manual_seed(n)
 
         def normal(*shape: int) -> Tensor:
@@ -36,8 +39,9 @@ class Layer:
         self.distances = Distances(
             u=normal(HEADS, 1, d_head), v=normal(HEADS, 1, d_head), r=normal(HEADS, n, d_head)
         )
-        table = normal(1 if shared_table else HEADS, DEPTHS, d_head)
-        tape = torch.randint(DEPTHS, (2, n, n), generator=random, dtype=torch.uint8)
+        table = normal(1 if shared_table else HEADS, depths, d_head)
+        tape = torch.randint(depths, (2, n, n), generator=random, dtype=torch.uint8)
+        tape[0, 0, 0] = depths - 1  # the deepest is there
         self.depths = Depths(table=table, tape=tape)
         number = torch.randint(4, (2, n, n), generator=random, dtype=torch.int16)
         self.open_tokens = OpenTokens(slopes=normal(HEADS), number=number)
@@ -49,15 +53,19 @@ class Layer:
         d = self.distances
         return [self.qkv, d.u, d.v, d.r, self.depths.table, self.open_tokens.slopes]
 
-    def mixed_and_gradients(self) -> list[Tensor]:
+    def mixed(self) -> Tensor:
         """Of the whole layer."""
-        mixed = block_attention(
+        return block_attention(
             *self.qkv.permute(2, 0, 3, 1, 4),
             distances=self.distances,
             depths=self.depths,
             open_tokens=self.open_tokens,
             fixed=self.fixed,
         )
+
+    def mixed_and_gradients(self) -> list[Tensor]:
+        """Its output, and the gradients of what is learned."""
+        mixed = self.mixed()
         return [mixed.detach(), *torch.autograd.grad((mixed * self.weight).sum(), self.learned())]
 
 
@@ -73,9 +81,7 @@ def compiler() -> str:
     """A C compiler that works."""
     if library_for(torch.float32) is None:
         pytest.skip("no C compiler")
-    found = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    assert found is not None
-    return found
+    return next(filter(None, map(shutil.which, COMPILERS)))
 
 
 @pytest.mark.usefixtures("compiler")
@@ -91,6 +97,55 @@ def test_single_precision_equals_double(
         assert one.dtype == torch.float32
         # Gradients are sums of up to n² numbers.
         torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-5 * math.sqrt(n))
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("n", [1, 17])
+@pytest.mark.parametrize("depths", [1, 16, 40, 256])
+def test_tables_that_are_longer_than_rows(n: int, depths: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = Layer(n, 8, torch.float64, depths=depths)
+    for one, other in zip(layer.mixed_and_gradients(), by_torch(layer, monkeypatch), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.usefixtures("compiler")
+def test_scores_that_are_large() -> None:
+    layer = Layer(40, 8, torch.float32)
+    layer.fixed.add_(1e6)
+    gradients = layer.mixed_and_gradients()[1]
+    # Each row's weights sum to 1 in the backward pass too.
+    by_values = gradients[:, :, 2].sum(1)  # (B, H, d_head)
+    torch.testing.assert_close(by_values, layer.weight.sum(2), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.usefixtures("compiler")
+def test_what_c_does_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = Layer(20, 8, torch.float32)
+    expected = layer.mixed()
+    used = []
+    monkeypatch.setattr(module, "native_block_attention", lambda *_: used.append(1))
+    assert layer.mixed() is None
+    assert used == [1]
+    other = torch.float64
+    for name, value in (
+        ("fixed", layer.fixed.to(other)),
+        ("open_tokens", replace(layer.open_tokens, slopes=layer.open_tokens.slopes.to(other))),
+        ("open_tokens", replace(layer.open_tokens, number=layer.open_tokens.number.long())),
+        ("depths", replace(layer.depths, tape=layer.depths.tape.long())),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(layer, name, value)
+            torch.testing.assert_close(layer.mixed(), expected, check_dtype=False)
+    with torch.no_grad():
+        torch.testing.assert_close(layer.mixed(), expected)
+    assert used == [1]
+
+
+def test_depths_that_are_not_in_the_table() -> None:
+    layer = Layer(20, 8, torch.float32)
+    layer.depths.tape[1, 3, 2] = 200
+    with pytest.raises(IndexError, match="a depth of 200 is not in a table of 5 rows"):
+        layer.mixed()
 
 
 @pytest.mark.usefixtures("compiler")
@@ -130,28 +185,13 @@ def test_no_sentences() -> None:
 
 
 @pytest.mark.usefixtures("compiler")
-def test_without_gradients_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    layer = Layer(20, 8, torch.float32)
-    expected = layer.mixed_and_gradients()[0]
-    monkeypatch.setattr(module, "_native_takes", lambda *_: pytest.fail("asked for"))
-    with torch.no_grad():
-        mixed = block_attention(
-            *layer.qkv.permute(2, 0, 3, 1, 4),
-            distances=layer.distances,
-            depths=layer.depths,
-            open_tokens=layer.open_tokens,
-            fixed=layer.fixed,
-        )
-    torch.testing.assert_close(mixed, expected)
-
-
-@pytest.mark.usefixtures("compiler")
-def test_heads_are_divided_among_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("threads", [2, 3, 5, 50])
+def test_heads_and_sentences_are_divided_among_threads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     layer = Layer(40, 8, torch.float64)
     expected = layer.mixed_and_gradients()
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     for one, other in zip(layer.mixed_and_gradients(), expected, strict=True):
-        assert torch.equal(one, other)
+        torch.testing.assert_close(one, other)
 
 
 @pytest.mark.usefixtures("compiler")
@@ -199,13 +239,19 @@ def test_without_a_compiler_torch_does_it(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.usefixtures("fresh_library")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(
-    "mistake", ["s/at\\[j\\] -= slope/at[j] += slope/", "s/grad_table + h/grad_table + 0/"]
+    "mistake",
+    [
+        "s/at\\[j\\] -= slope/at[j] += slope/",
+        "s/grad_table + unit/grad_table + 0/",
+        "s/weights\\[j\\] = weight \\* factors\\[j\\]/weights[j] = weight/",
+    ],
 )
 def test_a_compiler_that_makes_mistakes_is_not_used(
     mistake: str, dtype: torch.dtype, compiler: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     wrong = tmp_path / "cc"
-    wrong.write_text(f'#!/bin/sh\nsed -i "{mistake}" block_attention.c\nexec {compiler} "$@"\n')
+    change = f'sed "{mistake}" block_attention.c >wrong.c; mv wrong.c block_attention.c'
+    wrong.write_text(f'#!/bin/sh\nset -e\n{change}\nexec {compiler} "$@"\n')
     wrong.chmod(0o755)
     native_library.cache_clear()
     monkeypatch.setattr(shutil, "which", lambda name: str(wrong))
