@@ -108,7 +108,11 @@ def eval_dyck(
     shards = ShardSet.open(strings) if strings else None
     settings = model_settings(plan, model, beam=beam, max_batch=max_batch, device=device, threads=threads)
     loaded = settings.load_model()
-    described = {"work": "closing: closers attached", "margin": margin, **model_settings_for_job(settings)}
+    described = {
+        "work": "closing: with leads",
+        "margin": margin,
+        **model_settings_for_job(settings),
+    }
     with (
         kept_pieces(target, described, plan, overwrite=overwrite, quiet=quiet) as job,
         Workers(plan.workers) as processes,

@@ -65,9 +65,11 @@ def test_dyck(tmp_path: Path) -> None:
         "Pushdown LM, 1 prefixes",
         "— attachments given",
         "— closers attached right",
+        "— right attachments more probable than all in the beam",
         "Pushdown LM + stack distances",
         "— attachments given",
         "— closers attached right",
+        "— right attachments more probable than all in the beam",
         "the automaton",
     ]
     assert {path.name for path in out.glob("*.svg")} == {"by-dependency.svg", "by-depth.svg"}

@@ -33,6 +33,9 @@ _NORMAL_97_5 = 1.959963984540054  # the standard normal's 97.5% quantile
 # Dependencies and open brackets are counted together by so many, depths one by one.
 _DEPENDENCY_BIN, _OPEN_BIN = 50, 10
 
+# Nats by which two scores of the same derivation may differ.
+_ROUNDING = 1e-2
+
 NumberedPrefix = tuple[str, int, BracketPrefix]
 """A prefix with the name of its set and its number there, from 1."""
 
@@ -65,6 +68,8 @@ class ClosedPrefix:
         chosen_given_attachments: the likeliest closer, the attachments of the prefix given.
         attachments_right: closing brackets of the prefix that are attached to their opening bracket, in the
             best hypothesis; by a head without a tape, given the attachments before; None without a head.
+        lead: by how much the best hypothesis is more probable than the prefix with its right attachments, in
+            nats, of their joint probabilities; below 0 the beam has lost these. None without a tape.
     """
 
     set: str
@@ -77,6 +82,7 @@ class ClosedPrefix:
     chosen: str
     chosen_given_attachments: str
     attachments_right: int | None
+    lead: float | None
 
     @property
     def closers(self) -> int:
@@ -103,6 +109,7 @@ class Closed(NamedTuple):
     chosen: str
     chosen_given_attachments: str
     attachments_right: int | None
+    lead: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +190,8 @@ def evaluate_closing(
 
 
 def _close(prefixes: Sequence[BracketPrefix], loaded: LoadedModel, search: Search) -> Iterator[Closed]:
+    import numpy as np
+
     from pdtools.search import beam_search, next_token_logprobs
 
     closers = _closers(loaded.tokenizer)
@@ -192,19 +201,23 @@ def _close(prefixes: Sequence[BracketPrefix], loaded: LoadedModel, search: Searc
         model, [i[:-1] for i in ids], [attach[:-1] for attach in gold], max_batch=search.max_batch
     )
     if not model.uses_tape:
-        rights = _greedy_rights(loaded, ids, gold) if model.has_attachment_head else [None] * len(ids)
-        for logprobs, right in zip(given, rights, strict=True):
+        for tokens, attach, logprobs in zip(ids, gold, given, strict=True):
             closer = _likeliest(logprobs, closers)
-            yield Closed(closer, closer, right)
+            right = None
+            if model.has_attachment_head:
+                right = _attachments_right(_scored(loaded, tokens, attach).best, attach)
+            yield Closed(closer, closer, right, None)
         return
     found = beam_search(model, ids, next_tokens=True, **asdict(search))
-    for logprobs, result, attach in zip(given, found, gold, strict=True):
+    for tokens, attach, logprobs, result in zip(ids, gold, given, found, strict=True):
         assert result.next_logprobs is not None
         best = result.incremental[len(attach) - 2]
+        joint = _scored(loaded, tokens, np.append(best, attach[-1])).joint
         yield Closed(
             _likeliest(result.next_logprobs, closers),
             _likeliest(logprobs, closers),
             _attachments_right(best, attach),
+            joint - _scored(loaded, tokens, attach).joint,
         )
 
 
@@ -214,21 +227,29 @@ def _attachments_right(found: NDArray[np.int32], gold: NDArray[np.int32]) -> int
     return int((found == gold[:-1])[is_closer].sum())
 
 
-def _greedy_rights(
-    loaded: LoadedModel, ids: Sequence[NDArray[np.int32]], gold: Sequence[NDArray[np.int32]]
-) -> list[int]:
-    """Closers that a head without a tape attaches rightly, each given the attachments before it."""
+class Scored(NamedTuple):
+    """A prefix with given attachments.
+
+    Attributes:
+        joint: log-probability of tokens and attachments, nats.
+        best: int32 (n + 1), the likeliest attachment of each token, those before given.
+    """
+
+    joint: float
+    best: NDArray[np.int32]
+
+
+def _scored(loaded: LoadedModel, tokens: NDArray[np.int32], attach: NDArray[np.int32]) -> Scored:
+    """Score ROOT, a prefix and an end (n + 2), which does not count."""
     import torch
 
     from pdtools.models import collate
 
-    rights = []
-    for tokens, attach in zip(ids, gold, strict=True):
-        with torch.inference_mode():
-            batch = collate([(tokens, attach)], loaded.model.pad_id).to(loaded.model.device)
-            best = loaded.model.forward_parts(batch).attach_best[0].cpu().numpy()
-        rights.append(_attachments_right(best[:-1], attach))
-    return rights
+    with torch.inference_mode():
+        batch = collate([(tokens, attach)], loaded.model.pad_id).to(loaded.model.device)
+        parts = loaded.model.forward_parts(batch)
+    logprobs = (parts.token_logprobs + parts.attach_logprobs)[0, :-1].double()
+    return Scored(float(logprobs.sum()), parts.attach_best[0, :-1].int().cpu().numpy())
 
 
 def _encode(prefix: BracketPrefix, loaded: LoadedModel) -> NDArray[np.int32]:
@@ -311,6 +332,7 @@ def _accuracy(items: Sequence[ClosedPrefix]) -> dict[str, Any]:
     low, high = binomial_interval(right, number)
     attachments = [item.attachments_right for item in items if item.attachments_right is not None]
     closers = sum(item.closers for item in items)
+    leads = [item.lead for item in items if item.lead is not None]
     return {
         "accuracy": right / number,
         "low": low,
@@ -320,6 +342,7 @@ def _accuracy(items: Sequence[ClosedPrefix]) -> dict[str, Any]:
             [float(item.chosen_given_attachments == item.closer) for item in items]
         ),
         "attachment_accuracy": sum(attachments) / closers if attachments and closers else None,
+        "lost_by_beam": mean([float(lead < -_ROUNDING) for lead in leads]) if leads else None,
     }
 
 

@@ -127,10 +127,12 @@ def print_closing(results: Results) -> None:
                 f"[{100 * each['low']:.1f}, {100 * each['high']:.1f}]",
                 percent(each["accuracy_given_attachments"]),
                 percent(each["attachment_accuracy"]),
+                percent(each["lost_by_beam"]),
             )
             for name, each in results.scores[kind].items()
         ]
         columns = [title, "prefixes", "right", "95%", "attachments given", "closers attached right"]
+        columns.append("lost by the beam")
         print_table(columns, rows, title=f"Closing brackets by {title} (percent)")
         print()
     if "entropy" in results.scores:

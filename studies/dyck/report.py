@@ -56,6 +56,7 @@ PAPER_LABELS = {"base-attachment": "paper: base LM (+ attachment loss)", "pushdo
 PARTS = {
     "accuracy_given_attachments": ("attachments given", None),
     "attachment_accuracy": ("closers attached right", "closers attached right, those before given"),
+    "lost_by_beam": ("right attachments more probable than all in the beam", None),
 }
 # Training strings never have more open than this.
 TRAINED_DEPTH = 10
@@ -155,7 +156,7 @@ def markdown(
         rows.append([label, *(cell(found[name]) for name in SETS), perplexity])
         for key, titles in PARTS.items():
             title = titles[0 if model.startswith("pushdown") else 1]
-            if title and any(each[key] is not None for seeds in found.values() for each in seeds):
+            if title and any(each.get(key) is not None for seeds in found.values() for each in seeds):
                 rows.append([f"— {title}", *(mean_percent(found[name], key) for name in SETS), ""])
     exact = next(iter(next(iter(entropy.values()), {}).values()), None)
     # On the same strings as the models.
@@ -168,8 +169,8 @@ def markdown(
 
 
 def mean_percent(seeds: list[dict[str, Any]], key: str) -> str:
-    """The mean of a share over seeds."""
-    values = [100 * each[key] for each in seeds if each[key] is not None]
+    """The mean of a share over seeds; some runs were tested before there was this share."""
+    values = [100 * each[key] for each in seeds if each.get(key) is not None]
     return f"{mean(values):.1f}" if values else "-"
 
 

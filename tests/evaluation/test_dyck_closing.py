@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,14 @@ import torch
 from search_oracle import all_attachments
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.dyck import Search, binomial_interval, evaluate_closing, evaluate_entropy
+from pdtools.evaluation.dyck import (
+    ClosedPrefix,
+    Search,
+    _accuracy,
+    binomial_interval,
+    evaluate_closing,
+    evaluate_entropy,
+)
 from pdtools.files import Rejects
 from pdtools.formal import (
     DYCK_SETTINGS,
@@ -119,8 +127,33 @@ def test_right_attachments(loaded: LoadedModel) -> None:
     closers = [i for i, token in enumerate(prefix.tokens) if token[0] == ")"]
     right = sum(best[i] == own[i] for i in closers)
     assert row["attachments_right"] == right
+    if loaded.model.uses_tape:
+        lead = parts([0, *best, 0])[0] - parts([0, *own.tolist(), 0])[0]
+        assert row["lead"] == pytest.approx(lead, abs=1e-4)
+        assert lead > 0
+        assert results.scores["by_set"]["one"]["lost_by_beam"] == 0
     assert row["open"] == len(prefix.tokens) - 2 * len(closers)
     assert results.scores["by_set"]["one"]["attachment_accuracy"] == right / len(closers)
+
+
+@pytest.mark.parametrize(
+    ("leads", "lost"), [([-0.5, 0.0, -0.001, 2.0], 0.25), ([0.0], 0.0), ([None, None], None)]
+)
+def test_what_the_beam_has_lost(leads: list[float | None], lost: float | None) -> None:
+    item = ClosedPrefix(
+        set="one",
+        number=1,
+        tokens=2,
+        dependency=1,
+        depth=2,
+        open=2,
+        closer=")2",
+        chosen=")2",
+        chosen_given_attachments=")2",
+        attachments_right=0,
+        lead=None,
+    )
+    assert _accuracy([replace(item, lead=lead) for lead in leads])["lost_by_beam"] == lost
 
 
 def test_prefixes_without_a_closer_have_no_attachments_to_be_right(loaded: LoadedModel) -> None:
