@@ -41,7 +41,8 @@ def test_dyck(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     table = (out / "table.md").read_text()
     assert table.strip() in done.stdout
-    by_set, by_open = table.split("\n\nSeeds: ")
+    by_set, by_open = table.split("\nSeeds: ")
+    shallow, deep = by_set.split("\nPrefixes of strings with at most 40 brackets open")
     assert first_cells(by_open) == [
         "percent right",
         "---",
@@ -52,7 +53,8 @@ def test_dyck(tmp_path: Path) -> None:
         *(["Pushdown LM + stack distances"] * 2),
         *(["— attachments given"] * 2),
     ]
-    assert first_cells(by_set) == [
+    assert first_cells(shallow) == first_cells(deep)
+    assert first_cells(deep) == [
         "percent right",
         "---",
         "the type of any opener before",
@@ -72,10 +74,16 @@ def test_dyck(tmp_path: Path) -> None:
         "— right attachments more probable than all in the beam",
         "the automaton",
     ]
-    assert {path.name for path in out.glob("*.svg")} == {"by-dependency.svg", "by-depth.svg"}
+    assert {path.name for path in out.glob("*.svg")} == {
+        "by-dependency-depth-10.svg",
+        "by-dependency-depth-40.svg",
+        "by-depth.svg",
+    }
+    deepest = [prefix.depth for prefix in read_prefixes(out / "prefixes" / "dependency-50-depth-10.tsv")]
+    assert max(deepest) <= 10
     results = json.loads((out / "results.json").read_text())
     assert set(results["scores"]) == set(models)
-    assert results["scores"]["pushdown-distances"]["dependency-50"]["1"]["prefixes"] == 2
+    assert results["scores"]["pushdown-distances"]["dependency-50-depth-40"]["1"]["prefixes"] == 2
     assert results["scores"]["pushdown"]["depth"]["1"]["prefixes"] == 1
     assert [line["label"] for line in results["figures"]["depth"]] == [
         "base LM",
@@ -165,8 +173,8 @@ def test_lines_of_the_figures(report: ModuleType) -> None:
 
     one = [item(1, 15, ")1"), item(2, 20, ")1"), item(3, 21, ")2")]
     other = [item(1, 15, ")1"), item(2, 20, ")2"), item(3, 21, ")2")]
-    elsewhere = {**item(1, 16, ")2"), "set": "dependency-50"}
-    line = report.accuracy_line("a model", [*one, *other, elsewhere], "depth", 15, 6)
+    elsewhere = {**item(1, 16, ")2"), "set": "dependency-50-depth-40"}
+    line = report.accuracy_line("a model", [*one, *other, elsewhere], "depth", "depth", 15, 6)
     assert line.x == [17.5, 21]
     assert line.y == [75, 0]
     assert (line.low[0], line.high[0]) == pytest.approx([100 * end for end in binomial_interval(1.5, 2)])
@@ -198,13 +206,13 @@ def test_closers_by_the_brackets_that_are_open(report: ModuleType) -> None:
         return BracketPrefix(tokens=("(1",) * openers, closer=")1", dependency=1, depth=1)
 
     def item(number: int, chosen: str, given: str) -> dict[str, Any]:
-        where = {"set": "dependency-50", "number": number, "closer": ")1"}
+        where = {"set": "dependency-50-depth-40", "number": number, "closer": ")1"}
         return {**where, "chosen": chosen, "chosen_given_attachments": given}
 
     items = [item(1, ")1", ")1"), item(2, ")2", ")1"), item(3, ")2", ")2"), item(1, ")2", ")1")]
-    counts = report.open_brackets(items, {"dependency-50": [prefix(10), prefix(11), prefix(12)]})
+    counts = report.open_brackets(items, {"dependency-50-depth-40": [prefix(10), prefix(11), prefix(12)]})
     assert counts == {
-        "dependency-50": {
+        "dependency-50-depth-40": {
             "few": {"prefixes": 2, "right": 1, "right_given_attachments": 2},
             "many": {"prefixes": 2, "right": 0, "right_given_attachments": 1},
         }
@@ -277,7 +285,7 @@ def test_guesses_without_a_model(report: ModuleType) -> None:
 def test_a_model_tested_on_fewer_prefixes_says_so(report: ModuleType) -> None:
     found: Any = report.defaultdict(lambda: report.defaultdict(dict))
     for model, prefixes in (("base", 100), ("pushdown", 20)):
-        for name in report.SETS:
+        for name in [name for sets in report.TABLES.values() for name in sets]:
             score = {"accuracy": 0.5, "prefixes": prefixes, **dict.fromkeys(report.PARTS, 0.5)}
             found[model][name]["1"] = score
     table = report.markdown(found, {}, {})

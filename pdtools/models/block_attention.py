@@ -154,7 +154,13 @@ def _native_works(dtype: torch.dtype) -> bool:
         return torch.randint(depths, (2, n, n), generator=random, dtype=dtype)
 
     heads, n, d_head, depths = 2, 40, 8, 3
-    with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False):
+    # Whoever asks may be computing without gradients, in another precision, with random numbers of a seed.
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autocast("cpu", enabled=False),
+        torch.random.fork_rng(devices=[]),
+    ):
         q, k, v = (normal(2, heads, n, d_head) for _ in range(3))
         terms = Terms(
             content_bias=normal(heads, 1, d_head),

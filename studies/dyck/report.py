@@ -6,6 +6,7 @@ Usage: report.py FOLDER (of study.sh). Writes table.md, results.json and two fig
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -44,12 +45,16 @@ MODELS = {
     "pushdown": "Pushdown LM",
     "pushdown-distances": "Pushdown LM + stack distances",
 }
-SETS = {
-    "dependency-50": "Dyck (50)",
-    "dependency-100": "Dyck (100)",
-    "dependency-200": "Dyck (200)",
-    "dependency-300": "Dyck (300)",
-    "depth": "depth 15 to 50",
+DEPENDENCIES = (50, 100, 200, 300)
+# A table for prefixes of strings that are no deeper than those of training, and one for deeper ones.
+TABLES = {
+    "Prefixes of strings with at most 10 brackets open, as in training": {
+        f"dependency-{least}-depth-10": f"Dyck ({least})" for least in DEPENDENCIES
+    },
+    "Prefixes of strings with at most 40 brackets open, and nests of 15 to 50": {
+        **{f"dependency-{least}-depth-40": f"Dyck ({least})" for least in DEPENDENCIES},
+        "depth": "depth 15 to 50",
+    },
 }
 PAPER_LABELS = {"base-attachment": "paper: base LM (+ attachment loss)", "pushdown": "paper: Pushdown LM"}
 # What a row is about, for models with a tape and for those whose head does not change what they predict.
@@ -64,11 +69,14 @@ GUESSES = {
     "any": "the type of any opener before",
     "most": "the type that most open brackets have, of these the last",
 }
-# What the points of a figure are: tokens or brackets from so many on, by so many.
+# Of which sets a figure is, by the end of their names, and what its points are: tokens or brackets from so
+# many on, by so many.
 FIGURES = {
-    "dependency": ("tokens to the open bracket", 50, 50),
-    "depth": ("brackets inside each other", 15, 6),
+    "dependency-depth-10": ("-depth-10", "dependency", 50, 50),
+    "dependency-depth-40": ("-depth-40", "dependency", 50, 50),
+    "depth": ("depth", "depth", 15, 6),
 }
+AXES = {"dependency": "tokens to the open bracket", "depth": "brackets inside each other"}
 
 
 def main(folder: Path) -> None:
@@ -89,8 +97,8 @@ def main(folder: Path) -> None:
     guesses = {name: guess(group) for name, group in prefixes.items()}
     by_open = {model: open_brackets(items[model], prefixes) for model in MODELS if items[model]}
     figures = {
-        name: [accuracy_line(MODELS[model], items[model], name, *bins) for model in MODELS]
-        for name, (_, *bins) in FIGURES.items()
+        name: [accuracy_line(MODELS[model], items[model], *figure) for model in MODELS]
+        for name, figure in FIGURES.items()
     }
     write_json(
         folder / "results.json",
@@ -112,7 +120,7 @@ def main(folder: Path) -> None:
     print(table)
     for name, lines in figures.items():
         file = folder / f"by-{name}.svg"
-        draw_lines(file, lines, x=FIGURES[name][0], y="closing brackets right (percent)", percent=True)
+        draw_lines(file, lines, x=AXES[FIGURES[name][1]], y="closing brackets right (percent)", percent=True)
 
 
 def guess(prefixes: Sequence[BracketPrefix]) -> dict[str, float]:
@@ -137,35 +145,52 @@ def markdown(
     entropy: dict[str, dict[str, Any]],
     guesses: dict[str, dict[str, float]],
 ) -> str:
-    """The table: a row for each model, the paper's before ours; means over seeds as in :func:`cell`."""
-    rows = [["percent right", *SETS.values(), "perplexity"], ["---"] * (len(SETS) + 2)]
+    """The tables: of those sets that some model was tested on, or all."""
+    tested = {name for sets in scores.values() for name, seeds in sets.items() if seeds}
+    tables = [
+        f"{title}:\n\n{set_table(sets, scores, entropy, guesses)}"
+        for title, sets in TABLES.items()
+        if not tested or tested & set(sets)
+    ]
+    seeds = {model: max(map(len, scores[model].values()), default=0) for model in MODELS}
+    note = "Seeds: " + ", ".join(f"{MODELS[model]} {number}" for model, number in seeds.items()) + "."
+    note += " **Mean** [95% interval for other prefixes, these seeds] (each seed)."
+    return "\n".join(tables) + f"\n{note}\n"
+
+
+def set_table(
+    sets: Mapping[str, str],
+    scores: dict[str, dict[str, dict[str, Any]]],
+    entropy: dict[str, dict[str, Any]],
+    guesses: dict[str, dict[str, float]],
+) -> str:
+    """A table: a row for each model, the paper's before ours; means over seeds as in :func:`cell`."""
+    rows = [["percent right", *sets.values(), "perplexity"], ["---"] * (len(sets) + 2)]
     for kind, label in GUESSES.items():
-        shares = [f"{100 * guesses[name][kind]:.1f}" if name in guesses else "-" for name in SETS]
+        shares = [f"{100 * guesses[name][kind]:.1f}" if name in guesses else "-" for name in sets]
         rows.append([label, *shares, ""])
-    tests = [seed for sets in scores.values() for seeds in sets.values() for seed in seeds.values()]
+    tests = [seed for by_set in scores.values() for name in sets for seed in by_set.get(name, {}).values()]
     most = max((test["prefixes"] for test in tests), default=0)
+    columns = {name: re.sub("-depth-.*", "", name) for name in sets}
     for model, label in MODELS.items():
         if model in PAPER:
-            rows.append([PAPER_LABELS[model], *(f"{PAPER[model][name]}" for name in SETS), ""])
-        found = {name: list(scores[model][name].values()) for name in SETS}
+            rows.append([PAPER_LABELS[model], *(f"{PAPER[model][columns[name]]}" for name in sets), ""])
+        found = {name: list(scores[model].get(name, {}).values()) for name in sets}
         tested = {each["prefixes"] for seeds in found.values() for each in seeds}
         if tested and min(tested) < most:
             label += f", {min(tested)} prefixes"
         perplexities = [each["ppl_model"] for each in entropy.get(model, {}).values()]
         perplexity = f"{mean(perplexities):.3f}" if perplexities else "-"
-        rows.append([label, *(cell(found[name]) for name in SETS), perplexity])
+        rows.append([label, *(cell(found[name]) for name in sets), perplexity])
         for key, titles in PARTS.items():
             title = titles[0 if model.startswith("pushdown") else 1]
             if title and any(each.get(key) is not None for seeds in found.values() for each in seeds):
-                rows.append([f"— {title}", *(mean_percent(found[name], key) for name in SETS), ""])
+                rows.append([f"— {title}", *(mean_percent(found[name], key) for name in sets), ""])
     exact = next(iter(next(iter(entropy.values()), {}).values()), None)
     # On the same strings as the models.
     perplexity = f"{math.exp(exact['automaton']):.3f}" if exact else "-"
-    rows.append(["the automaton", *([""] * len(SETS)), perplexity])
-    seeds = {model: len(scores[model]["depth"]) for model in MODELS}
-    note = "Seeds: " + ", ".join(f"{MODELS[model]} {number}" for model, number in seeds.items()) + "."
-    note += " **Mean** [95% interval for other prefixes, these seeds] (each seed)."
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + f"\n\n{note}\n"
+    rows.append(["the automaton", *([""] * len(sets)), perplexity])
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
 
 
 def mean_percent(seeds: list[dict[str, Any]], key: str) -> str:
@@ -209,9 +234,10 @@ def open_brackets(
 
 
 def open_table(by_open: Mapping[str, Mapping[str, Mapping[str, Mapping[str, int]]]]) -> str:
-    """The table of :func:`open_brackets`, whole percent."""
-    names = [name for name in SETS if name != "depth"]  # of a nest, one bracket is open at the end
-    rows = [["percent right", "open at the end", *(SETS[name] for name in names)], ["---"] * (len(names) + 2)]
+    """The table of :func:`open_brackets`, whole percent, of strings in which more can be open."""
+    names = [f"dependency-{least}-depth-40" for least in DEPENDENCIES]
+    titles = [f"Dyck ({least})" for least in DEPENDENCIES]
+    rows = [["percent right", "open at the end", *titles], ["---"] * (len(names) + 2)]
     for model, sets in by_open.items():
         parts = [("right", MODELS[model])]
         if model.startswith("pushdown"):
@@ -224,21 +250,23 @@ def open_table(by_open: Mapping[str, Mapping[str, Mapping[str, Mapping[str, int]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
 
 
-def accuracy_line(label: str, items: list[dict[str, Any]], name: str, start: int, width: int) -> Line:
-    """Accuracy by bins of dependency (in the sets for it) or of depth, each at its prefixes' mean.
+def accuracy_line(
+    label: str, items: list[dict[str, Any]], sets: str, key: str, start: int, width: int
+) -> Line:
+    """Accuracy by bins of dependency or depth (``key``), each at its prefixes' mean; ``sets``: how they end.
 
     As in :func:`cell`, the interval counts a prefix once, however many seeds closed it.
     """
     bins: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for item in items:
-        if item["set"].startswith(name) and item[name] >= start:
-            bins[(item[name] - start) // width].append(item)
+        if item["set"].endswith(sets) and item[key] >= start:
+            bins[(item[key] - start) // width].append(item)
     x, shares, lows, highs = [], [], [], []
     for _, closed in sorted(bins.items()):
         share = mean(item["chosen"] == item["closer"] for item in closed)
         prefixes = len({(item["set"], item["number"]) for item in closed})
         low, high = binomial_interval(share * prefixes, prefixes)
-        x.append(mean(item[name] for item in closed))
+        x.append(mean(item[key] for item in closed))
         shares.append(100 * share)
         lows.append(100 * low)
         highs.append(100 * high)

@@ -16,6 +16,8 @@
 #   PUSHDOWN_PREFIXES=72 (on a GPU: all)   how many of them the plain Pushdown LM is tested on, 5 to 10 s of a core each
 #   MARGIN=8       nats; hypotheses of the beam that are so much less probable than the best are dropped
 #   DEPENDENCIES="50 100 200 300"  MODELS="base base-attachment pushdown pushdown-distances"
+#   SOURCES="10 40"   brackets that may be open at once in the strings that these prefixes are cut from: as in
+#                  training, and deeper, as in the authors' code
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-study-dyck}
@@ -47,10 +49,12 @@ esac
 [ -e "$out/train" ] || pdtools generate dyck "$@" --number "$strings" --seed 1 --shards -o "$out/train"
 [ -e "$out/valid" ] || pdtools generate dyck "$@" --number 1000 --seed 2 --shards -o "$out/valid"
 [ -e "$out/test" ] || pdtools generate dyck "$@" --number 1000 --seed 4 --shards -o "$out/test"
-for least in ${DEPENDENCIES:-50 100 200 300}; do
-    file="$out/prefixes/dependency-$least.tsv"
-    [ -e "$file" ] ||
-        pdtools generate dyck-prefixes --dependency "$least" --number "$prefixes" --seed "$least" -o "$file"
+for depth in ${SOURCES:-10 40}; do
+    for least in ${DEPENDENCIES:-50 100 200 300}; do
+        file="$out/prefixes/dependency-$least-depth-$depth.tsv"
+        [ -e "$file" ] || pdtools generate dyck-prefixes --dependency "$least" --depth "$depth" \
+            --number "$prefixes" --seed "$least" -o "$file"
+    done
 done
 file="$out/prefixes/depth.tsv"
 [ -e "$file" ] || pdtools generate dyck-prefixes --depths 15-50 --number "$prefixes" --seed 3 -o "$file"

@@ -73,7 +73,7 @@ def test_from_text_to_perplexity(
     config: str, score: str, blocks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # Of blocks of 12 tokens, two each are hidden: that takes longer.
-    steps = 240 if config == "roberta-stack" else 60
+    steps = 240 if config == "roberta-stack" else 80
     constant = ["--set", "train.schedule=constant"]  # so few steps are not to be spent on coming to an end
     assert train(blocks, tmp_path / "run", config, "--set", f"train.steps={steps}", *constant) == 0
     found = perplexity(blocks, tmp_path / "run", capsys)[score]

@@ -227,6 +227,16 @@ def fresh_library() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("fresh_library")
+def test_trying_it_leaves_the_random_numbers_alone() -> None:
+    layer = Layer(20, 8, torch.float32)
+    torch.manual_seed(1)
+    layer.mixed_and_gradients()
+    found = torch.rand(3)
+    torch.manual_seed(1)
+    assert torch.equal(found, torch.rand(3))
+
+
+@pytest.mark.usefixtures("fresh_library")
 def test_without_a_compiler_torch_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
     layer = Layer(20, 8, torch.float32)
     expected = by_torch(layer, monkeypatch)
