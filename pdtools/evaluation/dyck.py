@@ -33,7 +33,7 @@ _NORMAL_97_5 = 1.959963984540054  # the standard normal's 97.5% quantile
 # Dependencies and open brackets are counted together by so many, depths one by one.
 _DEPENDENCY_BIN, _OPEN_BIN = 50, 10
 
-# Nats by which two scores of the same derivation may differ.
+# Nats by which two derivations may differ that are equally probable.
 _ROUNDING = 1e-2
 
 NumberedPrefix = tuple[str, int, BracketPrefix]
@@ -212,12 +212,16 @@ def _close(prefixes: Sequence[BracketPrefix], loaded: LoadedModel, search: Searc
     for tokens, attach, logprobs, result in zip(ids, gold, given, found, strict=True):
         assert result.next_logprobs is not None
         best = result.incremental[len(attach) - 2]
-        joint = _scored(loaded, tokens, np.append(best, attach[-1])).joint
+        right = _attachments_right(best, attach)
+        lead = 0.0
+        if not np.array_equal(best, attach[:-1]):
+            found_joint = _scored(loaded, tokens, np.append(best, attach[-1])).joint
+            lead = found_joint - _scored(loaded, tokens, attach).joint
         yield Closed(
             _likeliest(result.next_logprobs, closers),
             _likeliest(logprobs, closers),
-            _attachments_right(best, attach),
-            joint - _scored(loaded, tokens, attach).joint,
+            right,
+            lead,
         )
 
 

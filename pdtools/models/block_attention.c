@@ -8,8 +8,9 @@
    values and distances are also copied transposed ("across"), so that neighbouring keys lie side by side.
 
    Scores by distance are the same memory read otherwise: row i begins one column before the row above it, so the
-   step from row to row is one number more. What is then read to the left of a row, and to the right of a tile's
-   last column, is a margin of zeros; the two together are `width`. */
+   step from row to row is one number more. What is then read to the left of a row is a margin of zeros. To the right
+   of a tile's last column it is anything: that goes to distances that there are not, which nobody reads. `width` is
+   that of the columns with both margins. */
 
 #include <math.h>
 #include <stdint.h>
@@ -429,7 +430,7 @@ static void backward_sentence(const attention *a, workspace *w, long b, long h, 
     copy_back(w, a->n, a->d, w->sum_v, by_row, grad_q + 2 * by_part);
 }
 
-/* --- what is called: some of the parts × heads, a part being some of the sentences; 0 if there is no memory --- */
+/* --- what is called: units first to end - 1, each a part of the sentences with one head; 0 if there is no memory --- */
 
 int forward(const attention *a, long first, long end) {
     workspace w;

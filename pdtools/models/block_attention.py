@@ -103,7 +103,8 @@ def block_attention(
     if distances is not None:
         terms = terms._replace(content_bias=distances.u, position_bias=distances.v, distance=distances.r)
     if depths is not None:
-        deepest = int(depths.tape.max())  # most tapes are far less deep than the table
+        # Most tapes are far less deep than the table.
+        deepest = int(depths.tape.max()) if depths.tape.numel() else 0
         if deepest >= depths.table.shape[1]:
             raise IndexError(f"a depth of {deepest} is not in a table of {depths.table.shape[1]} rows")
         terms = terms._replace(table=depths.table[:, : deepest + 1], tape=depths.tape)
@@ -131,8 +132,25 @@ def _native_takes(q: Tensor, k: Tensor, v: Tensor, terms: Terms) -> bool:
         and q.shape == k.shape == v.shape
         and (terms.tape is None or terms.tape.dtype == torch.uint8)
         and (terms.open is None or terms.open.dtype == torch.int16)
+        and _shapes_fit(q, terms)
         and _native_works(dtype)
     )
+
+
+def _shapes_fit(q: Tensor, terms: Terms) -> bool:
+    """Whether terms have the shapes described: torch may broadcast others, C would read beyond them."""
+    batch, heads, n, d_head = q.shape
+    wanted = {
+        "content_bias": (heads, 1, d_head),
+        "position_bias": (heads, 1, d_head),
+        "distance": (heads, n, d_head),
+        "tape": (batch, n, n),
+        "slopes": (heads,),
+        "open": (batch, n, n),
+        "fixed": (heads, n, n),
+    }
+    given = {name: term.shape for name, term in terms._asdict().items() if term is not None}
+    return all(given.get(name, shape) == shape for name, shape in wanted.items())
 
 
 @cache

@@ -117,9 +117,10 @@ class _NativeBlockAttention(torch.autograd.Function):
 
 
 def _parts(q: Tensor) -> int:
-    """Parts that sentences are divided into, so that there is work for all threads if heads are few."""
+    """Parts that sentences are divided into, so that parts × heads is a multiple of the threads."""
     batch, heads = q.shape[:2]
-    return min(batch, -(-torch.get_num_threads() // heads))
+    threads = torch.get_num_threads()
+    return min(batch, threads // math.gcd(threads, heads))
 
 
 def _call(function: str, ctx: Any, tensors: dict[str, Tensor | None], parts: int) -> None:

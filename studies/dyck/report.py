@@ -1,6 +1,6 @@
 """The results of study.sh: a table beside the paper's, figures, and everything as JSON.
 
-Usage: report.py FOLDER (of study.sh). Writes table.md, results.json and two figures into it.
+Usage: report.py FOLDER (of study.sh). Writes table.md, results.json and three figures into it.
 """
 
 from __future__ import annotations
@@ -69,8 +69,7 @@ GUESSES = {
     "any": "the type of any opener before",
     "most": "the type that most open brackets have, of these the last",
 }
-# Of which sets a figure is, by the end of their names, and what its points are: tokens or brackets from so
-# many on, by so many.
+# For each figure: how its sets' names end, what x is, its first value, and the width of a bin.
 FIGURES = {
     "dependency-depth-10": ("-depth-10", "dependency", 50, 50),
     "dependency-depth-40": ("-depth-40", "dependency", 50, 50),

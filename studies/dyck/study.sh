@@ -9,11 +9,12 @@
 #                  writes, from 6 to 598 tokens (3 times the time and more)
 #   POSITIONS=alibi   of all models; relative: Transformer-XL's, as in the released code
 #   BATCHES=1      the 64 strings of a step come in this many batches (1, 2, 4, … 64), each of similar length. With 1 a
-#                  token of a short string weighs more than one of a long string; on free strings 4 are better
+#                  token of a short string weighs more than one of a long string; on free strings 4 learn faster
 #   SEEDS="1 2 3"  one run of each model for each; more can be added later
 #   JOBS=2         runs at a time, on one thread each; on a GPU: JOBS=1 DEVICE=cuda
 #   DEVICE=cpu  STEPS=10000  STRINGS=100000  PREFIXES=1008 (28 of each depth)  BEAM=50
-#   PUSHDOWN_PREFIXES=72 (on a GPU: all)   how many of them the plain Pushdown LM is tested on, 5 to 10 s of a core each
+#   PUSHDOWN_PREFIXES=72 (on a GPU: all)   how many of those that are deeper than training (SOURCES=40, and the nests)
+#                  the plain Pushdown LM is tested on, 5 to 10 s of a core each
 #   MARGIN=8       nats; hypotheses of the beam that are so much less probable than the best are dropped
 #   DEPENDENCIES="50 100 200 300"  MODELS="base base-attachment pushdown pushdown-distances"
 #   SOURCES="10 40"   brackets that may be open at once in the strings that these prefixes are cut from: as in
@@ -29,6 +30,12 @@ case $BATCHES in
 1 | 2 | 4 | 8 | 16 | 32 | 64) ;;
 *) echo "BATCHES=$BATCHES: must divide 64, the strings of a step" >&2; exit 1 ;;
 esac
+for depth in ${SOURCES:-10 40}; do
+    case $depth in
+    10 | 40) ;;
+    *) echo "SOURCES=$depth: must be of 10 and 40" >&2; exit 1 ;;
+    esac
+done
 mkdir -p "$out/prefixes" "$out/runs" "$out/results"
 
 # What is in the folder was made with these: other ones would end up in the same table.

@@ -18,7 +18,7 @@ from torch import Tensor
 import pdtools.models.block_attention as module
 from pdtools.models.block_attention import Depths, Distances, OpenTokens, block_attention
 from pdtools.models.native import COMPILERS, native_library
-from pdtools.models.native_block_attention import library_for
+from pdtools.models.native_block_attention import library_for, native_block_attention
 
 HEADS = 3
 
@@ -27,7 +27,14 @@ class Layer:
     """Queries, keys and values, and all terms that attention may have."""
 
     def __init__(
-        self, n: int, d_head: int, dtype: torch.dtype, *, shared_table: bool = False, depths: int = 5
+        self,
+        n: int,
+        d_head: int,
+        dtype: torch.dtype,
+        *,
+        shared_table: bool = False,
+        depths: int = 5,
+        sentences: int = 2,
     ) -> None:
         random = torch.Generator().manual_seed(n)
 
@@ -35,18 +42,18 @@ class Layer:
             drawn = torch.randn(shape, generator=random, dtype=torch.float64)
             return drawn.to(dtype).requires_grad_()
 
-        self.qkv = normal(2, n, 3, HEADS, d_head)
+        self.qkv = normal(sentences, n, 3, HEADS, d_head)
         self.distances = Distances(
             u=normal(HEADS, 1, d_head), v=normal(HEADS, 1, d_head), r=normal(HEADS, n, d_head)
         )
         table = normal(1 if shared_table else HEADS, depths, d_head)
-        tape = torch.randint(depths, (2, n, n), generator=random, dtype=torch.uint8)
-        tape[0, 0, 0] = depths - 1  # the deepest is there
+        tape = torch.randint(depths, (sentences, n, n), generator=random, dtype=torch.uint8)
+        tape[:1, 0, 0] = depths - 1  # the deepest is there
         self.depths = Depths(table=table, tape=tape)
-        number = torch.randint(4, (2, n, n), generator=random, dtype=torch.int16)
+        number = torch.randint(4, (sentences, n, n), generator=random, dtype=torch.int16)
         self.open_tokens = OpenTokens(slopes=normal(HEADS), number=number)
         self.fixed = normal(HEADS, n, n).detach()
-        self.weight = normal(2, HEADS, n, d_head).detach()
+        self.weight = normal(sentences, HEADS, n, d_head).detach()
 
     def learned(self) -> list[Tensor]:
         """What has a gradient."""
@@ -136,6 +143,16 @@ def test_what_c_does_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(layer, name, value)
             torch.testing.assert_close(layer.mixed(), expected, check_dtype=False)
+    wide = layer.fixed[:1, :1].expand_as(layer.fixed)
+    with monkeypatch.context() as patch:
+        patch.setattr(layer, "fixed", wide)
+        of_all = layer.mixed
+        patch.setattr(module, "native_block_attention", native_block_attention)
+        same = of_all()
+        patch.setattr(layer, "fixed", layer.fixed[:1, :1])
+        torch.testing.assert_close(layer.mixed(), same)
+    # Scoring doesn't even ask whether it works, which would compile it.
+    monkeypatch.setattr(module, "_native_works", lambda dtype: pytest.fail("asked for"))
     with torch.no_grad():
         torch.testing.assert_close(layer.mixed(), expected)
     assert used == [1]
@@ -178,19 +195,22 @@ def test_what_is_not_a_number_stays_so(what: float) -> None:
 
 @pytest.mark.usefixtures("compiler")
 def test_no_sentences() -> None:
-    q = torch.zeros(0, HEADS, 4, 8, requires_grad=True)
-    mixed = block_attention(q, q, q, dropout=0.1)
-    assert mixed.shape == q.shape
-    assert torch.autograd.grad(mixed.sum(), q)[0].shape == q.shape
+    layer = Layer(4, 8, torch.float32, sentences=0, depths=1)
+    mixed, *gradients = layer.mixed_and_gradients()
+    assert mixed.shape == (0, HEADS, 4, 8)
+    assert [gradient.shape for gradient in gradients] == [each.shape for each in layer.learned()]
+    assert not any(bool(gradient.any()) for gradient in gradients)
 
 
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize("threads", [2, 3, 5, 50])
 def test_heads_and_sentences_are_divided_among_threads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    layer = Layer(40, 8, torch.float64)
+    layer = Layer(40, 8, torch.float64, sentences=5)
     expected = layer.mixed_and_gradients()
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     for one, other in zip(layer.mixed_and_gradients(), expected, strict=True):
+        if threads == HEADS:
+            assert torch.equal(one, other)
         torch.testing.assert_close(one, other)
 
 
