@@ -54,7 +54,8 @@ def test_dyck(tmp_path: Path) -> None:
         *(["Pushdown LM + stack distances"] * 2),
         *(["— attachments given"] * 2),
     ]
-    assert first_cells(shallow) == first_cells(deep)
+    # The plain Pushdown LM is slow on deep prefixes, and is tested on few of those.
+    assert first_cells(shallow) == [re.sub(", 1 prefixes", "", cell) for cell in first_cells(deep)]
     assert first_cells(deep) == [
         "percent right",
         "---",
