@@ -23,10 +23,10 @@ pdtools train "$OUT/train" --valid "$OUT/valid" --config dyck "$@" --set "config
 for file in "$OUT"/prefixes/*.tsv; do
     name=$(basename "$file" .tsv)
     if [ "$name" = depth ]; then set -- --strings "$OUT/test"; else set --; fi
-    # Where strings are deeper than in training, it is unsure of its attachments and fills the beam: many times slower.
-    case $model:$name in
-    *-depth-10) ;;
-    pushdown:*) set -- "$@" ${PUSHDOWN_PREFIXES:+--limit "$PUSHDOWN_PREFIXES"} ;;
+    # Of strings unlike those of training it is unsure, and fills the beam with attachments: many times slower.
+    case $SETTING:$model:$name in
+    free:*-depth-10) ;;
+    *:pushdown:*) set -- "$@" ${PUSHDOWN_PREFIXES:+--limit "$PUSHDOWN_PREFIXES"} ;;
     esac
     [ -e "$results/$name" ] || pdtools eval-dyck "$file" "$@" --model "$run" --beam "$BEAM" --margin "$MARGIN" \
         --device "$DEVICE" --threads 1 --resume --quiet -o "$results/$name" >/dev/null

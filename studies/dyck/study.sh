@@ -13,8 +13,8 @@
 #   SEEDS="1 2 3"  one run of each model for each; more can be added later
 #   JOBS=2         runs at a time, on one thread each; on a GPU: JOBS=1 DEVICE=cuda
 #   DEVICE=cpu  STEPS=10000  STRINGS=100000  PREFIXES=1008 (28 of each depth)  BEAM=50
-#   PUSHDOWN_PREFIXES=72 (on a GPU: all)   how many of those that are deeper than training (SOURCES=40, and the nests)
-#                  the plain Pushdown LM is tested on, 5 to 10 s of a core each
+#   PUSHDOWN_PREFIXES=72 (on a GPU: all)   how many the plain Pushdown LM is tested on, 5 to 10 s of a core each; free
+#                  strings: how many of the deeper ones (SOURCES=40, and the nests)
 #   MARGIN=8       nats; hypotheses of the beam that are so much less probable than the best are dropped
 #   DEPENDENCIES="50 100 200 300"  MODELS="base base-attachment pushdown pushdown-distances"
 #   SOURCES="10 40"   brackets that may be open at once in the strings that these prefixes are cut from: as in
@@ -25,7 +25,8 @@ out=${1:-study-dyck}
 export OUT="$out" STEPS="${STEPS:-10000}" BEAM="${BEAM:-50}" MARGIN="${MARGIN:-8}" DEVICE="${DEVICE:-cpu}"
 export POSITIONS="${POSITIONS:-alibi}" BATCHES="${BATCHES:-1}"
 [ "$DEVICE" != cpu ] || export PUSHDOWN_PREFIXES="${PUSHDOWN_PREFIXES:-72}"
-setting=${SETTING:-released-like} strings=${STRINGS:-100000} prefixes=${PREFIXES:-1008}
+export SETTING="${SETTING:-released-like}"
+setting=$SETTING strings=${STRINGS:-100000} prefixes=${PREFIXES:-1008}
 case $BATCHES in
 1 | 2 | 4 | 8 | 16 | 32 | 64) ;;
 *) echo "BATCHES=$BATCHES: must divide 64, the strings of a step" >&2; exit 1 ;;
