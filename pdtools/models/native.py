@@ -53,11 +53,12 @@ def _compiled(compiler: str, name: str, functions: tuple[str, ...], options: tup
         return library
 
 
-def share_among_threads(number: int, call: Callable[[slice], None]) -> None:
-    """Call a function on some of ``number`` things in each of torch's threads."""
+def share_among_threads(number: int, call: Callable[[slice], None], most: int | None = None) -> None:
+    """Call a function on some of ``number`` things in each of torch's threads, or of ``most`` of them."""
     if number == 0:
         return
-    share = -(-number // min(torch.get_num_threads(), number))
+    at_most = torch.get_num_threads() if most is None else min(torch.get_num_threads(), most)
+    share = -(-number // min(at_most, number))
     parts = [slice(first, min(first + share, number)) for first in range(0, number, share)]
     if len(parts) == 1:
         call(parts[0])

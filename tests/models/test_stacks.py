@@ -12,6 +12,8 @@ from torch import Tensor
 
 from pdtools.models import Batch, RecurrentConfig, RecurrentLM, collate
 from pdtools.models.stacks import NondeterministicStack, Stack, StratificationStack, SuperpositionStack
+from pdtools.models.stacks import nondeterministic as module
+from pdtools.models.stacks.native_nondeterministic import stack_library
 from pdtools.models.stacks.viterbi import heaviest_run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -35,6 +37,15 @@ MODELS: dict[str, dict[str, Any]] = {
 @pytest.fixture(autouse=True)
 def _benchmarks_importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
+
+
+@pytest.fixture(params=["C", "torch"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nondeterministic stacks computed in C, and by torch's operations."""
+    if request.param == "torch":
+        monkeypatch.setattr(module, "_native_works", lambda: False)
+    elif stack_library() is None:
+        pytest.skip("no C compiler")
 
 
 def model_of(seed: int = 0, **options: Any) -> RecurrentLM:
@@ -61,6 +72,7 @@ def gradients(model: RecurrentLM, loss: Tensor) -> dict[str, Tensor]:
     return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("plainest", [False, True])
 @pytest.mark.parametrize("name", MODELS)
 def test_models_are_the_plain_ones(name: str, plainest: bool) -> None:
@@ -78,6 +90,7 @@ def test_models_are_the_plain_ones(name: str, plainest: bool) -> None:
         torch.testing.assert_close(found[key], value, msg=lambda text, key=key: f"{key}: {text}")
 
 
+@pytest.mark.usefixtures("way")
 def test_long_products_are_taken_in_chunks_without_a_trace() -> None:
     import plain_stacks
 
@@ -128,6 +141,7 @@ def nondeterministic(states: int, symbols: int, **options: Any) -> Nondeterminis
     return NondeterministicStack(states, symbols, **{**settings, **options})
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("unnormalized", [True, False])
 @pytest.mark.parametrize(("states", "symbols", "steps"), [(1, 2, 6), (2, 1, 6), (2, 2, 5), (1, 3, 5)])
 def test_the_nondeterministic_stack_sums_over_all_runs(
@@ -159,6 +173,7 @@ STACKS: dict[str, Stack] = {
 }
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("name", STACKS)
 def test_gradients_are_those_of_small_differences(name: str) -> None:
     stack = STACKS[name]
@@ -167,6 +182,7 @@ def test_gradients_are_those_of_small_differences(name: str) -> None:
     assert torch.autograd.gradcheck(lambda given: readings(stack, given), (actions,))
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("name", STACKS)
 def test_a_run_in_pieces_is_one_run(name: str) -> None:
     stack = STACKS[name]
@@ -176,6 +192,7 @@ def test_a_run_in_pieces_is_one_run(name: str) -> None:
     torch.testing.assert_close(readings(stack, actions, [1, 4, 5, 2]), whole)
 
 
+@pytest.mark.usefixtures("way")
 def test_a_carry_is_as_long_as_the_window_and_survives_saving() -> None:
     stack = nondeterministic(2, 2, window=4)
     actions = torch.randn(20, 2, stack.action_size)
@@ -192,6 +209,7 @@ def test_a_carry_is_as_long_as_the_window_and_survives_saving() -> None:
     )
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("window", [8, 20])
 def test_a_window_over_the_whole_sequence_is_no_limit(window: int) -> None:
     actions = torch.randn(8, 2, nondeterministic(2, 2).action_size, dtype=torch.float64, requires_grad=True)
@@ -205,6 +223,7 @@ def test_a_window_over_the_whole_sequence_is_no_limit(window: int) -> None:
         torch.testing.assert_close(limited, unlimited)
 
 
+@pytest.mark.usefixtures("way")
 def test_within_a_window_only_near_symbols_are_popped_to() -> None:
     """Section 5.1, equation by equation: γ without what spans more than D, α over the last D times."""
     states, symbols, window, steps = 2, 2, 3, 9
@@ -231,6 +250,7 @@ def test_within_a_window_only_near_symbols_are_popped_to() -> None:
     torch.testing.assert_close(readings(stack, actions)[:, 0], alpha / alpha.sum(1, keepdim=True))
 
 
+@pytest.mark.usefixtures("way")
 def test_extreme_weights_stay_exact_and_finite() -> None:
     import plain_stacks
 
@@ -245,6 +265,7 @@ def test_extreme_weights_stay_exact_and_finite() -> None:
         torch.testing.assert_close(found[key], value, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("unnormalized", [True, False])
 def test_absurd_weights_give_distributions(unnormalized: bool) -> None:
     stack = nondeterministic(2, 3, unnormalized=unnormalized)

@@ -1,0 +1,312 @@
+/* A step of the nondeterministic stack (stacks/nondeterministic_run.py, which has the equations) and the way back over
+   it, for rows first to last - 1, on one core. Compiled by stacks/native_nondeterministic.py.
+
+   What takes time are sums of rows of P and dot products with them. Rows are read four at a time, in the order in which
+   they lie in memory, up to the first whole vector that has all of their numbers: what follows a row is LANES zeros at
+   least, and what is summed or multiplied has room for as many. */
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__AVX512F__)
+#define LANES 8
+#elif defined(__AVX__)
+#define LANES 4
+#else
+#define LANES 2
+#endif
+/* Rows, and sums or factors, that are taken together: what belongs to them is in registers. */
+#define TOGETHER 4
+#define INLINE static inline __attribute__((always_inline))
+
+typedef double vector __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
+
+typedef struct {
+    long states, symbols;
+    long time, first;        /* t and the first i of P[i -> t] */
+    long times;              /* that there is room for in all_pops and d_alpha */
+    long later;              /* back: 1 + the last time whose pops may have read P[. -> t] */
+    long next;               /* back: of how many last i the step after this one left gradients in d_column */
+    long by_matrix, by_row;  /* how far apart matrices and rows of columns and d_columns lie */
+    long by_kind;            /* how far apart rows of d_column lie */
+    long unnormalized, states_in_reading;
+    double smallest, farthest; /* SMALLEST and FARTHEST */
+    const double *logits;      /* (B, C, 2C + Q), the actions */
+    const double *last_alpha;  /* (B, C), of the time before */
+    double *weights;           /* (B, C, 2C + Q), the transitions'; or 0 where unnormalized */
+    double *scaled;            /* the same times α, over the heaviest */
+    double *log_factor;        /* (B), the logarithm of the heaviest */
+    double *columns;           /* (B · S, … Q, … C) */
+    double *all_pops;          /* (B · S, times · Q, times · Q), or 0 */
+    double *alpha, *inverse;   /* (B, C) */
+    double *total;             /* (B) */
+    double *reading;           /* (B, C or S) */
+    /* The way back: gradients. */
+    const double *d_reading;
+    double *d_columns;         /* as columns */
+    double *d_alpha;           /* (B, times · C) */
+    double *d_column;          /* (B, C, by_kind): of P[. -> t], then of P[. -> t - 1], from its first i on */
+    double *d_logits;
+} stack;
+
+static long in_vectors(long number) { return (number + LANES - 1) / LANES * LANES; }
+
+/* out[r] += Σ_m factors[m · by_factor + r] rows[m], r < n, m < number: constants where this is called. */
+INLINE void add_rows(
+    const int n, const int number, long length, const double *rows, long by_row, const double *factors, long by_factor,
+    double *out, long by_out
+) {
+    vector factor[TOGETHER][TOGETHER];
+    for (int m = 0; m < number; m++)
+        for (int r = 0; r < n; r++) factor[m][r] = factors[m * by_factor + r] - (vector){0};
+    for (long j = 0; j < length; j += LANES) {
+        vector row[TOGETHER];
+        for (int m = 0; m < number; m++) row[m] = *(const vector *)(rows + m * by_row + j);
+        for (int r = 0; r < n; r++) {
+            vector sum = *(vector *)(out + r * by_out + j);
+            for (int m = 0; m < number; m++) sum += factor[m][r] * row[m];
+            *(vector *)(out + r * by_out + j) = sum;
+        }
+    }
+}
+
+/* out[m · by_out + r] = given[r] · rows[m], r < n, m < number: constants where this is called. */
+INLINE void dot_rows(
+    const int n, const int number, long length, const double *rows, long by_row, const double *given, long by_given,
+    double *out, long by_out
+) {
+    vector sum[TOGETHER][TOGETHER];
+    for (int m = 0; m < number; m++)
+        for (int r = 0; r < n; r++) sum[m][r] = (vector){0};
+    for (long j = 0; j < length; j += LANES)
+        for (int m = 0; m < number; m++) {
+            const vector row = *(const vector *)(rows + m * by_row + j);
+            for (int r = 0; r < n; r++) sum[m][r] += row * *(const vector *)(given + r * by_given + j);
+        }
+    for (int m = 0; m < number; m++)
+        for (int r = 0; r < n; r++) {
+            double dot = 0;
+            for (int lane = 0; lane < LANES; lane++) dot += sum[m][r][lane];
+            out[m * by_out + r] = dot;
+        }
+}
+
+/* Those two for any number of both. Rows are `length` long, or, where step is not 0, the first `of_each` rows are step
+   numbers long, the next ones 2 · step, and so on. */
+#define FOR_ROWS(NAME, CALL)                                                                                       \
+    static void NAME(                                                                                              \
+        long n, long number, long length, const double *rows, long by_row, const double *factors, long by_factor,  \
+        double *out, long by_out, long of_each, long step                                                          \
+    ) {                                                                                                            \
+        for (long m = 0, now; m < number; m += now) {                                                              \
+            now = number - m < TOGETHER ? 1 : TOGETHER;                                                            \
+            const long numbers = in_vectors(step ? step * (1 + (m + now - 1) / of_each) : length);                 \
+            for (long r = 0; r < n; r += TOGETHER) switch (now == 1 ? r - n : n - r) {                             \
+                case 1: CALL(1, TOGETHER); break;                                                                  \
+                case 2: CALL(2, TOGETHER); break;                                                                  \
+                case 3: CALL(3, TOGETHER); break;                                                                  \
+                case -1: CALL(1, 1); break;                                                                        \
+                case -2: CALL(2, 1); break;                                                                        \
+                case -3: CALL(3, 1); break;                                                                        \
+                default:                                                                                           \
+                    if (now == 1) CALL(TOGETHER, 1);                                                               \
+                    else CALL(TOGETHER, TOGETHER);                                                                 \
+                }                                                                                                  \
+        }                                                                                                          \
+    }
+
+/* factors (number, by_factor) of rows, out (n, by_out). */
+#define ADD(N, M)                                                                                                  \
+    add_rows(                                                                                                      \
+        N, M, numbers, rows + m * by_row, by_row, factors + m * by_factor + r, by_factor, out + r * by_out, by_out \
+    )
+FOR_ROWS(add_all_rows, ADD)
+
+/* factors (n, by_factor), as long as the longest row, out (number, by_out). */
+#define DOT(N, M)                                                                                                  \
+    dot_rows(                                                                                                      \
+        N, M, numbers, rows + m * by_row, by_row, factors + r * by_factor, by_factor, out + m * by_out + r, by_out \
+    )
+FOR_ROWS(dot_all_rows, DOT)
+
+/* Where the rows of P[. -> time], (Q, …), with symbol y on top begin. */
+static double *rows_of(const stack *a, double *columns, long b, long y, long time) {
+    return columns + (b * a->symbols + y) * a->by_matrix + time * a->states * a->by_row + a->first * a->states * a->symbols;
+}
+
+/* Weights of pops from time k at time t, and from there on: (states, times · Q). */
+static double *pops_of(const stack *a, long b, long y, long k, long t) {
+    return a->all_pops + (((b * a->symbols + y) * a->times + k) * a->states * a->times + t) * a->states;
+}
+
+/* Weights of the transitions from each configuration, as exponentials of their logits. The heaviest of those from where
+   the automaton may be gets weight 1: a factor of all runs. */
+static void weigh(const stack *a, long b) {
+    const long c = a->states * a->symbols, kinds = 2 * c + a->states;
+    const double *logits = a->logits + b * c * kinds, *alpha = a->last_alpha + b * c;
+    double *scaled = a->scaled + b * c * kinds, heaviest = -INFINITY;
+    for (long from = 0; from < c; from++, logits += kinds) {
+        double most = logits[0], sum = 0;
+        for (long kind = 1; kind < kinds; kind++) most = logits[kind] > most ? logits[kind] : most;
+        double log_sum = 0;
+        if (!a->unnormalized) {
+            for (long kind = 0; kind < kinds; kind++) sum += exp(logits[kind] - most);
+            log_sum = most + log(sum);
+            double *weights = a->weights + (b * c + from) * kinds;
+            for (long kind = 0; kind < kinds; kind++) weights[kind] = exp(logits[kind] - log_sum);
+        }
+        for (long kind = 0; kind < kinds; kind++) scaled[from * kinds + kind] = logits[kind] - log_sum;
+        const double reached = most - log_sum + log(alpha[from]);
+        heaviest = reached > heaviest ? reached : heaviest;
+    }
+    a->log_factor[b] = heaviest;
+    for (long from = 0; from < c; from++)
+        for (long kind = 0; kind < kinds; kind++) {
+            double *weight = scaled + from * kinds + kind;
+            *weight = alpha[from] * exp(fmin(fmax(*weight - heaviest, -a->farthest), a->farthest));
+        }
+}
+
+/* G[. -> t], then P[. -> t]. column (C, width) and popped (Q, width) and what follows them are zero; factors has
+   Q² (t - first) numbers of room. */
+static void forward_row(const stack *a, long b, long width, double *column, double *popped, double *factors) {
+    const long q = a->states, s = a->symbols, c = q * s, t = a->time, first = a->first;
+    const long kinds = 2 * c + q, length = (t - first) * c, before = length - c;
+    const double *scaled = a->scaled + b * c * kinds;
+    weigh(a, b);
+    for (long y = 0; y < s && before; y++) {
+        const double *previous = rows_of(a, a->columns, b, y, t - 1), *weights = scaled + y * q * kinds + c;
+        add_all_rows(c, q, before, previous, a->by_row, weights, kinds, column, width, 0, 0); /* replace */
+        add_all_rows(q, q, before, previous, a->by_row, weights + c, kinds, popped, width, 0, 0); /* γ' */
+    }
+    for (long y = 0; y < s && before > c; y++) {
+        double *weights = factors;
+        for (long k = first + 1; k < t - 1; k++)
+            for (long u = 0; u < q; u++, weights += q) {
+                for (long r = 0; r < q; r++) weights[r] = popped[r * width + (k - first) * c + y * q + u];
+                if (a->all_pops)
+                    memcpy(pops_of(a, b, y, k, t) + u * a->times * q, weights, (size_t)q * sizeof(double));
+            }
+        const double *rows = rows_of(a, a->columns, b, y, first + 1);
+        add_all_rows(q, (t - first - 2) * q, 0, rows, a->by_row, factors, q, column + y * q * width, width, q, c);
+    }
+    double total = 0, sum[c];
+    for (long to = 0; to < c; to++) {
+        double *share = column + to * width;
+        for (long from = 0; from < c; from++) share[before + from] = scaled[from * kinds + to]; /* push */
+        sum[to] = 0;
+        for (long j = 0; j < length; j++) sum[to] += share[j];
+        total += sum[to];
+    }
+    a->total[b] = total;
+    for (long to = 0; to < c; to++) {
+        const double *share = column + to * width, alpha = sum[to] / total;
+        const double inverse = alpha > a->smallest ? 1 / sum[to] : 0;
+        double *row = rows_of(a, a->columns, b, to / q, t) + to % q * a->by_row;
+        a->alpha[b * c + to] = alpha;
+        a->inverse[b * c + to] = inverse;
+        for (long j = 0; j < length; j++) {
+            const double each = share[j] * inverse;
+            row[j] = each > a->smallest ? each : 0;
+        }
+    }
+    double *reading = a->reading + b * (a->states_in_reading ? c : s);
+    for (long to = 0; to < (a->states_in_reading ? c : s); to++) reading[to] = 0;
+    for (long to = 0; to < c; to++) reading[a->states_in_reading ? to : to / q] += a->alpha[b * c + to];
+}
+
+/* gradient (C + Q, width): what follows its rows is zero; factors has Q² times numbers of room, and (C + Q) C. */
+static void backward_row(const stack *a, long b, long width, double *gradient, double *factors) {
+    const long q = a->states, s = a->symbols, c = q * s, t = a->time, first = a->first;
+    const long kinds = 2 * c + q, length = (t - first) * c, before = length - c, later = a->later - (t + 2);
+    const double *scaled = a->scaled + b * c * kinds;
+    const double *d_reading = a->d_reading + b * (a->states_in_reading ? c : s);
+    double *d_scaled = a->d_logits + b * c * kinds, *d_alpha = a->d_alpha + b * a->times * c;
+    double *d_column = a->d_column + b * c * a->by_kind;
+    double mean = 0;
+    for (long to = 0; to < c; to++) mean += a->alpha[b * c + to] * d_reading[a->states_in_reading ? to : to / q];
+
+    /* Of P[. -> t]: by α of time t, by the next step, and, gathered, by later pops. */
+    for (long to = 0; to < c; to++) {
+        const double by_reading = a->alpha[b * c + to] * (d_reading[a->states_in_reading ? to : to / q] - mean);
+        const double alpha = d_alpha[t * c + to] + by_reading;
+        const double *share = rows_of(a, a->columns, b, to / q, t) + to % q * a->by_row;
+        double *out = gradient + to * width;
+        for (long j = 0; j < length; j++) {
+            d_alpha[first * c + j] += alpha * share[j];
+            out[j] = alpha;
+        }
+        for (long j = 0; j < a->next * c; j++) out[length - a->next * c + j] += d_column[to * a->by_kind + j];
+    }
+    for (long y = 0; y < s && later > 0; y++) {
+        for (long r = 0; r < q; r++) {
+            const double *pops = pops_of(a, b, y, t, t + 2) + r * a->times * q;
+            for (long m = 0; m < later * q; m++) factors[m * q + r] = pops[m];
+        }
+        const double *rows = rows_of(a, a->d_columns, b, y, t + 2);
+        add_all_rows(q, later * q, length, rows, a->by_row, factors, q, gradient + y * q * width, width, 0, 0);
+    }
+    /* Of G[. -> t]. Gradients of its last numbers, the pushes, are taken away. */
+    for (long to = 0; to < c; to++) {
+        double *out = gradient + to * width, *row = rows_of(a, a->d_columns, b, to / q, t) + to % q * a->by_row;
+        for (long j = 0; j < length; j++) row[j] = out[j] *= a->inverse[b * c + to];
+        for (long from = 0; from < c; from++) d_scaled[from * kinds + to] = out[before + from];
+        memset(out + before, 0, (size_t)(width - before) * sizeof(double));
+    }
+
+    /* Of the products that give replacements and γ', and through them. */
+    double *by_pops = gradient + c * width;
+    memset(by_pops, 0, (size_t)(q * width) * sizeof(double));
+    for (long y = 0; y < s && before > c; y++) {
+        const double *rows = rows_of(a, a->columns, b, y, first + 1);
+        dot_all_rows((long)q, (t - first - 2) * q, 0, rows, a->by_row, gradient + y * q * width, width, factors, q, q, c);
+        const double *of = factors;
+        for (long k = first + 1; k < t - 1; k++)
+            for (long u = 0; u < q; u++)
+                for (long r = 0; r < q; r++) by_pops[r * width + (k - first) * c + y * q + u] = *of++;
+    }
+    for (long from = 0; from < c; from++) {
+        for (long kind = 0; kind < c + q; kind++) factors[kind * c + from] = scaled[from * kinds + c + kind];
+        memset(d_column + from * a->by_kind, 0, (size_t)in_vectors(before) * sizeof(double));
+    }
+    add_all_rows(c, c + q, before, gradient, width, factors, c, d_column, a->by_kind, 0, 0);
+    for (long y = 0; y < s; y++) {
+        const double *previous = rows_of(a, a->columns, b, y, t - 1);
+        dot_all_rows(
+            c + q, q, before, previous, a->by_row, gradient, width, d_scaled + y * q * kinds + c, kinds, 0, 0
+        );
+    }
+
+    for (long from = 0; from < c; from++) {
+        double *d_logits = d_scaled + from * kinds, sum = 0;
+        for (long kind = 0; kind < kinds; kind++) sum += d_logits[kind] *= scaled[from * kinds + kind];
+        if (a->unnormalized) continue;
+        const double *weights = a->weights + (b * c + from) * kinds;
+        for (long kind = 0; kind < kinds; kind++) d_logits[kind] -= weights[kind] * sum;
+    }
+}
+
+/* 0, or 1 where there is no memory. */
+int forward(const stack *a, long first, long last) {
+    const long q = a->states, c = q * a->symbols, number = a->time - a->first, width = in_vectors(number * c) + LANES;
+    const size_t sums = (size_t)((c + q) * width);
+    double *memory = malloc((sums + (size_t)(q * q * number)) * sizeof(double));
+    if (!memory) return 1;
+    for (long b = first; b < last; b++) {
+        memset(memory, 0, sums * sizeof(double));
+        forward_row(a, b, width, memory, memory + c * width, memory + sums);
+    }
+    free(memory);
+    return 0;
+}
+
+int backward(const stack *a, long first, long last) {
+    const long q = a->states, c = q * a->symbols, number = a->time - a->first, width = in_vectors(number * c) + LANES;
+    const size_t sums = (size_t)((c + q) * width);
+    double *memory = calloc(sums + (size_t)(q * q * a->times + (c + q) * c), sizeof(double));
+    if (!memory) return 1;
+    for (long b = first; b < last; b++) backward_row(a, b, width, memory, memory + sums);
+    free(memory);
+    return 0;
+}

@@ -1,0 +1,179 @@
+"""The nondeterministic stack in C against torch's operations, and when it is not used."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from pdtools.models.native import native_library
+from pdtools.models.stacks import NondeterministicStack, native_nondeterministic
+from pdtools.models.stacks import nondeterministic as module
+from pdtools.models.stacks.native_nondeterministic import NativeNondeterministicRun, stack_library
+from pdtools.models.stacks.nondeterministic_run import NondeterministicRun, TorchNondeterministicRun
+
+needs_compiler = pytest.mark.skipif(stack_library() is None, reason="no C compiler")
+
+
+def stack_of(
+    states: int, symbols: int, window: int = 0, *, normalized: bool = False
+) -> NondeterministicStack:
+    return NondeterministicStack(
+        states, symbols, unnormalized=not normalized, states_in_reading=not normalized, window=window
+    )
+
+
+def done(
+    kind: type[NondeterministicRun], stack: NondeterministicStack, actions: Tensor, pieces: int = 1
+) -> list[Tensor]:
+    """All that runs over pieces of the actions (T, B, A) give, forward and backward."""
+    found, carried = [], None
+    for part in actions.chunk(pieces):
+        run = kind(stack, part.shape[1], len(part), part, True, carried)
+        for step in part:
+            found += [run.step(step).clone(), run.total.clone(), run.log_factor.clone()]
+        carried = run.carried()
+        found += [each.clone() for each in carried.tensors().values()]
+        run.prepare_back()
+        weights = torch.randn(
+            part.shape[0], part.shape[1], stack.reading_size, generator=generator(), dtype=part.dtype
+        )
+        found += [run.back(weight) for weight in weights]
+    return found
+
+
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+@needs_compiler
+@settings(deadline=None)
+@given(
+    states=st.integers(1, 6),
+    symbols=st.integers(1, 6),
+    rows=st.integers(1, 4),
+    steps=st.integers(1, 30),
+    window=st.integers(0, 12),
+    normalized=st.booleans(),
+    scale=st.sampled_from([0.1, 1.0, 30.0]),
+    seed=st.integers(0, 1000),
+)
+def test_they_are_those_of_torch(
+    states: int, symbols: int, rows: int, steps: int, window: int, normalized: bool, scale: float, seed: int
+) -> None:
+    stack = stack_of(states, symbols, window, normalized=normalized)
+    random = torch.Generator().manual_seed(seed)
+    actions = scale * torch.randn(steps, rows, stack.action_size, generator=random, dtype=torch.float64)
+    pieces = 2 if window and steps > 1 else 1
+    ours, theirs = (
+        done(kind, stack, actions, pieces) for kind in (NativeNondeterministicRun, TorchNondeterministicRun)
+    )
+    assert len(ours) == len(theirs)
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.shape == other.shape
+        torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-11)
+
+
+@needs_compiler
+def test_the_precision_is_that_of_the_actions() -> None:
+    stack = stack_of(2, 3)
+    actions = torch.randn(20, 2, stack.action_size, generator=generator())
+    run = NativeNondeterministicRun(stack, 2, 20, actions, True, None)
+    exact = NativeNondeterministicRun(stack, 2, 20, actions.double(), True, None)
+    for each in actions:
+        assert torch.equal(run.step(each), exact.step(each.double()).float())
+    run.prepare_back()
+    assert run.back(torch.ones(2, stack.reading_size)).dtype == torch.float32
+
+
+@needs_compiler
+def test_rows_that_are_copied_go_on_by_themselves() -> None:
+    stack = stack_of(2, 3)
+    actions = torch.randn(30, 3, stack.action_size, generator=generator(), dtype=torch.float64)
+    run = NativeNondeterministicRun(stack, 3, 30, actions, False, None)
+    for each in actions[:10]:
+        run.step(each)
+    rows = torch.tensor([2, 0, 2, 1])
+    run.select(rows)
+    found = [run.step(each[rows]).clone() for each in actions[10:]]
+    whole = TorchNondeterministicRun(stack, 3, 30, actions, False, None)
+    wanted = [whole.step(each)[rows] for each in actions]
+    torch.testing.assert_close(torch.stack(found), torch.stack(wanted[10:]))
+
+
+@needs_compiler
+def test_rows_are_divided_among_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    stack = stack_of(2, 3)
+    actions = torch.randn(12, 5, stack.action_size, generator=generator(), dtype=torch.float64)
+    alone = done(NativeNondeterministicRun, stack, actions)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    monkeypatch.setattr(native_nondeterministic, "PRODUCTS_OF_A_THREAD", 1)
+    for one, other in zip(done(NativeNondeterministicRun, stack, actions), alone, strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.fixture
+def fresh_library() -> Iterator[None]:
+    def forget() -> None:
+        native_library.cache_clear()
+        module._native_works.cache_clear()
+
+    forget()
+    yield
+    forget()
+
+
+def kind_of_run() -> type[NondeterministicRun]:
+    return type(stack_of(2, 3).start(1, 5, torch.empty(0), keep=True))
+
+
+@needs_compiler
+@pytest.mark.usefixtures("fresh_library")
+def test_on_cpus_it_is_used() -> None:
+    assert kind_of_run() is NativeNondeterministicRun
+    with torch.device("meta"):
+        assert kind_of_run() is TorchNondeterministicRun
+    with torch.inference_mode():
+        module._native_works.cache_clear()
+        assert kind_of_run() is NativeNondeterministicRun
+
+
+@pytest.mark.usefixtures("fresh_library")
+def test_without_a_compiler_torch_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert kind_of_run() is TorchNondeterministicRun
+
+
+@needs_compiler
+@pytest.mark.usefixtures("fresh_library")
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        "s/sum += factor/sum -= factor/",
+        "s/d_logits\\[kind\\] -= /d_logits[kind] += /",
+        "s/weight = alpha\\[from\\] \\*/weight =/",
+        "s/later = a->later - (t + 2)/later = 0/",
+    ],
+)
+def test_a_compiler_that_makes_mistakes_is_not_used(
+    mistake: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    compiler = shutil.which("cc")
+    wrong = tmp_path / "cc"
+    change = f'sed "{mistake}" nondeterministic_stack.c >wrong.c; ! cmp -s wrong.c nondeterministic_stack.c'
+    wrong.write_text(
+        f'#!/bin/sh\nset -e\n{change}; mv wrong.c nondeterministic_stack.c\nexec {compiler} "$@"\n'
+    )
+    wrong.chmod(0o755)
+    monkeypatch.setattr(shutil, "which", lambda name: str(wrong))
+    with pytest.warns(UserWarning, match="stacks are not computed in C") as caught:
+        kinds = [kind_of_run() for _ in range(3)]
+    assert len(caught) == 1
+    assert stack_library() is not None
+    assert kinds == 3 * [TorchNondeterministicRun]
