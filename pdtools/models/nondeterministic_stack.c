@@ -210,6 +210,9 @@ static void forward_row(const stack *a, long b, long width, double *column, doub
             const double each = share[j] * inverse;
             row[j] = each > a->smallest ? each : 0;
         }
+        /* Later steps read that much further, if there is as much of the row. */
+        const long rest = a->by_row - first * c - length, zeros = (TOGETHER - 1) * c + LANES;
+        memset(row + length, 0, (size_t)(rest < zeros ? rest : zeros) * sizeof(double));
     }
     double *reading = a->reading + b * (a->states_in_reading ? c : s);
     for (long to = 0; to < (a->states_in_reading ? c : s); to++) reading[to] = 0;
@@ -287,26 +290,192 @@ static void backward_row(const stack *a, long b, long width, double *gradient, d
     }
 }
 
+/* Numbers of room that a row and time take: zeros, before the others. */
+static long sums_of(const stack *a, long *width) {
+    *width = in_vectors((a->time - a->first) * a->states * a->symbols) + LANES;
+    return (a->states * a->symbols + a->states) * *width;
+}
+
+static void forward_step(const stack *a, long b, double *memory) {
+    long width;
+    const long sums = sums_of(a, &width);
+    memset(memory, 0, (size_t)sums * sizeof(double));
+    forward_row(a, b, width, memory, memory + a->states * a->symbols * width, memory + sums);
+}
+
+static void backward_step(const stack *a, long b, double *memory) {
+    long width;
+    const long sums = sums_of(a, &width);
+    memset(memory, 0, (size_t)sums * sizeof(double));
+    backward_row(a, b, width, memory, memory + sums);
+}
+
+/* Room for either; 0 where there is no memory. */
+static double *room_for_step(const stack *a, long extra) {
+    long width;
+    const long q = a->states, c = q * a->symbols, sums = sums_of(a, &width);
+    return malloc((size_t)(sums + q * q * a->times + (c + q) * c + extra) * sizeof(double));
+}
+
 /* 0, or 1 where there is no memory. */
 int forward(const stack *a, long first, long last) {
-    const long q = a->states, c = q * a->symbols, number = a->time - a->first, width = in_vectors(number * c) + LANES;
-    const size_t sums = (size_t)((c + q) * width);
-    double *memory = malloc((sums + (size_t)(q * q * number)) * sizeof(double));
+    double *memory = room_for_step(a, 0);
     if (!memory) return 1;
-    for (long b = first; b < last; b++) {
-        memset(memory, 0, sums * sizeof(double));
-        forward_row(a, b, width, memory, memory + c * width, memory + sums);
-    }
+    for (long b = first; b < last; b++) forward_step(a, b, memory);
     free(memory);
     return 0;
 }
 
 int backward(const stack *a, long first, long last) {
-    const long q = a->states, c = q * a->symbols, number = a->time - a->first, width = in_vectors(number * c) + LANES;
-    const size_t sums = (size_t)((c + q) * width);
-    double *memory = calloc(sums + (size_t)(q * q * a->times + (c + q) * c), sizeof(double));
+    double *memory = room_for_step(a, 0);
     if (!memory) return 1;
-    for (long b = first; b < last; b++) backward_row(a, b, width, memory, memory + sums);
+    for (long b = first; b < last; b++) backward_step(a, b, memory);
+    free(memory);
+    return 0;
+}
+
+/* --- A whole sequence, with an LSTM for a controller, from an empty stack on: one row after the other, so that what
+   belongs to a row stays in the cache from step to step. --- */
+
+typedef struct {
+    stack stack;       /* time and times are those of the last step; arrays of steps are (B, T, …), of time 0 to T - 1 */
+    long steps, width; /* T and H */
+    const double *inputs, *recurrent, *recurrent_across; /* (B, T, 4H), (4H, H + R) and transposed */
+    const double *action, *action_across, *action_bias;  /* (A, H), transposed, and (A) */
+    double *gates;              /* (B, T, 4H): input, forget, output, cell */
+    double *hidden, *memory;    /* (B, T + 1, H), from before the first step on */
+    const double *d_hidden;     /* (B, T, H) */
+    double *d_inputs;           /* (B, T, 4H) */
+} sequence;
+
+static long readings_of(const stack *a) { return a->states_in_reading ? a->states * a->symbols : a->symbols; }
+
+static long actions_of(const stack *a) {
+    return a->states * a->symbols * (2 * a->states * a->symbols + a->states);
+}
+
+/* The stack of row b, as if it were the only one, for its step to a time. */
+static stack step_of(const sequence *a, long b, long time, double *columns) {
+    stack now = a->stack;
+    const long c = now.states * now.symbols, at = b * a->steps + time, side = now.times * now.states;
+    now.time = time;
+    now.columns = columns;
+    if (now.all_pops) now.all_pops += b * now.symbols * side * side;
+    now.scaled += at * actions_of(&now);
+    if (now.weights) now.weights += at * actions_of(&now);
+    now.last_alpha = time ? now.alpha + (at - 1) * c : 0;
+    now.alpha += at * c;
+    now.inverse += at * c;
+    now.log_factor += b;
+    now.total += b;
+    now.reading += at * readings_of(&now);
+    return now;
+}
+
+/* out[j] += Σ_m factors[m] rows[m][j] */
+static void add_product(long length, long number, const double *rows, const double *factors, double *restrict out) {
+    for (long m = 0; m < number; m++, rows += length)
+        for (long j = 0; j < length; j++) out[j] += factors[m] * rows[j];
+}
+
+static void sequence_forward_row(const sequence *a, long b, double *columns, double *logits, double *room) {
+    const long h = a->width, readings = readings_of(&a->stack), actions = actions_of(&a->stack);
+    double *hidden = a->hidden + b * (a->steps + 1) * h, *memory = a->memory + b * (a->steps + 1) * h;
+    for (long t = 0; t < a->steps; t++, hidden += h, memory += h) {
+        stack now = step_of(a, b, t, columns);
+        if (t == 0) { /* empty */
+            memset(now.alpha, 0, (size_t)(now.states * now.symbols) * sizeof(double));
+            memset(now.reading, 0, (size_t)readings * sizeof(double));
+            now.alpha[0] = now.reading[0] = 1;
+        } else {
+            memcpy(logits, a->action_bias, (size_t)actions * sizeof(double));
+            add_product(actions, h, a->action_across, hidden, logits);
+            now.logits = logits;
+            forward_step(&now, 0, room);
+        }
+        double *gates = a->gates + (b * a->steps + t) * 4 * h;
+        memcpy(gates, a->inputs + (b * a->steps + t) * 4 * h, (size_t)(4 * h) * sizeof(double));
+        add_product(4 * h, h, a->recurrent_across, hidden, gates);
+        add_product(4 * h, readings, a->recurrent_across + h * 4 * h, now.reading, gates);
+        for (long j = 0; j < 3 * h; j++) gates[j] = 1 / (1 + exp(-gates[j]));
+        for (long j = 3 * h; j < 4 * h; j++) gates[j] = tanh(gates[j]);
+        for (long j = 0; j < h; j++) {
+            memory[h + j] = gates[h + j] * memory[j] + gates[j] * gates[3 * h + j];
+            hidden[h + j] = gates[2 * h + j] * tanh(memory[h + j]);
+        }
+    }
+}
+
+/* d_hidden (H) and d_memory (H) are zero, d_joined (H + R) is anything. */
+static void sequence_backward_row(
+    const sequence *a, long b, stack *now, double *d_hidden, double *d_memory, double *d_joined, double *room
+) {
+    const long h = a->width, readings = readings_of(now), actions = actions_of(now), joined = h + readings;
+    double *columns = a->stack.columns + b * now->symbols * now->by_matrix;
+    const stack gradients = *now;
+    long next = 0;
+    for (long t = a->steps - 1; t >= 0; t--) {
+        const long at = b * a->steps + t;
+        const double *gates = a->gates + at * 4 * h, *memory = a->memory + (at + b) * h;
+        double *d_gates = a->d_inputs + at * 4 * h;
+        for (long j = 0; j < h; j++) {
+            const double in = gates[j], forget = gates[h + j], out = gates[2 * h + j], cell = gates[3 * h + j];
+            const double squashed = tanh(memory[h + j]), d = d_hidden[j] + a->d_hidden[at * h + j];
+            const double d_cell = d_memory[j] + d * out * (1 - squashed * squashed);
+            d_gates[j] = d_cell * cell * in * (1 - in);
+            d_gates[h + j] = d_cell * memory[j] * forget * (1 - forget);
+            d_gates[2 * h + j] = d * squashed * out * (1 - out);
+            d_gates[3 * h + j] = d_cell * in * (1 - cell * cell);
+            d_memory[j] = d_cell * forget;
+        }
+        memset(d_joined, 0, (size_t)joined * sizeof(double));
+        add_product(joined, 4 * h, a->recurrent, d_gates, d_joined);
+        memcpy(d_hidden, d_joined, (size_t)h * sizeof(double));
+        if (t == 0) break;
+        *now = step_of(a, b, t, columns);
+        now->d_columns = gradients.d_columns;
+        now->d_alpha = gradients.d_alpha;
+        now->d_column = gradients.d_column;
+        now->by_kind = gradients.by_kind;
+        now->d_reading = d_joined + h;
+        now->d_logits = a->stack.d_logits + at * actions;
+        now->later = a->steps;
+        now->next = next;
+        backward_step(now, 0, room);
+        next = t - 1;
+        add_product(h, actions, a->action, now->d_logits, d_hidden);
+    }
+}
+
+int sequence_forward(const sequence *a, long first, long last) {
+    const long in_columns = a->stack.symbols * a->stack.by_matrix, actions = actions_of(&a->stack);
+    const int keep = a->stack.columns != 0;
+    double *memory = room_for_step(&a->stack, actions + (keep ? 0 : in_columns));
+    if (!memory) return 1;
+    for (long b = first; b < last; b++) {
+        double *columns = keep ? a->stack.columns + b * in_columns : memory + actions;
+        sequence_forward_row(a, b, columns, memory, memory + actions + (keep ? 0 : in_columns));
+    }
+    free(memory);
+    return 0;
+}
+
+int sequence_backward(const sequence *a, long first, long last) {
+    const long c = a->stack.states * a->stack.symbols, h = a->width, by_kind = a->steps * c + LANES;
+    const long in_columns = a->stack.symbols * a->stack.by_matrix;
+    const long zero = 2 * h + a->steps * c, extra = zero + h + readings_of(&a->stack) + in_columns + c * by_kind;
+    double *memory = room_for_step(&a->stack, extra);
+    if (!memory) return 1;
+    for (long b = first; b < last; b++) {
+        stack now = a->stack;
+        double *d_joined = memory + zero;
+        now.d_alpha = memory + 2 * h;
+        now.d_columns = d_joined + h + readings_of(&now);
+        now.d_column = now.d_columns + in_columns;
+        now.by_kind = by_kind;
+        memset(memory, 0, (size_t)zero * sizeof(double));
+        sequence_backward_row(a, b, &now, memory, memory + h, d_joined, memory + extra);
+    }
     free(memory);
     return 0;
 }

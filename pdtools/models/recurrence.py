@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -10,7 +12,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pdtools.models.controllers import CELLS, CellRun
-from pdtools.models.stacks import Stack, StackCarry, StackRun
+from pdtools.models.native_recurrence import GONE_BACK, native_sequence, native_takes
+from pdtools.models.stacks import NondeterministicStack, Stack, StackCarry, StackRun
 
 
 @dataclass(frozen=True)
@@ -158,7 +161,7 @@ class _Recurrence(torch.autograd.Function):
         (hidden,) = ctx.saved_tensors
         run, ctx.run = ctx.run, None
         if run is None:
-            raise RuntimeError("gradients of a recurrent model can be computed only once per forward pass")
+            raise RuntimeError(GONE_BACK)
         joined = torch.stack(run.cell.joined)  # (T, B, H + R)
         d_inputs, d_actions = run.back(d_hidden)
         d_recurrent = d_inputs.flatten(0, 1).T @ joined.flatten(0, 1)
@@ -195,8 +198,69 @@ def run_sequence(
     Returns:
         Hidden states (T, B, H), and what the next sequence starts from, or None.
     """
+    if (
+        isinstance(stack, NondeterministicStack)
+        and controller == "lstm"
+        and not carries
+        and carry.stack is None
+        and native_takes(stack, inputs)
+        and _native_works()
+    ):
+        assert weights.action is not None
+        assert weights.action_bias is not None
+        native = (inputs, weights.recurrent, weights.action, weights.action_bias)
+        return native_sequence(stack, *native, carry.hidden, carry.memory), None
+    return _lock_step(controller, stack, weights, inputs, carry, carries=carries)
+
+
+def _lock_step(
+    controller: str, stack: Stack | None, weights: Weights, inputs: Tensor, carry: Carry, *, carries: bool
+) -> tuple[Tensor, Carry | None]:
     keep = torch.is_grad_enabled()
     run = SequenceRun(controller, stack, weights, carry, len(inputs), keep=keep)
     hidden = _Recurrence.apply(inputs, weights.recurrent, weights.action, weights.action_bias, run)
     with torch.no_grad():
         return hidden, run.carried() if carries else None
+
+
+@cache
+def _native_works() -> bool:
+    """Whether whole sequences in C are what the steps are: tried once, in some 10 ms."""
+    random = torch.Generator().manual_seed(0)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=random, dtype=torch.float64).requires_grad_()
+
+    rows, steps, width = 2, 17, 3
+    # Whoever asks may be computing without gradients, in another precision.
+    with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False):
+        for states, symbols, normalized in ((2, 3, False), (3, 2, True)):
+            stack = NondeterministicStack(
+                states, symbols, unnormalized=not normalized, states_in_reading=not normalized, window=0
+            )
+            inputs = normal(steps, rows, 4 * width)
+            recurrent = normal(4 * width, width + stack.reading_size)
+            action, action_bias = normal(stack.action_size, width), normal(stack.action_size)
+            hidden, memory = normal(rows, width).detach(), normal(rows, width).detach()
+            weight = normal(steps, rows, width).detach()
+            learned = (inputs, recurrent, action, action_bias)
+            weights = Weights(recurrent, action, action_bias)
+            plain, _ = _lock_step("lstm", stack, weights, inputs, Carry(hidden, memory), carries=False)
+            ours = native_sequence(stack, *learned, hidden, memory)
+            found = [
+                torch.cat(
+                    [
+                        each.flatten(),
+                        *(g.flatten() for g in torch.autograd.grad((each * weight).sum(), learned)),
+                    ]
+                )
+                for each in (plain, ours)
+            ]
+            if not torch.allclose(found[0], found[1], rtol=1e-9, atol=1e-12):
+                warnings.warn(
+                    "recurrent models are not computed in C (the C compiler made something that computes"
+                    " other numbers): it takes more time",
+                    stacklevel=3,
+                )
+                return False
+    return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from pdtools.models import RecurrentConfig, RecurrentLM, collate, native_recurrence, recurrence
 from pdtools.models.native import native_library
 from pdtools.models.stacks import NondeterministicStack, native_nondeterministic
 from pdtools.models.stacks import nondeterministic as module
@@ -123,10 +124,23 @@ def fresh_library() -> Iterator[None]:
     def forget() -> None:
         native_library.cache_clear()
         module._native_works.cache_clear()
+        recurrence._native_works.cache_clear()
 
     forget()
     yield
     forget()
+
+
+def mistaken_compiler(mistake: str, folder: Path) -> Callable[[str], str]:
+    """What finds a C compiler that changes the source as ``sed`` is told to."""
+    wrong = folder / "cc"
+    wrong.write_text(
+        "#!/bin/sh\nset -e\n"
+        f'sed "{mistake}" nondeterministic_stack.c >wrong.c; ! cmp -s wrong.c nondeterministic_stack.c\n'
+        f'mv wrong.c nondeterministic_stack.c\nexec {shutil.which("cc")} "$@"\n'
+    )
+    wrong.chmod(0o755)
+    return lambda name: str(wrong)
 
 
 def kind_of_run() -> type[NondeterministicRun]:
@@ -164,16 +178,121 @@ def test_without_a_compiler_torch_does_it(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_compiler_that_makes_mistakes_is_not_used(
     mistake: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    compiler = shutil.which("cc")
-    wrong = tmp_path / "cc"
-    change = f'sed "{mistake}" nondeterministic_stack.c >wrong.c; ! cmp -s wrong.c nondeterministic_stack.c'
-    wrong.write_text(
-        f'#!/bin/sh\nset -e\n{change}; mv wrong.c nondeterministic_stack.c\nexec {compiler} "$@"\n'
-    )
-    wrong.chmod(0o755)
-    monkeypatch.setattr(shutil, "which", lambda name: str(wrong))
+    monkeypatch.setattr(shutil, "which", mistaken_compiler(mistake, tmp_path))
     with pytest.warns(UserWarning, match="stacks are not computed in C") as caught:
         kinds = [kind_of_run() for _ in range(3)]
     assert len(caught) == 1
     assert stack_library() is not None
     assert kinds == 3 * [TorchNondeterministicRun]
+
+
+# --- whole sequences ----------------------------------------------------------------------------------
+
+
+def sequence_and_gradients(
+    in_c: bool, stack: NondeterministicStack, rows: int, steps: int, dtype: torch.dtype = torch.float64
+) -> list[Tensor]:
+    """Hidden states of an LSTM with a stack, and the gradients of all that is learned."""
+    random, width = generator(), 4
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=random, dtype=torch.float64).to(dtype)
+
+    learned = [
+        each.requires_grad_()
+        for each in (
+            normal(steps, rows, 4 * width),
+            normal(4 * width, width + stack.reading_size),
+            normal(stack.action_size, width),
+            normal(stack.action_size),
+        )
+    ]
+    inputs, recurrent, action, action_bias = learned
+    carry = recurrence.Carry(normal(rows, width), normal(rows, width))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recurrence, "_native_works", lambda: in_c)
+        weights = recurrence.Weights(recurrent, action, action_bias)
+        hidden, after = recurrence.run_sequence("lstm", stack, weights, inputs, carry)
+    assert after is None
+    loss = (hidden * normal(steps, rows, width)).sum()
+    return [hidden, *torch.autograd.grad(loss, learned)]
+
+
+@needs_compiler
+@settings(deadline=None)
+@given(
+    states=st.integers(1, 5),
+    symbols=st.integers(1, 5),
+    rows=st.integers(1, 3),
+    steps=st.integers(1, 30),
+    normalized=st.booleans(),
+)
+def test_sequences_are_those_in_lock_step(
+    states: int, symbols: int, rows: int, steps: int, normalized: bool
+) -> None:
+    stack = stack_of(states, symbols, normalized=normalized)
+    ours, theirs = (sequence_and_gradients(in_c, stack, rows, steps) for in_c in (True, False))
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-11)
+
+
+@needs_compiler
+def test_sequences_in_single_precision() -> None:
+    stack = stack_of(2, 3)
+    exact = sequence_and_gradients(True, stack, 3, 40)
+    for one, other in zip(sequence_and_gradients(True, stack, 3, 40, torch.float32), exact, strict=True):
+        assert one.dtype == torch.float32
+        torch.testing.assert_close(one.double(), other, rtol=1e-3, atol=1e-4)
+
+
+@needs_compiler
+def test_sequences_without_gradients_and_by_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    stack = stack_of(3, 2)
+    wanted = sequence_and_gradients(True, stack, 5, 20)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    monkeypatch.setattr(native_recurrence, "PRODUCTS_OF_A_THREAD", 1)
+    for one, other in zip(sequence_and_gradients(True, stack, 5, 20), wanted, strict=True):
+        assert torch.equal(one, other)
+    with torch.no_grad():
+        monkeypatch.setattr(torch.autograd, "grad", lambda loss, learned: learned)
+        assert torch.equal(sequence_and_gradients(True, stack, 5, 20)[0], wanted[0])
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("reason", "options"),
+    [
+        ("a window", {"stack_window": 4}),
+        ("another controller", {"controller": "rnn"}),
+        ("a wide controller", {"hidden_size": native_recurrence.WIDEST + 1}),
+        ("another stack", {"stack": "superposition"}),
+    ],
+)
+def test_what_is_not_a_sequence_for_c(
+    reason: str, options: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recurrence, "native_sequence", lambda *_: pytest.fail(reason))
+    config = RecurrentConfig(vocab_size=5, pad_id=0, root_id=1, eos_id=2, **options)  # type: ignore[arg-type]
+    batch = collate([([1, 3, 4, 3, 2], [0, 1, 2, 3, 4])], 0)
+    RecurrentLM(config).loss(batch).token_nll_sum.backward()
+
+
+@needs_compiler
+@pytest.mark.usefixtures("fresh_library")
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        "s/gates\\[2 \\* h + j\\] \\* tanh/gates[h + j] * tanh/",
+        "s/d_memory\\[j\\] = d_cell \\* forget/d_memory[j] = 0/",
+        "s/next = t - 1/next = 0/",
+    ],
+)
+def test_sequences_by_a_compiler_that_makes_mistakes_are_not_used(
+    mistake: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(shutil, "which", mistaken_compiler(mistake, tmp_path))
+    with pytest.warns(UserWarning, match="recurrent models are not computed in C") as caught:
+        found = [recurrence._native_works() for _ in range(3)]
+    assert len(caught) == 1
+    assert not any(found)
+    assert stack_library() is not None

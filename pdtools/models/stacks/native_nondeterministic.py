@@ -27,13 +27,16 @@ _FORWARD = (
     *("alpha", "inverse", "total", "reading"),
 )
 _BACK = ("d_reading", "d_columns", "d_alpha", "d_column", "d_logits")
+FUNCTIONS = ("forward", "backward", "sequence_forward", "sequence_backward")
 # Zeros after each row, so that whole vectors can be read.
-_LANES = 8
+LANES = 8
 # Those that another thread is worth starting for.
 PRODUCTS_OF_A_THREAD = 2_000_000
 
 
-class _Arguments(ctypes.Structure):
+class StackArguments(ctypes.Structure):
+    """A ``stack``."""
+
     _fields_ = (
         *((name, ctypes.c_long) for name in _SIZES),
         ("smallest", ctypes.c_double),
@@ -45,7 +48,7 @@ class _Arguments(ctypes.Structure):
 def stack_library() -> ctypes.CDLL | None:
     """The compiled functions; None where they cannot be had."""
     # Without fused multiply-adds, which C99 leaves out by default, products take longer.
-    return native_library("nondeterministic_stack", ("forward", "backward"), "-ffp-contract=fast")
+    return native_library("nondeterministic_stack", FUNCTIONS, "-ffp-contract=fast")
 
 
 class NativeNondeterministicRun(NondeterministicRun):
@@ -59,7 +62,7 @@ class NativeNondeterministicRun(NondeterministicRun):
 
     def _room(self, like: Tensor, rows: int, times: int) -> Tensor:
         q, s, c = self.stack.states, self.stack.symbols, self.stack.configurations
-        return like.new_zeros(rows * s, times * q, times * c + _LANES)[:, :, : times * c]
+        return like.new_zeros(rows * s, times * q, times * c + LANES)[:, :, : times * c]
 
     def _advance(self, actions: Tensor) -> None:
         """See :class:`NondeterministicRun`."""
@@ -98,7 +101,7 @@ class NativeNondeterministicRun(NondeterministicRun):
         self._d_columns = self._room(self.columns, rows, self._most)
         self._d_alpha = self.columns.new_zeros(rows, self._most * c)
         # Of P[· → t], left by the step after it.
-        self._d_column = self.columns.new_empty(rows, c, self._most * c + _LANES)
+        self._d_column = self.columns.new_empty(rows, c, self._most * c + LANES)
         self._next = 0
 
     def _retreat(self, d_reading: Tensor) -> Tensor:
@@ -130,7 +133,7 @@ class NativeNondeterministicRun(NondeterministicRun):
         tensors["columns"] = self.columns
         if self.all_pops is not None:
             tensors["all_pops"] = self.all_pops
-        arguments = _Arguments(
+        arguments = StackArguments(
             states=self.stack.states,
             symbols=self.stack.symbols,
             time=self.time,

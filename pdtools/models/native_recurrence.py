@@ -1,0 +1,191 @@
+"""An LSTM with a nondeterministic stack over a whole sequence in C, for CPUs.
+
+Row after row, so that a row's stack stays in the processor's cache: with all rows in lock-step, as in
+``recurrence.py``, each step waits for the stacks of all rows to come from memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from pdtools.models.native import share_among_threads
+from pdtools.models.stacks import NondeterministicStack
+from pdtools.models.stacks.native_nondeterministic import (
+    LANES,
+    PRODUCTS_OF_A_THREAD,
+    StackArguments,
+    stack_library,
+)
+from pdtools.models.stacks.nondeterministic_run import FARTHEST, SMALLEST
+
+# ``sequence`` in nondeterministic_stack.c, in its order.
+_SIZES = ("steps", "width")
+_ARRAYS = (
+    *("inputs", "recurrent", "recurrent_across", "action", "action_across", "action_bias"),
+    *("gates", "hidden", "memory", "d_hidden", "d_inputs"),
+)
+# Wider controllers are better off with products of all rows at once.
+WIDEST = 64
+GONE_BACK = "gradients of a recurrent model can be computed only once per forward pass"
+
+
+def native_takes(stack: NondeterministicStack, inputs: Tensor) -> bool:
+    """Whether :func:`native_sequence` computes this, if the functions in C can be had.
+
+    Args:
+        stack: that is empty.
+        inputs: (T, B, 4 H).
+    """
+    return (
+        inputs.device.type == "cpu"
+        and stack.window == 0
+        and inputs.shape[2] <= 4 * WIDEST
+        and stack_library() is not None
+    )
+
+
+class _Arguments(ctypes.Structure):
+    _fields_ = (
+        ("stack", StackArguments),
+        *((name, ctypes.c_long) for name in _SIZES),
+        *((name, ctypes.c_void_p) for name in _ARRAYS),
+    )
+
+
+def native_sequence(
+    stack: NondeterministicStack,
+    inputs: Tensor,
+    recurrent: Tensor,
+    action: Tensor,
+    action_bias: Tensor,
+    hidden: Tensor,
+    memory: Tensor,
+) -> Tensor:
+    """Read a sequence with an LSTM and an empty stack; see :func:`pdtools.models.recurrence.run_sequence`.
+
+    What is read and given is of any precision; in between it is float64.
+
+    Args:
+        stack: without a window.
+        inputs: (T, B, 4 H), what the inputs add to the gates; T at least 1.
+        recurrent: (4 H, H + R).
+        action: (A, H).
+        action_bias: (A).
+        hidden, memory: (B, H), at the start; they get no gradient.
+
+    Returns:
+        Hidden states (T, B, H).
+    """
+    keep = torch.is_grad_enabled()
+    return _NativeSequence.apply(inputs, recurrent, action, action_bias, hidden, memory, stack, keep)
+
+
+class _NativeSequence(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs: Tensor,
+        recurrent: Tensor,
+        action: Tensor,
+        action_bias: Tensor,
+        hidden: Tensor,
+        memory: Tensor,
+        stack: NondeterministicStack,
+        keep: bool,
+    ) -> Tensor:
+        steps, rows, gates = inputs.shape
+        q, s, c, width = stack.states, stack.symbols, stack.configurations, gates // 4
+        weights = {"recurrent": recurrent.double().contiguous(), "action": action.double().contiguous()}
+        empty = weights["action"].new_empty
+        arrays = {
+            **weights,
+            **{f"{name}_across": weight.T.contiguous() for name, weight in weights.items()},
+            "action_bias": action_bias.double().contiguous(),
+            "inputs": inputs.transpose(0, 1).double().contiguous(),
+            "gates": empty(rows, steps, gates),
+            "hidden": empty(rows, steps + 1, width),
+            "memory": empty(rows, steps + 1, width),
+        }
+        arrays["hidden"][:, 0] = hidden
+        arrays["memory"][:, 0] = memory
+        stacks = {
+            "scaled": empty(rows, steps, stack.action_size),
+            "alpha": empty(rows, steps, c),
+            "inverse": empty(rows, steps, c),
+            "reading": empty(rows, steps, stack.reading_size),
+            "total": empty(rows),
+            "log_factor": empty(rows),
+        }
+        if not stack.unnormalized:
+            stacks["weights"] = empty(rows, steps, stack.action_size)
+        if keep:
+            stacks["columns"] = empty(rows * s, steps * q, steps * c + LANES)
+            stacks["all_pops"] = empty(rows * s, steps * q, steps * q)
+        _call("sequence_forward", stack, arrays, stacks)
+        if keep:
+            ctx.stack, ctx.arrays, ctx.stacks, ctx.dtype = stack, arrays, stacks, inputs.dtype
+        return arrays["hidden"][:, 1:].transpose(0, 1).to(inputs.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_hidden: Tensor) -> tuple[Tensor | None, ...]:
+        if ctx.arrays is None:
+            raise RuntimeError(GONE_BACK)
+        stack, arrays, stacks = ctx.stack, ctx.arrays, ctx.stacks
+        ctx.arrays = ctx.stacks = None
+        hidden, gates = arrays["hidden"], arrays["gates"]
+        arrays["d_hidden"] = d_hidden.transpose(0, 1).double().contiguous()
+        arrays["d_inputs"] = d_inputs = torch.empty_like(gates)  # (B, T, 4 H)
+        stacks["d_logits"] = d_actions = torch.empty_like(
+            stacks["scaled"]
+        )  # (B, T, A), of the readings after it
+        d_actions[:, 0] = 0
+        _call("sequence_backward", stack, arrays, stacks)
+        before = hidden[:, :-1].flatten(0, 1)  # (B T, H)
+        joined = torch.cat([before, stacks["reading"].flatten(0, 1)], 1)  # (B T, H + R)
+        d_recurrent = d_inputs.flatten(0, 1).T @ joined
+        d_action = d_actions.flatten(0, 1).T @ before
+        found = (d_inputs.transpose(0, 1), d_recurrent, d_action, d_actions.sum((0, 1)))
+        return *(each.to(ctx.dtype) for each in found), None, None, None, None
+
+
+def _call(
+    function: str, stack: NondeterministicStack, arrays: dict[str, Tensor], stacks: dict[str, Tensor]
+) -> None:
+    """Call a function of the library, each of torch's threads with some of the rows."""
+    library = stack_library()
+    assert library is not None
+    rows, steps, _ = arrays["gates"].shape
+    by_row = steps * stack.configurations + LANES
+    arguments = _Arguments(
+        stack=StackArguments(
+            states=stack.states,
+            symbols=stack.symbols,
+            time=steps - 1,
+            times=steps,
+            by_matrix=steps * stack.states * by_row,
+            by_row=by_row,
+            unnormalized=stack.unnormalized,
+            states_in_reading=stack.states_in_reading,
+            smallest=SMALLEST,
+            farthest=FARTHEST,
+            **{name: array.data_ptr() for name, array in stacks.items()},
+        ),
+        steps=steps,
+        width=arrays["hidden"].shape[2],
+        **{name: array.data_ptr() for name, array in arrays.items()},
+    )
+
+    def call(some: slice) -> None:
+        if getattr(library, function)(
+            ctypes.byref(arguments), ctypes.c_long(some.start), ctypes.c_long(some.stop)
+        ):
+            raise MemoryError("no memory for stacks")
+
+    products = rows * stack.configurations**2 * stack.states * steps**3 // 6
+    share_among_threads(rows, call, 1 + products // PRODUCTS_OF_A_THREAD)
