@@ -10,18 +10,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+from unittest import mock
 
 import plain_stacks
 import torch
 from measure import EOS, PAD, ROOT, Figure, Options, Run, main, seconds
 from torch import Tensor
 
-from pdtools.models import Batch, RecurrentConfig, RecurrentLM, collate
+from pdtools.models import Batch, RecurrentConfig, RecurrentLM, collate, recurrence
+from pdtools.models.stacks import nondeterministic
 
 LENGTHS = (41, 61, 79)
 STRINGS = 10
 SYMBOLS = 3
+
+
+Loss = Callable[[RecurrentLM, Batch], Tensor]
+
+
+def own_loss(model: RecurrentLM, batch: Batch) -> Tensor:
+    """As in training."""
+    return model.loss(batch).token_nll_sum
+
+
+def loss_without_c(model: RecurrentLM, batch: Batch) -> Tensor:
+    """By torch's operations, all rows in lock-step."""
+    off = {"_native_works": lambda: False}
+    with mock.patch.multiple(recurrence, **off), mock.patch.multiple(nondeterministic, **off):
+        return own_loss(model, batch)
+
+
+PRINTED: Loss = partial(plain_stacks.loss, plainest=True)
+PLAIN: Loss = partial(plain_stacks.loss, plainest=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,37 +51,43 @@ class Comparison:
     """A model beside a way to write it down; the bar is how many times as fast pdtools has to be.
 
     Attributes:
+        plain: that way.
         only: lengths that are compared, where the other takes too long; None for all.
     """
 
     name: str
     against: str
     options: dict[str, Any]
-    plainest: bool
+    plain: Loss
     bar: float | None = None
     only: tuple[int, ...] | None = None
 
 
 COMPARISONS = (
-    Comparison(name="RNS", against="log-space einsums", options={}, plainest=False, bar=10),
-    Comparison(name="RNS", against="log space, eq. 2 as printed", options={}, plainest=True, only=(41,)),
+    Comparison(name="RNS", against="log-space einsums", options={}, plain=PLAIN, bar=10),
+    Comparison(name="RNS", against="log space, eq. 2 as printed", options={}, plain=PRINTED, only=(41,)),
+    Comparison(name="RNS", against="torch's operations", options={}, plain=loss_without_c),
+    Comparison(
+        name="RNS, three states",
+        against="torch's operations",
+        options={"stack_states": 3},
+        plain=loss_without_c,
+    ),
     Comparison(
         name="Gref",
         against="appendix A.1 as printed",
         options={"stack": "stratification"},
-        plainest=True,
+        plain=PRINTED,
         bar=5,
     ),
     Comparison(
         name="Gref",
         against="appendix A.1 with cumulative sums",
         options={"stack": "stratification"},
-        plainest=False,
+        plain=PLAIN,
     ),
-    Comparison(
-        name="JM", against="appendix A.2", options={"stack": "superposition"}, plainest=False, bar=1.5
-    ),
-    Comparison(name="LSTM", against="torch's LSTM cell", options={"stack": "none"}, plainest=False),
+    Comparison(name="JM", against="appendix A.2", options={"stack": "superposition"}, plain=PLAIN, bar=1.5),
+    Comparison(name="LSTM", against="torch's LSTM cell", options={"stack": "none"}, plain=PLAIN),
 )
 
 
@@ -69,7 +97,7 @@ def strings(length: int) -> Batch:
     return collate([([ROOT, *row, EOS], list(range(length + 2))) for row in tokens], PAD)
 
 
-def step(model: RecurrentLM, batch: Batch, loss: Callable[[RecurrentLM, Batch], Tensor]) -> Run:
+def step(model: RecurrentLM, batch: Batch, loss: Loss) -> Run:
     """Forward and backward; gradients are dropped at the end."""
 
     def run() -> None:
@@ -95,10 +123,8 @@ def figure(compared: Comparison, model: RecurrentLM, n: int, options: Options) -
     batch = strings(n).to(options.device)
     times = seconds(
         {
-            "own": step(model, batch, lambda model, batch: model.loss(batch).token_nll_sum),
-            "plain": step(
-                model, batch, lambda model, batch: plain_stacks.loss(model, batch, plainest=compared.plainest)
-            ),
+            "own": step(model, batch, own_loss),
+            "plain": step(model, batch, compared.plain),
         },
         options,
     )

@@ -10,7 +10,7 @@ import torch
 from stack_oracle import best_run, enumerated_alphas
 from torch import Tensor
 
-from pdtools.models import Batch, RecurrentConfig, RecurrentLM, collate
+from pdtools.models import Batch, RecurrentConfig, RecurrentLM, collate, recurrence
 from pdtools.models.stacks import NondeterministicStack, Stack, StratificationStack, SuperpositionStack
 from pdtools.models.stacks import nondeterministic as module
 from pdtools.models.stacks.native_nondeterministic import stack_library
@@ -39,9 +39,11 @@ def _benchmarks_importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
 
 
-@pytest.fixture(params=["C", "torch"])
+@pytest.fixture(params=["C", "C in lock-step", "torch"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nondeterministic stacks computed in C, and by torch's operations."""
+    """Nondeterministic stacks computed in C, row by row or step by step, and by torch's operations."""
+    if request.param != "C":
+        monkeypatch.setattr(recurrence, "_native_works", lambda: False)
     if request.param == "torch":
         monkeypatch.setattr(module, "_native_works", lambda: False)
     elif stack_library() is None:
