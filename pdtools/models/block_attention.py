@@ -172,8 +172,9 @@ def _native_works(dtype: torch.dtype) -> bool:
         return torch.randint(depths, (2, n, n), generator=random, dtype=dtype)
 
     heads, n, d_head, depths = 2, 40, 8, 3
-    # Whoever asks may be computing without gradients, in another precision, with random numbers of a seed.
+    # Whoever asks may be computing elsewhere, without gradients, in another precision, with a seed's numbers.
     with (
+        torch.device("cpu"),
         torch.inference_mode(False),
         torch.enable_grad(),
         torch.autocast("cpu", enabled=False),

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pdtools.models.native import share_among_threads
-from pdtools.models.stacks import NondeterministicStack
+from pdtools.models.stacks import NondeterministicStack, Stack
 from pdtools.models.stacks.native_nondeterministic import (
     LANES,
     PRODUCTS_OF_A_THREAD,
@@ -26,7 +26,7 @@ from pdtools.models.stacks.nondeterministic_run import FARTHEST, SMALLEST
 # ``sequence`` in nondeterministic_stack.c, in its order.
 _SIZES = ("steps", "width")
 _ARRAYS = (
-    *("inputs", "recurrent", "recurrent_across", "action", "action_across", "action_bias"),
+    *("recurrent", "recurrent_across", "action", "action_across", "action_bias"),
     *("gates", "hidden", "memory", "d_hidden", "d_inputs"),
 )
 # Wider controllers are better off with products of all rows at once.
@@ -34,19 +34,22 @@ WIDEST = 64
 GONE_BACK = "gradients of a recurrent model can be computed only once per forward pass"
 
 
-def native_takes(stack: NondeterministicStack, inputs: Tensor) -> bool:
-    """Whether :func:`native_sequence` computes this, if the functions in C can be had.
-
-    Args:
-        stack: that is empty.
-        inputs: (T, B, 4 H).
-    """
+def native_takes(controller: str, stack: Stack | None, width: int, device: torch.device) -> bool:
+    """Whether :func:`native_sequence` can read with a controller of H = ``width`` units and a stack."""
     return (
-        inputs.device.type == "cpu"
+        controller == "lstm"
+        and isinstance(stack, NondeterministicStack)
         and stack.window == 0
-        and inputs.shape[2] <= 4 * WIDEST
+        and width <= WIDEST
+        and device.type == "cpu"
         and stack_library() is not None
     )
+
+
+def native_bytes(stack: NondeterministicStack, width: int, steps: int) -> int:
+    """Memory of each row in :func:`native_sequence` without gradients; of stacks there is one a thread."""
+    kinds = stack.action_size * (1 if stack.unnormalized else 2)
+    return 8 * (steps + 1) * (kinds + 2 * stack.configurations + stack.reading_size + 6 * width)
 
 
 class _Arguments(ctypes.Structure):
@@ -71,7 +74,7 @@ def native_sequence(
     What is read and given is of any precision; in between it is float64.
 
     Args:
-        stack: without a window.
+        stack: one that :func:`native_takes`.
         inputs: (T, B, 4 H), what the inputs add to the gates; T at least 1.
         recurrent: (4 H, H + R).
         action: (A, H).
@@ -100,36 +103,40 @@ class _NativeSequence(torch.autograd.Function):
     ) -> Tensor:
         steps, rows, gates = inputs.shape
         q, s, c, width = stack.states, stack.symbols, stack.configurations, gates // 4
-        weights = {"recurrent": recurrent.double().contiguous(), "action": action.double().contiguous()}
+        # Copies: whoever changes the weights, or what is returned, does not change the way back.
+        weights = {
+            name: weight.to(torch.float64, copy=True, memory_format=torch.contiguous_format)
+            for name, weight in (("recurrent", recurrent), ("action", action))
+        }
         empty = weights["action"].new_empty
         arrays = {
             **weights,
-            **{f"{name}_across": weight.T.contiguous() for name, weight in weights.items()},
-            "action_bias": action_bias.double().contiguous(),
-            "inputs": inputs.transpose(0, 1).double().contiguous(),
-            "gates": empty(rows, steps, gates),
+            "gates": empty(rows, steps, gates).copy_(inputs.transpose(0, 1)),
             "hidden": empty(rows, steps + 1, width),
             "memory": empty(rows, steps + 1, width),
         }
         arrays["hidden"][:, 0] = hidden
         arrays["memory"][:, 0] = memory
+        forward_only = {
+            **{f"{name}_across": weight.T.contiguous() for name, weight in weights.items()},
+            "action_bias": action_bias.double().contiguous(),
+        }
         stacks = {
             "scaled": empty(rows, steps, stack.action_size),
             "alpha": empty(rows, steps, c),
             "inverse": empty(rows, steps, c),
             "reading": empty(rows, steps, stack.reading_size),
-            "total": empty(rows),
-            "log_factor": empty(rows),
         }
         if not stack.unnormalized:
             stacks["weights"] = empty(rows, steps, stack.action_size)
         if keep:
             stacks["columns"] = empty(rows * s, steps * q, steps * c + LANES)
             stacks["all_pops"] = empty(rows * s, steps * q, steps * q)
-        _call("sequence_forward", stack, arrays, stacks)
+        totals = {"total": empty(rows), "log_factor": empty(rows)}
+        _call("sequence_forward", stack, {**arrays, **forward_only}, {**stacks, **totals})
         if keep:
             ctx.stack, ctx.arrays, ctx.stacks, ctx.dtype = stack, arrays, stacks, inputs.dtype
-        return arrays["hidden"][:, 1:].transpose(0, 1).to(inputs.dtype)
+        return arrays["hidden"][:, 1:].transpose(0, 1).to(inputs.dtype, copy=True)
 
     @staticmethod
     @once_differentiable

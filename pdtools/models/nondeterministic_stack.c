@@ -1,9 +1,9 @@
 /* A step of the nondeterministic stack (stacks/nondeterministic_run.py, which has the equations) and the way back over
-   it, for rows first to last - 1, on one core. Compiled by stacks/native_nondeterministic.py.
+   it, for strings first to last - 1 of the batch, on one core. Compiled by stacks/native_nondeterministic.py.
 
-   What takes time are sums of rows of P and dot products with them. Rows are read four at a time, in the order in which
-   they lie in memory, up to the first whole vector that has all of their numbers: what follows a row is LANES zeros at
-   least, and what is summed or multiplied has room for as many. */
+   What takes time are sums of the rows of P's matrices and dot products with them. TOGETHER of them are read at a time, in
+   the order in which they lie in memory, as far as the longest of them goes, in whole vectors: so a shorter one has zeros
+   behind it, (TOGETHER - 1) C + LANES or up to its end, and what is summed or multiplied has room for LANES more. */
 
 #include <math.h>
 #include <stdlib.h>
@@ -130,6 +130,15 @@ FOR_ROWS(add_all_rows, ADD)
     )
 FOR_ROWS(dot_all_rows, DOT)
 
+static long readings_of(const stack *a) { return a->states_in_reading ? a->states * a->symbols : a->symbols; }
+
+static long actions_of(const stack *a) {
+    return a->states * a->symbols * (2 * a->states * a->symbols + a->states);
+}
+
+/* NaN where one of them is. */
+static double larger(double x, double y) { return y > x || y != y ? y : x; }
+
 /* Where the rows of P[. -> time], (Q, …), with symbol y on top begin. */
 static double *rows_of(const stack *a, double *columns, long b, long y, long time) {
     return columns + (b * a->symbols + y) * a->by_matrix + time * a->states * a->by_row + a->first * a->states * a->symbols;
@@ -148,7 +157,7 @@ static void weigh(const stack *a, long b) {
     double *scaled = a->scaled + b * c * kinds, heaviest = -INFINITY;
     for (long from = 0; from < c; from++, logits += kinds) {
         double most = logits[0], sum = 0;
-        for (long kind = 1; kind < kinds; kind++) most = logits[kind] > most ? logits[kind] : most;
+        for (long kind = 1; kind < kinds; kind++) most = larger(most, logits[kind]);
         double log_sum = 0;
         if (!a->unnormalized) {
             for (long kind = 0; kind < kinds; kind++) sum += exp(logits[kind] - most);
@@ -157,14 +166,14 @@ static void weigh(const stack *a, long b) {
             for (long kind = 0; kind < kinds; kind++) weights[kind] = exp(logits[kind] - log_sum);
         }
         for (long kind = 0; kind < kinds; kind++) scaled[from * kinds + kind] = logits[kind] - log_sum;
-        const double reached = most - log_sum + log(alpha[from]);
-        heaviest = reached > heaviest ? reached : heaviest;
+        heaviest = larger(heaviest, most - log_sum + log(alpha[from]));
     }
     a->log_factor[b] = heaviest;
     for (long from = 0; from < c; from++)
         for (long kind = 0; kind < kinds; kind++) {
             double *weight = scaled + from * kinds + kind;
-            *weight = alpha[from] * exp(fmin(fmax(*weight - heaviest, -a->farthest), a->farthest));
+            const double relative = *weight - heaviest, within = relative < -a->farthest ? -a->farthest : relative;
+            *weight = alpha[from] * exp(within > a->farthest ? a->farthest : within);
         }
 }
 
@@ -208,23 +217,23 @@ static void forward_row(const stack *a, long b, long width, double *column, doub
         a->inverse[b * c + to] = inverse;
         for (long j = 0; j < length; j++) {
             const double each = share[j] * inverse;
-            row[j] = each > a->smallest ? each : 0;
+            row[j] = each <= a->smallest ? 0 : each;
         }
         /* Later steps read that much further, if there is as much of the row. */
         const long rest = a->by_row - first * c - length, zeros = (TOGETHER - 1) * c + LANES;
         memset(row + length, 0, (size_t)(rest < zeros ? rest : zeros) * sizeof(double));
     }
-    double *reading = a->reading + b * (a->states_in_reading ? c : s);
-    for (long to = 0; to < (a->states_in_reading ? c : s); to++) reading[to] = 0;
+    double *reading = a->reading + b * readings_of(a);
+    for (long to = 0; to < readings_of(a); to++) reading[to] = 0;
     for (long to = 0; to < c; to++) reading[a->states_in_reading ? to : to / q] += a->alpha[b * c + to];
 }
 
-/* gradient (C + Q, width): what follows its rows is zero; factors has Q² times numbers of room, and (C + Q) C. */
+/* gradient (C + Q, width) is zero; factors has Q² times numbers of room, and (C + Q) C. */
 static void backward_row(const stack *a, long b, long width, double *gradient, double *factors) {
     const long q = a->states, s = a->symbols, c = q * s, t = a->time, first = a->first;
     const long kinds = 2 * c + q, length = (t - first) * c, before = length - c, later = a->later - (t + 2);
     const double *scaled = a->scaled + b * c * kinds;
-    const double *d_reading = a->d_reading + b * (a->states_in_reading ? c : s);
+    const double *d_reading = a->d_reading + b * readings_of(a);
     double *d_scaled = a->d_logits + b * c * kinds, *d_alpha = a->d_alpha + b * a->times * c;
     double *d_column = a->d_column + b * c * a->by_kind;
     double mean = 0;
@@ -260,10 +269,9 @@ static void backward_row(const stack *a, long b, long width, double *gradient, d
 
     /* Of the products that give replacements and γ', and through them. */
     double *by_pops = gradient + c * width;
-    memset(by_pops, 0, (size_t)(q * width) * sizeof(double));
     for (long y = 0; y < s && before > c; y++) {
         const double *rows = rows_of(a, a->columns, b, y, first + 1);
-        dot_all_rows((long)q, (t - first - 2) * q, 0, rows, a->by_row, gradient + y * q * width, width, factors, q, q, c);
+        dot_all_rows(q, (t - first - 2) * q, 0, rows, a->by_row, gradient + y * q * width, width, factors, q, q, c);
         const double *of = factors;
         for (long k = first + 1; k < t - 1; k++)
             for (long u = 0; u < q; u++)
@@ -340,19 +348,13 @@ int backward(const stack *a, long first, long last) {
 typedef struct {
     stack stack;       /* time and times are those of the last step; arrays of steps are (B, T, …), of time 0 to T - 1 */
     long steps, width; /* T and H */
-    const double *inputs, *recurrent, *recurrent_across; /* (B, T, 4H), (4H, H + R) and transposed */
+    const double *recurrent, *recurrent_across;          /* (4H, H + R) and transposed */
     const double *action, *action_across, *action_bias;  /* (A, H), transposed, and (A) */
-    double *gates;              /* (B, T, 4H): input, forget, output, cell */
+    double *gates;              /* (B, T, 4H): input, forget, output, cell; at first what the inputs add to them */
     double *hidden, *memory;    /* (B, T + 1, H), from before the first step on */
     const double *d_hidden;     /* (B, T, H) */
     double *d_inputs;           /* (B, T, 4H) */
 } sequence;
-
-static long readings_of(const stack *a) { return a->states_in_reading ? a->states * a->symbols : a->symbols; }
-
-static long actions_of(const stack *a) {
-    return a->states * a->symbols * (2 * a->states * a->symbols + a->states);
-}
 
 /* The stack of row b, as if it were the only one, for its step to a time. */
 static stack step_of(const sequence *a, long b, long time, double *columns) {
@@ -394,7 +396,6 @@ static void sequence_forward_row(const sequence *a, long b, double *columns, dou
             forward_step(&now, 0, room);
         }
         double *gates = a->gates + (b * a->steps + t) * 4 * h;
-        memcpy(gates, a->inputs + (b * a->steps + t) * 4 * h, (size_t)(4 * h) * sizeof(double));
         add_product(4 * h, h, a->recurrent_across, hidden, gates);
         add_product(4 * h, readings, a->recurrent_across + h * 4 * h, now.reading, gates);
         for (long j = 0; j < 3 * h; j++) gates[j] = 1 / (1 + exp(-gates[j]));
@@ -406,13 +407,13 @@ static void sequence_forward_row(const sequence *a, long b, double *columns, dou
     }
 }
 
-/* d_hidden (H) and d_memory (H) are zero, d_joined (H + R) is anything. */
+/* gradients has d_columns, d_alpha and d_column of the row; d_hidden (H) and d_memory (H) are zero, d_joined (H + R) is
+   anything. */
 static void sequence_backward_row(
-    const sequence *a, long b, stack *now, double *d_hidden, double *d_memory, double *d_joined, double *room
+    const sequence *a, long b, const stack *gradients, double *d_hidden, double *d_memory, double *d_joined, double *room
 ) {
-    const long h = a->width, readings = readings_of(now), actions = actions_of(now), joined = h + readings;
-    double *columns = a->stack.columns + b * now->symbols * now->by_matrix;
-    const stack gradients = *now;
+    const long h = a->width, joined = h + readings_of(gradients), actions = actions_of(gradients);
+    double *columns = a->stack.columns + b * gradients->symbols * gradients->by_matrix;
     long next = 0;
     for (long t = a->steps - 1; t >= 0; t--) {
         const long at = b * a->steps + t;
@@ -432,18 +433,18 @@ static void sequence_backward_row(
         add_product(joined, 4 * h, a->recurrent, d_gates, d_joined);
         memcpy(d_hidden, d_joined, (size_t)h * sizeof(double));
         if (t == 0) break;
-        *now = step_of(a, b, t, columns);
-        now->d_columns = gradients.d_columns;
-        now->d_alpha = gradients.d_alpha;
-        now->d_column = gradients.d_column;
-        now->by_kind = gradients.by_kind;
-        now->d_reading = d_joined + h;
-        now->d_logits = a->stack.d_logits + at * actions;
-        now->later = a->steps;
-        now->next = next;
-        backward_step(now, 0, room);
+        stack now = step_of(a, b, t, columns);
+        now.d_columns = gradients->d_columns;
+        now.d_alpha = gradients->d_alpha;
+        now.d_column = gradients->d_column;
+        now.by_kind = gradients->by_kind;
+        now.d_reading = d_joined + h;
+        now.d_logits = a->stack.d_logits + at * actions;
+        now.later = a->steps;
+        now.next = next;
+        backward_step(&now, 0, room);
         next = t - 1;
-        add_product(h, actions, a->action, now->d_logits, d_hidden);
+        add_product(h, actions, a->action, now.d_logits, d_hidden);
     }
 }
 
@@ -467,14 +468,14 @@ int sequence_backward(const sequence *a, long first, long last) {
     double *memory = room_for_step(&a->stack, extra);
     if (!memory) return 1;
     for (long b = first; b < last; b++) {
-        stack now = a->stack;
+        stack gradients = a->stack;
         double *d_joined = memory + zero;
-        now.d_alpha = memory + 2 * h;
-        now.d_columns = d_joined + h + readings_of(&now);
-        now.d_column = now.d_columns + in_columns;
-        now.by_kind = by_kind;
+        gradients.d_alpha = memory + 2 * h;
+        gradients.d_columns = d_joined + h + readings_of(&gradients);
+        gradients.d_column = gradients.d_columns + in_columns;
+        gradients.by_kind = by_kind;
         memset(memory, 0, (size_t)zero * sizeof(double));
-        sequence_backward_row(a, b, &now, memory, memory + h, d_joined, memory + extra);
+        sequence_backward_row(a, b, &gradients, memory, memory + h, d_joined, memory + extra);
     }
     free(memory);
     return 0;

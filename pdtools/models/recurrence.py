@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pdtools.models.controllers import CELLS, CellRun
-from pdtools.models.native_recurrence import GONE_BACK, native_sequence, native_takes
+from pdtools.models.native_recurrence import GONE_BACK, native_bytes, native_sequence, native_takes
 from pdtools.models.stacks import NondeterministicStack, Stack, StackCarry, StackRun
 
 
@@ -198,19 +198,32 @@ def run_sequence(
     Returns:
         Hidden states (T, B, H), and what the next sequence starts from, or None.
     """
-    if (
-        isinstance(stack, NondeterministicStack)
-        and controller == "lstm"
-        and not carries
-        and carry.stack is None
-        and native_takes(stack, inputs)
-        and _native_works()
-    ):
+    if not carries and carry.stack is None and row_by_row(controller, stack, carry.hidden):
+        assert isinstance(stack, NondeterministicStack)
         assert weights.action is not None
         assert weights.action_bias is not None
         native = (inputs, weights.recurrent, weights.action, weights.action_bias)
         return native_sequence(stack, *native, carry.hidden, carry.memory), None
     return _lock_step(controller, stack, weights, inputs, carry, carries=carries)
+
+
+def row_by_row(controller: str, stack: Stack | None, hidden: Tensor) -> bool:
+    """Whether sequences are read in C, one row after the other, from empty stacks on.
+
+    Args:
+        controller: its kind.
+        stack: or None.
+        hidden: (B, H), its state.
+    """
+    return native_takes(controller, stack, hidden.shape[1], hidden.device) and _native_works()
+
+
+def sequence_bytes(controller: str, stack: Stack, hidden: Tensor, steps: int) -> int:
+    """Memory of each row of a sequence that is not gone back over; see :func:`row_by_row`."""
+    if row_by_row(controller, stack, hidden):
+        assert isinstance(stack, NondeterministicStack)
+        return native_bytes(stack, hidden.shape[1], steps)
+    return stack.working_bytes(steps)
 
 
 def _lock_step(
@@ -232,8 +245,13 @@ def _native_works() -> bool:
         return torch.randn(shape, generator=random, dtype=torch.float64).requires_grad_()
 
     rows, steps, width = 2, 17, 3
-    # Whoever asks may be computing without gradients, in another precision.
-    with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False):
+    # Whoever asks may be computing elsewhere, without gradients, in another precision.
+    with (
+        torch.device("cpu"),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autocast("cpu", enabled=False),
+    ):
         for states, symbols, normalized in ((2, 3, False), (3, 2, True)):
             stack = NondeterministicStack(
                 states, symbols, unnormalized=not normalized, states_in_reading=not normalized, window=0

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from pdtools.models.base import Batch, DecoderState, LanguageModel, LossParts, Objective, TokenParts
 from pdtools.models.cache import NoRoomError
 from pdtools.models.controllers import GATES
-from pdtools.models.recurrence import Carry, SequenceRun, Weights, run_sequence
+from pdtools.models.recurrence import Carry, SequenceRun, Weights, run_sequence, sequence_bytes
 from pdtools.models.stacks import NondeterministicStack, Stack, StratificationStack, SuperpositionStack
 from pdtools.models.transformer_config import bad_config
 
@@ -217,7 +217,8 @@ class RecurrentLM(LanguageModel):
             parts = [fed]
         else:
             # The stacks of many long rows at once may take more memory than all else.
-            rows = max(1, STACK_BYTES // max(1, self.stack.working_bytes(fed.shape[1])))
+            each = sequence_bytes(self.config.controller, self.stack, self._empty(1).hidden, fed.shape[1])
+            rows = max(1, STACK_BYTES // max(1, each))
             parts = list(fed.split(rows))
         hidden = torch.cat([self._read(part, None, carries=False)[0] for part in parts])  # (B, T, H)
         return F.pad(hidden, (0, 0, 1, 0)) if self.config.first_input == "none" else hidden

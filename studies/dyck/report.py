@@ -11,6 +11,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import accumulate
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -65,6 +66,8 @@ PARTS = {
 }
 # Training strings never have more open than this.
 TRAINED_DEPTH = 10
+# The most brackets that are open at once: classes, and the largest number of each.
+DEEPEST = {f"at most {TRAINED_DEPTH}": TRAINED_DEPTH, "11 to 14": 14, "15 to 20": 20, "more": math.inf}
 GUESSES = {
     "any": "the type of any opener before",
     "most": "the type that most open brackets have, of these the last",
@@ -95,6 +98,7 @@ def main(folder: Path) -> None:
         made = document["provenance"]
     guesses = {name: guess(group) for name, group in prefixes.items()}
     by_open = {model: open_brackets(items[model], prefixes) for model in MODELS if items[model]}
+    by_deepest = {model: deepest_brackets(items[model], prefixes) for model in MODELS if items[model]}
     figures = {
         name: [accuracy_line(MODELS[model], items[model], *figure) for model in MODELS]
         for name, figure in FIGURES.items()
@@ -107,13 +111,14 @@ def main(folder: Path) -> None:
             "entropy": entropy,
             "guesses": guesses,
             "by_open_brackets": by_open,
+            "by_deepest": by_deepest,
             "figures": {name: list(map(asdict, lines)) for name, lines in figures.items()},
             "paper": PAPER,
             "provenance": provenance(),
             "provenance_of_one": made,
         },
     )
-    table = markdown(scores, entropy, guesses) + "\n" + open_table(by_open)
+    table = "\n".join([markdown(scores, entropy, guesses), open_table(by_open), deepest_table(by_deepest)])
     with atomic_text(folder / "table.md") as stream:
         stream.write(table)
     print(table)
@@ -246,6 +251,40 @@ def open_table(by_open: Mapping[str, Mapping[str, Mapping[str, Mapping[str, int]
                 groups = [sets.get(name, {}).get(kind) for name in names]
                 shares = [f"{100 * group[key] / group['prefixes']:.0f}" if group else "-" for group in groups]
                 rows.append([label, size, *shares])
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
+
+
+def deepest_brackets(
+    items: Sequence[Mapping[str, Any]], prefixes: Mapping[str, Sequence[BracketPrefix]]
+) -> dict[str, dict[str, dict[str, int]]]:
+    """Closers that are right by the most brackets that are open at once anywhere in the prefix.
+
+    Returns:
+        By set and class (``DEEPEST``): prefixes (those of all seeds), ``right``.
+    """
+    found: dict[str, dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(int)))
+    for item in items:
+        prefix = prefixes[item["set"]][item["number"] - 1]
+        deepest = max(accumulate(1 if token[0] == "(" else -1 for token in prefix.tokens))
+        counts = found[item["set"]][next(name for name, most in DEEPEST.items() if deepest <= most)]
+        counts["prefixes"] += 1
+        counts["right"] += item["chosen"] == item["closer"]
+    return found
+
+
+def deepest_table(by_deepest: Mapping[str, Mapping[str, Mapping[str, Mapping[str, int]]]]) -> str:
+    """The table of :func:`deepest_brackets`, of the same strings as :func:`open_table`."""
+    names = [f"dependency-{least}-depth-40" for least in DEPENDENCIES]
+    titles = [f"Dyck ({least})" for least in DEPENDENCIES]
+    rows = [["percent right (prefixes)", "most open at once", *titles], ["---"] * (len(names) + 2)]
+    for model, sets in by_deepest.items():
+        for kind in DEEPEST:
+            groups = [sets.get(name, {}).get(kind) for name in names]
+            shares = [
+                f"{100 * group['right'] / group['prefixes']:.0f} ({group['prefixes']})" if group else "-"
+                for group in groups
+            ]
+            rows.append([MODELS[model], kind, *shares])
     return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
 
 

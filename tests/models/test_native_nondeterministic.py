@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -190,7 +191,12 @@ def test_a_compiler_that_makes_mistakes_is_not_used(
 
 
 def sequence_and_gradients(
-    in_c: bool, stack: NondeterministicStack, rows: int, steps: int, dtype: torch.dtype = torch.float64
+    in_c: bool,
+    stack: NondeterministicStack,
+    rows: int,
+    steps: int,
+    dtype: torch.dtype = torch.float64,
+    scale: float = 1.0,
 ) -> list[Tensor]:
     """Hidden states of an LSTM with a stack, and the gradients of all that is learned."""
     random, width = generator(), 4
@@ -208,12 +214,16 @@ def sequence_and_gradients(
         )
     ]
     inputs, recurrent, action, action_bias = learned
+    with torch.no_grad():
+        action *= scale
     carry = recurrence.Carry(normal(rows, width), normal(rows, width))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recurrence, "_native_works", lambda: in_c)
         weights = recurrence.Weights(recurrent, action, action_bias)
         hidden, after = recurrence.run_sequence("lstm", stack, weights, inputs, carry)
     assert after is None
+    if torch.is_grad_enabled():
+        assert (type(hidden.grad_fn).__name__ == "_NativeSequenceBackward") == in_c
     loss = (hidden * normal(steps, rows, width)).sum()
     return [hidden, *torch.autograd.grad(loss, learned)]
 
@@ -266,15 +276,149 @@ def test_sequences_without_gradients_and_by_threads(monkeypatch: pytest.MonkeyPa
         ("another controller", {"controller": "rnn"}),
         ("a wide controller", {"hidden_size": native_recurrence.WIDEST + 1}),
         ("another stack", {"stack": "superposition"}),
+        ("", {}),
     ],
 )
 def test_what_is_not_a_sequence_for_c(
     reason: str, options: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recurrence, "native_sequence", lambda *_: pytest.fail(reason))
+    assert recurrence._native_works()
+    reads = []
+    native = recurrence.native_sequence
+    monkeypatch.setattr(recurrence, "native_sequence", lambda *given: (reads.append(1), native(*given))[1])
     config = RecurrentConfig(vocab_size=5, pad_id=0, root_id=1, eos_id=2, **options)  # type: ignore[arg-type]
     batch = collate([([1, 3, 4, 3, 2], [0, 1, 2, 3, 4])], 0)
-    RecurrentLM(config).loss(batch).token_nll_sum.backward()
+    loss = RecurrentLM(config).loss(batch).token_nll_sum
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="only once"):
+        loss.backward()
+    assert bool(reads) != bool(reason)
+
+
+@needs_compiler
+def test_sequences_that_go_on_are_not_read_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recurrence, "native_sequence", lambda *_: pytest.fail("a sequence that goes on"))
+    stack = stack_of(2, 2)
+    weights = recurrence.Weights(
+        torch.zeros(8, 2 + 4), torch.zeros(stack.action_size, 2), torch.zeros(stack.action_size)
+    )
+    inputs = torch.zeros(3, 1, 8)
+    start = recurrence.Carry(torch.zeros(1, 2), torch.zeros(1, 2))
+    _, after = recurrence.run_sequence("lstm", stack, weights, inputs, start, carries=True)
+    assert after is not None
+    assert after.stack is not None
+    recurrence.run_sequence("lstm", stack, weights, inputs, after)
+
+
+@needs_compiler
+@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_what_is_not_a_number_is_not_hidden(bad: float, normalized: bool) -> None:
+    stack = stack_of(2, 2, normalized=normalized)
+    actions = torch.randn(6, 2, stack.action_size, generator=generator(), dtype=torch.float64)
+    actions[2, 0, 5] = bad
+    for kind in (NativeNondeterministicRun, TorchNondeterministicRun):
+        run = kind(stack, 2, 6, actions, True, None)
+        readings = torch.stack([run.step(each) for each in actions])
+        run.prepare_back()
+        gradients = torch.stack([run.back(torch.ones(2, stack.reading_size).double()) for _ in actions])
+        assert readings[2:, 0].isnan().all()
+        assert gradients[-3:, 0].isnan().any()
+        assert readings[:, 1].isfinite().all()
+        assert gradients[:, 1].isfinite().all()
+
+
+@needs_compiler
+def test_extreme_sequences_are_those_in_lock_step() -> None:
+    for scale in (30.0, 1000.0):
+        ours, theirs = (
+            sequence_and_gradients(in_c, stack_of(2, 3), 2, 25, scale=scale) for in_c in (True, False)
+        )
+        for one, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-8, equal_nan=True)
+
+
+@needs_compiler
+def test_nothing_depends_on_what_was_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = [sequence_and_gradients(True, stack_of(*sizes), 2, 23) for sizes in ((2, 3), (1, 2), (3, 1))]
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
+    torch.use_deterministic_algorithms(True)
+    try:
+        found = [sequence_and_gradients(True, stack_of(*sizes), 2, 23) for sizes in ((2, 3), (1, 2), (3, 1))]
+    finally:
+        torch.use_deterministic_algorithms(False)
+    for ours, theirs in zip(found, wanted, strict=True):
+        for one, other in zip(ours, theirs, strict=True):
+            assert torch.equal(one, other)
+
+
+@needs_compiler
+@pytest.mark.parametrize("lanes", [2, 4, 8])
+@pytest.mark.usefixtures("fresh_library")
+def test_vectors_of_other_processors(lanes: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    wanted = sequence_and_gradients(False, stack_of(2, 3), 2, 15)
+    native_library.cache_clear()
+    change = f"s/^#define LANES .*/#define LANES {lanes}/"
+    monkeypatch.setattr(shutil, "which", mistaken_compiler(change, tmp_path))
+    assert module._native_works()
+    for one, other in zip(sequence_and_gradients(True, stack_of(2, 3), 2, 15), wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-11)
+
+
+@needs_compiler
+def test_a_step_too_many_and_wrong_shapes_are_refused() -> None:
+    stack = stack_of(2, 3)
+    actions = torch.zeros(2, stack.action_size)
+    for kind in (NativeNondeterministicRun, TorchNondeterministicRun):
+        run = kind(stack, 2, 1, actions, False, None)
+        run.step(actions)
+        carried = run.carried()
+        with pytest.raises(IndexError, match="no room for another step"):
+            run.step(actions)
+        with pytest.raises(ValueError, match="2 rows left cannot be carried on by 3"):
+            kind(stack, 3, 1, actions, False, carried)
+    run = NativeNondeterministicRun(stack, 2, 3, actions, True, None)
+    with pytest.raises(ValueError, match="actions must be"):
+        run.step(actions[:1])
+    run.step(actions)
+    run.prepare_back()
+    with pytest.raises(ValueError, match="gradients of readings must be"):
+        run.back(torch.zeros(2, 1))
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_hidden_states_may_be_changed_and_weights_too(dtype: torch.dtype) -> None:
+    stack = stack_of(2, 2)
+    *learned, start = (
+        torch.ones(shape, dtype=dtype)
+        for shape in ((4, 1, 8), (8, 2 + 4), (stack.action_size, 2), (stack.action_size,), (1, 2))
+    )
+    for each in learned:
+        each.requires_grad_()
+    wanted = torch.autograd.grad(
+        native_recurrence.native_sequence(stack, *learned, start, start).sum(), learned
+    )
+    hidden = native_recurrence.native_sequence(stack, *learned, start, start)
+    hidden.add_(1)
+    with torch.no_grad():
+        for each in learned:
+            each.zero_()
+    for one, other in zip(torch.autograd.grad(hidden.sum(), learned), wanted, strict=True):
+        assert torch.equal(one, other)
+
+
+@needs_compiler
+def test_long_texts_are_not_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = RecurrentConfig(vocab_size=5, pad_id=0, root_id=1, eos_id=2)
+    batch = collate([([1, *(300 * [3]), 2], list(range(302)))] * 40, 0)
+    assert recurrence._native_works()
+    parts = []
+    native = recurrence.native_sequence
+    monkeypatch.setattr(recurrence, "native_sequence", lambda *given: (parts.append(1), native(*given))[1])
+    with torch.no_grad():
+        RecurrentLM(config).loss(batch)
+    assert len(parts) == 1
 
 
 @needs_compiler

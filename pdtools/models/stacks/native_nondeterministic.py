@@ -28,7 +28,7 @@ _FORWARD = (
 )
 _BACK = ("d_reading", "d_columns", "d_alpha", "d_column", "d_logits")
 FUNCTIONS = ("forward", "backward", "sequence_forward", "sequence_backward")
-# Zeros after each row, so that whole vectors can be read.
+# Zeros behind each row, so that whole vectors of any processor can be read.
 LANES = 8
 # Those that another thread is worth starting for.
 PRODUCTS_OF_A_THREAD = 2_000_000
@@ -66,7 +66,9 @@ class NativeNondeterministicRun(NondeterministicRun):
 
     def _advance(self, actions: Tensor) -> None:
         """See :class:`NondeterministicRun`."""
-        stack, rows = self.stack, len(actions)
+        stack, rows = self.stack, len(self.alpha)
+        if actions.shape != (rows, stack.action_size):
+            raise ValueError(f"actions must be {(rows, stack.action_size)}, not {tuple(actions.shape)}")
         if self.keep and self.all_pops is None:
             side = self._most * stack.states
             self.all_pops = self.alpha.new_zeros(rows * stack.symbols, side, side)
@@ -107,6 +109,9 @@ class NativeNondeterministicRun(NondeterministicRun):
     def _retreat(self, d_reading: Tensor) -> Tensor:
         """See :class:`NondeterministicRun`."""
         window, kept = self.stack.window, self._kept.pop()
+        readings = (len(self.alpha), self.stack.reading_size)
+        if d_reading.shape != readings:
+            raise ValueError(f"gradients of readings must be {readings}, not {tuple(d_reading.shape)}")
         d_logits = torch.empty_like(kept["scaled"])
         self._call(
             "backward",
@@ -125,6 +130,13 @@ class NativeNondeterministicRun(NondeterministicRun):
         )
         self._next = self.time - 1 - self._first_of(self.time)
         return d_logits.to(self.dtype)
+
+    def select(self, rows: Tensor) -> None:
+        """See :meth:`StackRun.select`."""
+        columns = self.columns
+        self.columns = columns.as_strided((*columns.shape[:2], columns.stride(1)), columns.stride())
+        super().select(rows)
+        self.columns = self.columns[:, :, :-LANES]
 
     def _call(self, function: str, tensors: dict[str, Tensor], **sizes: int) -> None:
         """Call a function of the library, each of torch's threads with some of the rows."""

@@ -63,7 +63,7 @@ class NondeterministicStack(Stack):
 
     def carry_of(self, tensors: dict[str, Tensor]) -> NondeterministicCarry:
         """See :meth:`Stack.carry_of`."""
-        return NondeterministicCarry(tensors["columns"], tensors["last"], tensors["alpha"])
+        return NondeterministicCarry(tensors["columns"], tensors["alpha"])
 
     def log_weights(self, actions: Tensor) -> Tensor:
         """Logarithms of the transitions' weights: (B, action_size) to (B, S·Q, 2·S·Q + Q), float64."""
@@ -98,10 +98,11 @@ def _native_works() -> bool:
         stack = NondeterministicStack(
             states, symbols, unnormalized=not normalized, states_in_reading=not normalized, window=window
         )
-        actions = torch.randn(17, 2, stack.action_size, generator=random, dtype=torch.float64)
-        d_readings = torch.randn(17, 2, stack.reading_size, generator=random, dtype=torch.float64)
-        plain = _outcome(TorchNondeterministicRun, stack, actions, d_readings)
-        ours = _outcome(NativeNondeterministicRun, stack, actions, d_readings)
+        with torch.device("cpu"):  # whoever asks may be computing elsewhere
+            actions = torch.randn(17, 2, stack.action_size, generator=random, dtype=torch.float64)
+            d_readings = torch.randn(17, 2, stack.reading_size, generator=random, dtype=torch.float64)
+            plain = _outcome(TorchNondeterministicRun, stack, actions, d_readings)
+            ours = _outcome(NativeNondeterministicRun, stack, actions, d_readings)
         if not torch.allclose(plain, ours, rtol=1e-9, atol=1e-12):
             warnings.warn(
                 "stacks are not computed in C (the C compiler made something that computes other numbers):"

@@ -53,17 +53,15 @@ class NondeterministicCarry(StackCarry):
 
     Attributes:
         columns: (B · S, m · Q, m · S · Q).
-        last: (B, S · Q, m - 1, S · Q), P of the last time.
         alpha: (B, S · Q).
     """
 
     columns: Tensor
-    last: Tensor
     alpha: Tensor
 
     def tensors(self) -> dict[str, Tensor]:
         """See :meth:`StackCarry.tensors`."""
-        return {"columns": self.columns, "last": self.last, "alpha": self.alpha}
+        return {"columns": self.columns, "alpha": self.alpha}
 
 
 class NondeterministicRun(StackRun):
@@ -92,20 +90,20 @@ class NondeterministicRun(StackRun):
         self.dtype = like.dtype
         q, c = stack.states, stack.configurations
         like = like.new_empty(0, dtype=torch.float64)
-        self._before = 1 if carried is None else carried.last.shape[2] + 1
-        self._most = self._before + steps
-        self.columns = self._room(
-            like, rows, self._most if keep else min(self._most, self._before + FIRST_ROOM)
-        )
+        if carried is not None and len(carried.alpha) != rows:
+            raise ValueError(f"what {len(carried.alpha)} rows left cannot be carried on by {rows}")
+        before = 1 if carried is None else carried.columns.shape[1] // q
+        self._most = before + steps
+        self.columns = self._room(like, rows, self._most if keep else min(self._most, before + FIRST_ROOM))
         if carried is None:
             self.alpha = like.new_zeros(rows, c)
             self.alpha[:, 0] = 1
         else:
-            self.columns[:, : self._before * q, : self._before * c] = carried.columns
+            self.columns[:, : before * q, : before * c] = carried.columns
             self.alpha = carried.alpha
         self.total = self.alpha.sum(1, keepdim=True)
         self.log_factor = torch.zeros_like(self.total)[:, :, None]
-        self.time = self._before - 1
+        self.time = before - 1
         self._kept: list[Any] = []  # what the way back needs of each step
         self.reading = stack.read(self.alpha).to(self.dtype)
 
@@ -120,6 +118,8 @@ class NondeterministicRun(StackRun):
 
     def step(self, actions: Tensor) -> Tensor:
         """See :meth:`StackRun.step`."""
+        if self.time + 1 == self._most:
+            raise IndexError("the run has no room for another step")
         self.time += 1
         if self.time * self.stack.states == self.columns.shape[1]:
             self._grow()
@@ -149,9 +149,7 @@ class NondeterministicRun(StackRun):
 
     def select(self, rows: Tensor) -> None:
         """See :meth:`StackRun.select`."""
-        s, times = self.stack.symbols, self.columns.shape[1] // self.stack.states
-        columns = self.columns.unflatten(0, (-1, s))[rows].flatten(0, 1)
-        self.columns = self._room(columns, len(rows), times).copy_(columns)
+        self.columns = self.columns.unflatten(0, (-1, self.stack.symbols))[rows].flatten(0, 1)
         self.alpha, self.reading = self.alpha[rows], self.reading[rows]
 
     @property
@@ -167,8 +165,7 @@ class NondeterministicRun(StackRun):
         end = self.time + 1
         low = max(0, end - self.stack.window) if self.stack.window else 0
         columns = self.columns[:, low * q : end * q, low * c : end * c]
-        last = self._column(self.time, low)
-        return NondeterministicCarry(columns.detach().clone(), last.detach().clone(), self.alpha.detach())
+        return NondeterministicCarry(columns.detach().clone(), self.alpha.detach())
 
     def _column(self, time: int, first: int) -> Tensor:
         """P[first … → time] as (B, C, I, C): [b, c', i - first, c]."""
