@@ -92,11 +92,25 @@ def test_scores_of_suites_are_beside_their_circuits(tmp_path: Path, report: Modu
     results = tmp_path / "results" / "lstm-1-sg"
     results.mkdir()
     assert set(report.CIRCUITS) == CIRCUITS.keys()
-    by_circuit = {name: i / 10 for i, name in enumerate(report.CIRCUITS)}
-    document = {"scores": {"sg_31": 0.41, "by_circuit": by_circuit}}
-    (results / "results.json").write_text(json.dumps(document))
-    cells = " | ".join(f"{i / 10:.3f}" for i in range(6))
-    assert f"| lstm | 148.41 | 70.00 | 0.410 | {cells} | 125.78" in report.table(tmp_path)
+    by_suite = {suite: i / 10 for i, name in enumerate(report.CIRCUITS) for suite in CIRCUITS[name]}
+    by_suite["fgd-embed3"] = 0.9  # not in by_circuit, nor in sg_31
+    scores = {"sg_31": 0.41, "sg_33": 0.42, "by_circuit": {"Agreement": 0.7}, "by_suite": by_suite}
+    (results / "results.json").write_text(json.dumps({"scores": scores}))
+    cells = ["0.420", "0.410", *(f"{i / 10:.3f}" for i in range(5)), f"{0.5 + 0.4 / 8:.3f}"]
+    assert f"| lstm | 148.41 | 70.00 | {' | '.join(cells)} | 125.78" in report.table(tmp_path)
+    del by_suite["cleft"]
+    (results / "results.json").write_text(json.dumps({"scores": scores}))
+    assert f"| lstm | 148.41 | 70.00 | {' | '.join(cells[:-1])} |  | 125.78" in report.table(tmp_path)
+
+
+def test_thresholds_of_clipping_are_the_papers(report: ModuleType, shards: Path) -> None:
+    """Appendix D: by its other convention, for means over tokens, from 0.0112 to 1.12."""
+    draws = [list(map(float, report.draw(shards, str(number)).split())) for number in range(200)]
+    rates, clips, _ = zip(*draws, strict=True)
+    assert 1 <= min(rates) < 1.2
+    assert 85 < max(rates) <= 100
+    assert 0.0112 <= min(clips) < 0.0135
+    assert 0.95 < max(clips) <= 1.12
 
 
 def test_an_epoch_of_blocks_is_that_of_their_text(tmp_path: Path, report: ModuleType, shards: Path) -> None:

@@ -184,6 +184,8 @@ def test_the_recipe_for_the_penn_treebank() -> None:
     assert (config.batch_sentences, config.batch_tokens) == (32, 32 * 35)
     assert (config.decay, config.decay_patience, config.patience) == (pytest.approx(1 / 1.5), 1, 2)
     assert (config.warmup_steps, config.weight_decay) == (0, 0)
+    assert 1 <= config.learning_rate <= 100
+    assert 0.0112 <= config.clip <= 1.12
     assert chosen.options["stack_window"] == 35
     assert (chosen.options["hidden_size"], chosen.options["embedding_size"]) == (256, 256)
     assert (chosen.options["initial_output"], chosen.options["initial_range"]) == ("uniform", 0.05)
