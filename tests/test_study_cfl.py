@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import os
 import signal
 import sys
@@ -80,7 +81,7 @@ def test_the_study(tmp_path: Path) -> None:
 
     # A second run does nothing twice; a lost result is made again; other settings are refused.
     kept = out / "runs" / "marked-reversal" / "rns" / "lr0.005-1" / "metrics.jsonl"
-    lost = out / "results" / "marked-reversal" / "jm" / "size20-lr0.005-1"
+    (lost,) = (out / "results" / "marked-reversal" / "jm").iterdir()
     before = kept.stat().st_mtime_ns
     for path in lost.iterdir():
         path.unlink()
@@ -90,9 +91,19 @@ def test_the_study(tmp_path: Path) -> None:
     assert kept.stat().st_mtime_ns == before
     assert (lost / "results.json").exists()
     assert (out / "table.md").read_text() == table
-    other = study("cfl", tmp_path, "out", **{**SMALL, "EPOCHS": "3"})
+    other = study("cfl", tmp_path, "out", **{**SMALL, "WATCHED": "2"})
     assert other.returncode == 1
-    assert "begun with EPOCHS=2 STRINGS=20 PER_LENGTH=1 WATCHED=1, not EPOCHS=3" in other.stderr
+    assert (
+        "begun with STRINGS=20 PER_LENGTH=1 WATCHED=1, not STRINGS=20 PER_LENGTH=1 WATCHED=2" in other.stderr
+    )
+
+    # More epochs; what they find is tested.
+    longer = study("cfl", tmp_path, "out", **{**SMALL, "MODELS": "rns", "EPOCHS": "3"})
+    assert longer.returncode == 0, longer.stderr
+    cell = json.loads((out / "results.json").read_text())["scores"]["marked-reversal"]["rns"]
+    assert cell["steps"] == [2, 4, 6]
+    assert cell["test_by_length"]
+    assert "Epochs of the best: 2, 3." in longer.stdout
 
 
 def write(path: Path, *records: dict[str, Any]) -> None:
@@ -123,7 +134,7 @@ def test_the_best_run_is_that_with_the_lowest_difference(
         )
         write(folder / "last/trainer/state.json", {"finished": finished, "seconds": 1.0})
     report.print_best(tmp_path)
-    assert capsys.readouterr().out == "dyck ns lr0.005-2\n"
+    assert capsys.readouterr().out == "dyck ns lr0.005-2 lr0.005-2-1\n"
     best = report.best_run(tmp_path, "dyck", "ns")
     assert best.best == pytest.approx(0.09)
     report.write_report(tmp_path)
@@ -131,8 +142,14 @@ def test_the_best_run_is_that_with_the_lowest_difference(
     assert "| NS | 0.090 |" in lines
     assert "| NS | - / - |" in lines
     assert "| LSTM | - |" in lines
-    assert "Runs of a cell that the best on validation was chosen of: 3." in lines
+    assert "| the training strings' distribution | - / - |" in lines
+    assert "Runs of a cell that the best on validation was chosen of: 3. Epochs of the best: 1." in lines
     assert '{"EPOCHS": 2}' in lines
+
+
+def test_the_difference_of_a_perfect_model() -> None:
+    found = script("report").perfect_by_length([39, 40, 42, 80, 82])
+    assert found == {n: pytest.approx(math.log(3) / (n + 1)) for n in (40, 42, 80)}
 
 
 def test_actions_that_are_right(monkeypatch: pytest.MonkeyPatch) -> None:

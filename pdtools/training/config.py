@@ -90,6 +90,11 @@ class TrainConfig:
     precision: Literal["auto", "float32", "bf16"] = "auto"
     seed: int = 1
 
+    @property
+    def may_go_on(self) -> bool:
+        """Whether a run can be given more steps: no learning rate depends on how many there are."""
+        return self.schedule in ("constant", "plateau")
+
     def __post_init__(self) -> None:
         for name in ("steps", "accumulate", "eval_every", "log_every", "decay_patience"):
             _check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")

@@ -130,6 +130,8 @@ class TrainingLoop:
             self.state, self.window = load_state(
                 folder.trainer, parallel, self.optimizer, device, config.seed
             )
+            if self.state.finished == "steps" and self.state.step < config.steps:
+                self.state.finished = None  # it has been given more
         source = train_set.source(config, epoch=self.state.epoch, taken=self.state.taken)
         self.padding = source.padding_share()
         ahead = AHEAD if torch.device(device).type == "cuda" else 0

@@ -88,6 +88,8 @@ class RunFolder:
     def check_same(self, recipe: Recipe, data: Mapping[str, str]) -> None:
         """Refuse to go on with another recipe or other data than the run was started with.
 
+        More steps are not refused where the learning rate does not depend on how many there are.
+
         Raises:
             PdtoolsError: naming what differs.
         """
@@ -95,6 +97,7 @@ class RunFolder:
         differences = [
             f"{key} is {now}, but was {before}"
             for key, before, now in _differences(self._started_with(run), _as_read(recipe.as_json()))
+            if not (key == "train.steps" and recipe.train.may_go_on and now > before)
         ]
         for role in sorted({*run.get("data", {}), *data}):
             if run.get("data", {}).get(role) != data.get(role):
@@ -114,9 +117,10 @@ class RunFolder:
             {**started.as_json(), "config": {**setting_defaults(started.model), **started.options}}
         )
 
-    def record_resumption(self, step: int, provenance: Mapping[str, Any]) -> None:
-        """Add to ``run.json`` that the run went on from a step, and what ran it then."""
+    def record_resumption(self, step: int, recipe: Recipe, provenance: Mapping[str, Any]) -> None:
+        """Add to ``run.json`` that the run went on from a step to the recipe's last one, and what ran it."""
         run = self._read()
+        run["recipe"]["train"]["steps"] = recipe.train.steps
         run["resumed"] = [*run.get("resumed", []), {"step": step, **provenance}]
         self._write(run)
 

@@ -139,7 +139,7 @@ def train(
                 folder.create(overwrite=overwrite or resume)
                 folder.describe(recipe, identity, provenance(files))
             elif not already_finished:
-                folder.record_resumption(resumed_from, provenance(files))
+                folder.record_resumption(resumed_from, recipe, provenance(files))
             if len(rejects):
                 rejects.write(folder.path / REJECTS_FILE)
         with explained_memory_errors(_LESS_MEMORY):

@@ -7,7 +7,9 @@ Usage: report.py best FOLDER: the run of each model and language with the lowest
 from __future__ import annotations
 
 import json
+import math
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -32,6 +34,7 @@ LANGUAGES = ("marked-reversal", "unmarked-reversal", "padded-reversal", "dyck", 
 # Figures 1 and 2 are curves without numbers. What the text (section 4) says of them: the RNS is within 0.05
 # nats of the bound on every validation set; models with a stack "effectively solve" marked reversal and Dyck.
 PAPER_RNS = "≤ 0.05"
+PERFECT = "the training strings' distribution"
 TRAINED = range(40, 81)
 
 
@@ -48,6 +51,11 @@ class Run:
     def best(self) -> float:
         """The lowest validation difference."""
         return min(self.differences)
+
+    @property
+    def tested(self) -> str:
+        """What the results of its best step are called: a run that goes on may have another one later."""
+        return f"{self.folder.name}-{self.steps[self.differences.index(self.best)]}"
 
 
 def runs_of(folder: Path, language: str, model: str) -> list[Run]:
@@ -78,12 +86,12 @@ def best_run(folder: Path, language: str, model: str) -> Run | None:
 
 
 def print_best(folder: Path) -> None:
-    """A line for each model and language: both, and the name of the best run."""
+    """A line for each model and language: both, and the names of the best run and of its results."""
     for language in LANGUAGES:
         for model in MODELS:
             run = best_run(folder, language, model)
             if run is not None:
-                print(language, model, run.folder.name)
+                print(language, model, run.folder.name, run.tested)
 
 
 def write_report(folder: Path) -> None:
@@ -105,7 +113,7 @@ def write_report(folder: Path) -> None:
                 "seconds": read_json(run.folder / "last" / "trainer" / "state.json")["seconds"],
             }
             training.append(Line(label=label, x=run.steps, y=run.differences))
-            results = folder / "results" / language / model / run.folder.name
+            results = folder / "results" / language / model / run.tested
             if results.exists():
                 document, _ = read_results(results)
                 by_length = {
@@ -117,6 +125,8 @@ def write_report(folder: Path) -> None:
                     values = [value for length, value in by_length.items() if (length in TRAINED) == wanted]
                     cell[name] = mean(values) if values else None
                 lengths.append(Line(label=label, x=list(by_length), y=list(by_length.values())))
+                perfect = perfect_by_length(by_length)
+                cell["perfect"] = mean(perfect.values()) if perfect else None
             cells.setdefault(language, {})[model] = cell
     watched = {
         path.parent.name: read_json(path)
@@ -133,11 +143,23 @@ def write_report(folder: Path) -> None:
     print(table)
     nats = "cross-entropy difference (nats a symbol)"
     for language, (training, lengths) in lines.items():
+        if lengths:
+            perfect = perfect_by_length(lengths[0].x)
+            lengths.append(Line(label=PERFECT, x=list(perfect), y=list(perfect.values())))
         if training:
             draw_lines(folder / f"figure-1-{language}.svg", training, x="training steps", y=nats)
             draw_lines(folder / f"figure-2-{language}.svg", lengths, x="tokens", y=nats)
     for model, rows in watched.items():
         draw_history(folder / f"figure-3-{model}.svg", rows, label="epoch")
+
+
+def perfect_by_length(lengths: Iterable[float]) -> dict[int, float]:
+    """The difference, by length, of a model that has exactly the distribution of the training strings.
+
+    Any length of ``TRAINED`` is as probable as another; the bound by length is that given the length.
+    """
+    trained = [int(length) for length in lengths if length in TRAINED]
+    return {length: math.log(len(trained)) / (length + 1) for length in trained}
 
 
 def markdown(cells: dict[str, dict[str, dict[str, Any]]]) -> str:
@@ -146,6 +168,11 @@ def markdown(cells: dict[str, dict[str, dict[str, Any]]]) -> str:
     head = ["difference, nats", *languages]
     valid = [head, ["---"] * len(head), ["NS+S+U (RNS), paper", *[PAPER_RNS] * len(languages)]]
     test = [["40 to 80 / longer", *languages], ["---"] * len(head)]
+    floors = [
+        next((cell["perfect"] for cell in cells[language].values() if "perfect" in cell), None)
+        for language in languages
+    ]
+    test.append([PERFECT, *(f"{number(floor)} / -" for floor in floors)])
     for model, label in MODELS.items():
         each = [cells[language].get(model, {}) for language in languages]
         valid.append([label, *(number(cell.get("valid")) for cell in each)])
@@ -153,8 +180,10 @@ def markdown(cells: dict[str, dict[str, dict[str, Any]]]) -> str:
             [number(cell.get(name)) for name in ("test_trained_lengths", "test_longer")] for cell in each
         ]
         test.append([label, *(" / ".join(pair) for pair in pairs)])
-    runs = sorted({cell["runs"] for models in cells.values() for cell in models.values()})
-    note = f"Runs of a cell that the best on validation was chosen of: {', '.join(map(str, runs)) or 'none'}."
+    of_cells = [cell for models in cells.values() for cell in models.values()]
+    runs, epochs = ((cell["runs"] for cell in of_cells), (len(cell["steps"]) for cell in of_cells))
+    note = f"Runs of a cell that the best on validation was chosen of: {numbers(runs)}."
+    note += f" Epochs of the best: {numbers(epochs)}."
     return "\n\n".join(
         [
             "Validation (lengths 40 to 80):",
@@ -165,6 +194,11 @@ def markdown(cells: dict[str, dict[str, dict[str, Any]]]) -> str:
             "",
         ]
     )
+
+
+def numbers(values: Iterable[int]) -> str:
+    """All that there are, once each."""
+    return ", ".join(map(str, sorted(set(values)))) or "none"
 
 
 def rows_of(rows: list[list[str]]) -> str:

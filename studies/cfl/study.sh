@@ -7,7 +7,7 @@
 # Environment, with defaults: a budget for two CPU cores and some hours. FULL=1: the paper's, in parentheses.
 #   LANGUAGES="marked-reversal unmarked-reversal padded-reversal dyck hardest"   also dyck-released
 #   MODELS="lstm gref jm ns ns-s ns-u rns"
-#   EPOCHS=5 (200)   at most; they end early as in the paper
+#   EPOCHS=20 (200)  at most; they end early as in the paper; more can be added later
 #   RATES="0.005" ("0.01 0.005 0.001 0.0005")   initial learning rates
 #   SIZES="20" ("2 20 40")   elements' sizes of gref and jm
 #   RESTARTS="1" ("1 2 3 4 5")   each with weights and training strings of its own; more can be added later
@@ -22,7 +22,7 @@ out=${1:-study-cfl}
 if [ "${FULL:-0}" = 1 ]; then
     epochs=200 rates="0.01 0.005 0.001 0.0005" sizes="2 20 40" restarts="1 2 3 4 5" per_length=100 watched=30
 else
-    epochs=5 rates=0.005 sizes=20 restarts=1 per_length=20 watched=5
+    epochs=20 rates=0.005 sizes=20 restarts=1 per_length=20 watched=5
 fi
 export OUT="$out" EPOCHS="${EPOCHS:-$epochs}" STRINGS="${STRINGS:-10000}" DEVICE="${DEVICE:-cpu}"
 export WATCHED="${WATCHED:-$watched}"
@@ -32,7 +32,7 @@ models=${MODELS:-lstm gref jm ns ns-s ns-u rns}
 mkdir -p "$out"
 
 # What is in the folder was made with these: other ones would end up in the same table.
-settings="EPOCHS=$EPOCHS STRINGS=$STRINGS PER_LENGTH=$per_length WATCHED=$WATCHED"
+settings="STRINGS=$STRINGS PER_LENGTH=$per_length WATCHED=$WATCHED"
 [ -e "$out/settings" ] || echo "$settings" >"$out/settings"
 if [ "$settings" != "$(cat "$out/settings")" ]; then
     echo "$out was begun with $(cat "$out/settings"), not $settings: name another folder" >&2
@@ -75,7 +75,7 @@ for restart in $restarts; do
 done | xargs -P "${JOBS:-2}" -n 5 sh "$here/run.sh" || failed=1
 
 # Of each model on each language, the run with the lowest validation difference is tested.
-python "$here/report.py" best "$out" | xargs -r -P "${JOBS:-2}" -n 3 sh "$here/test.sh" || failed=1
+python "$here/report.py" best "$out" | xargs -r -P "${JOBS:-2}" -n 4 sh "$here/test.sh" || failed=1
 python "$here/report.py" table "$out"
 if [ "$failed" = 1 ]; then
     echo "Not all runs are done; the same command goes on with them." >&2

@@ -481,6 +481,29 @@ def test_a_run_of_an_older_pdtools_goes_on(toy_train: Path, tmp_path: Path) -> N
     assert train(toy_train, run, wanted, resume=True)["finished"] == "steps"
 
 
+@pytest.mark.parametrize("schedule", ["constant", "plateau"])
+def test_a_finished_run_can_be_given_more_steps(
+    schedule: str, toy_train: Path, toy_valid: Path, tmp_path: Path
+) -> None:
+    """It ends as if it had had them from the start."""
+    few, many = (
+        recipe(steps=8, eval_every=4, schedule=schedule),
+        recipe(steps=16, eval_every=4, schedule=schedule),
+    )
+    assert train(toy_train, tmp_path / "whole", many, valid=toy_valid)["step"] == 16
+    for wanted in (few, many):
+        found = train(toy_train, tmp_path / "run", wanted, valid=toy_valid, resume=True)
+    assert (found["step"], found["finished"]) == (16, "steps")
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["recipe"]["train"]["steps"] == 16
+    for name in ("last", "best"):
+        whole, run = (
+            (tmp_path / each / name / "model.safetensors").read_bytes() for each in ("whole", "run")
+        )
+        assert whole == run
+    with pytest.raises(PdtoolsError, match=r"cannot be resumed: train\.steps is 8, but was 16"):
+        train(toy_train, tmp_path / "run", few, valid=toy_valid, resume=True)
+
+
 # --- refusals ---------------------------------------------------------------------------------
 
 
