@@ -37,7 +37,7 @@ SHAPE = {
     "tie_embeddings": False,
     "scale_embeddings": True,
     "initialization": "fan-in",
-    "input_dropout": 0.1,
+    "input_dropout": 0.0,
     "attention_dropout": 0.0,
     "output_dropout": 0.1,
 }

@@ -362,7 +362,11 @@ def initialize(module: nn.Module) -> None:
 def initialize_by_fan_in(module: nn.Module) -> None:
     """Haiku's initial weights: deviation 1 / sqrt(inputs), of embeddings 0.02, cut off at two; biases 0."""
     if isinstance(module, nn.Linear | nn.Embedding):
-        std = 0.02 if isinstance(module, nn.Embedding) else module.in_features**-0.5
-        nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
+        cut_off_normal(module.weight, 0.02 if isinstance(module, nn.Embedding) else module.in_features**-0.5)
     if isinstance(module, nn.Linear) and module.bias is not None:
         nn.init.zeros_(module.bias)
+
+
+def cut_off_normal(weight: Tensor, std: float) -> None:
+    """Draw from a normal distribution that is cut off at two deviations, as Haiku does."""
+    nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)

@@ -9,7 +9,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pdtools.models.base import Batch, DecoderState, LanguageModel, LossParts, Objective, TokenParts
+from pdtools.models.base import (
+    Batch,
+    DecoderState,
+    LanguageModel,
+    LossParts,
+    Objective,
+    TokenParts,
+    cut_off_normal,
+    initialize_by_fan_in,
+)
 from pdtools.models.cache import NoRoomError
 from pdtools.models.controllers import GATES
 from pdtools.models.recurrence import Carry, SequenceRun, Weights, run_sequence, sequence_bytes
@@ -21,6 +30,7 @@ StackKind = Literal["none", "stratification", "superposition", "nondeterministic
 Push = Literal["learned", "hidden"]
 FirstInput = Literal["none", "root", "eos"]
 InitialOutput = Literal["xavier", "uniform"]
+Initialization = Literal["uniform", "fan-in"]
 
 # Memory of the stacks of rows that are read side by side where no gradient is asked for.
 STACK_BYTES = 1 << 28
@@ -48,6 +58,8 @@ class RecurrentConfig:
         first_input: what the controller reads before the first prediction: "none" (which is then made from
             h = 0), "root", or "eos".
         objective: "causal": the token at k is predicted from those before it; "masked": from those up to k.
+        initialization: of all weights: "uniform", as the next two say; or "fan-in": Haiku's truncated normal
+            of deviation 1 / sqrt(inputs), biases 0.
         initial_range: controller and action layer are at first uniform within plus or minus this.
         initial_output: output layer and embedding are "uniform" too, or "xavier" (Glorot's) with biases 0; so
             is the action layer of the first two stacks then, as in the paper's implementation.
@@ -71,6 +83,7 @@ class RecurrentConfig:
     stack_window: int = 0
     first_input: FirstInput = "none"
     objective: Objective = "causal"
+    initialization: Initialization = "uniform"
     initial_output: InitialOutput = "xavier"
     initial_range: float = 0.1
 
@@ -89,6 +102,7 @@ class RecurrentConfig:
             ("stack_push", Push),
             ("first_input", FirstInput),
             ("objective", Objective),
+            ("initialization", Initialization),
             ("initial_output", InitialOutput),
         ):
             if getattr(self, name) not in get_args(choices):
@@ -191,6 +205,16 @@ class RecurrentLM(LanguageModel):
         self._initialize()
 
     def _initialize(self) -> None:
+        if self.config.initialization == "fan-in":
+            self.apply(initialize_by_fan_in)
+            # The controller reads its input and the reading together.
+            inputs = [weight for weight in (self.input_weight, self.reading_weight) if weight is not None]
+            for weight in inputs:
+                cut_off_normal(weight, sum(each.shape[1] for each in inputs) ** -0.5)
+            cut_off_normal(self.hidden_weight, self.config.hidden_size**-0.5)
+            nn.init.zeros_(self.input_bias)
+            nn.init.zeros_(self.hidden_bias)
+            return
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -self.config.initial_range, self.config.initial_range)
         if self.config.initial_output == "uniform":

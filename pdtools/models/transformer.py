@@ -101,6 +101,8 @@ class TransformerLM(LanguageModel):
             self.apply(initialize_by_fan_in)
             return
         self.apply(initialize)
+        if config.initialization == "normal":
+            return
         for name, parameter in self.named_parameters():
             if name.endswith(("attention.output.weight", "feed_forward.2.weight")):
                 # GPT-2: the residual stream's variance does not grow with the number of layers.

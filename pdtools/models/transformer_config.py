@@ -13,7 +13,7 @@ from pdtools.models.base import Objective
 Positions = Literal["learned", "sincos", "relative", "rotary", "alibi", "none"]
 Norm = Literal["pre", "post"]
 Activation = Literal["gelu", "gelu-exact", "relu"]
-Initialization = Literal["gpt2", "fan-in"]
+Initialization = Literal["gpt2", "normal", "fan-in"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,8 @@ class TransformerConfig:
         embedding_norm: a layer norm of the input.
         output_transform: a feed-forward layer with a norm before the output layer (RoBERTa).
         initialization: "gpt2": normal, deviation 0.02, smaller where the residual stream is added to;
-            "fan-in": truncated normal, of deviation 0.02 for embeddings and 1 / sqrt(inputs) for matrices.
+            "normal": deviation 0.02 everywhere (RoBERTa); "fan-in": truncated normal, of deviation 0.02 for
+            embeddings and 1 / sqrt(inputs) for matrices.
         sincos_timescale: the longest wavelength of "sincos" is nearly 2π times this.
         stack_layers: layers with stack attention (Li et al. 2024): "none", "all", or "last N".
         as_released: where stack attention's released code differs from the paper, do as the code does:

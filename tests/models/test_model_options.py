@@ -14,6 +14,7 @@ from torch import nn
 from pdtools.errors import PdtoolsError
 from pdtools.models import Batch, StackState, build_model, collate, make_config
 from pdtools.models.positions import rotate
+from pdtools.training import read_recipe
 
 STACK = {"stack_layers": "all"}
 VARIANTS: list[dict[str, Any]] = [
@@ -151,6 +152,17 @@ def test_initial_weights_by_fan_in() -> None:
             assert not bool(module.bias.any())
 
 
+def test_initial_weights_of_roberta_are_alike_in_all_layers() -> None:
+    options = {"vocab_size": 500, "pad_id": 0, "root_id": 1, "eos_id": 2, "layers": 8}
+    for name, factor in (("normal", 1), ("gpt2", 1 / 4)):
+        torch.manual_seed(0)
+        model = build_model("transformer", make_config("transformer", {**options, "initialization": name}))
+        for weight in ("blocks.0.attention.output.weight", "blocks.7.feed_forward.2.weight"):
+            deviation = float(model.get_parameter(weight).detach().std())
+            assert deviation == pytest.approx(0.02 * factor, rel=0.05)
+    assert read_recipe("roberta-stack").options["initialization"] == "normal"
+
+
 @pytest.mark.parametrize(
     ("name", "given", "message"),
     [
@@ -158,7 +170,7 @@ def test_initial_weights_by_fan_in() -> None:
         ("transformer", {"stack_layers": "last 0"}, "N from 1 to 2, not 'last 0'"),
         ("transformer", {"norm": "both"}, "norm must be one of pre, post"),
         ("transformer", {"activation": "tanh"}, "activation must be one of"),
-        ("transformer", {"initialization": "zero"}, "initialization must be one of gpt2, fan-in"),
+        ("transformer", {"initialization": "zero"}, "initialization must be one of gpt2, normal, fan-in"),
         ("transformer", {"norm_eps": 0.0}, "norm_eps must be above 0"),
         ("transformer", {"positions": "rotary", "d_model": 12}, "rotary positions need an even"),
         ("transformer", {"positions": "sincos", "d_model": 15, "heads": 5}, "sincos positions need an even"),

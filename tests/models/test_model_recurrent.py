@@ -23,6 +23,7 @@ from pdtools.models import (
     save_checkpoint,
 )
 from pdtools.tokenization import train_word_tokenizer
+from pdtools.training import read_recipe
 
 PTB = {"vocab_size": 10_000, "pad_id": 0, "root_id": 1, "eos_id": 2}
 
@@ -241,6 +242,22 @@ def test_initial_weights() -> None:
     narrow = {"initial_output": "uniform", "initial_range": 0.05, "embedding_size": 30, "hidden_size": 30}
     for parameter in build_model("rnn", make_config("rnn", {**PTB, **narrow})).parameters():
         assert parameter.detach().abs().max().item() == pytest.approx(0.05, rel=0.1)
+
+
+def test_initial_weights_by_fan_in() -> None:
+    """Haiku's, of the baselines of the stack-attention paper: all weights, biases 0."""
+    given = {"initialization": "fan-in", "hidden_size": 300, "controller": "rnn", "stack": "superposition"}
+    torch.manual_seed(0)
+    model = RecurrentLM(RecurrentConfig(**PTB, stack_vector=8, **given))
+    inputs = PTB["vocab_size"] + model.stack.reading_size
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            assert not parameter.any(), name
+            continue
+        std = (inputs if name in ("input_weight", "reading_weight") else 300) ** -0.5
+        assert float(parameter.detach().std()) == pytest.approx(0.88 * std, rel=0.05), name
+        assert float(parameter.detach().abs().max()) <= 2.001 * std, name
+    assert read_recipe("dcf-rnn").options["initialization"] == "fan-in"
 
 
 @pytest.mark.parametrize(
