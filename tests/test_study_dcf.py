@@ -33,7 +33,11 @@ def test_the_study(tmp_path: Path) -> None:
     done = study("dcf", tmp_path, out.name, **settings)
     assert done.returncode == 0, done.stderr
     made = {path.name for path in (out / "results").iterdir() if path.is_dir()}
-    assert made == {"se-masked-stack-rnn-1", "se-causal-stack-sincos-released-1"}
+    assert made == {
+        "se-masked-stack-rnn-1",
+        "se-masked-stack-sincos-released-1",
+        "se-causal-stack-sincos-released-1",
+    }
     tables = (out / "tables.md").read_text()
     assert tables.strip() in done.stdout
     assert {path.name for path in out.glob("*.svg")} == {"se-by-length.svg"}
@@ -83,10 +87,11 @@ def scores(accuracy: float) -> dict[str, Any]:
 def test_all_rows(tmp_path: Path) -> None:
     listed = study("dcf", tmp_path, "out", LIST="1", SEEDS="1 2").stdout.splitlines()
     rows = {tuple(line.split()) for line in listed}
-    assert len(rows) == len(listed) == 2 * 4 * (2 * 10 + 2 + 2)  # encodings, RNNs, as released
+    assert len(rows) == len(listed) == 2 * 4 * (2 * 10 + 2 + 2 * 2)  # encodings, RNNs, as released
     assert ("ma", "causal", "vanilla-alibi", "2") in rows
     assert ("ma", "masked", "stack-rnn", "1") in rows
     assert ("ma", "causal", "stack-none-released", "1") in rows
+    assert ("sm", "masked", "stack-none-released", "1") in rows
     assert not (tmp_path / "out").exists()
 
 

@@ -173,9 +173,13 @@ def table_1(found: Found) -> str:
         ours = [cell(found, task, "masked", model) for model in RNNS]
         ours += [cell(found, task, objective, f"{kind}-none") for objective in OBJECTIVES for kind in KINDS]
         rows.append([label, *ours])
-        released = [cell(found, task, "causal", f"{kind}-none-released") for kind in KINDS]
-        if released != ["-", "-"]:
-            rows.append([f"{label}, ALM as released", "", "", "", "", *released])
+        released = [
+            cell(found, task, objective, f"{kind}-none-released")
+            for objective in OBJECTIVES
+            for kind in KINDS
+        ]
+        if set(released) != {"-"}:
+            rows.append([f"{label}, as released", "", "", *released])
     return markdown(rows)
 
 

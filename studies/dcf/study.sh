@@ -33,7 +33,7 @@ runs() {
         for model in ${MODELS:-$default}; do
             for task in $tasks; do
                 for objective in ${OBJECTIVES:-masked causal}; do
-                    case $objective-$model in causal-rnn | causal-stack-rnn | masked-*-released) continue ;; esac
+                    case $objective-$model in causal-rnn | causal-stack-rnn) continue ;; esac
                     echo "$task $objective $model $seed"
                 done
             done
