@@ -37,7 +37,8 @@ class TwoSidedPositions(RelativePositions):
 class TiltedLinearPositions(LinearPositions):
     """ALiBi's penalty on distance as stack attention's released code has it: half a step less for the past.
 
-    Without the half, a model that sees both sides cannot tell them apart by it.
+    Without the half, a model that sees both sides cannot tell them apart by it. The code's causal models
+    have it too: there it makes the token itself count less.
     """
 
     def distance(self, i_minus_j: Tensor) -> Tensor:
@@ -47,13 +48,12 @@ class TiltedLinearPositions(LinearPositions):
 
 def position_terms(config: TransformerConfig) -> list[ScoreTerm]:
     """The score terms by which each layer knows positions."""
-    is_masked = config.objective == "masked"
     if config.positions == "relative":
-        kind = TwoSidedPositions if is_masked else RelativePositions
-        return [kind(config.d_model, config.heads)]
+        relative = TwoSidedPositions if config.objective == "masked" else RelativePositions
+        return [relative(config.d_model, config.heads)]
     if config.positions == "alibi":
-        is_tilted = config.as_released and is_masked
-        return [TiltedLinearPositions(config.heads) if is_tilted else LinearPositions(config.heads)]
+        linear = TiltedLinearPositions if config.as_released else LinearPositions
+        return [linear(config.heads)]
     return []
 
 

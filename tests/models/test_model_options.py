@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import nn
 from pdtools.errors import PdtoolsError
 from pdtools.models import Batch, StackState, build_model, collate, make_config
 from pdtools.models.positions import rotate
+from pdtools.models.score_terms import ScoreInputs
 from pdtools.training import read_recipe
 
 STACK = {"stack_layers": "all"}
@@ -21,6 +23,7 @@ VARIANTS: list[dict[str, Any]] = [
     *({"positions": p, **STACK} for p in ("learned", "sincos", "relative", "rotary", "alibi", "none")),
     {"positions": "rotary"},
     {"positions": "none", "as_released": True},
+    {"positions": "alibi", "as_released": True},
     {"positions": "sincos", "as_released": True, **STACK},
     {"norm": "post", "activation": "relu", "attention_bias": False, "scale_embeddings": True, **STACK},
     {"embedding_norm": True, "output_transform": True, "output_bias": True, "stack_layers": "last 1"},
@@ -95,6 +98,20 @@ def test_as_released_the_token_before_is_not_seen() -> None:
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("objective", ["causal", "masked"])
+def test_as_released_alibi_takes_half_a_step_off_the_past(objective: str) -> None:
+    options = {"positions": "alibi", "objective": objective}
+    released, ours = (
+        small_model("transformer", as_released=as_released, **options).blocks[0].attention.terms[0]
+        for as_released in (True, False)
+    )
+    q = torch.zeros(1, released.slopes.shape[0], 5, 4)
+    inputs = ScoreInputs(causal=None, tape=None)
+    found = released(q, q, q, inputs) - ours(q, q, q, inputs)
+    expected = released.slopes * math.sqrt(4) * 0.5 * torch.ones(5, 5).tril(-1)
+    torch.testing.assert_close(found, expected)
+
+
 def test_as_released_masked_models_do_not_read_root() -> None:
     batch = batch_of([5, 3])
     other = dataclasses.replace(batch, tokens=torch.where(batch.tokens == ROOT, 7, batch.tokens))
