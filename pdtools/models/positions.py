@@ -21,10 +21,7 @@ class TwoSidedPositions(RelativePositions):
 
     def vectors(self, keys: int) -> Tensor:
         """W_R R of the distances keys - 1, …, 0, …, 1 - keys: (H, 2 K - 1, d_head)."""
-        weight = self.distance_map.weight
-        distances = torch.arange(keys - 1, -keys, -1, device=weight.device)  # (2 K - 1)
-        r = self.distance_map(sinusoids_of(distances, self.d_model).to(weight.dtype))  # (2 K - 1, D)
-        return r.view(len(distances), len(self.content_bias), -1).transpose(0, 1)
+        return self._vectors(torch.arange(keys - 1, -keys, -1, device=self.distance_map.weight.device))
 
     def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
         keys = k.shape[2]
@@ -49,8 +46,13 @@ class TiltedLinearPositions(LinearPositions):
 def position_terms(config: TransformerConfig) -> list[ScoreTerm]:
     """The score terms by which each layer knows positions."""
     if config.positions == "relative":
-        relative = TwoSidedPositions if config.objective == "masked" else RelativePositions
-        return [relative(config.d_model, config.heads)]
+        is_masked = config.objective == "masked"
+        relative = TwoSidedPositions if is_masked else RelativePositions
+        if not config.as_released:
+            return [relative(config.d_model, config.heads)]
+        nearest = 0 if is_masked else 1
+        scale = config.sincos_timescale
+        return [relative(config.d_model, config.heads, timescale=scale, nearest=nearest, deviation=0.02)]
     if config.positions == "alibi":
         linear = TiltedLinearPositions if config.as_released else LinearPositions
         return [linear(config.heads)]

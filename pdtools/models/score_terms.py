@@ -60,11 +60,6 @@ class ScoreTerm(nn.Module, ABC):
         """
 
 
-def sinusoids(length: int, d_model: int, device: torch.device) -> Tensor:
-    """Sinusoidal embeddings of the distances length - 1, …, 1, 0: float (length, d_model)."""
-    return sinusoids_of(torch.arange(length - 1, -1, -1, device=device), d_model)
-
-
 def sinusoids_of(positions: Tensor, d_model: int, timescale: float = 10000.0) -> Tensor:
     """Sines of positions (…), then cosines (Vaswani et al. 2017, section 3.5): float (…, d_model).
 
@@ -76,20 +71,46 @@ def sinusoids_of(positions: Tensor, d_model: int, timescale: float = 10000.0) ->
 
 
 class RelativePositions(ScoreTerm):
-    """Transformer-XL's relative positions (Dai et al. 2019, section 3.3): u·k_j + (q_i + v)·W_R R_{i-j}."""
+    """Transformer-XL's relative positions (Dai et al. 2019, section 3.3): u·k_j + (q_i + v)·W_R R_{i-j}.
 
-    def __init__(self, d_model: int, heads: int) -> None:
+    Args:
+        d_model, heads: of the model.
+        timescale: of the sinusoids, see :func:`sinusoids_of`.
+        nearest: what the distance of a token to itself is counted as.
+        deviation: of the first biases u and v.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        *,
+        timescale: float = 10000.0,
+        nearest: int = 0,
+        deviation: float = 0.0,
+    ) -> None:
         super().__init__()
         self.d_model = d_model
+        self.timescale = timescale
+        self.nearest = nearest
         self.content_bias = nn.Parameter(torch.zeros(heads, 1, d_model // heads))  # u
         self.position_bias = nn.Parameter(torch.zeros(heads, 1, d_model // heads))  # v
         self.distance_map = nn.Linear(d_model, d_model, bias=False)  # W_R
+        if deviation:
+            nn.init.normal_(self.content_bias, std=deviation)
+            nn.init.normal_(self.position_bias, std=deviation)
 
     def vectors(self, keys: int) -> Tensor:
         """W_R R of the distances keys - 1, …, 1, 0: (H, K, d_head)."""
-        distances = sinusoids(keys, self.d_model, self.distance_map.weight.device)
-        r = self.distance_map(distances.to(self.distance_map.weight.dtype))  # (K, D)
-        return r.view(keys, len(self.content_bias), -1).transpose(0, 1)
+        return self._vectors(torch.arange(keys - 1, -1, -1, device=self.distance_map.weight.device))
+
+    def _vectors(self, distances: Tensor) -> Tensor:
+        """W_R R of distances (K): (H, K, d_head)."""
+        weight = self.distance_map.weight
+        r = self.distance_map(
+            sinusoids_of(distances + self.nearest, self.d_model, self.timescale).to(weight.dtype)
+        )  # (K, D)
+        return r.view(len(distances), len(self.content_bias), -1).transpose(0, 1)
 
     def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
         r = self.vectors(k.shape[2]).transpose(1, 2)  # (H, d_head, K)

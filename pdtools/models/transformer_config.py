@@ -48,8 +48,10 @@ class TransformerConfig:
         sincos_timescale: the longest wavelength of "sincos" is nearly 2π times this.
         stack_layers: layers with stack attention (Li et al. 2024): "none", "all", or "last N".
         as_released: where stack attention's released code differs from the paper, do as the code does:
-            sincos positions are counted down to 1; alibi takes half a step off distances to the past;
-            masked models do not read ROOT; causal models predict the token at k from those before k - 1.
+            sincos positions are counted down to 1; relative has the timescale of sincos, distances of causal
+            models from 1 on, and biases that are not 0 at first; alibi takes half a step off distances to the
+            past; masked models do not read ROOT; causal models predict the token at k from those before
+            k - 1.
     """
 
     vocab_size: int

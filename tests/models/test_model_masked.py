@@ -22,7 +22,7 @@ from pdtools.models.stack_attention import stack_attention
 MASKED_POSITIONS = ("none", "learned", "sincos", "relative", "rotary", "alibi")
 VARIANTS: list[dict[str, Any]] = [
     *({"positions": positions} for positions in MASKED_POSITIONS),
-    *({"positions": positions, "as_released": True} for positions in ("none", "sincos", "alibi")),
+    *({"positions": positions, "as_released": True} for positions in ("none", "sincos", "relative", "alibi")),
     {"norm": "post", "activation": "relu", "attention_bias": False, "scale_embeddings": True},
     {"norm": "post", "activation": "gelu-exact", "embedding_norm": True, "output_transform": True},
     {"output_bias": True, "tie_embeddings": False, "norm_eps": 0.1},
@@ -62,7 +62,7 @@ def plain_two_sided(layer: Attention, x: Tensor) -> Tensor:
         score = q[i, h] @ k[j, h]
         for term in layer.terms:
             if isinstance(term, TwoSidedPositions):
-                sinusoid = plain_sinusoid(i - j, d_model, 10000)
+                sinusoid = plain_sinusoid(i - j, d_model, term.timescale)
                 r = term.distance_map(sinusoid).view(heads, d_head)[h]
                 score = score + term.content_bias[h, 0] @ k[j, h] + (q[i, h] + term.position_bias[h, 0]) @ r
             elif isinstance(term, LinearPositions):

@@ -15,7 +15,7 @@ from torch import nn
 from pdtools.errors import PdtoolsError
 from pdtools.models import Batch, StackState, build_model, collate, make_config
 from pdtools.models.positions import rotate
-from pdtools.models.score_terms import ScoreInputs
+from pdtools.models.score_terms import ScoreInputs, sinusoids_of
 from pdtools.training import read_recipe
 
 STACK = {"stack_layers": "all"}
@@ -24,6 +24,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"positions": "rotary"},
     {"positions": "none", "as_released": True},
     {"positions": "alibi", "as_released": True},
+    {"positions": "relative", "as_released": True},
     {"positions": "sincos", "as_released": True, **STACK},
     {"norm": "post", "activation": "relu", "attention_bias": False, "scale_embeddings": True, **STACK},
     {"embedding_norm": True, "output_transform": True, "output_bias": True, "stack_layers": "last 1"},
@@ -110,6 +111,33 @@ def test_as_released_alibi_takes_half_a_step_off_the_past(objective: str) -> Non
     found = released(q, q, q, inputs) - ours(q, q, q, inputs)
     expected = released.slopes * math.sqrt(4) * 0.5 * torch.ones(5, 5).tril(-1)
     torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize(("objective", "nearest"), [("causal", 1), ("masked", 0)])
+def test_as_released_relative_positions(objective: str, nearest: int) -> None:
+    options = {
+        "vocab_size": 9,
+        "pad_id": 0,
+        "root_id": 1,
+        "eos_id": 2,
+        "positions": "relative",
+        "objective": objective,
+    }
+    torch.manual_seed(0)
+    term, ours = (
+        build_model("transformer", make_config("transformer", {**options, "as_released": as_released}))
+        .blocks[0]
+        .attention.terms[0]
+        for as_released in (True, False)
+    )
+    distance = torch.arange(4, -5 if objective == "masked" else -1, -1) + nearest
+    expected = term.distance_map(sinusoids_of(distance, term.d_model, 256.0))
+    found = term.vectors(5).transpose(0, 1).flatten(1)
+    torch.testing.assert_close(found, expected)
+    for bias in (term.content_bias, term.position_bias):
+        assert float(bias.detach().std()) == pytest.approx(0.02, rel=0.2)
+    assert (ours.timescale, ours.nearest) == (10000.0, 0)
+    assert not ours.content_bias.any()
 
 
 def test_as_released_masked_models_do_not_read_root() -> None:
