@@ -42,7 +42,17 @@ def test_dyck(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     table = (out / "table.md").read_text()
     assert table.strip() in done.stdout
-    by_set, by_open = table.split("\nSeeds: ")
+    by_set, others = table.split("\nSeeds: ")
+    by_open, by_deepest = others.split("\n\n|")[1:]
+    assert first_cells("|" + by_deepest) == [
+        "percent right (prefixes)",
+        "---",
+        *(["base LM"] * 4),
+        *(["base LM + attachment loss"] * 4),
+        *(["Pushdown LM"] * 4),
+        *(["Pushdown LM + stack distances"] * 4),
+    ]
+    by_open = "|" + by_open
     shallow, deep = by_set.split("\nPrefixes of strings with at most 40 brackets open")
     assert first_cells(by_open) == [
         "percent right",
@@ -249,6 +259,35 @@ def test_closers_by_the_brackets_that_are_open(report: ModuleType) -> None:
         "| Pushdown LM | more | 0 | - | - | - |",
         "| — attachments given | at most 10 | 100 | - | - | - |",
         "| — attachments given | more | 50 | - | - | - |",
+    ]
+
+
+def test_closers_by_the_most_brackets_that_are_open(report: ModuleType) -> None:
+    def prefix(deepest: int) -> BracketPrefix:
+        tokens = ("(1", *deepest * ("(2",), *deepest * (")2",), *("(2",), *(")2",))
+        return BracketPrefix(tokens=tokens, closer=")1", dependency=1, depth=1)
+
+    where = {"set": "dependency-50-depth-40", "closer": ")1"}
+    items = [
+        {**where, "number": number, "chosen": chosen}
+        for number, chosen in [(1, ")1"), (2, ")2"), (3, ")1"), (4, ")1"), (5, ")2"), (1, ")2")]
+    ]
+    prefixes = {"dependency-50-depth-40": [prefix(deepest) for deepest in (9, 10, 13, 14, 39)]}
+    counts = report.deepest_brackets(items, prefixes)
+    assert counts == {
+        "dependency-50-depth-40": {
+            "at most 10": {"prefixes": 2, "right": 1},
+            "11 to 14": {"prefixes": 2, "right": 1},
+            "15 to 20": {"prefixes": 1, "right": 1},
+            "more": {"prefixes": 1, "right": 0},
+        }
+    }
+    rows = report.deepest_table({"base": counts}).splitlines()[2:]
+    assert rows == [
+        "| base LM | at most 10 | 50 (2) | - | - | - |",
+        "| base LM | 11 to 14 | 50 (2) | - | - | - |",
+        "| base LM | 15 to 20 | 100 (1) | - | - | - |",
+        "| base LM | more | 0 (1) | - | - | - |",
     ]
 
 
