@@ -147,6 +147,17 @@ def test_the_best_run_is_that_with_the_lowest_difference(
     assert '{"EPOCHS": 2}' in lines
 
 
+def test_the_published_tables_are_those_of_the_published_results() -> None:
+    document = json.loads((REPOSITORY / "docs/results/cfl/epochs-20.json").read_text())
+    made = [
+        line for line in script("report").markdown(document["scores"]).splitlines() if line.startswith("|")
+    ]
+    text = (REPOSITORY / "docs/studies/cfl.md").read_text()
+    page = [line for line in text[text.index("## Results") :].splitlines() if line.startswith("|")]
+    assert len(made) == (3 + 7) + (3 + 7)  # heads and rules, what is known without a model, and models
+    assert page == made
+
+
 def test_the_difference_of_a_perfect_model() -> None:
     found = script("report").perfect_by_length([39, 40, 42, 80, 82])
     assert found == {n: pytest.approx(math.log(3) / (n + 1)) for n in (40, 42, 80)}
