@@ -77,16 +77,17 @@ class StratificationByTensors:
 class Superposition:
     """Appendix A.2."""
 
-    def __init__(self, rows: int, size: int, like: Tensor, depth: int, pushes_hidden: bool) -> None:
+    def __init__(self, rows: int, size: int, like: Tensor, depth: int, push: str) -> None:
         self.depth = depth
-        self.pushes_hidden = pushes_hidden
+        self.push = push
         self.cells = like.new_zeros(rows, 0, size)
         self.reading = like.new_zeros(rows, size)
 
     def step(self, actions: Tensor, hidden: Tensor) -> None:
         """See :class:`PlainStack`."""
         push, noop, pop = actions[:, :3].softmax(1)[:, :, None, None].unbind(1)
-        pushed = (hidden if self.pushes_hidden else actions[:, 3:].sigmoid())[:, None]  # (B, 1, M)
+        made = {"hidden": hidden, "linear": actions[:, 3:], "learned": actions[:, 3:].sigmoid()}
+        pushed = made[self.push][:, None]  # (B, 1, M)
         size = self.cells.shape[1]
         cells = (
             push * torch.cat([pushed, self.cells], 1)
@@ -173,9 +174,8 @@ def plain_stack(model: RecurrentLM, rows: int, like: Tensor, *, plainest: bool =
     if config.stack == "nondeterministic":
         return Nondeterministic(model, rows, like, plainest=plainest)
     if config.stack == "superposition":
-        hidden = config.stack_push == "hidden"
-        size = config.hidden_size if hidden else config.stack_vector
-        return Superposition(rows, size, like, config.stack_depth, hidden)
+        size = config.hidden_size if config.stack_push == "hidden" else config.stack_vector
+        return Superposition(rows, size, like, config.stack_depth, config.stack_push)
     if config.stack == "stratification":
         kind = Stratification if plainest else StratificationByTensors
         return kind(rows, config.stack_vector, like)
@@ -213,9 +213,8 @@ def hidden_states(model: RecurrentLM, tokens: Tensor, *, plainest: bool = False)
         if config.controller == "lstm":
             hidden, memory = torch.lstm_cell(x, (hidden, memory), *weights)
         else:
-            hidden = torch.tanh(
-                F.linear(x, weights[0], weights[2]) + F.linear(hidden, weights[1], weights[3])
-            )
+            cell = torch.rnn_relu_cell if config.controller == "rnn-relu" else torch.rnn_tanh_cell
+            hidden = cell(x, hidden, *weights)
         states.append(hidden)
     return torch.stack(states, 1)
 

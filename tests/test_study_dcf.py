@@ -28,13 +28,14 @@ SMALL = {
 
 def test_the_study(tmp_path: Path) -> None:
     out = tmp_path / "a study"
-    models = "stack-rnn stack-sincos-released"
+    models = "stack-rnn stack-rnn-released stack-sincos-released"
     settings = {**SMALL, "TASKS": "se", "OBJECTIVES": "causal masked", "MODELS": models}
     done = study("dcf", tmp_path, out.name, **settings)
     assert done.returncode == 0, done.stderr
     made = {path.name for path in (out / "results").iterdir() if path.is_dir()}
     assert made == {
         "se-masked-stack-rnn-1",
+        "se-masked-stack-rnn-released-1",
         "se-masked-stack-sincos-released-1",
         "se-causal-stack-sincos-released-1",
     }
@@ -55,6 +56,9 @@ def test_the_study(tmp_path: Path) -> None:
     config = json.loads((out / "runs/se-masked-stack-rnn-1/best/config.json").read_text())
     assert (config["model"], config["config"]["stack"]) == ("rnn", "superposition")
     assert config["shards"]["lengths"] == [3, 5]
+    config = json.loads((out / "runs/se-masked-stack-rnn-released-1/best/config.json").read_text())
+    assert config["config"].items() >= {"controller": "rnn-relu", "stack_push": "linear"}.items()
+    assert config["shards"] == {"task": "se", "as_released": True, "lengths": [1, 5]}
 
     # What is there is left alone; other settings would mix.
     kept = out / "results" / "se-masked-stack-rnn-1" / "results.json"
@@ -87,11 +91,13 @@ def scores(accuracy: float) -> dict[str, Any]:
 def test_all_rows(tmp_path: Path) -> None:
     listed = study("dcf", tmp_path, "out", LIST="1", SEEDS="1 2").stdout.splitlines()
     rows = {tuple(line.split()) for line in listed}
-    assert len(rows) == len(listed) == 2 * 4 * (2 * 10 + 2 + 2 * 2)  # encodings, RNNs, as released
+    assert len(rows) == len(listed) == 2 * 4 * (2 * 10 + 2 + 2 + 2 * 2)  # encodings, RNNs, as released
     assert ("ma", "causal", "vanilla-alibi", "2") in rows
     assert ("ma", "masked", "stack-rnn", "1") in rows
     assert ("ma", "causal", "stack-none-released", "1") in rows
     assert ("sm", "masked", "stack-none-released", "1") in rows
+    assert ("sm", "masked", "rnn-released", "1") in rows
+    assert ("sm", "causal", "rnn-released", "1") not in rows
     assert not (tmp_path / "out").exists()
 
 

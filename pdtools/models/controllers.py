@@ -1,4 +1,4 @@
-"""Recurrent cells with the way back written by hand: an LSTM, and the simple network of Elman (1990)."""
+"""Recurrent cells with the way back written by hand: an LSTM, and simple networks (Elman, 1990)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
-GATES = {"lstm": 4, "rnn": 1}
+GATES = {"lstm": 4, "rnn": 1, "rnn-relu": 1}
 
 
 class CellRun(ABC):
@@ -102,7 +102,7 @@ class LSTMRun(CellRun):
 
 
 class SimpleRun(CellRun):
-    """h = tanh(inputs + W [h; r])."""
+    """h = f(inputs + W [h; r])."""
 
     def __init__(self, weight: Tensor, hidden: Tensor, memory: Tensor, keep: bool) -> None:
         super().__init__(weight, hidden, memory, keep)
@@ -110,7 +110,7 @@ class SimpleRun(CellRun):
 
     def step(self, inputs: Tensor, reading: Tensor | None) -> Tensor:
         """See :meth:`CellRun.step`."""
-        self.hidden = self._gates(inputs, reading).tanh_()
+        self.hidden = self._activate(self._gates(inputs, reading))
         if self.keep:
             self._steps.append(self.hidden)
         return self.hidden
@@ -120,8 +120,35 @@ class SimpleRun(CellRun):
 
     def back(self, d_hidden: Tensor) -> Tensor:
         """See :meth:`CellRun.back`."""
-        hidden = self._steps.pop()
-        return d_hidden * (1 - hidden * hidden)
+        return d_hidden * self._slope(self._steps.pop())
+
+    @abstractmethod
+    def _activate(self, gates: Tensor) -> Tensor:
+        """f, in place."""
+
+    @abstractmethod
+    def _slope(self, hidden: Tensor) -> Tensor:
+        """f', from what f gave."""
 
 
-CELLS: dict[str, type[CellRun]] = {"lstm": LSTMRun, "rnn": SimpleRun}
+class TanhRun(SimpleRun):
+    """f = tanh."""
+
+    def _activate(self, gates: Tensor) -> Tensor:
+        return gates.tanh_()
+
+    def _slope(self, hidden: Tensor) -> Tensor:
+        return 1 - hidden * hidden
+
+
+class ReLURun(SimpleRun):
+    """f = max(0, ·)."""
+
+    def _activate(self, gates: Tensor) -> Tensor:
+        return gates.relu_()
+
+    def _slope(self, hidden: Tensor) -> Tensor:
+        return (hidden > 0).to(hidden.dtype)
+
+
+CELLS: dict[str, type[CellRun]] = {"lstm": LSTMRun, "rnn": TanhRun, "rnn-relu": ReLURun}

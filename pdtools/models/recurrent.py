@@ -25,9 +25,9 @@ from pdtools.models.recurrence import Carry, SequenceRun, Weights, run_sequence,
 from pdtools.models.stacks import NondeterministicStack, Stack, StratificationStack, SuperpositionStack
 from pdtools.models.transformer_config import bad_config
 
-Controller = Literal["lstm", "rnn"]
+Controller = Literal["lstm", "rnn", "rnn-relu"]
 StackKind = Literal["none", "stratification", "superposition", "nondeterministic"]
-Push = Literal["learned", "hidden"]
+Push = Literal["learned", "linear", "hidden"]
 FirstInput = Literal["none", "root", "eos"]
 InitialOutput = Literal["xavier", "uniform"]
 Initialization = Literal["uniform", "fan-in"]
@@ -42,15 +42,15 @@ class RecurrentConfig:
 
     Attributes:
         vocab_size, pad_id, root_id, eos_id: the tokenizer's.
-        controller: "lstm", or "rnn": h = tanh(W x + U h + V r + b).
+        controller: "lstm", or "rnn": h = tanh(W x + U h + V r + b); "rnn-relu" has max(0, ·) for tanh.
         hidden_size: the controller's.
         embedding_size: of the tokens; 0 for one-hot vectors.
         stack: "none", "stratification" (Grefenstette et al., 2015), "superposition" (Joulin and Mikolov,
             2015), or "nondeterministic" (DuSell and Chiang, 2020, 2022).
         stack_vector: numbers in what the first two push.
         stack_depth: most elements of their stacks, the lowest are lost; 0 for no limit.
-        stack_push: what superposition pushes: "learned" vectors, or the "hidden" state (``stack_vector`` is
-            ignored).
+        stack_push: what superposition pushes: "learned" vectors, made by a layer and the logistic function;
+            "linear", without that function; or the "hidden" state (``stack_vector`` is ignored).
         stack_states, stack_symbols: of the nondeterministic stack's automaton.
         stack_unnormalized: whether its transitions' weights are exponentials, not distributions.
         stack_states_in_reading: whether its reading tells states apart.

@@ -173,13 +173,14 @@ def table_1(found: Found) -> str:
         ours = [cell(found, task, "masked", model) for model in RNNS]
         ours += [cell(found, task, objective, f"{kind}-none") for objective in OBJECTIVES for kind in KINDS]
         rows.append([label, *ours])
-        released = [
+        released = [cell(found, task, "masked", f"{model}-released") for model in RNNS]
+        released += [
             cell(found, task, objective, f"{kind}-none-released")
             for objective in OBJECTIVES
             for kind in KINDS
         ]
         if set(released) != {"-"}:
-            rows.append([f"{label}, as released", "", "", *released])
+            rows.append([f"{label}, as released", *released])
     return markdown(rows)
 
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # One model on one task with one seed: trained, then tested on longer strings. Called by study.sh.
 # Usage: run.sh rs|sm|ma|se masked|causal MODEL SEED
-#   MODEL: vanilla-POSITIONS or stack-POSITIONS (none, sincos, relative, rotary, alibi), the same with -released
-#   behind it, rnn, or stack-rnn (masked alone)
+#   MODEL: vanilla-POSITIONS or stack-POSITIONS (none, sincos, relative, rotary, alibi), rnn or stack-rnn (these masked
+#   alone); or the same with -released behind it
 set -eu
 task=$1 objective=$2 model=$3 seed=$4
 name="$task-$objective-$model-$seed"
@@ -14,29 +14,29 @@ rs) steps=$STEPS_RS batch=$BATCH ;;
 sm) steps=$STEPS_SM batch=$BATCH ;;
 *) steps=$STEPS_ARITHMETIC batch=$BATCH_ARITHMETIC ;;
 esac
-lengths=$LENGTHS released="" tested=""
-case $model in
-rnn) set -- --config dcf-rnn --set config.stack=none ;;
-stack-rnn) set -- --config dcf-rnn ;;
-*)
-    positions=${model#*-}
-    case $positions in
-    *-released)
-        positions=${positions%-released}
-        set -- --set config.as_released=true
-        released=--as-released tested=--dropout
-        ;;
-    *) set -- ;;
-    esac
-    case $model in
+lengths=$LENGTHS released="" tested="" plain=${model%-released}
+[ "$plain" = "$model" ] || released=--as-released
+case $plain in
+rnn | stack-rnn)
+    set -- --config dcf-rnn
+    [ "$plain" = stack-rnn ] || set -- "$@" --set config.stack=none
+    [ -z "$released" ] || set -- "$@" --set config.controller=rnn-relu --set config.stack_push=linear
+    ;;
+vanilla-* | stack-*)
+    positions=${plain#*-}
+    set -- --config dcf --set "config.positions=$positions"
+    case $plain in
     vanilla-*) set -- "$@" --set config.stack_layers=none ;;
     stack-*) set -- "$@" --set config.stack_layers=all ;;
-    *) echo "$model: no such model" >&2; exit 1 ;;
     esac
     # The released code drops out inputs where it adds positions to them, and nowhere else.
     [ "$positions" != sincos ] || set -- "$@" --set config.input_dropout=0.1
-    set -- --config dcf "$@" --set "config.positions=$positions"
+    if [ -n "$released" ]; then
+        set -- "$@" --set config.as_released=true
+        tested=--dropout
+    fi
     ;;
+*) echo "$model: no such model" >&2; exit 1 ;;
 esac
 
 # The shortest equation has three symbols; the released code trains on shorter ones too, which are of zeros.

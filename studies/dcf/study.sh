@@ -26,14 +26,15 @@ export BATCH="${BATCH:-32}" BATCH_ARITHMETIC="${BATCH_ARITHMETIC:-128}" LEARNING
 export LENGTHS="${LENGTHS:-1-40}" EVAL_EVERY="${EVAL_EVERY:-1000}"
 number=${NUMBER:-16} arithmetic=${NUMBER_ARITHMETIC:-256} test_lengths=${TEST_LENGTHS:-41-100}
 tasks=${TASKS:-rs sm ma se}
-default="rnn stack-rnn vanilla-none stack-none vanilla-none-released stack-none-released vanilla-sincos stack-sincos
-    vanilla-relative stack-relative vanilla-rotary stack-rotary vanilla-alibi stack-alibi"
+default="rnn stack-rnn rnn-released stack-rnn-released
+    vanilla-none stack-none vanilla-none-released stack-none-released
+    vanilla-sincos stack-sincos vanilla-relative stack-relative vanilla-rotary stack-rotary vanilla-alibi stack-alibi"
 runs() {
     for seed in ${SEEDS:-1 2 3}; do
         for model in ${MODELS:-$default}; do
             for task in $tasks; do
                 for objective in ${OBJECTIVES:-masked causal}; do
-                    case $objective-$model in causal-rnn | causal-stack-rnn) continue ;; esac
+                    case $objective-$model in causal-rnn* | causal-stack-rnn*) continue ;; esac
                     echo "$task $objective $model $seed"
                 done
             done

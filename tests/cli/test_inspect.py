@@ -5,16 +5,18 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import unescape
 
 import pytest
 import torch
 
 from pdtools.cli.main import run
-from pdtools.evaluation.inspection import inspect_stacks, replay
+from pdtools.evaluation.inspection import Inspection, LayerStacks, inspect_stacks, replay
 from pdtools.models import load_checkpoint
-from pdtools.report.stack_maps import shade
+from pdtools.report.stack_maps import draw_stacks, print_stacks, shade
 
 SMALL = [
     argument
@@ -108,7 +110,44 @@ def test_pictures_and_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert (tmp_path / name).stat().st_size > 1000
         assert run(given) == 1  # it exists
     assert capsys.readouterr().out == ""
-    assert "layer 2" in (tmp_path / "maps.svg").read_text() or "<svg" in (tmp_path / "maps.svg").read_text()
+    drawn = written(tmp_path / "maps.svg")
+    assert {"layer 1", "layer 2", "push", "pop", "no-op", "<out>", "replayed stack"} <= set(drawn)
+
+
+def written(svg: Path) -> list[str]:
+    """The texts in a figure, which matplotlib draws as paths, and names in comments."""
+    return [unescape(text) for text in re.findall(r"<!-- (.*?) -->", svg.read_text())]
+
+
+STACKS = LayerStacks(
+    layer=1,
+    actions=[[1 / 3, 1 / 3, 1 / 3], [1.0, 0.0, 0.0], [0.6, 0.4, 0.0], [0.0, 0.0, 1.0], [0.0, 0.9, 0.1]],
+    attention=torch.eye(5).tolist(),
+    replayed=[[], [1], [1, 2], [1, 2], [1]],
+)
+LOOKED_AT = Inspection(
+    tokens=["<root>", "an", "elephantine", "c", "d"], predicted=[None] * 4 + ["e"], layers=[STACKS]
+)
+
+
+def test_lines_of_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    print_stacks(LOOKED_AT)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "layer 1: α │ push, pop, no-op │ the likeliest, replayed"
+    assert lines[1].rstrip() == "  0 <root>        │██        │"
+    assert lines[2].rstrip() == "  1 an            │  ██      │██    │ push 100%  an"
+    assert lines[3].rstrip() == "  2 elephantine   │    ██    │▓▓▒▒  │ push  60%  an elephantine"
+    assert lines[4].rstrip() == "  3 c             │      ██  │    ██│ -    100%  an elephantine"
+    assert lines[5].rstrip() == "  4 d           e │        ██│  ██░░│ pop   90%  an"
+
+
+def test_the_replayed_stack_is_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    draw_stacks(tmp_path / "stack.svg", LOOKED_AT)
+    drawn = written(tmp_path / "stack.svg")
+    assert drawn.count("elep…") == 2
+    assert drawn.count("an") == 2 + 4  # on both axes, and in the stack after four positions
+    assert drawn.count("d") == 2
 
 
 def test_what_cannot_be_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

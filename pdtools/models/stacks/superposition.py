@@ -32,14 +32,15 @@ class SuperpositionStack(Stack):
     Args:
         size: M, numbers in a cell.
         depth: cells that are kept, what is pushed beyond them is lost; 0 for no limit.
-        push: ``learned``: a cell is the logistic function of M of the actions; ``hidden``: the controller's
-            hidden state as it is.
+        push: what a cell is. ``learned``: the logistic function of M of the actions; ``linear``: these as
+            they are; ``hidden``: the controller's hidden state as it is.
     """
 
-    def __init__(self, size: int, depth: int, push: Literal["learned", "hidden"]) -> None:
+    def __init__(self, size: int, depth: int, push: Literal["learned", "linear", "hidden"]) -> None:
         self.size = size
         self.depth = depth
         self.pushes_hidden = push == "hidden"
+        self.squashes = push == "learned"
         self.action_size = 3 + (0 if self.pushes_hidden else size)
         self.reading_size = size
         self.layers = ((3, 1.0),) if self.pushes_hidden else ((3, 1.0), (size, 1.0))
@@ -50,7 +51,7 @@ class SuperpositionStack(Stack):
         """See :meth:`Stack.start`. A carried stack without a limit grows by the steps of each run."""
         assert carried is None or isinstance(carried, SuperpositionCarry)
         cells = like.new_zeros(rows, 0, self.size) if carried is None else carried.cells
-        return SuperpositionRun(cells, self.depth or cells.shape[1] + steps, self.pushes_hidden, keep)
+        return SuperpositionRun(cells, self.depth or cells.shape[1] + steps, self.squashes, keep)
 
     def carry_of(self, tensors: dict[str, Tensor]) -> SuperpositionCarry:
         """See :meth:`Stack.carry_of`."""
@@ -63,13 +64,13 @@ class SuperpositionRun(StackRun):
     Args:
         cells: (B, n, M), at the start, top first.
         depth: the most cells.
-        pushes_hidden: whether the vectors that are pushed are taken as they are.
+        squashes: whether what is pushed goes through the logistic function.
         keep: whether the run is gone back over.
     """
 
-    def __init__(self, cells: Tensor, depth: int, pushes_hidden: bool, keep: bool) -> None:
+    def __init__(self, cells: Tensor, depth: int, squashes: bool, keep: bool) -> None:
         self.depth = depth
-        self.pushes_hidden = pushes_hidden
+        self.squashes = squashes
         self.keep = keep
         # (B, n + 3, M): the cells between the one that is pushed next and two zeros.
         self.framed = F.pad(cells, (0, 0, 1, 2))
@@ -80,7 +81,7 @@ class SuperpositionRun(StackRun):
         """See :meth:`StackRun.step`."""
         framed = self.framed
         pushed = actions[:, 3:]
-        framed[:, 0] = pushed if self.pushes_hidden else pushed.sigmoid()
+        framed[:, 0] = pushed.sigmoid() if self.squashes else pushed
         mixture = actions[:, :3].softmax(1)  # (B, 3)
         n = min(framed.shape[1] - 2, self.depth)
         following = framed.new_empty(len(framed), n + 3, framed.shape[2])
@@ -116,7 +117,7 @@ class SuperpositionRun(StackRun):
         d_framed[:, 2 : n + 2].addcmul_(d_cells, pop)
         self._d_framed = d_framed
         d_pushed = d_framed[:, 0]
-        if not self.pushes_hidden:
+        if self.squashes:
             d_pushed = d_pushed * (framed[:, 0] * (1 - framed[:, 0]))
         return torch.cat([d_logits, d_pushed], 1)
 
