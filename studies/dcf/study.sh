@@ -3,9 +3,10 @@
 # Usage: study.sh [FOLDER]; it goes on where it was stopped. Settings, as environment variables:
 #   FULL=1         the paper's budget: 100,000 steps of 32 strings (rs, sm), 1,000,000 of 128 (ma, se), 512 test
 #                  strings of each length, 5 seeds; for a GPU, with DEVICE=cuda and JOBS=4 or so. Otherwise:
-#   STEPS_RS=3000  STEPS_SM=10000   steps of rs and sm   BATCH=32   strings in each
+#   STEPS_RS=1500  STEPS_SM=4000    steps of rs and sm   BATCH=32   strings in each
 #   STEPS_ARITHMETIC=2000           of ma and se         BATCH_ARITHMETIC=128
-#   LEARNING_RATE=3e-4 (FULL: 1e-4)   LENGTHS=1-40 (se: from 3, but not where it is as released)
+#   LEARNING_RATE=1e-3  SCHEDULE=linear   falling to a tenth of it; FULL: 1e-4, constant
+#   LENGTHS=1-40 (se: from 3, but not where it is as released)
 #   EVAL_EVERY=1000   steps between what a stop can go on from
 #   TEST_LENGTHS=41-100  NUMBER=16 test strings of each length   NUMBER_ARITHMETIC=256, whose y is one symbol
 #   SEEDS="1 2 3"  one run of each row for each; more can be added later
@@ -19,11 +20,12 @@ out=${1:-study-dcf}
 if [ "${FULL:-0}" = 1 ]; then
     : "${STEPS_RS:=100000}" "${STEPS_SM:=100000}" "${STEPS_ARITHMETIC:=1000000}"
     : "${NUMBER:=512}" "${NUMBER_ARITHMETIC:=512}" "${SEEDS:=1 2 3 4 5}" "${EVAL_EVERY:=10000}" "${LEARNING_RATE:=1e-4}"
+    : "${SCHEDULE:=constant}"
 fi
 export OUT="$out" DEVICE="${DEVICE:-cpu}"
-export STEPS_RS="${STEPS_RS:-3000}" STEPS_SM="${STEPS_SM:-10000}" STEPS_ARITHMETIC="${STEPS_ARITHMETIC:-2000}"
-export BATCH="${BATCH:-32}" BATCH_ARITHMETIC="${BATCH_ARITHMETIC:-128}" LEARNING_RATE="${LEARNING_RATE:-3e-4}"
-export LENGTHS="${LENGTHS:-1-40}" EVAL_EVERY="${EVAL_EVERY:-1000}"
+export STEPS_RS="${STEPS_RS:-1500}" STEPS_SM="${STEPS_SM:-4000}" STEPS_ARITHMETIC="${STEPS_ARITHMETIC:-2000}"
+export BATCH="${BATCH:-32}" BATCH_ARITHMETIC="${BATCH_ARITHMETIC:-128}" LEARNING_RATE="${LEARNING_RATE:-1e-3}"
+export SCHEDULE="${SCHEDULE:-linear}" LENGTHS="${LENGTHS:-1-40}" EVAL_EVERY="${EVAL_EVERY:-1000}"
 number=${NUMBER:-16} arithmetic=${NUMBER_ARITHMETIC:-256} test_lengths=${TEST_LENGTHS:-41-100}
 tasks=${TASKS:-rs sm ma se}
 default="rnn stack-rnn rnn-released stack-rnn-released
@@ -49,8 +51,9 @@ mkdir -p "$out/tests" "$out/runs" "$out/results"
 
 # What is in the folder was made with these: other ones would end up in the same table.
 settings="STEPS_RS=$STEPS_RS STEPS_SM=$STEPS_SM STEPS_ARITHMETIC=$STEPS_ARITHMETIC BATCH=$BATCH"
-settings="$settings BATCH_ARITHMETIC=$BATCH_ARITHMETIC LEARNING_RATE=$LEARNING_RATE LENGTHS=$LENGTHS"
-settings="$settings PADDING=END TEST_LENGTHS=$test_lengths NUMBER=$number NUMBER_ARITHMETIC=$arithmetic"
+settings="$settings BATCH_ARITHMETIC=$BATCH_ARITHMETIC LEARNING_RATE=$LEARNING_RATE SCHEDULE=$SCHEDULE"
+settings="$settings LENGTHS=$LENGTHS PADDING=END TEST_LENGTHS=$test_lengths NUMBER=$number"
+settings="$settings NUMBER_ARITHMETIC=$arithmetic"
 [ -e "$out/settings" ] || echo "$settings" >"$out/settings"
 if [ "$settings" != "$(cat "$out/settings")" ]; then
     echo "$out was begun with $(cat "$out/settings"), not $settings: name another folder" >&2
