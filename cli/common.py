@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from pdtools.errors import PdtoolsError
+from pdtools.errors import MissingDependencyError, PdtoolsError
 from pdtools.files import STDIO, check_output, is_stream, write_json
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pdtools.search.work import ModelSettings
 
 T = TypeVar("T")
+PICTURES = (".svg", ".png", ".pdf")
 
 
 class OnError(str, Enum):
@@ -185,6 +186,17 @@ def deliver(
         show(results)
 
 
+def check_picture(path: str, *, overwrite: bool, inputs: Sequence[str] = ()) -> None:
+    """Refuse, before the work that it is to show, a figure that could not be drawn."""
+    from importlib.util import find_spec
+
+    if os.path.splitext(path)[1] not in PICTURES:
+        raise typer.BadParameter(f"{path}: a picture's name ends in {', '.join(PICTURES)}")
+    check_output(path, overwrite=overwrite, inputs=inputs)
+    if find_spec("matplotlib") is None:
+        raise MissingDependencyError("matplotlib", extra="plot")
+
+
 def make_plan(workers: int, shard: str | None, scheduler: str | None, resume: bool) -> Plan:
     """Who does the pieces of the work."""
     from pdtools.jobs import Plan, Shard
@@ -334,18 +346,21 @@ def piecewise_searcher(
         yield PiecewiseSearcher(settings, plan, job)
 
 
+_MOST_DIGITS = 6  # strings of a million symbols are no task
+
+
 def parse_range(text: str, smallest: int = 1) -> range:
     """``15-50`` as the numbers from 15 to 50, ``15`` as that number."""
     first, dash, last = text.partition("-")
     if not dash:
         last = first
-    if not (_is_number(first) and _is_number(last) and smallest <= int(first) <= int(last)):
+    if not all(number.isascii() and number.isdecimal() for number in (first, last)):
         raise typer.BadParameter(f"{text!r} is no range such as 15-50")
+    if len(last) > _MOST_DIGITS:
+        raise typer.BadParameter(f"{text!r}: numbers have at most {_MOST_DIGITS} digits here")
+    if not smallest <= int(first) <= int(last):
+        raise typer.BadParameter(f"{text!r}: a range goes from {smallest} or more upwards, such as 15-50")
     return range(int(first), int(last) + 1)
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= 6  # strings of a million symbols are no task
 
 
 def check_json_output(as_json: bool, output: str) -> None:
@@ -407,6 +422,8 @@ def pick_device(name: str, threads: int) -> str:
         raise PdtoolsError(f"--device {name}: must be auto, cpu, cuda or cuda:N")
     try:
         torch.empty(0, device=name)
+        if ":" in name and name.startswith("cuda"):
+            torch.cuda.set_device(name)  # where Triton launches kernels
     except (RuntimeError, AssertionError) as error:
         raise PdtoolsError(f"--device {name}: no such device here ({str(error).splitlines()[0]})") from error
     return name

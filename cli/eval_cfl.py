@@ -18,6 +18,7 @@ from .common import (
     QuietOption,
     ThreadsOption,
     bar,
+    check_picture,
     deliver,
     pick_device,
 )
@@ -60,9 +61,11 @@ def eval_cfl(
     from pdtools.report.cfl import draw_by_length, print_cfl
     from pdtools.shards import ShardSet
 
-    for path in (output, plot):
-        if path:
-            check_output(path, overwrite=overwrite, inputs=[shards, *([model] if model else [])])
+    sources = [shards, *([model] if model else [])]
+    if output:
+        check_output(output, overwrite=overwrite, inputs=sources)
+    if plot:
+        check_picture(plot, overwrite=overwrite, inputs=sources)
     if plot and model is None:
         raise typer.BadParameter("--plot needs a --model")
     strings = ShardSet.open(shards)
@@ -75,7 +78,7 @@ def eval_cfl(
         rejects=Rejects("fail"),
         progress=bar("strings", quiet=quiet),
     )
-    if plot:
-        draw_by_length(plot, {str(model): results})
     inputs = {"strings": shards} | ({"model": model} if model else {})
     deliver(results, provenance(inputs), output, print_cfl, overwrite=overwrite, as_json=as_json)
+    if plot:
+        draw_by_length(plot, {str(model): results})

@@ -18,6 +18,7 @@ from .common import (
     SeedOption,
     ThreadsOption,
     bar,
+    check_picture,
     deliver,
     pick_device,
 )
@@ -65,9 +66,11 @@ def eval_task(
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import draw_by_length, print_transduction
 
-    for path in (output, plot):
-        if path:
-            check_output(path, overwrite=overwrite, inputs=[*pairs, model])
+    sources = [*pairs, model]
+    if output:
+        check_output(output, overwrite=overwrite, inputs=sources)
+    if plot:
+        check_picture(plot, overwrite=overwrite, inputs=sources)
     files = expand_inputs(pairs, (".tsv",))
     loaded = load_checkpoint(model, pick_device(device, threads))
     task, _ = task_of(loaded)
@@ -80,7 +83,7 @@ def eval_task(
         max_batch=max_batch or DEFAULT_BATCH,
         progress=bar("lengths", quiet=quiet),
     )
-    if plot:
-        draw_by_length(plot, results)
     inputs = {"model": model, **{f"pairs_{i}": file for i, file in enumerate(files, 1)}}
     deliver(results, provenance(inputs), output, print_transduction, overwrite=overwrite, as_json=as_json)
+    if plot:
+        draw_by_length(plot, results)

@@ -27,8 +27,11 @@ def cfl(
         str, typer.Option("--lengths", metavar="FIRST-LAST", help="Tokens per string.")
     ] = "40-80",
     batch: Annotated[
-        int, typer.Option("--batch", min=1, help="Number of consecutive strings that share a length.")
-    ] = 10,
+        int | None,
+        typer.Option(
+            "--batch", min=1, help="Number of consecutive strings that share a length (default: 10)."
+        ),
+    ] = None,
     per_length: Annotated[
         int | None,
         typer.Option(
@@ -59,12 +62,16 @@ def cfl(
 
     if per_length is not None and number is not None:
         raise typer.BadParameter("--number and --per-length exclude each other")
+    if per_length is not None and batch is not None:
+        raise typer.BadParameter(
+            "--batch and --per-length exclude each other: all strings of a length come in turn"
+        )
     wanted = parse_range(lengths, smallest=0)
     language = ContextFree(
         grammar=read_grammar(grammar),
         shortest=wanted.start,
         longest=wanted.stop - 1,
-        batch=batch if per_length is None else per_length,
+        batch=per_length or batch or 10,
         lengths="drawn" if per_length is None else "in turn",
     )
     valid = language.valid_lengths

@@ -8,7 +8,17 @@ import typer
 
 from pdtools.files import STDIO, check_output
 
-from .common import OverwriteOption, QuietOption, SeedOption, message, parse_range, progress
+from .common import (
+    JsonOption,
+    OverwriteOption,
+    QuietOption,
+    SeedOption,
+    check_json_output,
+    message,
+    parse_range,
+    print_json,
+    progress,
+)
 
 TaskArgument = Annotated[str, typer.Argument(metavar="NAME", help="rs, sm, ma or se.")]
 AsReleasedOption = Annotated[
@@ -31,6 +41,7 @@ def task(
     output: Annotated[str, typer.Option("--output", "-o", help="A TSV file (.gz, .zst), or -.")] = STDIO,
     seed: SeedOption = 0,
     overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Draw strings x of a task, each with its answer y: TSV with the columns length, x and y.
@@ -45,12 +56,18 @@ def task(
       pdtools generate task ma --lengths 7 --number 3
     """
     from pdtools.formal import make_task, write_pairs
+    from pdtools.provenance import provenance
 
     drawn_task = make_task(name, as_released=as_released)
     wanted = parse_range(lengths)
     drawn_task.check_length(wanted.start)
+    check_json_output(as_json, output)
     check_output(output, overwrite=overwrite)
-    drawn = (drawn_task.test_pairs(length, number, seed=seed) for length in wanted)
-    shown = progress(drawn, total=len(wanted), label="lengths", quiet=quiet)
-    counts = write_pairs(drawn_task, shown, output, overwrite=overwrite)
+    shown = progress(wanted, total=len(wanted), label="lengths", quiet=quiet)
+    drawn = (block for length in shown for block in drawn_task.test_blocks(length, number, seed=seed))
+    counts = write_pairs(drawn_task, drawn, output, overwrite=overwrite)
+    if as_json:
+        settings = {"task": name, "as_released": as_released, "lengths": [wanted.start, wanted.stop - 1]}
+        settings |= {"number": number, "seed": seed}
+        print_json({"counts": counts, "settings": settings, "provenance": provenance()})
     message(f"{counts['pairs']} pairs, {counts['symbols']} symbols", quiet=quiet)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from pdtools.files import check_output
 
 from .common import (
     DeviceOption,
@@ -16,11 +13,10 @@ from .common import (
     ModelOption,
     OverwriteOption,
     ThreadsOption,
+    check_picture,
     pick_device,
     print_json,
 )
-
-PICTURES = (".svg", ".png", ".pdf")
 
 
 def inspect(
@@ -49,10 +45,8 @@ def inspect(
       pdtools inspect "a b b a a" --model runs/rs -o maps.svg
       pdtools inspect "0 1 1 # 1 1 0" --model runs/rns
     """
-    if output and Path(output).suffix not in PICTURES:
-        raise typer.BadParameter(f"a picture's name ends in {', '.join(PICTURES)}")
     if output:
-        check_output(output, overwrite=overwrite)
+        check_picture(output, overwrite=overwrite)
 
     from pdtools.evaluation.inspection import inspect_stacks
     from pdtools.evaluation.stack_runs import inspect_run

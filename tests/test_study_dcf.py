@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 from test_studies import REPOSITORY, study
+
+from pdtools.training import read_recipe
 
 SMALL = {
     "SEEDS": "1",
@@ -113,6 +118,12 @@ def test_cells(report: ModuleType) -> None:
     assert report.cell(found, "sm", "masked", "stack-none") == "-"
     found = {("rs", "causal", "stack-none-released"): {"1": scores(0.5)}}
     assert report.cell(found, "rs", "causal", "stack-none-released") == "**25.0**"
+    found = {
+        ("rs", "masked", "rnn"): {"1": scores(0.5)},
+        ("rs", "masked", "stack-rnn"): {"1": scores(1), "2": scores(1)},
+    }
+    assert report.cell(found, "rs", "masked", "rnn") == "**50.0** (1)"  # one seed is missing
+    assert report.cell(found, "rs", "masked", "stack-rnn") == "**100.0** ± 0.0 [100.0, 100.0]"
     nothing_longer = {"rs": {"accuracy_beyond_training": None}}
     assert report.cell({("rs", "masked", "rnn"): nothing_longer}, "rs", "masked", "rnn") == "-"
 
@@ -139,3 +150,91 @@ def test_lines(report: ModuleType) -> None:
         "stack-none-released",
         "12",
     )
+
+
+def test_the_recipe_is_the_paper_s() -> None:
+    for name in ("dcf", "dcf-rnn"):
+        recipe = read_recipe(name)
+        train = recipe.train
+        assert (train.optimizer, train.betas, train.eps) == ("adamw", (0.9, 0.999), 1e-8)
+        assert (train.weight_decay, train.warmup_steps, train.schedule) == (0.0, 0, "constant")
+        assert (train.learning_rate, train.clip, train.batch_sentences, train.steps) == (
+            1e-4,
+            1.0,
+            32,
+            100_000,
+        )
+    assert recipe.options == {
+        "controller": "rnn",
+        "hidden_size": 256,
+        "stack": "superposition",
+        "stack_vector": 8,
+        "stack_depth": 100,
+        "objective": "masked",
+        "initialization": "fan-in",
+    }
+    assert read_recipe("dcf").options == {
+        "layers": 5,
+        "d_model": 64,
+        "heads": 8,
+        "d_ff": 256,
+        "positions": "none",
+        "objective": "masked",
+        "stack_layers": "all",
+        "norm": "post",
+        "activation": "relu",
+        "attention_bias": False,
+        "tie_embeddings": False,
+        "output_bias": True,
+        "scale_embeddings": True,
+        "initialization": "fan-in",
+        "input_dropout": 0.0,
+        "attention_dropout": 0.0,
+        "output_dropout": 0.1,
+    }
+
+
+def test_the_paper_s_budget(tmp_path: Path) -> None:
+    """What FULL=1 runs, by a pdtools that only writes down what it is asked for."""
+    fake = tmp_path / "bin"
+    fake.mkdir()
+    (fake / "pdtools").write_text(f'#!/bin/sh\necho "$@" >>"{tmp_path}/asked"\n')
+    (fake / "pdtools").chmod(0o755)
+    environment = {
+        **os.environ,
+        "PATH": f"{fake}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "FULL": "1",
+        "JOBS": "1",
+        "SEEDS": "5",
+    }
+    environment |= {"TASKS": "sm ma", "OBJECTIVES": "causal", "MODELS": "stack-alibi"}
+    script = REPOSITORY / "studies" / "dcf" / "study.sh"
+    done = subprocess.run(
+        ["sh", script, "out"], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    asked = (tmp_path / "asked").read_text().splitlines()
+    trained = [line for line in asked if line.startswith("train ")]
+    assert len(trained) == 2
+    for line, steps, strings in zip(trained, (100_000, 1_000_000), (32, 128), strict=True):
+        for words in (
+            "--lengths 1-40 ",
+            "--config dcf ",
+            "--set config.positions=alibi ",
+            "--set config.stack_layers=all ",
+            "--set config.objective=causal ",
+            f"--set train.steps={steps} ",
+            f"--set train.batch_sentences={strings} ",
+            "--set train.learning_rate=1e-4 ",
+            "--set train.schedule=constant ",
+            "--seed 5 ",
+        ):
+            assert words in line
+    generated = [line for line in asked if line.startswith("generate ")]
+    assert all("--lengths 41-100 --number 512 --seed 100" in line for line in generated)
+    tested = [line for line in asked if line.startswith("eval-task ")]
+    assert [line.split()[3] for line in tested] == [
+        f"out/runs/{task}-causal-stack-alibi-5/last" for task in ("sm", "ma")
+    ]
+    runs = study("dcf", tmp_path, "none", FULL="1", LIST="1").stdout.splitlines()
+    assert len(runs) == 560

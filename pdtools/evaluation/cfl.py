@@ -97,11 +97,11 @@ def language_of(shards: ShardSet) -> ContextFree:
     Raises:
         PdtoolsError: if their manifest does not say.
     """
-    described = dict(shards.manifest.get("language", {}))
-    if described.pop("name", None) != "cfl":
+    described = shards.manifest.get("language")
+    if not isinstance(described, dict) or described.get("name") != "cfl":
         raise PdtoolsError(f"{shards.folder}: not strings of pdtools generate cfl: no exact probabilities")
-    described.pop("seed")
-    return ContextFree.from_settings(described)
+    settings = {name: value for name, value in described.items() if name not in ("name", "seed")}
+    return ContextFree.from_settings(settings)
 
 
 def cross_entropies(items: Sequence[ScoredString], log_lengths: float) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def inspect_stacks(loaded: LoadedModel, text: str) -> Inspection:
     from pdtools.models.stack_views import stack_views
 
     is_task = "task" in loaded.config["shards"]
-    batch, predicted = _task_batch(loaded, text) if is_task else _text_batch(loaded, text)
+    batch, predicted = read_task(loaded, text) if is_task else _text_batch(loaded, text)
     loaded.model.check_length(batch.tokens.shape[1])
     views = stack_views(loaded.model.eval(), batch.to(loaded.model.device))
     if not views:
@@ -118,7 +118,12 @@ def _text_batch(loaded: LoadedModel, text: str) -> tuple[Batch, list[str | None]
     return collate([(ids, np.arange(len(ids)))], loaded.tokenizer.pad_id), [None] * len(ids)
 
 
-def _task_batch(loaded: LoadedModel, text: str) -> tuple[Batch, list[str | None]]:
+def read_task(loaded: LoadedModel, text: str) -> tuple[Batch, list[str | None]]:
+    """The row of a string x, and what the model says at each of its positions: None before y.
+
+    Raises:
+        PdtoolsError: if the model is of no task, or the string is none of its.
+    """
     import numpy as np
 
     from pdtools.evaluation.transduction import predict_at_once, predict_greedily, task_of

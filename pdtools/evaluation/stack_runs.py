@@ -27,7 +27,7 @@ class StackRunView:
 
     Attributes:
         tokens: that were read.
-        surprisal: of each of them, and of end-of-sentence: n + 1 values in bits.
+        surprisal: of each of them, and of end-of-sentence: n + 1 values in bits; None of a masked model.
         stack: its kind.
         actions: names of the actions' kinds.
         shares: for each token how much of each kind is done after it. Of the nondeterministic stack the
@@ -40,10 +40,11 @@ class StackRunView:
         run: of the nondeterministic stack, the heaviest run: for each token the transition after it, the
             state, and the symbols on the stack, bottom first; else None.
         run_log_share: its share of the weight of all runs, as a logarithm (nats).
+        predicted: what a masked model of a task says at each token of y, None at those of x; else None.
     """
 
     tokens: list[str]
-    surprisal: list[float]
+    surprisal: list[float] | None
     stack: str
     actions: tuple[str, ...]
     shares: list[list[float]]
@@ -51,6 +52,7 @@ class StackRunView:
     states: list[list[float]] | None = None
     run: list[tuple[str, int, list[int]]] | None = None
     run_log_share: float | None = None
+    predicted: list[str | None] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -64,30 +66,33 @@ def inspect_run(loaded: LoadedModel, text: str) -> StackRunView:
 
     Args:
         loaded: a checkpoint of a recurrent model with a stack.
-        text: words between spaces.
+        text: words between spaces; for a masked model of a task the symbols of x, which it answers.
 
     Raises:
-        PdtoolsError: if the model has no stack, or the text no words.
+        PdtoolsError: if the model has no stack, or the text no words, or other symbols than the task's.
     """
     import torch
 
+    from pdtools.evaluation.inspection import read_task
     from pdtools.models import RecurrentLM
     from pdtools.models.stacks import NondeterministicStack
-    from pdtools.tokenization import split_spaces
 
     model = loaded.model
     if not isinstance(model, RecurrentLM) or model.stack is None:
         raise PdtoolsError(f"{loaded.folder}: this model has no stack to look at")
-    sentence = split_spaces(text)
-    if not sentence.words:
-        raise PdtoolsError("no words to read")
-    ids = torch.from_numpy(loaded.tokenizer.encode(sentence).ids).long().to(model.device)  # (n + 2,)
+    surprisal = predicted = None
     with torch.inference_mode():
-        surprisal, actions = _read(model.eval(), ids)
-        before = len(actions) - (len(ids) - 2)  # 1 if an input before the first token has actions too
+        if model.objective == "masked":
+            batch, said = read_task(loaded, text)
+            predicted = said[1:]
+            ids, actions = batch.tokens[0, 1:], _actions_at_once(model.eval(), batch.tokens)
+        else:
+            ids, surprisal, actions = _read(model.eval(), _encoded(loaded, text))
+        before = len(actions) - len(ids)  # 1 if an input before the first token has actions too
         view: dict[str, Any] = {
-            "tokens": [loaded.tokenizer.token_text(token) for token in ids[1:-1].tolist()],
+            "tokens": [loaded.tokenizer.token_text(token) for token in ids.tolist()],
             "surprisal": surprisal,
+            "predicted": predicted,
             "stack": model.config.stack,
             "actions": ACTIONS[model.config.stack],
         }
@@ -99,8 +104,28 @@ def inspect_run(loaded: LoadedModel, text: str) -> StackRunView:
         return StackRunView(**view, shares=actions[:, :2].sigmoid().tolist())
 
 
-def _read(model: RecurrentLM, ids: Tensor) -> tuple[list[float], Tensor]:
-    """Surprisals of tokens and end-of-sentence, and the actions (n, A) after every token.
+def _encoded(loaded: LoadedModel, text: str) -> Tensor:
+    """ROOT, the words and end-of-sentence: (n + 2,)."""
+    import torch
+
+    from pdtools.tokenization import split_spaces
+
+    sentence = split_spaces(text)
+    if not sentence.words:
+        raise PdtoolsError("no words to read")
+    return torch.from_numpy(loaded.tokenizer.encode(sentence).ids).long().to(loaded.model.device)
+
+
+def _actions_at_once(model: RecurrentLM, tokens: Tensor) -> Tensor:
+    """The actions after every token of one row (1, 1 + n), as :func:`_read` gives them."""
+    assert model.actions is not None
+    hidden = model.hidden_states(tokens.to(model.device))[0]  # (1 + n, H)
+    actions: Tensor = model.actions(hidden if model.config.first_input != "none" else hidden[1:])
+    return actions
+
+
+def _read(model: RecurrentLM, ids: Tensor) -> tuple[Tensor, list[float], Tensor]:
+    """Tokens (n,), surprisals of them and end-of-sentence, and the actions (n, A) after every token.
 
     Where something is read before the first token, its actions come first: (n + 1, A).
     """
@@ -115,7 +140,7 @@ def _read(model: RecurrentLM, ids: Tensor) -> tuple[list[float], Tensor]:
             model.advance(state, token[None], torch.zeros(1, k + 1, dtype=torch.int16))
             if k or model.config.first_input != "none":
                 actions.append(state.run.actions()[0])
-    return surprisal, torch.stack(actions)
+    return ids[1:-1], surprisal, torch.stack(actions)
 
 
 def _automaton(stack: NondeterministicStack, actions: Tensor, before: int) -> dict[str, Any]:

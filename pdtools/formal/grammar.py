@@ -249,3 +249,6 @@ def _check(
             raise refuse(symbol, f"cannot be reached from {start}, the start symbol", "remove its rules")
         if symbol not in ending:
             raise refuse(symbol, "never comes to an end", "give it an alternative without itself")
+        weights = alternatives[symbol].values()
+        if float(min(weights) / sum(weights)) == 0:
+            raise refuse(symbol, "has an alternative too rare to compute with", "give it more weight")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,12 +84,17 @@ def normal_form(grammar: Grammar) -> NormalForm:
 
 def _summed_chains(step: Float) -> Float:
     """I + step + step² + …; where there is no chain it is 0, without the inverse's rounding errors."""
-    number = len(step)
-    possible = (step > 0) | np.eye(number, dtype=bool)
+    own = step.any(1)  # those that chains go on from: seldom tokens, of which there may be many
+    within = step[np.ix_(own, own)]
+    number = len(within)
+    possible = (within > 0) | np.eye(number, dtype=bool)
     for _ in range(number.bit_length()):  # chains of 1, 2, 4, … steps
         counts = possible.astype(np.float32)  # products of truth values are slow
         possible = counts @ counts > 0
-    summed: Float = np.where(possible, np.linalg.inv(np.eye(number) - step), 0.0)
+    inner = np.where(possible, np.linalg.inv(np.eye(number) - within), 0.0)
+    summed = np.eye(len(step))
+    summed[np.ix_(own, own)] = inner
+    summed[np.ix_(own, ~own)] = inner @ step[np.ix_(own, ~own)]
     return summed
 
 
@@ -139,26 +145,32 @@ def _empty_weights(
 
     From there the method rises to the least solution, and never beyond (Etessami and Yannakakis 2009).
     """
-    constant = np.zeros(number)
-    linear = np.zeros((number, number))
+    everywhere = np.zeros(number)
+    can_be_empty = _can_be_empty(single, double, empty_rules)
+    place = {symbol: i for i, symbol in enumerate(sorted(can_be_empty))}
+    size = len(place)
+    constant = np.zeros(size)
+    linear = np.zeros((size, size))
     for symbol, weight in empty_rules.items():
-        constant[symbol] += weight
-    for (left, right), weight in single.items():
-        linear[left, right] += weight
-    rules = np.array(list(double), dtype=np.int64).reshape(-1, 3)
-    weights = np.array(list(double.values()))
-    left, first, second = rules.T
-    found = np.zeros(number)
+        constant[place[symbol]] += weight
+    for items, weight in single.items():
+        if can_be_empty.issuperset(items):
+            linear[place[items[0]], place[items[1]]] += weight
+    rules = {items: weight for items, weight in double.items() if can_be_empty.issuperset(items)}
+    places = [[place[item] for item in items] for items in rules]
+    left, first, second = np.array(places, dtype=np.int64).reshape(-1, 3).T
+    weights = np.array(list(rules.values()))
+    found = np.zeros(size)
     for _ in range(_NEWTON_STEPS):
         value = constant + linear @ found
         np.add.at(value, left, weights * found[first] * found[second])
         slope = linear.copy()
         np.add.at(slope, (left, first), weights * found[second])
         np.add.at(slope, (left, second), weights * found[first])
-        # Symbols that are never empty stay at 0 and do not matter.
+        # Those that are not reached yet stay at 0.
         used = value > 0
-        step = np.zeros(number)
-        system = (np.eye(number) - slope)[np.ix_(used, used)]
+        step = np.zeros(size)
+        system = (np.eye(size) - slope)[np.ix_(used, used)]
         try:
             step[used] = np.linalg.solve(system, (value - found)[used])
         except np.linalg.LinAlgError:
@@ -166,15 +178,30 @@ def _empty_weights(
         before, found = found, np.clip(found + step, 0, 1)
         if ((found > 0) == (before > 0)).all() and (np.abs(step) <= 1e-14 * found).all():
             break
+    everywhere[list(place)] = found
+    return everywhere
+
+
+def _can_be_empty(
+    single: Iterable[tuple[int, int]], double: Iterable[tuple[int, int, int]], empty_rules: Iterable[int]
+) -> set[int]:
+    """Symbols that have the empty string among theirs."""
+    found = set(empty_rules)
+    rules: list[tuple[int, ...]] = [*single, *double]
+    while more := {left for left, *rights in rules if found.issuperset(rights)} - found:
+        found |= more
     return found
 
 
 def _refuse_endless_chains(chain: Float, builder: _Builder) -> None:
-    values, vectors = np.linalg.eig(chain)
+    own = np.flatnonzero(chain.any(1))  # the others are on no cycle
+    if not len(own):
+        return
+    values, vectors = np.linalg.eig(chain[np.ix_(own, own)])
     worst = int(np.abs(values).argmax())
     if abs(values[worst]) >= _LARGEST_CYCLE:
-        own = len(builder.grammar.symbols)
-        symbol = builder.names[int(np.abs(vectors[:own, worst]).argmax())]
+        named = own < len(builder.grammar.symbols)  # and not parts of rules
+        symbol = builder.names[own[named][np.abs(vectors[named, worst]).argmax()]]
         raise PdtoolsError(
             f"grammar {builder.grammar.name}: {symbol} derives itself alone, with so much weight that its"
             " probabilities do not add up (give less weight to such rules, or to the empty string)"

@@ -121,16 +121,18 @@ class Task(ABC):
 
     def test_pairs(self, length: int, number: int, *, seed: int) -> Pairs:
         """Pairs of a seed for a test; more pairs begin with the same ones."""
-        blocks = []
-        for block in range(-(-number // _DRAWN_TOGETHER)):
-            rng = np.random.default_rng([seed, length, block, _TEST])
-            blocks.append(self.draw(length, _DRAWN_TOGETHER, rng))
-        joined = Pairs(
+        blocks = list(self.test_blocks(length, number, seed=seed))
+        return Pairs(
             x=np.concatenate([block.x for block in blocks]),
             y=np.concatenate([block.y for block in blocks]),
             counted=np.concatenate([block.counted for block in blocks]),
         )
-        return joined.take(slice(number))
+
+    def test_blocks(self, length: int, number: int, *, seed: int) -> Iterator[Pairs]:
+        """The same pairs, some at a time."""
+        for block, first in enumerate(range(0, number, _DRAWN_TOGETHER)):
+            rng = np.random.default_rng([seed, length, block, _TEST])
+            yield self.draw(length, _DRAWN_TOGETHER, rng).take(slice(number - first))
 
     def strings(self, pairs: Pairs) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
         """Pairs as symbols, y without its padding."""

@@ -70,14 +70,15 @@ class Attention(nn.Module):
         q, k, v = self._by_head(qkv)  # (B, H, Q, d_head) each
         key_map = self.qkv.weight.view(3, d_model, d_model)[1]  # (D, D)
         terms = cast(Sequence[ScoreTerm], self.terms)
+        dropout = self.dropout if self.training else 0.0
         if cache is None:
-            mixed = attend(q, k, v, terms, key_map, inputs, self.dropout if self.training else 0.0)
+            mixed = attend(q, k, v, terms, key_map, inputs, dropout)
         else:
             cache.write(qkv[:, 0, d_model:])
             blocks = []
             for rows in cache.blocks():
                 k, v = self._by_head(cache.read(rows))  # (r, H, K, d_head)
-                blocks.append(attend(q[rows], k, v, terms, key_map, inputs.of(rows)))
+                blocks.append(attend(q[rows], k, v, terms, key_map, inputs.of(rows), dropout))
             mixed = torch.cat(blocks)  # (R, H, 1, d_head)
         mixed = mixed.transpose(1, 2).reshape(batch, queries, d_model)
         return self.output_dropout(self.output(mixed))

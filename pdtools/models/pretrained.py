@@ -24,6 +24,8 @@ from pdtools.models.transformer import TransformerLM
 
 # What the architectures have no weights of.
 OWN_PARTS = re.compile(r"blocks\.\d+\.(stack|attention\.terms)\.|head\.")
+# The names of what belongs to a layer, in both architectures.
+_LAYER = re.compile(r"^(?:transformer\.h|h|(?:roberta\.)?encoder\.layer)\.(\d+)\.")
 # Options that the same weights leave open.
 _CHOICES = ("objective", "input_dropout", "attention_dropout", "output_dropout")
 
@@ -67,6 +69,10 @@ def read_pretrained(folder: str | Path) -> Pretrained:
         except (SafetensorError, OSError) as error:
             raise InputError(f"damaged weights: {error}", file=file) from error
     kind = config["model_type"]
+    numbers = [int(match[1]) for match in map(_LAYER.search, found) if match]
+    if max(numbers, default=0) >= options["layers"]:
+        reason = f"it asks for {options['layers']} layers, but there are weights of {max(numbers) + 1}"
+        raise InputError(reason, file=Path(folder, "config.json"))
     with _naming(folder, kind):
         weights = (_gpt2_weights if kind == "gpt2" else _roberta_weights)(config, options, found)
         return _pretrained(config, options, weights)

@@ -17,26 +17,33 @@ _WIDTH = 3.0  # inches at least
 
 
 def run_lines(view: StackRunView) -> list[str]:
-    """A line for every token: surprisal, shares of actions as shades, and the heaviest run as a trace.
+    """A line for every token: surprisal or answer, shares of actions, and the heaviest run as a trace.
 
     The trace is indented by the height of the stack after the transition: ``push 2`` puts symbol 2 on top,
     ``replace 1`` puts 1 in place of the top symbol, ``pop`` takes it away; ``q1`` is the state after it.
     """
     width = max(len("token"), *map(len, view.tokens))
-    header = f"{'token':<{width}}  bits   {' '.join(f'{name:>7}' for name in view.actions)}"
+    header = f"{'token':<{width}}  {'y' if view.surprisal is None else 'bits':<5}  "
+    header += " ".join(f"{name:>7}" for name in view.actions)
     if view.tops is not None:
         header += f"  top of the stack{' ' * max(0, 2 * len(view.tops[0]) - 14)}  heaviest run"
     lines = [header]
     for t, token in enumerate(view.tokens):
         shares = " ".join(f"{100 * share:6.1f}%" for share in view.shares[t])
-        line = f"{token:<{width}}  {view.surprisal[t]:5.2f}  {shares}"
+        if view.surprisal is not None:
+            told = f"{view.surprisal[t]:5.2f}"
+        else:
+            assert view.predicted is not None
+            told = f"{view.predicted[t] or '':<5}"
+        line = f"{token:<{width}}  {told}  {shares}"
         if view.tops is not None and view.run is not None:
             top = "".join(map(shade, view.tops[t]))
             kind, state, stack = view.run[t]
             written = kind if kind == "pop" else f"{kind} {stack[-1]}"
             line += f"  │{top}│{' ' * max(0, 14 - len(top))}  {'  ' * (len(stack) - 1)}{written} q{state}"
         lines.append(line.rstrip())
-    lines.append(f"{'(end)':<{width}}  {view.surprisal[-1]:5.2f}")
+    if view.surprisal is not None:
+        lines.append(f"{'(end)':<{width}}  {view.surprisal[-1]:5.2f}")
     return lines
 
 

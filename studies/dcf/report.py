@@ -151,13 +151,15 @@ def summary(seeds: Iterable[Mapping[str, Any]], score: str = "accuracy_beyond_tr
 
 
 def cell(found: Found, task: str, objective: str, model: str) -> str:
-    """Ours: the mean over seeds, their deviation and its interval."""
+    """Ours: the mean over seeds, their deviation, its interval; how many, where other cells have more."""
     of = summary(found.get((task, objective, model), {}).values(), score_of(model))
     if of["mean"] is None:
         return "-"
+    number = len(of["seeds"])
+    fewer = f" ({number})" if number < max(map(len, found.values())) else ""
     if of["deviation"] is None:
-        return f"**{of['mean']:.1f}**"
-    return f"**{of['mean']:.1f}** ± {of['deviation']:.1f} [{of['low']:.1f}, {of['high']:.1f}]"
+        return f"**{of['mean']:.1f}**{fewer}"
+    return f"**{of['mean']:.1f}** ± {of['deviation']:.1f} [{of['low']:.1f}, {of['high']:.1f}]{fewer}"
 
 
 def paper_cell(value: tuple[float, float]) -> str:
@@ -201,12 +203,12 @@ def table_2(found: Found) -> str:
 
 def note(found: Found) -> str:
     """What the cells mean."""
-    numbers = [len(seeds) for seeds in found.values()] or [0]
-    seeds = f"{min(numbers)} to {max(numbers)}" if min(numbers) < max(numbers) else f"{min(numbers)}"
+    most = max(map(len, found.values()), default=0)
     return (
         "Percent of the symbols of y, mean over lengths longer than in training (as released: without the"
-        " first of these, and with dropout). Ours: **mean** ± deviation over"
-        f" {seeds} seeds [95% interval of the mean, for other seeds]. Paper: mean ± deviation over 5.\n"
+        " first of these, and with dropout). Ours: **mean** ± sample deviation over"
+        f" {most} seeds, or as many as (in parentheses) [95% interval of the mean, for other seeds]. Paper:"
+        " mean ± deviation over 5.\n"
     )
 
 

@@ -45,8 +45,8 @@ if [ "$task" = se ] && [ -z "$released" ] && [ "${LENGTHS%-*}" -lt 3 ]; then len
 # shellcheck disable=SC2086  # options that may be empty
 pdtools train --task "$task" --lengths "$lengths" $released "$@" --set "config.objective=$objective" \
     --set "train.steps=$steps" --set "train.batch_sentences=$batch" --set "train.learning_rate=$LEARNING_RATE" \
-    --set "train.schedule=$SCHEDULE" --set "train.eval_every=$EVAL_EVERY" --seed "$seed" --device "$DEVICE" \
-    --threads 1 --resume --quiet -o "$run"
+    --set "train.schedule=$SCHEDULE" --set train.min_learning_rate_ratio=0.1 \
+    --set "train.eval_every=$EVAL_EVERY" --seed "$seed" --device "$DEVICE" --threads 1 --resume --quiet -o "$run"
 # shellcheck disable=SC2086
 pdtools eval-task "$OUT/tests/$task.tsv" --model "$run/last" $tested --seed "$seed" --device "$DEVICE" \
     --threads 1 --quiet -o "$results" >"$OUT/results/$name.txt"

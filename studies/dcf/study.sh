@@ -3,7 +3,7 @@
 # Usage: study.sh [FOLDER]; it goes on where it was stopped. Settings, as environment variables:
 #   FULL=1         the paper's budget: 100,000 steps of 32 strings (rs, sm), 1,000,000 of 128 (ma, se), 512 test
 #                  strings of each length, 5 seeds; for a GPU, with DEVICE=cuda and JOBS=4 or so. Otherwise:
-#   STEPS_RS=1500  STEPS_SM=4000    steps of rs and sm   BATCH=32   strings in each
+#   STEPS_RS=4000  STEPS_SM=4000    steps of rs and sm   BATCH=32   strings in each
 #   STEPS_ARITHMETIC=2000           of ma and se         BATCH_ARITHMETIC=128
 #   LEARNING_RATE=1e-3  SCHEDULE=linear   falling to a tenth of it; FULL: 1e-4, constant
 #   LENGTHS=1-40 (se: from 3, but not where it is as released)
@@ -23,7 +23,7 @@ if [ "${FULL:-0}" = 1 ]; then
     : "${SCHEDULE:=constant}"
 fi
 export OUT="$out" DEVICE="${DEVICE:-cpu}"
-export STEPS_RS="${STEPS_RS:-1500}" STEPS_SM="${STEPS_SM:-4000}" STEPS_ARITHMETIC="${STEPS_ARITHMETIC:-2000}"
+export STEPS_RS="${STEPS_RS:-4000}" STEPS_SM="${STEPS_SM:-4000}" STEPS_ARITHMETIC="${STEPS_ARITHMETIC:-2000}"
 export BATCH="${BATCH:-32}" BATCH_ARITHMETIC="${BATCH_ARITHMETIC:-128}" LEARNING_RATE="${LEARNING_RATE:-1e-3}"
 export SCHEDULE="${SCHEDULE:-linear}" LENGTHS="${LENGTHS:-1-40}" EVAL_EVERY="${EVAL_EVERY:-1000}"
 number=${NUMBER:-16} arithmetic=${NUMBER_ARITHMETIC:-256} test_lengths=${TEST_LENGTHS:-41-100}
@@ -53,7 +53,7 @@ mkdir -p "$out/tests" "$out/runs" "$out/results"
 settings="STEPS_RS=$STEPS_RS STEPS_SM=$STEPS_SM STEPS_ARITHMETIC=$STEPS_ARITHMETIC BATCH=$BATCH"
 settings="$settings BATCH_ARITHMETIC=$BATCH_ARITHMETIC LEARNING_RATE=$LEARNING_RATE SCHEDULE=$SCHEDULE"
 settings="$settings LENGTHS=$LENGTHS PADDING=END TEST_LENGTHS=$test_lengths NUMBER=$number"
-settings="$settings NUMBER_ARITHMETIC=$arithmetic"
+settings="$settings NUMBER_ARITHMETIC=$arithmetic EVAL_EVERY=$EVAL_EVERY"
 [ -e "$out/settings" ] || echo "$settings" >"$out/settings"
 if [ "$settings" != "$(cat "$out/settings")" ]; then
     echo "$out was begun with $(cat "$out/settings"), not $settings: name another folder" >&2

@@ -139,3 +139,26 @@ def test_pairs_of_a_task(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     assert run(["generate", "task", "se", "--lengths", "2-9"]) == 1
     assert "se: x has at least 3 symbols, not 2" in capsys.readouterr().err
     assert run(["generate", "task", "rs", "--lengths", "9-2"]) == 2
+    capsys.readouterr()
+    assert run([*command, "--json", "-o", str(tmp_path / "again.tsv")]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["counts"]["pairs"] == 12
+    settings = {"task": "SM", "as_released": False, "lengths": [3, 5], "number": 4, "seed": 1}
+    assert report["settings"] == settings
+    assert (tmp_path / "again.tsv").read_text() == path.read_text()
+    assert run([*command, "--json"]) == 2  # standard output cannot be both
+
+
+@pytest.mark.parametrize(
+    ("lengths", "message"),
+    [
+        ("a-b", "is no range such as 15-50"),
+        ("1-", "is no range such as 15-50"),
+        ("3-1000000", "numbers have at most 6 digits here"),
+        ("9-2", "a range goes from 1 or more upwards"),
+        ("0-2", "a range goes from 1 or more upwards"),
+    ],
+)
+def test_what_is_no_range(lengths: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["generate", "task", "rs", "--lengths", lengths]) == 2
+    assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())

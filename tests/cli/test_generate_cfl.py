@@ -87,6 +87,13 @@ def test_shards_know_their_language(capsys: pytest.CaptureFixture[str], tmp_path
     assert (language.log_probabilities([line.split(" ") for line in drawn]) < 0).all()
 
 
+def test_strings_of_each_length_are_in_no_batches(capsys: pytest.CaptureFixture[str]) -> None:
+    command = [*CFL, "dyck", "--lengths", "4-6", "--per-length", "2"]
+    assert len(lines(capsys, *command[2:])) == 4
+    assert run([*command, "--batch", "2"]) == 2
+    assert run([*command, "--number", "2"]) == 2
+
+
 def test_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "strings"
     assert run([*CFL, "dyck", "-n", "5", "--json", "-o", str(path)]) == 0

@@ -137,6 +137,49 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "no stack to look at" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("first_input", ["none", "root"])
+@pytest.mark.parametrize("stack", ["superposition", "nondeterministic"])
+def test_a_masked_model_of_a_task_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], stack: str, first_input: str
+) -> None:
+    options = ["hidden_size=8", "stack_depth=9", f"stack={stack}", f"first_input={first_input}"]
+    given = [word for option in options for word in ("--set", f"config.{option}")]
+    given += [
+        "--set",
+        "train.steps=1",
+        "--device",
+        "cpu",
+        "--threads",
+        "1",
+        "--quiet",
+        "-o",
+        str(tmp_path / "run"),
+    ]
+    assert run(["train", "--task", "rs", "--lengths", "1-4", "--config", "dcf-rnn", *given]) == 0
+    loaded = load_checkpoint(tmp_path / "run")
+    view = inspect_run(loaded, "a b b")
+    assert view.tokens == ["a", "b", "b", "<out>", "<out>", "<out>"]
+    assert view.surprisal is None
+    assert view.predicted[:3] == [None] * 3
+    assert set(view.predicted[3:]) <= {"a", "b"}
+    numbers = {loaded.tokenizer.token_text(i): i for i in range(loaded.tokenizer.vocab_size)}
+    tokens = torch.tensor([[loaded.model.root_id, *(numbers[token] for token in view.tokens)]])
+    hidden = loaded.model.hidden_states(tokens)[0]
+    a_or_b = loaded.model.output(hidden[4:])[:, [numbers["a"], numbers["b"]]].argmax(1)
+    assert ["ab"[symbol] for symbol in a_or_b.tolist()] == view.predicted[3:]
+    if stack == "superposition":
+        mixtures = loaded.model.actions(hidden)[1:, :3].softmax(1)
+        torch.testing.assert_close(torch.tensor(view.shares), mixtures)
+    capsys.readouterr()
+    assert run(["inspect", "a b b", "--model", str(tmp_path / "run")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:2] == ["token", "y"]
+    assert lines[4].split()[:2] == ["<out>", view.predicted[3]]
+    assert not any(line.startswith("(end)") for line in lines)
+    assert run(["inspect", "a c", "--model", str(tmp_path / "run")]) == 1
+    assert "'c' is no symbol of the task rs" in capsys.readouterr().err
+
+
 def test_the_heaviest_run_of_a_memory_limited_stack_is_one_of_its_runs(tmp_path: Path) -> None:
     folder = saved(tmp_path / "model", stack_states=1, stack_symbols=1, stack_window=2)
     loaded = load_checkpoint(folder)

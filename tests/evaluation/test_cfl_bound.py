@@ -113,6 +113,20 @@ def test_strings_of_another_language(tmp_path: Path) -> None:
         evaluate(shards, None)
 
 
+def test_manifests_that_do_not_say_the_language(tmp_path: Path) -> None:
+    string_shards(LANGUAGE, 5, 1, tmp_path / "reversal")
+    shards = ShardSet.open(tmp_path / "reversal")
+    del shards.manifest["language"]["seed"]
+    evaluate(shards, None)
+    shards.manifest["language"]["batches"] = 3
+    with pytest.raises(PdtoolsError, match="not the settings of a context-free language"):
+        evaluate(shards, None)
+    for language in ("cfl", None, {"name": "dyck"}):
+        shards.manifest["language"] = language
+        with pytest.raises(PdtoolsError, match="not strings of pdtools generate cfl"):
+            evaluate(shards, None)
+
+
 def test_the_command(
     shards: ShardSet, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -132,6 +146,14 @@ def test_the_command(
     assert run([*command, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["scores"]["difference"] is None
     assert run([*command, "--plot", str(tmp_path / "none.svg")]) == 2
+    capsys.readouterr()
+    assert run([*command, *model, "--plot", str(tmp_path / "figure.txt")]) == 2
+    printed = capsys.readouterr()
+    assert "name ends in .svg, .png, .pdf" in printed.err
+    assert printed.out == ""  # before anything was computed
+    inside = tmp_path / "other results"
+    assert run([*command, *model, "-o", str(inside), "--plot", str(inside / "figure.png")]) == 0
+    assert {path.name for path in inside.iterdir()} >= {"results.json", "figure.png"}
     assert run(["eval-cfl", "--help"]) == 0
     assert "\n  Example:\n    pdtools eval-cfl shards/test" in capsys.readouterr().out
 

@@ -5,6 +5,7 @@ import re
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,6 +65,10 @@ def test_an_alternative_that_comes_twice_counts_twice() -> None:
         (["S -> 'a' [1/0]"], "test.pcfg:1: [1/0] is no weight"),
         (["S -> 'a' [1e999999999]"], "test.pcfg:1: [1e999999999] is no weight"),
         (["S -> 'a' [nan]"], "test.pcfg:1: [nan] is no weight"),
+        (
+            [f"S -> 'a' 'a' [1/1{'0' * 400}] | 'b'"],
+            "test.pcfg:1: S has an alternative too rare to compute with",
+        ),
         (["S -> 'a' []"], "test.pcfg:1: [] is no weight"),
         (["S -> 'a' [1] 'b'"], "test.pcfg:1: b after a weight (put | before the next alternative)"),
         (
@@ -261,6 +266,33 @@ def test_endless_chains_are_refused() -> None:
     for lines in (["S -> S S [1/2] | [1/2]", "S -> S"], ["S -> S S | "]):
         with pytest.raises(PdtoolsError, match=r"grammar test: S derives itself alone"):
             normal_form(grammar_of(*lines))
+
+
+def test_words_cost_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only symbols with chains of their own are in matrices that are inverted."""
+    sizes: list[int] = []
+
+    def watched(name: str) -> None:
+        original = getattr(np.linalg, name)
+
+        def function(matrix: np.ndarray, *rest: np.ndarray) -> Any:
+            sizes.append(len(matrix))
+            return original(matrix, *rest)
+
+        monkeypatch.setattr(np.linalg, name, function)
+
+    for name in ("eig", "inv", "solve"):
+        watched(name)
+    words = [f"'w{i}'" for i in range(300)]
+    grammar = grammar_of(
+        f"S -> N V | N V A | {words[0]} [0.5]", "A -> S | ", f"N -> {' | '.join(words)}", "V -> 'v' N"
+    )
+    normal = normal_form(grammar)
+    assert max(sizes) <= 6
+    for text, probability in (("w0", 0.2), ("w3 v w5", 0.6 / 300**2), ("w3 v w5 w0", 0.2 * 0.2 / 300**2)):
+        string = numbers(grammar, tuple(text.split()))
+        # A is S half of the time, else empty: (0.4 + 0.4 / 2) and 0.4 / 2 · P(S is w0).
+        assert np.exp(log_probabilities(normal, [string])) == pytest.approx(probability, rel=1e-9)
 
 
 def test_dyck_without_one_outermost_pair() -> None:

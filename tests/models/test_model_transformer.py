@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from model_oracle import EOS, PAD, ROOT, derivations, random_row, small_model
+from torch import Tensor
 
 import pdtools.configs
 from pdtools.errors import PdtoolsError
@@ -268,6 +269,20 @@ def test_dropout_only_in_training() -> None:
         assert torch.equal(model.loss(batch).token_nll_sum, model.loss(batch).token_nll_sum)
         model.train()
         assert not torch.equal(model.loss(batch).token_nll_sum, model.loss(batch).token_nll_sum)
+
+
+def test_dropout_of_attention_token_by_token() -> None:
+    model = small_model("transformer", attention_dropout=0.5, input_dropout=0.0, output_dropout=0.0)
+
+    def after_four() -> Tensor:
+        state = model.start(1, 4)
+        for k in range(4):
+            model.advance(state, torch.tensor([5]), torch.zeros(1, k + 1, dtype=torch.int16))
+        return model.next_token_logprobs(state)
+
+    assert torch.equal(after_four(), after_four())
+    model.train()
+    assert not torch.equal(after_four(), after_four())
 
 
 def test_parameter_counts() -> None:

@@ -173,6 +173,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         ({"embd_pdrop": None}, "not a gpt2 model that pdtools can build"),
         ({"activation_function": ["a"]}, "not a gpt2 model that pdtools can build"),
         ({"vocab_size": 99}, "the table of tokens is"),
+        ({"n_layer": 1}, "asks for 1 layers, but there are weights of 2"),
     ):
         config_file.write_text(json.dumps({**config, **changes}))
         with pytest.raises(PdtoolsError, match=message):
