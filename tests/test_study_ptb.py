@@ -104,7 +104,7 @@ def test_scores_of_suites_are_beside_their_circuits(tmp_path: Path, report: Modu
 
 
 def test_thresholds_of_clipping_are_the_papers(report: ModuleType, shards: Path) -> None:
-    """Appendix D: by its other convention, for means over tokens, from 0.0112 to 1.12."""
+    """Appendix D's thresholds are multiplied by the tokens of a step, and clip means: from 0.0112 to 1.12."""
     draws = [list(map(float, report.draw(shards, str(number)).split())) for number in range(200)]
     rates, clips, _ = zip(*draws, strict=True)
     assert 1 <= min(rates) < 1.2

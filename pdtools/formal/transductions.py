@@ -112,7 +112,8 @@ class Task(ABC):
             PdtoolsError: if the length is below the shortest.
         """
         if length < self.shortest:
-            raise PdtoolsError(f"{self.name}: x has at least {self.shortest} symbols, not {length}")
+            some = "1 symbol" if self.shortest == 1 else f"{self.shortest} symbols"
+            raise PdtoolsError(f"{self.name}: x has at least {some}, not {length}")
 
     def training_pairs(self, lengths: range, number: int, *, seed: int, batch: int) -> Pairs:
         """A batch of training, all of one length, uniform over ``lengths``: a function of the arguments."""

@@ -13,7 +13,7 @@
 #   RESTARTS="1" ("1 2 3 4 5")   each with weights and training strings of its own; more can be added later
 #   STRINGS=10000 (10000)   for training, in batches of ten
 #   PER_LENGTH=20 (100)   for the test, of every length from 40 to 100
-#   WATCHED=5 (30)   epochs of figure 3; 0: no figure 3
+#   WATCHED=20 (30)   epochs of figure 3; 0: no figure 3
 #   JOBS=2         runs at a time, on one thread each; on a GPU: DEVICE=cuda and as many as it takes
 #   DEVICE=cpu
 set -eu
@@ -22,7 +22,7 @@ out=${1:-study-cfl}
 if [ "${FULL:-0}" = 1 ]; then
     epochs=200 rates="0.01 0.005 0.001 0.0005" sizes="2 20 40" restarts="1 2 3 4 5" per_length=100 watched=30
 else
-    epochs=20 rates=0.005 sizes=20 restarts=1 per_length=20 watched=5
+    epochs=20 rates=0.005 sizes=20 restarts=1 per_length=20 watched=20
 fi
 export OUT="$out" EPOCHS="${EPOCHS:-$epochs}" STRINGS="${STRINGS:-10000}" DEVICE="${DEVICE:-cpu}"
 export WATCHED="${WATCHED:-$watched}"

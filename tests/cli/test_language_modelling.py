@@ -190,4 +190,4 @@ def test_from_a_pretrained_model(kind: str, tmp_path: Path, capsys: pytest.Captu
     data = ["train", str(tmp_path / "other"), "-o", str(tmp_path / "other-run"), "--init", str(folder)]
     capsys.readouterr()
     assert run([*data, *settings, *limits]) == 1
-    assert "not made with this model's tokenizer" in capsys.readouterr().err
+    assert "tokenizer is not this model's" in capsys.readouterr().err
