@@ -186,12 +186,16 @@ def deliver(
         show(results)
 
 
-def check_picture(path: str, *, overwrite: bool, inputs: Sequence[str] = ()) -> None:
+def check_picture(
+    path: str, *, overwrite: bool, inputs: Sequence[str] = (), output: str | None = None
+) -> None:
     """Refuse, before the work that it is to show, a figure that could not be drawn."""
     from importlib.util import find_spec
 
     if os.path.splitext(path)[1] not in PICTURES:
         raise typer.BadParameter(f"{path}: a picture's name ends in {', '.join(PICTURES)}")
+    if output and os.path.abspath(path) == os.path.abspath(output):
+        raise typer.BadParameter(f"{path}: the picture and the results need different names")
     check_output(path, overwrite=overwrite, inputs=inputs)
     if find_spec("matplotlib") is None:
         raise MissingDependencyError("matplotlib", extra="plot")
@@ -356,7 +360,7 @@ def parse_range(text: str, smallest: int = 1) -> range:
         last = first
     if not all(number.isascii() and number.isdecimal() for number in (first, last)):
         raise typer.BadParameter(f"{text!r} is no range such as 15-50")
-    if len(last) > _MOST_DIGITS:
+    if max(len(first), len(last)) > _MOST_DIGITS:
         raise typer.BadParameter(f"{text!r}: numbers have at most {_MOST_DIGITS} digits here")
     if not smallest <= int(first) <= int(last):
         raise typer.BadParameter(f"{text!r}: a range goes from {smallest} or more upwards, such as 15-50")

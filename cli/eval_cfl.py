@@ -65,7 +65,7 @@ def eval_cfl(
     if output:
         check_output(output, overwrite=overwrite, inputs=sources)
     if plot:
-        check_picture(plot, overwrite=overwrite, inputs=sources)
+        check_picture(plot, overwrite=overwrite, inputs=sources, output=output)
     if plot and model is None:
         raise typer.BadParameter("--plot needs a --model")
     strings = ShardSet.open(shards)

@@ -70,7 +70,7 @@ def eval_task(
     if output:
         check_output(output, overwrite=overwrite, inputs=sources)
     if plot:
-        check_picture(plot, overwrite=overwrite, inputs=sources)
+        check_picture(plot, overwrite=overwrite, inputs=sources, output=output)
     files = expand_inputs(pairs, (".tsv",))
     loaded = load_checkpoint(model, pick_device(device, threads))
     task, _ = task_of(loaded)

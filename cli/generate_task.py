@@ -67,7 +67,11 @@ def task(
     drawn = (block for length in shown for block in drawn_task.test_blocks(length, number, seed=seed))
     counts = write_pairs(drawn_task, drawn, output, overwrite=overwrite)
     if as_json:
-        settings = {"task": name, "as_released": as_released, "lengths": [wanted.start, wanted.stop - 1]}
+        settings = {
+            "task": drawn_task.name,
+            "as_released": as_released,
+            "lengths": [wanted.start, wanted.stop - 1],
+        }
         settings |= {"number": number, "seed": seed}
         print_json({"counts": counts, "settings": settings, "provenance": provenance()})
     message(f"{counts['pairs']} pairs, {counts['symbols']} symbols", quiet=quiet)

@@ -33,11 +33,13 @@ def inspect(
     """Look at the stacks of a model while it reads a string.
 
     Stack attention: for each layer and position, the probability that each token is on top of the stack (the
-    attention map; darker is higher), the likeliest action with its probability, and the stack that these
-    actions would make. A model of a task reads x and answers; its answer is shown beside the tokens.
+    attention map; darker is higher), the probabilities of push, pop and no-op, the likeliest of them, and the
+    stack that these actions would make. A model of a task reads x and answers; its answer is shown beside
+    the tokens.
 
-    Recurrent models: surprisal and shares of actions after each token; for a nondeterministic stack, also
-    what is on top, and the highest-weight run of its automaton as a trace, indented by the stack's height.
+    Recurrent models: surprisal (of a masked model of a task, which reads x: its answer) and shares of actions
+    after each token; for a nondeterministic stack, also what is on top, and the highest-weight run of its
+    automaton as a trace, indented by the stack's height.
 
     \b
     Example:

@@ -194,28 +194,25 @@ def test_the_recipe_is_the_paper_s() -> None:
     }
 
 
-def test_the_paper_s_budget(tmp_path: Path) -> None:
-    """What FULL=1 runs, by a pdtools that only writes down what it is asked for."""
+def commands(tmp_path: Path, **settings: str) -> list[str]:
+    """What the study runs, by a pdtools that only writes down what it is asked for."""
     fake = tmp_path / "bin"
     fake.mkdir()
     (fake / "pdtools").write_text(f'#!/bin/sh\necho "$@" >>"{tmp_path}/asked"\n')
     (fake / "pdtools").chmod(0o755)
-    environment = {
-        **os.environ,
-        "PATH": f"{fake}:{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "FULL": "1",
-        "JOBS": "1",
-        "SEEDS": "5",
-    }
-    environment |= {"TASKS": "sm ma", "OBJECTIVES": "causal", "MODELS": "stack-alibi"}
+    path = f"{fake}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     script = REPOSITORY / "studies" / "dcf" / "study.sh"
+    environment = {**os.environ, "PATH": path, "JOBS": "1", **settings}
     done = subprocess.run(
         ["sh", script, "out"], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    asked = (tmp_path / "asked").read_text().splitlines()
+    return (tmp_path / "asked").read_text().splitlines()
+
+
+def test_the_paper_s_budget(tmp_path: Path) -> None:
+    asked = commands(tmp_path, FULL="1", SEEDS="5", TASKS="sm ma", OBJECTIVES="causal", MODELS="stack-alibi")
     trained = [line for line in asked if line.startswith("train ")]
-    assert len(trained) == 2
     for line, steps, strings in zip(trained, (100_000, 1_000_000), (32, 128), strict=True):
         for words in (
             "--lengths 1-40 ",
@@ -231,6 +228,7 @@ def test_the_paper_s_budget(tmp_path: Path) -> None:
         ):
             assert words in line
     generated = [line for line in asked if line.startswith("generate ")]
+    assert [line.split()[2] for line in generated] == ["sm", "ma"]
     assert all("--lengths 41-100 --number 512 --seed 100" in line for line in generated)
     tested = [line for line in asked if line.startswith("eval-task ")]
     assert [line.split()[3] for line in tested] == [
@@ -238,3 +236,42 @@ def test_the_paper_s_budget(tmp_path: Path) -> None:
     ]
     runs = study("dcf", tmp_path, "none", FULL="1", LIST="1").stdout.splitlines()
     assert len(runs) == 560
+
+
+def test_the_reduced_budget(tmp_path: Path) -> None:
+    """Also of the RNNs as released: other units and pushes, the released strings, no dropout to leave on."""
+    asked = commands(tmp_path, SEEDS="2", TASKS="rs se", MODELS="rnn-released stack-none-released stack-rnn")
+    trained = [line for line in asked if line.startswith("train ")]
+    assert [line.split()[-1] for line in trained] == [
+        f"out/runs/{run}-2"
+        for run in (
+            "rs-masked-rnn-released",
+            "se-masked-rnn-released",
+            "rs-masked-stack-none-released",
+            "rs-causal-stack-none-released",
+            "se-masked-stack-none-released",
+            "se-causal-stack-none-released",
+            "rs-masked-stack-rnn",
+            "se-masked-stack-rnn",
+        )
+    ]
+    for line in trained:
+        for words in (
+            "--set train.learning_rate=1e-3 ",
+            "--set train.schedule=linear ",
+            "--set train.min_learning_rate_ratio=0.1 ",
+        ):
+            assert words in line
+        assert f"--set train.steps={4000 if '--task rs' in line else 2000} " in line
+        assert f"--set train.batch_sentences={32 if '--task rs' in line else 128} " in line
+        is_released = "-released-2" in line
+        assert ("--as-released" in line) == is_released
+        assert ("--lengths 1-40" in line) == (is_released or "--task rs" in line)
+        assert ("config.controller=rnn-relu" in line) == ("-rnn-released-2" in line)
+        assert ("config.stack_push=linear" in line) == ("-rnn-released-2" in line)
+        assert ("config.stack=none" in line) == ("masked-rnn-" in line)
+        assert ("config.as_released=true" in line) == ("stack-none-released" in line)
+    tested = [line for line in asked if line.startswith("eval-task ")]
+    assert len(tested) == len(trained)
+    for line in tested:
+        assert ("--dropout" in line) == ("stack-none-released" in line)

@@ -117,7 +117,7 @@ def _encoded(loaded: LoadedModel, text: str) -> Tensor:
 
 
 def _actions_at_once(model: RecurrentLM, tokens: Tensor) -> Tensor:
-    """The actions after every token of one row (1, 1 + n), as :func:`_read` gives them."""
+    """What the action layer makes after every token of one row (1, 1 + n), in :func:`_read`'s order."""
     assert model.actions is not None
     hidden = model.hidden_states(tokens.to(model.device))[0]  # (1 + n, H)
     actions: Tensor = model.actions(hidden if model.config.first_input != "none" else hidden[1:])

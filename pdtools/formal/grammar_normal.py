@@ -83,15 +83,13 @@ def normal_form(grammar: Grammar) -> NormalForm:
 
 
 def _summed_chains(step: Float) -> Float:
-    """I + step + step² + …; where there is no chain it is 0, without the inverse's rounding errors."""
+    """I + step + step² + …, with nothing subtracted: rare chains are exact too, and none is negative."""
     own = step.any(1)  # those that chains go on from: seldom tokens, of which there may be many
-    within = step[np.ix_(own, own)]
-    number = len(within)
-    possible = (within > 0) | np.eye(number, dtype=bool)
-    for _ in range(number.bit_length()):  # chains of 1, 2, 4, … steps
-        counts = possible.astype(np.float32)  # products of truth values are slow
-        possible = counts @ counts > 0
-    inner = np.where(possible, np.linalg.inv(np.eye(number) - within), 0.0)
+    power = step[np.ix_(own, own)]
+    inner = np.eye(len(power))
+    while power.any():  # inner has the chains of fewer than 1, 2, 4, … steps, power those of as many
+        inner += inner @ power
+        power = power @ power
     summed = np.eye(len(step))
     summed[np.ix_(own, own)] = inner
     summed[np.ix_(own, ~own)] = inner @ step[np.ix_(own, ~own)]

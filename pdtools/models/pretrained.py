@@ -71,7 +71,7 @@ def read_pretrained(folder: str | Path) -> Pretrained:
     kind = config["model_type"]
     numbers = [int(match[1]) for match in map(_LAYER.search, found) if match]
     if max(numbers, default=0) >= options["layers"]:
-        reason = f"it asks for {options['layers']} layers, but there are weights of {max(numbers) + 1}"
+        reason = f"layers: {options['layers']} here, but {max(numbers) + 1} in the weights"
         raise InputError(reason, file=Path(folder, "config.json"))
     with _naming(folder, kind):
         weights = (_gpt2_weights if kind == "gpt2" else _roberta_weights)(config, options, found)

@@ -188,7 +188,7 @@ def run_sequence(
     The graph goes through it once: gradients can be computed once, and not differentiated.
 
     Args:
-        controller: ``lstm`` or ``rnn``.
+        controller: its kind, see :data:`pdtools.models.controllers.CELLS`.
         stack: or None.
         weights: of controller and action layer.
         inputs: (T, B, G), what the inputs add to the gates; T at least 1.

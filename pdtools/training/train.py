@@ -178,7 +178,7 @@ def _check_tokenizer(init: str | Path, tokenizer: Tokenizer) -> None:
         return
     if Tokenizer.load(init, tokenizer.text_style).fingerprint != tokenizer.fingerprint:
         raise PdtoolsError(
-            f"{init}: the data's tokenizer is not this model's (shards: --tokenizer {init} makes them with it)"
+            f"{init}: the data's tokenizer is not this model's (shards are made with --tokenizer {init})"
         )
 
 

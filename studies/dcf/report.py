@@ -206,7 +206,7 @@ def note(found: Found) -> str:
     most = max(map(len, found.values()), default=0)
     return (
         "Percent of the symbols of y, mean over lengths longer than in training (as released: without the"
-        " first of these, and with dropout). Ours: **mean** ± sample deviation over"
+        " first of these, transformers with dropout). Ours: **mean** ± sample deviation over"
         f" {most} seeds, or as many as (in parentheses) [95% interval of the mean, for other seeds]. Paper:"
         " mean ± deviation over 5.\n"
     )

@@ -62,11 +62,15 @@ def test_a_table_a_figure_and_a_folder(
 def test_figures_are_refused_before_the_work(
     work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     command = ["eval-task", str(work / "sm.tsv"), "--model", str(work / "run"), "--device", "cpu", "-q"]
     results = tmp_path / "results"
     for name in ("lengths.txt", "lengths", "-"):
         assert run([*command, "-o", str(results), "--plot", str(tmp_path / name)]) == 2
         assert "name ends in .svg, .png, .pdf" in capsys.readouterr().err
+    same = str(tmp_path / "same.svg")
+    assert run([*command, "-o", same, "--plot", same]) == 2
+    assert "need different names" in " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert not results.exists()
     assert run([*command, "-o", str(results), "--plot", str(results / "lengths.svg")]) == 0
     assert {path.name for path in results.iterdir()} >= {"results.json", "lengths.svg"}

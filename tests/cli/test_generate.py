@@ -143,7 +143,7 @@ def test_pairs_of_a_task(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     assert run([*command, "--json", "-o", str(tmp_path / "again.tsv")]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["counts"]["pairs"] == 12
-    settings = {"task": "SM", "as_released": False, "lengths": [3, 5], "number": 4, "seed": 1}
+    settings = {"task": "sm", "as_released": False, "lengths": [3, 5], "number": 4, "seed": 1}
     assert report["settings"] == settings
     assert (tmp_path / "again.tsv").read_text() == path.read_text()
     assert run([*command, "--json"]) == 2  # standard output cannot be both
@@ -155,6 +155,7 @@ def test_pairs_of_a_task(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
         ("a-b", "is no range such as 15-50"),
         ("1-", "is no range such as 15-50"),
         ("3-1000000", "numbers have at most 6 digits here"),
+        (f"{'9' * 5000}-5", "numbers have at most 6 digits here"),
         ("9-2", "a range goes from 1 or more upwards"),
         ("0-2", "a range goes from 1 or more upwards"),
     ],

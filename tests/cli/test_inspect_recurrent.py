@@ -170,6 +170,10 @@ def test_a_masked_model_of_a_task_answers(
     if stack == "superposition":
         mixtures = loaded.model.actions(hidden)[1:, :3].softmax(1)
         torch.testing.assert_close(torch.tensor(view.shares), mixtures)
+    else:
+        assert [sum(row) for row in view.shares] == pytest.approx([1.0] * 6)
+        assert [sum(row) for row in view.tops] == pytest.approx([1.0] * 6)
+        assert len(view.run) == 6
     capsys.readouterr()
     assert run(["inspect", "a b b", "--model", str(tmp_path / "run")]) == 0
     lines = capsys.readouterr().out.splitlines()

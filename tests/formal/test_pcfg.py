@@ -268,8 +268,25 @@ def test_endless_chains_are_refused() -> None:
             normal_form(grammar_of(*lines))
 
 
+def test_rare_chains() -> None:
+    """None is lost in, or made negative by, the rounding errors of frequent ones."""
+    grammar = grammar_of(
+        "N0 -> N2",
+        "N1 -> N3 N3 [1/10001] | N1 [10000/10001]",
+        "N2 -> N3 [50/101] | N1 [1/202] | N5 [1/202]",
+        "N3 -> N1 N3 [10000/10001] | N0 N6 [1/10001]",
+        "N5 -> [1/2] | N5 't0' [1/2]",
+        "N6 -> N0 [2/3]",
+    )
+    normal = normal_form(grammar)
+    assert (normal.chains >= 0).all()
+    assert np.isfinite(length_table(normal, 6).symbols[normal.start][1:]).all()
+    (log,) = log_probabilities(normal, [np.zeros(3, dtype=np.int64)])
+    assert log > math.log(1 / 102 / 16)  # N0, N2, N5, and three times t0, alone
+
+
 def test_words_cost_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only symbols with chains of their own are in matrices that are inverted."""
+    """Of what takes time with the cube of a number, nothing counts the words."""
     sizes: list[int] = []
 
     def watched(name: str) -> None:
@@ -281,7 +298,7 @@ def test_words_cost_little(monkeypatch: pytest.MonkeyPatch) -> None:
 
         monkeypatch.setattr(np.linalg, name, function)
 
-    for name in ("eig", "inv", "solve"):
+    for name in ("eig", "solve"):
         watched(name)
     words = [f"'w{i}'" for i in range(300)]
     grammar = grammar_of(

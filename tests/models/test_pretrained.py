@@ -159,6 +159,11 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         loaded(tmp_path / "hf", layers=3)
     with pytest.raises(InputError, match="has 40 tokens, the tokenizer 30"):
         loaded(tmp_path / "hf", vocab_size=30, pad_id=0, root_id=1, eos_id=2)
+    saved("roberta", tmp_path / "roberta")
+    roberta = json.loads((tmp_path / "roberta/config.json").read_text())
+    (tmp_path / "roberta/config.json").write_text(json.dumps({**roberta, "num_hidden_layers": 1}))
+    with pytest.raises(InputError, match="layers: 1 here, but 2 in the weights"):
+        read_pretrained(tmp_path / "roberta")
     config_file = tmp_path / "hf/config.json"
     config = json.loads(config_file.read_text())
     for changes, message in (
@@ -173,7 +178,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         ({"embd_pdrop": None}, "not a gpt2 model that pdtools can build"),
         ({"activation_function": ["a"]}, "not a gpt2 model that pdtools can build"),
         ({"vocab_size": 99}, "the table of tokens is"),
-        ({"n_layer": 1}, "asks for 1 layers, but there are weights of 2"),
+        ({"n_layer": 1}, "layers: 1 here, but 2 in the weights"),
     ):
         config_file.write_text(json.dumps({**config, **changes}))
         with pytest.raises(PdtoolsError, match=message):
