@@ -139,6 +139,17 @@ def test_tables_without_results(report: ModuleType) -> None:
     assert "over 0 seeds" in report.note({})
 
 
+def test_the_published_table_is_that_of_the_published_results(report: ModuleType) -> None:
+    document = json.loads((REPOSITORY / "docs/results/dcf/reduced.json").read_text())
+    found: Any = {tuple(row.split("/")): seeds for row, seeds in document["scores"].items()}
+    made = [line for line in report.table_1(found).splitlines() if not line.startswith(("| MA", "| SE"))]
+    text = (REPOSITORY / "docs/studies/dcf.md").read_text()
+    results = text[text.index("## Results") : text.index("## What it costs")]
+    assert [line for line in results.splitlines() if line.startswith("|")] == made
+    assert len(made) == 6
+    assert set(report.TASKS) - {task for task, _, _ in found} == {"ma", "se"}  # as the page says
+
+
 def test_lines(report: ModuleType) -> None:
     line = report.line_by_length("rs", "causal", "stack-none", {"1": scores(0.5), "2": scores(0.7)})
     assert (line.label, line.x) == ("stack, ALM", [41, 42])
