@@ -14,23 +14,11 @@ from pdtools.formal import RowLayout, make_task, task_tokenizer
 from pdtools.formal.transduction_batches import task_batch
 from pdtools.models import build_model, make_config
 from pdtools.models.transformer import TransformerLM
+from pdtools.training import read_recipe
 
 D, HEADS, LAYERS = 16, 4, 2
-CONFIG: dict[str, Any] = {
-    "layers": LAYERS,
-    "d_model": D,
-    "heads": HEADS,
-    "d_ff": 4 * D,
-    "norm": "post",
-    "activation": "relu",
-    "attention_bias": False,
-    "tie_embeddings": False,
-    "output_bias": True,
-    "scale_embeddings": True,
-    "initialization": "fan-in",
-    "stack_layers": "all",
-    "as_released": True,
-}
+# The models of the study, but smaller.
+CONFIG = {**read_recipe("dcf").options, "layers": LAYERS, "d_model": D, "heads": HEADS, "d_ff": 4 * D}
 POSITIONS = ("none", "sincos", "relative", "rotary", "alibi")
 
 
@@ -118,7 +106,7 @@ def test_models_as_released_are_the_released_ones(objective: str, positions: str
     tokenizer = task_tokenizer(task)
     special = {name: getattr(tokenizer, name) for name in ("vocab_size", "pad_id", "root_id", "eos_id")}
     torch.manual_seed(0)
-    options = {**CONFIG, **special, "objective": objective, "positions": positions}
+    options = {**CONFIG, **special, "objective": objective, "positions": positions, "as_released": True}
     model = build_model("transformer", make_config("transformer", options)).double().eval()
     assert isinstance(model, TransformerLM)
     with torch.no_grad():  # what is 0 at first, or small, would show no differences
