@@ -213,7 +213,8 @@ def _results(
         },
         counts={"pairs": len(answers), "symbols": sum(answer.symbols for answer in answers)},
         settings={
-            "task": layout.task.name,
+            "task": "task",
+            "formal_task": layout.task.name,
             "as_released": layout.task.as_released,
             "trained_lengths": [trained[0], trained[-1]],
             "model": loaded.config["model"],

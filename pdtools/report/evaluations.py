@@ -147,7 +147,7 @@ def print_transduction(results: Results) -> None:
         (name.replace("_", " "), percent(scores[name]))
         for name in ("accuracy", "accuracy_beyond_training", "accuracy_as_released", "exact")
     ]
-    title = f"Task {settings['task']}, {settings['objective']}, {settings['decoding']} (percent)"
+    title = f"Task {settings['formal_task']}, {settings['objective']}, {settings['decoding']} (percent)"
     print_table(["average over lengths", "score"], rows, title=title)
     print()
     tens: dict[int, list[dict[str, Any]]] = {}
@@ -171,7 +171,7 @@ def draw_by_length(path: str | Path, results: Results) -> None:
     """A figure of the accuracy by length (:func:`pdtools.report.plots.draw_lines`)."""
     by_length = results.scores["by_length"]
     line = Line(
-        label=f"{results.settings['task']}, {results.settings['objective']}",
+        label=f"{results.settings['formal_task']}, {results.settings['objective']}",
         x=[int(length) for length in by_length],
         y=[100 * each["accuracy"] for each in by_length.values()],
     )

@@ -4,7 +4,7 @@
 #   FULL=1         the paper's budget: 100,000 steps of 32 strings (rs, sm), 1,000,000 of 128 (ma, se), 512 test
 #                  strings of each length, 5 seeds; for a GPU, with DEVICE=cuda and JOBS=4 or so. Otherwise:
 #   STEPS_RS=4000  STEPS_SM=4000    steps of rs and sm   BATCH=32   strings in each
-#   STEPS_ARITHMETIC=2000           of ma and se         BATCH_ARITHMETIC=128
+#   STEPS_ARITHMETIC=1000           of ma and se         BATCH_ARITHMETIC=128
 #   LEARNING_RATE=1e-3  SCHEDULE=linear   falling to a tenth of it; FULL: 1e-4, constant
 #   LENGTHS=1-40 (se: from 3, but not where it is as released)
 #   EVAL_EVERY=1000   steps between what a stop can go on from
@@ -23,7 +23,7 @@ if [ "${FULL:-0}" = 1 ]; then
     : "${SCHEDULE:=constant}"
 fi
 export OUT="$out" DEVICE="${DEVICE:-cpu}"
-export STEPS_RS="${STEPS_RS:-4000}" STEPS_SM="${STEPS_SM:-4000}" STEPS_ARITHMETIC="${STEPS_ARITHMETIC:-2000}"
+export STEPS_RS="${STEPS_RS:-4000}" STEPS_SM="${STEPS_SM:-4000}" STEPS_ARITHMETIC="${STEPS_ARITHMETIC:-1000}"
 export BATCH="${BATCH:-32}" BATCH_ARITHMETIC="${BATCH_ARITHMETIC:-128}" LEARNING_RATE="${LEARNING_RATE:-1e-3}"
 export SCHEDULE="${SCHEDULE:-linear}" LENGTHS="${LENGTHS:-1-40}" EVAL_EVERY="${EVAL_EVERY:-1000}"
 number=${NUMBER:-16} arithmetic=${NUMBER_ARITHMETIC:-256} test_lengths=${TEST_LENGTHS:-41-100}

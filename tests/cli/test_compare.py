@@ -60,5 +60,18 @@ def test_two_models_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[s
     fewer.write_text(fewer.read_text().replace('"sentences": 2', '"sentences": 1'))
     assert run(["compare", *folders]) == 0
     assert "perplexity per word, marginal, over 2 and 1 sentences" in capsys.readouterr().out
+    document = json.loads(fewer.read_text())
+    for change, message in (
+        ({"scores": {"ppl_token_masked": 2.0}}, "no score that"),  # of a masked model
+        ({"settings": {"task": "parse"}}, "another evaluation than"),
+    ):
+        fewer.write_text(json.dumps({**document, **change}))
+        assert run(["compare", *folders]) == 1
+        assert message in capsys.readouterr().err
+    for folder in folders:
+        path = Path(folder) / "ppl" / "results.json"
+        path.write_text(json.dumps({**document, "settings": {"task": "none of ours"}}))
+    assert run(["compare", *folders]) == 1
+    assert "not results of an evaluation with a main score" in capsys.readouterr().err
     assert run(["compare", folders[0], str(tmp_path)]) == 1
     assert "no results folder" in capsys.readouterr().err

@@ -48,8 +48,10 @@ def test_a_table_a_figure_and_a_folder(
     assert len(items) == 36
     assert list(document["scores"]["by_length"]) == [str(length) for length in range(6, 18)]
     assert document["settings"]["trained_lengths"] == [1, 5]
+    assert document["settings"]["formal_task"] == "sm"
     assert run(command) == 1  # it exists
-    capsys.readouterr()
+    assert run(["compare", str(tmp_path), str(tmp_path)]) == 0
+    assert "sm, symbols of longer strings (%)" in capsys.readouterr().out
     for option in ("--teacher-forced", "--dropout"):
         assert run([*command[:-2], option, "--max-batch", "2", "--json", "--device", "cpu"]) == 0
         settings = json.loads(capsys.readouterr().out)["settings"]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pdtools.cli.main import run
+from pdtools.evaluation.results import read_results
 from pdtools.models import load_checkpoint
 from pdtools.training import read_recipe
 from pdtools.training import train as library_train
@@ -79,8 +80,15 @@ def test_from_text_to_perplexity(
     found = perplexity(blocks, tmp_path / "run", capsys)[score]
     # Without a look at its neighbours, a hidden word has a perplexity of 6.1; the pattern has some 2.
     assert 1 < found < (5.6 if config == "roberta-stack" else 4)
-    again = perplexity(blocks, tmp_path / "run", capsys)[score]
-    assert found == again
+    results = tmp_path / "results"
+    command = ["eval-ppl", f"{blocks}/valid", "--model", f"{tmp_path}/run", "--device", "cpu"]
+    assert run([*command, "--quiet", "-o", f"{results}/ppl"]) == 0
+    assert read_results(results / "ppl")[0]["scores"][score] == found
+    capsys.readouterr()
+    assert run(["compare", str(results), str(results)]) == 0
+    compared = capsys.readouterr().out
+    assert ("perplexity per hidden token " in compared) == (score == "ppl_token_masked")
+    assert ("perplexity per word, marginal " in compared) == (score != "ppl_token_masked")
 
 
 def test_a_masked_run_goes_on_as_if_it_had_not_stopped(blocks: Path, tmp_path: Path) -> None:

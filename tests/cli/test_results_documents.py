@@ -72,11 +72,12 @@ def make_shards(folder: Path, tokenizer: Tokenizer) -> Path:
 
 
 def evaluate(out: Path, command: str, *arguments: object) -> dict[str, Any]:
-    """Run a command and read its results.json; assert what all four have in common."""
+    """Run a command and read its results.json; assert what all have in common."""
     assert run([command, *map(str, arguments), "-o", str(out), "--quiet"]) == 0
     document = json.loads((out / "results.json").read_text())
     assert list(document) == ["scores", "counts", "settings", "provenance"]
     assert document["settings"]["task"] == command.removeprefix("eval-")
+    assert run(["compare", str(out.parent), str(out.parent)]) == 0
     versions = document["provenance"]["versions"]
     assert versions["pdtools"] == __version__
     assert {"python", "numpy", "torch", "tokenizers"} <= versions.keys()
