@@ -194,11 +194,21 @@ def check_picture(
 
     if os.path.splitext(path)[1] not in PICTURES:
         raise typer.BadParameter(f"{path}: a picture's name ends in {', '.join(PICTURES)}")
-    if output and os.path.abspath(path) == os.path.abspath(output):
-        raise typer.BadParameter(f"{path}: the picture and the results need different names")
+    if output:
+        check_different(path, output)
     check_output(path, overwrite=overwrite, inputs=inputs)
     if find_spec("matplotlib") is None:
         raise MissingDependencyError("matplotlib", extra="plot")
+
+
+def check_different(*outputs: str) -> None:
+    """Refuse to write two of a command's outputs to one place."""
+    seen: set[str] = set()
+    for output in outputs:
+        place = os.path.realpath(output)
+        if not is_stream(output) and place in seen:
+            raise typer.BadParameter(f"{output}: two outputs of this name: give each its own")
+        seen.add(place)
 
 
 def make_plan(workers: int, shard: str | None, scheduler: str | None, resume: bool) -> Plan:
@@ -241,6 +251,7 @@ def check_output_or_done(
     """
     from pdtools.jobs import Done, begun, finished
 
+    check_different(output, *beside)
     if plan.shard is not None and (streams := [name for name in inputs if is_stream(name)]):
         raise PdtoolsError(
             f"{streams[0]}: --shard needs files, because every job and pdtools merge read them"

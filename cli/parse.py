@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from pdtools.parsers.work import ParserSettings
 
 
+BENEPAR = "benepar"
+
+
 class Binarize(str, Enum):
     """How nodes with more than two children are factored."""
 
@@ -76,7 +79,7 @@ def parse(
     ] = False,
     parser: Annotated[
         str, typer.Option("--parser", metavar="NAME|DIR", help="benepar, or a trained checkpoint's folder.")
-    ] = "benepar",
+    ] = BENEPAR,
     model: Annotated[
         str | None,
         typer.Option("--model", help="benepar's model: a path or an installed name (default: benepar_en3)."),
@@ -136,6 +139,8 @@ def parse(
         raise typer.BadParameter("--split writes several files: name a folder with -o")
     if model is not None and Path(parser).is_dir():
         raise typer.BadParameter("--model is benepar's: --parser names the checkpoint already")
+    if source is Source.treebank and (parser != BENEPAR or model is not None or beam != DEFAULT_BEAM):
+        raise typer.BadParameter("--parser, --model and --beam go with --from text or tokens")
     if split_sentences and source is not Source.text:
         raise typer.BadParameter("--split-sentences needs --from text")
     check_json_output(as_json, output)

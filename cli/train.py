@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pdtools.files import is_stream
+
 from .common import (
     DeviceOption,
     JsonOption,
@@ -128,6 +130,8 @@ def train(
     data = _task_input(task, lengths, as_released, valid) if task else shards
     if data is None or (task and shards):
         raise typer.BadParameter("give either SHARDS or --task")
+    if is_stream(output):
+        raise typer.BadParameter("a run is a folder: name one with -o")
     if not task and (lengths or as_released):
         raise typer.BadParameter("--lengths and --as-released go with --task")
     from pdtools.models.pretrained import pretrained_shape

@@ -68,9 +68,7 @@ def _headlines(name: str, a: Path, b: Path) -> Iterator[Headline]:
     task = first["settings"].get("task")
     if task in _PAIRED:
         overall = compare_runs(a, b, samples=1)["groups"][0]
-        yield Headline(
-            folder=name, score=_PAIRED[task], a=100 * overall.a, b=100 * overall.b, p=overall.p
-        )
+        yield Headline(folder=name, score=_PAIRED[task], a=100 * overall.a, b=100 * overall.b, p=overall.p)
     elif task in _MAIN_SCORES:
         main = _MAIN_SCORES[task]
         of_a, of_b = main.of(first), main.of(second)

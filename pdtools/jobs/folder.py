@@ -135,7 +135,11 @@ def job_folder(
     folder = job_path(output)
     if plan.merging and not folder.is_dir():
         raise PdtoolsError(f"{folder}: no such folder: there are no pieces to merge")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or "no folder"
+        raise PdtoolsError(f"{output}: no folder can be made beside it: {reason}") from error
     with _alone(folder, plan.shard):
         if (folder / _JOB_FILE).exists():
             if not plan.goes_on:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -175,9 +176,14 @@ def write_surprisals(
     unit = "word" if words else "token"
     columns = ["sentence_id", f"{unit}_id", unit, "start", "end", "surprisal", *(["parse"] if parses else [])]
     sentences = scored = rows = 0
+    # A pipe gets no header of a table that will not come.
+    results = iter(results)
+    first = next(results, None)
+    if first is None:
+        raise InputError("there is no sentence in the input")
     with atomic_text(output) as stream:
         stream.write("\t".join(columns) + "\n")
-        for result in results:
+        for result in itertools.chain([first], results):
             sentences += 1
             scored += result.scored
             rows += len(result.rows)
@@ -185,8 +191,6 @@ def write_surprisals(
                 cells = [result.number, row.number, row.text, row.start, row.end, f"{row.surprisal:.8f}"]
                 cells += [row.parse] if parses else []
                 stream.write("\t".join(_cell(str(cell)) for cell in cells) + "\n")
-        if not sentences:
-            raise InputError("there is no sentence in the input")
         write_rejects(output, rejects)
     return SurprisalCounts(sentences=sentences, scored=scored, rows=rows)
 

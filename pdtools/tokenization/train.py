@@ -58,7 +58,11 @@ def train_word_tokenizer(
     if size is not None:
         kept = kept[: max(0, size - len(special))]
     if not kept:
-        raise PdtoolsError(f"no word is left in the vocabulary (min count {min_count}, size {size})")
+        limit = "" if size is None else f", and room for {size} words and special tokens"
+        raise PdtoolsError(
+            f"no word is left in the vocabulary, of words that occur {min_count} times or more{limit}:"
+            " lower --min-count, or raise --vocab-size"
+        )
     vocabulary = {word: index for index, word in enumerate([*special, *kept])}
     backend = Backend(models.WordLevel(vocabulary, unk_token=UNK))
     if lower_case:

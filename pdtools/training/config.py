@@ -297,9 +297,13 @@ def _as_type(value: Any, wanted: Any) -> Any:
         return _as_any_type(value, arguments)
     if origin is tuple:
         variadic = len(arguments) == 2 and arguments[1] is Ellipsis
+        a_list = "a list" if variadic else f"a list of {len(arguments)}"
         if not isinstance(value, (list, tuple)) or not (variadic or len(value) == len(arguments)):
-            raise ValueError("a list" if variadic else f"a list of {len(arguments)}")
-        return tuple(_as_type(v, arguments[0] if variadic else t) for v, t in _pairs(value, arguments))
+            raise ValueError(a_list)
+        try:
+            return tuple(_as_type(v, arguments[0] if variadic else t) for v, t in _pairs(value, arguments))
+        except ValueError as error:
+            raise ValueError(f"{a_list}, each {error}") from None
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if wanted is int and isinstance(value, float) and value.is_integer():

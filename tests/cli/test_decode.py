@@ -110,6 +110,12 @@ def test_an_output_is_not_overwritten_unasked(
         (["--model", "{pushdown}", "--beam", "0"], 2, "--beam"),
         (["--model", "{pushdown}", "--k-best", "2"], 2, "--scores"),
         (["--model", "{pushdown}", "--scores", "-"], 2, "--scores"),
+        (["--model", "{pushdown}", "-o", "a.trees", "--scores", "./a.trees"], 2, "two outputs of this name"),
+        (
+            ["--model", "{pushdown}", "-o", "a.trees", "--scores", "a.trees.rejects.jsonl"],
+            2,
+            "two outputs of this name",
+        ),
         (["--model", "{pushdown}", "--json"], 2, "-o"),
     ],
 )

@@ -72,7 +72,7 @@ def test_figures_are_refused_before_the_work(
         assert "name ends in .svg, .png, .pdf" in capsys.readouterr().err
     same = str(tmp_path / "same.svg")
     assert run([*command, "-o", same, "--plot", same]) == 2
-    assert "need different names" in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "give each its own" in " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert not results.exists()
     assert run([*command, "-o", str(results), "--plot", str(results / "lengths.svg")]) == 0
     assert {path.name for path in results.iterdir()} >= {"results.json", "lengths.svg"}

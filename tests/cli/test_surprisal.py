@@ -124,3 +124,12 @@ def test_what_cannot_be_done(
     out, err = capsys.readouterr()
     assert reason in err
     assert out == ""
+
+
+def test_nothing_to_score_leaves_no_table(
+    models: dict[str, Path], text: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text.write_text("")
+    assert surprisal(text, "--model", models["pushdown"]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.count("there is no sentence")) == ("", 1)

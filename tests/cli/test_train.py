@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +79,32 @@ def test_quiet_says_nothing(shards: Path, tmp_path: Path, capsys: pytest.Capture
     assert run(arguments(shards, tmp_path / "run", "--quiet")) == 0
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "")
+
+
+def test_signals_are_obeyed_until_there_is_something_to_save(tmp_path: Path) -> None:
+    """Not noted for after the first step, which may be far away: the model is still being made."""
+    script = """
+import os, signal, sys
+from pdtools.cli import main
+from pdtools.training import train
+def slow(*arguments, **options):
+    os.kill(os.getpid(), number)
+    print("went on")
+    sys.exit(9)
+number = int(sys.argv.pop(1))
+sys.modules["pdtools.training.train"].build_model = slow
+main.main()
+"""
+    command = [*"train --task rs --config dcf --device cpu --quiet -o".split(), str(tmp_path / "run")]
+    for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, -signal.SIGUSR1)):
+        arguments = [sys.executable, "-c", script, str(int(number)), *command, "--overwrite"]
+        done = subprocess.run(arguments, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (status, ""), done.stderr
+
+
+def test_a_run_is_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["train", "--task", "rs", "-o", "-"]) == 2
+    assert "a run is a folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,7 @@ def test_there_are_bundled_recipes() -> None:
         ("[train]\nclip = '3'", r"train\.clip must be a number"),
         ("[train]\nschedule = 'steps'", r"train\.schedule must be one of cosine, linear, constant"),
         ("[train]\nbetas = [0.9]", r"train\.betas must be a list of 2"),
+        ('[train]\nbetas = [0.9, "x"]', r"train\.betas must be a list of 2, each a number, not \[0"),
         ("train = 3", "train must be a table"),
         ("[train", "not TOML"),
         ("model = 'bird'", "unknown model 'bird'"),
