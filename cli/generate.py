@@ -11,7 +11,16 @@ import typer
 from pdtools.files import STDIO, check_output
 
 from . import generate_cfl, generate_task
-from .common import JsonOption, OverwriteOption, QuietOption, SeedOption, message, parse_range
+from .common import (
+    JsonOption,
+    OverwriteOption,
+    QuietOption,
+    SeedOption,
+    check_json_output,
+    message,
+    parse_range,
+    print_json,
+)
 from .generated import NumberOption, OutputOption, ShardsOption, report, write
 
 app = typer.Typer(
@@ -124,6 +133,7 @@ def dyck_prefixes(
     output: Annotated[str, typer.Option("--output", "-o", help="A TSV file (.gz, .zst), or -.")] = STDIO,
     seed: SeedOption = 0,
     overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Make prefixes whose last open bracket has to be closed, for pdtools eval-dyck; one prefix per string.
@@ -145,6 +155,7 @@ def dyck_prefixes(
         raise typer.BadParameter("give exactly one of --dependency and --depths")
     if dependency is not None and dependency > max_length:
         raise typer.BadParameter(f"no prefix of {max_length} tokens (--max-length) has such a --dependency")
+    check_json_output(as_json, output)
     check_output(output, overwrite=overwrite)
     if depths is not None:
         filler = Dyck(brackets=brackets, **DYCK_SETTINGS["released-like"])
@@ -155,6 +166,16 @@ def dyck_prefixes(
         prefixes = dependency_prefixes(source, number, least=dependency, max_length=max_length, seed=seed)
     write_prefixes(prefixes, output, overwrite=overwrite)
     longest = max(len(prefix.tokens) for prefix in prefixes)
+    if as_json:
+        from pdtools.provenance import provenance
+
+        print_json(
+            {
+                "counts": {"prefixes": len(prefixes), "most_tokens": longest},
+                "settings": {"dependency": dependency, "depths": depths, "brackets": brackets, "seed": seed},
+                "provenance": provenance(),
+            }
+        )
     message(f"{len(prefixes)} prefixes, of at most {longest} tokens", quiet=quiet)
 
 

@@ -46,7 +46,7 @@ class Rejects:
     def leave_out(self, reason: str, *, file: str | Path, line: int, text: str) -> None:
         """Record an input that is left out by rule, not because it is bad: no error under any policy.
 
-        Of a very long text only the first 65,536 characters are kept, and the record says how many there were.
+        Of a very long text only the first 65,536 characters are kept; ``characters`` says how many it has.
         """
         record = {"file": str(file), "line": line, "reason": reason, "text": text[:_MOST_REJECTED_TEXT]}
         if len(text) > _MOST_REJECTED_TEXT:

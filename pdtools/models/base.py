@@ -123,20 +123,6 @@ class LossParts:
     n_attach_correct: Tensor
     n_clamped: Tensor
 
-    def __add__(self, other: LossParts) -> LossParts:
-        return LossParts(
-            token_nll_sum=self.token_nll_sum + other.token_nll_sum,
-            attach_nll_sum=self.attach_nll_sum + other.attach_nll_sum,
-            n_tokens=self.n_tokens + other.n_tokens,
-            n_attach=self.n_attach + other.n_attach,
-            n_attach_correct=self.n_attach_correct + other.n_attach_correct,
-            n_clamped=self.n_clamped + other.n_clamped,
-        )
-
-    def detach(self) -> LossParts:
-        """The same sums without their graph, to be kept."""
-        return LossParts(**{name: value.detach() for name, value in vars(self).items()})
-
 
 class DecoderState(ABC):
     """What a model remembers of R hypotheses that it reads in lock-step.

@@ -13,6 +13,7 @@ from pdtools.models.pushdown import PushdownConfig, build_pushdown
 from pdtools.models.recurrent import RecurrentConfig, RecurrentLM
 from pdtools.models.transformer import TransformerLM
 from pdtools.models.transformer_config import TransformerConfig
+from pdtools.typed_values import as_type
 
 
 class ModelKind(NamedTuple):
@@ -64,12 +65,10 @@ def make_config(name: str, values: Mapping[str, Any]) -> Any:
     for key, value in values.items():
         if key not in fields:
             raise PdtoolsError(f"{name} has no setting {key!r} (known: {', '.join(sorted(fields))})")
-        wanted = types[key] if isinstance(types[key], type) else str
-        if wanted is float and type(value) is int:
-            value = float(value)
-        if type(value) is not wanted:
-            raise PdtoolsError(f"{name}: {key} must be of type {wanted.__name__}, not {value!r}")
-        checked[key] = value
+        try:
+            checked[key] = as_type(value, types[key])
+        except ValueError as error:
+            raise PdtoolsError(f"{name}: {key} must be {error}, not {value!r}") from None
     required = [key for key, field in fields.items() if field.default is dataclasses.MISSING]
     missing = [key for key in required if key not in checked]
     if missing:

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pdtools.report.plots import pyplot, save_figure, style
+from pdtools.report.tables import shade
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from pdtools.evaluation.inspection import Inspection, LayerStacks
 
-_SHADES = " ░▒▓█"
 _LETTERS = {0: "push", 1: "pop", 2: "-"}
 _CELL = 0.22  # inches of a position
 _LEAST = 2.2  # inches of a map
@@ -54,11 +54,6 @@ def _lines(inspection: Inspection, layer: LayerStacks) -> list[Text]:
             line.append(" ".join(names[j] for j in layer.replayed[i]), style="dim")
         lines.append(line)
     return lines
-
-
-def shade(share: float) -> str:
-    """Two characters, darker for more; blank below 10 %."""
-    return 2 * _SHADES[min(int(share * len(_SHADES) + 0.5), len(_SHADES) - 1)]
 
 
 def draw_stacks(path: str | Path, inspection: Inspection) -> None:

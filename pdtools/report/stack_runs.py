@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pdtools.report.plots import pyplot, save_figure, style
+from pdtools.report.tables import shade
 
 if TYPE_CHECKING:
     from pdtools.evaluation.stack_runs import StackRunView
 
-_SHADES = " ░▒▓█"
 _CELL = 0.25  # inches of a token
 _WIDTH = 3.0  # inches at least
 
@@ -45,11 +45,6 @@ def run_lines(view: StackRunView) -> list[str]:
     if view.surprisal is not None:
         lines.append(f"{'(end)':<{width}}  {view.surprisal[-1]:5.2f}")
     return lines
-
-
-def shade(share: float) -> str:
-    """Two characters, darker for more."""
-    return 2 * _SHADES[min(int(share * len(_SHADES)), len(_SHADES) - 1)]
 
 
 def print_run(view: StackRunView) -> None:

@@ -1,4 +1,4 @@
-"""Tables: drawn on a terminal, aligned plain text in a pipe."""
+"""Tables: drawn on a terminal, aligned plain text in a pipe; shares as shades."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import IO
 
 Cell = str | int | float | None
+_SHADES = " ░▒▓█"
 
 
 def print_table(
@@ -70,3 +71,8 @@ def _draw(
     for row in texts:
         table.add_row(*row)
     Console(file=stream, markup=False, highlight=False, emoji=False).print(table)
+
+
+def shade(share: float) -> str:
+    """A share of 1 as two characters, darker for more; blank below 10 %."""
+    return 2 * _SHADES[min(int(share * len(_SHADES) + 0.5), len(_SHADES) - 1)]

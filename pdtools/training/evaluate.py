@@ -14,8 +14,16 @@ import torch
 from pdtools.models import Batch, LanguageModel, LossParts
 from pdtools.training.distributed import Ranks
 
-# The order of the sums in a tensor of them.
-_SUMS = ("token_nll", "attachment_nll", "tokens", "attachments", "attachments_right", "clamped")
+# The sums in the order of a tensor of them, and what they are in a batch's LossParts.
+_SUMS = {
+    "token_nll": "token_nll_sum",
+    "attachment_nll": "attach_nll_sum",
+    "tokens": "n_tokens",
+    "attachments": "n_attach",
+    "attachments_right": "n_attach_correct",
+    "clamped": "n_clamped",
+}
+TOKENS = list(_SUMS).index("tokens")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,15 +51,9 @@ class LossSums:
     @classmethod
     def from_tensor(cls, sums: torch.Tensor) -> LossSums:
         """Read :func:`loss_sums` back; waits for the device."""
-        values = sums.tolist()
-        return cls(
-            token_nll=values[0],
-            attachment_nll=values[1],
-            tokens=round(values[2]),
-            attachments=round(values[3]),
-            attachments_right=round(values[4]),
-            clamped=round(values[5]),
-        )
+        named = dict(zip(_SUMS, sums.tolist(), strict=True))
+        nlls = {name: named.pop(name) for name in ("token_nll", "attachment_nll")}
+        return cls(**nlls, **{name: round(count) for name, count in named.items()})
 
     def loss(self, attachment_weight: float) -> float:
         """The training loss: (token NLL + weight × attachment NLL) / tokens."""
@@ -81,15 +83,7 @@ def _perplexity(nll: float, tokens: int) -> float | None:
 
 def loss_sums(parts: LossParts) -> torch.Tensor:
     """The sums of one batch as float64 on the model's device, so that adding them up never waits: (6,)."""
-    values = (
-        parts.token_nll_sum,
-        parts.attach_nll_sum,
-        parts.n_tokens,
-        parts.n_attach,
-        parts.n_attach_correct,
-        parts.n_clamped,
-    )
-    return torch.stack([value.detach().double() for value in values])  # (6,)
+    return torch.stack([getattr(parts, name).detach().double() for name in _SUMS.values()])  # (6,)
 
 
 def zero_sums(device: str | torch.device) -> torch.Tensor:

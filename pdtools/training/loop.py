@@ -18,7 +18,7 @@ from pdtools.models import count_parameters, save_checkpoint
 from pdtools.tokenization import Tokenizer
 from pdtools.training.batches import BatchLimits
 from pdtools.training.config import TrainConfig
-from pdtools.training.evaluate import LossSums, autocast, evaluate, loss_sums, zero_sums
+from pdtools.training.evaluate import TOKENS, LossSums, autocast, evaluate, loss_sums, zero_sums
 from pdtools.training.loader import AHEAD, BatchLoader
 from pdtools.training.metrics import MetricsLog, NoMetrics
 from pdtools.training.optimizer import build_optimizer, learning_rate
@@ -193,7 +193,7 @@ class TrainingLoop:
             sums += loss_sums(parts)
             sentences += batch.predicted().any(1).sum()
         self.ranks.add_up(sums)
-        divisor = sums[2]
+        divisor = sums[TOKENS]
         if config.normalize == "sentence":
             self.ranks.add_up(sentences)
             divisor = sentences

@@ -116,6 +116,12 @@ def test_prefixes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run([*command, "--depths", "4-5", "--nest-types", "2", "-q"]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[0].split("\t") == ["prefix", "closer", "dependency", "depth"]
+    assert run([*command, "--dependency", "9", "-o", f"{tmp_path}/more.tsv", "--json", "-q"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["counts"]["prefixes"] == 6
+    assert document["settings"] == {"dependency": 9, "depths": None, "brackets": 3, "seed": 2}
+    assert run([*command, "--dependency", "9", "--json"]) == 2  # where would the prefixes go?
+    capsys.readouterr()
     assert [line.split("\t")[3] for line in out[1:]] == ["4", "5"] * 3
     for wrong in ([], ["--dependency", "9", "--depths", "4-5"], ["--depths", "5-4"], ["--depths", "five"]):
         assert run([*command, *wrong]) == 2

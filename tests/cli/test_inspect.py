@@ -16,7 +16,8 @@ import torch
 from pdtools.cli.main import run
 from pdtools.evaluation.inspection import Inspection, LayerStacks, inspect_stacks, replay
 from pdtools.models import load_checkpoint
-from pdtools.report.stack_maps import draw_stacks, print_stacks, shade
+from pdtools.report.stack_maps import draw_stacks, print_stacks
+from pdtools.report.tables import shade
 
 SMALL = [
     argument

@@ -95,9 +95,9 @@ number = int(sys.argv.pop(1))
 sys.modules["pdtools.training.train"].build_model = slow
 main.main()
 """
-    command = [*"train --task rs --config dcf --device cpu --quiet -o".split(), str(tmp_path / "run")]
+    command = ["train", "--task", "rs", "--config", "dcf", "-q", "-o", str(tmp_path / "run"), "--overwrite"]
     for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, -signal.SIGUSR1)):
-        arguments = [sys.executable, "-c", script, str(int(number)), *command, "--overwrite"]
+        arguments = [sys.executable, "-c", script, str(int(number)), *command]
         done = subprocess.run(arguments, capture_output=True, text=True)
         assert (done.returncode, done.stdout) == (status, ""), done.stderr
 
