@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from functools import cache
 
 import torch
+from torch import Tensor
+
+# What rounding may change, as a share of the largest number: products may be made in TF32.
+_TOLERANCES = {torch.float32: 1e-2, torch.float16: 2e-2, torch.bfloat16: 1e-1}
+_LENGTH = 80  # of the rows that it is tried on: more than a block of keys
 
 
 @cache
 def kernels_work(device: torch.device, dtype: torch.dtype, d_head: int, has_distances: bool) -> bool:
-    """Whether the kernels compile and run, forward and backward: tried once, on zeros.
+    """Whether the kernels compile, run, and compute what torch's operations do: tried once.
 
     They may not: Triton may be missing, or a C compiler for it, or the GPU may be too old. Then a warning
     says so, and attention is computed without them.
@@ -19,26 +25,65 @@ def kernels_work(device: torch.device, dtype: torch.dtype, d_head: int, has_dist
         torch.OutOfMemoryError: if there is no memory even for that.
     """
     try:
-        from pdtools.models.fused_attention import fused_attention
-
-        # Whoever asks may be computing without gradients, in another precision.
-        with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
-            q, k, v, by_depth = (
-                torch.zeros(1, 1, 16, size, dtype=dtype, device=device, requires_grad=True)
-                for size in (d_head, d_head, d_head, 2)
-            )
-            tape = torch.zeros(1, 16, 16, dtype=torch.uint8, device=device)
-            slopes = torch.zeros(1, device=device)
-            p, r = (q, k[0]) if has_distances else (None, None)
-            fused_attention(q, k, v, by_depth, tape, slopes, p=p, r=r).sum().backward()
+        reason = _problem(device, dtype, d_head, has_distances)
     except torch.OutOfMemoryError:
         raise
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    if reason:
         warnings.warn(
             f"attention is computed without the fused kernels, which do not work here ({reason}):"
             " it takes more time and memory, and gives the same results up to rounding",
             stacklevel=2,
         )
-        return False
-    return True
+    return not reason
+
+
+def _problem(device: torch.device, dtype: torch.dtype, d_head: int, has_distances: bool) -> str:
+    """What is wrong with the kernels' numbers, forward or backward; nothing: an empty string."""
+    from pdtools.models.fused_attention import fused_attention
+
+    random, depths = torch.Generator().manual_seed(0), 3
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=random).to(device, dtype).requires_grad_()
+
+    # Whoever asks may be computing without gradients, in another precision.
+    with torch.inference_mode(False), torch.enable_grad(), torch.autocast(device.type, enabled=False):
+        q, k, v, weight = (normal(1, 1, _LENGTH, d_head) for _ in range(4))
+        by_depth = normal(1, 1, _LENGTH, depths)
+        p, r = (normal(1, 1, _LENGTH, d_head), normal(1, _LENGTH, d_head)) if has_distances else (None, None)
+        tape = torch.randint(depths, (1, _LENGTH, _LENGTH), generator=random).to(device, torch.uint8)
+        slopes = torch.full((1,), 0.1, device=device)
+        learned = [x for x in (q, k, v, by_depth, p, r) if x is not None]
+        pairs = []
+        for attention in (fused_attention, plain_attention):
+            mixed = attention(q, k, v, by_depth, tape, slopes, p=p, r=r)
+            pairs.append([mixed, *torch.autograd.grad(mixed, learned, weight.to(mixed.dtype))])
+    for ours, plain in zip(*pairs, strict=True):
+        ours, plain = ours.detach().float(), plain.detach().float()
+        if not float((ours - plain).abs().max()) <= _TOLERANCES[dtype] * max(1.0, float(plain.abs().max())):
+            return "they compute other numbers"
+    return ""
+
+
+def plain_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    by_depth: Tensor,
+    tape: Tensor,
+    slopes: Tensor,
+    *,
+    p: Tensor | None,
+    r: Tensor | None,
+) -> Tensor:
+    """What ``fused_attention`` computes, by torch's operations in float32."""
+    n, d_head = q.shape[2:]
+    scores = q.float() @ k.float().mT + by_depth.float().gather(3, tape[:, None].long())
+    position = torch.arange(n, device=q.device)
+    distance = position[:, None] - position  # (N, N)
+    if p is not None and r is not None:
+        scores = scores + torch.einsum("bhqd,hqkd->bhqk", p.float(), r.float()[:, distance.clamp(min=0)])
+    scores = scores / math.sqrt(d_head) - slopes[:, None, None] * distance
+    return scores.masked_fill(distance < 0, -math.inf).softmax(-1) @ v.float()

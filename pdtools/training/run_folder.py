@@ -134,7 +134,11 @@ class RunFolder:
             PdtoolsError: if another run has it, or the file system has no locks.
         """
         lock = self._beside("lock")
-        lock.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = error.strerror or "no folder"
+            raise PdtoolsError(f"{self.path}: no folder can be made there: {reason}") from error
         refusal = f"{self.path}: another run is writing there (wait for it, or choose another folder)"
         with locked(lock, refusal, required=True):
             yield

@@ -23,6 +23,7 @@ from model_oracle import random_attach, random_row, small_model
 from torch import Tensor
 
 from pdtools.models import attention, collate, tape_from_attachments
+from pdtools.models.kernels import kernels_work
 
 if importlib.util.find_spec("triton") is None:
     pytest.skip("Triton is not installed", allow_module_level=True)
@@ -120,6 +121,13 @@ def test_kernels_equal_figure_7(
     ):
         torch.testing.assert_close(one, other, atol=tolerance * max(1, float(other.abs().max())), rtol=0)
         assert torch.equal(one, same)
+
+
+@runs_kernels
+@pytest.mark.parametrize("has_distances", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, *([torch.bfloat16] if HAS_GPU else [])])
+def test_they_pass_the_test_before_they_are_used(dtype: torch.dtype, has_distances: bool) -> None:
+    assert kernels_work(torch.device(DEVICE), dtype, 32, has_distances)
 
 
 @runs_kernels

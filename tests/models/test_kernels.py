@@ -14,7 +14,7 @@ import torch
 from model_oracle import random_row, small_model
 
 from pdtools.models import attention, collate
-from pdtools.models.kernels import kernels_work
+from pdtools.models.kernels import kernels_work, plain_attention
 
 MODULE = "pdtools.models.fused_attention"
 
@@ -76,11 +76,9 @@ def test_asking_changes_nothing_but_the_answer(monkeypatch: pytest.MonkeyPatch) 
     """Whatever the caller computes: without gradients, in lower precision, with a seed."""
     seen = []
 
-    def fused_attention(
-        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *_: Any, **__: Any
-    ) -> torch.Tensor:
-        seen.append((q @ k.mT @ v).dtype)
-        return q @ k.mT @ v
+    def fused_attention(q: torch.Tensor, k: torch.Tensor, *terms: Any, **more: Any) -> torch.Tensor:
+        seen.append((q @ k.mT).dtype)
+        return plain_attention(q, k, *terms, **more)
 
     module = broken_module(RuntimeError())
     module.fused_attention = fused_attention
@@ -90,3 +88,37 @@ def test_asking_changes_nothing_but_the_answer(monkeypatch: pytest.MonkeyPatch) 
         assert kernels_work(torch.device("cpu"), torch.float32, 16, False)
     assert seen == [torch.float32]
     assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("wrong", ["tape", "r", "slopes", "gradient"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_other_numbers_are_noticed(wrong: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fused_attention(
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        by_depth: torch.Tensor,
+        tape: torch.Tensor,
+        slopes: torch.Tensor,
+        *,
+        p: torch.Tensor,
+        r: torch.Tensor,
+    ) -> torch.Tensor:
+        if wrong == "tape":
+            tape = tape.roll(1, 1)
+        elif wrong == "r":
+            r = r.flip(1)
+        elif wrong == "slopes":
+            slopes = -slopes
+        elif wrong == "gradient":
+            v = v.detach() * 2 - v
+        return plain_attention(q, k, v, by_depth, tape, slopes, p=p, r=r)
+
+    module = broken_module(RuntimeError())
+    monkeypatch.setitem(sys.modules, MODULE, module)
+    module.fused_attention = plain_attention
+    assert kernels_work(torch.device("cpu"), dtype, 16, True)
+    kernels_work.cache_clear()
+    module.fused_attention = fused_attention
+    with pytest.warns(UserWarning, match="compute other numbers"):
+        assert not kernels_work(torch.device("cpu"), dtype, 16, True)
