@@ -1,4 +1,4 @@
-"""Tables: drawn on a terminal, aligned plain text in a pipe; shares as shades."""
+"""Tables: drawn on a terminal, aligned plain text in a pipe, Markdown; shares as shades."""
 
 from __future__ import annotations
 
@@ -71,6 +71,11 @@ def _draw(
     for row in texts:
         table.add_row(*row)
     Console(file=stream, markup=False, highlight=False, emoji=False).print(table)
+
+
+def markdown_table(rows: Iterable[Sequence[str]]) -> str:
+    """Rows of cells as Markdown, the headings' line of dashes among them."""
+    return "".join("| " + " | ".join(row) + " |\n" for row in rows)
 
 
 def shade(share: float) -> str:

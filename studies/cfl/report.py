@@ -20,6 +20,7 @@ from pdtools.files import atomic_text, read_json, write_json
 from pdtools.provenance import provenance
 from pdtools.report.plots import Line, draw_lines
 from pdtools.report.stack_runs import draw_history
+from pdtools.report.tables import markdown_table
 
 MODELS = {
     "lstm": "LSTM",
@@ -187,9 +188,9 @@ def markdown(cells: dict[str, dict[str, dict[str, Any]]]) -> str:
     return "\n\n".join(
         [
             "Validation (lengths 40 to 80):",
-            rows_of(valid),
+            markdown_table(valid).rstrip(),
             "Test, mean over lengths:",
-            rows_of(test),
+            markdown_table(test).rstrip(),
             note,
             "",
         ]
@@ -199,11 +200,6 @@ def markdown(cells: dict[str, dict[str, dict[str, Any]]]) -> str:
 def numbers(values: Iterable[int]) -> str:
     """All that there are, once each."""
     return ", ".join(map(str, sorted(set(values)))) or "none"
-
-
-def rows_of(rows: list[list[str]]) -> str:
-    """Rows as a Markdown table."""
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
 def number(value: float | None) -> str:

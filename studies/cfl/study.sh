@@ -18,6 +18,7 @@
 #   DEVICE=cpu
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../common.sh"
 out=${1:-study-cfl}
 if [ "${FULL:-0}" = 1 ]; then
     epochs=200 rates="0.01 0.005 0.001 0.0005" sizes="2 20 40" restarts="1 2 3 4 5" per_length=100 watched=30
@@ -31,13 +32,8 @@ languages=${LANGUAGES:-marked-reversal unmarked-reversal padded-reversal dyck ha
 models=${MODELS:-lstm gref jm ns ns-s ns-u rns}
 mkdir -p "$out"
 
-# What is in the folder was made with these: other ones would end up in the same table.
 settings="STRINGS=$STRINGS PER_LENGTH=$per_length WATCHED=$WATCHED"
-[ -e "$out/settings" ] || echo "$settings" >"$out/settings"
-if [ "$settings" != "$(cat "$out/settings")" ]; then
-    echo "$out was begun with $(cat "$out/settings"), not $settings: name another folder" >&2
-    exit 1
-fi
+settled "$out" "$settings"
 
 # Every restart has strings of its own, the same for all models; the test strings are the same for all. Validation
 # sets are a tenth of the training sets. Seeds differ: independent draws.
@@ -77,7 +73,4 @@ done | xargs -P "${JOBS:-2}" -n 5 sh "$here/run.sh" || failed=1
 # Of each model on each language, the run with the lowest validation difference is tested.
 python "$here/report.py" best "$out" | xargs -r -P "${JOBS:-2}" -n 4 sh "$here/test.sh" || failed=1
 python "$here/report.py" table "$out"
-if [ "$failed" = 1 ]; then
-    echo "Not all runs are done; the same command goes on with them." >&2
-fi
-exit "$failed"
+finished "$failed"

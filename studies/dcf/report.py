@@ -18,6 +18,7 @@ from pdtools.evaluation.results import RESULTS
 from pdtools.files import atomic_text, read_json, write_json
 from pdtools.provenance import provenance
 from pdtools.report.plots import Line, draw_lines
+from pdtools.report.tables import markdown_table
 
 TASKS = {"rs": "RS", "sm": "SM", "ma": "MA", "se": "SE"}
 OBJECTIVES = {"masked": "MLM", "causal": "ALM"}
@@ -183,7 +184,7 @@ def table_1(found: Found) -> str:
         ]
         if set(released) != {"-"}:
             rows.append([f"{label}, as released", *released])
-    return markdown(rows)
+    return markdown_table(rows)
 
 
 def table_2(found: Found) -> str:
@@ -197,7 +198,7 @@ def table_2(found: Found) -> str:
                 rows.append([f"{label} {kind}, paper", *paper])
                 ours = [cell(found, task, objective, f"{kind}-{positions}") for positions in POSITIONS]
                 rows.append([f"{label} {kind}", *ours])
-        parts.append(markdown(rows))
+        parts.append(markdown_table(rows))
     return "\n".join(parts)
 
 
@@ -210,11 +211,6 @@ def note(found: Found) -> str:
         f" {most} seeds, or as many as (in parentheses) [95% interval of the mean, for other seeds]. Paper:"
         " mean ± deviation over 5.\n"
     )
-
-
-def markdown(rows: list[list[str]]) -> str:
-    """A table."""
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
 
 
 def drawn(row: tuple[str, str, str], task: str) -> bool:

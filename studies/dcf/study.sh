@@ -16,6 +16,7 @@
 #   JOBS=2         runs at a time, on one thread each   DEVICE=cpu
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../common.sh"
 out=${1:-study-dcf}
 if [ "${FULL:-0}" = 1 ]; then
     : "${STEPS_RS:=100000}" "${STEPS_SM:=100000}" "${STEPS_ARITHMETIC:=1000000}"
@@ -49,16 +50,11 @@ if [ "${LIST:-0}" = 1 ]; then
 fi
 mkdir -p "$out/tests" "$out/runs" "$out/results"
 
-# What is in the folder was made with these: other ones would end up in the same table.
 settings="STEPS_RS=$STEPS_RS STEPS_SM=$STEPS_SM STEPS_ARITHMETIC=$STEPS_ARITHMETIC BATCH=$BATCH"
 settings="$settings BATCH_ARITHMETIC=$BATCH_ARITHMETIC LEARNING_RATE=$LEARNING_RATE SCHEDULE=$SCHEDULE"
 settings="$settings LENGTHS=$LENGTHS PADDING=END TEST_LENGTHS=$test_lengths NUMBER=$number"
 settings="$settings NUMBER_ARITHMETIC=$arithmetic EVAL_EVERY=$EVAL_EVERY"
-[ -e "$out/settings" ] || echo "$settings" >"$out/settings"
-if [ "$settings" != "$(cat "$out/settings")" ]; then
-    echo "$out was begun with $(cat "$out/settings"), not $settings: name another folder" >&2
-    exit 1
-fi
+settled "$out" "$settings"
 
 for task in $tasks; do
     file="$out/tests/$task.tsv"
@@ -72,7 +68,4 @@ failed=0
 runs | xargs -P "${JOBS:-2}" -n 4 sh "$here/run.sh" || failed=1
 
 python "$here/report.py" "$out"
-if [ "$failed" = 1 ]; then
-    echo "Not all runs are done; the same command goes on with them." >&2
-fi
-exit "$failed"
+finished "$failed"

@@ -22,6 +22,7 @@ from pdtools.files import atomic_text, write_json
 from pdtools.formal import BracketPrefix, read_prefixes
 from pdtools.provenance import provenance
 from pdtools.report.plots import Line, draw_lines
+from pdtools.report.tables import markdown_table
 
 # Table 1 of Murty et al. (2023), percent.
 PAPER = {
@@ -194,7 +195,7 @@ def set_table(
     # On the same strings as the models.
     perplexity = f"{math.exp(exact['automaton']):.3f}" if exact else "-"
     rows.append(["the automaton", *([""] * len(sets)), perplexity])
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
+    return markdown_table(rows)
 
 
 def mean_percent(seeds: list[dict[str, Any]], key: str) -> str:
@@ -251,7 +252,7 @@ def open_table(by_open: Mapping[str, Mapping[str, Mapping[str, Mapping[str, int]
                 groups = [sets.get(name, {}).get(kind) for name in names]
                 shares = [f"{100 * group[key] / group['prefixes']:.0f}" if group else "-" for group in groups]
                 rows.append([label, size, *shares])
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
+    return markdown_table(rows)
 
 
 def deepest_brackets(
@@ -285,7 +286,7 @@ def deepest_table(by_deepest: Mapping[str, Mapping[str, Mapping[str, Mapping[str
                 for group in groups
             ]
             rows.append([MODELS[model], kind, *shares])
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
+    return markdown_table(rows)
 
 
 def accuracy_line(

@@ -21,6 +21,7 @@
 #                  training, and deeper, as in the authors' code
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../common.sh"
 out=${1:-study-dyck}
 export OUT="$out" STEPS="${STEPS:-10000}" BEAM="${BEAM:-50}" MARGIN="${MARGIN:-8}" DEVICE="${DEVICE:-cpu}"
 export POSITIONS="${POSITIONS:-alibi}" BATCHES="${BATCHES:-1}"
@@ -39,14 +40,9 @@ for depth in ${SOURCES:-10 40}; do
 done
 mkdir -p "$out/prefixes" "$out/runs" "$out/results"
 
-# What is in the folder was made with these: other ones would end up in the same table.
 settings="SETTING=$setting POSITIONS=$POSITIONS BATCHES=$BATCHES STEPS=$STEPS STRINGS=$strings PREFIXES=$prefixes"
 settings="$settings BEAM=$BEAM MARGIN=$MARGIN"
-[ -e "$out/settings" ] || echo "$settings" >"$out/settings"
-if [ "$settings" != "$(cat "$out/settings")" ]; then
-    echo "$out was begun with $(cat "$out/settings"), not $settings: name another folder" >&2
-    exit 1
-fi
+settled "$out" "$settings"
 
 # Strings for training, validation and perplexity; prefixes for the test. Seeds differ: independent draws.
 case $setting in
@@ -76,7 +72,4 @@ for seed in ${SEEDS:-1 2 3}; do
 done | xargs -P "${JOBS:-2}" -n 2 sh "$here/run.sh" || failed=1
 
 python "$here/report.py" "$out"
-if [ "$failed" = 1 ]; then
-    echo "Not all runs are done; the same command goes on with them." >&2
-fi
-exit "$failed"
+finished "$failed"

@@ -16,6 +16,7 @@
 #   DEVICE=cpu
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../common.sh"
 shards=${1:?name the folder of the shards}
 out=${2:-study-ptb}
 models="lstm jm-hidden jm-learned ns-1-2 rns-1-2"
@@ -28,13 +29,8 @@ export OUT="$out" SHARDS="$shards" EPOCHS="${EPOCHS:-$epochs}" UNITS="${UNITS:-$
 models=${MODELS:-$models} draws=${DRAWS:-$draws}
 mkdir -p "$out/runs" "$out/results"
 
-# What is in the folder was made with these: other ones would end up in the same table.
 settings="EPOCHS=$EPOCHS UNITS=$UNITS TEST_STREAMS=32"
-[ -e "$out/settings" ] || echo "$settings" >"$out/settings"
-if [ "$settings" != "$(cat "$out/settings")" ]; then
-    echo "$out was begun with $(cat "$out/settings"), not $settings: name another folder" >&2
-    exit 1
-fi
+settled "$out" "$settings"
 
 failed=0
 for draw in $(seq "$draws"); do
@@ -57,7 +53,4 @@ for model in $models; do
 done
 
 python "$here/report.py" table "$out"
-if [ "$failed" = 1 ]; then
-    echo "Not all runs are done; the same command goes on with them." >&2
-fi
-exit "$failed"
+finished "$failed"

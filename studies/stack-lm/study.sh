@@ -10,6 +10,7 @@
 #   JOBS=2         runs at a time, on one thread each   DEVICE=cpu
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../common.sh"
 [ $# -ge 3 ] || { sed -n '3,5p' "$0" >&2; exit 2; }
 train=$1 valid=$2 test=$3 out=${4:-study-stack-lm}
 if [ "${FULL:-0}" = 1 ]; then
@@ -20,15 +21,10 @@ export LEARNING_RATE="${LEARNING_RATE:-1e-3}" GPT2="${GPT2:-}" ROBERTA="${ROBERT
 length=${LENGTH:-128} objectives=${OBJECTIVES:-masked causal}
 mkdir -p "$out/blocks" "$out/runs" "$out/results"
 
-# What is in the folder was made with these: other ones would end up in the same table.
 settings="FULL=$FULL EPOCHS=$EPOCHS BATCH=$BATCH LEARNING_RATE=$LEARNING_RATE LENGTH=$length GPT2=$GPT2 ROBERTA=$ROBERTA"
 settings="$settings SCRATCH=$SCRATCH"
 settings="$settings TRAIN=$train VALID=$valid TEST=$test"
-[ -e "$out/settings" ] || echo "$settings" >"$out/settings"
-if [ "$settings" != "$(cat "$out/settings")" ]; then
-    echo "$out was begun with $(cat "$out/settings"), not $settings: name another folder" >&2
-    exit 1
-fi
+settled "$out" "$settings"
 
 for objective in $objectives; do
     case $objective in masked) pretrained=$ROBERTA ;; *) pretrained=$GPT2 ;; esac
@@ -53,7 +49,4 @@ for seed in ${SEEDS:-1 2 3}; do
 done | xargs -P "${JOBS:-2}" -n 3 sh "$here/run.sh" || failed=1
 
 python "$here/report.py" "$out"
-if [ "$failed" = 1 ]; then
-    echo "Not all runs are done; the same command goes on with them." >&2
-fi
-exit "$failed"
+finished "$failed"

@@ -1,0 +1,17 @@
+# What the studies share; read by each study.sh.
+
+# settled FOLDER SETTINGS: writes down what the results in the folder are made with, or ends the study if they were
+# made with other settings, since both would end up in the same table.
+settled() {
+    [ -e "$1/settings" ] || echo "$2" >"$1/settings"
+    if [ "$2" != "$(cat "$1/settings")" ]; then
+        echo "$1 was begun with $(cat "$1/settings"), not $2: name another folder" >&2
+        exit 1
+    fi
+}
+
+# finished FAILED: ends the study; 1 where runs have failed or were stopped.
+finished() {
+    [ "$1" = 0 ] || echo "Not all runs are done; the same command goes on with them." >&2
+    exit "$1"
+}
