@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pdtools.files import STDIO, Rejects, expand_inputs
+from pdtools.files import STDIO, Rejects, expand_inputs, rejects_path
 from pdtools.search.scores import DEFAULT_BEAM
 
 from .common import (
@@ -100,7 +100,7 @@ def decode(
 
     files = expand_inputs(inputs, pipeline.SUFFIXES[source.value])
     plan = make_plan(workers, shard, scheduler, resume)
-    beside = [str(path) for path in (scores, pipeline.rejects_path(output)) if path is not None]
+    beside = [str(path) for path in (scores, rejects_path(output)) if path is not None]
     check_output_or_done(output, plan, overwrite=overwrite, inputs=files, beside=beside)
     settings = model_settings(
         plan,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pdtools.files import STDIO, Rejects, expand_inputs, is_stream
+from pdtools.files import STDIO, Rejects, expand_inputs, is_stream, rejects_path
 from pdtools.search.scores import DEFAULT_BEAM
 
 from .common import (
@@ -146,7 +146,7 @@ def parse(
     check_json_output(as_json, output)
     files = expand_inputs(inputs, pipeline.SUFFIXES[source.value])
     plan = make_plan(workers, shard, scheduler, resume)
-    beside = [str(pipeline.rejects_path(output) or STDIO)] if fractions is None else []
+    beside = [str(rejects_path(output) or STDIO)] if fractions is None else []
     check_output_or_done(output, plan, overwrite=overwrite, inputs=files, beside=beside)
 
     form = pipeline.TreeForm(binarize=binarize.value, functions=functions.value)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pdtools.files import STDIO, Rejects, expand_inputs
+from pdtools.files import STDIO, Rejects, expand_inputs, rejects_path
 from pdtools.search.scores import DEFAULT_BEAM
 
 from .common import (
@@ -98,7 +98,7 @@ def surprisal(
     check_json_output(as_json, output)
     files = expand_inputs(inputs, pipeline.SUFFIXES[source.value])
     plan = make_plan(workers, shard, scheduler, resume)
-    beside = [str(pipeline.rejects_path(output) or STDIO)]
+    beside = [str(rejects_path(output) or STDIO)]
     check_output_or_done(output, plan, overwrite=overwrite, inputs=files, beside=beside)
     settings = model_settings(
         plan,

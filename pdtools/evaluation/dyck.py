@@ -404,8 +404,11 @@ def evaluate_entropy(
 
 
 def _language_of(shards: ShardSet) -> Dyck:
-    described = dict(shards.manifest.get("language", {}))
-    if described.pop("name", None) != "dyck":
+    described = shards.manifest.get("language")
+    if not isinstance(described, dict) or described.get("name") != "dyck":
         raise PdtoolsError(f"{shards.folder}: not strings of pdtools generate dyck: no exact probabilities")
-    described.pop("seed")
-    return Dyck(**described)
+    settings = {name: value for name, value in described.items() if name not in ("name", "seed")}
+    try:
+        return Dyck(**settings)
+    except TypeError as error:
+        raise PdtoolsError(f"{shards.folder}: its manifest does not describe such a language") from error

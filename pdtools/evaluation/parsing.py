@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 
 Binarize = Literal["right", "left", "none"]
 
-# The tag of a word whose tree came without tags.
-_NO_TAG = "XX"
-_TRACE = "-NONE-"
-_PLACEHOLDER_LABELS = ("X",)
-
 
 @dataclass
 class PreparationCounts:
@@ -81,14 +76,16 @@ def prepare(gold: str, predicted: str, binarize: Binarize, counts: PreparationCo
     ``binarize`` both are cleaned (wrapper, traces, function tags) and binarized, and only their binary nodes
     are compared: no unary chains, nothing over a single word. What is not one tree is left as it is.
     """
+    from pdtools.trees import TRACE_TAG, is_placeholder
+
     gold_tree, predicted_tree = (_tree(text, binarize) for text in (gold, predicted))
     if gold_tree is not None and predicted_tree is not None:
         untagged = _is_untagged(predicted_tree) and not _is_untagged(gold_tree)
-        if len(predicted_tree) > 2 and untagged and predicted_tree.labels == _PLACEHOLDER_LABELS:
+        if untagged and is_placeholder(predicted_tree):
             counts.placeholders += 1
         # A parser never sees traces: the gold tree may have them, the predicted one does not.
         tagged = [
-            (word, tag) for word, tag in zip(gold_tree.words, gold_tree.tags, strict=True) if tag != _TRACE
+            (word, tag) for word, tag in zip(gold_tree.words, gold_tree.tags, strict=True) if tag != TRACE_TAG
         ]
         if untagged and predicted_tree.words == tuple(word for word, _ in tagged):
             predicted_tree = dataclasses.replace(predicted_tree, tags=tuple(tag for _, tag in tagged))
@@ -124,7 +121,9 @@ def _binarized(tree: Tree, binarize: Binarize) -> str:
 
 
 def _is_untagged(tree: Tree) -> bool:
-    return all(tag == _NO_TAG for tag in tree.tags)
+    from pdtools.trees import UNKNOWN_TAG
+
+    return all(tag == UNKNOWN_TAG for tag in tree.tags)
 
 
 def compare_files(

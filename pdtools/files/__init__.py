@@ -30,6 +30,8 @@ from pdtools.files.outputs import (
 from pdtools.files.rejects import (
     REJECTS_FILE,
     Rejects,
+    rejects_path,
+    write_rejects,
 )
 
 __all__ = [
@@ -53,9 +55,11 @@ __all__ = [
     "read_line_parts",
     "read_lines",
     "recover_directory",
+    "rejects_path",
     "replace_directory",
     "sha256_file",
     "sha256_stream",
     "write_json",
+    "write_rejects",
     "write_tensors",
 ]

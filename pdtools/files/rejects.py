@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pdtools.errors import InputError
+from pdtools.files.inputs import is_stream
 from pdtools.files.outputs import atomic_text, json_text
 
 REJECTS_FILE = "rejects.jsonl"
@@ -75,3 +76,15 @@ class Rejects:
         with atomic_text(path) as stream:
             self._lines.seek(0)
             shutil.copyfileobj(self._lines, stream)
+
+
+def rejects_path(output: str | Path) -> Path | None:
+    """Where the rejects of an output file are written; ``None`` for a stream (a pipe, a device)."""
+    return None if is_stream(output) else Path(f"{output}.rejects.jsonl")
+
+
+def write_rejects(output: str | Path, rejects: Rejects) -> None:
+    """Write the rejects beside an output file, empty ones too, so that scripts can count on the file."""
+    records = rejects_path(output)
+    if records is not None:
+        rejects.write(records)

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from pdtools.errors import PdtoolsError
 from pdtools.trees import Tree
-
-UNKNOWN_TAG = "XX"
-UNUSABLE_WORD = "\N{REPLACEMENT CHARACTER}"  # in a placeholder, where a word cannot be a word of a tree
-
-_ASCII_SPACE = frozenset(" \t\n\r\f\v")
-# White space, controls and formatting characters: nothing that a reader would see.
-_INVISIBLE = frozenset(("Zs", "Zl", "Zp", "Cc", "Cf"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,28 +56,3 @@ def load_parser(name: str, model: str | None = None, device: str = "cpu") -> Par
         raise PdtoolsError(f"no parser named {name!r}: use {known}, or the folder of a trained checkpoint")
     parser: Parser = importlib.import_module(BACKENDS[name]).load(model, device)
     return parser
-
-
-def sentence_problem(words: Sequence[str]) -> str | None:
-    """Why no parser could do this sentence, or ``None``.
-
-    Such words make neural parsers fail, or, worse, shift the words after them by one unnoticed.
-    """
-    if not words:
-        return "no words"
-    for word in words:
-        problem = word_problem(word)
-        if problem:
-            return problem
-    return None
-
-
-def word_problem(word: str) -> str | None:
-    """Why this cannot be a word of a tree, or ``None``."""
-    if any("\ud800" <= character <= "\udfff" for character in word):
-        return "a word that is not valid Unicode (a lone surrogate)"
-    if all(unicodedata.category(character) in _INVISIBLE for character in word):
-        return "a word without visible characters"
-    if not _ASCII_SPACE.isdisjoint(word):
-        return "a word with white space in it"
-    return None

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from pdtools.errors import MissingDependencyError, PdtoolsError
-from pdtools.parsers.base import UNKNOWN_TAG, ParseFailure, sentence_problem
+from pdtools.parsers.base import ParseFailure
 from pdtools.parsers.batches import length_batches
-from pdtools.trees import Tree, escape
+from pdtools.trees import UNKNOWN_TAG, Tree, escape, sentence_problem
 
 DEFAULT_MODEL = "benepar_en3"
 MAX_TOKENS = 1000

@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from pdtools.errors import InputError
-from pdtools.files import REJECTS_FILE, Rejects, atomic_directory, atomic_text, is_stream
-from pdtools.parsers.base import UNKNOWN_TAG, UNUSABLE_WORD, ParseFailure, Parser, word_problem
+from pdtools.files import REJECTS_FILE, Rejects, atomic_directory, atomic_text, write_rejects
+from pdtools.parsers.base import ParseFailure, Parser
 from pdtools.parsers.sentences import SourcedSentence
 from pdtools.trees import (
     TransformCounts,
     Tree,
     binarize,
     collapse_unaries,
-    escape,
-    flat_tree,
     normalize,
+    placeholder,
     read_trees,
     unescape,
 )
@@ -33,7 +32,6 @@ SUFFIXES = {
     "tokens": (".txt", ".tok", ".tokens"),
 }
 SPLIT_NAMES = ("train", "valid", "test")
-PLACEHOLDER_LABEL = "X"
 # Sentences sorted by length together: many enough to fill batches, few enough to hold in memory.
 CHUNK = 512
 
@@ -181,31 +179,7 @@ def _checked(
     return tree
 
 
-def placeholder(words: Sequence[str]) -> Tree:
-    """The flat tree ``(X (XX w1) (XX w2) …)`` that stands for a sentence without a parse.
-
-    A blank line's is ``(X (-NONE- *))``: a tree that every reader takes, whose only leaf is a trace.
-    What cannot be a word of a tree (white space, lone surrogates) becomes U+FFFD.
-    """
-    if not words:
-        return flat_tree(["*"], ["-NONE-"], PLACEHOLDER_LABEL)
-    leaves = [UNUSABLE_WORD if word_problem(word) else escape(word) for word in words]
-    return flat_tree(leaves, [UNKNOWN_TAG] * len(leaves), PLACEHOLDER_LABEL)
-
-
 # --- writing ----------------------------------------------------------------------------------
-
-
-def rejects_path(output: str | Path) -> Path | None:
-    """Where :func:`write_trees` puts the rejects of an output; ``None`` for a stream (a pipe, a device)."""
-    return None if is_stream(output) else Path(f"{output}.rejects.jsonl")
-
-
-def write_rejects(output: str | Path, rejects: Rejects) -> None:
-    """Write the rejects beside an output file, empty ones too, so that scripts can count on the file."""
-    records = rejects_path(output)
-    if records is not None:
-        rejects.write(records)
 
 
 class Bracketed(Protocol):

@@ -16,10 +16,19 @@ from pdtools.files import Rejects
 from pdtools.jobs import JobFolder, Plan, cut, map_pieces
 from pdtools.parsers.base import ParseFailure, Parser, load_parser
 from pdtools.parsers.benepar import model_path
-from pdtools.parsers.pipeline import CHUNK, Counts, TreeForm, parse_batch, placeholder
+from pdtools.parsers.pipeline import CHUNK, Counts, TreeForm, parse_batch
 from pdtools.parsers.sentences import SourcedSentence
 from pdtools.provenance import check_fingerprint, identify
-from pdtools.trees import Piece, SourcedTree, TransformCounts, Tree, cut_pieces, in_order, parse_piece
+from pdtools.trees import (
+    Piece,
+    SourcedTree,
+    TransformCounts,
+    Tree,
+    cut_pieces,
+    in_order,
+    parse_piece,
+    placeholder,
+)
 
 _LEAF = re.compile(r"([^ ()]+)\)")
 

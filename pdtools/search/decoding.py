@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from itertools import tee
 
 from pdtools.errors import InputError
-from pdtools.files import Rejects, atomic_text
-from pdtools.parsers import placeholder
-from pdtools.parsers.pipeline import write_rejects
+from pdtools.files import Rejects, atomic_text, write_rejects
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.scorer import Searcher
 from pdtools.search.scores import Unscorable
-from pdtools.trees import Tree
+from pdtools.trees import Tree, placeholder
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from pdtools.devices import prepare_torch
-from pdtools.parsers.base import ParseFailure, sentence_problem
+from pdtools.parsers.base import ParseFailure
 from pdtools.provenance import check_fingerprint
 from pdtools.search.scorer import load_searcher
 from pdtools.search.scores import Unscorable
 from pdtools.search.work import ModelSettings, model_settings_for_job
 from pdtools.tokenization import join_words
-from pdtools.trees import Tree, escape
+from pdtools.trees import Tree, escape, sentence_problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdtools.models import LanguageModel, StackState
-from pdtools.parsers import placeholder
-from pdtools.parsers.base import word_problem
 from pdtools.search.memory import hypotheses_that_fit
 from pdtools.tokenization import Tokenizer
-from pdtools.trees import Tree, escape, merge_subwords, tree_from_attachments
+from pdtools.trees import Tree, escape, merge_subwords, placeholder, tree_from_attachments, word_problem
 
 # Strings drawn side by side.
 BATCH = 256

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, LoadedModel, collate, load_checkpoint
-from pdtools.parsers.base import sentence_problem
 from pdtools.search.beam import BeamResult, beam_search
 from pdtools.search.encoding import SEARCH_LOOK_AHEAD, Encoded, encode_sentence, score_windows, sentence_score
 from pdtools.search.huggingface import HuggingFaceScorer, is_huggingface, torch_dtype
@@ -27,7 +26,7 @@ from pdtools.search.memory import (
 from pdtools.search.prefixes import SortedStrings
 from pdtools.search.scores import DEFAULT_BEAM, Dtype, Scorer, SentenceScore, Unscorable
 from pdtools.tokenization import Sentence
-from pdtools.trees import Tree, escape, merge_subwords, tree_from_attachments
+from pdtools.trees import Tree, escape, merge_subwords, sentence_problem, tree_from_attachments
 
 
 def load_scorer(

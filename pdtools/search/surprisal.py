@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import Rejects, atomic_text
-from pdtools.parsers.pipeline import write_rejects
+from pdtools.files import Rejects, atomic_text, write_rejects
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.scorer import Searcher
 from pdtools.search.scores import Scorer, SentenceScore, Unscorable

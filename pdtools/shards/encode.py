@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.arrow import arrow_array, join_lists
-from pdtools.parsers.base import UNKNOWN_TAG
 from pdtools.shards.format import MOST_PACKED, ShardSettings
 from pdtools.shards.plain import NO_WORDS, TOO_LONG, UNKNOWN_WORDS, row_of_tree, sentence_of, usable_tree
 from pdtools.shards.rows import Rows, ShardRow, make_rows, pack_rows
 from pdtools.tokenization import Sentence, Tokenizer, WordTable, count_words
-from pdtools.trees import Piece, Tree, TreeArrays, expand_attachments, parse_piece, unescape
+from pdtools.trees import UNKNOWN_TAG, Piece, Tree, TreeArrays, expand_attachments, parse_piece, unescape
 from pdtools.trees.tree import Factor
 
 if TYPE_CHECKING:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from pdtools.parsers.base import UNKNOWN_TAG, UNUSABLE_WORD
 from pdtools.shards.format import MOST_PACKED, ShardSettings
 from pdtools.shards.rows import ShardRow
 from pdtools.tokenization import Sentence, Tokenizer, UnknownWordError, join_words
-from pdtools.trees import Tree, attachments, expand_attachments, normalize, sentence_layout, unescape
+from pdtools.trees import (
+    Tree,
+    attachments,
+    expand_attachments,
+    is_placeholder,
+    normalize,
+    sentence_layout,
+    unescape,
+)
 
 NO_WORDS = "no words"
 NOT_PARSED = "not parsed: a flat placeholder"
@@ -29,11 +36,7 @@ def usable_tree(tree: Tree) -> Tree | str:
     plain = normalize(tree)
     if plain is None:
         return NO_WORDS
-    flat = plain.labels == ("X",) and set(plain.tags) == {UNKNOWN_TAG}
-    # Of one word or two there is no other tree, unless a word had to be replaced.
-    if flat and (len(plain) > 2 or UNUSABLE_WORD in plain.words):
-        return NOT_PARSED
-    return plain
+    return NOT_PARSED if is_placeholder(plain) else plain
 
 
 def sentence_of(tree: Tree, text_style: str) -> Sentence:

@@ -10,6 +10,7 @@ from pdtools.trees.attachments import (
     tree_from_attachments,
 )
 from pdtools.trees.pieces import Piece, cut_pieces, in_order
+from pdtools.trees.placeholders import is_placeholder, placeholder, sentence_problem, word_problem
 from pdtools.trees.reader import SourcedTree, read_trees
 from pdtools.trees.tape import (
     deepest_of,
@@ -21,6 +22,7 @@ from pdtools.trees.tape import (
     unpack_tape,
 )
 from pdtools.trees.transforms import (
+    TRACE_TAG,
     TransformCounts,
     binarize,
     collapse_unaries,
@@ -29,9 +31,12 @@ from pdtools.trees.transforms import (
     remove_traces,
     unbinarize,
 )
-from pdtools.trees.tree import Tree, escape, flat_tree, unescape
+from pdtools.trees.tree import UNKNOWN_LABEL, UNKNOWN_TAG, Tree, escape, flat_tree, unescape
 
 __all__ = [
+    "TRACE_TAG",
+    "UNKNOWN_LABEL",
+    "UNKNOWN_TAG",
     "Piece",
     "SourcedTree",
     "TransformCounts",
@@ -47,16 +52,19 @@ __all__ = [
     "expand_unaries",
     "flat_tree",
     "in_order",
+    "is_placeholder",
     "max_depth",
     "merge_subwords",
     "normalize",
     "pack_tape",
     "packed_tapes",
     "parse_piece",
+    "placeholder",
     "read_arrays",
     "read_trees",
     "remove_traces",
     "sentence_layout",
+    "sentence_problem",
     "spans_from_attachments",
     "tape",
     "tape_from_spans",
@@ -64,4 +72,5 @@ __all__ = [
     "unbinarize",
     "unescape",
     "unpack_tape",
+    "word_problem",
 ]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pdtools.trees.tree import Factor, Tree, check_factor
+from pdtools.trees.tree import UNKNOWN_LABEL, UNKNOWN_TAG, Factor, Tree, check_factor
 
 Int32 = NDArray[np.int32]
 
@@ -144,8 +144,8 @@ def tree_from_attachments(r: ArrayLike, words: Sequence[str], tags: Sequence[str
     order = np.lexsort((-ends, starts))
     return Tree(
         words=tuple(words),
-        tags=tuple(tags) if tags is not None else ("XX",) * n,
-        labels=("X",) * len(starts),
+        tags=tuple(tags) if tags is not None else (UNKNOWN_TAG,) * n,
+        labels=(UNKNOWN_LABEL,) * len(starts),
         starts=starts[order].astype(np.int32),
         ends=ends[order].astype(np.int32),
     )
@@ -179,8 +179,8 @@ def merge_subwords(tree: Tree, word_of_token: ArrayLike, words: Sequence[str]) -
     kept = edge[tree.starts] & edge[tree.ends]
     merged = Tree(
         words=tuple(words),
-        tags=("XX",) * len(words),
-        labels=("X",) * int(kept.sum()),
+        tags=(UNKNOWN_TAG,) * len(words),
+        labels=(UNKNOWN_LABEL,) * int(kept.sum()),
         starts=index[tree.starts[kept]],
         ends=index[tree.ends[kept]],
     )

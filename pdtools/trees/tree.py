@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 from pdtools.errors import InputError
 
+# What stands for a tag and a label that nobody knows.
+UNKNOWN_TAG, UNKNOWN_LABEL = "XX", "X"
+
 if TYPE_CHECKING:
     import nltk
 
@@ -268,11 +271,11 @@ def unescape(word: str) -> str:
     return _ESCAPED.sub(lambda match: match[1] or _UNESCAPES[match[0]], word)
 
 
-def flat_tree(words: Sequence[str], tags: Sequence[str] | None = None, label: str = "X") -> Tree:
-    """One constituent over all words: the placeholder for a sentence without a parse. Tags default to XX."""
+def flat_tree(words: Sequence[str], tags: Sequence[str] | None = None, label: str = UNKNOWN_LABEL) -> Tree:
+    """One constituent over all words. Tags default to XX."""
     return Tree(
         words=tuple(words),
-        tags=tuple(tags) if tags is not None else ("XX",) * len(words),
+        tags=tuple(tags) if tags is not None else (UNKNOWN_TAG,) * len(words),
         labels=(label,),
         starts=np.zeros(1, np.int32),
         ends=np.full(1, len(words), np.int32),

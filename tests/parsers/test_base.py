@@ -4,7 +4,7 @@ import pytest
 
 from pdtools.errors import MissingDependencyError, PdtoolsError
 from pdtools.parsers import load_parser
-from pdtools.parsers.base import sentence_problem
+from pdtools.trees import sentence_problem
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,12 @@ from pdtools.parsers import (
     TreeForm,
     convert_treebank,
     parse_corpus,
-    placeholder,
     read_sentences,
     split_of,
     write_splits,
     write_trees,
 )
-from pdtools.trees import Tree, escape, flat_tree, normalize
+from pdtools.trees import Tree, escape, flat_tree, normalize, placeholder
 
 
 class FlatParser:

@@ -19,7 +19,6 @@ from nltk.tree.transforms import chomsky_normal_form
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects, expand_inputs, sha256_file, write_json
-from pdtools.parsers import placeholder
 from pdtools.shards import (
     FORMAT_VERSION,
     ShardFolder,
@@ -32,7 +31,16 @@ from pdtools.shards import (
     usable_tree,
 )
 from pdtools.tokenization import Tokenizer, split_words, train_bpe_tokenizer, train_word_tokenizer
-from pdtools.trees import SourcedTree, Tree, binarize, collapse_unaries, normalize, read_trees, unpack_tape
+from pdtools.trees import (
+    SourcedTree,
+    Tree,
+    binarize,
+    collapse_unaries,
+    normalize,
+    placeholder,
+    read_trees,
+    unpack_tape,
+)
 
 TREES = [
     "( (S (NP-SBJ (DT The) (NN dog)) (VP (VBD did) (RB n't) (VP (VB bark) (ADVP|PRT (RB today)))) (. .)))",

@@ -1,0 +1,61 @@
+"""The flat trees that stand for sentences without a parse, so that lines of trees and of text correspond."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+
+from pdtools.trees.transforms import TRACE_TAG
+from pdtools.trees.tree import UNKNOWN_LABEL, UNKNOWN_TAG, Tree, escape, flat_tree
+
+UNUSABLE_WORD = "\N{REPLACEMENT CHARACTER}"  # in a placeholder, where a word cannot be a word of a tree
+
+_ASCII_SPACE = frozenset(" \t\n\r\f\v")
+# White space, controls and formatting characters: nothing that a reader would see.
+_INVISIBLE = frozenset(("Zs", "Zl", "Zp", "Cc", "Cf"))
+
+
+def placeholder(words: Sequence[str]) -> Tree:
+    """The flat tree ``(X (XX w1) (XX w2) …)`` that stands for a sentence without a parse.
+
+    A blank line's is ``(X (-NONE- *))``: a tree that every reader takes, whose only leaf is a trace.
+    What cannot be a word of a tree (white space, lone surrogates) becomes U+FFFD.
+    """
+    if not words:
+        return flat_tree(["*"], [TRACE_TAG])
+    return flat_tree([UNUSABLE_WORD if word_problem(word) else escape(word) for word in words])
+
+
+def is_placeholder(tree: Tree) -> bool:
+    """Whether a tree stands for a sentence without a parse.
+
+    Of one word or two there is no other tree than the flat one: it only counts as a placeholder if a word had
+    to be replaced.
+    """
+    flat = tree.labels == (UNKNOWN_LABEL,) and set(tree.tags) == {UNKNOWN_TAG}
+    return flat and (len(tree) > 2 or UNUSABLE_WORD in tree.words)
+
+
+def sentence_problem(words: Sequence[str]) -> str | None:
+    """Why no parser could do this sentence, or ``None``.
+
+    Such words make neural parsers fail, or, worse, shift the words after them by one unnoticed.
+    """
+    if not words:
+        return "no words"
+    for word in words:
+        problem = word_problem(word)
+        if problem:
+            return problem
+    return None
+
+
+def word_problem(word: str) -> str | None:
+    """Why this cannot be a word of a tree, or ``None``."""
+    if any("\ud800" <= character <= "\udfff" for character in word):
+        return "a word that is not valid Unicode (a lone surrogate)"
+    if all(unicodedata.category(character) in _INVISIBLE for character in word):
+        return "a word without visible characters"
+    if not _ASCII_SPACE.isdisjoint(word):
+        return "a word with white space in it"
+    return None
