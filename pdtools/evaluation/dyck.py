@@ -309,7 +309,7 @@ def _results(items: Sequence[ClosedPrefix], loaded: LoadedModel, search: Search)
             "margin": search.margin if loaded.model.uses_tape else None,
             "chosen_among": "closing brackets",
             "interval": "95%, Wilson",
-            "dtype": str(next(loaded.model.parameters()).dtype).removeprefix("torch."),
+            "dtype": loaded.model.dtype_name,
         },
         tables={ITEMS: pa.Table.from_pylist([asdict(item) for item in items])},
     )

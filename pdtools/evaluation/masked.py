@@ -86,7 +86,7 @@ def evaluate_masked_perplexity(
             "model": loaded.config["model"],
             "mask_share": MASKED_SHARE,
             "log_base": "nats",
-            "dtype": str(next(loaded.model.parameters()).dtype).removeprefix("torch."),
+            "dtype": loaded.model.dtype_name,
         },
         tables={ITEMS: table},
     )

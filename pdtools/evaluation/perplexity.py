@@ -108,7 +108,7 @@ def evaluate_perplexity(
         "marginal": _marginal_kind(loaded, beam),
         "beam": beam if loaded.model.uses_tape else None,
         "log_base": "nats",
-        "dtype": str(next(loaded.model.parameters()).dtype).removeprefix("torch."),
+        "dtype": loaded.model.dtype_name,
     }
     return _results(items, len(rejects), settings, shards)
 

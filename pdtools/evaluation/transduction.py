@@ -222,7 +222,7 @@ def _results(
             "decoding": decoding if loaded.model.objective == "causal" else "at once",
             "dropout": dropout,
             "chosen_among": "symbols of y",
-            "dtype": str(next(loaded.model.parameters()).dtype).removeprefix("torch."),
+            "dtype": loaded.model.dtype_name,
         },
         tables={ITEMS: pa.Table.from_pylist([asdict(answer) for answer in answers])},
     )

@@ -190,6 +190,11 @@ class LanguageModel(nn.Module, ABC):
         """Where the parameters are."""
         return next(self.parameters()).device
 
+    @property
+    def dtype_name(self) -> str:
+        """The type of its parameters, such as ``float32``."""
+        return str(next(self.parameters()).dtype).removeprefix("torch.")
+
     def check_length(self, length: int) -> None:
         """Refuse a row that is longer than the model.
 

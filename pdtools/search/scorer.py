@@ -345,5 +345,5 @@ def _settings(loaded: LoadedModel) -> dict[str, Any]:
         "eos": True,
         "text_style": loaded.tokenizer.text_style,
         "log_base": "nats",
-        "dtype": str(next(loaded.model.parameters()).dtype).removeprefix("torch."),
+        "dtype": loaded.model.dtype_name,
     }
