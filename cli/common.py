@@ -205,7 +205,8 @@ def check_different(*outputs: str) -> None:
     """Refuse to write two of a command's outputs to one place."""
     seen: set[str] = set()
     for output in outputs:
-        place = os.path.realpath(output)
+        folder, name = os.path.split(os.path.abspath(output))
+        place = os.path.join(os.path.realpath(folder), name)  # a link is replaced, not what it leads to
         if not is_stream(output) and place in seen:
             raise typer.BadParameter(f"{output}: two outputs of this name: give each its own")
         seen.add(place)

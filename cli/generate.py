@@ -172,7 +172,16 @@ def dyck_prefixes(
         print_json(
             {
                 "counts": {"prefixes": len(prefixes), "most_tokens": longest},
-                "settings": {"dependency": dependency, "depths": depths, "brackets": brackets, "seed": seed},
+                "settings": {
+                    "number": number,
+                    "dependency": dependency,
+                    "depths": depths,
+                    "brackets": brackets,
+                    "depth": depth,
+                    "max_length": max_length,
+                    "nest_types": types,
+                    "seed": seed,
+                },
                 "provenance": provenance(),
             }
         )

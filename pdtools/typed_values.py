@@ -35,9 +35,8 @@ def as_type(value: Any, wanted: Any) -> Any:
     if wanted is int and isinstance(value, float) and value.is_integer():
         return int(value)
     if type(value) is not wanted:
-        raise ValueError(
-            {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}[wanted]
-        )
+        names = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
+        raise ValueError(names.get(wanted, f"of type {wanted}"))
     return value
 
 

@@ -411,4 +411,6 @@ def _language_of(shards: ShardSet) -> Dyck:
     try:
         return Dyck(**settings)
     except TypeError as error:
-        raise PdtoolsError(f"{shards.folder}: its manifest does not describe such a language") from error
+        raise PdtoolsError(
+            f"{shards.folder}: not a language of generate dyck, which makes such shards anew ({error})"
+        ) from error

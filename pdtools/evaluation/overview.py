@@ -71,75 +71,64 @@ def _headlines(name: str, a: Path, b: Path) -> Iterator[Headline]:
         yield Headline(folder=name, score=_PAIRED[task], a=100 * overall.a, b=100 * overall.b, p=overall.p)
     elif task in _MAIN_SCORES:
         main = _MAIN_SCORES[task]
-        of_a, of_b = main.of(first), main.of(second)
+        of_a, of_b = main(first), main(second)
         # Two models need not have the same scores: one may be masked, or read no trees.
         shared = [score for score in of_a if score in of_b]
         if not shared:
-            raise InputError(f"no score that {a} has too", file=b)
-        over = main.unequal(first["counts"], second["counts"])
+            raise InputError(f"no score that {a} has too: rename one of the two folders", file=b)
         for score in shared:
-            yield Headline(folder=name, score=score + over, a=of_a[score], b=of_b[score])
+            (value_a, items_a), (value_b, items_b) = of_a[score], of_b[score]
+            over = "" if items_a == items_b else f", over {items_a} and {items_b}"
+            yield Headline(folder=name, score=score + over, a=value_a, b=value_b)
     else:
-        raise InputError("not results of an evaluation with a main score", file=a)
+        raise InputError("not results of an evaluation with a main score: move it elsewhere", file=a)
 
 
-def _evaluation(document: dict[str, Any]) -> tuple[Any, Any]:
-    """What was evaluated: which command, and of eval-task which task."""
+def _evaluation(document: dict[str, Any]) -> tuple[Any, ...]:
+    """What was evaluated: which command, and of eval-task which task, of strings of which lengths are new."""
     settings = document["settings"]
-    return settings.get("task"), settings.get("formal_task")
+    return tuple(settings.get(name) for name in ("task", "formal_task", "as_released", "trained_lengths"))
 
 
-def _of_parsing(document: dict[str, Any]) -> dict[str, float | None]:
+_Scores = dict[str, tuple[float | None, str]]
+"""Main scores by what they are: the value, and over how many items."""
+
+
+def _of_parsing(document: dict[str, Any]) -> _Scores:
     settings = document["settings"]
     kind = "labeled" if settings["labeled"] else "unlabeled"
     trees = "" if settings["binarize"] == "none" else f", {settings['binarize']}-binarized"
-    return {f"{kind} F1{trees} (%)": document["scores"]["f1"]}
+    return {f"{kind} F1{trees} (%)": (document["scores"]["f1"], f"{document['counts']['scored']} sentences")}
 
 
-def _of_perplexity(document: dict[str, Any]) -> dict[str, float | None]:
-    scores = document["scores"]
-    return {text: scores[key] for key, text in _PERPLEXITIES.items() if key in scores}
+def _of_perplexity(document: dict[str, Any]) -> _Scores:
+    scores, items = document["scores"], f"{document['counts']['sentences']} sentences"
+    return {text: (scores[key], items) for key, text in _PERPLEXITIES.items() if key in scores}
 
 
-def _of_prefixes(document: dict[str, Any]) -> dict[str, float | None]:
-    sets = document["scores"]["by_set"]
-    return {f"closing bracket, {name} (%)": 100 * each["accuracy"] for name, each in sets.items()}
+def _of_prefixes(document: dict[str, Any]) -> _Scores:
+    return {
+        f"closing bracket, {name} (%)": (100 * each["accuracy"], f"{each['prefixes']} prefixes")
+        for name, each in document["scores"]["by_set"].items()
+    }
 
 
-def _of_strings(document: dict[str, Any]) -> dict[str, float | None]:
-    return {"nats a symbol above the bound": document["scores"]["difference"]}
+def _of_strings(document: dict[str, Any]) -> _Scores:
+    items = f"{document['counts']['strings']} strings"
+    return {"nats a symbol above the bound": (document["scores"]["difference"], items)}
 
 
-def _of_answers(document: dict[str, Any]) -> dict[str, float | None]:
+def _of_answers(document: dict[str, Any]) -> _Scores:
     accuracy = document["scores"]["accuracy_beyond_training"]
     text = f"{document['settings']['formal_task']}, symbols of longer strings (%)"
-    return {text: None if accuracy is None else 100 * accuracy}
+    return {text: (None if accuracy is None else 100 * accuracy, f"{document['counts']['pairs']} strings")}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _MainScores:
-    """Of one evaluation.
-
-    Attributes:
-        of: its results document to its main scores, by what they are.
-        counted: the count of what they are over.
-        items: what these are.
-    """
-
-    of: Callable[[dict[str, Any]], dict[str, float | None]]
-    counted: str
-    items: str
-
-    def unequal(self, a: dict[str, int], b: dict[str, int]) -> str:
-        """What to say where two models' scores are not over the same number of items."""
-        of_a, of_b = a[self.counted], b[self.counted]
-        return "" if of_a == of_b else f", over {of_a} and {of_b} {self.items}"
-
-
-_MAIN_SCORES = {
-    "parse": _MainScores(of=_of_parsing, counted="scored", items="sentences"),
-    "ppl": _MainScores(of=_of_perplexity, counted="sentences", items="sentences"),
-    "dyck": _MainScores(of=_of_prefixes, counted="prefixes", items="prefixes"),
-    "cfl": _MainScores(of=_of_strings, counted="strings", items="strings"),
-    "task": _MainScores(of=_of_answers, counted="pairs", items="strings"),
+# Of each other evaluation.
+_MAIN_SCORES: dict[str, Callable[[dict[str, Any]], _Scores]] = {
+    "parse": _of_parsing,
+    "ppl": _of_perplexity,
+    "dyck": _of_prefixes,
+    "cfl": _of_strings,
+    "task": _of_answers,
 }

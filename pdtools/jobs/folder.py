@@ -139,7 +139,9 @@ def job_folder(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         reason = error.strerror or "no folder"
-        raise PdtoolsError(f"{output}: no folder can be made beside it: {reason}") from error
+        raise PdtoolsError(
+            f"{output}: no folder can be made beside it ({error.filename}: {reason}): choose another -o"
+        ) from error
     with _alone(folder, plan.shard):
         if (folder / _JOB_FILE).exists():
             if not plan.goes_on:

@@ -58,10 +58,9 @@ def train_word_tokenizer(
     if size is not None:
         kept = kept[: max(0, size - len(special))]
     if not kept:
-        limit = "" if size is None else f", and room for {size} words and special tokens"
+        limit = "" if size is None else f" and --vocab-size {size}, which special tokens count in"
         raise PdtoolsError(
-            f"no word is left in the vocabulary, of words that occur {min_count} times or more{limit}:"
-            " lower --min-count, or raise --vocab-size"
+            f"no word is left in the vocabulary with --min-count {min_count}{limit}: change that"
         )
     vocabulary = {word: index for index, word in enumerate([*special, *kept])}
     backend = Backend(models.WordLevel(vocabulary, unk_token=UNK))

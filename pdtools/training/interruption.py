@@ -12,13 +12,13 @@ _NOTED = ("SIGINT", "SIGTERM", "SIGUSR1")
 class Interruption:
     """While the context is open, Ctrl-C, SIGTERM and SIGUSR1 (what Slurm sends) are noted, not obeyed.
 
-    ``received`` then holds the signal's number; a second Ctrl-C interrupts at once. Until it is asked for the
-    first time, which is before the first step, there is nothing to lose, and signals are obeyed.
+    ``received`` then holds the signal's number; a second Ctrl-C interrupts at once. Before
+    :meth:`begin_noting` there is nothing to lose, and signals are obeyed.
     """
 
     def __init__(self) -> None:
         self.received: int | None = None
-        self._is_asked = False
+        self._is_noting = False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interruption:
@@ -37,13 +37,18 @@ class Interruption:
 
     def __call__(self) -> bool:
         """Whether to stop."""
-        self._is_asked = True
         return self.received is not None
 
+    def begin_noting(self) -> None:
+        """There is something to lose from now on."""
+        self._is_noting = True
+
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGINT and (self.received is not None or not self._is_asked):
-            raise KeyboardInterrupt
-        if not self._is_asked:
-            signal.signal(number, self._before[number])
+        if not self._is_noting:
+            signal.signal(number, self._before[number] or signal.SIG_DFL)
             signal.raise_signal(number)
+            signal.signal(number, self._note)  # it was ignored, or a function took it
+            return
+        if self.received is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
         self.received = number

@@ -138,7 +138,9 @@ class RunFolder:
             lock.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             reason = error.strerror or "no folder"
-            raise PdtoolsError(f"{self.path}: no folder can be made there: {reason}") from error
+            raise PdtoolsError(
+                f"{self.path}: no folder can be made there ({error.filename}: {reason}): choose another -o"
+            ) from error
         refusal = f"{self.path}: another run is writing there (wait for it, or choose another folder)"
         with locked(lock, refusal, required=True):
             yield

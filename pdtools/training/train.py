@@ -26,6 +26,7 @@ from pdtools.tokenization.tokenizer import TOKENIZER_FILE
 from pdtools.training.config import Recipe
 from pdtools.training.data import ShardInput
 from pdtools.training.distributed import ALONE, Ranks, seed_rank
+from pdtools.training.interruption import Interruption
 from pdtools.training.loop import Checkpointing, Listener, Silence, TrainingLoop
 from pdtools.training.parallel import Distribution, ParallelModel
 from pdtools.training.run_folder import RunFolder
@@ -134,6 +135,8 @@ def train(
         )
         resumed_from = loop.state.step
         already_finished = loop.state.finished is not None
+        if isinstance(stop, Interruption):
+            stop.begin_noting()
         if ranks.is_main:
             if not goes_on:
                 folder.create(overwrite=overwrite or resume)

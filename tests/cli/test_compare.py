@@ -59,7 +59,7 @@ def test_two_models_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[s
     fewer = Path(folders[1]) / "ppl" / "results.json"
     fewer.write_text(fewer.read_text().replace('"sentences": 2', '"sentences": 1'))
     assert run(["compare", *folders]) == 0
-    assert "perplexity per word, marginal, over 2 and 1 sentences" in capsys.readouterr().out
+    assert "perplexity per word, marginal, over 2 sentences and 1 sentences" in capsys.readouterr().out
     document = json.loads(fewer.read_text())
     for change, message in (
         ({"scores": {"ppl_token_masked": 2.0}}, "no score that"),  # of a masked model

@@ -130,7 +130,7 @@ def test_bad_trees_stop_it_or_are_skipped(
         (["toy.trees", "--tokenizer", "empty"], "no such tokenizer"),
         (["toy.trees", "--tokenizer", "noise"], "not JSON"),
         (["toy.trees", "--tokenizer", "other"], "no model"),
-        (["toy.trees", "--min-count", "9"], "9 times or more: lower --min-count"),
+        (["toy.trees", "--min-count", "9"], "with --min-count 9: change that"),
         (["toy.trees", "--tokenizer", "bpe", "--vocab-size", "9"], "at least 259"),
         (["toy.trees", "-o", "toy.trees/below"], "toy.trees"),
         (["toy.trees", "-o", "empty"], "--overwrite"),

@@ -12,6 +12,7 @@ import pytest
 
 from pdtools.cli import train as command
 from pdtools.cli.main import run
+from pdtools.training import Interruption
 
 SENTENCES = [
     f"( (S (NP (DT {determiner}) (NN {noun})) (VP (VBZ sees) (NP (DT {other}) (NN cat)))) )"
@@ -100,6 +101,48 @@ main.main()
         arguments = [sys.executable, "-c", script, str(int(number)), *command]
         done = subprocess.run(arguments, capture_output=True, text=True)
         assert (done.returncode, done.stdout) == (status, ""), done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_that_somebody_else_takes_stop_nothing(number: int) -> None:
+    taken: list[int] = []
+    before = signal.getsignal(number)
+    try:
+        for handler in (signal.SIG_IGN, lambda number, frame: taken.append(number)):
+            signal.signal(number, handler)
+            with Interruption() as interruption:
+                for _ in range(2):
+                    os.kill(os.getpid(), number)
+                assert not interruption()
+                interruption.begin_noting()
+                os.kill(os.getpid(), number)
+                assert interruption()
+                assert interruption.received == number
+            assert signal.getsignal(number) == handler
+    finally:
+        signal.signal(number, before)
+    assert taken == [number, number]
+
+
+def test_a_run_that_was_begun_can_go_on(tmp_path: Path) -> None:
+    """A signal between the folder and the first step is noted."""
+    script = """
+import os, signal, sys
+from pdtools.cli import main
+from pdtools.training.loop import TrainingLoop
+run = TrainingLoop.run
+def signalled(self):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return run(self)
+TrainingLoop.run = signalled
+main.main()
+"""
+    settings = ["--set", "train.steps=1", "--set", "train.batch_sentences=2", "-o", str(tmp_path / "run")]
+    command = ["train", "--task", "rs", "--lengths", "1-3", "--config", "dcf", "--device", "cpu", *settings]
+    done = subprocess.run([sys.executable, "-c", script, *command], capture_output=True, text=True)
+    assert done.returncode == 143
+    assert "--resume continues the run" in done.stderr
+    assert run([*command, "--resume"]) == 0
 
 
 def test_a_run_is_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
