@@ -89,7 +89,7 @@ import os, signal, sys
 from pdtools.cli import main
 from pdtools.training import train
 def slow(*arguments, **options):
-    os.kill(os.getpid(), number)
+    signal.raise_signal(number)
     print("went on")
     sys.exit(9)
 number = int(sys.argv.pop(1))
@@ -112,10 +112,10 @@ def test_signals_that_somebody_else_takes_stop_nothing(number: int) -> None:
             signal.signal(number, handler)
             with Interruption() as interruption:
                 for _ in range(2):
-                    os.kill(os.getpid(), number)
+                    signal.raise_signal(number)
                 assert not interruption()
                 interruption.begin_noting()
-                os.kill(os.getpid(), number)
+                signal.raise_signal(number)
                 assert interruption()
                 assert interruption.received == number
             assert signal.getsignal(number) == handler
@@ -132,7 +132,7 @@ from pdtools.cli import main
 from pdtools.training.loop import TrainingLoop
 run = TrainingLoop.run
 def signalled(self):
-    os.kill(os.getpid(), signal.SIGTERM)
+    signal.raise_signal(signal.SIGTERM)
     return run(self)
 TrainingLoop.run = signalled
 main.main()
