@@ -202,7 +202,11 @@ def check_picture(
 
 
 def check_different(*outputs: str) -> None:
-    """Refuse to write two of a command's outputs to one place."""
+    """Refuse to write two of a command's outputs to one place.
+
+    Raises:
+        typer.BadParameter: naming the second one.
+    """
     seen: set[str] = set()
     for output in outputs:
         folder, name = os.path.split(os.path.abspath(output))

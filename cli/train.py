@@ -145,7 +145,7 @@ def train(
         shape = None if init is None else pretrained_shape(init)
         recipe = None if as_it_was else read_recipe(config, model=model, settings=given, shape=shape)
         chosen_device = pick_device(local_device(device), threads)
-        with Interruption() as interruption, Progress(quiet=quiet) as progress:
+        with Interruption(at_once=False) as interruption, Progress(quiet=quiet) as progress:
             report = run_training(
                 data,
                 output,

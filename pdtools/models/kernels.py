@@ -78,7 +78,7 @@ def plain_attention(
     p: Tensor | None,
     r: Tensor | None,
 ) -> Tensor:
-    """What ``fused_attention`` computes, by torch's operations in float32."""
+    """What ``fused_attention`` computes, by torch's operations in float32; shapes as there."""
     n, d_head = q.shape[2:]
     scores = q.float() @ k.float().mT + by_depth.float().gather(3, tape[:, None].long())
     position = torch.arange(n, device=q.device)

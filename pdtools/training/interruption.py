@@ -12,13 +12,16 @@ _NOTED = ("SIGINT", "SIGTERM", "SIGUSR1")
 class Interruption:
     """While the context is open, Ctrl-C, SIGTERM and SIGUSR1 (what Slurm sends) are noted, not obeyed.
 
-    ``received`` then holds the signal's number; a second Ctrl-C interrupts at once. Before
-    :meth:`begin_noting` there is nothing to lose, and signals are obeyed.
+    ``received`` then holds the signal's number; a second Ctrl-C interrupts at once.
+
+    Args:
+        at_once: whether they are noted from the start. Else they are obeyed until :meth:`begin_noting`, which
+            :func:`pdtools.training.train` calls when there is something to lose.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, at_once: bool = True) -> None:
         self.received: int | None = None
-        self._is_noting = False
+        self._is_noting = at_once
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interruption:

@@ -56,7 +56,6 @@ def main(data: Path, run: Path, epochs: int, settings: list[str]) -> None:
             pause = UntilNextEvaluation()
             folders = {role: data / f"{role}-{recipe.train.seed}" for role in ("train", "valid")}
             with Interruption() as interruption:
-                interruption.begin_noting()
                 train(
                     folders["train"],
                     run,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from search_oracle import save_checkpoints
 
 from pdtools.cli.main import run
+from pdtools.evaluation.results import ITEMS, Results, write_results
 
 
 def test_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,3 +78,36 @@ def test_two_models_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "not results of an evaluation with a main score" in capsys.readouterr().err
     assert run(["compare", folders[0], str(tmp_path)]) == 1
     assert "no results folder" in capsys.readouterr().err
+
+
+def write_scores(folder: Path, scores: dict[str, Any], settings: dict[str, Any]) -> None:
+    counts = {"prefixes": 400, "pairs": 5}
+    results = Results(scores=scores, counts=counts, settings=settings, tables={ITEMS: pa.table({"x": [1]})})
+    write_results(folder, results, {})
+
+
+def test_each_set_has_its_own_number_of_prefixes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, numbers in (("a", (100, 300)), ("b", (100, 200))):
+        sets = zip(("near", "far"), numbers, strict=True)
+        by_set = {of: {"accuracy": 0.5, "prefixes": number} for of, number in sets}
+        write_scores(tmp_path / name / "dyck", {"by_set": by_set}, {"task": "dyck"})
+    assert run(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
+    near, far = (row["score"] for row in json.loads(capsys.readouterr().out)["scores"])
+    assert near == "closing bracket, near (%)"
+    assert far == "closing bracket, far (%), over 300 prefixes and 200 prefixes"
+
+
+@pytest.mark.parametrize(
+    "other", [{"as_released": True}, {"trained_lengths": [1, 20]}, {"formal_task": "sm"}]
+)
+def test_answers_to_other_questions_are_not_compared(
+    other: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    same = {"task": "task", "formal_task": "rs", "as_released": False, "trained_lengths": [1, 40]}
+    for name, settings in (("a", same), ("b", {**same, **other})):
+        write_scores(tmp_path / name / "rs", {"accuracy_beyond_training": 0.5}, settings)
+    folders = [str(tmp_path / name) for name in "ab"]
+    assert run(["compare", folders[0], folders[0]]) == 0
+    assert "rs, symbols of longer strings (%)" in capsys.readouterr().out
+    assert run(["compare", *folders]) == 1
+    assert "another evaluation than" in capsys.readouterr().err

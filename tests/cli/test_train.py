@@ -110,7 +110,7 @@ def test_signals_that_somebody_else_takes_stop_nothing(number: int) -> None:
     try:
         for handler in (signal.SIG_IGN, lambda number, frame: taken.append(number)):
             signal.signal(number, handler)
-            with Interruption() as interruption:
+            with Interruption(at_once=False) as interruption:
                 for _ in range(2):
                     signal.raise_signal(number)
                 assert not interruption()
