@@ -15,6 +15,7 @@ from torch.autograd.function import once_differentiable
 from pdtools.models.native import native_library, share_among_threads
 
 _NAMES = {torch.float32: "float32", torch.float64: "float64"}
+_LANES = 16  # numbers of a row that are worked on together
 
 
 def stack_library() -> ctypes.CDLL | None:
@@ -38,30 +39,37 @@ class _NativeStackAttention(torch.autograd.Function):
     def forward(ctx: Any, actions: Tensor) -> Tensor:
         actions = actions.contiguous()
         batch, n, _ = actions.shape
-        rows = actions.new_zeros(batch, n, n)
+        rows = actions.new_zeros(batch, n, -(-n // _LANES) * _LANES)
         _call("forward", actions, rows)
         ctx.save_for_backward(actions, rows)
-        return rows
+        return rows[..., :n]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         actions, rows = ctx.saved_tensors
+        by_row = torch.zeros_like(rows)
+        by_row[..., : rows.shape[1]] = grad
         by_action = torch.empty_like(actions)
-        _call("backward", actions, rows, grad.clone(memory_format=torch.contiguous_format), by_action)
+        _call("backward", actions, rows, by_row, by_action)
         return by_action
 
 
 def _call(name: str, *arrays: Tensor) -> None:
-    """Call a function of the library on arrays (B, N, …), each of torch's threads with some of the rows."""
+    """Call a function on arrays (B, N, …), each of torch's threads with some of the rows.
+
+    The second is α with rows whose size is a multiple of ``_LANES``.
+    """
     library = stack_library()
     assert library is not None
-    batch, n, _ = arrays[0].shape
+    batch, n, size = arrays[1].shape
     function = getattr(library, f"{name}_{_NAMES[arrays[0].dtype]}")
 
     def call(rows: slice) -> None:
         some = [array[rows] for array in arrays]
+        if name == "backward":
+            some.append(arrays[0].new_zeros(n + 1, size))
         pointers = [ctypes.c_void_p(array.data_ptr()) for array in some]
-        function(ctypes.c_long(len(some[0])), ctypes.c_long(n), *pointers)
+        function(ctypes.c_long(len(some[0])), ctypes.c_long(n), ctypes.c_long(size), *pointers)
 
     share_among_threads(batch if n else 0, call)
