@@ -8,7 +8,8 @@ import typer
 
 from pdtools.files import Rejects, check_output, expand_inputs, is_stream
 
-from .common import JsonOption, OverwriteOption, QuietOption, Style, message, print_json
+from .console import message, print_json
+from .options import JsonOption, OverwriteOption, QuietOption, Style
 from .tapes import chosen_tokenizer
 
 SUFFIXES = (".txt", ".tokens", ".raw")

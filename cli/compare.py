@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from .common import JsonOption, SeedOption, print_json
+from .console import print_json
+from .options import JsonOption, SeedOption
 
 
 def compare(

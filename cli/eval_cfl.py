@@ -9,7 +9,8 @@ import typer
 from pdtools.files import Rejects, check_output
 from pdtools.search.scores import DEFAULT_BEAM
 
-from .common import (
+from .console import bar
+from .options import (
     BeamOption,
     DeviceOption,
     JsonOption,
@@ -17,11 +18,9 @@ from .common import (
     OverwriteOption,
     QuietOption,
     ThreadsOption,
-    bar,
-    check_picture,
-    deliver,
-    pick_device,
 )
+from .outputs import check_picture, deliver
+from .work import pick_device
 
 
 def eval_cfl(

@@ -10,7 +10,8 @@ import typer
 from pdtools.files import STDIO, Rejects, expand_inputs
 from pdtools.search.scores import DEFAULT_BEAM
 
-from .common import (
+from .console import bar
+from .options import (
     BeamOption,
     DeviceOption,
     JsonOption,
@@ -23,13 +24,9 @@ from .common import (
     ShardOption,
     ThreadsOption,
     WorkersOption,
-    bar,
-    check_output_or_done,
-    deliver,
-    kept_pieces,
-    make_plan,
-    model_settings,
 )
+from .outputs import check_output_or_done, deliver
+from .work import kept_pieces, make_plan, model_settings
 
 if TYPE_CHECKING:
     from pdtools.evaluation.results import Results

@@ -10,7 +10,9 @@ import typer
 
 from pdtools.files import STDIO, check_output
 
-from .common import JsonOption, OverwriteOption, QuietOption, bar, deliver, message
+from .console import bar, message
+from .options import JsonOption, OverwriteOption, QuietOption
+from .outputs import deliver
 
 if TYPE_CHECKING:
     from pdtools.evaluation.prm import Parameters

@@ -10,7 +10,8 @@ from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, Rejects
 from pdtools.search.scores import DEFAULT_BEAM
 
-from .common import (
+from .console import bar, message
+from .options import (
     BeamOption,
     BosOption,
     DeviceOption,
@@ -28,14 +29,9 @@ from .common import (
     ShardOption,
     ThreadsOption,
     WorkersOption,
-    bar,
-    check_output_or_done,
-    deliver,
-    kept_pieces,
-    make_plan,
-    message,
-    model_settings,
 )
+from .outputs import check_output_or_done, deliver
+from .work import kept_pieces, make_plan, model_settings
 
 if TYPE_CHECKING:
     from pdtools.evaluation.results import Results

@@ -9,7 +9,9 @@ import typer
 from pdtools.files import check_output, expand_inputs
 from pdtools.search.scores import DEFAULT_BEAM
 
-from .common import (
+from .arguments import pick_source
+from .console import bar, message, print_json
+from .options import (
     BeamOption,
     BosOption,
     DeviceOption,
@@ -32,18 +34,9 @@ from .common import (
     ThreadsOption,
     WorkersOption,
     WriteSentencesOption,
-    bar,
-    check_json_output,
-    check_output_or_done,
-    deliver,
-    make_plan,
-    message,
-    model_settings,
-    pick_source,
-    piecewise_scorer,
-    print_json,
-    required_output,
 )
+from .outputs import check_json_output, check_output_or_done, deliver, required_output
+from .work import make_plan, model_settings, piecewise_scorer
 
 
 def eval_sg(

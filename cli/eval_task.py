@@ -8,7 +8,8 @@ import typer
 
 from pdtools.files import check_output, expand_inputs
 
-from .common import (
+from .console import bar
+from .options import (
     DeviceOption,
     JsonOption,
     MaxBatchOption,
@@ -17,11 +18,9 @@ from .common import (
     QuietOption,
     SeedOption,
     ThreadsOption,
-    bar,
-    check_picture,
-    deliver,
-    pick_device,
 )
+from .outputs import check_picture, deliver
+from .work import pick_device
 
 
 def eval_task(

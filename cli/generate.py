@@ -11,17 +11,11 @@ import typer
 from pdtools.files import STDIO, check_output
 
 from . import generate_cfl, generate_task
-from .common import (
-    JsonOption,
-    OverwriteOption,
-    QuietOption,
-    SeedOption,
-    check_json_output,
-    message,
-    parse_range,
-    print_json,
-)
+from .arguments import parse_range
+from .console import message, print_json
 from .generated import NumberOption, OutputOption, ShardsOption, report, write
+from .options import JsonOption, OverwriteOption, QuietOption, SeedOption
+from .outputs import check_json_output
 
 app = typer.Typer(
     help="Draw strings of a formal language: as text, or as shards with their attachments.",

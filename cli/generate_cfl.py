@@ -8,8 +8,10 @@ import typer
 
 from pdtools.files import STDIO
 
-from .common import JsonOption, OverwriteOption, QuietOption, SeedOption, message, parse_range
+from .arguments import parse_range
+from .console import message
 from .generated import OutputOption, ShardsOption, report, write
+from .options import JsonOption, OverwriteOption, QuietOption, SeedOption
 
 
 def cfl(

@@ -8,17 +8,10 @@ import typer
 
 from pdtools.files import STDIO, check_output
 
-from .common import (
-    JsonOption,
-    OverwriteOption,
-    QuietOption,
-    SeedOption,
-    check_json_output,
-    message,
-    parse_range,
-    print_json,
-    progress,
-)
+from .arguments import parse_range
+from .console import message, print_json, progress
+from .options import JsonOption, OverwriteOption, QuietOption, SeedOption
+from .outputs import check_json_output
 
 TaskArgument = Annotated[str, typer.Argument(metavar="NAME", help="rs, sm, ma or se.")]
 AsReleasedOption = Annotated[

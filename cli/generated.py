@@ -8,7 +8,8 @@ import typer
 
 from pdtools.files import check_output, is_stream
 
-from .common import check_json_output, print_json, progress
+from .console import print_json, progress
+from .outputs import check_json_output
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,16 +7,10 @@ from typing import Annotated
 
 import typer
 
-from .common import (
-    DeviceOption,
-    JsonOption,
-    ModelOption,
-    OverwriteOption,
-    ThreadsOption,
-    check_picture,
-    pick_device,
-    print_json,
-)
+from .console import print_json
+from .options import DeviceOption, JsonOption, ModelOption, OverwriteOption, ThreadsOption
+from .outputs import check_picture
+from .work import pick_device
 
 
 def inspect(

@@ -33,7 +33,7 @@ def merge(
     """
     from pdtools.jobs import finished, job_path, only_merging, read_job
 
-    from .common import message
+    from .console import message
     from .main import run
 
     if os.path.exists(output) and not job_path(output).exists():

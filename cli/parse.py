@@ -13,7 +13,8 @@ import typer
 from pdtools.files import STDIO, Rejects, expand_inputs, is_stream, rejects_path
 from pdtools.search.scores import DEFAULT_BEAM
 
-from .common import (
+from .console import message, print_json, progress
+from .options import (
     BeamOption,
     DeviceOption,
     JsonOption,
@@ -27,17 +28,9 @@ from .common import (
     Source,
     ThreadsOption,
     WorkersOption,
-    check_json_output,
-    check_output_or_done,
-    kept_pieces,
-    make_plan,
-    message,
-    model_settings,
-    pick_device,
-    print_json,
-    progress,
-    threads_of_each,
 )
+from .outputs import check_json_output, check_output_or_done
+from .work import kept_pieces, make_plan, model_settings, pick_device, threads_of_each
 
 if TYPE_CHECKING:
     from pdtools.jobs import Plan

@@ -9,7 +9,8 @@ import typer
 from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, atomic_text, check_output
 
-from .common import (
+from .console import message, print_json, progress
+from .options import (
     DeviceOption,
     JsonOption,
     ModelOption,
@@ -17,12 +18,9 @@ from .common import (
     QuietOption,
     SeedOption,
     ThreadsOption,
-    check_json_output,
-    message,
-    pick_device,
-    print_json,
-    progress,
 )
+from .outputs import check_json_output
+from .work import pick_device
 
 
 def sample(

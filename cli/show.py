@@ -8,7 +8,8 @@ import typer
 
 from pdtools.files import STDIO, atomic_text
 
-from .common import JsonOption, print_json
+from .console import print_json
+from .options import JsonOption
 
 if TYPE_CHECKING:
     from rich.table import Table

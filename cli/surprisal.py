@@ -9,7 +9,8 @@ import typer
 from pdtools.files import STDIO, Rejects, expand_inputs, rejects_path
 from pdtools.search.scores import DEFAULT_BEAM
 
-from .common import (
+from .console import message, print_json, progress
+from .options import (
     BeamOption,
     BosOption,
     DeviceOption,
@@ -27,16 +28,9 @@ from .common import (
     Source,
     ThreadsOption,
     WorkersOption,
-    check_json_output,
-    check_output_or_done,
-    make_plan,
-    message,
-    model_settings,
-    piecewise_scorer,
-    piecewise_searcher,
-    print_json,
-    progress,
 )
+from .outputs import check_json_output, check_output_or_done
+from .work import make_plan, model_settings, piecewise_scorer, piecewise_searcher
 
 
 def surprisal(

@@ -9,7 +9,8 @@ import typer
 
 from pdtools.files import Rejects, expand_inputs, is_stream
 
-from .common import (
+from .console import counter, message, print_json
+from .options import (
     JsonOption,
     OnError,
     OnErrorOption,
@@ -20,13 +21,9 @@ from .common import (
     ShardOption,
     Style,
     WorkersOption,
-    check_output_or_done,
-    counter,
-    kept_pieces,
-    make_plan,
-    message,
-    print_json,
 )
+from .outputs import check_output_or_done
+from .work import kept_pieces, make_plan
 
 if TYPE_CHECKING:
     from pdtools.shards import TokenizerSettings

@@ -11,7 +11,9 @@ import typer
 
 from pdtools.files import is_stream
 
-from .common import (
+from .arguments import parse_range
+from .console import message, print_json
+from .options import (
     DeviceOption,
     JsonOption,
     OnError,
@@ -19,11 +21,8 @@ from .common import (
     OverwriteOption,
     QuietOption,
     ThreadsOption,
-    message,
-    parse_range,
-    pick_device,
-    print_json,
 )
+from .work import pick_device
 
 if TYPE_CHECKING:
     from pdtools.training import RunState, TaskInput

@@ -1,0 +1,57 @@
+"""Values of options that need more than a type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import typer
+
+_MOST_DIGITS = 6  # strings of a million symbols are no task
+
+
+def parse_range(text: str, smallest: int = 1) -> range:
+    """``15-50`` as the numbers from 15 to 50, ``15`` as that number."""
+    first, dash, last = text.partition("-")
+    if not dash:
+        last = first
+    if not all(number.isascii() and number.isdecimal() for number in (first, last)):
+        raise typer.BadParameter(f"{text!r} is no range such as 15-50")
+    if max(len(first), len(last)) > _MOST_DIGITS:
+        raise typer.BadParameter(f"{text!r}: numbers have at most {_MOST_DIGITS} digits here")
+    if not smallest <= int(first) <= int(last):
+        raise typer.BadParameter(f"{text!r}: a range goes from {smallest} or more upwards, such as 15-50")
+    return range(int(first), int(last) + 1)
+
+
+_WITH_MODEL = dict.fromkeys(
+    ("beam", "bos", "max_batch", "dtype", "device", "threads", "workers", "shard", "scheduler", "resume"),
+    ("--model",),
+)
+_WITH_FILES = {
+    "text_only": ("--write-sentences",),
+    "nats": ("--surprisals",),
+    "on_error": ("--surprisals",),
+    "text_style": ("--write-sentences", "--surprisals"),
+    "output": ("--model", "--surprisals", "--from-items"),
+}
+
+
+def pick_source(context: typer.Context, sources: Mapping[str, object]) -> str:
+    """Which of several options, one of which has to be given, an evaluation takes its scores from.
+
+    Args:
+        context: of the command.
+        sources: the options and their values; None or False where not given.
+
+    Raises:
+        typer.BadParameter: unless it is exactly one, and for another option that does not go with it.
+    """
+    chosen = [name for name, value in sources.items() if value not in (None, False)]
+    if len(chosen) != 1:
+        raise typer.BadParameter(f"give exactly one of {', '.join(sources)}")
+    for parameter in context.command.params:
+        goes_with = {**_WITH_MODEL, **_WITH_FILES}.get(str(parameter.name), sources)
+        given = context.get_parameter_source(str(parameter.name))
+        if chosen[0] not in goes_with and given is not None and given.name == "COMMANDLINE":
+            raise typer.BadParameter(f"{parameter.opts[0]} does not go with {chosen[0]}")
+    return chosen[0]

@@ -1,0 +1,122 @@
+"""What commands write: checked before the work, delivered after it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from pdtools.errors import MissingDependencyError, PdtoolsError
+from pdtools.files import STDIO, check_output, is_stream
+
+from .console import print_json
+
+if TYPE_CHECKING:
+    from pdtools.evaluation.results import Results
+    from pdtools.files import Rejects
+    from pdtools.jobs import Plan
+
+PICTURES = (".svg", ".png", ".pdf")
+
+
+def deliver(
+    results: Results,
+    made: dict[str, Any],
+    output: str | None,
+    show: Callable[[Results], None],
+    *,
+    rejects: Rejects | None = None,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """End an evaluation: write its folder, if wanted, and print the JSON document, or what ``show`` does."""
+    from pdtools.evaluation.results import write_results
+
+    if output:
+        write_results(output, results, made, rejects=rejects, overwrite=overwrite)
+    if as_json:
+        print_json(results.document(made))
+    else:
+        show(results)
+
+
+def check_picture(
+    path: str, *, overwrite: bool, inputs: Sequence[str] = (), output: str | None = None
+) -> None:
+    """Refuse, before the work that it is to show, a figure that could not be drawn."""
+    from importlib.util import find_spec
+
+    if os.path.splitext(path)[1] not in PICTURES:
+        raise typer.BadParameter(f"{path}: a picture's name ends in {', '.join(PICTURES)}")
+    if output:
+        check_different(path, output)
+    check_output(path, overwrite=overwrite, inputs=inputs)
+    if find_spec("matplotlib") is None:
+        raise MissingDependencyError("matplotlib", extra="plot")
+
+
+def check_different(*outputs: str) -> None:
+    """Refuse to write two of a command's outputs to one place.
+
+    Raises:
+        typer.BadParameter: naming the second one.
+    """
+    seen: set[str] = set()
+    for output in outputs:
+        folder, name = os.path.split(os.path.abspath(output))
+        place = os.path.join(os.path.realpath(folder), name)  # a link is replaced, not what it leads to
+        if not is_stream(output) and place in seen:
+            raise typer.BadParameter(f"{output}: two outputs of this name: give each its own")
+        seen.add(place)
+
+
+def check_output_or_done(
+    output: str, plan: Plan, *, overwrite: bool, inputs: Sequence[str] = (), beside: Sequence[str] = ()
+) -> None:
+    """Refuse an output that exists; with --resume, it is done already.
+
+    Args:
+        output: a file or folder; it appears after the others.
+        plan: who does the work.
+        overwrite: whether it may exist.
+        inputs: files that are read for it.
+        beside: other files that the command writes.
+
+    Raises:
+        Done: if there is nothing to do.
+        PdtoolsError: if something is there that is not to be replaced, or a shard or an unfinished run would
+            have to read standard input or a pipe again.
+    """
+    from pdtools.jobs import Done, begun, finished
+
+    check_different(output, *beside)
+    if plan.shard is not None and (streams := [name for name in inputs if is_stream(name)]):
+        raise PdtoolsError(
+            f"{streams[0]}: --shard needs files, because every job and pdtools merge read them"
+        )
+    goes_on = (plan.resume or plan.merging) and not is_stream(output)
+    if goes_on and os.path.lexists(output):
+        if finished(output, beside) or not (overwrite or begun(output)):
+            raise Done(f"{output}: done already", {"output": output, "done": "already"})
+        if not overwrite:
+            raise PdtoolsError(
+                f"{output}: exists already (--overwrite --resume continues the run that replaces it)"
+            )
+    check_output(output, overwrite=overwrite, inputs=inputs)
+    for path in beside:  # an unfinished run may have written these
+        check_output(path, overwrite=overwrite or (goes_on and begun(output)), inputs=inputs)
+
+
+def check_json_output(as_json: bool, output: str) -> None:
+    """``--json`` owns standard output, so data has to go to a file."""
+    if as_json and output == STDIO:
+        raise typer.BadParameter("--json prints a report on standard output: give the data a file with -o")
+
+
+def required_output(output: str | None) -> str:
+    """The folder of results, which has to be named."""
+    if output is None:
+        raise typer.BadParameter("name a folder for the results with -o")
+    return output

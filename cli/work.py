@@ -1,0 +1,152 @@
+"""Who does the work: processes, jobs and devices, and the pieces that they finish."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from pdtools.errors import PdtoolsError
+from pdtools.files import check_output
+
+from .console import message
+from .options import Dtype
+
+if TYPE_CHECKING:
+    from pdtools.jobs import JobFolder, Plan
+    from pdtools.search import Scorer
+    from pdtools.search.scorer import Searcher
+    from pdtools.search.work import ModelSettings
+
+
+def make_plan(workers: int, shard: str | None, scheduler: str | None, resume: bool) -> Plan:
+    """Who does the pieces of the work."""
+    from pdtools.jobs import Plan, Shard
+
+    return Plan(
+        workers=workers,
+        shard=None if shard is None else Shard.parse(shard),
+        scheduler=scheduler,
+        resume=resume,
+    )
+
+
+def threads_of_each(threads: int, workers: int) -> int:
+    """CPU threads of one worker: as asked for, or what is there, divided (0: all)."""
+    if threads or workers == 1:
+        return threads
+    # A job may have few of a machine's processors.
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, there // workers)
+
+
+@contextmanager
+def kept_pieces(
+    output: str,
+    settings: Mapping[str, Any],
+    plan: Plan,
+    *,
+    beside: Sequence[str] = (),
+    overwrite: bool,
+    quiet: bool,
+) -> Iterator[JobFolder | None]:
+    """:func:`pdtools.jobs.job_folder`; whoever stops the command is told that it can go on."""
+    from pdtools.jobs import job_folder
+
+    with job_folder(output, settings, plan, beside=beside, overwrite=overwrite) as job:
+        check_output(output, overwrite=overwrite)  # another run may have come to its end
+        try:
+            yield job
+        except (KeyboardInterrupt, SystemExit):
+            if job is not None and job.worth_keeping():
+                message(f"{job.folder}: finished pieces are kept: {plan.how_to_go_on}", quiet=quiet)
+            raise
+
+
+def model_settings(
+    plan: Plan,
+    model: str,
+    *,
+    beam: int,
+    bos: bool = True,
+    max_batch: int | None,
+    dtype: Dtype = Dtype.float32,
+    device: str,
+    threads: int,
+) -> ModelSettings:
+    """A model as the processes of the plan use it. A cluster's workers pick their devices themselves."""
+    from pdtools.provenance import fingerprint
+    from pdtools.search.work import ModelSettings
+
+    each = threads_of_each(threads, plan.workers)
+    if plan.merging:
+        device = "cpu"  # nothing is computed; jobs had GPUs that this machine may not have
+    if plan.scheduler is None:
+        device = pick_device(device, each)
+    return ModelSettings(
+        model_dir=model if plan.scheduler is None else os.path.abspath(model),
+        beam=beam,
+        device=device,
+        dtype=dtype.value,
+        bos=bos,
+        max_batch=max_batch,
+        threads=each,
+        fingerprint=fingerprint(model) if plan.has_other_processes else None,
+    )
+
+
+@contextmanager
+def piecewise_scorer(
+    output: str,
+    settings: ModelSettings,
+    plan: Plan,
+    *,
+    beside: Sequence[str] = (),
+    overwrite: bool,
+    quiet: bool,
+) -> Iterator[Scorer]:
+    """A model's scorer whose finished pieces are kept beside the output until the block has made that."""
+    from pdtools.search.work import PiecewiseScorer, model_settings_for_job
+
+    described = {"work": "scores", **model_settings_for_job(settings)}
+    with kept_pieces(output, described, plan, beside=beside, overwrite=overwrite, quiet=quiet) as job:
+        yield PiecewiseScorer(settings, plan, job)
+
+
+@contextmanager
+def piecewise_searcher(
+    output: str,
+    settings: ModelSettings,
+    plan: Plan,
+    *,
+    beside: Sequence[str] = (),
+    overwrite: bool,
+    quiet: bool,
+    **described: Any,
+) -> Iterator[Searcher]:
+    """The same for a model whose derivations are searched; ``described``: what else its results depend on."""
+    from pdtools.search.work import PiecewiseSearcher, model_settings_for_job
+
+    described = {"work": "parses", **described, **model_settings_for_job(settings)}
+    with kept_pieces(output, described, plan, beside=beside, overwrite=overwrite, quiet=quiet) as job:
+        yield PiecewiseSearcher(settings, plan, job)
+
+
+def pick_device(name: str, threads: int) -> str:
+    """Resolve ``auto``, check that the device exists, and set the number of CPU threads."""
+    import torch
+
+    if threads:
+        torch.set_num_threads(threads)
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name.partition(":")[0] not in ("cpu", "cuda"):
+        raise PdtoolsError(f"--device {name}: must be auto, cpu, cuda or cuda:N")
+    try:
+        torch.empty(0, device=name)
+        if ":" in name and name.startswith("cuda"):
+            torch.cuda.set_device(name)  # where Triton launches kernels
+    except (RuntimeError, AssertionError) as error:
+        raise PdtoolsError(f"--device {name}: no such device here ({str(error).splitlines()[0]})") from error
+    return name
