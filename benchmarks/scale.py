@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from measure import Figure, machine
 
 from pdtools import data
 from pdtools.files import Rejects
+from pdtools.training import read_metrics
 from pdtools.trees import read_trees
 
 _PDTOOLS = [sys.executable, "-m", "pdtools"]
@@ -120,8 +120,7 @@ def _train(steps: int, output: str, how: list[str]) -> subprocess.Popen[bytes]:
 def _tokens_per_second(steps: int, output: str, how: list[str]) -> float:
     """Of the last lines of a run's log: what comes before is starting."""
     _wait(_train(steps, output, how))
-    records = [json.loads(line) for line in Path(output, "metrics.jsonl").read_text().splitlines()]
-    return float([record for record in records if record["kind"] == "train"][-1]["tokens_per_second"])
+    return float(read_metrics(Path(output), "train")[-1]["tokens_per_second"])
 
 
 @contextlib.contextmanager

@@ -7,15 +7,17 @@ from pdtools.training.distributed import ALONE, Ranks, local_device, torchrun_ra
 from pdtools.training.evaluate import LossSums, evaluate
 from pdtools.training.interruption import Interruption
 from pdtools.training.loop import Listener, TrainingLoop
+from pdtools.training.metrics import METRICS, read_metrics
 from pdtools.training.optimizer import build_optimizer, learning_rate
 from pdtools.training.parallel import ParallelModel
-from pdtools.training.run_state import RunState
+from pdtools.training.run_state import RunState, run_state
 from pdtools.training.sources import BatchSource, TrainingData, TrainingInput, ValidationData
 from pdtools.training.task_data import TaskInput
 from pdtools.training.train import complete_recipe, train
 
 __all__ = [
     "ALONE",
+    "METRICS",
     "BatchLimits",
     "BatchSource",
     "BatchStream",
@@ -43,7 +45,9 @@ __all__ = [
     "padding_share",
     "plan_epoch",
     "plan_in_order",
+    "read_metrics",
     "read_recipe",
+    "run_state",
     "torchrun_ranks",
     "train",
 ]

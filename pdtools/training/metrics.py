@@ -14,6 +14,13 @@ METRICS = "metrics.jsonl"
 TENSORBOARD = "tensorboard"
 
 
+def read_metrics(run: Path, kind: str) -> list[dict[str, Any]]:
+    """What a run has recorded so far: ``step`` and values of each ``train`` or ``valid`` record."""
+    path = run / METRICS
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    return [record for record in map(json.loads, lines) if record["kind"] == kind]
+
+
 class MetricsLog:
     """Appends one JSON line per record to ``metrics.jsonl``, and the same numbers to TensorBoard.
 

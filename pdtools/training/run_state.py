@@ -16,6 +16,7 @@ from pdtools.errors import InputError
 from pdtools.files import read_json, write_json, write_tensors
 from pdtools.training.distributed import Ranks, seed_rank
 from pdtools.training.parallel import ParallelModel, divided_like
+from pdtools.training.run_folder import RunFolder
 
 _JSON, _TENSORS = "state.json", "state.safetensors"
 
@@ -83,6 +84,12 @@ def save_state(folder: Path, state: RunState, tensors: Mapping[str, torch.Tensor
     write_tensors(folder / _TENSORS, tensors)
     write_json(folder / _JSON, dataclasses.asdict(state))
     write_checksums(folder, [_JSON, _TENSORS])
+
+
+def run_state(run: Path) -> RunState:
+    """Where a run is, by its last checkpoint; without one, at its start."""
+    path = RunFolder(run).trainer / _JSON
+    return RunState(**read_json(path)) if path.exists() else RunState()
 
 
 def load_state(

@@ -6,7 +6,6 @@ Usage: report.py best FOLDER: the run of each model and language with the lowest
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Iterable
@@ -21,6 +20,7 @@ from pdtools.provenance import provenance
 from pdtools.report.plots import Line, draw_lines
 from pdtools.report.stack_runs import draw_history
 from pdtools.report.tables import markdown_table
+from pdtools.training import METRICS, read_metrics, run_state
 
 MODELS = {
     "lstm": "LSTM",
@@ -62,19 +62,17 @@ class Run:
 def runs_of(folder: Path, language: str, model: str) -> list[Run]:
     """All runs that have evaluated at least once."""
     found = []
-    for path in sorted((folder / "runs" / language / model).glob("*/metrics.jsonl")):
-        restart = path.parent.name.rpartition("-")[2]
+    for run in sorted(path.parent for path in (folder / "runs" / language / model).glob(f"*/{METRICS}")):
+        restart = run.name.rpartition("-")[2]
         bound = read_json(folder / "data" / language / f"bound-{restart}" / "results.json")["scores"]["bound"]
-        records = [json.loads(line) for line in path.read_text().splitlines()]
-        valid = [record for record in records if record["kind"] == "valid"]
-        state = path.parent / "last" / "trainer" / "state.json"
-        if valid and state.exists():
+        valid = read_metrics(run, "valid")
+        if valid:
             found.append(
                 Run(
-                    folder=path.parent,
+                    folder=run,
                     steps=tuple(record["step"] for record in valid),
                     differences=tuple(record["loss"] - bound for record in valid),
-                    finished=read_json(state)["finished"],
+                    finished=run_state(run).finished,
                 )
             )
     return found
@@ -111,7 +109,7 @@ def write_report(folder: Path) -> None:
                 "valid": run.best,
                 "steps": list(run.steps),
                 "valid_by_step": list(run.differences),
-                "seconds": read_json(run.folder / "last" / "trainer" / "state.json")["seconds"],
+                "seconds": run_state(run.folder).seconds,
             }
             training.append(Line(label=label, x=run.steps, y=run.differences))
             results = folder / "results" / language / model / run.tested

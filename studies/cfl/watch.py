@@ -19,7 +19,7 @@ from pdtools.evaluation.stack_runs import inspect_run
 from pdtools.files import read_json, write_json
 from pdtools.formal import ContextFree, read_grammar, strings
 from pdtools.models import LoadedModel, load_checkpoint
-from pdtools.training import Interruption, read_recipe, train
+from pdtools.training import Interruption, read_recipe, run_state, train
 from pdtools.training.loop import Silence
 
 LENGTH, STRINGS = 61, 10
@@ -44,13 +44,12 @@ def main(data: Path, run: Path, epochs: int, settings: list[str]) -> None:
     recipe = read_recipe("cfl", settings=settings)
     record = run.with_name(f"{run.name}.actions.json")
     rows: list[list[float]] = read_json(record) if record.exists() else []
-    state = run / "last" / "trainer" / "state.json"
     while len(rows) < epochs:
-        seen: dict[str, Any] = read_json(state) if state.exists() else {"evaluated_step": 0, "finished": None}
-        if seen["evaluated_step"] > len(rows) * recipe.train.eval_every:
+        state = run_state(run)
+        if state.evaluated_step > len(rows) * recipe.train.eval_every:
             rows.append(correct_actions(load_checkpoint(run / "last")))
             write_json(record, rows)
-        elif seen["finished"]:
+        elif state.finished:
             break
         else:
             pause = UntilNextEvaluation()

@@ -16,6 +16,7 @@ from typing import Any
 from pdtools.evaluation.circuits import CIRCUITS as SUITES_OF
 from pdtools.files import atomic_text, write_json
 from pdtools.provenance import provenance
+from pdtools.training import read_metrics, run_state
 
 STREAMS, LENGTH = 32, 35  # of configs/ptb-rnn.toml
 CIRCUITS = (
@@ -74,15 +75,12 @@ def runs(folder: str, model: str) -> list[Path]:
 
 def is_finished(run: Path) -> bool:
     """Whether it came to its end."""
-    state = run / "last" / "trainer" / "state.json"
-    return state.exists() and json.loads(state.read_text())["finished"] is not None
+    return run_state(run).finished is not None
 
 
 def valid_losses(run: Path) -> list[float]:
     """Nats a token, of every evaluation."""
-    file = run / "metrics.jsonl"
-    lines = file.read_text().splitlines() if file.exists() else []
-    return [entry["loss"] for entry in map(json.loads, lines) if entry["kind"] == "valid"]
+    return [record["loss"] for record in read_metrics(run, "valid")]
 
 
 def table(folder: str) -> str:
