@@ -117,8 +117,8 @@ class RowLayout:
         """Tokens of the symbols of x.
 
         As released, causal: with K symbols of y, the decoder makes one-hot vectors of K + 1 numbers, so that
-        symbols of x with higher ones become zero vectors, and so does ``<out>``. Here they share its
-        embedding, which is learned.
+        symbols of x with higher ones become zero vectors, and so does ``<out>`` (but in rs: it is number K
+        there, like the decoder's first input). Here they share its embedding, which is learned.
         """
         if self.objective == "masked" or not self.task.as_released:
             return of_symbol

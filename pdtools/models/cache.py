@@ -37,23 +37,23 @@ class Past:
         Args:
             rows: R.
             entries: the most tokens that are fed to all hypotheses together.
-            like: whose device and dtype the caches have.
+            like: whose device the caches have, and whose dtype, where they have none of their own.
         """
         self.entries = torch.empty(rows, 0, dtype=torch.int64, device=like.device)
         self._most = entries
         self._like = like
         self._cells = READ_CELLS_CPU if like.device.type == "cpu" else READ_CELLS
         self._used = 0
-        self._scratch = like.new_empty(0)
+        self._scratch: dict[torch.dtype, Tensor] = {}
 
     @property
     def position(self) -> int:
         """Of the token that was fed last; -1 before the first."""
         return self.entries.shape[1] - 1
 
-    def cache(self, width: int) -> Cache:
+    def cache(self, width: int, dtype: torch.dtype | None = None) -> Cache:
         """Room for a vector of each entry."""
-        return Cache(self, self._like.new_empty(self._most, width))
+        return Cache(self, self._like.new_empty(self._most, width, dtype=dtype))
 
     def feed(self) -> None:
         """One more token for every hypothesis.
@@ -85,12 +85,13 @@ class Past:
         for first in range(0, len(self.entries), rows):
             yield slice(first, first + rows)
 
-    def scratch(self, cells: int) -> Tensor:
+    def scratch(self, cells: int, dtype: torch.dtype) -> Tensor:
         """Memory that every read overwrites: fresh memory costs a CPU more than what is done with it."""
-        if self._scratch.numel() < cells:
+        found = self._scratch.get(dtype)
+        if found is None or found.numel() < cells:
             most = max(cells, self._cells) if self._like.device.type == "cpu" else cells
-            self._scratch = self._like.new_empty(most)
-        return self._scratch[:cells]
+            found = self._scratch[dtype] = self._like.new_empty(most, dtype=dtype)
+        return found[:cells]
 
 
 @dataclass
@@ -112,6 +113,6 @@ class Cache:
         """The vectors of all tokens of some hypotheses, (r, k + 1, width); valid until the next read."""
         entries = self.past.entries[rows]  # (r, k + 1)
         width = self.values.shape[1]
-        found = self.past.scratch(entries.numel() * width).view(entries.numel(), width)
+        found = self.past.scratch(entries.numel() * width, self.values.dtype).view(entries.numel(), width)
         torch.index_select(self.values, 0, entries.flatten(), out=found)
         return found.view(*entries.shape, width)

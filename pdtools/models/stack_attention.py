@@ -211,18 +211,19 @@ class StackAttention(nn.Module):
 class StackCache:
     """α of every token that hypotheses have read, beside the hidden state at the top: (entries, length + D).
 
-    The hidden state Σ_n α_i(n) h_n follows the same recurrence as α_i, so the two are one vector.
+    The hidden state Σ_n α_i(n) h_n follows the same recurrence as α_i, so the two are one vector, in at least
+    single precision: errors of a row go on to all rows after it.
 
     Args:
         past: the hypotheses.
         length: the most tokens of one hypothesis.
-        d_model: D.
+        like: (…, D), whose D and dtype hidden states have.
     """
 
-    def __init__(self, past: Past, length: int, d_model: int) -> None:
+    def __init__(self, past: Past, length: int, like: Tensor) -> None:
         self._past = past
         self._length = length
-        self._cache = past.cache(length + d_model)
+        self._cache = past.cache(length + like.shape[-1], torch.promote_types(like.dtype, torch.float32))
 
     @property
     def nbytes(self) -> int:
@@ -234,17 +235,17 @@ class StackCache:
 
         Args:
             x: (R, D), its hidden states.
-            actions: (R, 3), the probabilities of its actions.
+            actions: (R, 3), the probabilities of its actions, in at least single precision.
 
         Returns:
             (R, D), the hidden states at the tops of the stacks.
         """
         position = self._past.entries.shape[1] - 1
-        own = x.new_zeros(len(x), self._length)
+        own = self._cache.values.new_zeros(len(x), self._length)
         own[:, position] = 1
-        new = torch.cat([own, x], dim=1)  # (R, length + D): the top after a push
+        new = torch.cat([own, x.to(own.dtype)], dim=1)  # (R, length + D): the top after a push
         if position > 0:
-            push, pop, no_op = actions.to(x.dtype).split(1, dim=1)  # (R, 1) each
+            push, pop, no_op = actions.split(1, dim=1)  # (R, 1) each
             blocks = []
             for rows in self._cache.blocks():
                 read = self._cache.read(rows)[:, :position]  # (r, k, length + D): α_0, …, α_{k-1}
@@ -256,4 +257,4 @@ class StackCache:
                 blocks.append(push[rows] * new[rows] + pop[rows] * popped + no_op[rows] * top)
             new = torch.cat(blocks)
         self._cache.write(new)
-        return new[:, self._length :]
+        return new[:, self._length :].to(x.dtype)

@@ -231,8 +231,7 @@ class TransformerLM(LanguageModel):
             lengths=torch.tensor([length], device=weight.device),
             caches=[past.cache(2 * config.d_model) for _ in self.blocks],
             stacks=[
-                None if block.stack is None else StackCache(past, length, config.d_model)
-                for block in self.blocks
+                None if block.stack is None else StackCache(past, length, weight) for block in self.blocks
             ],
             hidden=weight.new_zeros(rows, config.d_model),
             head_keys=None if self.head is None else past.cache(config.d_model),

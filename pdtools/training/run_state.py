@@ -87,9 +87,20 @@ def save_state(folder: Path, state: RunState, tensors: Mapping[str, torch.Tensor
 
 
 def run_state(run: Path) -> RunState:
-    """Where a run is, by its last checkpoint; without one, at its start."""
-    path = RunFolder(run).trainer / _JSON
-    return RunState(**read_json(path)) if path.exists() else RunState()
+    """Where a run is, by its last checkpoint; without one, at its start.
+
+    Raises:
+        InputError: if what is there is damaged.
+    """
+    folder = RunFolder(run).trainer
+    return _read_state(folder) if (folder / _JSON).exists() else RunState()
+
+
+def _read_state(folder: Path) -> RunState:
+    try:
+        return RunState(**read_json(folder / _JSON))
+    except (TypeError, OSError) as error:
+        raise InputError(f"damaged trainer state: {error}", file=folder) from error
 
 
 def load_state(
@@ -106,8 +117,8 @@ def load_state(
         InputError: if a file is missing or damaged, or belongs to another model.
     """
     check_checksums(folder)
+    state = _read_state(folder)
     try:
-        state = RunState(**read_json(folder / _JSON))
         with safe_open(folder / _TENSORS, framework="pt") as tensors:
             names = set(tensors.keys())
             for name, parameter in model.model.named_parameters():

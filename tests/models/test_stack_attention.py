@@ -45,6 +45,15 @@ def recurrence(request: pytest.FixtureRequest) -> Recurrence:
     return function
 
 
+@pytest.fixture
+def plain_loop(monkeypatch: pytest.MonkeyPatch) -> Recurrence:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import plain_stack_attention
+
+    function: Recurrence = plain_stack_attention.stack_attention
+    return function
+
+
 def random_actions(batch: int, n: int, seed: int = 0, scale: float = 2.0) -> Tensor:
     scores = torch.randn(batch, n, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return (scale * scores).softmax(-1)
@@ -121,13 +130,8 @@ def test_a_top_was_pushed_and_a_balanced_excursion_followed(n: int, recurrence: 
             torch.testing.assert_close(found[i, j], (push * excursion(actions, j, i)).double())
 
 
-@pytest.mark.parametrize(("gathered", "near"), [(1, 0), (3, 1), (2, 4), (16, 5)])
 @pytest.mark.parametrize("n", [1, 2, 9])
-def test_gradients_by_differences(
-    n: int, gathered: int, near: int, recurrence: Recurrence, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "GATHERED_ROWS", gathered)
-    monkeypatch.setattr(module, "NEAR_ROWS", near)
+def test_gradients_by_differences(n: int, recurrence: Recurrence) -> None:
     scores = torch.randn(2, n, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: recurrence(x.softmax(-1)), (scores,))
     # Not on the simplex either: nothing relies on sums of 1.
@@ -135,15 +139,22 @@ def test_gradients_by_differences(
     assert torch.autograd.gradcheck(recurrence, (free,))
 
 
+@pytest.mark.parametrize(("gathered", "near"), [(1, 0), (3, 1), (2, 4)])
+@pytest.mark.parametrize("n", [1, 2, 9])
+def test_gradients_however_many_rows_are_gathered(
+    n: int, gathered: int, near: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "GATHERED_ROWS", gathered)
+    monkeypatch.setattr(module, "NEAR_ROWS", near)
+    test_gradients_by_differences(n, stepwise_stack_attention)
+
+
 @pytest.mark.parametrize("n", [16, 17, 40])
 def test_it_equals_the_plain_loop_with_gradients(
-    n: int, recurrence: Recurrence, monkeypatch: pytest.MonkeyPatch
+    n: int, recurrence: Recurrence, plain_loop: Recurrence
 ) -> None:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import plain_stack_attention
-
     actions = random_actions(3, n).requires_grad_()
-    ours, plain = recurrence(actions), plain_stack_attention.stack_attention(actions)
+    ours, plain = recurrence(actions), plain_loop(actions)
     torch.testing.assert_close(ours, plain)
     weight = torch.randn(3, n, n, dtype=torch.float64)  # above the diagonal too: it counts for nothing
     (grad,) = torch.autograd.grad((ours * weight).sum(), actions)
@@ -214,10 +225,10 @@ def test_a_compiler_that_makes_mistakes_is_not_used(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_numbers_close_to_zero(dtype: torch.dtype, recurrence: Recurrence) -> None:
+def test_numbers_close_to_zero(dtype: torch.dtype, recurrence: Recurrence, plain_loop: Recurrence) -> None:
     # Sure actions: products of the probabilities of others are smaller than normal numbers.
     actions = random_actions(3, 60, scale=60.0).to(dtype).requires_grad_()
-    wanted = stepwise_stack_attention(actions)
+    wanted = plain_loop(actions)
     tiny = (wanted > 0) & (wanted < torch.finfo(dtype).tiny)
     assert tiny.any() or dtype == torch.float64
     weight = torch.randn(3, 60, 60, generator=torch.Generator().manual_seed(1), dtype=dtype)
@@ -275,7 +286,7 @@ def test_step_by_step_with_hypotheses_selected() -> None:
     layer = StackAttention(6).double()
     n = 9
     past = Past(2, 200, like=torch.zeros(1, dtype=torch.float64))
-    cache = StackCache(past, n, 6)
+    cache = StackCache(past, n, torch.zeros(6, dtype=torch.float64))
     inputs = torch.zeros(2, 0, 6, dtype=torch.float64)
     choices = [[0, 1], [1, 0, 0, 1], [3, 2, 1, 0], [2, 2, 1], [0, 1, 2], [2, 0], [1, 1, 1], [0], [0, 0]]
     for rows in choices:
@@ -286,3 +297,21 @@ def test_step_by_step_with_hypotheses_selected() -> None:
         found = layer(new, cache)
         torch.testing.assert_close(found[:, 0], layer(inputs)[:, -1])
     assert cache.nbytes == 200 * (n + 6) * 8
+
+
+@torch.no_grad()
+def test_step_by_step_errors_of_half_precision_do_not_grow() -> None:
+    torch.manual_seed(0)
+    layer = StackAttention(6).bfloat16()
+    n = 128
+    x = torch.randn(2, n, 6, dtype=torch.bfloat16)
+    tokens = x.split(1, dim=1)
+    actions = torch.cat([layer.probabilities(token) for token in tokens], dim=1)
+    exact = stack_attention(actions.double()) @ x.double()
+    past = Past(2, 2 * n, like=x)
+    cache = StackCache(past, n, x)
+    for position, token in enumerate(tokens):
+        past.feed()
+        found = layer(token, cache)
+        assert found.dtype == torch.bfloat16
+        torch.testing.assert_close(found[:, 0].double(), exact[:, position], rtol=2**-8, atol=1e-4)
