@@ -175,6 +175,8 @@ def test_the_published_tables_are_those_of_the_published_results(report: ModuleT
         *second.splitlines(),
     ]
     assert lines == [line for line in made if line]
+    longer = report.summary(published("longer.json")["rs", "causal", "stack-none"].values())
+    assert f"On average that is {longer['mean']:.1f}" in results
     assert len(lines) == 14 + 4 + 2 * 18
 
 
