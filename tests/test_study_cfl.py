@@ -156,6 +156,10 @@ def test_the_published_tables_are_those_of_the_published_results() -> None:
     page = [line for line in text[text.index("## Results") :].splitlines() if line.startswith("|")]
     assert len(made) == (3 + 7) + (3 + 7)  # heads and rules, what is known without a model, and models
     assert page == made
+    longer = json.loads((REPOSITORY / "docs/results/cfl/longer.json").read_text())["scores"]
+    run = longer["unmarked-reversal"]["rns"]
+    assert f"has {run['valid']:.3f}" in text
+    assert f"({len(run['steps'])} epochs" in text
 
 
 def test_the_difference_of_a_perfect_model() -> None:
