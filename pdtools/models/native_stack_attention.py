@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 from pdtools.models.native import native_library, share_among_threads
 
 _NAMES = {torch.float32: "float32", torch.float64: "float64"}
-_LANES = 16  # numbers of a row that are worked on together
+_LANES = 16  # as in stack_attention.c: rows begin at multiples of it
 
 
 def stack_library() -> ctypes.CDLL | None:
@@ -68,7 +68,7 @@ def _call(name: str, *arrays: Tensor) -> None:
     def call(rows: slice) -> None:
         some = [array[rows] for array in arrays]
         if name == "backward":
-            some.append(arrays[0].new_zeros(n + 1, size))
+            some.append(arrays[0].new_zeros(n + 1, size))  # for columns of α
         pointers = [ctypes.c_void_p(array.data_ptr()) for array in some]
         function(ctypes.c_long(len(some[0])), ctypes.c_long(n), ctypes.c_long(size), *pointers)
 

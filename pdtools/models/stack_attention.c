@@ -32,7 +32,8 @@ static mode_of_numbers flush_denormals(void) { return 0; }
 static void restore(mode_of_numbers mode) { (void)mode; }
 #endif
 
-enum { LANES = 16, ROWS = 4 }; /* numbers of a row, and rows, that are worked on together */
+/* Numbers of a row (as in native_stack_attention.py), and rows, that are worked on together. */
+enum { LANES = 16, ROWS = 4 };
 
 static long whole(long length) { return (length + LANES - 1) / LANES * LANES; }
 

@@ -92,7 +92,10 @@ def main(folder: Path) -> None:
     write_json(
         folder / "results.json",
         {
-            "scores": {"/".join(row): seeds for row, seeds in sorted(found.items())},
+            "scores": {
+                "/".join(row): {seed: shortened(scores) for seed, scores in seeds.items()}
+                for row, seeds in sorted(found.items())
+            },
             "summary": {
                 "/".join(row): summary(seeds.values(), score_of(row[2]))
                 for row, seeds in sorted(found.items())
@@ -111,6 +114,11 @@ def main(folder: Path) -> None:
         if lines:
             file = folder / f"{task}-by-length.svg"
             draw_lines(file, lines, x="symbols of x", y="symbols of y right (percent)", percent=True)
+
+
+def shortened(scores: Mapping[str, Any]) -> dict[str, Any]:
+    """The scores of a seed with accuracies alone by length: the rest is in its own results."""
+    return {**scores, "by_length": {n: of["accuracy"] for n, of in scores["by_length"].items()}}
 
 
 def parse_name(name: str) -> tuple[str, str, str, str]:
