@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -37,6 +38,13 @@ if TYPE_CHECKING:
     from pdtools.evaluation.results import Results
 
 
+class Masking(str, Enum):
+    """What a masked model reads in place of the tokens that it has to predict."""
+
+    bert = "bert"
+    mask = "mask"
+
+
 def eval_ppl(
     shards: Annotated[
         str, typer.Argument(metavar="SHARDS", help="Folder that pdtools tapes or blocks wrote.")
@@ -57,6 +65,21 @@ def eval_ppl(
     streams: Annotated[
         int, typer.Option("--streams", min=1, help="--stream: number of parts that are read in parallel.")
     ] = 1,
+    mask_share: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="Masked models: share of tokens to predict (default: 0.15)."),
+    ] = None,
+    masking: Annotated[
+        Masking | None,
+        typer.Option(
+            help="Masked models: bert reads 80% of these as the mask, 10% as random tokens, 10% unchanged;"
+            " mask reads all as the mask (default: bert)."
+        ),
+    ] = None,
+    mask_draws: Annotated[
+        int | None,
+        typer.Option(min=1, help="Masked models: draws of tokens to predict (default: 1)."),
+    ] = None,
     beam: BeamOption = DEFAULT_BEAM,
     bos: BosOption = True,
     max_batch: MaxBatchOption = None,
@@ -76,7 +99,7 @@ def eval_ppl(
 
     End-of-sentence counts (one more word and token per sentence), ROOT does not. The shards must be made
     with the model's own tokenizer; a Hugging Face model reads their text instead. A masked model predicts
-    15% of each row's tokens, always the same ones, from the others.
+    15% of each row's tokens (--mask-share), always the same ones, from the others.
 
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler), with the same result; --resume continues a killed run. (None of this with --stream, where
@@ -89,7 +112,7 @@ def eval_ppl(
       pdtools eval-ppl shards/test --model runs/pushdown --no-marginal
       pdtools eval-ppl shards/test --model runs/rns --stream --streams 32
     """
-    from pdtools.evaluation.masked import evaluate_masked_perplexity
+    from pdtools.evaluation.masked import HiddenTokens, evaluate_masked_perplexity
     from pdtools.evaluation.perplexity import evaluate_perplexity, evaluate_string_perplexity
     from pdtools.evaluation.pieces import InPieces
     from pdtools.evaluation.streams import evaluate_stream_perplexity
@@ -114,6 +137,12 @@ def eval_ppl(
             "--stream reads no trees" if stream else f"{model} is a Hugging Face model, which reads no trees"
         )
         raise PdtoolsError(f"{reads}: with --no-marginal there is nothing to compute")
+    if mask_share is not None and not 0 < mask_share <= 1:
+        raise typer.BadParameter("--mask-share is above 0 and at most 1")
+    options = {"mask_share": mask_share, "masking": masking and masking.value, "mask_draws": mask_draws}
+    hidden: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    if hidden and stream:
+        raise PdtoolsError("--stream is for recurrent models: nothing is hidden from them")
     check_output_or_done(target, plan, overwrite=overwrite, inputs=[shards, model])
     rejects = Rejects(on_error.value)
     settings = model_settings(
@@ -138,20 +167,27 @@ def eval_ppl(
         end(evaluate_stream_perplexity(rows, settings.load_model(), streams=streams, progress=parts))
         return
     sentences, show = ShardFolder.open(shards), bar("sentences", quiet=quiet)
+    loaded = None if is_huggingface(model) else settings.load_model()
+    is_masked = loaded is not None and loaded.model.objective == "masked"
+    if hidden and not is_masked:
+        given = ", ".join("--" + name.replace("_", "-") for name in hidden)
+        raise PdtoolsError(f"{given}: {model} is no masked model, nothing is hidden from it")
     described = {
         "work": "perplexity",
         "shards": sentences.sha256,
         "marginal": marginal,
+        **hidden,
         **model_settings_for_job(settings),
     }
     with kept_pieces(target, described, plan, overwrite=overwrite, quiet=quiet) as job:
-        if is_huggingface(model):
+        if loaded is None:
             scorer = PiecewiseScorer(settings, plan, job)
             results = evaluate_string_perplexity(sentences, scorer, rejects=rejects, progress=show)
-        elif (loaded := settings.load_model()).model.objective == "masked":
+        elif is_masked:
             results = evaluate_masked_perplexity(
                 sentences,
                 loaded,
+                hidden=HiddenTokens(**hidden),
                 max_batch=max_batch,
                 rejects=rejects,
                 progress=show,

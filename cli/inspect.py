@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from pdtools.errors import PdtoolsError
+
+from .arguments import parse_range
 from .console import print_json
 from .options import DeviceOption, JsonOption, ModelOption, OverwriteOption, ThreadsOption
 from .outputs import check_picture
@@ -18,6 +21,9 @@ def inspect(
     model: ModelOption,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="A picture: .svg, .png or .pdf.")
+    ] = None,
+    layers: Annotated[
+        str | None, typer.Option(metavar="N,M-K", help="Stack attention: these layers only (default: all).")
     ] = None,
     device: DeviceOption = "cpu",
     threads: ThreadsOption = 0,
@@ -38,11 +44,12 @@ def inspect(
     \b
     Example:
       pdtools inspect "a b b a a" --model runs/rs
-      pdtools inspect "a b b a a" --model runs/rs -o maps.svg
+      pdtools inspect "a b b a a" --model runs/rs -o maps.svg --layers 1,3-4
       pdtools inspect "0 1 1 # 1 1 0" --model runs/rns
     """
     if output:
         check_picture(output, overwrite=overwrite)
+    chosen = None if layers is None else {n for part in layers.split(",") for n in parse_range(part)}
 
     from pdtools.evaluation.inspection import inspect_stacks
     from pdtools.evaluation.stack_runs import inspect_run
@@ -53,10 +60,12 @@ def inspect(
 
     loaded = load_model(model, device=pick_device(device, threads))
     if isinstance(loaded.model, RecurrentLM):
+        if chosen is not None:
+            raise PdtoolsError("--layers is for stack attention: this model has one stack")
         view = inspect_run(loaded, text)
         document, draw, show = view.as_json(), partial(draw_run, view=view), partial(print_run, view)
     else:
-        found = inspect_stacks(loaded, text)
+        found = inspect_stacks(loaded, text, chosen)
         document, draw = found.as_json(), partial(draw_stacks, inspection=found)
         show = partial(print_stacks, found)
     if output:

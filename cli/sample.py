@@ -56,8 +56,9 @@ def sample(
     check_json_output(as_json, output)
     check_output(output, overwrite=overwrite)
     loaded = load_checkpoint(model, pick_device(device, threads))
+    loaded.model.check_causal()
     if not strings and not loaded.model.has_attachment_head:
-        raise PdtoolsError(f"{model}: this model was trained without an attachment head: only --strings work")
+        raise PdtoolsError(f"{model}: this model has no trees: --strings draws strings from it")
     draws = draw(loaded.model, number=number, seed=seed, max_tokens=max_tokens)
     counts = SampleCounts()
     lines = sample_lines(draws, loaded.tokenizer, strings=strings, counts=counts)

@@ -193,8 +193,13 @@ def _summary(report: Mapping[str, Any]) -> str:
 
 def _scores(scores: Mapping[str, Any]) -> str:
     parts = [f"loss {scores['loss']:.4f}"]
-    for key, name in (("ppl_token_given_trees", "perplexity given trees"), ("ppl_token_joint", "joint")):
-        if scores[key] is not None:
+    given_trees = "perplexity given trees" if scores["ppl_token_joint"] is not None else "perplexity"
+    for key, name in (
+        ("ppl_token_masked", "perplexity of hidden tokens"),
+        ("ppl_token_given_trees", given_trees),
+        ("ppl_token_joint", "joint"),
+    ):
+        if scores.get(key) is not None:
             parts.append(f"{name} {scores[key]:.2f}")
     if scores["attachment_accuracy"] is not None:
         parts.append(f"attachments {100 * scores['attachment_accuracy']:.2f}%")

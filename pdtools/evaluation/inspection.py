@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -52,16 +52,18 @@ class Inspection:
         return asdict(self)
 
 
-def inspect_stacks(loaded: LoadedModel, text: str) -> Inspection:
+def inspect_stacks(loaded: LoadedModel, text: str, layers: Collection[int] | None = None) -> Inspection:
     """Read one string and look at the stacks.
 
     Args:
         loaded: a checkpoint of a model with stack attention.
         text: words between spaces; for a model of a task the symbols of x. Such a model answers: a masked one
             at once, a causal one symbol by symbol.
+        layers: which ones, from 1; None: all that have stacks.
 
     Raises:
-        PdtoolsError: if the model has no stack attention, or the string is none of its.
+        PdtoolsError: if the model, or one of ``layers``, has no stack attention, or the string is none of
+            its.
     """
     from pdtools.models import TransformerLM
     from pdtools.models.stack_views import stack_views
@@ -72,6 +74,10 @@ def inspect_stacks(loaded: LoadedModel, text: str) -> Inspection:
     views = stack_views(loaded.model.eval(), batch.to(loaded.model.device))
     if not views:
         raise PdtoolsError(f"{loaded.folder}: this model has no stack attention to look at")
+    missing = sorted(set(layers or ()) - {view.layer + 1 for view in views})
+    if missing:
+        there = ", ".join(str(view.layer + 1) for view in views)
+        raise PdtoolsError(f"{loaded.folder}: layer {missing[0]} has no stacks (these have: {there})")
     model = loaded.model
     assert isinstance(model, TransformerLM)
     read = model.as_read(batch)[0][0].tolist()
@@ -88,6 +94,7 @@ def inspect_stacks(loaded: LoadedModel, text: str) -> Inspection:
                 replayed=replay(view.actions[0].argmax(-1).tolist()),
             )
             for view in views
+            if layers is None or view.layer + 1 in layers
         ],
     )
 
@@ -136,10 +143,15 @@ def read_task(loaded: LoadedModel, text: str) -> tuple[Batch, list[str | None]]:
     if unknown:
         raise PdtoolsError(f"{unknown[0]!r} is no symbol of the task {task.name}: {' '.join(task.symbols)}")
     task.check_length(len(symbols))
+    x = [task.symbols.index(symbol) for symbol in symbols]
+    try:
+        task.answer(x)
+    except ValueError as error:
+        raise PdtoolsError(f"{text!r} is no x of the task {task.name}: {error}") from None
     layout = RowLayout(task=task, tokenizer=loaded.tokenizer, objective=loaded.model.objective)
     answer = task.output_length(len(symbols))
     pairs = Pairs(
-        x=np.array([[task.symbols.index(symbol) for symbol in symbols]]),
+        x=np.array([x]),
         y=np.zeros((1, answer), dtype=np.int64),  # stands for what the model is to find
         counted=np.array([answer]),
     )

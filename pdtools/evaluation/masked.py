@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,16 +19,33 @@ if TYPE_CHECKING:
 
     from pdtools.files import Rejects
     from pdtools.models import LoadedModel
+    from pdtools.models.masking import Replacement
     from pdtools.shards import ShardFolder
 
 # Rows in a batch.
 _ROWS = 32
 
 
+@dataclass(frozen=True, kw_only=True)
+class HiddenTokens:
+    """Which tokens an evaluation hides; the defaults are BERT's.
+
+    Args:
+        mask_share: of a row's tokens, above 0 and at most 1; at least one of each row.
+        masking: what is read in their place, see :class:`~pdtools.models.masking.Masking`.
+        mask_draws: how many times tokens are drawn; every draw counts as much.
+    """
+
+    mask_share: float = 0.15
+    masking: Replacement = "bert"
+    mask_draws: int = 1
+
+
 def evaluate_masked_perplexity(
     shards: ShardFolder,
     loaded: LoadedModel,
     *,
+    hidden: HiddenTokens | None = None,
     max_batch: int | None = None,
     rejects: Rejects,
     progress: Progress = no_progress,
@@ -41,6 +59,7 @@ def evaluate_masked_perplexity(
     Args:
         shards: rows made with the model's tokenizer.
         loaded: a checkpoint of a masked model.
+        hidden: which tokens are hidden; None: the defaults.
         max_batch: rows per batch.
         rejects: takes rows longer than the model.
         progress: wraps the iterator over rows.
@@ -48,7 +67,7 @@ def evaluate_masked_perplexity(
 
     Returns:
         ``ppl_token_masked``; an ``items`` table with a row per row of the shards: id, hidden tokens and the
-        sum of their log-probabilities in nats.
+        sum of their log-probabilities in nats, over all draws.
 
     Raises:
         InputError: if the shards have another tokenizer or layout than the model's, or a row is too long and
@@ -58,13 +77,12 @@ def evaluate_masked_perplexity(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from pdtools.models.masking import MASKED_SHARE
-
+    hidden = hidden or HiddenTokens()
     check_shards(shards, loaded)
     blocks = score_blocks(
         shards,
         loaded,
-        partial(_score, max_batch=max_batch),
+        partial(_score, hidden=hidden, max_batch=max_batch),
         rows_per_piece=ROWS_PER_PIECE,
         in_pieces=in_pieces,
         rejects=rejects,
@@ -84,7 +102,7 @@ def evaluate_masked_perplexity(
         settings={
             "task": "ppl",
             "model": loaded.config["model"],
-            "mask_share": MASKED_SHARE,
+            **asdict(hidden),
             "log_base": "nats",
             "dtype": loaded.model.dtype_name,
         },
@@ -92,15 +110,18 @@ def evaluate_masked_perplexity(
     )
 
 
-def _score(loaded: LoadedModel, rows: Sequence[Row], *, max_batch: int | None) -> list[tuple[int, float]]:
+def _score(
+    loaded: LoadedModel, rows: Sequence[Row], *, hidden: HiddenTokens, max_batch: int | None
+) -> list[tuple[int, float]]:
     """Of each row how many tokens were hidden, and the sum of their log-probabilities."""
     import torch
 
     from pdtools.models import collate
-    from pdtools.models.masking import EVALUATION, Masking
+    from pdtools.models.masking import Masking, evaluation_draw
     from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
 
-    model, masking = loaded.model, Masking(tokenizer=loaded.tokenizer)
+    model = loaded.model
+    masking = Masking(tokenizer=loaded.tokenizer, share=hidden.mask_share, replacement=hidden.masking)
     found: list[tuple[int, float]] = []
     for places in length_groups(
         [len(row.tokens) for row in rows],
@@ -108,11 +129,17 @@ def _score(loaded: LoadedModel, rows: Sequence[Row], *, max_batch: int | None) -
     ):
         group = [rows[place] for place in places]
         batch = collate([(row.tokens, row.attach) for row in group], model.pad_id)
-        hidden = masking.apply(batch, [row.number for row in group], EVALUATION)
-        with torch.inference_mode(), explained_memory_errors():
-            parts = model.forward_parts(hidden.to(model.device))
-        sums = parts.token_logprobs.double().sum(1).tolist()
-        found += zip(hidden.predicted().sum(1).tolist(), sums, strict=True)
+        counts, sums = (
+            torch.zeros(len(group), dtype=torch.int64),
+            torch.zeros(len(group), dtype=torch.float64),
+        )
+        for number in range(hidden.mask_draws):
+            masked = masking.apply(batch, [row.number for row in group], evaluation_draw(number))
+            with torch.inference_mode(), explained_memory_errors():
+                parts = model.forward_parts(masked.to(model.device))
+            counts += masked.predicted().sum(1)
+            sums += parts.token_logprobs.double().sum(1).cpu()
+        found += zip(counts.tolist(), sums.tolist(), strict=True)
     return found
 
 

@@ -102,13 +102,15 @@ def evaluate_task(
         without a mistake, averaged over lengths; ``scores.by_length``. An ``items`` table has a row per pair.
 
     Raises:
-        PdtoolsError: if the model was not trained on a task, a row is too long for it, or there is not enough
-            memory.
+        PdtoolsError: if the model was not trained on a task, is masked and to be teacher-forced, a row is too
+            long for it, or there is not enough memory.
     """
     import torch
 
     task, trained = task_of(loaded)
     model = loaded.model
+    if decoding == "teacher-forced":
+        model.check_causal()
     layout = RowLayout(task=task, tokenizer=loaded.tokenizer, objective=model.objective)
     answers: list[Answer] = []
     torch.manual_seed(seed)

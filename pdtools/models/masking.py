@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -13,12 +14,22 @@ from pdtools.models.base import Batch
 from pdtools.tokenization import Tokenizer
 
 MASKED_SHARE = 0.15
-# Of the tokens to be predicted (Devlin et al. 2019): so many are read as the mask, so many as random tokens.
+# bert (Devlin et al. 2019): of the hidden tokens so many are read as the mask, so many as random tokens.
 READ_AS_MASK, READ_AS_OTHER = 0.8, 0.1
 
-# First numbers of draws: (TRAINING, seed, epoch), and one for all evaluations.
+# What is read in place of hidden tokens. bert: for 80% of them the mask, for 10% random tokens, for 10% they
+# themselves; mask: the mask for all.
+Replacement = Literal["bert", "mask"]
+
+# First numbers of draws: (TRAINING, seed, epoch), the first one of evaluations, (FURTHER, n).
 TRAINING = 1
 EVALUATION = (0,)
+FURTHER = 2
+
+
+def evaluation_draw(number: int) -> tuple[int, ...]:
+    """The draw of an evaluation with this number, from 0: the same for every model."""
+    return (FURTHER, number) if number else EVALUATION
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +39,12 @@ class Masking:
     Args:
         tokenizer: whose tokens rows are of. Its mask is read in place of tokens.
         share: of a row's tokens (ROOT and end-of-sentence are none of them); at least one of each row.
+        replacement: what is read in place of a hidden token.
     """
 
     tokenizer: Tokenizer
     share: float = MASKED_SHARE
+    replacement: Replacement = "bert"
 
     def apply(self, batch: Batch, rows: Sequence[int], draw: Sequence[int]) -> Batch:
         """Hide tokens.
@@ -55,6 +68,9 @@ class Masking:
                 continue
             hidden = random.choice(hideable, max(1, round(self.share * len(hideable))), replace=False)
             scored[i, hidden] = True
+            if self.replacement == "mask":
+                tokens[i, hidden] = tokenizer.mask_id
+                continue
             kind = random.random(len(hidden))
             other = random.integers(tokenizer.vocab_size, size=len(hidden))
             read = np.where(kind < READ_AS_MASK + READ_AS_OTHER, other, tokens[i, hidden])

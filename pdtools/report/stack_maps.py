@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from pdtools.evaluation.inspection import Inspection, LayerStacks
 
 _LETTERS = {0: "push", 1: "pop", 2: "-"}
-_CELL = 0.22  # inches of a position
-_LEAST = 2.2  # inches of a map
+_CELL = 0.22  # inches of a position, if there are few
+_LEAST, _MOST = 2.2, 6.6  # inches of a map
+_WIDEST = 40.0  # inches of maps side by side
+_MOST_NAMES = 45  # positions that are named, on an axis and in the replayed stack
 _LETTERS_OF_CELL = 5  # of a token's name in the replayed stack
 
 
@@ -60,6 +62,7 @@ def draw_stacks(path: str | Path, inspection: Inspection) -> None:
     """Draw every layer: α with tokens on both axes, the probabilities of its actions, and the replayed stack.
 
     The stack is the one that the likeliest actions make: after each position, a column of the tokens in it.
+    Of a long string only some of the positions are named, and the stack is a column of its height.
 
     Args:
         path: the file; its suffix names its kind (``.svg``, ``.png``, ``.pdf``).
@@ -70,41 +73,59 @@ def draw_stacks(path: str | Path, inspection: Inspection) -> None:
     """
     plt = pyplot()
     n, layers = len(inspection.tokens), inspection.layers
-    side = max(_LEAST, _CELL * n)
-    labels = inspection.tokens
+    side = min(max(_LEAST, _CELL * n), _MOST)
+    cell = min(_CELL, side / n)
     height = max(1, *(len(stack) for layer in layers for stack in layer.replayed))
+    columns = min(len(layers), int(_WIDEST // side))
+    rows = -(-len(layers) // columns)
     with plt.rc_context(style(7)):
         figure, grid = plt.subplots(
-            3,
-            len(layers),
-            figsize=(len(layers) * (side + 0.5), side + 1.2 + _CELL * height),
-            height_ratios=(n, 3, height),
+            3 * rows,
+            columns,
+            figsize=(columns * (side + 0.5), rows * (side + 1.2 + cell * height)),
+            height_ratios=(side, 3 * _CELL, cell * height) * rows,
             layout="constrained",
             squeeze=False,
         )
-        look = {"cmap": "Greys", "vmin": 0, "vmax": 1, "aspect": "auto", "interpolation": "nearest"}
-        for column, layer in enumerate(layers):
-            top, middle, bottom = grid[:, column]
-            top.imshow(layer.attention, **look)
-            top.set(title=f"layer {layer.layer}", xticks=range(n), yticks=range(n))
-            top.set_xticklabels(labels, rotation=90)
-            top.set_yticklabels(labels)
-            # The first position has no action: the stack is empty there.
-            middle.imshow([[0.0, *(row[action] for row in layer.actions[1:])] for action in range(3)], **look)
-            middle.set(xticks=[], yticks=range(3))
-            middle.set_yticklabels(_action_names())
-            _draw_replayed(bottom, [[labels[j] for j in stack] for stack in layer.replayed], height)
-        grid[0][0].set_ylabel("after reading")
-        grid[2][0].set_ylabel("replayed stack")
-        for axes in grid[0]:
-            axes.set_xlabel("on top of the stack")
+        for place in range(rows * columns):
+            row, column = divmod(place, columns)
+            axes = grid[3 * row : 3 * row + 3, column]
+            if place < len(layers):
+                _draw_layer(axes, layers[place], inspection.tokens, height)
+                axes[0].set_xlabel("on top of the stack")
+            else:
+                for unused in axes:
+                    unused.set_axis_off()
+            if column == 0:
+                axes[0].set_ylabel("after reading")
+                axes[2].set_ylabel("replayed stack")
         save_figure(figure, path)
         plt.close(figure)
 
 
-def _draw_replayed(axes: Any, stacks: Sequence[Sequence[str]], height: int) -> None:
+def _draw_layer(axes: Sequence[Any], layer: LayerStacks, tokens: Sequence[str], height: int) -> None:
+    """α, actions and the replayed stack, from top to bottom."""
+    top, middle, bottom = axes
+    look = {"cmap": "Greys", "vmin": 0, "vmax": 1, "aspect": "auto", "interpolation": "nearest"}
+    named = range(0, len(tokens), -(-len(tokens) // _MOST_NAMES))
+    top.imshow(layer.attention, **look)
+    top.set(title=f"layer {layer.layer}", xticks=named, yticks=named)
+    top.set_xticklabels([tokens[i] for i in named], rotation=90)
+    top.set_yticklabels([tokens[i] for i in named])
+    # The first position has no action: the stack is empty there.
+    middle.imshow([[0.0, *(row[action] for row in layer.actions[1:])] for action in range(3)], **look)
+    middle.set(xticks=[], yticks=range(3))
+    middle.set_yticklabels(_action_names())
+    bottom.set(xlim=(-0.5, len(tokens) - 0.5), ylim=(-0.5, height - 0.5), xticks=[], yticks=[])
+    if len(tokens) <= _MOST_NAMES:
+        _write_stacks(bottom, [[tokens[j] for j in stack] for stack in layer.replayed])
+    else:
+        heights = [len(stack) for stack in layer.replayed]
+        bottom.bar(range(len(tokens)), heights, width=1, bottom=-0.5, color="0.6")
+
+
+def _write_stacks(axes: Any, stacks: Sequence[Sequence[str]]) -> None:
     """A column of tokens for each position, the bottom of the stack below."""
-    axes.set(xlim=(-0.5, len(stacks) - 0.5), ylim=(-0.5, height - 0.5), xticks=[], yticks=[])
     for position, stack in enumerate(stacks):
         for level, name in enumerate(stack):
             written = name if len(name) <= _LETTERS_OF_CELL else name[: _LETTERS_OF_CELL - 1] + "…"

@@ -61,6 +61,8 @@ class TrainConfig:
         patience: evaluations without a better validation loss before the run stops early; 0 for never.
         log_every: steps between lines in ``metrics.jsonl``.
         mask_share: of masked models: the share of a row's tokens that are to be predicted.
+        masking: of masked models: what is read in place of these, see
+            :data:`~pdtools.models.masking.Replacement`.
         precision: ``bf16`` is mixed precision; ``auto`` means bf16 on a GPU that has it, else float32.
         seed: of the first weights, the order of the batches, and dropout.
     """
@@ -87,6 +89,7 @@ class TrainConfig:
     patience: int = 0
     log_every: int = 50
     mask_share: float = 0.15
+    masking: Literal["bert", "mask"] = "bert"
     precision: Literal["auto", "float32", "bf16"] = "auto"
     seed: int = 1
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects
 from pdtools.models import Batch, LanguageModel, collate
-from pdtools.models.masking import EVALUATION, MASKED_SHARE, TRAINING, Masking
+from pdtools.models.masking import EVALUATION, TRAINING, Masking
 from pdtools.shards import ShardSet
 from pdtools.tokenization import Tokenizer
 from pdtools.training.batches import BatchLimits, BatchStream, plan_in_order
@@ -30,17 +30,17 @@ class Sentences:
         shards: the rows.
         max_length: most positions that the model takes, ROOT and EOS included; None: any number.
         rejects: what to do with a longer row: fail, or record it.
-        is_masked: whether tokens are hidden, and to be predicted (:mod:`pdtools.models.masking`).
+        masking: hides tokens, which are to be predicted; None: all are read.
 
     Raises:
         InputError: a row is too long, and the policy is to fail; or none is left.
     """
 
     def __init__(
-        self, shards: ShardSet, *, max_length: int | None, rejects: Rejects, is_masked: bool = False
+        self, shards: ShardSet, *, max_length: int | None, rejects: Rejects, masking: Masking | None = None
     ) -> None:
         self._shards = shards
-        self._is_masked = is_masked
+        self._masking = masking
         lengths = np.asarray(shards.lengths, dtype=np.int64)
         fits = np.ones(len(lengths), dtype=bool) if max_length is None else lengths <= max_length
         for row in np.flatnonzero(~fits).tolist():
@@ -78,14 +78,12 @@ class Sentences:
         )
         return SentenceSource(self, stream, config)
 
-    def batch(
-        self, numbers: NDArray[np.int64], draw: Sequence[int] = EVALUATION, share: float = MASKED_SHARE
-    ) -> Batch:
+    def batch(self, numbers: NDArray[np.int64], draw: Sequence[int] = EVALUATION) -> Batch:
         """The batch of these sentences (numbers count those that are taken), on the CPU.
 
         Args:
             numbers: which sentences.
-            draw, share: what is hidden, see :class:`~pdtools.models.masking.Masking`.
+            draw: decides what is hidden, see :class:`~pdtools.models.masking.Masking`.
         """
         tokenizer = self._shards.tokenizer
         if len(numbers) == 0:
@@ -93,9 +91,7 @@ class Sentences:
         rows = self.rows[numbers].tolist()
         pieces = [(self._shards.tokens(row), self._shards.attach(row)) for row in rows]
         batch = collate(pieces, tokenizer.pad_id)
-        return (
-            Masking(tokenizer=tokenizer, share=share).apply(batch, rows, draw) if self._is_masked else batch
-        )
+        return self._masking.apply(batch, rows, draw) if self._masking else batch
 
     def in_order(self, limits: BatchLimits, ranks: Ranks = ALONE) -> Iterator[Batch]:
         """This rank's batches, longest first: whole ones, in turns, as many for every rank (the last empty).
@@ -128,7 +124,7 @@ class SentenceSource:
     Args:
         sentences: what batches are made of.
         stream: which sentences; nobody else may take from it.
-        config: seed and share of what is hidden from masked models, anew every epoch.
+        config: has the seed of what is hidden from masked models, anew every epoch.
     """
 
     sentences: Sentences
@@ -149,7 +145,7 @@ class SentenceSource:
         """This rank's part of the next batch: every so many-th of its sentences."""
         numbers = next(self.stream)[ranks.rank :: ranks.size]
         draw = (TRAINING, self.config.seed, self.epoch)
-        return self.sentences.batch(numbers, draw, self.config.mask_share)
+        return self.sentences.batch(numbers, draw)
 
     def padding_share(self) -> float:
         """The share of padding in this epoch's batches."""
@@ -199,7 +195,9 @@ class ShardInput:
         """Hashes of what the shards hold."""
         return {role: shards.sha256 for role, shards in self._sets.items()}
 
-    def open(self, model: LanguageModel, rejects: Rejects) -> tuple[Sentences, Sentences | None]:
+    def open(
+        self, model: LanguageModel, config: TrainConfig, rejects: Rejects
+    ) -> tuple[Sentences, Sentences | None]:
         """The sentences that the model can take.
 
         Raises:
@@ -207,13 +205,11 @@ class ShardInput:
         """
         if model.has_attachment_head and self.settings["layout"] == "block":
             raise PdtoolsError("blocks of running text have no trees: choose model transformer")
+        masking = None
+        if model.objective == "masked":
+            masking = Masking(tokenizer=self.tokenizer, share=config.mask_share, replacement=config.masking)
         kept = {
-            role: Sentences(
-                shards,
-                max_length=model.max_length,
-                rejects=rejects,
-                is_masked=model.objective == "masked",
-            )
+            role: Sentences(shards, max_length=model.max_length, rejects=rejects, masking=masking)
             for role, shards in self._sets.items()
         }
         return kept["train"], kept.get("valid")

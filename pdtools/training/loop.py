@@ -225,7 +225,7 @@ class TrainingLoop:
         state = self.state
         state.tokens += sums.tokens
         values = {
-            **sums.scores(self.config.attachment_weight),
+            **self._scores(sums),
             "learning_rate": learning_rate(state.step, self.config, state.learning_rate_factor),
             "gradient_norm": float(self.gradient_norm),
             "epoch": self.loader.epoch,
@@ -238,6 +238,9 @@ class TrainingLoop:
         state.window_seconds = 0.0
         self.metrics.write("train", state.step, values)
         self.listener.logged(state.step, values)
+
+    def _scores(self, sums: LossSums) -> dict[str, Any]:
+        return sums.scores(self.config.attachment_weight, objective=self.model.objective)
 
     def _check_finite(self, sums: LossSums) -> None:
         if not math.isfinite(sums.token_nll + sums.attachment_nll + float(self.gradient_norm)):
@@ -292,7 +295,7 @@ class TrainingLoop:
         if not math.isfinite(loss):
             raise PdtoolsError(f"{self.folder.path}: the validation loss is not finite at step {state.step}")
         self._add_time()
-        scores = {**sums.scores(self.config.attachment_weight), "seconds": round(state.seconds, 3)}
+        scores = {**self._scores(sums), "seconds": round(state.seconds, 3)}
         is_best = state.best_loss is None or loss < state.best_loss
         if is_best:
             state.best_loss, state.best_step, state.best_scores = loss, state.step, scores

@@ -73,11 +73,14 @@ class TrainingInput(Protocol):
     def identity(self) -> Mapping[str, str]:
         """By role, what has to be the same when a run is gone on with: a hash, or a description."""
 
-    def open(self, model: LanguageModel, rejects: Rejects) -> tuple[TrainingData, ValidationData | None]:
+    def open(
+        self, model: LanguageModel, config: TrainConfig, rejects: Rejects
+    ) -> tuple[TrainingData, ValidationData | None]:
         """The data for a model, training and validation.
 
         Args:
             model: that is trained.
+            config: how.
             rejects: what to do with a row that it cannot take: fail, or record it.
 
         Raises:

@@ -130,7 +130,9 @@ class StreamInput(ShardInput):
     def _streams(self) -> dict[str, Stream]:
         return {role: Stream(shards) for role, shards in self._sets.items()}
 
-    def open(self, model: LanguageModel, rejects: Rejects) -> tuple[Stream, Stream | None]:  # type: ignore[override]
+    def open(  # type: ignore[override]
+        self, model: LanguageModel, config: TrainConfig, rejects: Rejects
+    ) -> tuple[Stream, Stream | None]:
         """The streams.
 
         Raises:

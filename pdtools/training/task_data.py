@@ -77,8 +77,10 @@ class TaskInput:
         assert self.valid is not None
         return read_pairs(self.task, self.valid)
 
-    def open(self, model: LanguageModel, rejects: Rejects) -> tuple[TaskStrings, TaskPairs | None]:
-        """Strings for a model; ``rejects`` gets none of them.
+    def open(
+        self, model: LanguageModel, config: TrainConfig, rejects: Rejects
+    ) -> tuple[TaskStrings, TaskPairs | None]:
+        """Strings for a model; all that ``config`` says is for later, and ``rejects`` gets none of them.
 
         Raises:
             PdtoolsError: if the model scores attachments, which these strings do not have, or the longest
@@ -86,7 +88,8 @@ class TaskInput:
         """
         if model.uses_tape or model.has_attachment_head:
             raise PdtoolsError(
-                "a task's strings have no attachments: choose a model that uses none (transformer)"
+                "a task's strings have no attachments: choose a model that uses none (--config dcf, or"
+                " --model transformer)"
             )
         layout = RowLayout(task=self.task, tokenizer=self.tokenizer, objective=model.objective)
         strings = TaskStrings(layout, self.lengths)

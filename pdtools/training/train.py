@@ -120,7 +120,7 @@ def train(
         if not ranks.is_main:
             seed_rank(recipe.train.seed, ranks.rank, step=0)
         rejects = Rejects(on_error)
-        train_set, valid_set = inputs.open(model, rejects)
+        train_set, valid_set = inputs.open(model, recipe.train, rejects)
         loop = TrainingLoop(
             folder,
             ParallelModel(model, device, ranks, distribution),

@@ -52,10 +52,16 @@ def test_a_table_a_figure_and_a_folder(
     assert run(command) == 1  # it exists
     assert run(["compare", str(tmp_path), str(tmp_path)]) == 0
     assert "sm, symbols of longer strings (%)" in capsys.readouterr().out
+    masked = document["settings"]["objective"] == "masked"
     for option in ("--teacher-forced", "--dropout"):
-        assert run([*command[:-2], option, "--max-batch", "2", "--json", "--device", "cpu"]) == 0
-        settings = json.loads(capsys.readouterr().out)["settings"]
-        masked = settings["objective"] == "masked"
+        code = run([*command[:-2], option, "--max-batch", "2", "--json", "--device", "cpu"])
+        out_text, error = capsys.readouterr()
+        if masked and option == "--teacher-forced":
+            assert code == 1
+            assert "masked language model" in error
+            continue
+        assert code == 0
+        settings = json.loads(out_text)["settings"]
         assert settings["dropout"] == (option == "--dropout")
         expected = "teacher-forced" if option == "--teacher-forced" else "greedy"
         assert settings["decoding"] == ("at once" if masked else expected)

@@ -151,6 +151,38 @@ def test_the_replayed_stack_is_drawn(tmp_path: Path) -> None:
     assert drawn.count("d") == 2
 
 
+def test_long_strings_and_many_layers_are_drawn_small(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    n = 91
+    stacks = [list(range(1, 1 + min(i, n - 1 - i))) for i in range(n)]
+    layers = [
+        LayerStacks(layer=k, actions=[[1.0, 0.0, 0.0]] * n, attention=torch.eye(n).tolist(), replayed=stacks)
+        for k in range(1, 9)
+    ]
+    names = [f"w{i}" for i in range(n)]
+    draw_stacks(tmp_path / "long.svg", Inspection(tokens=names, predicted=[None] * n, layers=layers))
+    drawn = written(tmp_path / "long.svg")
+    assert drawn.count("w3") == 2 * len(layers)  # every third is named, on both axes; none in the stacks
+    assert "w4" not in drawn
+    assert [name for name in drawn if name.startswith("layer")] == [f"layer {k}" for k in range(1, 9)]
+    size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', (tmp_path / "long.svg").read_text())
+    assert size is not None
+    assert max(map(float, size.groups())) < 50 * 72  # points
+
+
+def test_some_of_the_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = train_task(tmp_path / "run")
+    found = inspected(model, "a b", capsys)
+    given = ["inspect", "a b", "--model", str(model), "--json", "--layers"]
+    assert run([*given, "2"]) == 0
+    assert json.loads(capsys.readouterr().out)["layers"] == found["layers"][1:]
+    assert run([*given, "1-2"]) == 0
+    assert json.loads(capsys.readouterr().out) == found
+    assert run([*given, "2,3"]) == 1
+    assert "layer 3 has no stacks (these have: 1, 2)" in capsys.readouterr().err
+    assert run([*given, "two"]) == 2
+
+
 def test_what_cannot_be_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = train_task(tmp_path / "run", "config.stack_layers=none")
     for text, message in (("a b", "no stack attention"), ("a c", "'c' is no symbol of the task rs")):
@@ -158,6 +190,10 @@ def test_what_cannot_be_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert run(["inspect", text, "--model", str(model)]) == 1
         assert message in capsys.readouterr().err
     assert run(["inspect", "a b", "--model", str(model), "-o", "maps.txt"]) == 2
+    assert run(["train", "--task", "sm", "--config", "dcf", "-o", str(tmp_path / "sm"), *SMALL]) == 0
+    capsys.readouterr()
+    assert run(["inspect", "POP a", "--model", str(tmp_path / "sm")]) == 1
+    assert "no x of the task sm: it is no stack with operations behind it" in capsys.readouterr().err
 
 
 def test_shades_are_darker_for_more() -> None:

@@ -80,6 +80,18 @@ def test_from_text_to_perplexity(
     found = perplexity(blocks, tmp_path / "run", capsys)[score]
     # Without a look at its neighbours, a hidden word has a perplexity of 6.1; the pattern has some 2.
     assert 1 < found < (5.6 if config == "roberta-stack" else 4)
+    # What training says of its last evaluation is what eval-ppl finds.
+    capsys.readouterr()
+    assert (
+        train(
+            blocks, tmp_path / "run", config, "--set", f"train.steps={steps}", *constant, "--resume", "--json"
+        )
+        == 0
+    )
+    best = json.loads(capsys.readouterr().out)["best"]
+    key = "ppl_token_given_trees" if config == "gpt2-stack" else score
+    assert ("ppl_token_given_trees" in best) == (config == "gpt2-stack")
+    assert best[key] == pytest.approx(found, rel=1e-5)
     results = tmp_path / "results"
     command = ["eval-ppl", f"{blocks}/valid", "--model", f"{tmp_path}/run", "--device", "cpu"]
     assert run([*command, "--quiet", "-o", f"{results}/ppl"]) == 0
@@ -89,6 +101,37 @@ def test_from_text_to_perplexity(
     compared = capsys.readouterr().out
     assert ("perplexity per hidden token " in compared) == (score == "ppl_token_masked")
     assert ("perplexity per word, marginal " in compared) == (score != "ppl_token_masked")
+
+
+def test_what_is_hidden_can_be_chosen(
+    blocks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(blocks, tmp_path / "masked", "roberta-stack") == 0
+
+    def evaluate(model: str, *more: str) -> tuple[int, str, str]:
+        given = ["--model", f"{tmp_path}/{model}", "--device", "cpu", "--json", "--quiet", *more]
+        capsys.readouterr()
+        code = run(["eval-ppl", f"{blocks}/valid", *given])
+        return code, *capsys.readouterr()
+
+    found = {
+        more: json.loads(evaluate("masked", *more)[1])
+        for more in ((), ("--masking", "mask"), ("--mask-draws", "3"), ("--mask-share", "0.5"))
+    }
+    tokens = {more: document["counts"]["tokens"] for more, document in found.items()}
+    assert tokens["--masking", "mask"] == tokens[()]
+    assert tokens["--mask-draws", "3"] == 3 * tokens[()]
+    assert tokens["--mask-share", "0.5"] > 2 * tokens[()]
+    assert len({document["scores"]["ppl_token_masked"] for document in found.values()}) == 4
+    settings = found["--masking", "mask"]["settings"]
+    assert (settings["mask_share"], settings["masking"], settings["mask_draws"]) == (0.15, "mask", 1)
+
+    assert evaluate("masked", "--mask-share", "1.5")[0] == 2
+    assert train(blocks, tmp_path / "causal", "gpt2-stack", "--set", "train.steps=1") == 0
+    code, _, error = evaluate("causal", "--mask-draws", "2")
+    assert code == 1
+    assert "--mask-draws" in error
+    assert "no masked model" in error
 
 
 def test_a_masked_run_goes_on_as_if_it_had_not_stopped(blocks: Path, tmp_path: Path) -> None:
@@ -110,7 +153,7 @@ def test_masked_models_refuse_what_needs_p_of_x(
 ) -> None:
     assert train(blocks, tmp_path / "run", "roberta-stack", "--set", "train.steps=1") == 0
     (tmp_path / "text.txt").write_text("the cat sees the dog .\n")
-    for command in (["surprisal", str(tmp_path / "text.txt")], ["sample", "--strings", "--number", "1"]):
+    for command in (["surprisal", str(tmp_path / "text.txt")], ["sample", "--number", "1"]):
         capsys.readouterr()
         assert run([*command, "--model", str(tmp_path / "run"), "--device", "cpu", "--quiet"]) == 1
         assert capsys.readouterr().err.count("masked language model") == 1

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from pdtools.models import collate
-from pdtools.models.masking import EVALUATION, TRAINING, Masking
+from pdtools.models.masking import EVALUATION, TRAINING, Masking, evaluation_draw
 from pdtools.tokenization import train_word_tokenizer
 
 WORDS = [f"w{i:02}" for i in range(30)]
@@ -41,6 +41,25 @@ def test_what_is_read_in_place_of_hidden_tokens() -> None:
     # A random token is the mask, or the same one, with 1 / 33.
     assert abs(as_mask - 0.803) < 0.03
     assert abs(same - 0.103) < 0.03
+
+
+def test_all_hidden_tokens_may_be_read_as_the_mask() -> None:
+    batch = collate([row(20, n) for n in range(5)], TOKENIZER.pad_id)
+    masked = Masking(tokenizer=TOKENIZER, replacement="mask").apply(batch, range(5), EVALUATION)
+    assert masked.scored is not None
+    assert masked.scored.sum(1).tolist() == [3] * 5
+    assert torch.equal(masked.tokens == TOKENIZER.mask_id, masked.scored)
+    # The same tokens are hidden as by BERT's rule.
+    assert torch.equal(Masking(tokenizer=TOKENIZER).apply(batch, range(5), EVALUATION).scored, masked.scored)
+
+
+def test_every_draw_of_an_evaluation_hides_other_tokens() -> None:
+    batch = collate([row(20, n) for n in range(5)], TOKENIZER.pad_id)
+    draws = [evaluation_draw(number) for number in range(4)]
+    assert draws[0] == EVALUATION
+    hidden = [Masking(tokenizer=TOKENIZER).apply(batch, range(5), draw).scored for draw in draws]
+    rows = {tuple(scored[i].tolist()) for scored in hidden if scored is not None for i in range(5)}
+    assert len(rows) > 17  # of 20; two rows may happen to be hidden alike
 
 
 def test_a_row_is_hidden_alike_in_any_batch_and_otherwise_in_another_epoch() -> None:

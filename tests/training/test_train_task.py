@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from test_train_loop import NO_DROPOUT, TINY, StopAfter, assert_same_run, metrics
 
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.files import Rejects
 from pdtools.formal import RowLayout, make_task, task_tokenizer, write_pairs
 from pdtools.formal.transduction_batches import task_batch
 from pdtools.models import build_model, load_checkpoint
@@ -103,7 +104,7 @@ def test_ranks_divide_a_batch(size: int, pairs: Path) -> None:
     task = make_task("rs")
     wanted = recipe()
     model = build_model("transformer", complete_recipe(wanted, task_tokenizer(task))[1])
-    strings, valid = TaskInput(task, LENGTHS, pairs).open(model, None)  # type: ignore[arg-type]
+    strings, valid = TaskInput(task, LENGTHS, pairs).open(model, TrainConfig(), Rejects("fail"))
     assert valid is not None
     alone = strings.source(wanted.train, taken=2).take(ALONE)
     parts = []
@@ -132,7 +133,7 @@ def model_limits(wanted: Recipe) -> Any:
 def test_batch_sizes(tmp_path: Path) -> None:
     task = make_task("rs")
     model = build_model("transformer", complete_recipe(recipe(), task_tokenizer(task))[1])
-    strings, _ = TaskInput(task, LENGTHS).open(model, None)  # type: ignore[arg-type]
+    strings, _ = TaskInput(task, LENGTHS).open(model, TrainConfig(), Rejects("fail"))
     assert strings.longest_row == 15  # ROOT, 7 of x, 7 of y
     source = strings.source(TrainConfig(**{**SHORT, "batch_tokens": 50}))
     assert len(source.take(ALONE).tokens) == 3
