@@ -45,6 +45,12 @@ def test_stack_lm(tmp_path: Path) -> None:
     assert "name another folder" in other.stderr
 
 
+def learning_rate(run: Path) -> float:
+    """That a run was told."""
+    rate: float = json.loads((run / "run.json").read_text())["recipe"]["train"]["learning_rate"]
+    return rate
+
+
 def test_from_a_pretrained_model(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     from toy_gpt2 import save_gpt2
@@ -60,6 +66,7 @@ def test_from_a_pretrained_model(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     config = json.loads((tmp_path / "a study/runs/causal-stack-1/best/config.json").read_text())["config"]
     assert (config["layers"], config["d_model"], config["stack_layers"]) == (2, 16, "all")
+    assert learning_rate(tmp_path / "a study/runs/causal-stack-1") == 2e-5
     table = (tmp_path / "a study/table.md").read_text()
     assert "| ALM, pretrained | 0, 1 |  | **" in table
     assert "| 21.26 ± 0.03 | 32.36 ± 0.16 | 29.29 ± 0.02 |" in table
@@ -72,6 +79,7 @@ def test_from_a_pretrained_model(tmp_path: Path) -> None:
     run = tmp_path / "of its tokens"
     config = json.loads((run / "runs/causal-vanilla-1/best/config.json").read_text())["config"]
     assert (config["layers"], config["d_model"]) == (4, 128)
+    assert learning_rate(run / "runs/causal-vanilla-1") == 1e-3
     fingerprints = {
         json.loads((folder / "blocks/causal/train/manifest.json").read_text())["tokenizer"]["fingerprint"]
         for folder in (run, tmp_path / "a study")

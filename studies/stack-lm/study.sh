@@ -4,7 +4,7 @@
 # pdtools show SHARDS --text). It goes on where it was stopped. Settings, as environment variables:
 #   FULL=1         the paper's configurations (gpt2-stack, roberta-stack), 5 seeds, until five epochs bring nothing;
 #                  for a GPU, with DEVICE=cuda. Otherwise 4 layers, width 128, 4 heads, a vocabulary of 4000, and:
-#   EPOCHS=3       at most   LEARNING_RATE=1e-3   BATCH=32 blocks of LENGTH=128 tokens
+#   EPOCHS=3       at most   LEARNING_RATE=1e-3 (from pretrained weights: 2e-5)   BATCH=32 blocks of LENGTH=128 tokens
 #   SEEDS="1 2 3"  one run of each model for each   OBJECTIVES="masked causal"   KINDS="vanilla stack"
 #   GPT2=DIR ROBERTA=DIR   start from these weights, with their tokenizers   SCRATCH=1: take the tokenizers alone
 #   JOBS=2         runs at a time, on one thread each   DEVICE=cpu
@@ -17,13 +17,15 @@ if [ "${FULL:-0}" = 1 ]; then
     : "${SEEDS:=1 2 3 4 5}" "${EPOCHS:=100}" "${LEARNING_RATE:=2e-5}"
 fi
 export OUT="$out" DEVICE="${DEVICE:-cpu}" FULL="${FULL:-0}" BATCH="${BATCH:-32}" EPOCHS="${EPOCHS:-3}"
-export LEARNING_RATE="${LEARNING_RATE:-1e-3}" GPT2="${GPT2:-}" ROBERTA="${ROBERTA:-}" SCRATCH="${SCRATCH:-0}"
+export SCRATCH_RATE="${LEARNING_RATE:-1e-3}" PRETRAINED_RATE="${LEARNING_RATE:-2e-5}"
+export GPT2="${GPT2:-}" ROBERTA="${ROBERTA:-}" SCRATCH="${SCRATCH:-0}"
 length=${LENGTH:-128} objectives=${OBJECTIVES:-masked causal}
 mkdir -p "$out/blocks" "$out/runs" "$out/results"
 
-settings="FULL=$FULL EPOCHS=$EPOCHS BATCH=$BATCH LEARNING_RATE=$LEARNING_RATE LENGTH=$length GPT2=$GPT2 ROBERTA=$ROBERTA"
+settings="FULL=$FULL EPOCHS=$EPOCHS BATCH=$BATCH LEARNING_RATE=$SCRATCH_RATE LENGTH=$length GPT2=$GPT2 ROBERTA=$ROBERTA"
 settings="$settings SCRATCH=$SCRATCH"
 settings="$settings TRAIN=$train VALID=$valid TEST=$test"
+if [ "$SCRATCH" = 0 ] && [ -n "$GPT2$ROBERTA" ]; then settings="$settings PRETRAINED_RATE=$PRETRAINED_RATE"; fi
 settled "$out" "$settings"
 
 for objective in $objectives; do
