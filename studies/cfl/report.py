@@ -105,7 +105,11 @@ def write_report(folder: Path) -> None:
                 continue
             cell: dict[str, Any] = {
                 "run": run.folder.name,
-                "runs": len([each for each in runs_of(folder, language, model) if each.finished]),
+                "runs": {
+                    each.folder.name: {"valid": each.best, "steps": each.steps[-1]}
+                    for each in runs_of(folder, language, model)
+                    if each.finished
+                },
                 "valid": run.best,
                 "steps": list(run.steps),
                 "valid_by_step": list(run.differences),
@@ -180,7 +184,7 @@ def markdown(cells: dict[str, dict[str, dict[str, Any]]]) -> str:
         ]
         test.append([label, *(" / ".join(pair) for pair in pairs)])
     of_cells = [cell for models in cells.values() for cell in models.values()]
-    runs, epochs = ((cell["runs"] for cell in of_cells), (len(cell["steps"]) for cell in of_cells))
+    runs, epochs = ((len(cell["runs"]) for cell in of_cells), (len(cell["steps"]) for cell in of_cells))
     note = f"Runs of a cell that the best on validation was chosen of: {numbers(runs)}."
     note += f" Epochs of the best: {numbers(epochs)}."
     return "\n\n".join(

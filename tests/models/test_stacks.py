@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -273,6 +274,30 @@ def test_extreme_weights_stay_exact_and_finite() -> None:
     expected, found = gradients(model, plain), gradients(model, loss)
     for key, value in expected.items():
         torch.testing.assert_close(found[key], value, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("unnormalized", [True, False])
+def test_far_apart_weights_are_as_in_log_space(unnormalized: bool) -> None:
+    import plain_stacks
+
+    stack = nondeterministic(2, 3, unnormalized=unnormalized)
+    actions = 150 * torch.randn(30, 3, stack.action_size, dtype=torch.float64)
+    actions.requires_grad_()
+    config = SimpleNamespace(
+        stack_states=2, stack_symbols=3, stack_unnormalized=unnormalized, stack_states_in_reading=True
+    )
+    plain = plain_stacks.Nondeterministic(SimpleNamespace(config=config), 3, actions)  # type: ignore[arg-type]
+    expected = [plain.reading]
+    for step in actions:
+        plain.step(step, step)
+        expected.append(plain.reading)
+    found = readings(stack, actions)
+    torch.testing.assert_close(found, torch.stack(expected), rtol=1e-9, atol=1e-9)
+    factors = torch.randn(found.shape, dtype=torch.float64)
+    (wanted,) = torch.autograd.grad((torch.stack(expected) * factors).sum(), actions)
+    (got,) = torch.autograd.grad((found * factors).sum(), actions)
+    torch.testing.assert_close(got, wanted, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.usefixtures("way")
