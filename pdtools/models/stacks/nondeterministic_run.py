@@ -10,9 +10,10 @@ Nothing is computed in log space. What is kept is α divided by its sum, and ins
     P[i → t][c → c'] = α[i][c] · γ[i → t][c → c'] / α[t][c'],
 
 of the runs that lead to c' the share whose topmost symbol lies on configuration c of time i. For given t and
-c' these are probabilities, and what underflows is a share of less than 1e-200, which is left out: exact, unless
-later steps give just those runs e^460 times the weight of the others (logits with a standard deviation of 225 or
-more; those of trained models have 4 to 8). The recursion of γ holds for P with the weights of each step divided accordingly:
+c' these are probabilities. What underflows is a share of less than 1e-200, which is left out: that is exact
+unless later steps give just those runs e^460 times the weight of the others, as logits with a standard
+deviation of 225 can (those of trained models have 4 to 8). The recursion of γ holds for P with the weights of
+each step divided accordingly:
 
     G[i → t] = (push, i = t - 1)     α[t-1][c] Δ[t][c → push c']
              + (replace)             Σ_s P[i → t-1][c → s] α[t-1][s] Δ[t][s → replace c']
