@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 
 from hypothesis import strategies as st
 
-from pdtools.formal import Grammar, Token, parse_grammar
+from pdtools.formal import Grammar, Token, parse_grammar, read_grammar
 
 Strings = dict[tuple[str, ...], float]
 
 
 def grammar_of(*lines: str, name: str = "test") -> Grammar:
     return parse_grammar(enumerate(lines, 1), name, "test.pcfg")
+
+
+def fewer_symbols() -> Grammar:
+    """The hardest language with fewer kinds of fillers and brackets, and so fewer strings of a length."""
+    lines = read_grammar("hardest").text.splitlines()
+    grammar = grammar_of(*(line for line in lines if not re.search(r"^W.*'[()[]'|^W.*']'|^T.*'\['", line)))
+    assert len(grammar.rules) == 18
+    return grammar
 
 
 def strings_up_to(grammar: Grammar, longest: int, rounds: int = 200) -> Strings:
