@@ -17,7 +17,7 @@ _WIDTH = 3.0  # inches at least
 
 
 def run_lines(view: StackRunView) -> list[str]:
-    """A line for every token: surprisal or answer, shares of actions, and the heaviest run as a trace.
+    """A line for every token: surprisal or answer, actions, symbols on top, and the heaviest run as a trace.
 
     The trace is indented by the height of the stack after the transition: ``push 2`` puts symbol 2 on top,
     ``replace 1`` puts 1 in place of the top symbol, ``pop`` takes it away; ``q1`` is the state after it.
@@ -26,7 +26,7 @@ def run_lines(view: StackRunView) -> list[str]:
     header = f"{'token':<{width}}  {'y' if view.surprisal is None else 'bits':<5}  "
     header += " ".join(f"{name:>7}" for name in view.actions)
     if view.tops is not None:
-        header += f"  top of the stack{' ' * max(0, 2 * len(view.tops[0]) - 14)}  heaviest run"
+        header += f"  │{''.join(f'{symbol:<2}' for symbol in range(len(view.tops[0])))}│ on top  heaviest run"
     lines = [header]
     for t, token in enumerate(view.tokens):
         shares = " ".join(f"{100 * share:6.1f}%" for share in view.shares[t])
@@ -40,7 +40,7 @@ def run_lines(view: StackRunView) -> list[str]:
             top = "".join(map(shade, view.tops[t]))
             kind, state, stack = view.run[t]
             written = kind if kind == "pop" else f"{kind} {stack[-1]}"
-            line += f"  │{top}│{' ' * max(0, 14 - len(top))}  {'  ' * (len(stack) - 1)}{written} q{state}"
+            line += f"  │{top}│{' ' * len(' on top')}  {'  ' * (len(stack) - 1)}{written} q{state}"
         lines.append(line.rstrip())
     if view.surprisal is not None:
         lines.append(f"{'(end)':<{width}}  {view.surprisal[-1]:5.2f}")

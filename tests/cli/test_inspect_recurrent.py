@@ -125,6 +125,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:2] == ["token", "bits"]
     assert lines[1].startswith("a ")
+    assert lines[0].index("│0 1 ") == lines[1].index("│")  # the symbols on top, above their shades
     assert "push" in lines[1]
     assert lines[-1].startswith("the heaviest run has e^-")
     assert run(["inspect", "a b c", "--model", model, "--json"]) == 0
