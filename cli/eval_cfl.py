@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pdtools.errors import InputError
 from pdtools.files import Rejects, check_output
 from pdtools.search.scores import DEFAULT_BEAM
 
@@ -22,6 +24,9 @@ from .options import (
 from .outputs import check_picture, deliver
 from .work import pick_device
 
+if TYPE_CHECKING:
+    from pdtools.formal import Grammar
+
 
 def eval_cfl(
     shards: Annotated[str, typer.Argument(metavar="SHARDS", help="Folder that generate cfl --shards wrote.")],
@@ -34,6 +39,10 @@ def eval_cfl(
     ] = None,
     plot: Annotated[
         str | None, typer.Option("--plot", metavar="FILE", help="A figure by length: .svg, .pdf or .png.")
+    ] = None,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RESULTS", help="--plot: folders of other models' results, drawn too."),
     ] = None,
     beam: BeamOption = DEFAULT_BEAM,
     max_batch: MaxBatchOption = None,
@@ -52,9 +61,10 @@ def eval_cfl(
     \b
     Example:
       pdtools eval-cfl shards/test --model runs/dyck -o results/dyck --plot dyck.svg
+      pdtools eval-cfl shards/test --model runs/lstm --plot both.svg --beside results/dyck
       pdtools eval-cfl shards/valid
     """
-    from pdtools.evaluation.cfl import evaluate_cfl
+    from pdtools.evaluation.cfl import evaluate_cfl, language_of
     from pdtools.models import load_checkpoint
     from pdtools.provenance import provenance
     from pdtools.report.cfl import draw_by_length, print_cfl
@@ -64,10 +74,13 @@ def eval_cfl(
     if output:
         check_output(output, overwrite=overwrite, inputs=sources)
     if plot:
-        check_picture(plot, overwrite=overwrite, inputs=sources, output=output)
+        check_picture(plot, overwrite=overwrite, inputs=[*sources, *(beside or [])], output=output)
     if plot and model is None:
         raise typer.BadParameter("--plot needs a --model")
+    if beside and not plot:
+        raise typer.BadParameter("--beside goes with --plot")
     strings = ShardSet.open(shards)
+    others = {other: _earlier(other, language_of(strings).grammar) for other in beside or []}
     loaded = load_checkpoint(model, pick_device(device, threads)) if model else None
     results = evaluate_cfl(
         strings,
@@ -80,4 +93,19 @@ def eval_cfl(
     inputs = {"strings": shards} | ({"model": model} if model else {})
     deliver(results, provenance(inputs), output, print_cfl, overwrite=overwrite, as_json=as_json)
     if plot:
-        draw_by_length(plot, {str(model): results})
+        draw_by_length(plot, {str(model): results.scores, **others})
+
+
+def _earlier(folder: str, grammar: Grammar) -> Mapping[str, Any]:
+    """Another model's scores, on strings of the same grammar."""
+    from pdtools.evaluation.results import read_results
+
+    document, _ = read_results(folder)
+    settings = document["settings"]
+    if settings.get("task") != "cfl" or settings["model"] is None:
+        raise InputError("these are no results of eval-cfl --model", file=folder)
+    if settings["language"]["rules"] != grammar.text:
+        name = settings["language"]["grammar"]
+        raise InputError(f"these are results of another grammar, {name}", file=folder)
+    scores: Mapping[str, Any] = document["scores"]
+    return scores

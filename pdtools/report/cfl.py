@@ -34,16 +34,19 @@ def print_cfl(results: Results) -> None:
 _NAMES = ("cross_entropy", "bound", "difference")
 
 
-def draw_by_length(path: str | Path, results: Mapping[str, Results]) -> None:
-    """A figure of the differences by length, a line for each model (by its label); figure 2 of the paper."""
+def draw_by_length(path: str | Path, scores: Mapping[str, Mapping[str, Any]]) -> None:
+    """A figure of the differences by length, a line for each model's scores (by its label).
+
+    Figure 2 of the paper.
+    """
     lines = []
-    for label, each in results.items():
-        by_length = each.scores["by_length"]
+    for label, each in scores.items():
+        by_length = each["by_length"]
         lines.append(
             Line(
                 label=label,
                 x=[int(length) for length in by_length],
-                y=[scores["difference"] for scores in by_length.values()],
+                y=[values["difference"] for values in by_length.values()],
             )
         )
     draw_lines(path, lines, x="tokens", y="cross-entropy difference (nats a symbol)")
