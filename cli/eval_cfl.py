@@ -42,7 +42,7 @@ def eval_cfl(
     ] = None,
     beside: Annotated[
         list[str] | None,
-        typer.Option(metavar="RESULTS", help="--plot: folders of other models' results, drawn too."),
+        typer.Option(metavar="RESULTS", help="--plot: results of other models on this language, drawn too."),
     ] = None,
     beam: BeamOption = DEFAULT_BEAM,
     max_batch: MaxBatchOption = None,
@@ -70,11 +70,11 @@ def eval_cfl(
     from pdtools.report.cfl import draw_by_length, print_cfl
     from pdtools.shards import ShardSet
 
-    sources = [shards, *([model] if model else [])]
+    sources = [shards, *([model] if model else []), *(beside or [])]
     if output:
         check_output(output, overwrite=overwrite, inputs=sources)
     if plot:
-        check_picture(plot, overwrite=overwrite, inputs=[*sources, *(beside or [])], output=output)
+        check_picture(plot, overwrite=overwrite, inputs=sources, output=output)
     if plot and model is None:
         raise typer.BadParameter("--plot needs a --model")
     if beside and not plot:
@@ -97,7 +97,11 @@ def eval_cfl(
 
 
 def _earlier(folder: str, grammar: Grammar) -> Mapping[str, Any]:
-    """Another model's scores, on strings of the same grammar."""
+    """Another model's scores, on strings of the same grammar, of whatever lengths.
+
+    Raises:
+        InputError: if the folder has no such scores.
+    """
     from pdtools.evaluation.results import read_results
 
     document, _ = read_results(folder)
@@ -106,6 +110,6 @@ def _earlier(folder: str, grammar: Grammar) -> Mapping[str, Any]:
         raise InputError("these are no results of eval-cfl --model", file=folder)
     if settings["language"]["rules"] != grammar.text:
         name = settings["language"]["grammar"]
-        raise InputError(f"these are results of another grammar, {name}", file=folder)
+        raise InputError(f"these are results of another grammar: {name}, with its rules", file=folder)
     scores: Mapping[str, Any] = document["scores"]
     return scores

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pdtools.evaluation.results import Results
 
 
-class Masking(str, Enum):
+class Replacement(str, Enum):
     """What a masked model reads in place of the tokens that it has to predict."""
 
     bert = "bert"
@@ -70,7 +70,7 @@ def eval_ppl(
         typer.Option(metavar="SHARE", help="Masked models: share of tokens to predict (default: 0.15)."),
     ] = None,
     masking: Annotated[
-        Masking | None,
+        Replacement | None,
         typer.Option(
             help="Masked models: bert reads 80% of these as the mask, 10% as random tokens, 10% unchanged;"
             " mask reads all as the mask (default: bert)."
@@ -138,11 +138,12 @@ def eval_ppl(
         )
         raise PdtoolsError(f"{reads}: with --no-marginal there is nothing to compute")
     if mask_share is not None and not 0 < mask_share <= 1:
-        raise typer.BadParameter("--mask-share is above 0 and at most 1")
+        raise typer.BadParameter(f"--mask-share must be above 0 and at most 1, not {mask_share}")
     options = {"mask_share": mask_share, "masking": masking and masking.value, "mask_draws": mask_draws}
     hidden: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    hiding = ", ".join("--" + name.replace("_", "-") for name in hidden)
     if hidden and stream:
-        raise PdtoolsError("--stream is for recurrent models: nothing is hidden from them")
+        raise PdtoolsError(f"{hiding}: with --stream nothing is hidden")
     check_output_or_done(target, plan, overwrite=overwrite, inputs=[shards, model])
     rejects = Rejects(on_error.value)
     settings = model_settings(
@@ -167,23 +168,20 @@ def eval_ppl(
         end(evaluate_stream_perplexity(rows, settings.load_model(), streams=streams, progress=parts))
         return
     sentences, show = ShardFolder.open(shards), bar("sentences", quiet=quiet)
-    loaded = None if is_huggingface(model) else settings.load_model()
-    is_masked = loaded is not None and loaded.model.objective == "masked"
-    if hidden and not is_masked:
-        given = ", ".join("--" + name.replace("_", "-") for name in hidden)
-        raise PdtoolsError(f"{given}: {model} is no masked model, nothing is hidden from it")
+    if hidden and (is_huggingface(model) or settings.load_model().model.objective != "masked"):
+        raise PdtoolsError(f"{hiding}: {model} is no masked model, nothing is hidden from it")
     described = {
         "work": "perplexity",
         "shards": sentences.sha256,
         "marginal": marginal,
-        **hidden,
+        **{name: value for name, value in hidden.items() if value != getattr(HiddenTokens(), name)},
         **model_settings_for_job(settings),
     }
     with kept_pieces(target, described, plan, overwrite=overwrite, quiet=quiet) as job:
-        if loaded is None:
+        if is_huggingface(model):
             scorer = PiecewiseScorer(settings, plan, job)
             results = evaluate_string_perplexity(sentences, scorer, rejects=rejects, progress=show)
-        elif is_masked:
+        elif (loaded := settings.load_model()).model.objective == "masked":
             results = evaluate_masked_perplexity(
                 sentences,
                 loaded,

@@ -49,7 +49,7 @@ def inspect(
     """
     if output:
         check_picture(output, overwrite=overwrite)
-    chosen = None if layers is None else {n for part in layers.split(",") for n in parse_range(part)}
+    chosen = None if layers is None else {n for part in layers.split(",") for n in parse_range(part.strip())}
 
     from pdtools.evaluation.inspection import inspect_stacks
     from pdtools.evaluation.stack_runs import inspect_run
@@ -61,7 +61,7 @@ def inspect(
     loaded = load_model(model, device=pick_device(device, threads))
     if isinstance(loaded.model, RecurrentLM):
         if chosen is not None:
-            raise PdtoolsError("--layers is for stack attention: this model has one stack")
+            raise PdtoolsError(f"--layers is for stack attention: {model} is a recurrent model")
         view = inspect_run(loaded, text)
         document, draw, show = view.as_json(), partial(draw_run, view=view), partial(print_run, view)
     else:

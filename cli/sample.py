@@ -40,7 +40,7 @@ def sample(
 ) -> None:
     """Draw strings with their trees from a model's joint distribution, one per line.
 
-    Trees need a model with an attachment head; --strings works with every checkpoint. The empty string is
+    Trees need a model with an attachment head; --strings works with every causal one. The empty string is
     written as the tree (X (-NONE- *)), or as a blank line. The same seed gives the same draws; a
     larger --number only appends more.
 
@@ -58,7 +58,9 @@ def sample(
     loaded = load_checkpoint(model, pick_device(device, threads))
     loaded.model.check_causal()
     if not strings and not loaded.model.has_attachment_head:
-        raise PdtoolsError(f"{model}: this model has no trees: --strings draws strings from it")
+        raise PdtoolsError(
+            f"{model}: this model has no attachment head, and so no trees: --strings draws strings"
+        )
     draws = draw(loaded.model, number=number, seed=seed, max_tokens=max_tokens)
     counts = SampleCounts()
     lines = sample_lines(draws, loaded.tokenizer, strings=strings, counts=counts)

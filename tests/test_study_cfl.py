@@ -141,7 +141,7 @@ def test_the_best_run_is_that_with_the_lowest_difference(
     cell = json.loads((tmp_path / "results.json").read_text())["scores"]["dyck"]["ns"]
     valid = {name: run["valid"] for name, run in cell["runs"].items()}
     assert valid == pytest.approx({"lr0.005-1": 0.1, "lr0.005-2": 0.09, "lr0.01-1": 0.2})
-    assert cell["runs"]["lr0.005-1"]["steps"] == 2
+    assert cell["runs"]["lr0.005-1"]["last_step"] == 2
     lines = capsys.readouterr().out.splitlines()
     assert "| NS | 0.090 |" in lines
     assert "| NS | - / - |" in lines

@@ -32,7 +32,7 @@ class HiddenTokens:
 
     Args:
         mask_share: of a row's tokens, above 0 and at most 1; at least one of each row.
-        masking: what is read in their place, see :class:`~pdtools.models.masking.Masking`.
+        masking: what is read in their place, see :data:`~pdtools.models.masking.Replacement`.
         mask_draws: how many times tokens are drawn; every draw counts as much.
     """
 

@@ -109,8 +109,8 @@ def evaluate_task(
 
     task, trained = task_of(loaded)
     model = loaded.model
-    if decoding == "teacher-forced":
-        model.check_causal()
+    if decoding == "teacher-forced" and model.objective != "causal":
+        raise PdtoolsError("teacher forcing is for causal models: a masked one predicts all of y at once")
     layout = RowLayout(task=task, tokenizer=loaded.tokenizer, objective=model.objective)
     answers: list[Answer] = []
     torch.manual_seed(seed)

@@ -18,7 +18,8 @@ _LETTERS = {0: "push", 1: "pop", 2: "-"}
 _CELL = 0.22  # inches of a position, if there are few
 _LEAST, _MOST = 2.2, 6.6  # inches of a map
 _WIDEST = 40.0  # inches of maps side by side
-_MOST_NAMES = 45  # positions that are named, on an axis and in the replayed stack
+_MOST_NAMES = 45  # positions that are named on an axis
+_MOST_WRITTEN = 30  # positions of a string whose replayed stacks are written
 _LETTERS_OF_CELL = 5  # of a token's name in the replayed stack
 
 
@@ -62,7 +63,7 @@ def draw_stacks(path: str | Path, inspection: Inspection) -> None:
     """Draw every layer: α with tokens on both axes, the probabilities of its actions, and the replayed stack.
 
     The stack is the one that the likeliest actions make: after each position, a column of the tokens in it.
-    Of a long string only some of the positions are named, and the stack is a column of its height.
+    Of a long string the stack is a column of its height, and only some of the positions are named.
 
     Args:
         path: the file; its suffix names its kind (``.svg``, ``.png``, ``.pdf``).
@@ -117,7 +118,7 @@ def _draw_layer(axes: Sequence[Any], layer: LayerStacks, tokens: Sequence[str], 
     middle.set(xticks=[], yticks=range(3))
     middle.set_yticklabels(_action_names())
     bottom.set(xlim=(-0.5, len(tokens) - 0.5), ylim=(-0.5, height - 0.5), xticks=[], yticks=[])
-    if len(tokens) <= _MOST_NAMES:
+    if len(tokens) <= _MOST_WRITTEN:
         _write_stacks(bottom, [[tokens[j] for j in stack] for stack in layer.replayed])
     else:
         heights = [len(stack) for stack in layer.replayed]

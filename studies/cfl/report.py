@@ -106,7 +106,7 @@ def write_report(folder: Path) -> None:
             cell: dict[str, Any] = {
                 "run": run.folder.name,
                 "runs": {
-                    each.folder.name: {"valid": each.best, "steps": each.steps[-1]}
+                    each.folder.name: {"valid": each.best, "last_step": each.steps[-1]}
                     for each in runs_of(folder, language, model)
                     if each.finished
                 },

@@ -91,7 +91,8 @@ def main(folder: Path) -> None:
     scores: dict[str, Any] = {}
     for (objective, kind), values in found.items():
         scores.setdefault(objective, {})[kind] = values
-    write_json(folder / RESULTS, {"scores": scores, "provenance": provenance()})
+    settings = (folder / "settings").read_text().strip()
+    write_json(folder / RESULTS, {"scores": scores, "settings": settings, "provenance": provenance()})
     print(text, end="")
 
 

@@ -25,7 +25,9 @@ mkdir -p "$out/blocks" "$out/runs" "$out/results"
 settings="FULL=$FULL EPOCHS=$EPOCHS BATCH=$BATCH LEARNING_RATE=$SCRATCH_RATE LENGTH=$length GPT2=$GPT2 ROBERTA=$ROBERTA"
 settings="$settings SCRATCH=$SCRATCH"
 settings="$settings TRAIN=$train VALID=$valid TEST=$test"
-if [ "$SCRATCH" = 0 ] && [ -n "$GPT2$ROBERTA" ]; then settings="$settings PRETRAINED_RATE=$PRETRAINED_RATE"; fi
+if [ "$SCRATCH" = 0 ] && [ -n "$GPT2$ROBERTA" ] && [ "$PRETRAINED_RATE" != "$SCRATCH_RATE" ]; then
+    settings="$settings PRETRAINED_RATE=$PRETRAINED_RATE"
+fi
 settled "$out" "$settings"
 
 for objective in $objectives; do

@@ -170,13 +170,27 @@ def test_long_strings_and_many_layers_are_drawn_small(tmp_path: Path) -> None:
     assert max(map(float, size.groups())) < 50 * 72  # points
 
 
+def test_stacks_are_written_where_there_is_room(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    for n, times in ((30, 2 + 29), (31, 2)):  # on both axes, and in the stack after 29 positions
+        layer = LayerStacks(
+            layer=1,
+            actions=[[1.0, 0.0, 0.0]] * n,
+            attention=torch.eye(n).tolist(),
+            replayed=[list(range(1, i + 1)) for i in range(n)],
+        )
+        names = [f"w{i}" for i in range(n)]
+        draw_stacks(tmp_path / f"{n}.svg", Inspection(tokens=names, predicted=[None] * n, layers=[layer]))
+        assert written(tmp_path / f"{n}.svg").count("w1") == times
+
+
 def test_some_of_the_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = train_task(tmp_path / "run")
     found = inspected(model, "a b", capsys)
     given = ["inspect", "a b", "--model", str(model), "--json", "--layers"]
     assert run([*given, "2"]) == 0
     assert json.loads(capsys.readouterr().out)["layers"] == found["layers"][1:]
-    assert run([*given, "1-2"]) == 0
+    assert run([*given, "1, 2"]) == 0
     assert json.loads(capsys.readouterr().out) == found
     assert run([*given, "2,3"]) == 1
     assert "layer 3 has no stacks (these have: 1, 2)" in capsys.readouterr().err

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from pdtools.cli.main import run
 from pdtools.evaluation.results import read_results
+from pdtools.files import Rejects
 from pdtools.models import load_checkpoint
-from pdtools.training import read_recipe
+from pdtools.training import ALONE, ShardInput, read_recipe
 from pdtools.training import train as library_train
 
 SMALL = [
@@ -132,6 +134,45 @@ def test_what_is_hidden_can_be_chosen(
     assert code == 1
     assert "--mask-draws" in error
     assert "no masked model" in error
+
+
+def test_training_hides_what_its_recipe_says(
+    blocks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hidden = ["--set", "train.mask_share=0.5", "--set", "train.masking=mask"]
+    assert train(blocks, tmp_path / "run", "roberta-stack", "--set", "train.steps=1", *hidden) == 0
+    capsys.readouterr()
+    assert (
+        train(
+            blocks, tmp_path / "run", "roberta-stack", "--set", "train.steps=1", *hidden, "--resume", "--json"
+        )
+        == 0
+    )
+    best = json.loads(capsys.readouterr().out)["best"]["ppl_token_masked"]
+    given = [
+        "eval-ppl",
+        f"{blocks}/valid",
+        "--model",
+        f"{tmp_path}/run",
+        "--device",
+        "cpu",
+        "--json",
+        "--quiet",
+    ]
+    assert run([*given, "--mask-share", "0.5", "--masking", "mask"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert best == pytest.approx(found["scores"]["ppl_token_masked"], rel=1e-5)
+
+    recipe = read_recipe("roberta-stack", settings=["train.mask_share=0.5", "train.masking=mask"])
+    model = load_checkpoint(tmp_path / "run" / "last").model
+    inputs = ShardInput(f"{blocks}/train")
+    sentences, _ = inputs.open(model, recipe.train, Rejects("fail"))
+    batch = sentences.source(recipe.train).take(ALONE)
+    assert batch.scored is not None
+    kept = [getattr(inputs.tokenizer, name) for name in ("root_id", "eos_id", "pad_id")]
+    words = torch.isin(batch.targets, torch.tensor(kept), invert=True)
+    assert float(batch.scored.sum() / words.sum()) == pytest.approx(0.5, abs=0.05)
+    assert bool((batch.tokens[batch.scored] == inputs.tokenizer.mask_id).all())
 
 
 def test_a_masked_run_goes_on_as_if_it_had_not_stopped(blocks: Path, tmp_path: Path) -> None:

@@ -179,6 +179,9 @@ def test_models_side_by_side_in_a_figure(
     assert f"<!-- {earlier} -->" in drawn
 
     assert evaluate(*model, "--beside", earlier)[0] == 2
+    code, error = evaluate(*model, "--plot", plot, "--beside", earlier, "-o", earlier, "--overwrite")
+    assert code == 1
+    assert "is the input" in error
     for folder, message in (
         (bound, "no results of eval-cfl --model"),
         (str(tmp_path / "dyck"), "not a folder of results"),
