@@ -93,6 +93,7 @@ def slow(*arguments, **options):
     print("went on")
     sys.exit(9)
 number = int(sys.argv.pop(1))
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts the tests may ignore it
 sys.modules["pdtools.training.train"].build_model = slow
 main.main()
 """
