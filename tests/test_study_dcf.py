@@ -178,6 +178,14 @@ def test_the_published_tables_are_those_of_the_published_results(report: ModuleT
     longer = report.summary(published("longer.json")["rs", "causal", "stack-none"].values())
     assert f"On average that is {longer['mean']:.1f}" in results
     assert len(lines) == 14 + 4 + 2 * 18
+    arithmetic = published("longer-arithmetic.json")
+    means = {
+        row: report.summary(arithmetic[row].values())["mean"]
+        for row in (("ma", "masked", "stack-rnn"), ("ma", "masked", "rnn"), ("se", "masked", "stack-rnn"))
+    }
+    with_stack, without_stack, solving = (f"{mean:.1f}" for mean in means.values())
+    assert f"on average {with_stack} and {without_stack}. SE with a stack" in results
+    assert f"has {solving}." in results
 
 
 def test_lines(report: ModuleType) -> None:
