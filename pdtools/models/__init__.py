@@ -12,7 +12,8 @@ from pdtools.models.base import (
 from pdtools.models.cache import NoRoomError
 from pdtools.models.checkpoint import LoadedModel, load_checkpoint, save_checkpoint
 from pdtools.models.pushdown import PushdownConfig
-from pdtools.models.recurrent import RecurrentConfig, RecurrentLM, RecurrentState
+from pdtools.models.recurrent import RecurrentLM, RecurrentState
+from pdtools.models.recurrent_config import RecurrentConfig
 from pdtools.models.registry import MODELS, build_model, make_config, model_kind, model_name, register
 from pdtools.models.tape import StackState, legal_attachments, tape_from_attachments
 from pdtools.models.transformer import TransformerLM

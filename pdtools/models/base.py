@@ -5,13 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pdtools.errors import PdtoolsError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 # Of which tokens a prediction may depend: those before it, or the whole row with what is asked for masked.
 Objective = Literal["causal", "masked"]
@@ -82,6 +86,37 @@ def collate(rows: Sequence[tuple[Any, Any]], pad_id: int) -> Batch:
         tokens=torch.from_numpy(padded_tokens),
         attach=torch.from_numpy(padded_attach),
         lengths=torch.from_numpy(lengths),
+    )
+
+
+def side_by_side(batches: Sequence[Batch], pad_id: int) -> Batch:
+    """Several batches in one, each filled up to the same number of rows and of positions.
+
+    Raises:
+        ValueError: if some batches have targets of their own and others not, or they are parts of streams.
+    """
+    if any(batch.continues is not None for batch in batches):
+        raise ValueError("parts of streams are not put side by side")
+    rows = max(len(batch.tokens) for batch in batches)
+    width = max(batch.tokens.shape[1] for batch in batches)
+
+    def joined(name: str, fill: int) -> Tensor | None:
+        tensors = [getattr(batch, name) for batch in batches]
+        if all(tensor is None for tensor in tensors):
+            return None
+        if any(tensor is None for tensor in tensors):
+            raise ValueError(f"some batches have {name}, and others not")
+        return torch.cat(
+            [F.pad(each, (0, width - each.shape[1], 0, rows - len(each)), value=fill) for each in tensors]
+        )
+
+    lengths = [F.pad(batch.lengths, (0, rows - len(batch.lengths))) for batch in batches]
+    return Batch(
+        tokens=cast(Tensor, joined("tokens", pad_id)),
+        attach=cast(Tensor, joined("attach", 0)),
+        lengths=torch.cat(lengths),
+        targets=joined("targets", pad_id),
+        scored=joined("scored", False),
     )
 
 
@@ -267,6 +302,18 @@ class LanguageModel(nn.Module, ABC):
             n_attach_correct=((parts.attach_best == batch.attach) & attached).sum(),
             n_clamped=parts.n_clamped,
         )
+
+    @classmethod
+    def losses(cls, models: Sequence[Self], batches: Sequence[Batch]) -> list[LossParts]:
+        """What :meth:`loss` gives of several models, each of its own batch.
+
+        Small models that are trained at once can be computed faster so; these are computed one by one.
+
+        Args:
+            models: of this class, on one device, in the same mode.
+            batches: one for each of them.
+        """
+        return [model.loss(batch) for model, batch in zip(models, batches, strict=True)]
 
     def stream_state(self) -> dict[str, Tensor]:
         """What training batches of streams have left for the next one, by name; no weights."""

@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
+from pdtools.models.products import times
+
 GATES = {"lstm": 4, "rnn": 1, "rnn-relu": 1}
 
 
@@ -14,14 +16,14 @@ class CellRun(ABC):
     """One cell for each of B rows, moved on in lock-step.
 
     Args:
-        weight: (G, H + R), what the hidden state and the reading are multiplied by.
+        weight: (G, H + R) or (M, G, H + R), what the hidden state and the reading are multiplied by.
         hidden: (B, H), at the start.
         memory: (B, H), the LSTM's c at the start; of other cells nothing but carried.
         keep: whether the run is gone back over.
     """
 
     def __init__(self, weight: Tensor, hidden: Tensor, memory: Tensor, keep: bool) -> None:
-        self._transposed = weight.T.contiguous()
+        self._transposed = weight.mT.contiguous()
         self.hidden = hidden
         self.memory = memory
         self.keep = keep
@@ -47,7 +49,7 @@ class CellRun(ABC):
         joined = self.hidden if reading is None else torch.cat([self.hidden, reading], 1)  # (B, H + R)
         if self.keep:
             self.joined.append(joined)
-        return torch.addmm(inputs, joined, self._transposed)  # (B, G)
+        return times(joined, self._transposed, inputs)  # (B, G)
 
 
 class LSTMRun(CellRun):

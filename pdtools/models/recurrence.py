@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from pdtools.models.controllers import CELLS, CellRun
 from pdtools.models.native_recurrence import GONE_BACK, native_bytes, native_sequence, native_takes
+from pdtools.models.products import bias_gradient, times, weight_gradient
 from pdtools.models.stacks import NondeterministicStack, Stack, StackCarry, StackRun
 
 
@@ -32,11 +33,12 @@ class Carry:
 
 @dataclass(frozen=True)
 class Weights:
-    """What is used at every step.
+    """What is used at every step: of one model, or of M models that read side by side (``products.py``).
 
     Attributes:
-        recurrent: (G, H + R), the gates' weights of the hidden state and the reading.
-        action, action_bias: (A, H) and (A,), the action layer; None without a stack.
+        recurrent: (G, H + R) or (M, G, H + R), the gates' weights of the hidden state and the reading.
+        action: (A, H) or (M, A, H), the action layer; None without a stack.
+        action_bias: (A,) or (M, 1, A).
     """
 
     recurrent: Tensor
@@ -83,7 +85,7 @@ class SequenceRun:
         assert self.weights.action is not None
         assert self.weights.action_bias is not None
         hidden = self.cell.hidden
-        actions = torch.addmm(self.weights.action_bias, hidden, self.weights.action.T)
+        actions = times(hidden, self.weights.action.mT, self.weights.action_bias)
         return torch.cat([actions, hidden], 1) if self.stack.pushes_hidden else actions
 
     def _act(self) -> None:
@@ -126,15 +128,15 @@ class SequenceRun:
         d_next = torch.zeros_like(d_hidden[0])
         for t, d_own in reversed(list(enumerate(d_hidden.unbind()))):
             d_inputs.append(self.cell.back(d_own + d_next))
-            d_joined = torch.mm(d_inputs[-1], recurrent)  # (B, H + R)
+            d_joined = times(d_inputs[-1], recurrent)  # (B, H + R)
             d_next = d_joined[:, :size]
             if t and self.stack_run is not None:
                 assert action is not None
                 d_action = self.stack_run.back(d_joined[:, size:])
-                d_actions.append(d_action[:, : len(action)])
-                d_next = torch.addmm(d_next, d_actions[-1], action)
-                if d_action.shape[1] > len(action):
-                    d_next += d_action[:, len(action) :]
+                d_actions.append(d_action[:, : action.shape[-2]])
+                d_next = times(d_actions[-1], action, d_next)
+                if d_action.shape[1] > action.shape[-2]:
+                    d_next += d_action[:, action.shape[-2] :]
         return torch.stack(d_inputs[::-1]), torch.stack(d_actions[::-1]) if d_actions else None
 
 
@@ -164,14 +166,14 @@ class _Recurrence(torch.autograd.Function):
             raise RuntimeError(GONE_BACK)
         joined = torch.stack(run.cell.joined)  # (T, B, H + R)
         d_inputs, d_actions = run.back(d_hidden)
-        d_recurrent = d_inputs.flatten(0, 1).T @ joined.flatten(0, 1)
-        action = run.weights.action
-        if action is None:
+        d_recurrent = weight_gradient(d_inputs, joined, run.weights.recurrent)
+        action, bias = run.weights.action, run.weights.action_bias
+        if action is None or bias is None:
             return d_inputs, d_recurrent, None, None, None
         if d_actions is None:  # one input, read with the first reading
-            return d_inputs, d_recurrent, torch.zeros_like(action), action.new_zeros(len(action)), None
-        d_action = d_actions.flatten(0, 1).T @ hidden[:-1].flatten(0, 1)
-        return d_inputs, d_recurrent, d_action, d_actions.sum((0, 1)), None
+            return d_inputs, d_recurrent, torch.zeros_like(action), torch.zeros_like(bias), None
+        d_action = weight_gradient(d_actions, hidden[:-1], action)
+        return d_inputs, d_recurrent, d_action, bias_gradient(d_actions, action), None
 
 
 def run_sequence(
@@ -198,7 +200,8 @@ def run_sequence(
     Returns:
         Hidden states (T, B, H), and what the next sequence starts from, or None.
     """
-    if not carries and carry.stack is None and row_by_row(controller, stack, carry.hidden):
+    one_model = weights.recurrent.ndim == 2
+    if one_model and not carries and carry.stack is None and row_by_row(controller, stack, carry.hidden):
         assert isinstance(stack, NondeterministicStack)
         assert weights.action is not None
         assert weights.action_bias is not None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -14,129 +14,19 @@ from pdtools.models.base import (
     DecoderState,
     LanguageModel,
     LossParts,
-    Objective,
     TokenParts,
     cut_off_normal,
     initialize_by_fan_in,
+    side_by_side,
 )
 from pdtools.models.cache import NoRoomError
 from pdtools.models.controllers import GATES
-from pdtools.models.recurrence import Carry, SequenceRun, Weights, run_sequence, sequence_bytes
-from pdtools.models.stacks import NondeterministicStack, Stack, StratificationStack, SuperpositionStack
-from pdtools.models.transformer_config import bad_config
-
-Controller = Literal["lstm", "rnn", "rnn-relu"]
-StackKind = Literal["none", "stratification", "superposition", "nondeterministic"]
-Push = Literal["learned", "linear", "hidden"]
-FirstInput = Literal["none", "root", "eos"]
-InitialOutput = Literal["xavier", "uniform"]
-Initialization = Literal["uniform", "fan-in"]
+from pdtools.models.recurrence import Carry, SequenceRun, row_by_row, sequence_bytes
+from pdtools.models.recurrent_config import RecurrentConfig, build_stack
+from pdtools.models.recurrent_reader import RecurrentReader
 
 # Memory of the stacks of rows that are read side by side where no gradient is asked for.
 STACK_BYTES = 1 << 28
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecurrentConfig:
-    """Shape of a recurrent language model.
-
-    Attributes:
-        vocab_size, pad_id, root_id, eos_id: the tokenizer's.
-        controller: "lstm", or "rnn": h = tanh(W x + U h + V r + b); "rnn-relu" has max(0, ·) for tanh.
-        hidden_size: the controller's.
-        embedding_size: of the tokens; 0 for one-hot vectors.
-        stack: "none", "stratification" (Grefenstette et al., 2015), "superposition" (Joulin and Mikolov,
-            2015), or "nondeterministic" (DuSell and Chiang, 2020, 2022).
-        stack_vector: numbers in what the first two push.
-        stack_depth: most elements of their stacks, the lowest are lost; 0 for no limit.
-        stack_push: what superposition pushes: "learned" vectors, made by a layer and the logistic function;
-            "linear", without that function; or the "hidden" state (``stack_vector`` is ignored).
-        stack_states, stack_symbols: of the nondeterministic stack's automaton.
-        stack_unnormalized: whether its transitions' weights are exponentials, not distributions.
-        stack_states_in_reading: whether its reading tells states apart.
-        stack_window: tokens that a symbol on it is remembered for at most; 0 for no limit.
-        first_input: what the controller reads before the first prediction: "none" (which is then made from
-            h = 0), "root", or "eos".
-        objective: "causal": the token at k is predicted from those before it; "masked": from those up to k.
-        initialization: of all weights: "uniform", as the next two say; or "fan-in": Haiku's truncated normal
-            of deviation 1 / sqrt(inputs), biases 0.
-        initial_range: controller and action layer are at first uniform within plus or minus this.
-        initial_output: output layer and embedding are "uniform" too, or "xavier" (Glorot's) with biases 0; so
-            is the action layer of the first two stacks then, as in the paper's implementation.
-    """
-
-    vocab_size: int
-    pad_id: int
-    root_id: int
-    eos_id: int
-    controller: Controller = "lstm"
-    hidden_size: int = 20
-    embedding_size: int = 0
-    stack: StackKind = "nondeterministic"
-    stack_vector: int = 20
-    stack_depth: int = 0
-    stack_push: Push = "learned"
-    stack_states: int = 2
-    stack_symbols: int = 3
-    stack_unnormalized: bool = True
-    stack_states_in_reading: bool = True
-    stack_window: int = 0
-    first_input: FirstInput = "none"
-    objective: Objective = "causal"
-    initialization: Initialization = "uniform"
-    initial_output: InitialOutput = "xavier"
-    initial_range: float = 0.1
-
-    def __post_init__(self) -> None:
-        for name in ("vocab_size", "hidden_size", "stack_vector", "stack_states", "stack_symbols"):
-            if getattr(self, name) < 1:
-                raise bad_config(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("embedding_size", "stack_depth", "stack_window"):
-            if getattr(self, name) < 0:
-                raise bad_config(f"{name} must be 0 or more, not {getattr(self, name)}")
-        if not 0 <= self.initial_range < float("inf"):
-            raise bad_config(f"initial_range must be 0 or more, not {self.initial_range}")
-        for name, choices in (
-            ("controller", Controller),
-            ("stack", StackKind),
-            ("stack_push", Push),
-            ("first_input", FirstInput),
-            ("objective", Objective),
-            ("initialization", Initialization),
-            ("initial_output", InitialOutput),
-        ):
-            if getattr(self, name) not in get_args(choices):
-                raise bad_config(
-                    f"{name} must be one of {', '.join(get_args(choices))}, not {getattr(self, name)!r}"
-                )
-        for name in ("pad_id", "root_id", "eos_id"):
-            if not 0 <= getattr(self, name) < self.vocab_size:
-                raise bad_config(
-                    f"{name} must be below vocab_size ({self.vocab_size}), not {getattr(self, name)}"
-                )
-
-    @property
-    def layers(self) -> int:
-        """Always one."""
-        return 1
-
-
-def build_stack(config: RecurrentConfig) -> Stack | None:
-    """The stack that a configuration names; None for none."""
-    if config.stack == "stratification":
-        return StratificationStack(config.stack_vector, config.stack_depth)
-    if config.stack == "superposition":
-        size = config.hidden_size if config.stack_push == "hidden" else config.stack_vector
-        return SuperpositionStack(size, config.stack_depth, config.stack_push)
-    if config.stack == "nondeterministic":
-        return NondeterministicStack(
-            config.stack_states,
-            config.stack_symbols,
-            unnormalized=config.stack_unnormalized,
-            states_in_reading=config.stack_states_in_reading,
-            window=config.stack_window,
-        )
-    return None
 
 
 @dataclass
@@ -233,49 +123,24 @@ class RecurrentLM(LanguageModel):
 
     def hidden_states(self, tokens: Tensor) -> Tensor:
         """The hidden states after each position of rows (B, N): (B, N, H)."""
-        if self.config.first_input == "none":
-            fed = tokens[:, 1:]
-        else:
-            fed = torch.cat([torch.full_like(tokens[:, :1], self._first_token), tokens[:, 1:]], 1)
+        reader = self._reader()
+        fed = reader.fed(tokens)
         if torch.is_grad_enabled() or self.stack is None:
             parts = [fed]
         else:
             # The stacks of many long rows at once may take more memory than all else.
-            each = sequence_bytes(self.config.controller, self.stack, self._empty(1).hidden, fed.shape[1])
-            rows = max(1, STACK_BYTES // max(1, each))
-            parts = list(fed.split(rows))
-        hidden = torch.cat([self._read(part, None, carries=False)[0] for part in parts])  # (B, T, H)
-        return F.pad(hidden, (0, 0, 1, 0)) if self.config.first_input == "none" else hidden
-
-    def _read(self, tokens: Tensor, carry: Carry | None, *, carries: bool) -> tuple[Tensor, Carry | None]:
-        """Hidden states (B, T, H) after each of the tokens (B, T) that are read from a carry on."""
-        carry = carry or self._empty(len(tokens))
-        if tokens.shape[1] == 0:
-            return carry.hidden.new_zeros(len(tokens), 0, self.config.hidden_size), carry
-        # Mixed precision is for large products: here it would lose more than it gains.
-        with torch.autocast(tokens.device.type, enabled=False):
-            hidden, carry_out = run_sequence(
-                self.config.controller,
-                self.stack,
-                self._weights(),
-                self._inputs(tokens.T),
-                carry,
-                carries=carries,
-            )
-        return hidden.transpose(0, 1), carry_out
+            each = sequence_bytes(self.config.controller, self.stack, reader.empty(1).hidden, fed.shape[1])
+            parts = list(fed.split(max(1, STACK_BYTES // max(1, each))))
+        return reader.at_positions(torch.cat([reader.read(part)[0] for part in parts]))
 
     def forward_parts(self, batch: Batch) -> TokenParts:
         """See :meth:`LanguageModel.forward_parts`."""
-        targets = batch.tokens if batch.targets is None else batch.targets
-        shift = 1 if self.objective == "causal" else 0
-        hidden = self.hidden_states(batch.tokens[:, : batch.tokens.shape[1] - shift])  # (B, N - shift, H)
-        logprobs = self._target_logprobs(hidden, targets[:, shift:])  # (B, N - shift)
-        logprobs = F.pad(logprobs, (shift, 0)).masked_fill(~batch.predicted(), 0)  # (B, N)
-        nothing = torch.zeros_like(logprobs)
-        positions = torch.arange(batch.tokens.shape[1], device=hidden.device)
+        reader = self._reader()
+        logprobs = reader.token_logprobs(batch, self.hidden_states(reader.scored_part(batch)))  # (B, N)
+        positions = torch.arange(batch.tokens.shape[1], device=logprobs.device)
         return TokenParts(
             token_logprobs=logprobs,
-            attach_logprobs=nothing,
+            attach_logprobs=torch.zeros_like(logprobs),
             attach_best=positions.expand_as(batch.tokens),
             n_clamped=batch.tokens.new_zeros(()),
         )
@@ -289,10 +154,37 @@ class RecurrentLM(LanguageModel):
 
     def position_logprobs(self, batch: Batch) -> Tensor:
         """See :meth:`LanguageModel.position_logprobs`."""
-        shift = 1 if self.objective == "causal" else 0
-        hidden = self.hidden_states(batch.tokens[:, : batch.tokens.shape[1] - shift])  # (B, N - shift, H)
-        logprobs = self.output(hidden).log_softmax(-1, dtype=torch.float32)
-        return F.pad(logprobs, (0, 0, shift, 0))  # (B, N, V)
+        reader = self._reader()
+        hidden = self.hidden_states(reader.scored_part(batch))  # (B, N or N - 1, H)
+        logprobs = reader.logits(hidden).log_softmax(-1, dtype=torch.float32)
+        return F.pad(logprobs, (0, 0, batch.tokens.shape[1] - hidden.shape[1], 0))  # (B, N, V)
+
+    # --- several models -----------------------------------------------------------------------
+
+    @classmethod
+    def losses(cls, models: Sequence[RecurrentLM], batches: Sequence[Batch]) -> list[LossParts]:
+        """See :meth:`LanguageModel.losses`. Models of one configuration are computed as one, with products of
+        the rows of each by its own weights; but where rows are read in C, there is nothing to gain by it."""
+        first = models[0]
+        hidden = first.hidden_weight.new_empty(1, first.config.hidden_size)
+        if (
+            len(models) == 1
+            or any(model.config != first.config for model in models)
+            or any(batch.continues is not None for batch in batches)
+            or row_by_row(first.config.controller, first.stack, hidden)
+        ):
+            return super().losses(models, batches)
+        batch = side_by_side(batches, first.pad_id)
+        named = [dict(model.named_parameters()) for model in models]
+        stacked = {name: torch.stack([parameters[name] for parameters in named]) for name in named[0]}
+        reader = RecurrentReader(first.config, first.stack, stacked)
+        hidden = reader.at_positions(reader.read(reader.fed(reader.scored_part(batch)))[0])
+        logprobs = reader.token_logprobs(batch, hidden)  # (M · B, N)
+        counts = batch.predicted().view(len(models), -1).sum(1)
+        return [
+            _token_loss(-found, n_tokens)
+            for found, n_tokens in zip(logprobs.view(len(models), -1).sum(1), counts, strict=True)
+        ]
 
     # --- a stream -----------------------------------------------------------------------------
 
@@ -309,9 +201,10 @@ class RecurrentLM(LanguageModel):
             through.
         """
         self.check_causal()
-        hidden, after = self._read(tokens, carry, carries=True)  # (B, T, H)
+        reader = self._reader()
+        hidden, after = reader.read(tokens, carry, carries=True)  # (B, T, H)
         assert after is not None
-        return self._target_logprobs(hidden, targets), after
+        return reader.target_logprobs(hidden, targets), after
 
     def loss(self, batch: Batch) -> LossParts:
         """See :meth:`LanguageModel.loss`. Of streams, training and evaluation go on separately."""
@@ -321,15 +214,7 @@ class RecurrentLM(LanguageModel):
         carry = self._carries.get(self.training) if batch.continues else None
         logprobs, after = self.stream_logprobs(batch.tokens, batch.targets, carry)
         self._carries[self.training] = after
-        nothing = batch.tokens.new_zeros(())
-        return LossParts(
-            token_nll_sum=-logprobs.masked_fill(~batch.predicted(), 0).sum(),
-            attach_nll_sum=nothing.to(logprobs.dtype),
-            n_tokens=batch.predicted().sum(),
-            n_attach=nothing,
-            n_attach_correct=nothing,
-            n_clamped=nothing,
-        )
+        return _token_loss(-logprobs.masked_fill(~batch.predicted(), 0).sum(), batch.predicted().sum())
 
     def stream_state(self) -> dict[str, Tensor]:
         """See :meth:`LanguageModel.stream_state`."""
@@ -357,10 +242,7 @@ class RecurrentLM(LanguageModel):
     def start(self, rows: int, length: int, entries: int | None = None) -> RecurrentState:
         """See :meth:`LanguageModel.start`. Hypotheses share nothing: ``entries`` is ignored."""
         self.check_causal()
-        run = SequenceRun(
-            self.config.controller, self.stack, self._weights(), self._empty(rows), length, keep=False
-        )
-        return RecurrentState(position=-1, length=length, rows=rows, run=run)
+        return RecurrentState(position=-1, length=length, rows=rows, run=self._reader().run(rows, length))
 
     @torch.no_grad()
     def advance(self, state: RecurrentState, tokens: Tensor, tape_row: Tensor) -> None:
@@ -371,40 +253,26 @@ class RecurrentLM(LanguageModel):
         if state.position == 0:
             if self.config.first_input == "none":
                 return
-            tokens = torch.full_like(tokens, self._first_token)
-        state.run.step(self._inputs(tokens))
+            tokens = self._reader().first_input(tokens)
+        state.run.step(self._reader().inputs(tokens[:, None])[:, 0])
 
     @torch.no_grad()
     def next_token_logprobs(self, state: RecurrentState) -> Tensor:
         """See :meth:`LanguageModel.next_token_logprobs`."""
         return self.output(state.run.cell.hidden).log_softmax(-1, dtype=torch.float32)
 
-    # --- shared -------------------------------------------------------------------------------
+    def _reader(self) -> RecurrentReader:
+        return RecurrentReader(self.config, self.stack, dict(self.named_parameters()))
 
-    @property
-    def _first_token(self) -> int:
-        return self.root_id if self.config.first_input == "root" else self.eos_id
 
-    def _empty(self, rows: int) -> Carry:
-        hidden = self.hidden_weight.new_zeros(rows, self.config.hidden_size)
-        return Carry(hidden, torch.zeros_like(hidden))
-
-    def _weights(self) -> Weights:
-        if self.reading_weight is None or self.actions is None:
-            return Weights(self.hidden_weight)
-        recurrent = torch.cat([self.hidden_weight, self.reading_weight], 1)
-        return Weights(recurrent, self.actions.weight, self.actions.bias)
-
-    def _inputs(self, tokens: Tensor) -> Tensor:
-        """What tokens (…) add to the gates: (…, G)."""
-        bias = self.input_bias + self.hidden_bias
-        if self.embedding is None:
-            return F.embedding(tokens, self.input_weight.T) + bias
-        return F.linear(self.embedding(tokens), self.input_weight, bias)
-
-    def _target_logprobs(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """log p of targets (B, T) from hidden states (B, T, H)."""
-        logits = self.output(hidden)  # (B, T, V)
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        nll = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
-        return -nll.view_as(targets)
+def _token_loss(nll_sum: Tensor, n_tokens: Tensor) -> LossParts:
+    """The loss of a model without attachments."""
+    nothing = torch.zeros_like(n_tokens)
+    return LossParts(
+        token_nll_sum=nll_sum,
+        attach_nll_sum=nothing.to(nll_sum.dtype),
+        n_tokens=n_tokens,
+        n_attach=nothing,
+        n_attach_correct=nothing,
+        n_clamped=nothing,
+    )

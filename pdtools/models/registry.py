@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from pdtools.errors import PdtoolsError
 from pdtools.models.base import LanguageModel
 from pdtools.models.pushdown import PushdownConfig, build_pushdown
-from pdtools.models.recurrent import RecurrentConfig, RecurrentLM
+from pdtools.models.recurrent import RecurrentLM
+from pdtools.models.recurrent_config import RecurrentConfig
 from pdtools.models.transformer import TransformerLM
 from pdtools.models.transformer_config import TransformerConfig
 from pdtools.typed_values import as_type
