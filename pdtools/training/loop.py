@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,7 +15,7 @@ import torch
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import replace_directory
-from pdtools.models import count_parameters, save_checkpoint
+from pdtools.models import Batch, LossParts, count_parameters, save_checkpoint
 from pdtools.tokenization import Tokenizer
 from pdtools.training.batches import BatchLimits
 from pdtools.training.config import TrainConfig
@@ -136,19 +137,33 @@ class TrainingLoop:
         self.padding = source.padding_share()
         ahead = AHEAD if torch.device(device).type == "cuda" else 0
         self.loader = BatchLoader(source, device, ahead, self.ranks)
+        self._begin_step()
 
     def run(self) -> RunState:
         """Train until the end, an early stop, or until asked to stop."""
-        state = self.state
+        with self.running():
+            while (batch := self.next_batch()) is not None:
+                with self.parallel.reducing(self.completes_step):
+                    with autocast(self.device, self.config.precision):
+                        parts = self.parallel.loss(batch)
+                    self.objective(parts).backward()
+                self.learn(batch, parts)
+        return self.state
+
+    # What :meth:`run` does, for whoever computes the losses of several runs at once (``sweep.py``).
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """While the block runs, batches are loaded and the log is open."""
         self._clock = time.monotonic()
         log = (
-            MetricsLog(self.folder.path, step=state.step, size=state.metrics_size)
+            MetricsLog(self.folder.path, step=self.state.step, size=self.state.metrics_size)
             if self.ranks.is_main
             else NoMetrics()
         )
         with log as self.metrics, self.loader:
             self.listener.started(
-                state,
+                self.state,
                 {
                     "sentences": self.train_set.count,
                     "parameters": count_parameters(self.model),
@@ -157,46 +172,70 @@ class TrainingLoop:
                     "device": self.device,
                 },
             )
-            while state.finished is None:
-                if self._evaluation_is_due():
-                    finished_it = self._evaluate()
-                    self._save_last()
-                    if not finished_it:
-                        break
-                elif self.stop():
-                    self._save_last()
-                    break
-                else:
-                    self._step()
-        return state
+            yield
 
-    # --- a step -------------------------------------------------------------------------------
+    def next_batch(self) -> Batch | None:
+        """What to learn from next, after an evaluation where one is due; None at the end, or when stopped."""
+        while self.state.finished is None:
+            if self._batches_of_step:
+                return self._load()
+            if self._evaluation_is_due():
+                finished_it = self._evaluate()
+                self._save_last()
+                if not finished_it:
+                    return None
+            elif self.stop():
+                self._save_last()
+                return None
+            else:
+                self.model.train()
+                return self._load()
+        return None
 
-    def _step(self) -> None:
-        """One update of the weights.
+    def _load(self) -> Batch:
+        self._began, waited = time.monotonic(), self.loader.waited
+        batch = next(self.loader)
+        self.state.loading_seconds += self.loader.waited - waited
+        return batch
+
+    @property
+    def completes_step(self) -> bool:
+        """Whether the newest batch is the last one of its step."""
+        return self._batches_of_step == self.config.accumulate - 1
+
+    def objective(self, parts: LossParts) -> torch.Tensor:
+        """What is minimised: a sum over a batch, whose gradient :meth:`learn` takes for granted."""
+        return parts.token_nll_sum + self.config.attachment_weight * parts.attach_nll_sum
+
+    def learn(self, batch: Batch, parts: LossParts) -> None:
+        """Take note of a batch's gradient, and update the weights when the step is complete.
 
         Gradients of plain sums are added up over batches and ranks, and divided by the tokens (or sentences)
         of all of them: the same as one batch of all these sentences, however they are divided.
         """
-        config, state = self.config, self.state
-        start, waited = time.monotonic(), self.loader.waited
-        self.model.train()
-        sums = zero_sums(self.device)
-        sentences = torch.zeros((), dtype=torch.float64, device=self.device)
-        for i in range(config.accumulate):
-            batch = next(self.loader)
-            with self.parallel.reducing(i == config.accumulate - 1):
-                with autocast(self.device, config.precision):
-                    parts = self.parallel.loss(batch)
-                    loss = parts.token_nll_sum + config.attachment_weight * parts.attach_nll_sum
-                loss.backward()
-            sums += loss_sums(parts)
-            sentences += batch.predicted().any(1).sum()
+        completes_step = self.completes_step
+        self._sums += loss_sums(parts)
+        self._sentences += batch.predicted().any(1).sum()
+        self._batches_of_step += 1
+        logged = None
+        if completes_step:
+            logged = self._update()
+        taken = time.monotonic() - self._began
+        self.state.window_seconds += taken
+        self.state.step_seconds += taken
+        if completes_step:
+            self.listener.stepped(self.state.step)
+        if logged is not None:
+            self._log(logged)
+
+    def _update(self) -> LossSums | None:
+        """Change the weights by the gradients of the step; the loss since the last time, where it is due."""
+        config, state, sums = self.config, self.state, self._sums
         self.ranks.add_up(sums)
         divisor = sums[TOKENS]
         if config.normalize == "sentence":
-            self.ranks.add_up(sentences)
-            divisor = sentences
+            self.ranks.add_up(self._sentences)
+            divisor = self._sentences
         gradients = self.parallel.gradients()  # the mean over ranks of sums over tokens
         share = (self.ranks.size / divisor).float()
         self.gradient_norm = self.parallel.total_norm(gradients) * share
@@ -208,15 +247,14 @@ class TrainingLoop:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.window += sums
+        self._begin_step()
         log_is_due = state.step % config.log_every == 0 or state.step == config.steps
-        logged = LossSums.from_tensor(self.window) if log_is_due else None  # the one wait for the device
-        taken = time.monotonic() - start
-        state.window_seconds += taken
-        state.step_seconds += taken
-        state.loading_seconds += self.loader.waited - waited
-        self.listener.stepped(state.step)
-        if logged is not None:
-            self._log(logged)
+        return LossSums.from_tensor(self.window) if log_is_due else None  # the one wait for the device
+
+    def _begin_step(self) -> None:
+        self._batches_of_step = 0
+        self._sums = zero_sums(self.device)
+        self._sentences = torch.zeros((), dtype=torch.float64, device=self.device)
 
     def _log(self, sums: LossSums) -> None:
         """Record the loss since the last time."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,63 @@ from pdtools.training.run_folder import RunFolder
 from pdtools.training.sources import TrainingInput
 from pdtools.training.streams import StreamInput
 
-_LESS_MEMORY = "lower train.batch_tokens or train.batch_sentences (train.accumulate makes up for it)"
+LESS_MEMORY = "lower train.batch_tokens or train.batch_sentences (train.accumulate makes up for it)"
 _FROM_TOKENIZER = ("vocab_size", "pad_id", "root_id", "eos_id")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenRun:
+    """A run that nobody else can train meanwhile.
+
+    Attributes:
+        loop: what trains it.
+        output: its folder.
+        recipe: with every default.
+        already_finished: whether there was nothing left to do when it was opened.
+        resumed_from: the step it was at then; None for a new run.
+        train_count: sentences; None: endless.
+        valid_count: None without validation.
+        rejects: sentences that are left out.
+    """
+
+    loop: TrainingLoop
+    output: str
+    recipe: Recipe
+    already_finished: bool
+    resumed_from: int | None
+    train_count: int | None
+    valid_count: int | None
+    rejects: Rejects
+
+    def report(self) -> dict[str, Any]:
+        """What :func:`train` returns."""
+        state = self.loop.state
+        return {
+            "output": self.output,
+            "model": self.recipe.model,
+            "parameters": count_parameters(self.loop.model),
+            "processes": self.loop.ranks.size,
+            "finished": state.finished,
+            "already_finished": self.already_finished,
+            "resumed_from": self.resumed_from,
+            "step": state.step,
+            "steps": self.recipe.train.steps,
+            "epoch": state.epoch,
+            "seconds": round(state.seconds, 3),
+            "best_step": state.best_step,
+            "best": state.best_scores,
+            "counts": {
+                "sentences": {"train": self.train_count}
+                | ({} if self.valid_count is None else {"valid": self.valid_count}),
+                "left_out": self.rejects.by_reason(),
+                "padding": round(self.loop.padding, 4),
+            },
+            "time": {
+                "steps": round(state.step_seconds, 3),
+                "loading": round(state.loading_seconds, 3),
+                "other": round(state.seconds - state.step_seconds, 3),
+            },
+        }
 
 
 def train(
@@ -89,6 +145,53 @@ def train(
         PdtoolsError: unusable data or options, another run in the same folder, a file of the run that is
             damaged, a loss that is no longer finite, or not enough memory.
     """
+    with (
+        open_run(
+            data,
+            output,
+            recipe,
+            valid=valid,
+            init=init,
+            device=device,
+            resume=resume,
+            overwrite=overwrite,
+            on_error=on_error,
+            listener=listener,
+            stop=stop,
+            ranks=ranks,
+            distribution=distribution,
+        ) as run,
+        explained_memory_errors(LESS_MEMORY),
+    ):
+        if not run.already_finished:
+            run.loop.run()
+        return run.report()
+
+
+@contextlib.contextmanager
+def open_run(
+    data: str | Path | TrainingInput,
+    output: str | Path,
+    recipe: Recipe | None = None,
+    *,
+    valid: str | Path | None = None,
+    init: str | Path | None = None,
+    device: str = "cpu",
+    resume: bool = False,
+    overwrite: bool = False,
+    on_error: str = "fail",
+    listener: Listener | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    ranks: Ranks = ALONE,
+    distribution: Distribution = "ddp",
+) -> Iterator[OpenRun]:
+    """A run that is ready to be trained, for as long as the block runs: :func:`train` up to the first step.
+
+    The arguments are those of :func:`train`.
+
+    Raises:
+        PdtoolsError: as there.
+    """
     folder = RunFolder(output)
     with folder.locked() if ranks.is_main else contextlib.nullcontext():
         if ranks.is_main and not resume:
@@ -133,7 +236,7 @@ def train(
             stop=stop,
             resume=goes_on,
         )
-        resumed_from = loop.state.step
+        resumed_from = loop.state.step if goes_on else None
         already_finished = loop.state.finished is not None
         if isinstance(stop, Interruption):
             stop.begin_noting()
@@ -142,37 +245,19 @@ def train(
                 folder.create(overwrite=overwrite or resume)
                 folder.describe(recipe, identity, provenance(files))
             elif not already_finished:
-                folder.record_resumption(resumed_from, recipe, provenance(files))
+                folder.record_resumption(loop.state.step, recipe, provenance(files))
             if len(rejects):
                 rejects.write(folder.path / REJECTS_FILE)
-        with explained_memory_errors(_LESS_MEMORY):
-            state = loop.state if already_finished else loop.run()
-    return {
-        "output": str(output),
-        "model": recipe.model,
-        "parameters": count_parameters(model),
-        "processes": ranks.size,
-        "finished": state.finished,
-        "already_finished": already_finished,
-        "resumed_from": resumed_from if goes_on else None,
-        "step": state.step,
-        "steps": recipe.train.steps,
-        "epoch": state.epoch,
-        "seconds": round(state.seconds, 3),
-        "best_step": state.best_step,
-        "best": state.best_scores,
-        "counts": {
-            "sentences": {"train": train_set.count}
-            | ({} if valid_set is None else {"valid": valid_set.count}),
-            "left_out": rejects.by_reason(),
-            "padding": round(loop.padding, 4),
-        },
-        "time": {
-            "steps": round(state.step_seconds, 3),
-            "loading": round(state.loading_seconds, 3),
-            "other": round(state.seconds - state.step_seconds, 3),
-        },
-    }
+        yield OpenRun(
+            loop=loop,
+            output=str(output),
+            recipe=recipe,
+            already_finished=already_finished,
+            resumed_from=resumed_from,
+            train_count=train_set.count,
+            valid_count=None if valid_set is None else valid_set.count,
+            rejects=rejects,
+        )
 
 
 def _check_tokenizer(init: str | Path, tokenizer: Tokenizer) -> None:
