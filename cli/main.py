@@ -32,6 +32,7 @@ from . import (
     sample,
     show,
     surprisal,
+    sweep,
     tapes,
     train,
 )
@@ -51,6 +52,7 @@ app.command("tapes")(tapes.tapes)
 app.command("blocks")(blocks.blocks)
 app.command("show")(show.show)
 app.command("train")(train.train)
+app.command("sweep")(sweep.sweep)
 app.command("decode")(decode.decode)
 app.command("sample")(sample.sample)
 app.command("inspect")(inspect.inspect)

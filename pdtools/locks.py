@@ -19,6 +19,10 @@ except ImportError:  # not a POSIX system
 _NO_LOCKS_HERE = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}
 
 
+class TakenError(PdtoolsError):
+    """Another process holds the lock."""
+
+
 @contextlib.contextmanager
 def locked(path: str | Path, refusal: str, *, shared: bool = False, required: bool = False) -> Iterator[None]:
     """Hold the lock of a file while the block runs.
@@ -30,7 +34,8 @@ def locked(path: str | Path, refusal: str, *, shared: bool = False, required: bo
         required: whether to fail where the file system has no locks; else none is held there.
 
     Raises:
-        PdtoolsError: if another process holds it, or there are no locks but one is required.
+        TakenError: if another process holds it.
+        PdtoolsError: if there are no locks, but one is required.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
@@ -38,14 +43,14 @@ def locked(path: str | Path, refusal: str, *, shared: bool = False, required: bo
             try:
                 fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise PdtoolsError(refusal) from error
+                raise TakenError(refusal) from error
             except OSError as error:
                 if error.errno not in _NO_LOCKS_HERE:
                     raise
                 if required:
                     raise PdtoolsError(f"{path}: no locks on this file system: {error.strerror}") from error
             if not _is(descriptor, path):
-                raise PdtoolsError(refusal)  # it has just ended its work, and deleted the file
+                raise TakenError(refusal)  # it has just ended its work, and deleted the file
         yield
     finally:
         os.close(descriptor)

@@ -5,9 +5,13 @@ Of several models the rows are in one tensor, equally many of each, one model's 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 
 def times(rows: Tensor, weight: Tensor, added: Tensor | None = None) -> Tensor:
@@ -55,6 +59,28 @@ def bias_gradient(d_products: Tensor, weight: Tensor) -> Tensor:
     if weight.ndim == 2:
         return d_products.sum((0, 1))
     return by_model(d_products, weight, 1).sum((0, 2))[:, None]
+
+
+class _Stack(torch.autograd.Function):
+    """``torch.stack``, whose gradients share no memory with others, so that they can be changed in place.
+
+    (The two biases of a controller have one gradient, which would be that of both.)
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *tensors: Tensor) -> Tensor:
+        return torch.stack(tensors)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_stacked: Tensor) -> tuple[Tensor, ...]:
+        return d_stacked.clone().unbind()
+
+
+def stack_parameters(models: Sequence[nn.Module]) -> dict[str, Tensor]:
+    """The parameters of M models of one shape by their names, each (M, …)."""
+    named = [dict(model.named_parameters()) for model in models]
+    return {name: _Stack.apply(*(parameters[name] for parameters in named)) for name in named[0]}
 
 
 def look_up(tokens: Tensor, table: Tensor, added: Tensor | None = None) -> Tensor:

@@ -21,6 +21,7 @@ from pdtools.models.base import (
 )
 from pdtools.models.cache import NoRoomError
 from pdtools.models.controllers import GATES
+from pdtools.models.products import stack_parameters
 from pdtools.models.recurrence import Carry, SequenceRun, row_by_row, sequence_bytes
 from pdtools.models.recurrent_config import RecurrentConfig, build_stack
 from pdtools.models.recurrent_reader import RecurrentReader
@@ -175,9 +176,7 @@ class RecurrentLM(LanguageModel):
         ):
             return super().losses(models, batches)
         batch = side_by_side(batches, first.pad_id)
-        named = [dict(model.named_parameters()) for model in models]
-        stacked = {name: torch.stack([parameters[name] for parameters in named]) for name in named[0]}
-        reader = RecurrentReader(first.config, first.stack, stacked)
+        reader = RecurrentReader(first.config, first.stack, stack_parameters(models))
         hidden = reader.at_positions(reader.read(reader.fed(reader.scored_part(batch)))[0])
         logprobs = reader.token_logprobs(batch, hidden)  # (M · B, N)
         counts = batch.predicted().view(len(models), -1).sum(1)

@@ -18,23 +18,29 @@ from pdtools.typed_values import as_type
 
 
 class ModelKind(NamedTuple):
-    """A configuration dataclass and what makes a model of it."""
+    """A configuration dataclass, what makes a model of it, and whether several are computed as one.
+
+    These (:meth:`LanguageModel.losses`) draw no random numbers in training, so that each learns as if alone.
+    """
 
     config_class: type
     build: Callable[[Any], LanguageModel]
+    side_by_side: bool = False
 
 
 MODELS: dict[str, ModelKind] = {}
 
 
-def register(name: str, config_class: type, build: Callable[[Any], LanguageModel]) -> None:
+def register(
+    name: str, config_class: type, build: Callable[[Any], LanguageModel], *, side_by_side: bool = False
+) -> None:
     """Make a kind of model known under a name."""
-    MODELS[name] = ModelKind(config_class, build)
+    MODELS[name] = ModelKind(config_class, build, side_by_side)
 
 
 register("transformer", TransformerConfig, TransformerLM)
 register("pushdown", PushdownConfig, build_pushdown)
-register("rnn", RecurrentConfig, RecurrentLM)
+register("rnn", RecurrentConfig, RecurrentLM, side_by_side=True)
 
 
 def model_kind(name: str) -> ModelKind:

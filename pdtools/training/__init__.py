@@ -12,6 +12,7 @@ from pdtools.training.optimizer import build_optimizer, learning_rate
 from pdtools.training.parallel import ParallelModel
 from pdtools.training.run_state import RunState, run_state
 from pdtools.training.sources import BatchSource, TrainingData, TrainingInput, ValidationData
+from pdtools.training.sweep import Outcome, Plan, SweepListener, make_plans, sweep
 from pdtools.training.task_data import TaskInput
 from pdtools.training.train import complete_recipe, train
 
@@ -24,12 +25,15 @@ __all__ = [
     "Interruption",
     "Listener",
     "LossSums",
+    "Outcome",
     "ParallelModel",
+    "Plan",
     "Ranks",
     "Recipe",
     "RunState",
     "Sentences",
     "ShardInput",
+    "SweepListener",
     "TaskInput",
     "TrainConfig",
     "TrainingData",
@@ -42,12 +46,14 @@ __all__ = [
     "evaluate",
     "learning_rate",
     "local_device",
+    "make_plans",
     "padding_share",
     "plan_epoch",
     "plan_in_order",
     "read_metrics",
     "read_recipe",
     "run_state",
+    "sweep",
     "torchrun_ranks",
     "train",
 ]

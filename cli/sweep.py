@@ -1,0 +1,188 @@
+"""``pdtools sweep``: a grid of settings → a run for each, trained side by side, and a table of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pdtools.files import is_stream
+
+from .console import message, print_json
+from .options import DeviceOption, JsonOption, QuietOption, ThreadsOption
+from .work import pick_device
+
+if TYPE_CHECKING:
+    from pdtools.training import Outcome, Plan
+    from pdtools.training.train import OpenRun
+
+
+def sweep(
+    shards: Annotated[
+        str, typer.Argument(metavar="SHARDS", help="Training data; {KEY} stands for a run's value of it.")
+    ],
+    valid: Annotated[
+        str, typer.Option("--valid", metavar="SHARDS", help="Validation data; {KEY} as in SHARDS.")
+    ],
+    grid: Annotated[
+        list[str],
+        typer.Option(
+            "--grid", metavar="KEY=VALUES", help="train.learning_rate=0.01,0.005, ... (repeatable)."
+        ),
+    ],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="DIR", help="Folder of the runs' folders.")
+    ],
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="PATTERN", help="Name of a run's folder, with {KEY}s in it."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="NAME", help="pushdown (default), transformer, rnn.")
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option("--config", metavar="FILE", help="TOML recipe, or the name of a bundled one (cfl)."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting of all runs (repeatable)."),
+    ] = None,
+    at_once: Annotated[
+        int, typer.Option("--at-once", min=1, help="Runs that are trained side by side (recurrent models).")
+    ] = 1,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 0,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Train a model for every combination of some settings' values, and list the runs, the best first.
+
+    Each run is what pdtools train would make of it. Side by side, small recurrent models are computed as one:
+    the same results, but for rounding, in a fraction of the time. Start a sweep again after a stop, or with
+    more values or steps: what is finished stays, the rest continues. Several processes may work on one sweep;
+    each takes runs that no other is training.
+
+    \b
+    Example:
+      pdtools sweep shards/train --valid shards/valid --config cfl --grid train.seed=1,2,3 -o runs/rns
+      pdtools sweep "data/train-{train.seed}" --valid "data/valid-{train.seed}" --config cfl --at-once 10 \\
+        --grid train.learning_rate=0.01,0.005 --grid train.seed=1,2,3,4,5 -o runs/rns
+    """
+    if is_stream(output):
+        raise typer.BadParameter("a sweep is a folder: name one with -o")
+    from pdtools.training import Interruption, make_plans
+    from pdtools.training import sweep as run_sweep
+
+    plans = make_plans(
+        grid,
+        data=shards,
+        valid=valid,
+        output=output,
+        name=name,
+        config=config,
+        model=model,
+        settings=settings or [],
+    )
+    chosen_device = pick_device(device, threads)
+    with Interruption(at_once=False) as interruption, Progress(plans, quiet=quiet) as progress:
+        outcomes = run_sweep(
+            plans, at_once=at_once, device=chosen_device, listener=progress, stop=interruption
+        )
+    ordered = sorted(outcomes, key=lambda outcome: outcome.loss)
+    if as_json:
+        print_json([dataclasses.asdict(outcome) for outcome in ordered])
+    else:
+        _print_table(ordered)
+    if interruption.received:
+        message(f"{output}: stopped; the same command continues the sweep", quiet=quiet)
+        raise typer.Exit(128 + interruption.received)
+    if any(outcome.status == "failed" for outcome in outcomes):
+        raise typer.Exit(1)
+
+
+def _print_table(outcomes: Sequence[Outcome]) -> None:
+    from pdtools.report.tables import print_table
+
+    columns = ["run", "validation loss", "best step", "steps", "status"]
+    print_table(columns, [_row(outcome) for outcome in outcomes], digits=4)
+
+
+def _row(outcome: Outcome) -> list[str | int | float | None]:
+    status = "stopped early" if outcome.finished == "patience" else outcome.status
+    if outcome.best is None:
+        return [outcome.name, None, None, outcome.step, status]
+    return [outcome.name, outcome.loss, outcome.best_step, outcome.step, status]
+
+
+class Progress:
+    """A bar over the steps of all runs, and a line for each run that begins or ends, on standard error."""
+
+    def __init__(self, plans: Sequence[Plan], *, quiet: bool) -> None:
+        self._steps = {plan.name: plan.recipe.train.steps for plan in plans}
+        self._quiet = quiet
+        self._bar: Any = None
+
+    def __enter__(self) -> Progress:
+        if not self._quiet and sys.stderr.isatty():
+            from tqdm import tqdm
+
+            self._bar = tqdm(
+                total=sum(self._steps.values()),
+                desc="sweep",
+                unit="step",
+                dynamic_ncols=True,
+                file=sys.stderr,
+            )
+        return self
+
+    def __exit__(self, *ending: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def opened(self, plan: Plan, run: OpenRun) -> None:
+        """Move the bar by what was done before."""
+        step = run.loop.state.step
+        if not run.already_finished:
+            self._tell(f"{plan.name}: {f'going on from step {step}' if step else 'starting'}")
+        self._move(step)
+
+    def closed(self, outcome: Outcome) -> None:
+        """Say how a run has ended."""
+        if outcome.status == "finished":
+            self._move(self._steps[outcome.name] - outcome.step)  # what an early stop has saved
+        best = f", best {outcome.loss:.4f} at step {outcome.best_step}" if outcome.best else ""
+        said = {
+            "finished": f"finished at step {outcome.step}{best}",
+            "stopped": f"stopped after step {outcome.step}{best}",
+            "elsewhere": "another process is training it",
+            "failed": f"failed: {outcome.reason}",
+        }
+        text = f"{outcome.name}: {said[outcome.status]}"
+        self._tell(text, always=outcome.status == "failed")
+
+    def started(self, state: Any, facts: Any) -> None:
+        """See :meth:`opened`."""
+
+    def stepped(self, step: int) -> None:
+        """Move the bar."""
+        self._move(1)
+
+    def logged(self, step: int, values: Any) -> None:
+        """Nothing: the runs are many."""
+
+    def evaluated(self, step: int, scores: Any, is_best: bool) -> None:
+        """Nothing: the runs are many."""
+
+    def _move(self, steps: int) -> None:
+        if self._bar is not None:
+            self._bar.update(steps)
+
+    def _tell(self, line: str, *, always: bool = False) -> None:
+        if self._bar is not None:
+            self._bar.write(line, file=sys.stderr)
+        else:
+            message(line, quiet=self._quiet and not always)

@@ -1,0 +1,322 @@
+"""Many runs that differ in a few settings: which they are, and training several of them side by side."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import re
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from pdtools.errors import PdtoolsError, explained_memory_errors
+from pdtools.locks import TakenError
+from pdtools.models import Batch, model_kind
+from pdtools.training.config import Recipe, read_recipe
+from pdtools.training.evaluate import autocast
+from pdtools.training.loop import Listener, Silence
+from pdtools.training.run_state import run_state
+from pdtools.training.train import LESS_MEMORY, OpenRun, open_run
+
+_PLACE = re.compile(r"\{([^{}]*)\}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One run of a sweep.
+
+    Attributes:
+        name: of its folder within the sweep's.
+        settings: values of the grid, by key.
+        data: shards to learn from.
+        valid: shards that choose the best checkpoint.
+        output: its folder.
+        recipe: the model and how to train it.
+    """
+
+    name: str
+    settings: Mapping[str, str]
+    data: str
+    valid: str
+    output: Path
+    recipe: Recipe
+
+
+def make_plans(
+    grid: Sequence[str],
+    *,
+    data: str,
+    valid: str,
+    output: str | Path,
+    name: str | None = None,
+    config: str | None = None,
+    model: str | None = None,
+    settings: Sequence[str] = (),
+) -> list[Plan]:
+    """The runs of a grid: one for each combination of values.
+
+    Args:
+        grid: ``train.learning_rate=0.01,0.005``, ``train.seed=1,2,3``: a key and its values.
+        data, valid: folders of shards; ``{train.seed}`` in them stands for the run's value.
+        output: the folder that the runs' folders are made in.
+        name: of a run's folder, with values in it, such as ``lr{train.learning_rate}-{train.seed}``; by
+            default keys and values, such as ``learning_rate=0.01,seed=1``.
+        config, model, settings: of all runs (:func:`~pdtools.training.read_recipe`).
+
+    Raises:
+        PdtoolsError: a grid, a name or a setting that makes no sense; two runs of one name.
+    """
+    values = dict(_axis(axis) for axis in grid)
+    if not values or len(values) != len(grid):
+        raise PdtoolsError("a sweep needs --grid KEY=VALUE,VALUE,..., each key once")
+    fixed = {setting.partition("=")[0].strip() for setting in settings}
+    for key in sorted(values.keys() & fixed):
+        raise PdtoolsError(f"{key} is in --grid and in --set: leave one of them out")
+    short = {key: key.partition(".")[2] for key in values}
+    if len(set(short.values())) < len(short):
+        short = {key: key for key in values}
+    pattern = name or ",".join(f"{short[key]}={{{key}}}" for key in values)
+    plans = {}
+    for combination in itertools.product(*values.values()):
+        point = dict(zip(values, combination, strict=True))
+        run = _filled(pattern, point)
+        if run in plans:
+            raise PdtoolsError(f"two runs are called {run}: --name needs every key of --grid in it")
+        if Path(run).name != run or run.startswith("."):
+            raise PdtoolsError(f"{run!r} is no name for a run's folder: choose another --name")
+        plans[run] = Plan(
+            name=run,
+            settings=point,
+            data=_filled(data, point),
+            valid=_filled(valid, point),
+            output=Path(output, run),
+            recipe=read_recipe(
+                config,
+                model=model,
+                settings=[*settings, *(f"{key}={value}" for key, value in point.items())],
+            ),
+        )
+    return list(plans.values())
+
+
+def _axis(text: str) -> tuple[str, list[str]]:
+    """A key and its values."""
+    key, _, listed = text.partition("=")
+    values = [value.strip() for value in listed.split(",")]
+    if not all(values):
+        raise PdtoolsError(f"--grid {text}: write KEY=VALUE,VALUE,..., such as train.seed=1,2,3")
+    if len(set(values)) < len(values):
+        raise PdtoolsError(f"--grid {text}: a value is there twice")
+    return key.strip(), values
+
+
+def _filled(pattern: str, point: Mapping[str, str]) -> str:
+    """A pattern with the values of its keys."""
+
+    def value(place: re.Match[str]) -> str:
+        if place[1] not in point:
+            raise PdtoolsError(f"{pattern}: {place[0]} is no key of --grid ({', '.join(point)})")
+        return point[place[1]]
+
+    return _PLACE.sub(value, pattern)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What has become of a run.
+
+    Attributes:
+        name, settings: of its plan.
+        status: ``finished``; ``stopped`` before its end; ``failed``; ``elsewhere``: another process has it.
+        finished: ``steps`` or ``patience``; None before its end.
+        step, best_step, best: see :class:`~pdtools.training.RunState`; as far as its folder tells.
+        reason: why it failed.
+    """
+
+    name: str
+    settings: Mapping[str, str]
+    status: str
+    finished: str | None = None
+    step: int = 0
+    best_step: int = 0
+    best: Mapping[str, Any] | None = None
+    reason: str | None = None
+
+    @property
+    def loss(self) -> float:
+        """The best validation loss; infinite before the first."""
+        return math.inf if not self.best else float(self.best["loss"])
+
+
+class SweepListener(Listener, Protocol):
+    """What a sweep tells while it goes on; what its runs tell does not say of which run it is."""
+
+    def opened(self, plan: Plan, run: OpenRun) -> None:
+        """A run begins, goes on, or is found to have ended."""
+
+    def closed(self, outcome: Outcome) -> None:
+        """A run has ended, was stopped, could not be opened or has failed."""
+
+
+class SilentSweep(Silence):
+    """Tells nothing."""
+
+    def opened(self, plan: Plan, run: OpenRun) -> None:
+        pass
+
+    def closed(self, outcome: Outcome) -> None:
+        pass
+
+
+def sweep(
+    plans: Sequence[Plan],
+    *,
+    at_once: int = 1,
+    device: str = "cpu",
+    listener: SweepListener | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> list[Outcome]:
+    """Train all runs that are not finished yet.
+
+    Each is what :func:`~pdtools.training.train` makes of it; side by side the same but for rounding. Runs
+    that were stopped go on, runs that another process is training are left to it, and where one fails the
+    others go on.
+
+    Args:
+        plans: the runs.
+        at_once: trained side by side: their batches are computed together where their models allow it.
+        device: ``cpu``, ``cuda``, …
+        listener: hears of progress.
+        stop: asked between steps: all runs then write their state and end, to be resumed.
+
+    Returns:
+        What has become of each of them, in the order of the plans.
+
+    Raises:
+        PdtoolsError: if models are to be trained side by side that cannot be.
+    """
+    for plan in plans:
+        if at_once > 1 and not model_kind(plan.recipe.model).side_by_side:
+            raise PdtoolsError(
+                f"--at-once {at_once}: models of the kind {plan.recipe.model} train one at a time"
+            )
+    listener = listener or SilentSweep()
+    waiting, active = deque(plans), list[_Active]()
+    outcomes: dict[str, Outcome] = {}
+
+    def ended(outcome: Outcome) -> None:
+        outcomes[outcome.name] = outcome
+        listener.closed(outcome)
+
+    try:
+        while waiting or active:
+            while waiting and len(active) < at_once:
+                plan = waiting.popleft()
+                if stop():
+                    ended(_as_it_is(plan))
+                    continue
+                try:
+                    active.append(_Active(plan, device, listener, stop))
+                except TakenError:
+                    ended(_as_it_is(plan, "elsewhere"))
+                except PdtoolsError as error:
+                    ended(_as_it_is(plan, "failed", str(error)))
+            for run in active:
+                run.load()
+            with explained_memory_errors(f"lower --at-once, or {LESS_MEMORY}"):
+                _learn([run for run in active if run.batch is not None])
+            for run in [run for run in active if run.batch is None]:
+                active.remove(run)
+                run.close()
+                ended(_as_it_is(run.plan, None if run.reason is None else "failed", run.reason))
+    finally:
+        for run in active:
+            run.close()
+    return [outcomes[plan.name] for plan in plans]
+
+
+class _Active:
+    """A run in training.
+
+    Attributes:
+        batch: what it learns from next; None when it has ended.
+        reason: why it has failed.
+    """
+
+    def __init__(self, plan: Plan, device: str, listener: SweepListener, stop: Callable[[], bool]) -> None:
+        self.plan = plan
+        self.batch: Batch | None = None
+        self.reason: str | None = None
+        with contextlib.ExitStack() as opened:
+            self.run = opened.enter_context(
+                open_run(
+                    plan.data,
+                    plan.output,
+                    plan.recipe,
+                    valid=plan.valid,
+                    device=device,
+                    resume=True,
+                    listener=listener,
+                    stop=stop,
+                )
+            )
+            listener.opened(plan, self.run)
+            if not self.run.already_finished:
+                opened.enter_context(self.run.loop.running())
+            self._opened = opened.pop_all()
+        self.loop = self.run.loop
+
+    @property
+    def group(self) -> Hashable:
+        """Equal for runs that are computed as one."""
+        return self.run.recipe.model, self.loop.model.config, self.loop.config.precision
+
+    def load(self) -> None:
+        """Take the next batch, after an evaluation where one is due."""
+        try:
+            self.batch = self.loop.next_batch()
+        except PdtoolsError as error:
+            self.batch, self.reason = None, str(error)
+
+    def close(self) -> None:
+        """Let others have the run."""
+        self._opened.close()
+
+
+def _learn(runs: Sequence[_Active]) -> None:
+    """One batch of each run, computed together where the models are alike."""
+    groups: dict[Hashable, list[_Active]] = {}
+    for run in runs:
+        groups.setdefault(run.group, []).append(run)
+    for alike in groups.values():
+        loop = alike[0].loop
+        batches = [run.batch for run in alike if run.batch is not None]
+        with autocast(loop.device, loop.config.precision):
+            losses = type(loop.model).losses([run.loop.model for run in alike], batches)
+        minimised = [run.loop.objective(parts) for run, parts in zip(alike, losses, strict=True)]
+        torch.stack(minimised).sum().backward()
+        for run, batch, parts in zip(alike, batches, losses, strict=True):
+            try:
+                run.loop.learn(batch, parts)
+            except PdtoolsError as error:
+                run.batch, run.reason = None, str(error)
+
+
+def _as_it_is(plan: Plan, status: str | None = None, reason: str | None = None) -> Outcome:
+    """A run by what is in its folder."""
+    state = run_state(plan.output)
+    return Outcome(
+        name=plan.name,
+        settings=plan.settings,
+        status=status or ("stopped" if state.finished is None else "finished"),
+        finished=state.finished,
+        step=state.step,
+        best_step=state.best_step,
+        best=state.best_scores or None,
+        reason=reason,
+    )

@@ -1,0 +1,128 @@
+"""``pdtools sweep``."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pdtools.cli.main import run
+
+SMALL = [
+    argument
+    for setting in ("config.stack=none", "config.hidden_size=4", "train.steps=6", "train.eval_every=3")
+    for argument in ("--set", setting)
+] + ["--device", "cpu", "--threads", "1"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders ``train-1``, ``train-2``, ``valid-1`` and ``valid-2``."""
+    folder = tmp_path_factory.mktemp("data")
+    for role, number in (("train", 40), ("valid", 20)):
+        for seed in (1, 2):
+            command = ["generate", "cfl", "marked-reversal", "--lengths", "5-9", "--number", str(number)]
+            output = ["--seed", str(seed), "--shards", "-q", "-o", str(folder / f"{role}-{seed}")]
+            assert run([*command, *output]) == 0
+    return folder
+
+
+def arguments(data: Path, output: Path, *more: str) -> list[str]:
+    folders = [str(data / "train-{train.seed}"), "--valid", str(data / "valid-{train.seed}")]
+    return [
+        "sweep",
+        *folders,
+        "--config",
+        "cfl",
+        "--grid",
+        "train.seed=1,2",
+        "-o",
+        str(output),
+        *SMALL,
+        *more,
+    ]
+
+
+def test_a_table_the_best_first(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rates = ["--grid", "train.learning_rate=1e-9,0.05", "--name", "lr{train.learning_rate}-{train.seed}"]
+    assert run(arguments(data, tmp_path, *rates, "--at-once", "4")) == 0
+    captured = capsys.readouterr()
+    lines = captured.out.splitlines()
+    assert lines[0].split() == ["run", "validation", "loss", "best", "step", "steps", "status"]
+    assert [line.split()[0][:6] for line in lines[1:]] == ["lr0.05", "lr0.05", "lr1e-9", "lr1e-9"]
+    losses = [float(line.split()[1]) for line in lines[1:]]
+    assert losses == sorted(losses)
+    assert captured.err.count(": starting\n") == captured.err.count(": finished at step 6, best ") == 4
+    for name in ("lr0.05-1", "lr1e-9-2"):
+        recipe = json.loads((tmp_path / name / "run.json").read_text())["recipe"]
+        assert recipe["train"]["seed"] == int(name[-1])
+    assert run(arguments(data, tmp_path, *rates, "--quiet")) == 0  # nothing is left to do
+    again = capsys.readouterr()
+    assert (again.out, again.err) == (captured.out, "")
+
+
+def test_json_and_a_failure(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = [each.replace("seed=1,2", "seed=1,3,2") for each in arguments(data, tmp_path, "--json", "-q")]
+    assert run(command) == 1
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
+    assert [run["status"] for run in found] == ["finished", "finished", "failed"]
+    assert found[0]["best"]["loss"] <= found[1]["best"]["loss"]
+    assert (found[2]["settings"], found[2]["best"]) == ({"train.seed": "3"}, None)
+    assert "train-3: no such folder" in found[2]["reason"]
+    assert captured.err.count("seed=3: failed: ") == 1  # also when quiet
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "message"),
+    [
+        (["--grid", "train.seed=3"], 1, "each key once"),
+        (["--set", "train.nonsense=1"], 1, "unknown key train.nonsense"),
+        (["--at-once", "0"], 2, "--at-once"),
+        (["-o", "-"], 2, "a sweep is a folder"),
+        (["--name", "{seed}"], 1, "{seed} is no key of --grid"),
+    ],
+)
+def test_wrong_arguments(
+    more: list[str], status: int, message: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments(data, tmp_path / "runs", *more)) == status
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_all_runs_and_the_same_command_continues(
+    number: int, status: int, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = """
+import signal, sys
+from pdtools.cli import main
+from pdtools.training.loop import TrainingLoop
+number = int(sys.argv.pop(1))
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts the tests may ignore it
+learn = TrainingLoop.learn
+signals = [number]
+def signalled(self, *arguments):
+    learn(self, *arguments)
+    if self.state.step == 4 and signals:
+        signal.raise_signal(signals.pop())
+TrainingLoop.learn = signalled
+main.main()
+"""
+    command = arguments(data, tmp_path / "runs", "--at-once", "2")
+    stopped = subprocess.run(
+        [sys.executable, "-c", script, str(int(number)), *command], capture_output=True, text=True
+    )
+    assert stopped.returncode == status, stopped.stderr
+    assert stopped.stderr.count(": stopped after step 4, best ") == 2
+    assert "the same command continues the sweep" in stopped.stderr
+    assert stopped.stdout.count("stopped") == 2
+    assert run(command) == 0
+    captured = capsys.readouterr()
+    assert captured.err.count(": going on from step 4\n") == 2
+    assert captured.out.count("finished") == 2
