@@ -91,6 +91,16 @@ COMPARISONS = (
 )
 
 
+# Restarts and points of a grid that are computed as one, beside one after the other.
+SIDE_BY_SIDE = {
+    "LSTM": {"stack": "none"},
+    "Gref": {"stack": "stratification"},
+    "JM": {"stack": "superposition"},
+    "RNS by torch's operations": {},
+}
+RUNS = (5, 20)
+
+
 def strings(length: int) -> Batch:
     """Random strings of so many symbols."""
     tokens = torch.randint(EOS + 1, EOS + 1 + SYMBOLS, (STRINGS, length)).tolist()
@@ -107,15 +117,22 @@ def step(model: RecurrentLM, batch: Batch, loss: Loss) -> Run:
     return run
 
 
+def model_of(stack: dict[str, Any], options: Options) -> RecurrentLM:
+    """With random weights."""
+    config = RecurrentConfig(vocab_size=EOS + 1 + SYMBOLS, pad_id=PAD, root_id=ROOT, eos_id=EOS, **stack)
+    return RecurrentLM(config).to(options.device, options.dtype)
+
+
 def figures(options: Options) -> Iterator[Figure]:
-    """Times by length."""
+    """Times by length, and by the number of models that are computed as one."""
     for compared in COMPARISONS:
-        config = RecurrentConfig(
-            vocab_size=EOS + 1 + SYMBOLS, pad_id=PAD, root_id=ROOT, eos_id=EOS, **compared.options
-        )
-        model = RecurrentLM(config).to(options.device, options.dtype)
+        model = model_of(compared.options, options)
         for n in compared.only or LENGTHS:
             yield figure(compared, model, n, options)
+    for name, stack in SIDE_BY_SIDE.items():
+        models = [model_of(stack, options) for _ in range(max(RUNS))]
+        for runs in RUNS:
+            yield side_by_side(name, models[:runs], LENGTHS[len(LENGTHS) // 2], options)
 
 
 def figure(compared: Comparison, model: RecurrentLM, n: int, options: Options) -> Figure:
@@ -142,6 +159,44 @@ def figure(compared: Comparison, model: RecurrentLM, n: int, options: Options) -
             **vars(model.config),
             **options.settings,
             "plain_ms": 1e3 * times["plain"],
+        },
+    )
+
+
+def side_by_side(name: str, models: list[RecurrentLM], n: int, options: Options) -> Figure:
+    """Several models, each with strings of its own, beside one model after the other."""
+    batches = [strings(n).to(options.device) for _ in models]
+
+    def together() -> None:
+        torch.stack([parts.token_nll_sum for parts in RecurrentLM.losses(models, batches)]).sum().backward()
+        drop_gradients()
+
+    def alone() -> None:
+        for model, batch in zip(models, batches, strict=True):
+            own_loss(model, batch).backward()
+        drop_gradients()
+
+    def drop_gradients() -> None:
+        for model in models:
+            model.zero_grad(set_to_none=True)
+
+    off = {"_native_works": lambda: False}
+    with mock.patch.multiple(recurrence, **off), mock.patch.multiple(nondeterministic, **off):
+        times = seconds({"together": together, "alone": alone}, options)
+    return Figure(
+        name=f"training step of {len(models)} models at once, {name}, n {n}",
+        value=1e3 * times["together"] / len(models),
+        unit="ms a model",
+        ratio=times["alone"] / times["together"],
+        against="as fast as one after the other",
+        at_least=True,
+        settings={
+            "models": len(models),
+            "strings": STRINGS,
+            "symbols_per_string": n,
+            **vars(models[0].config),
+            **options.settings,
+            "plain_ms": 1e3 * times["alone"] / len(models),
         },
     )
 

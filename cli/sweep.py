@@ -70,7 +70,7 @@ def sweep(
     Example:
       pdtools sweep shards/train --valid shards/valid --config cfl --grid train.seed=1,2,3 -o runs/rns
       pdtools sweep "data/train-{train.seed}" --valid "data/valid-{train.seed}" --config cfl --at-once 10 \\
-        --grid train.learning_rate=0.01,0.005 --grid train.seed=1,2,3,4,5 -o runs/rns
+          --grid train.learning_rate=0.01,0.005 --grid train.seed=1,2,3,4,5 -o runs/rns
     """
     if is_stream(output):
         raise typer.BadParameter("a sweep is a folder: name one with -o")

@@ -19,7 +19,8 @@ def test_figures_say_how_many_times_as_fast(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(stacks, "LENGTHS", (3,))
     options = Options(device="cpu", dtype=torch.float32, threads=1, repeats=1)
     figures = [figure for figure in stacks.figures(options) if figure.settings["symbols_per_string"] == 3]
-    assert [figure.bar for figure in figures] == [10, None, None, 5, None, 1.5, None]
+    assert [figure.bar for figure in figures] == [10, None, None, 5, None, 1.5, None, *8 * [None]]
+    assert [figure.settings.get("models") for figure in figures[7:]] == 4 * [5, 20]
     for figure in figures:
         line = json.loads(figure.line())
         assert line["at_least"]

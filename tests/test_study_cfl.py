@@ -105,6 +105,13 @@ def test_the_study(tmp_path: Path) -> None:
     assert cell["test_by_length"]
     assert "Epochs of the best: 2, 3." in longer.stdout
 
+    # More restarts and learning rates, side by side.
+    wider = {**SMALL, "MODELS": "jm", "RESTARTS": "1 2", "RATES": "0.005 0.01"}
+    done = study("cfl", tmp_path, "out", **wider)
+    assert done.returncode == 0, done.stderr
+    cell = json.loads((out / "results.json").read_text())["scores"]["marked-reversal"]["jm"]
+    assert set(cell["runs"]) == {f"size20-lr{rate}-{seed}" for rate in ("0.005", "0.01") for seed in (1, 2)}
+
 
 def write(path: Path, *records: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,13 +1,13 @@
 #!/bin/sh
-# One cell of the grid: a model, trained on one set of strings. Called by study.sh.
-# Usage: run.sh LANGUAGE lstm|gref|jm|ns|ns-s|ns-u|rns RATE RESTART SIZE (of gref and jm; else 0)
+# One model on one language: a run for every learning rate and restart. Called by study.sh.
+# Usage: run.sh LANGUAGE lstm|gref|jm|ns|ns-s|ns-u|rns SIZE (of gref and jm; else 0)
 set -eu
-language=$1 model=$2 rate=$3 restart=$4 size=$5
+language=$1 model=$2 size=$3
 here=$(cd "$(dirname "$0")" && pwd)
 data="$OUT/data/$language"
-name="lr$rate-$restart"
-[ "$size" = 0 ] || name="size$size-$name"
-run="$OUT/runs/$language/$model/$name"
+runs="$OUT/runs/$language/$model"
+name="lr{train.learning_rate}-{train.seed}" cell="$language, $model"
+[ "$size" = 0 ] || name="size$size-$name" cell="$cell, size $size"
 
 # The paper's automata: three states where the language needs them.
 case $language in padded-reversal | hardest) states=3 ;; *) states=2 ;; esac
@@ -27,16 +27,19 @@ for setting in "$@"; do
     set -- "$@" --set "config.$setting"
     shift
 done
-set -- "$@" --set "train.learning_rate=$rate" --set "train.steps=$steps" --set "train.eval_every=$epoch" \
-    --set "train.seed=$restart"
+set -- "$@" --set "train.steps=$steps" --set "train.eval_every=$epoch"
 
-mkdir -p "$(dirname "$run")"
+mkdir -p "$runs"
 # Figure 3: the first epochs of two runs are watched. What is left of them is then done as in any other run.
-case $language-$model-$rate-$restart in
-marked-reversal-ns-s-0.005-1 | marked-reversal-rns-0.005-1)
-    [ "$WATCHED" = 0 ] || python "$here/watch.py" "$data" "$run" "$WATCHED" "$@" ;;
+case "$language-$model- $RATES - $RESTARTS " in
+marked-reversal-ns-s-*" 0.005 "*-*" 1 "* | marked-reversal-rns-*" 0.005 "*-*" 1 "*)
+    [ "$WATCHED" = 0 ] || python "$here/watch.py" "$data" "$runs/lr0.005-1" "$WATCHED" "$@" \
+        --set train.learning_rate=0.005 --set train.seed=1 ;;
 esac
-# A finished run is left as it is, unless it was started with other settings: then it is an error.
-pdtools train "$data/train-$restart" --valid "$data/valid-$restart" --config cfl "$@" --device "$DEVICE" \
-    --threads 1 --resume --quiet -o "$run"
-echo "$language, $model, $name: done"
+# On a CPU the nondeterministic stacks are computed in C, one string after the other: nothing to gain side by side.
+case $DEVICE-$model in cpu-ns* | cpu-rns) at_once=1 ;; *) at_once=$AT_ONCE ;; esac
+# Finished runs are left as they are, unless they were started with other settings: then it is an error.
+pdtools sweep "$data/train-{train.seed}" --valid "$data/valid-{train.seed}" --config cfl "$@" \
+    --grid "train.learning_rate=$(echo "$RATES" | tr ' ' ,)" --grid "train.seed=$(echo "$RESTARTS" | tr ' ' ,)" \
+    --at-once "$at_once" --name "$name" --device "$DEVICE" --threads 1 --quiet -o "$runs" >/dev/null
+echo "$cell: done"

@@ -14,8 +14,9 @@
 #   STRINGS=10000 (10000)   for training, in batches of ten
 #   PER_LENGTH=20 (100)   for the test, of every length from 40 to 100
 #   WATCHED=20 (30)   epochs of figure 3; 0: no figure 3
-#   JOBS=2         runs at a time, on one thread each; on a GPU: DEVICE=cuda and as many as it takes
-#   DEVICE=cpu
+#   AT_ONCE=20     runs of a model on a language that are computed as one; not of nondeterministic stacks on a CPU
+#   JOBS=2         models and languages at a time, on one thread each
+#   DEVICE=cpu     or cuda
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../common.sh"
@@ -26,8 +27,9 @@ else
     epochs=20 rates=0.005 sizes=20 restarts=1 per_length=20 watched=20
 fi
 export OUT="$out" EPOCHS="${EPOCHS:-$epochs}" STRINGS="${STRINGS:-10000}" DEVICE="${DEVICE:-cpu}"
-export WATCHED="${WATCHED:-$watched}"
-rates=${RATES:-$rates} sizes=${SIZES:-$sizes} restarts=${RESTARTS:-$restarts} per_length=${PER_LENGTH:-$per_length}
+export WATCHED="${WATCHED:-$watched}" AT_ONCE="${AT_ONCE:-20}"
+export RATES="${RATES:-$rates}" RESTARTS="${RESTARTS:-$restarts}"
+sizes=${SIZES:-$sizes} per_length=${PER_LENGTH:-$per_length}
 languages=${LANGUAGES:-marked-reversal unmarked-reversal padded-reversal dyck hardest}
 models=${MODELS:-lstm gref jm ns ns-s ns-u rns}
 mkdir -p "$out"
@@ -43,7 +45,7 @@ for language in $languages; do
     [ -e "$data/test" ] ||
         pdtools generate cfl "$language" --per-length "$per_length" --lengths 40-100 --seed 0 --shards --quiet \
             -o "$data/test"
-    for restart in $restarts; do
+    for restart in $RESTARTS; do
         [ -e "$data/train-$restart" ] ||
             pdtools generate cfl "$language" --number "$STRINGS" --seed "$((2 * restart - 1))" --shards --quiet \
                 -o "$data/train-$restart"
@@ -55,20 +57,16 @@ for language in $languages; do
     done
 done
 
-# Every cell of the grid, JOBS at a time. If one fails, the others go on, and the table has what there is.
+# JOBS at a time. If one fails, the others go on, and the table has what there is.
 failed=0
-for restart in $restarts; do
-    for rate in $rates; do
-        for language in $languages; do
-            for model in $models; do
-                case $model in
-                gref | jm) for size in $sizes; do echo "$language $model $rate $restart $size"; done ;;
-                *) echo "$language $model $rate $restart 0" ;;
-                esac
-            done
-        done
+for language in $languages; do
+    for model in $models; do
+        case $model in
+        gref | jm) for size in $sizes; do echo "$language $model $size"; done ;;
+        *) echo "$language $model 0" ;;
+        esac
     done
-done | xargs -P "${JOBS:-2}" -n 5 sh "$here/run.sh" || failed=1
+done | xargs -P "${JOBS:-2}" -n 3 sh "$here/run.sh" || failed=1
 
 # Of each model on each language, the run with the lowest validation difference is tested.
 python "$here/report.py" best "$out" | xargs -r -P "${JOBS:-2}" -n 4 sh "$here/test.sh" || failed=1
