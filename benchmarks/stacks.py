@@ -18,6 +18,7 @@ import plain_stacks
 import torch
 from measure import EOS, PAD, ROOT, Figure, Options, Run, main, seconds
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from pdtools.models import Batch, RecurrentConfig, RecurrentLM, collate, recurrence
 from pdtools.models.stacks import nondeterministic
@@ -163,6 +164,28 @@ def figure(compared: Comparison, model: RecurrentLM, n: int, options: Options) -
     )
 
 
+class Operations(TorchDispatchMode):
+    """Counts torch's operations but views: on a GPU, what has to be started one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, arguments: Any = (), named: dict[str, Any] | None = None
+    ) -> Any:
+        schema = function._schema
+        self.count += schema.is_mutable or all(result.alias_info is None for result in schema.returns)
+        return function(*arguments, **(named or {}))
+
+
+def operations(run: Run) -> int:
+    """How many a run takes."""
+    with Operations() as counted:
+        run()
+    return counted.count
+
+
 def side_by_side(name: str, models: list[RecurrentLM], n: int, options: Options) -> Figure:
     """Several models, each with strings of its own, beside one model after the other."""
     batches = [strings(n).to(options.device) for _ in models]
@@ -183,6 +206,7 @@ def side_by_side(name: str, models: list[RecurrentLM], n: int, options: Options)
     off = {"_native_works": lambda: False}
     with mock.patch.multiple(recurrence, **off), mock.patch.multiple(nondeterministic, **off):
         times = seconds({"together": together, "alone": alone}, options)
+        counts = {"operations": operations(together), "plain_operations": operations(alone)}
     return Figure(
         name=f"training step of {len(models)} models at once, {name}, n {n}",
         value=1e3 * times["together"] / len(models),
@@ -197,6 +221,7 @@ def side_by_side(name: str, models: list[RecurrentLM], n: int, options: Options)
             **vars(models[0].config),
             **options.settings,
             "plain_ms": 1e3 * times["alone"] / len(models),
+            **counts,
         },
     )
 
