@@ -38,12 +38,14 @@ class RecurrentState(DecoderState):
         position: the last position that was fed; -1 at the start.
         length: the most positions.
         rows: R.
+        reader: the model's parameters.
         run: controllers and stacks.
     """
 
     position: int
     length: int
     rows: int
+    reader: RecurrentReader
     run: SequenceRun
 
     def select(self, rows: Tensor) -> None:
@@ -241,7 +243,9 @@ class RecurrentLM(LanguageModel):
     def start(self, rows: int, length: int, entries: int | None = None) -> RecurrentState:
         """See :meth:`LanguageModel.start`. Hypotheses share nothing: ``entries`` is ignored."""
         self.check_causal()
-        return RecurrentState(position=-1, length=length, rows=rows, run=self._reader().run(rows, length))
+        reader = self._reader()
+        run = reader.run(rows, length)
+        return RecurrentState(position=-1, length=length, rows=rows, reader=reader, run=run)
 
     @torch.no_grad()
     def advance(self, state: RecurrentState, tokens: Tensor, tape_row: Tensor) -> None:
@@ -252,8 +256,8 @@ class RecurrentLM(LanguageModel):
         if state.position == 0:
             if self.config.first_input == "none":
                 return
-            tokens = self._reader().first_input(tokens)
-        state.run.step(self._reader().inputs(tokens[:, None])[:, 0])
+            tokens = state.reader.first_input(tokens)
+        state.run.step(state.reader.inputs(tokens[:, None])[:, 0])
 
     @torch.no_grad()
     def next_token_logprobs(self, state: RecurrentState) -> Tensor:
