@@ -97,9 +97,10 @@ SIDE_BY_SIDE = {
     "LSTM": {"stack": "none"},
     "Gref": {"stack": "stratification"},
     "JM": {"stack": "superposition"},
-    "RNS by torch's operations": {},
+    "RNS": {},
 }
 RUNS = (5, 20)
+MIXED_LENGTHS = range(41, 81, 2)  # of their batches, the lengths of marked reversal
 
 
 def strings(length: int) -> Batch:
@@ -133,7 +134,7 @@ def figures(options: Options) -> Iterator[Figure]:
     for name, stack in SIDE_BY_SIDE.items():
         models = [model_of(stack, options) for _ in range(max(RUNS))]
         for runs in RUNS:
-            yield side_by_side(name, models[:runs], LENGTHS[len(LENGTHS) // 2], options)
+            yield side_by_side(name, models[:runs], options)
 
 
 def figure(compared: Comparison, model: RecurrentLM, n: int, options: Options) -> Figure:
@@ -186,9 +187,14 @@ def operations(run: Run) -> int:
     return counted.count
 
 
-def side_by_side(name: str, models: list[RecurrentLM], n: int, options: Options) -> Figure:
-    """Several models, each with strings of its own, beside one model after the other."""
-    batches = [strings(n).to(options.device) for _ in models]
+def side_by_side(name: str, models: list[RecurrentLM], options: Options) -> Figure:
+    """Several models, each with strings of its own of some length, beside one model after the other.
+
+    Side by side all are as long as the longest.
+    """
+    every = max(1, len(MIXED_LENGTHS) // len(models))
+    lengths = MIXED_LENGTHS[::every][: len(models)]
+    batches = [strings(n).to(options.device) for n in lengths]
 
     def together() -> None:
         torch.stack([parts.token_nll_sum for parts in RecurrentLM.losses(models, batches)]).sum().backward()
@@ -203,12 +209,11 @@ def side_by_side(name: str, models: list[RecurrentLM], n: int, options: Options)
         for model in models:
             model.zero_grad(set_to_none=True)
 
-    off = {"_native_works": lambda: False}
-    with mock.patch.multiple(recurrence, **off), mock.patch.multiple(nondeterministic, **off):
+    with mock.patch("pdtools.models.recurrent.faster_as_one", return_value=True):
         times = seconds({"together": together, "alone": alone}, options)
         counts = {"operations": operations(together), "plain_operations": operations(alone)}
     return Figure(
-        name=f"training step of {len(models)} models at once, {name}, n {n}",
+        name=f"forward and backward of {len(models)} models at once, {name}",
         value=1e3 * times["together"] / len(models),
         unit="ms a model",
         ratio=times["alone"] / times["together"],
@@ -217,7 +222,7 @@ def side_by_side(name: str, models: list[RecurrentLM], n: int, options: Options)
         settings={
             "models": len(models),
             "strings": STRINGS,
-            "symbols_per_string": n,
+            "symbols_per_string": [lengths[0], lengths[-1]],
             **vars(models[0].config),
             **options.settings,
             "plain_ms": 1e3 * times["alone"] / len(models),

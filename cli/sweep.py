@@ -62,9 +62,9 @@ def sweep(
     """Train a model for every combination of some settings' values, and list the runs, the best first.
 
     Each run is what pdtools train would make of it. Side by side, small recurrent models are computed as one:
-    the same results, but for rounding, in a fraction of the time. Start a sweep again after a stop, or with
-    more values or steps: what is finished stays, the rest continues. Several processes may work on one sweep;
-    each takes runs that no other is training.
+    the same results, but for rounding, in a fraction of the time. The same command continues a sweep that was
+    stopped; values can be added, and steps where pdtools train --resume takes more. Several processes may
+    work on one sweep: each takes runs that no other is training.
 
     \b
     Example:
@@ -158,6 +158,7 @@ class Progress:
         said = {
             "finished": f"finished at step {outcome.step}{best}",
             "stopped": f"stopped after step {outcome.step}{best}",
+            "waiting": "not begun",
             "elsewhere": "another process is training it",
             "failed": f"failed: {outcome.reason}",
         }

@@ -89,7 +89,7 @@ def collate(rows: Sequence[tuple[Any, Any]], pad_id: int) -> Batch:
     )
 
 
-def side_by_side(batches: Sequence[Batch], pad_id: int) -> Batch:
+def join_batches(batches: Sequence[Batch], pad_id: int) -> Batch:
     """Several batches in one, each filled up to the same number of rows and of positions.
 
     Raises:

@@ -17,14 +17,15 @@ from pdtools.models.base import (
     TokenParts,
     cut_off_normal,
     initialize_by_fan_in,
-    side_by_side,
+    join_batches,
 )
 from pdtools.models.cache import NoRoomError
 from pdtools.models.controllers import GATES
 from pdtools.models.products import stack_parameters
-from pdtools.models.recurrence import Carry, SequenceRun, row_by_row, sequence_bytes
+from pdtools.models.recurrence import Carry, SequenceRun, sequence_bytes
 from pdtools.models.recurrent_config import RecurrentConfig, build_stack
 from pdtools.models.recurrent_reader import RecurrentReader
+from pdtools.models.stacks import NondeterministicStack
 
 # Memory of the stacks of rows that are read side by side where no gradient is asked for.
 STACK_BYTES = 1 << 28
@@ -167,17 +168,19 @@ class RecurrentLM(LanguageModel):
     @classmethod
     def losses(cls, models: Sequence[RecurrentLM], batches: Sequence[Batch]) -> list[LossParts]:
         """See :meth:`LanguageModel.losses`. Models of one configuration are computed as one, with products of
-        the rows of each by its own weights; but where rows are read in C, there is nothing to gain by it."""
+        the rows of each by its own weights, where that is faster."""
         first = models[0]
-        hidden = first.hidden_weight.new_empty(1, first.config.hidden_size)
+        alone = first._reader()
         if (
             len(models) == 1
             or any(model.config != first.config for model in models)
             or any(batch.continues is not None for batch in batches)
-            or row_by_row(first.config.controller, first.stack, hidden)
+            # With nothing to read, controllers have no gradient alone, which is not the same as zeros.
+            or any(alone.fed(alone.scored_part(batch)).shape[1] == 0 for batch in batches)
+            or not faster_as_one(first)
         ):
             return super().losses(models, batches)
-        batch = side_by_side(batches, first.pad_id)
+        batch = join_batches(batches, first.pad_id)
         reader = RecurrentReader(first.config, first.stack, stack_parameters(models))
         hidden = reader.at_positions(reader.read(reader.fed(reader.scored_part(batch)))[0])
         logprobs = reader.token_logprobs(batch, hidden)  # (M · B, N)
@@ -266,6 +269,15 @@ class RecurrentLM(LanguageModel):
 
     def _reader(self) -> RecurrentReader:
         return RecurrentReader(self.config, self.stack, dict(self.named_parameters()))
+
+
+def faster_as_one(model: RecurrentLM) -> bool:
+    """Whether most of the time of a model goes to the start of many small operations.
+
+    On a CPU it does not with a nondeterministic stack, whose work grows with the cube of the length: it would
+    be lost on strings that are filled up to the longest.
+    """
+    return model.device.type != "cpu" or not isinstance(model.stack, NondeterministicStack)
 
 
 def _token_loss(nll_sum: Tensor, n_tokens: Tensor) -> LossParts:

@@ -14,7 +14,7 @@ from pdtools.training.run_state import RunState, run_state
 from pdtools.training.sources import BatchSource, TrainingData, TrainingInput, ValidationData
 from pdtools.training.sweep import Outcome, Plan, SweepListener, make_plans, sweep
 from pdtools.training.task_data import TaskInput
-from pdtools.training.train import complete_recipe, train
+from pdtools.training.train import OpenRun, complete_recipe, train
 
 __all__ = [
     "ALONE",
@@ -25,6 +25,7 @@ __all__ = [
     "Interruption",
     "Listener",
     "LossSums",
+    "OpenRun",
     "Outcome",
     "ParallelModel",
     "Plan",

@@ -177,7 +177,7 @@ class TrainingLoop:
     def next_batch(self) -> Batch | None:
         """What to learn from next, after an evaluation where one is due; None at the end, or when stopped."""
         while self.state.finished is None:
-            if self._batches_of_step:
+            if self._batches_of_step:  # evaluations and stops come between steps
                 return self._load()
             if self._evaluation_is_due():
                 finished_it = self._evaluate()

@@ -20,7 +20,7 @@ from pdtools.models import Batch, model_kind
 from pdtools.training.config import Recipe, read_recipe
 from pdtools.training.evaluate import autocast
 from pdtools.training.loop import Listener, Silence
-from pdtools.training.run_state import run_state
+from pdtools.training.run_state import RunState, run_state
 from pdtools.training.train import LESS_MEMORY, OpenRun, open_run
 
 _PLACE = re.compile(r"\{([^{}]*)\}")
@@ -132,7 +132,8 @@ class Outcome:
 
     Attributes:
         name, settings: of its plan.
-        status: ``finished``; ``stopped`` before its end; ``failed``; ``elsewhere``: another process has it.
+        status: ``finished``; ``stopped`` before its end, or ``waiting`` to be begun; ``failed``;
+            ``elsewhere``: another process has it.
         finished: ``steps`` or ``patience``; None before its end.
         step, best_step, best: see :class:`~pdtools.training.RunState`; as far as its folder tells.
         reason: why it failed.
@@ -183,9 +184,9 @@ def sweep(
 ) -> list[Outcome]:
     """Train all runs that are not finished yet.
 
-    Each is what :func:`~pdtools.training.train` makes of it; side by side the same but for rounding. Runs
-    that were stopped go on, runs that another process is training are left to it, and where one fails the
-    others go on.
+    Each is what :func:`~pdtools.training.train` makes of it; side by side the same but for rounding, and for
+    the times in its log, which are those of all of them. Runs that were stopped go on, runs that another
+    process is training are left to it, and where one cannot be opened or trained the others go on.
 
     Args:
         plans: the runs.
@@ -198,7 +199,8 @@ def sweep(
         What has become of each of them, in the order of the plans.
 
     Raises:
-        PdtoolsError: if models are to be trained side by side that cannot be.
+        PdtoolsError: if models are to be trained side by side that cannot be, or the memory is too small for
+            several at once.
     """
     for plan in plans:
         if at_once > 1 and not model_kind(plan.recipe.model).side_by_side:
@@ -207,37 +209,51 @@ def sweep(
             )
     listener = listener or SilentSweep()
     waiting, active = deque(plans), list[_Active]()
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[Path, Outcome] = {}
 
-    def ended(outcome: Outcome) -> None:
-        outcomes[outcome.name] = outcome
-        listener.closed(outcome)
+    def ended(plan: Plan, status: str | None = None, reason: str | None = None) -> None:
+        outcomes[plan.output] = _as_it_is(plan, status, reason)
+        listener.closed(outcomes[plan.output])
 
     try:
         while waiting or active:
             while waiting and len(active) < at_once:
                 plan = waiting.popleft()
                 if stop():
-                    ended(_as_it_is(plan))
+                    ended(plan)
                     continue
                 try:
-                    active.append(_Active(plan, device, listener, stop))
+                    run = _Active(plan, device, listener, stop)
                 except TakenError:
-                    ended(_as_it_is(plan, "elsewhere"))
+                    ended(plan, "elsewhere")
                 except PdtoolsError as error:
-                    ended(_as_it_is(plan, "failed", str(error)))
-            for run in active:
-                run.load()
-            with explained_memory_errors(f"lower --at-once, or {LESS_MEMORY}"):
-                _learn([run for run in active if run.batch is not None])
+                    ended(plan, "failed", str(error))
+                else:
+                    active.append(run)
+            _advance(active)
             for run in [run for run in active if run.batch is None]:
                 active.remove(run)
                 run.close()
-                ended(_as_it_is(run.plan, None if run.reason is None else "failed", run.reason))
+                ended(run.plan, None if run.reason is None else "failed", run.reason)
     finally:
-        for run in active:
-            run.close()
-    return [outcomes[plan.name] for plan in plans]
+        with contextlib.ExitStack() as left:
+            for run in active:
+                left.callback(run.close)
+    return [outcomes[plan.output] for plan in plans]
+
+
+def _advance(runs: Sequence[_Active]) -> None:
+    """One batch of each run; where one alone needs more memory than there is, it has failed."""
+    less = LESS_MEMORY if len(runs) == 1 else f"lower --at-once, or {LESS_MEMORY}"
+    try:
+        with explained_memory_errors(less):
+            for run in runs:
+                run.load()
+            _learn([run for run in runs if run.batch is not None])
+    except PdtoolsError as error:
+        if len(runs) > 1:
+            raise
+        runs[0].batch, runs[0].reason = None, str(error)
 
 
 class _Active:
@@ -308,12 +324,17 @@ def _learn(runs: Sequence[_Active]) -> None:
 
 
 def _as_it_is(plan: Plan, status: str | None = None, reason: str | None = None) -> Outcome:
-    """A run by what is in its folder."""
-    state = run_state(plan.output)
+    """A run by what is in its folder, as far as that can be read: another process may be writing there."""
+    try:
+        state = run_state(plan.output)
+    except PdtoolsError:
+        state = RunState()
+    if status is None and state.finished is None:
+        status = "stopped" if plan.output.exists() else "waiting"
     return Outcome(
         name=plan.name,
         settings=plan.settings,
-        status=status or ("stopped" if state.finished is None else "finished"),
+        status=status or "finished",
         finished=state.finished,
         step=state.step,
         best_step=state.best_step,

@@ -1,4 +1,7 @@
-"""Several recurrent models computed as one are the models alone: losses, counts, gradients."""
+"""Several recurrent models computed as one are the models alone: losses, counts, gradients.
+
+(Alone, nondeterministic stacks are computed in C, together by torch's operations.)
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,8 @@ import pytest
 import torch
 from test_stacks import MODELS, batch_of, gradients, model_of
 
-from pdtools.models import Batch, LossParts, RecurrentLM, recurrence
-from pdtools.models.base import side_by_side
-from pdtools.models.stacks import nondeterministic
+from pdtools.models import Batch, LossParts, RecurrentLM
+from pdtools.models.base import join_batches
 
 # Of other lengths and other numbers of rows: all but one are filled up.
 BATCHES = [batch_of(4, 2), batch_of(9, 9, 1), batch_of(6)]
@@ -19,12 +21,10 @@ BATCHES = [batch_of(4, 2), batch_of(9, 9, 1), batch_of(6)]
 
 @pytest.fixture
 def in_one() -> Any:
-    """Nothing is computed in C; counts how often models were put together."""
-    off = {"_native_works": lambda: False}
+    """Models are put together also where that is slower; counts how often they are."""
     with (
-        mock.patch.multiple(recurrence, **off),
-        mock.patch.multiple(nondeterministic, **off),
-        mock.patch("pdtools.models.recurrent.side_by_side", side_effect=side_by_side) as put_together,
+        mock.patch("pdtools.models.recurrent.faster_as_one", return_value=True),
+        mock.patch("pdtools.models.recurrent.join_batches", side_effect=join_batches) as put_together,
     ):
         yield put_together
 
@@ -51,12 +51,9 @@ def check(models: list[RecurrentLM], batches: list[Batch]) -> list[LossParts]:
                 getattr(parts, name), value, msg=lambda text, name=name: f"{name}: {text}"
             )
         expected = gradients(model, alone.token_nll_sum)
-        for name, value in ours.items():  # of a model that has read nothing there may be no gradient
-            if value is None:
-                assert name not in expected
-                continue
-            wanted = expected.get(name, torch.zeros_like(value))
-            torch.testing.assert_close(value, 2 * wanted, msg=lambda text, name=name: f"{name}: {text}")
+        assert {name for name, value in ours.items() if value is not None} == expected.keys()
+        for name, wanted in expected.items():
+            torch.testing.assert_close(ours[name], 2 * wanted, msg=lambda text, name=name: f"{name}: {text}")
     return found
 
 
@@ -87,12 +84,12 @@ def test_other_shapes_are_computed_one_by_one(in_one: mock.Mock) -> None:
     assert in_one.call_count == 0
 
 
-def test_what_is_computed_in_c_is_so_one_by_one() -> None:
-    if not recurrence.row_by_row("lstm", model_of(0).stack, torch.zeros(1, 5)):
-        pytest.skip("needs a C compiler")
-    with mock.patch("pdtools.models.recurrent.side_by_side") as put_together:
+def test_nondeterministic_stacks_on_a_cpu_are_computed_one_by_one() -> None:
+    with mock.patch("pdtools.models.recurrent.join_batches", side_effect=join_batches) as put_together:
         check([model_of(seed) for seed in range(3)], BATCHES)
-    put_together.assert_not_called()
+        put_together.assert_not_called()
+        check([model_of(seed, stack="none") for seed in range(3)], BATCHES)
+        put_together.assert_called_once()
 
 
 def test_streams_are_computed_one_by_one() -> None:
@@ -103,9 +100,9 @@ def test_streams_are_computed_one_by_one() -> None:
     for model, found in zip(models, losses, strict=True):
         torch.testing.assert_close(found.token_nll_sum, model.loss(part).token_nll_sum)
     with pytest.raises(ValueError, match="streams"):
-        side_by_side([part], 0)
+        join_batches([part], 0)
 
 
 def test_rows_with_and_without_targets_are_not_mixed() -> None:
     with pytest.raises(ValueError, match="targets"):
-        side_by_side([BATCHES[0], with_targets(BATCHES[1], 0)], 0)
+        join_batches([BATCHES[0], with_targets(BATCHES[1], 0)], 0)

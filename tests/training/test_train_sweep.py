@@ -157,7 +157,14 @@ def several(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "settings", [(), ("config.stack=superposition", "config.embedding_size=3"), ("train.accumulate=2",)]
+    "settings",
+    [
+        (),
+        ("config.stack=superposition", "config.embedding_size=3"),
+        ("train.accumulate=2",),
+        ("train.schedule=plateau", "train.decay=0.5", "train.decay_patience=1", "train.eval_every=1"),
+        ("train.precision=bf16", "config.embedding_size=8"),
+    ],
 )
 def test_runs_side_by_side_are_those_alone(
     settings: tuple[str, ...], plans_of: MakePlans, tmp_path: Path, several: list[int]
@@ -206,7 +213,7 @@ def test_stopped_and_continued(plans_of: MakePlans, tmp_path: Path) -> None:
     plans = plans_of()
     stop = StopAfter(2 * 5 + 1)
     outcomes = sweep(plans, at_once=2, listener=stop, stop=stop)
-    assert [outcome.status for outcome in outcomes] == 4 * ["stopped"]
+    assert [outcome.status for outcome in outcomes] == ["stopped", "stopped", "waiting", "waiting"]
     assert [outcome.step for outcome in outcomes] == [6, 6, 0, 0]
     assert [outcome.best_step for outcome in outcomes] == [4, 4, 0, 0]
     assert not plans[2].output.exists()
@@ -276,6 +283,46 @@ def test_a_run_that_cannot_be_opened_fails_alone(
     outcomes = sweep(plans, at_once=2)
     assert [outcome.status for outcome in outcomes] == ["finished", "failed"]
     assert "data-2" in str(outcomes[1].reason)
+
+
+def test_a_damaged_run_fails_alone(plans_of: MakePlans) -> None:
+    plans = plans_of()
+    sweep(plans[:1])
+    (plans[0].output / "last/trainer/state.json").write_text("{")
+    outcomes = sweep(plans, at_once=2)
+    assert [outcome.status for outcome in outcomes] == ["failed", "finished", "finished", "finished"]
+    assert "state.json" in str(outcomes[0].reason)
+    with RunFolder(plans[0].output).locked():  # as while somebody else is writing there
+        assert [outcome.status for outcome in sweep(plans)] == ["elsewhere", *3 * ["finished"]]
+
+
+def test_a_run_that_is_too_large_fails_alone(plans_of: MakePlans, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = plans_of(grid=["config.initial_range=0.1,0.2,0.3"])
+    losses = RecurrentLM.losses.__func__
+
+    def lacking(cls: type[RecurrentLM], models: Any, batches: Any) -> Any:
+        if any(model.config.initial_range == 0.2 for model in models):
+            raise MemoryError
+        return losses(cls, models, batches)
+
+    monkeypatch.setattr(RecurrentLM, "losses", classmethod(lacking))
+    outcomes = sweep(plans)
+    assert [outcome.status for outcome in outcomes] == ["finished", "failed", "finished"]
+    assert "not enough memory: lower train.batch_tokens" in str(outcomes[1].reason)
+    with pytest.raises(PdtoolsError, match="not enough memory: lower --at-once, or lower train.batch_tokens"):
+        sweep(plans_of("config.initial_range=0.2", grid=["train.seed=1,2"], output="other"), at_once=2)
+
+
+def test_where_a_validation_needs_too_much_memory(
+    plans_of: MakePlans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lacking(*_: Any, **__: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("pdtools.training.loop.evaluate", lacking)
+    outcomes = sweep(plans_of(grid=["train.seed=1,2"]))
+    assert [(outcome.status, outcome.step) for outcome in outcomes] == 2 * [("failed", 0)]
+    assert "not enough memory" in str(outcomes[0].reason)
 
 
 def test_other_settings_than_before_are_refused_by_run(plans_of: MakePlans) -> None:
