@@ -151,14 +151,15 @@ class Progress:
         self._move(step)
 
     def closed(self, outcome: Outcome) -> None:
-        """Say how a run has ended."""
+        """Say how a run has ended; of those that were not begun the table tells."""
+        if outcome.status == "waiting":
+            return
         if outcome.status == "finished":
             self._move(self._steps[outcome.name] - outcome.step)  # what an early stop has saved
         best = f", best {outcome.loss:.4f} at step {outcome.best_step}" if outcome.best else ""
         said = {
             "finished": f"finished at step {outcome.step}{best}",
             "stopped": f"stopped after step {outcome.step}{best}",
-            "waiting": "not begun",
             "elsewhere": "another process is training it",
             "failed": f"failed: {outcome.reason}",
         }
