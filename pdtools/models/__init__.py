@@ -1,14 +1,13 @@
 """Language models: one file per architecture, one configuration dataclass each, one registry."""
 
 from pdtools.models.base import (
-    Batch,
     DecoderState,
     LanguageModel,
     LossParts,
     TokenParts,
-    collate,
     count_parameters,
 )
+from pdtools.models.batch import Batch, collate
 from pdtools.models.cache import NoRoomError
 from pdtools.models.checkpoint import LoadedModel, load_checkpoint, save_checkpoint
 from pdtools.models.pushdown import PushdownConfig

@@ -3,121 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pdtools.errors import PdtoolsError
+from pdtools.models.batch import Batch
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 # Of which tokens a prediction may depend: those before it, or the whole row with what is asked for masked.
 Objective = Literal["causal", "masked"]
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Rows side by side, padded at the end: sentences (ROOT, tokens, EOS), or inputs with what they lead to.
-
-    Attributes:
-        tokens: int64 (B, N), padded with the padding token.
-        attach: int64 (B, N), positions in the row; padding positions shift.
-        lengths: int64 (B,), positions that are not padding.
-        targets: int64 (B, N), what is to be predicted at each position; None: the tokens themselves.
-        scored: bool (B, N), positions whose target counts in the loss; None: all but ROOT and padding.
-        continues: of a part of streams (tokens that are read, targets what follows each of them), whether the
-            rows go on where those of the last batch ended, or begin; None: rows are sentences.
-    """
-
-    tokens: Tensor
-    attach: Tensor
-    lengths: Tensor
-    targets: Tensor | None = None
-    scored: Tensor | None = None
-    continues: bool | None = None
-
-    def to(self, device: torch.device | str) -> Batch:
-        """The same batch on another device."""
-        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
-
-    def pinned(self) -> Batch:
-        """The same batch in memory that a GPU copies from without waiting."""
-        return self._each(Tensor.pin_memory)
-
-    def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        changed = {
-            name: change(value) if isinstance(value, Tensor) else value for name, value in vars(self).items()
-        }
-        return Batch(**cast(dict[str, Any], changed))
-
-    def predicted(self) -> Tensor:
-        """Positions whose target is scored, bool (B, N): those given, or all but ROOT and padding."""
-        if self.scored is not None:
-            return self.scored
-        return self.real() & (torch.arange(self.tokens.shape[1], device=self.tokens.device) > 0)
-
-    def real(self) -> Tensor:
-        """Positions that are not padding, bool (B, N)."""
-        position = torch.arange(self.tokens.shape[1], device=self.tokens.device)
-        return position < self.lengths[:, None]
-
-    def attached(self) -> Tensor:
-        """Positions whose attachment is scored, bool (B, N): all but ROOT, EOS and padding."""
-        position = torch.arange(self.tokens.shape[1], device=self.tokens.device)
-        return (position > 0) & (position < self.lengths[:, None] - 1)
-
-
-def collate(rows: Sequence[tuple[Any, Any]], pad_id: int) -> Batch:
-    """Pad (tokens, attach) rows, as :class:`pdtools.shards.ShardSet` gives them, to one batch."""
-    lengths = np.array([len(tokens) for tokens, _ in rows], dtype=np.int64)
-    longest = int(lengths.max())
-    padded_tokens = np.full((len(rows), longest), pad_id, dtype=np.int64)
-    padded_attach = np.tile(np.arange(longest, dtype=np.int64), (len(rows), 1))
-    for i, (tokens, attach) in enumerate(rows):
-        padded_tokens[i, : len(tokens)] = tokens
-        padded_attach[i, : len(attach)] = attach
-    return Batch(
-        tokens=torch.from_numpy(padded_tokens),
-        attach=torch.from_numpy(padded_attach),
-        lengths=torch.from_numpy(lengths),
-    )
-
-
-def join_batches(batches: Sequence[Batch], pad_id: int) -> Batch:
-    """Several batches in one, each filled up to the same number of rows and of positions.
-
-    Raises:
-        ValueError: if some batches have targets of their own and others not, or they are parts of streams.
-    """
-    if any(batch.continues is not None for batch in batches):
-        raise ValueError("parts of streams are not put side by side")
-    rows = max(len(batch.tokens) for batch in batches)
-    width = max(batch.tokens.shape[1] for batch in batches)
-
-    def joined(name: str, fill: int) -> Tensor | None:
-        tensors = [getattr(batch, name) for batch in batches]
-        if all(tensor is None for tensor in tensors):
-            return None
-        if any(tensor is None for tensor in tensors):
-            raise ValueError(f"some batches have {name}, and others not")
-        return torch.cat(
-            [F.pad(each, (0, width - each.shape[1], 0, rows - len(each)), value=fill) for each in tensors]
-        )
-
-    lengths = [F.pad(batch.lengths, (0, rows - len(batch.lengths))) for batch in batches]
-    return Batch(
-        tokens=cast(Tensor, joined("tokens", pad_id)),
-        attach=cast(Tensor, joined("attach", 0)),
-        lengths=torch.cat(lengths),
-        targets=joined("targets", pad_id),
-        scored=joined("scored", False),
-    )
 
 
 @dataclass(frozen=True)

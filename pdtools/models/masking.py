@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from pdtools.models.base import Batch
+from pdtools.models.batch import Batch
 from pdtools.tokenization import Tokenizer
 
 MASKED_SHARE = 0.15

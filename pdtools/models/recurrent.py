@@ -10,15 +10,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pdtools.models.base import (
-    Batch,
     DecoderState,
     LanguageModel,
     LossParts,
     TokenParts,
     cut_off_normal,
     initialize_by_fan_in,
-    join_batches,
 )
+from pdtools.models.batch import Batch, join_batches
 from pdtools.models.cache import NoRoomError
 from pdtools.models.controllers import GATES
 from pdtools.models.products import stack_parameters

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pdtools.models.base import Batch
+from pdtools.models.batch import Batch
 from pdtools.models.products import look_up, times
 from pdtools.models.recurrence import Carry, SequenceRun, Weights, run_sequence
 from pdtools.models.recurrent_config import RecurrentConfig

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pdtools.models.base import Batch, LanguageModel
+from pdtools.models.base import LanguageModel
+from pdtools.models.batch import Batch
 from pdtools.models.stack_attention import StackAttention
 
 

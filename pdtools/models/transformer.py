@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from pdtools.models.attachment import AttachmentHead
 from pdtools.models.attention import KERNEL_DEPTHS
-from pdtools.models.base import Batch, LanguageModel, TokenParts, initialize, initialize_by_fan_in
+from pdtools.models.base import LanguageModel, TokenParts, initialize, initialize_by_fan_in
+from pdtools.models.batch import Batch
 from pdtools.models.block import Block
 from pdtools.models.cache import Past
 from pdtools.models.dropout import Dropout

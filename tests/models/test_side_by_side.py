@@ -13,7 +13,7 @@ import torch
 from test_stacks import MODELS, batch_of, gradients, model_of
 
 from pdtools.models import Batch, LossParts, RecurrentLM
-from pdtools.models.base import join_batches
+from pdtools.models.batch import join_batches
 
 # Of other lengths and other numbers of rows: all but one are filled up.
 BATCHES = [batch_of(4, 2), batch_of(9, 9, 1), batch_of(6)]
