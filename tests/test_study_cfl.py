@@ -156,6 +156,14 @@ def test_the_best_run_is_that_with_the_lowest_difference(
     assert "| the training strings' distribution | - / - |" in lines
     assert "Runs of a cell that the best on validation was chosen of: 3. Epochs of the best: 1." in lines
     assert '{"EPOCHS": 2}' in lines
+    report.print_curves(tmp_path, "dyck", "ns")
+    curves = json.loads(capsys.readouterr().out)["scores"]["dyck"]["ns"]
+    assert curves["lr0.005-1"] == {
+        "finished": "patience",
+        "steps": [1, 2],
+        "valid_by_step": pytest.approx([0.4, 0.1]),
+    }
+    assert curves["lr0.01-2"]["finished"] is None
 
 
 def test_the_published_tables_are_those_of_the_published_results() -> None:
@@ -169,8 +177,17 @@ def test_the_published_tables_are_those_of_the_published_results() -> None:
     assert page == made
     longer = json.loads((REPOSITORY / "docs/results/cfl/longer.json").read_text())["scores"]
     run = longer["unmarked-reversal"]["rns"]
-    assert f"has {run['valid']:.3f}" in text
-    assert f"({len(run['steps'])} epochs" in text
+    assert len(run["steps"]) == 60
+    assert f"60 epochs: {run['runs']['lr0.01-2']['valid']:.3f} and {run['valid']:.3f}" in text
+    for language in ("padded-reversal", "hardest"):
+        assert len(longer[language]["rns"]["steps"]) == 40
+        assert f"With 40 epochs its best is {longer[language]['rns']['valid']:.3f} (" in text
+    file = REPOSITORY / "docs/results/cfl/unmarked-reversal.json"
+    curves = json.loads(file.read_text())["scores"]["unmarked-reversal"]["rns"]
+    for name in ("lr0.01-2", "lr0.01-4"):
+        assert f"{min(curves[name]['valid_by_step']):.3f} in {len(curves[name]['steps'])}" in text
+    first = {name: min(curve["valid_by_step"][:20]) for name, curve in curves.items()}
+    assert ", ".join(f"{first[f'lr0.01-{restart}']:.3f}" for restart in range(1, 5)) in text
 
 
 def test_the_difference_of_a_perfect_model() -> None:

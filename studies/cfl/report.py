@@ -2,20 +2,21 @@
 
 Usage: report.py best FOLDER: the run of each model and language with the lowest validation difference.
        report.py table FOLDER: writes table.md, results.json and figures into it.
+       report.py curves FOLDER LANGUAGE MODEL: all of its runs as far as they are, by epoch, as JSON.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from pdtools.evaluation.results import read_results
-from pdtools.files import atomic_text, read_json, write_json
+from pdtools.files import STDIO, atomic_text, read_json, write_json
 from pdtools.provenance import provenance
 from pdtools.report.plots import Line, draw_lines
 from pdtools.report.stack_runs import draw_history
@@ -91,6 +92,19 @@ def print_best(folder: Path) -> None:
             run = best_run(folder, language, model)
             if run is not None:
                 print(language, model, run.folder.name, run.tested)
+
+
+def print_curves(folder: Path, language: str, model: str) -> None:
+    """Validation differences of all runs, finished or not, after each evaluation."""
+    runs = {
+        run.folder.name: {
+            "finished": run.finished,
+            "steps": list(run.steps),
+            "valid_by_step": [round(difference, 6) for difference in run.differences],
+        }
+        for run in runs_of(folder, language, model)
+    }
+    write_json(STDIO, {"scores": {language: {model: runs}}, "provenance": provenance()})
 
 
 def write_report(folder: Path) -> None:
@@ -210,4 +224,9 @@ def number(value: float | None) -> str:
 
 
 if __name__ == "__main__":
-    {"best": print_best, "table": write_report}[sys.argv[1]](Path(sys.argv[2]))
+    commands: dict[str, Callable[..., None]] = {
+        "best": print_best,
+        "table": write_report,
+        "curves": print_curves,
+    }
+    commands[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])
