@@ -146,7 +146,7 @@ class TrainingLoop:
                 with self.parallel.reducing(self.completes_step):
                     with autocast(self.device, self.config.precision):
                         parts = self.parallel.loss(batch)
-                    self.objective(parts).backward()
+                    self.loss_to_minimise(parts).backward()
                 self.learn(batch, parts)
         return self.state
 
@@ -203,7 +203,7 @@ class TrainingLoop:
         """Whether the newest batch is the last one of its step."""
         return self._batches_of_step == self.config.accumulate - 1
 
-    def objective(self, parts: LossParts) -> torch.Tensor:
+    def loss_to_minimise(self, parts: LossParts) -> torch.Tensor:
         """What is minimised: a sum over a batch, whose gradient :meth:`learn` takes for granted."""
         return parts.token_nll_sum + self.config.attachment_weight * parts.attach_nll_sum
 

@@ -314,7 +314,7 @@ def _learn(runs: Sequence[_Active]) -> None:
         batches = [run.batch for run in alike if run.batch is not None]
         with autocast(loop.device, loop.config.precision):
             losses = type(loop.model).losses([run.loop.model for run in alike], batches)
-        minimised = [run.loop.objective(parts) for run, parts in zip(alike, losses, strict=True)]
+        minimised = [run.loop.loss_to_minimise(parts) for run, parts in zip(alike, losses, strict=True)]
         torch.stack(minimised).sum().backward()
         for run, batch, parts in zip(alike, batches, losses, strict=True):
             try:

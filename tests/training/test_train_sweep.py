@@ -258,6 +258,7 @@ def test_an_early_stop_makes_room(plans_of: MakePlans, tmp_path: Path) -> None:
     plans = plans_of(*more, grid=["train.learning_rate=0.01,1e-30", "train.seed=1,2"])
     told = Told()
     outcomes = sweep(plans, at_once=2, listener=told)
+    assert list(told.opened_at) == [plan.name for plan in plans]
     assert [outcome.finished for outcome in outcomes][2:] == ["patience", "patience"]
     assert [outcome.step for outcome in outcomes][2:] == [2, 2]
     train_alone(plans, tmp_path / "alone")
