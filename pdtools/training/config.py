@@ -168,6 +168,7 @@ def read_recipe(
     *,
     model: str | None = None,
     settings: Sequence[str] = (),
+    grid: Sequence[str] = (),
     shape: Mapping[str, Any] | None = None,
 ) -> Recipe:
     """Read a TOML recipe and apply ``key=value`` settings to it.
@@ -180,6 +181,7 @@ def read_recipe(
         model: the model to train, whatever the file says. Options of the file's model that this one does not
             have are left out, so that one file serves a model and its baseline.
         settings: ``config.layers=4``, ``train.steps=100``: typed by the field that they set.
+        grid: more of them, those of one run of a sweep.
         shape: options that pretrained weights ask for (:func:`~pdtools.models.pretrained.pretrained_shape`):
             they go before the file's, not before the settings.
 
@@ -195,9 +197,9 @@ def read_recipe(
         "config": {key: value for key, value in options.items() if key in _keys(classes["config"])},
         "train": dataclasses.asdict(recipe.train),
     }
-    for setting in settings:
-        section, key, text = _split_setting(setting)
-        given[section][key] = convert(_toml_value(text), classes[section], key, section, "--set")
+    for option, setting in [*(("--set", each) for each in settings), *(("--grid", each) for each in grid)]:
+        section, key, text = _split_setting(option, setting)
+        given[section][key] = convert(_toml_value(text), classes[section], key, section, option)
     return Recipe(model=name, options=given["config"], train=TrainConfig(**given["train"]))
 
 
@@ -258,11 +260,11 @@ def _keys(config_class: type) -> list[str]:
     return [f.name for f in dataclasses.fields(config_class) if f.init]
 
 
-def _split_setting(setting: str) -> tuple[str, str, str]:
+def _split_setting(option: str, setting: str) -> tuple[str, str, str]:
     key, equals, value = setting.partition("=")
     section, dot, name = key.strip().partition(".")
     if not (equals and dot and section in ("config", "train")):
-        raise PdtoolsError(f"--set {setting}: write config.KEY=VALUE or train.KEY=VALUE")
+        raise PdtoolsError(f"{option} {setting}: write config.KEY=VALUE or train.KEY=VALUE")
     return section, name, value.strip()
 
 

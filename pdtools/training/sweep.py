@@ -98,7 +98,8 @@ def make_plans(
             recipe=read_recipe(
                 config,
                 model=model,
-                settings=[*settings, *(f"{key}={value}" for key, value in point.items())],
+                settings=settings,
+                grid=[f"{key}={value}" for key, value in point.items()],
             ),
         )
     return list(plans.values())
