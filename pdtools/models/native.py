@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 
 COMPILERS = ("cc", "gcc", "clang")
-FLAGS = ("-O3", "-march=native", "-fopenmp-simd", "-std=c99", "-shared", "-fPIC")
+FLAGS = ("-O3", "-march=native", "-fopenmp-simd", "-std=c11", "-shared", "-fPIC")
 _SECONDS = 60
 
 

@@ -16,9 +16,9 @@ from torch.autograd.function import once_differentiable
 from pdtools.models.native import share_among_threads
 from pdtools.models.stacks import NondeterministicStack, Stack
 from pdtools.models.stacks.native_nondeterministic import (
-    LANES,
     PRODUCTS_OF_A_THREAD,
     StackArguments,
+    row_room,
     stack_library,
 )
 from pdtools.models.stacks.nondeterministic_run import FARTHEST, SMALLEST
@@ -130,8 +130,8 @@ class _NativeSequence(torch.autograd.Function):
         if not stack.unnormalized:
             stacks["weights"] = empty(rows, steps, stack.action_size)
         if keep:
-            stacks["columns"] = empty(rows * s, steps * q, steps * c + LANES)
-            stacks["all_pops"] = empty(rows * s, steps * q, steps * q)
+            stacks["columns"] = empty(rows * s, steps * q, row_room(steps * c))
+            stacks["all_pops"] = empty(rows * s, steps, steps, q, q)
         totals = {"total": empty(rows), "log_factor": empty(rows)}
         _call("sequence_forward", stack, {**arrays, **forward_only}, {**stacks, **totals})
         if keep:
@@ -168,7 +168,7 @@ def _call(
     library = stack_library()
     assert library is not None
     rows, steps, _ = arrays["gates"].shape
-    by_row = steps * stack.configurations + LANES
+    by_row = row_room(steps * stack.configurations)
     arguments = _Arguments(
         stack=StackArguments(
             states=stack.states,

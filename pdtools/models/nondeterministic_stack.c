@@ -3,7 +3,8 @@
 
    What takes time are sums of the rows of P's matrices and dot products with them. TOGETHER of them are read at a time, in
    the order in which they lie in memory, as far as the longest of them goes, in whole vectors: so a shorter one has zeros
-   behind it, (TOGETHER - 1) C + LANES or up to its end, and what is summed or multiplied has room for LANES more. */
+   behind it, (TOGETHER - 1) C + LANES or up to its end, and what is summed or multiplied has room for LANES more. Where
+   rows begin at multiples of LINE, no vector lies in two lines of the cache. */
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,6 +17,8 @@
 #else
 #define LANES 2
 #endif
+/* Bytes of a line of the cache. */
+#define LINE 64
 /* Rows, and sums or factors, that are taken together: what belongs to them is in registers. */
 #define TOGETHER 4
 #define INLINE static inline __attribute__((always_inline))
@@ -38,7 +41,7 @@ typedef struct {
     double *scaled;            /* the same times α, over the heaviest */
     double *log_factor;        /* (B), the logarithm of the heaviest */
     double *columns;           /* (B · S, … Q, … C) */
-    double *all_pops;          /* (B · S, times · Q, times · Q), or 0 */
+    double *all_pops;          /* (B · S, times, times, Q, Q), or 0 */
     double *alpha, *inverse;   /* (B, C) */
     double *total;             /* (B) */
     double *reading;           /* (B, C or S) */
@@ -144,9 +147,9 @@ static double *rows_of(const stack *a, double *columns, long b, long y, long tim
     return columns + (b * a->symbols + y) * a->by_matrix + time * a->states * a->by_row + a->first * a->states * a->symbols;
 }
 
-/* Weights of pops from time k at time t, and from there on: (states, times · Q). */
+/* Weights of pops that uncover time k, at time t and from there on: (…, Q after it, Q uncovered). */
 static double *pops_of(const stack *a, long b, long y, long k, long t) {
-    return a->all_pops + (((b * a->symbols + y) * a->times + k) * a->states * a->times + t) * a->states;
+    return a->all_pops + (((b * a->symbols + y) * a->times + k) * a->times + t) * a->states * a->states;
 }
 
 /* Weights of the transitions from each configuration, as exponentials of their logits. The heaviest of those from where
@@ -177,6 +180,15 @@ static void weigh(const stack *a, long b) {
         }
 }
 
+/* Of numbers with zeros behind them, to the end of a vector. */
+static double sum_of(long length, const double *numbers) {
+    vector sum = {0};
+    double all = 0;
+    for (long j = 0; j < length; j += LANES) sum += *(const vector *)(numbers + j);
+    for (int lane = 0; lane < LANES; lane++) all += sum[lane];
+    return all;
+}
+
 /* G[. -> t], then P[. -> t]. column (C, width) and popped (Q, width) and what follows them are zero; factors has
    Q² (t - first) numbers of room. */
 static void forward_row(const stack *a, long b, long width, double *column, double *popped, double *factors) {
@@ -191,12 +203,15 @@ static void forward_row(const stack *a, long b, long width, double *column, doub
     }
     for (long y = 0; y < s && before > c; y++) {
         double *weights = factors;
-        for (long k = first + 1; k < t - 1; k++)
-            for (long u = 0; u < q; u++, weights += q) {
-                for (long r = 0; r < q; r++) weights[r] = popped[r * width + (k - first) * c + y * q + u];
-                if (a->all_pops)
-                    memcpy(pops_of(a, b, y, k, t) + u * a->times * q, weights, (size_t)q * sizeof(double));
-            }
+        for (long k = first + 1; k < t - 1; k++, weights += q * q) {
+            double *kept = a->all_pops ? pops_of(a, b, y, k, t) : 0;
+            for (long r = 0; r < q; r++)
+                for (long u = 0; u < q; u++) {
+                    const double weight = popped[r * width + (k - first) * c + y * q + u];
+                    weights[u * q + r] = weight;
+                    if (kept) *kept++ = weight;
+                }
+        }
         const double *rows = rows_of(a, a->columns, b, y, first + 1);
         add_all_rows(q, (t - first - 2) * q, 0, rows, a->by_row, factors, q, column + y * q * width, width, q, c);
     }
@@ -204,8 +219,7 @@ static void forward_row(const stack *a, long b, long width, double *column, doub
     for (long to = 0; to < c; to++) {
         double *share = column + to * width;
         for (long from = 0; from < c; from++) share[before + from] = scaled[from * kinds + to]; /* push */
-        sum[to] = 0;
-        for (long j = 0; j < length; j++) sum[to] += share[j];
+        sum[to] = sum_of(length, share);
         total += sum[to];
     }
     a->total[b] = total;
@@ -252,12 +266,8 @@ static void backward_row(const stack *a, long b, long width, double *gradient, d
         for (long j = 0; j < a->next * c; j++) out[length - a->next * c + j] += d_column[to * a->by_kind + j];
     }
     for (long y = 0; y < s && later > 0; y++) {
-        for (long r = 0; r < q; r++) {
-            const double *pops = pops_of(a, b, y, t, t + 2) + r * a->times * q;
-            for (long m = 0; m < later * q; m++) factors[m * q + r] = pops[m];
-        }
-        const double *rows = rows_of(a, a->d_columns, b, y, t + 2);
-        add_all_rows(q, later * q, length, rows, a->by_row, factors, q, gradient + y * q * width, width, 0, 0);
+        const double *rows = rows_of(a, a->d_columns, b, y, t + 2), *pops = pops_of(a, b, y, t, t + 2);
+        add_all_rows(q, later * q, length, rows, a->by_row, pops, q, gradient + y * q * width, width, 0, 0);
     }
     /* Of G[. -> t]. Gradients of its last numbers, the pushes, are taken away. */
     for (long to = 0; to < c; to++) {
@@ -318,11 +328,12 @@ static void backward_step(const stack *a, long b, double *memory) {
     backward_row(a, b, width, memory, memory + sums);
 }
 
-/* Room for either; 0 where there is no memory. */
+/* Room for either, behind extra numbers, whole vectors; 0 where there is no memory. */
 static double *room_for_step(const stack *a, long extra) {
     long width;
     const long q = a->states, c = q * a->symbols, sums = sums_of(a, &width);
-    return malloc((size_t)(sums + q * q * a->times + (c + q) * c + extra) * sizeof(double));
+    const size_t bytes = (size_t)(sums + q * q * a->times + (c + q) * c + extra) * sizeof(double);
+    return aligned_alloc(LINE, (bytes + LINE - 1) / LINE * LINE);
 }
 
 /* 0, or 1 where there is no memory. */
@@ -449,7 +460,7 @@ static void sequence_backward_row(
 }
 
 int sequence_forward(const sequence *a, long first, long last) {
-    const long in_columns = a->stack.symbols * a->stack.by_matrix, actions = actions_of(&a->stack);
+    const long in_columns = a->stack.symbols * a->stack.by_matrix, actions = in_vectors(actions_of(&a->stack));
     const int keep = a->stack.columns != 0;
     double *memory = room_for_step(&a->stack, actions + (keep ? 0 : in_columns));
     if (!memory) return 1;
@@ -462,16 +473,16 @@ int sequence_forward(const sequence *a, long first, long last) {
 }
 
 int sequence_backward(const sequence *a, long first, long last) {
-    const long c = a->stack.states * a->stack.symbols, h = a->width, by_kind = a->steps * c + LANES;
-    const long in_columns = a->stack.symbols * a->stack.by_matrix;
-    const long zero = 2 * h + a->steps * c, extra = zero + h + readings_of(&a->stack) + in_columns + c * by_kind;
+    const long c = a->stack.states * a->stack.symbols, h = a->width, by_kind = in_vectors(a->steps * c) + LANES;
+    const long in_columns = a->stack.symbols * a->stack.by_matrix, joined = in_vectors(h + readings_of(&a->stack));
+    const long zero = in_vectors(2 * h + a->steps * c), extra = zero + joined + in_columns + c * by_kind;
     double *memory = room_for_step(&a->stack, extra);
     if (!memory) return 1;
     for (long b = first; b < last; b++) {
         stack gradients = a->stack;
         double *d_joined = memory + zero;
         gradients.d_alpha = memory + 2 * h;
-        gradients.d_columns = d_joined + h + readings_of(&gradients);
+        gradients.d_columns = d_joined + joined;
         gradients.d_column = gradients.d_columns + in_columns;
         gradients.by_kind = by_kind;
         memset(memory, 0, (size_t)zero * sizeof(double));

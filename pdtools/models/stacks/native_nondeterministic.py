@@ -45,9 +45,17 @@ class StackArguments(ctypes.Structure):
     )
 
 
+def row_room(numbers: int) -> int:
+    """How far apart rows of so many numbers begin: they have room for LANES more, in whole vectors.
+
+    An odd number of vectors, so that beginnings of rows do not share a few sets of the cache.
+    """
+    return LANES * ((-(-numbers // LANES) + 1) | 1)
+
+
 def stack_library() -> ctypes.CDLL | None:
     """The compiled functions; None where they cannot be had."""
-    # Without fused multiply-adds, which C99 leaves out by default, products take longer.
+    # Without fused multiply-adds, which C11 leaves out by default, products take longer.
     return native_library("nondeterministic_stack", FUNCTIONS, "-ffp-contract=fast")
 
 
@@ -55,14 +63,14 @@ class NativeNondeterministicRun(NondeterministicRun):
     """A run in C, where :func:`stack_library` gives something.
 
     Attributes:
-        all_pops: in a run that is gone back over, γ' of all steps: [b · S + y, k · Q + u, t · Q + r].
+        all_pops: in a run that is gone back over, γ' of all steps: [b · S + y, k, t, r, u].
     """
 
     all_pops: Tensor | None = None
 
     def _room(self, like: Tensor, rows: int, times: int) -> Tensor:
         q, s, c = self.stack.states, self.stack.symbols, self.stack.configurations
-        return like.new_zeros(rows * s, times * q, times * c + LANES)[:, :, : times * c]
+        return like.new_zeros(rows * s, times * q, row_room(times * c))[:, :, : times * c]
 
     def _advance(self, actions: Tensor) -> None:
         """See :class:`NondeterministicRun`."""
@@ -70,8 +78,8 @@ class NativeNondeterministicRun(NondeterministicRun):
         if actions.shape != (rows, stack.action_size):
             raise ValueError(f"actions must be {(rows, stack.action_size)}, not {tuple(actions.shape)}")
         if self.keep and self.all_pops is None:
-            side = self._most * stack.states
-            self.all_pops = self.alpha.new_zeros(rows * stack.symbols, side, side)
+            times, q = self._most, stack.states
+            self.all_pops = self.alpha.new_zeros(rows * stack.symbols, times, times, q, q)
         logits = actions.double().contiguous()
         last_alpha = self.alpha.contiguous()
         empty = logits.new_empty
@@ -103,7 +111,7 @@ class NativeNondeterministicRun(NondeterministicRun):
         self._d_columns = self._room(self.columns, rows, self._most)
         self._d_alpha = self.columns.new_zeros(rows, self._most * c)
         # Of P[· → t], left by the step after it.
-        self._d_column = self.columns.new_empty(rows, c, self._most * c + LANES)
+        self._d_column = self.columns.new_empty(rows, c, row_room(self._most * c))
         self._next = 0
 
     def _retreat(self, d_reading: Tensor) -> Tensor:
@@ -136,7 +144,7 @@ class NativeNondeterministicRun(NondeterministicRun):
         columns = self.columns
         self.columns = columns.as_strided((*columns.shape[:2], columns.stride(1)), columns.stride())
         super().select(rows)
-        self.columns = self.columns[:, :, :-LANES]
+        self.columns = self.columns[:, :, : columns.shape[2]]
 
     def _call(self, function: str, tensors: dict[str, Tensor], **sizes: int) -> None:
         """Call a function of the library, each of torch's threads with some of the rows."""
