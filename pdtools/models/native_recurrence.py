@@ -6,6 +6,7 @@ Row after row, so that a row's stack stays in the processor's cache: with all ro
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from typing import Any
 
@@ -88,6 +89,20 @@ def native_sequence(
     return _NativeSequence.apply(inputs, recurrent, action, action_bias, hidden, memory, stack, keep)
 
 
+# What the last way back has left. A step takes up to a quarter longer where large memory comes anew from the
+# system, page by page.
+_spare: list[Tensor] = []
+
+
+def _room_for(numbers: int) -> Tensor:
+    """Room for so many float64 numbers, or more; what is in it may be anything."""
+    with contextlib.suppress(IndexError):
+        spare = _spare.pop()
+        if len(spare) >= numbers:
+            return spare
+    return torch.empty(numbers, dtype=torch.float64)
+
+
 class _NativeSequence(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -130,7 +145,7 @@ class _NativeSequence(torch.autograd.Function):
         if not stack.unnormalized:
             stacks["weights"] = empty(rows, steps, stack.action_size)
         if keep:
-            stacks["columns"] = empty(rows * s, steps * q, row_room(steps * c))
+            stacks["columns"] = _room_for(rows * s * steps * q * row_room(steps * c))
             stacks["all_pops"] = empty(rows * s, steps, steps, q, q)
         totals = {"total": empty(rows), "log_factor": empty(rows)}
         _call("sequence_forward", stack, {**arrays, **forward_only}, {**stacks, **totals})
@@ -153,6 +168,7 @@ class _NativeSequence(torch.autograd.Function):
         )  # (B, T, A), of the readings after it
         d_actions[:, 0] = 0
         _call("sequence_backward", stack, arrays, stacks)
+        _spare[:] = [stacks.pop("columns")]
         before = hidden[:, :-1].flatten(0, 1)  # (B T, H)
         joined = torch.cat([before, stacks["reading"].flatten(0, 1)], 1)  # (B T, H + R)
         d_recurrent = d_inputs.flatten(0, 1).T @ joined

@@ -409,6 +409,32 @@ def test_hidden_states_may_be_changed_and_weights_too(dtype: torch.dtype) -> Non
 
 
 @needs_compiler
+def test_memory_that_is_used_again_is_that_of_one_sequence_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    stack = stack_of(2, 2)
+    start = torch.zeros(3, 2)
+
+    def sequence(steps: int) -> tuple[Tensor, list[Tensor]]:
+        random = generator()
+        learned = [
+            torch.randn(shape, generator=random, dtype=torch.float64).requires_grad_()
+            for shape in ((steps, 3, 8), (8, 2 + 4), (stack.action_size, 2), (stack.action_size,))
+        ]
+        return native_recurrence.native_sequence(stack, *learned, start, start).square().sum(), learned
+
+    monkeypatch.setattr(native_recurrence, "_spare", [])
+    wanted = {}
+    for steps in (9, 4, 13):
+        native_recurrence._spare.clear()
+        wanted[steps] = torch.autograd.grad(*sequence(steps))
+    for order in ((9, 4, 13), (13, 9, 4), (4, 4, 9)):
+        under_way = [(steps, *sequence(steps)) for steps in order]
+        for steps, total, learned in under_way[1:] + under_way[:1]:
+            for one, other in zip(torch.autograd.grad(total, learned), wanted[steps], strict=True):
+                assert torch.equal(one, other)
+    assert len(native_recurrence._spare) == 1
+
+
+@needs_compiler
 def test_long_texts_are_not_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     config = RecurrentConfig(vocab_size=5, pad_id=0, root_id=1, eos_id=2)
     batch = collate([([1, *(300 * [3]), 2], list(range(302)))] * 40, 0)
