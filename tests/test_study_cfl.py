@@ -16,6 +16,8 @@ import pytest
 from test_studies import REPOSITORY, study
 
 from pdtools.evaluation.stack_runs import StackRunView
+from pdtools.models import build_model, count_parameters, make_config
+from pdtools.training import read_recipe
 
 SMALL = {
     "LANGUAGES": "marked-reversal",
@@ -188,6 +190,26 @@ def test_the_published_tables_are_those_of_the_published_results() -> None:
         assert f"{min(curves[name]['valid_by_step']):.3f} in {len(curves[name]['steps'])}" in text
     first = {name: min(curve["valid_by_step"][:20]) for name, curve in curves.items()}
     assert ", ".join(f"{first[f'lr0.01-{restart}']:.3f}" for restart in range(1, 5)) in text
+
+
+def test_the_published_numbers_of_parameters() -> None:
+    """Of marked reversal: three symbols, <pad>, <root> and <eos>."""
+    stacks = [
+        ["stack=none"],
+        *(["stack=" + kind, "stack_vector=20"] for kind in ("stratification", "superposition")),
+        *(
+            [f"stack_unnormalized={unnormalized}", f"stack_states_in_reading={states}"]
+            for unnormalized in ("false", "true")
+            for states in ("false", "true")
+        ),
+    ]
+    sizes = {"vocab_size": 6, "pad_id": 0, "root_id": 1, "eos_id": 2}
+    found = []
+    for settings in stacks:
+        recipe = read_recipe("cfl", settings=[f"config.{setting}" for setting in settings])
+        model = build_model(recipe.model, make_config(recipe.model, {**recipe.options, **sizes}))
+        found.append(f"{count_parameters(model):,}")
+    assert f"| parameters | {' | '.join(found)} |" in (REPOSITORY / "docs/studies/cfl.md").read_text()
 
 
 def test_the_difference_of_a_perfect_model() -> None:

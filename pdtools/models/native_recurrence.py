@@ -89,9 +89,10 @@ def native_sequence(
     return _NativeSequence.apply(inputs, recurrent, action, action_bias, hidden, memory, stack, keep)
 
 
-# What the last way back has left. A step takes up to a quarter longer where large memory comes anew from the
-# system, page by page.
+# What the last way back has left, if it is not larger than this. A step takes up to a quarter longer where it
+# comes anew from the system, page by page.
 _spare: list[Tensor] = []
+_LARGEST_SPARE = 2**28  # bytes
 
 
 def _room_for(numbers: int) -> Tensor:
@@ -100,7 +101,7 @@ def _room_for(numbers: int) -> Tensor:
         spare = _spare.pop()
         if len(spare) >= numbers:
             return spare
-    return torch.empty(numbers, dtype=torch.float64)
+    return torch.empty(numbers, dtype=torch.float64, device="cpu")
 
 
 class _NativeSequence(torch.autograd.Function):
@@ -168,7 +169,8 @@ class _NativeSequence(torch.autograd.Function):
         )  # (B, T, A), of the readings after it
         d_actions[:, 0] = 0
         _call("sequence_backward", stack, arrays, stacks)
-        _spare[:] = [stacks.pop("columns")]
+        if stacks["columns"].nbytes <= _LARGEST_SPARE:
+            _spare[:] = [stacks["columns"]]
         before = hidden[:, :-1].flatten(0, 1)  # (B T, H)
         joined = torch.cat([before, stacks["reading"].flatten(0, 1)], 1)  # (B T, H + R)
         d_recurrent = d_inputs.flatten(0, 1).T @ joined

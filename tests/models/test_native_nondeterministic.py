@@ -340,15 +340,19 @@ def test_extreme_sequences_are_those_in_lock_step() -> None:
 
 @needs_compiler
 def test_nothing_depends_on_what_was_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = [sequence_and_gradients(True, stack_of(*sizes), 2, 23) for sizes in ((2, 3), (1, 2), (3, 1))]
-    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
-    torch.use_deterministic_algorithms(True)
-    try:
-        found = [sequence_and_gradients(True, stack_of(*sizes), 2, 23) for sizes in ((2, 3), (1, 2), (3, 1))]
-    finally:
-        torch.use_deterministic_algorithms(False)
-    for ours, theirs in zip(found, wanted, strict=True):
-        for one, other in zip(ours, theirs, strict=True):
+    spare: list[Tensor] = []
+    monkeypatch.setattr(native_recurrence, "_spare", spare)
+    for sizes in ((2, 3), (1, 2), (3, 1)):
+        wanted = sequence_and_gradients(True, stack_of(*sizes), 2, 23)
+        spare[:] = [torch.full((100_000,), torch.nan, dtype=torch.float64)]
+        monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
+        torch.use_deterministic_algorithms(True)
+        try:
+            found = sequence_and_gradients(True, stack_of(*sizes), 2, 23)
+        finally:
+            torch.use_deterministic_algorithms(False)
+        assert [len(each) for each in spare] == [100_000]  # that it was used
+        for one, other in zip(found, wanted, strict=True):
             assert torch.equal(one, other)
 
 
@@ -432,6 +436,24 @@ def test_memory_that_is_used_again_is_that_of_one_sequence_at_a_time(monkeypatch
             for one, other in zip(torch.autograd.grad(total, learned), wanted[steps], strict=True):
                 assert torch.equal(one, other)
     assert len(native_recurrence._spare) == 1
+    monkeypatch.setattr(native_recurrence, "_LARGEST_SPARE", 1_000)
+    torch.autograd.grad(*sequence(9))
+    assert not native_recurrence._spare
+
+
+@needs_compiler
+def test_the_default_device_is_not_that_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    stack = stack_of(2, 2)
+    start = torch.zeros(1, 2)
+    learned = [
+        torch.ones(shape, requires_grad=True)
+        for shape in ((4, 1, 8), (8, 2 + 4), (stack.action_size, 2), (stack.action_size,))
+    ]
+    monkeypatch.setattr(native_recurrence, "_spare", [])
+    with torch.device("meta"):
+        hidden = native_recurrence.native_sequence(stack, *learned, start, start)
+        gradients = torch.autograd.grad(hidden.sum(), learned)
+    assert all(each.device.type == "cpu" for each in (hidden, *gradients))
 
 
 @needs_compiler
