@@ -71,7 +71,8 @@ def test_the_study(tmp_path: Path) -> None:
     assert {path.name for path in out.glob("*.svg")} == {
         "figure-1-marked-reversal.svg",
         "figure-2-marked-reversal.svg",
-        "figure-3-rns.svg",
+        "figure-3-rns-everywhere.svg",
+        "figure-3-rns-reached.svg",
     }
     results = json.loads((out / "results.json").read_text())
     cells = results["scores"]["marked-reversal"]
@@ -225,10 +226,16 @@ def test_actions_that_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
         tokens = text.split(" ")
         middle = tokens.index("#")
         shares = [[1.0, 0.0, 0.0]] * (middle + 1) + [[0.5, 0.25, 0.25]] * middle
-        actions = ("push", "replace", "pop")
         return StackRunView(
-            tokens=tokens, surprisal=[], stack="nondeterministic", actions=actions, shares=shares
+            tokens=tokens,
+            surprisal=[],
+            stack="nondeterministic",
+            actions=("push", "replace", "pop"),
+            shares=shares,
+            shares_everywhere=[[0.0, 0.25, 0.75]] * len(tokens),
         )
 
     monkeypatch.setattr(watch, "inspect_run", inspect_run)
-    assert watch.correct_actions(None) == pytest.approx([1.0] * 30 + [0.0] + [0.25] * 30)
+    found = watch.correct_actions(None)
+    assert found["reached"] == pytest.approx([1.0] * 30 + [0.0] + [0.25] * 30)
+    assert found["everywhere"] == pytest.approx([0.0] * 30 + [0.25] + [0.75] * 30)

@@ -62,9 +62,19 @@ class _Pause(Silence):
         return self.left <= 0
 
 
-def shares_of(history: list[StackRunView], wanted: list[str]) -> list[list[float]]:
-    """The share of the wanted kind of action at each token, a row for every look."""
-    return [
-        [row[view.actions.index(kind)] for row, kind in zip(view.shares, wanted, strict=True)]
-        for view in history
-    ]
+def shares_of(
+    history: list[StackRunView], wanted: list[str], *, everywhere: bool = False
+) -> list[list[float]]:
+    """The share of the wanted kind of action at each token, a row for every look.
+
+    Args:
+        history: what was seen.
+        wanted: a kind for each token.
+        everywhere: of a nondeterministic stack, ``shares_everywhere`` instead of ``shares``.
+    """
+    rows = []
+    for view in history:
+        shares = view.shares_everywhere if everywhere else view.shares
+        assert shares is not None
+        rows.append([share[view.actions.index(kind)] for share, kind in zip(shares, wanted, strict=True)])
+    return rows

@@ -34,6 +34,8 @@ class StackRunView:
             weight of the transitions of a kind from where the automaton is then, over the weight of all
             (whether or not the stack allows them); of superposition the mixture; of stratification the two
             amounts, which need not make up 1.
+        shares_everywhere: of the nondeterministic stack, the same for the transitions from all configurations
+            alike, whether or not the automaton can be there (figure 3 of the paper); else None.
         tops: of the nondeterministic stack, for each token the distribution of the symbol that is on top
             afterwards; else None.
         states: the same for the automaton's state.
@@ -48,6 +50,7 @@ class StackRunView:
     stack: str
     actions: tuple[str, ...]
     shares: list[list[float]]
+    shares_everywhere: list[list[float]] | None = None
     tops: list[list[float]] | None = None
     states: list[list[float]] | None = None
     run: list[tuple[str, int, list[int]]] | None = None
@@ -163,15 +166,23 @@ def _automaton(stack: NondeterministicStack, actions: Tensor, before: int) -> di
         log_total += math.log(float(run.total)) + float(run.log_factor)
     log_weights = stack.log_weights(actions)  # (n, C, 2C + Q)
     reached = log_weights + torch.stack(alphas[:-1]).log()[:, :, None]
-    weights = (reached - reached.amax((1, 2), keepdim=True)).exp().sum(1)  # (before + n, 2C + Q)
-    c = stack.configurations
-    done = torch.stack([part.sum(1) for part in weights.split([c, c, stack.states], 1)], 1)[before:]  # (n, 3)
     after = torch.stack(alphas[1 + before :]).unflatten(1, (stack.symbols, stack.states))  # (n, S, Q)
     best = heaviest_run(log_weights.cpu().numpy(), stack.states, stack.symbols, stack.window)
     return {
-        "shares": (done / done.sum(1, keepdim=True)).tolist(),
+        "shares": _by_kind(stack, reached[before:]),
+        "shares_everywhere": _by_kind(stack, log_weights[before:]),
         "tops": after.sum(2).tolist(),
         "states": after.sum(1).tolist(),
         "run": [(step.kind, step.state, list(step.stack)) for step in best.steps[before:]],
         "run_log_share": best.log_weight - log_total,
     }
+
+
+def _by_kind(stack: NondeterministicStack, log_weights: Tensor) -> list[list[float]]:
+    """Shares of pushes, replacements and pops in the weights (n, C, 2C + Q) of transitions: (n, 3)."""
+    import torch
+
+    c = stack.configurations
+    kinds = log_weights.logsumexp(1).split([c, c, stack.states], 1)
+    shares: list[list[float]] = torch.stack([kind.logsumexp(1) for kind in kinds], 1).softmax(1).tolist()
+    return shares

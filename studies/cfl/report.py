@@ -167,7 +167,9 @@ def write_report(folder: Path) -> None:
             draw_lines(folder / f"figure-1-{language}.svg", training, x="training steps", y=nats)
             draw_lines(folder / f"figure-2-{language}.svg", lengths, x="tokens", y=nats)
     for model, rows in watched.items():
-        draw_history(folder / f"figure-3-{model}.svg", rows, label="epoch")
+        for name in ("everywhere", "reached"):
+            shares = [row[name] for row in rows]
+            draw_history(folder / f"figure-3-{model}-{name}.svg", shares, label="epoch")
 
 
 def perfect_by_length(lengths: Iterable[float]) -> dict[int, float]:

@@ -43,7 +43,7 @@ def main(data: Path, run: Path, epochs: int, settings: list[str]) -> None:
     torch.set_num_threads(1)
     recipe = read_recipe("cfl", settings=settings)
     record = run.with_name(f"{run.name}.actions.json")
-    rows: list[list[float]] = read_json(record) if record.exists() else []
+    rows: list[dict[str, list[float]]] = read_json(record) if record.exists() else []
     while len(rows) < epochs:
         state = run_state(run)
         if state.evaluated_step > len(rows) * recipe.train.eval_every:
@@ -69,15 +69,20 @@ def main(data: Path, run: Path, epochs: int, settings: list[str]) -> None:
                 sys.exit(128 + interruption.received)
 
 
-def correct_actions(loaded: LoadedModel) -> list[float]:
+def correct_actions(loaded: LoadedModel) -> dict[str, list[float]]:
     """At each position of marked reversal, the share of the right kind of action; the mean over some strings.
 
-    Push in the first half, replace at the marker, pop in the second half.
+    Push in the first half, replace at the marker, pop in the second half: of the transitions from all
+    configurations alike (``everywhere``, as in the paper), and of those from where the automaton is then
+    (``reached``).
     """
     language = ContextFree(grammar=read_grammar("marked-reversal"), shortest=LENGTH, longest=LENGTH)
     right = ["push"] * (LENGTH // 2) + ["replace"] + ["pop"] * (LENGTH // 2)
     views = [inspect_run(loaded, " ".join(string.tokens)) for string in strings(language, STRINGS, seed=0)]
-    return np.mean([shares_of([view], right)[0] for view in views], axis=0).tolist()
+    return {
+        name: np.mean(shares_of(views, right, everywhere=everywhere), axis=0).tolist()
+        for name, everywhere in (("everywhere", True), ("reached", False))
+    }
 
 
 if __name__ == "__main__":

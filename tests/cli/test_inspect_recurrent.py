@@ -88,10 +88,16 @@ def test_shares_where_an_unreached_configuration_outweighs_all(tmp_path: Path) -
         loaded.model.actions.weight.zero_()
         logits = torch.zeros(2, 5)  # of each symbol on top: two pushes, two replacements, a pop
         logits[1] = 800  # at first the bottom symbol is on top, and not this one
+        logits[1, 4] = 0
         loaded.model.actions.bias.copy_(logits.flatten())
     view = inspect_run(loaded, "a b")
     assert view.shares[0] == pytest.approx([0.4, 0.4, 0.2])
     assert [sum(row) for row in view.shares] == pytest.approx([1, 1])
+    assert view.shares_everywhere is not None
+    for row in view.shares_everywhere:
+        assert row == pytest.approx([0.5, 0.5, 0])
+    assert shares_of([view], ["pop", "push"]) == [pytest.approx([0.2, view.shares[1][0]])]
+    assert shares_of([view], ["pop", "push"], everywhere=True) == [pytest.approx([0, 0.5])]
 
 
 def test_tokens_that_look_like_formulas_are_drawn(tmp_path: Path) -> None:
