@@ -234,6 +234,42 @@ def test_the_published_numbers_of_parameters() -> None:
     assert f"| parameters | {' | '.join(found)} |" in (REPOSITORY / "docs/studies/cfl.md").read_text()
 
 
+def test_before_and_behind_the_middle() -> None:
+    def view(text: str, run: str, tops: list[list[float]]) -> StackRunView:
+        kinds = {"u": "push", "r": "replace", "o": "pop"}
+        return StackRunView(
+            tokens=text.split(" "),
+            surprisal=[1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 3.0],
+            stack="nondeterministic",
+            actions=("push", "replace", "pop"),
+            shares=[],
+            tops=tops,
+            run=[(kinds[letter], 0, []) for letter in run],
+        )
+
+    rest = [[0.0, 1.0]] * 3
+    found = script("middle").summary(
+        [
+            view("0 1 1 1 1 0", "uuuoou", [[1.0, 0.0], [0.5, 0.5], [0.2, 0.8], *rest]),
+            view("0 1 0 0 1 0", "uruoru", [[1.0, 0.0], [0.7, 0.3], [0.4, 0.6], *rest]),
+        ]
+    )
+    assert found["pushes"] == pytest.approx(5 / 6)
+    assert found["pops"] == pytest.approx(3 / 4)
+    assert found["top"] == {"0 1": [0.6, 0.4], "1 0": [0.4, 0.6], "1 1": [0.2, 0.8]}
+    assert found["nats"] == [0.693, 1.386, 0, 0, 0, 0, 2.079]
+
+
+def test_the_published_run_of_unmarked_reversal() -> None:
+    found = json.loads((REPOSITORY / "docs/results/cfl/unmarked-reversal-run.json").read_text())["scores"]
+    text = (REPOSITORY / "docs/studies/cfl.md").read_text()
+    assert f"{found['pushes']:.1%} of the actions" in text
+    assert f"{found['pops']:.1%} of those behind it pops" in text
+    *others, last = (f"{max(top):.2f}" for top in found["top"].values())
+    assert f"(shares of {', '.join(others)} and {last})" in text
+    assert [top.index(max(top)) for top in found["top"].values()] == [1, 0, 2, 2]
+
+
 def test_the_difference_of_a_perfect_model() -> None:
     found = script("report").perfect_by_length([39, 40, 42, 80, 82])
     assert found == {n: pytest.approx(math.log(3) / (n + 1)) for n in (40, 42, 80)}

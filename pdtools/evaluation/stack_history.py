@@ -71,10 +71,17 @@ def shares_of(
         history: what was seen.
         wanted: a kind for each token.
         everywhere: of a nondeterministic stack, ``shares_everywhere`` instead of ``shares``.
+
+    Returns:
+        Shares from 0 to 1: (looks, n).
+
+    Raises:
+        ValueError: if another kind of stack is to be looked at everywhere.
     """
     rows = []
     for view in history:
         shares = view.shares_everywhere if everywhere else view.shares
-        assert shares is not None
+        if shares is None:
+            raise ValueError(f"a stack of the kind {view.stack} has no configurations to look at everywhere")
         rows.append([share[view.actions.index(kind)] for share, kind in zip(shares, wanted, strict=True)])
     return rows

@@ -89,8 +89,8 @@ def native_sequence(
     return _NativeSequence.apply(inputs, recurrent, action, action_bias, hidden, memory, stack, keep)
 
 
-# What the last way back has left, if it is not larger than this. A step takes up to a quarter longer where it
-# comes anew from the system, page by page.
+# Memory that the last way back has left for the next sequence: a step takes up to a quarter longer where it
+# comes anew from the system, page by page. What is larger than this is given back.
 _spare: list[Tensor] = []
 _LARGEST_SPARE = 2**28  # bytes
 

@@ -58,6 +58,8 @@ def test_what_is_seen_is_what_the_model_does(tmp_path: Path, stack: str) -> None
         assert view.run_log_share < 0
         assert [len(stack) >= 2 for _, _, stack in view.run] == [True] * 4
     else:
+        with pytest.raises(ValueError, match=f"kind {stack} has no configurations"):
+            shares_of([view], ["push"] * 4, everywhere=True)
         assert view.run is None
 
 
