@@ -25,7 +25,7 @@ from .options import (
 from .work import pick_device
 
 if TYPE_CHECKING:
-    from pdtools.training import RunState, TaskInput
+    from pdtools.training import Recipe, RunState, TaskInput
 
 
 class Distributed(str, Enum):
@@ -134,8 +134,7 @@ def train(
     if not task and (lengths or as_released):
         raise typer.BadParameter("--lengths and --as-released go with --task")
     from pdtools.models.pretrained import pretrained_shape
-    from pdtools.training import Interruption, local_device, read_recipe, torchrun_ranks
-    from pdtools.training import train as run_training
+    from pdtools.training import Interruption, local_device, open_run, read_recipe, torchrun_ranks
 
     given = [*(settings or []), *([] if seed is None else [f"train.seed={seed}"])]
     as_it_was = resume and not (model or config or given)
@@ -144,8 +143,10 @@ def train(
         shape = None if init is None else pretrained_shape(init)
         recipe = None if as_it_was else read_recipe(config, model=model, settings=given, shape=shape)
         chosen_device = pick_device(local_device(device), threads)
-        with Interruption(at_once=False) as interruption, Progress(quiet=quiet) as progress:
-            report = run_training(
+        with (
+            Interruption(at_once=False) as interruption,
+            Progress(quiet=quiet) as progress,
+            open_run(
                 data,
                 output,
                 recipe,
@@ -159,7 +160,10 @@ def train(
                 stop=interruption,
                 ranks=ranks,
                 distribution=distributed.value,
-            )
+            ) as run,
+        ):
+            progress.recipe = run.recipe
+            report = run.train()
         received = ranks.largest(interruption.received or 0)
     if as_json and ranks.is_main:
         print_json(report)
@@ -184,10 +188,13 @@ def _summary(report: Mapping[str, Any]) -> str:
         return f"{output}: stopped after step {step} of {report['steps']}; --resume continues the run"
     left_out = sum(report["counts"]["left_out"].values())
     ending = "stopped early" if report["finished"] == "patience" else "finished"
-    return (
-        f"{output}: {ending} at step {step}, best at step {report['best_step']}"
-        + (f": {_scores(report['best'])}" if report["best"] else "")
-        + (f"; {left_out} sentences left out (rejects.jsonl)" if left_out else "")
+    kept = (
+        f", best at step {report['best_step']}: {_scores(report['best'])}"
+        if report["best"]
+        else "; nothing was validated (no --valid): best/ is the newest checkpoint, as last/"
+    )
+    return f"{output}: {ending} at step {step}{kept}" + (
+        f"; {left_out} sentences left out (rejects.jsonl)" if left_out else ""
     )
 
 
@@ -206,6 +213,11 @@ def _scores(scores: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
+def _described(recipe: Recipe) -> str:
+    origin = f"recipe {recipe.source}" if recipe.source else "default recipe (no --config)"
+    return f"{recipe.model}, {origin}"
+
+
 def _amount(facts: Mapping[str, Any]) -> str:
     if facts["sentences"] is None:
         return "new strings every step"
@@ -218,6 +230,7 @@ class Progress:
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
         self._bar: Any = None
+        self.recipe: Recipe  # of the run, known when that is open
 
     def __enter__(self) -> Progress:
         return self
@@ -230,8 +243,8 @@ class Progress:
         """Open the bar, if someone is there to see it."""
         begin = f"going on from step {state.step}" if state.step else "starting"
         message(
-            f"{begin}: {_amount(facts)}, {facts['parameters']} parameters, {facts['steps']} steps,"
-            f" {facts['device']}",
+            f"{begin}: {_described(self.recipe)}, {facts['parameters']} parameters, {facts['steps']} steps,"
+            f" {_amount(facts)}, {facts['device']}",
             quiet=self._quiet,
         )
         if not self._quiet and sys.stderr.isatty():

@@ -14,7 +14,7 @@ from pdtools.training.run_state import RunState, run_state
 from pdtools.training.sources import BatchSource, TrainingData, TrainingInput, ValidationData
 from pdtools.training.sweep import Outcome, Plan, SweepListener, make_plans, sweep
 from pdtools.training.task_data import TaskInput
-from pdtools.training.train import OpenRun, complete_recipe, train
+from pdtools.training.train import OpenRun, complete_recipe, open_run, train
 
 __all__ = [
     "ALONE",
@@ -48,6 +48,7 @@ __all__ = [
     "learning_rate",
     "local_device",
     "make_plans",
+    "open_run",
     "padding_share",
     "plan_epoch",
     "plan_in_order",

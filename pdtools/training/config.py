@@ -145,12 +145,14 @@ class Recipe:
     """One experiment: a model's name, the options of its configuration that were given, and the training.
 
     ``options`` is checked against the model's configuration class by :func:`read_recipe`; what it leaves out
-    is the class's default, or comes from the tokenizer (the vocabulary).
+    is the class's default, or comes from the tokenizer (the vocabulary). ``source`` is the bundled name or
+    the file that it was read from, before any settings.
     """
 
     model: str = "pushdown"
     options: Mapping[str, Any] = field(default_factory=dict)
     train: TrainConfig = field(default_factory=TrainConfig)
+    source: str | None = field(default=None, compare=False)
 
     def as_json(self) -> dict[str, Any]:
         """The recipe as ``run.json`` keeps it."""
@@ -200,7 +202,8 @@ def read_recipe(
     for option, setting in [*(("--set", each) for each in settings), *(("--grid", each) for each in grid)]:
         section, key, text = _split_setting(option, setting)
         given[section][key] = convert(_toml_value(text), classes[section], key, section, option)
-    return Recipe(model=name, options=given["config"], train=TrainConfig(**given["train"]))
+    train = TrainConfig(**given["train"])
+    return Recipe(model=name, options=given["config"], train=train, source=recipe.source)
 
 
 def recipe_from_table(table: Mapping[str, Any], place: str) -> Recipe:
@@ -223,7 +226,8 @@ def recipe_from_table(table: Mapping[str, Any], place: str) -> Recipe:
         converted[section] = {
             key: convert(value, config_class, key, section, place) for key, value in values.items()
         }
-    return Recipe(model=name, options=converted["config"], train=TrainConfig(**converted["train"]))
+    train = TrainConfig(**converted["train"])
+    return Recipe(model=name, options=converted["config"], train=train, source=place)
 
 
 def _read_toml(source: str) -> dict[str, Any]:

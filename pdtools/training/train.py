@@ -62,12 +62,20 @@ class OpenRun:
     valid_count: int | None
     rejects: Rejects
 
+    def train(self) -> dict[str, Any]:
+        """Train until the end or a stop; see :func:`train`."""
+        if not self.already_finished:
+            with explained_memory_errors(LESS_MEMORY):
+                self.loop.run()
+        return self.report()
+
     def report(self) -> dict[str, Any]:
         """What :func:`train` returns."""
         state = self.loop.state
         return {
             "output": self.output,
             "model": self.recipe.model,
+            "recipe": self.recipe.source or "default",
             "parameters": count_parameters(self.loop.model),
             "processes": self.loop.ranks.size,
             "finished": state.finished,
@@ -77,7 +85,7 @@ class OpenRun:
             "steps": self.recipe.train.steps,
             "epoch": state.epoch,
             "seconds": round(state.seconds, 3),
-            "best_step": state.best_step,
+            "best_step": None if self.valid_count is None else state.best_step,
             "best": state.best_scores,
             "counts": {
                 "sentences": {"train": self.train_count}
@@ -138,6 +146,7 @@ def train(
 
     Returns:
         A JSON-ready report: ``finished`` is ``steps``, ``patience``, or None if the run was stopped;
+        ``recipe`` where the recipe was read (``default``: nowhere); ``best_step`` None without validation;
         ``time`` has the seconds spent on steps, the part of them spent on waiting for batches, and the
         seconds spent on all else (evaluation, checkpoints, the log).
 
@@ -145,27 +154,22 @@ def train(
         PdtoolsError: unusable data or options, another run in the same folder, a file of the run that is
             damaged, a loss that is no longer finite, or not enough memory.
     """
-    with (
-        open_run(
-            data,
-            output,
-            recipe,
-            valid=valid,
-            init=init,
-            device=device,
-            resume=resume,
-            overwrite=overwrite,
-            on_error=on_error,
-            listener=listener,
-            stop=stop,
-            ranks=ranks,
-            distribution=distribution,
-        ) as run,
-        explained_memory_errors(LESS_MEMORY),
-    ):
-        if not run.already_finished:
-            run.loop.run()
-        return run.report()
+    with open_run(
+        data,
+        output,
+        recipe,
+        valid=valid,
+        init=init,
+        device=device,
+        resume=resume,
+        overwrite=overwrite,
+        on_error=on_error,
+        listener=listener,
+        stop=stop,
+        ranks=ranks,
+        distribution=distribution,
+    ) as run:
+        return run.train()
 
 
 @contextlib.contextmanager
@@ -289,4 +293,4 @@ def complete_recipe(recipe: Recipe, tokenizer: Tokenizer) -> tuple[Recipe, Any]:
                     f"config.{key} is {options[key]}, but {ours} in the shards' tokenizer: leave it out"
                 )
     config = make_config(recipe.model, options)
-    return Recipe(model=recipe.model, options=dataclasses.asdict(config), train=recipe.train), config
+    return dataclasses.replace(recipe, options=dataclasses.asdict(config)), config

@@ -231,6 +231,44 @@ def test_long_sentences_can_be_left_out(
     assert "no sentences that the model can take" in capsys.readouterr().err
 
 
+def test_without_validation_nothing_is_called_best(
+    shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["train", str(shards / "train"), "-o", str(tmp_path / "run"), *SMALL]
+    assert run([*command, "--json"]) == 0
+    captured = capsys.readouterr()
+    assert (
+        "finished at step 8; nothing was validated (no --valid): best/ is the newest checkpoint, as last/"
+        in (captured.err)
+    )
+    assert json.loads(captured.out)["best_step"] is None
+    assert run([*command, "--resume"]) == 0
+    assert run(arguments(shards, tmp_path / "other", "--json")) == 0
+    captured = capsys.readouterr()
+    assert "nothing was validated" not in captured.err
+    assert json.loads(captured.out)["best_step"] == 8
+
+
+def test_the_recipe_is_named(shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments(shards, tmp_path / "run", "--json")) == 0
+    captured = capsys.readouterr()
+    report = json.loads(captured.out)
+    assert report["recipe"] == "default"
+    assert (
+        f"starting: pushdown, default recipe (no --config), {report['parameters']} parameters, "
+        in captured.err
+    )
+    assert run(arguments(shards, tmp_path / "tiny", "--config", "tiny", "--json")) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["recipe"] == "tiny"
+    assert "starting: pushdown, recipe tiny, " in captured.err
+    assert "no --config" not in captured.err
+    record = str(tmp_path / "run" / "run.json")
+    command = ["train", str(shards / "train"), "--valid", str(shards / "valid"), "-o", str(tmp_path / "run")]
+    assert run([*command, "--resume", "--json", "--device", "cpu"]) == 0
+    assert json.loads(capsys.readouterr().out)["recipe"] == record
+
+
 def test_an_existing_run_is_kept(shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "run").mkdir()
     assert run(arguments(shards, tmp_path / "run")) == 1
@@ -262,7 +300,7 @@ def test_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ]
     assert run(command) == 0
     captured = capsys.readouterr()
-    assert "starting: new strings every step, " in captured.err
+    assert " steps, new strings every step, " in captured.err
     assert "step 8: valid loss" in captured.err
     assert json.loads((tmp_path / "run/best/config.json").read_text())["shards"]["task"] == "se"
 
