@@ -36,7 +36,7 @@ class Setting(str, Enum):
     free = "free"
 
 
-@app.command("dyck")
+@app.command("dyck", short_help="Well-nested strings of several bracket types.")
 def dyck(
     number: NumberOption,
     brackets: Annotated[int, typer.Option("--brackets", min=1, help="Bracket types.")] = 20,
@@ -101,7 +101,7 @@ def dyck(
     )
 
 
-@app.command("dyck-prefixes")
+@app.command("dyck-prefixes", short_help="Prefixes whose last open bracket has to be closed.")
 def dyck_prefixes(
     number: NumberOption = 1000,
     dependency: Annotated[
@@ -182,5 +182,5 @@ def dyck_prefixes(
     message(f"{len(prefixes)} prefixes, of at most {longest} tokens", quiet=quiet)
 
 
-app.command("cfl")(generate_cfl.cfl)
-app.command("task")(generate_task.task)
+app.command("cfl", short_help="Strings of a weighted context-free grammar, by length.")(generate_cfl.cfl)
+app.command("task", short_help="Strings x of a task, each with its answer y.")(generate_task.task)

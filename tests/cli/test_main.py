@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from pdtools import __version__
-from pdtools.cli import main
+from pdtools.cli import generate, main
 
-COMMANDS = [command.name for command in main.app.registered_commands]
+COMMANDS = [command.name for command in main.app.registered_commands] + [
+    f"generate {command.name}" for command in generate.app.registered_commands
+]
 HEAVY = ("torch", "benepar", "pyarrow", "pandas", "nltk", "numpy", "transformers", "tokenizers")
 
 
@@ -24,13 +28,89 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_with_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run([command, "--help"]) == 0
+    assert main.run([*command.split(), "--help"]) == 0
     usage, text = capsys.readouterr().out.split("\n", 1)
     assert usage.startswith(f"Usage: pdtools {command} ")
     example = text[text.index("\n  Example:\n") :].split("\n\n")[0]
     commands = [line for line in example.split("\n")[2:] if not line.startswith(" " * 8)]
     assert commands
     assert all(line.startswith("    ") and f"pdtools {command} " in line for line in commands)
+
+
+@pytest.mark.parametrize("words", [[], ["train"], ["generate", "cfl"]])
+def test_help_is_a_command_too(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run([*words, "--help"]) == 0
+    expected = capsys.readouterr().out
+    assert main.run(["help", *words]) == 0
+    assert capsys.readouterr().out == expected
+
+
+def test_help_of_no_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["help", "tarin"]) == 2
+    assert "'tarin'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[], ["generate"]])
+def test_lists_of_commands_fit_a_terminal(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main.run([*words, "--help"]) == 0
+    listed = capsys.readouterr().out.partition("\nCommands:\n")[2].splitlines()
+    assert len(listed) > 3
+    assert not [line for line in listed if line.endswith("...")]
+    assert max(map(len, listed)) <= 80
+
+
+COMPLETED = {
+    "pdtools eval-p": {"eval-parse", "eval-ppl"},
+    "pdtools generate ": {"dyck", "dyck-prefixes", "cfl", "task"},
+    "pdtools train --conf": {"--config"},
+    "pdtools parse x --from ": {"text", "tokens", "treebank"},
+}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("line", COMPLETED)
+def test_completion(shell: str, line: str) -> None:
+    words = line.split(" ")
+    asked = {
+        "_PDTOOLS_COMPLETE": f"complete_{shell}",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(words) - 1),
+        "_TYPER_COMPLETE_ARGS": line,
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
+    done = _started([], asked)
+    assert done.returncode == 0
+    name = r'"([^"]+)"(?::"[^"]*")?' if shell == "zsh" else r"^(\S+)"
+    offered = set(re.findall(name, done.stdout, re.MULTILINE))
+    assert offered == COMPLETED[line], done.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_completion(shell: str) -> None:
+    done = _started([], {"_PDTOOLS_COMPLETE": f"source_{shell}"})
+    assert done.returncode == 0
+    assert f"_PDTOOLS_COMPLETE=complete_{shell}" in done.stdout
+
+
+def test_completion_in_bash(tmp_path: Path) -> None:
+    (tmp_path / "script").write_text(_started([], {"_PDTOOLS_COMPLETE": "source_bash"}).stdout)
+    (tmp_path / "pdtools").write_text(f'#!/bin/sh\nexec {sys.executable} -m pdtools "$@"\n')
+    (tmp_path / "pdtools").chmod(0o755)
+    keys = (
+        "COMP_WORDS=(pdtools generate dyck-); COMP_CWORD=2; _pdtools_completion pdtools; echo ${COMPREPLY[@]}"
+    )
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    command = ["bash", "-c", f". {tmp_path}/script; {keys}"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["dyck-prefixes"]
+
+
+def _started(arguments: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pdtools", *arguments]
+    return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True)
 
 
 def test_wrong_usage_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
