@@ -105,6 +105,35 @@ def test_the_interval_covers_what_theory_says(tmp_path: Path) -> None:
     assert overall.high == pytest.approx(0.25 + 1.96 * deviation, abs=0.006)
 
 
+@pytest.mark.parametrize("sizes", [(400, 400, 400), (100, 900, 400, 225)])
+def test_the_interval_of_several_units_is_as_wide_as_theory_says(
+    sizes: tuple[int, ...], tmp_path: Path
+) -> None:
+    # Of unit u every fourth item is won by b; the mean of U units has the variance Σ σ_u² / n_u / U².
+    a = blimp(tmp_path / "a", {f"p{u}": [False] * n for u, n in enumerate(sizes)})
+    wins = range(2, 2 + len(sizes))
+    b = blimp(
+        tmp_path / "b",
+        {
+            f"p{u}": [i % every == 0 for i in range(n)]
+            for u, (n, every) in enumerate(zip(sizes, wins, strict=True))
+        },
+    )
+    samples = 10_000
+    overall, *groups = compare_runs(a, b, samples=samples)["groups"]
+    shares = [len(range(0, n, every)) / n for n, every in zip(sizes, wins, strict=True)]
+    variances = [p * (1 - p) / n for p, n in zip(shares, sizes, strict=True)]
+    assert overall.difference == pytest.approx(sum(shares) / len(sizes))
+    whole = math.sqrt(sum(variances)) / len(sizes)
+    by_unit = [(group, p, math.sqrt(v)) for group, p, v in zip(groups[2:], shares, variances, strict=True)]
+    for group, mean, deviation in [(overall, sum(shares) / len(sizes), whole), *by_unit]:
+        # The error of a quantile of so many samples is √(q (1 − q) / samples) / density; and means are steps.
+        error = math.sqrt(0.025 * 0.975 / samples) / 0.0584 * deviation
+        tolerance = 4 * error + 1 / min(group.items, max(sizes)) / (1 if group is not overall else len(sizes))
+        assert group.low == pytest.approx(mean - 1.96 * deviation, abs=tolerance)
+        assert group.high == pytest.approx(mean + 1.96 * deviation, abs=tolerance)
+
+
 def test_first_predictions_of_suites_count(tmp_path: Path) -> None:
     a = sg(tmp_path / "a", {"s": [True, False], "nn-nv-rpl": [True]})
     b = sg(tmp_path / "b", {"s": [True, True], "nn-nv-rpl": [False]})

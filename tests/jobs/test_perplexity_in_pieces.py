@@ -28,6 +28,7 @@ from pdtools.files import Rejects
 from pdtools.formal import Dyck, string_shards
 from pdtools.models import load_checkpoint
 from pdtools.shards import ShardFolder, ShardSet
+from pdtools.trees import Tree
 
 Cases = Callable[[str], Case]
 
@@ -113,6 +114,45 @@ def test_other_inputs_are_refused(
     error = capsys.readouterr().err
     assert f"begun with other settings: {changed} was" in error
     assert error.count("\n") == 1
+
+
+def test_rows_whose_trees_changed_are_scored_again(
+    case: Cases, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ShardFolder, "sha256", "of whatever is there")  # so that only the rows can tell
+    left = tmp_path / "left.trees"
+    trees = [Tree.from_brackets(line) for line in (inputs / "rows.trees").read_text().splitlines()]
+    opened = ["(S " * len(tree) + " ".join(f"(X {word}))" for word in tree.words) for tree in trees]
+    left.write_text("".join(f"{line}\n" for line in opened))
+    tapes = ["tapes", str(left), "--tokenizer", f"{inputs}/models/base", "-q", "-o", f"{tmp_path}/left"]
+    assert pdtools(tapes) == 0
+    shutil.copytree(inputs / "shards", tmp_path / "shards")
+    command = case("eval-ppl")
+    there = (str(tmp_path / "shards") if part.endswith("shards") else part for part in command.arguments)
+    command = dataclasses.replace(command, arguments=tuple(there))
+    rows_scored(command("-q"), monkeypatch, status=130, pieces=3)
+    (tmp_path / "shards").rename(tmp_path / "right")
+    (tmp_path / "left").rename(tmp_path / "shards")
+    again = rows_scored(command("--resume", "-q"), monkeypatch)
+    long = [number for number, tree in enumerate(trees) if 2 < len(tree) < 16]  # others have one tree
+    assert set(long) <= set(again)
+    resumed = command.made()
+    command.clear()
+    assert pdtools(command("-q")) == 0
+    assert command.made() == resumed
+
+
+def test_whatever_a_row_says_is_in_its_digest() -> None:
+    numbers = np.arange(4, dtype=np.int32)
+    row = Row(number=0, id=0, tokens=numbers, attach=numbers, word=numbers)
+    others = [
+        dataclasses.replace(row, number=1),
+        dataclasses.replace(row, tokens=numbers[::-1].copy()),
+        dataclasses.replace(row, attach=np.zeros(4, np.int32)),
+    ]
+    work = RowWork(Held(None), len)  # type: ignore[arg-type]
+    assert len({work.digest(piece) for piece in ([], [row], *([other] for other in others))}) == 5
+    assert work.digest([row]) == work.digest([dataclasses.replace(row, attach=numbers.copy())])
 
 
 @pytest.mark.parametrize(
