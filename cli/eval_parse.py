@@ -72,10 +72,10 @@ def eval_parse(
     """Recall, precision and F1 of predicted trees against gold ones, by EVALB's rules.
 
     Predicted trees without tags (what decode writes) get the gold tags, so that punctuation is left out
-    on both sides. --format evalb compares the files as they are; --format jsonl prints a JSON object for
-    every sentence, as in items.parquet, instead of the scores. The last example is the measure of the
-    Pushdown Layers paper: unlabeled F1 over binarized gold trees, without the sentences that have unknown
-    words.
+    on both sides; they have no labels either, and need --unlabeled. --format evalb compares the files as they
+    are; --format jsonl prints a JSON object for every sentence, as in items.parquet, instead of the scores.
+    The last example is the measure of the Pushdown Layers paper: unlabeled F1 over binarized gold trees,
+    without the sentences that have unknown words.
 
     \b
     Example:
@@ -134,15 +134,18 @@ def eval_parse(
 
 
 def _print_evalb(gold: str, predicted: str, parameters: Parameters, binarize: Factor) -> None:
-    from pdtools.evaluation.parsing import compare_files
+    from pdtools.evaluation.parsing import NO_LABELS, PreparationCounts, compare_files
     from pdtools.report.evalb import TooManyErrors, evalb_lines
 
-    rows = compare_files(gold, predicted, parameters, binarize=binarize.value, verbatim=True)
+    counts = PreparationCounts()
+    rows = compare_files(gold, predicted, parameters, binarize=binarize.value, verbatim=True, counts=counts)
     try:
         for line, is_error in evalb_lines(rows, parameters):
             print(line, file=sys.stderr if is_error else sys.stdout)
     except TooManyErrors:
         raise typer.Exit(1) from None
+    if parameters.labeled and counts.lack_labels:
+        message(f"{predicted}: {NO_LABELS}", quiet=False)
 
 
 def _print_rows(results: Results) -> None:

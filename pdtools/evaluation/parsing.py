@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -20,14 +21,39 @@ if TYPE_CHECKING:
     from pdtools.trees import Tree
 
 Binarize = Literal["right", "left", "none"]
+NO_LABELS = "all of its labels are X: without labels there is no labeled F1; --unlabeled compares spans"
+
+_LABEL = re.compile(r"\(\s*([^\s()]+)\s*(?=\()")  # of a constituent: a tag stands before a word
 
 
 @dataclass
 class PreparationCounts:
-    """What was done to the predicted trees: untagged ones given the gold tags, flat placeholders met."""
+    """What the predicted trees were like.
+
+    Attributes:
+        retagged: untagged ones, given the gold tags.
+        placeholders: flat ones of sentences without a parse.
+        labeled: those with a label that is not ``X``.
+        unlabeled: those with no other label than ``X``, where the gold tree has others.
+    """
 
     retagged: int = 0
     placeholders: int = 0
+    labeled: int = 0
+    unlabeled: int = 0
+
+    @property
+    def lack_labels(self) -> bool:
+        """Whether a comparison of labels says nothing: no predicted tree has any."""
+        return self.unlabeled > 0 and not self.labeled
+
+    def count_labels(self, gold: str, predicted: str) -> None:
+        """Count a pair of bracketed trees."""
+        from pdtools.trees import UNKNOWN_LABEL
+
+        found, wanted = (set(_LABEL.findall(text)) - {UNKNOWN_LABEL} for text in (predicted, gold))
+        self.labeled += bool(found)
+        self.unlabeled += bool(wanted and not found and _LABEL.search(predicted))
 
 
 def read_pairs(gold: str | Path, predicted: str | Path) -> Iterator[tuple[int, str, str]]:
@@ -157,6 +183,7 @@ def compare_files(
             reason = f"left out: {left_out[line]}"
             yield SentenceRow(line=line, length=length, status="skipped", reason=reason)
             continue
+        counts.count_labels(one, other)
         if not verbatim or binarize != "none":
             one, other = prepare(one, other, binarize, counts)
         yield compare_sentence(one, other, parameters, line)
@@ -182,12 +209,18 @@ def evaluate_parse(
     Returns:
         Scores in percent, over all sentences and (``up_to_cutoff``) over those of at most
         ``parameters.cutoff_len`` words; an ``items`` table with one row per sentence.
+
+    Raises:
+        InputError: as :func:`compare_files`; if there are no trees, or labels are to be compared and no
+            predicted tree has any but ``X``.
     """
     counts = PreparationCounts()
     compared = compare_files(gold, predicted, parameters, binarize=binarize, left_out=left_out, counts=counts)
     rows = list(progress(compared, None))
     if not rows:
         raise InputError("no trees in it", file=gold)
+    if parameters.labeled and counts.lack_labels:
+        raise InputError(NO_LABELS, file=predicted)
     whole = sum(map(BracketScore.of, rows), BracketScore())
     short_rows = [row for row in rows if row.length <= parameters.cutoff_len]
     short = sum(map(BracketScore.of, short_rows), BracketScore())
@@ -201,6 +234,7 @@ def evaluate_parse(
             "up_to_cutoff": _counts(short, short_rows),
             "retagged": counts.retagged,
             "placeholders": counts.placeholders,
+            "unlabeled": counts.unlabeled,
         },
         settings={
             "task": "parse",

@@ -95,6 +95,36 @@ def test_eval_parse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["scores"] == document["scores"]
 
 
+UNLABELED = "(X (X (XX the) (XX dog)) (X (XX barks) (XX .)))"
+NO_LABELS = (
+    "mine: all of its labels are X: without labels there is no labeled F1; --unlabeled compares spans\n"
+)
+
+
+def test_trees_without_labels_are_not_scored_by_label(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    gold = "(S (NP (DT the) (NN dog)) (VP (VBZ barks) (. .)))"
+    trees(tmp_path, "gold", gold, "(NN dog)"), trees(tmp_path, "mine", UNLABELED, "(XX dog)")
+    for form in ("table", "jsonl"):
+        assert run(["eval-parse", "gold", "mine", "-o", "r", "--format", form]) == 1
+        assert capsys.readouterr() == ("", f"pdtools: {NO_LABELS}")
+        assert not (tmp_path / "r").exists()
+    assert (
+        run(["eval-parse", "gold", "mine", "--format", "evalb"]) == 0
+    )  # prints what EVALB prints, but says so
+    assert NO_LABELS in capsys.readouterr().err
+    (tmp_path / "u.prm").write_text("LABELED 0\n")
+    for options in (["--unlabeled"], ["--prm", "u.prm"], ["--prm", "u.prm", "--format", "evalb"]):
+        assert run(["eval-parse", "gold", "mine", *options]) == 0
+        assert capsys.readouterr().err == ""
+    assert run(["eval-parse", "mine", "mine"]) == 0  # X is what the gold trees say too
+    trees(tmp_path, "some", gold, UNLABELED)  # a parser that failed on one sentence
+    trees(tmp_path, "both", gold, gold)
+    assert run(["eval-parse", "both", "some"]) == 0
+
+
 def test_sentences_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gold, mine = trees(tmp_path, "gold", GOLD, GOLD, GOLD), trees(tmp_path, "mine", GOLD, PREDICTED, "")
     rejects = {"file": "in", "line": 3, "reason": "unknown", "text": ""}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from pathlib import Path
@@ -10,8 +11,10 @@ import pytest
 
 from pdtools.errors import InputError
 from pdtools.evaluation.parsing import PreparationCounts, evaluate_parse, prepare, read_left_out
+from pdtools.evaluation.prm import COMMON
 from pdtools.trees import tree_from_attachments
 
+UNLABELED = dataclasses.replace(COMMON, labeled=False)
 GOLD = (
     "(TOP (S (NP-SBJ (PRP She)) (VP (VBD ate) (NP (CD 1\\/2) (NN cake)) (NP-TMP (NN today))) (. .)))",
     "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ barks)) (. .)))",
@@ -30,18 +33,19 @@ def test_trees_without_tags_get_the_gold_ones(tmp_path: Path) -> None:
         "(X (X (XX the) (XX dog)) (X (XX barks) (XX .)))",
         "(X (XX dog))",
     )
-    results = evaluate_parse(write(tmp_path / "g", *GOLD), write(tmp_path / "p", *predicted))
+    results = evaluate_parse(write(tmp_path / "g", *GOLD), write(tmp_path / "p", *predicted), UNLABELED)
     assert (results.counts["retagged"], results.counts["errors"]) == (3, 0)
     assert results.counts["words"] == 9  # full stops are gone from both sides
     assert results.scores["tagging_accuracy"] is None
     assert results.scores["unlabeled_f1"] > 50
-    assert results.scores["f1"] is None  # no X in the treebank
+    with pytest.raises(InputError, match="no labeled F1"):  # no X in the treebank
+        evaluate_parse(tmp_path / "g", tmp_path / "p")
 
 
 def test_traces_of_the_gold_tree_need_no_counterpart(tmp_path: Path) -> None:
     gold = "( (S (NP-SBJ (DT The) (NN dog)) (VP (VBD ran) (NP (-NONE- *T*-1))) (. .)) )"
     predicted = "(X (X (XX The) (XX dog)) (X (XX ran) (XX .)))"
-    results = evaluate_parse(write(tmp_path / "g", gold), write(tmp_path / "p", predicted))
+    results = evaluate_parse(write(tmp_path / "g", gold), write(tmp_path / "p", predicted), UNLABELED)
     assert (results.counts["retagged"], results.counts["errors"], results.counts["words"]) == (1, 0, 3)
 
 
@@ -55,7 +59,7 @@ def test_binarized_trees_have_as_many_nodes_on_both_sides(tmp_path: Path, factor
         attach = [0, *(rng.choice([k, k - 1]) for k in range(1, len(words)))]
         predicted.append(str(tree_from_attachments(attach, words)))
     gold, mine = write(tmp_path / "g", *GOLD), write(tmp_path / "p", *predicted)
-    parameters = {"binarize": factor}
+    parameters = {"parameters": UNLABELED, "binarize": factor}
     results = evaluate_parse(gold, mine, **parameters)  # type: ignore[arg-type]
     assert results.counts["gold_brackets"] == results.counts["predicted_brackets"]
     same = evaluate_parse(gold, gold, **parameters)  # type: ignore[arg-type]
