@@ -41,7 +41,8 @@ from .work import make_plan, model_settings, piecewise_scorer
 def eval_blimp(
     context: typer.Context,
     data: Annotated[
-        str, typer.Argument(metavar="DATA", help="A folder of .jsonl files, one such file, or BLiMP.zip.")
+        str,
+        typer.Argument(metavar="DATA", help="A folder of .jsonl or .tsv files, one such file, or BLiMP.zip."),
     ],
     model: EvaluatedModelOption = None,
     surprisals: SurprisalsOption = None,
@@ -75,6 +76,9 @@ def eval_blimp(
     Accuracies by paradigm, phenomenon and field, and overall (the mean of the paradigms). A tie is not
     correct. Pairs with a sentence that the model cannot score are left out and counted.
 
+    Pairs of your own need nothing but sentence_good and sentence_bad: as keys of every line (.jsonl) or as
+    the columns that the first line names (.tsv). Their paradigm is the name of the file.
+
     For a model outside of pdtools, --write-sentences writes every sentence (paradigm, pair, side, text: the
     good one first), and --surprisals reads the model's surprisals for them: those of all tokens of a
     sentence, including a row for its end, are added up. Columns, --nats, --on-error and alignment are as in
@@ -86,6 +90,7 @@ def eval_blimp(
     \b
     Example:
       pdtools eval-blimp BLiMP.zip --model runs/pushdown -o results/blimp --beam 50
+      pdtools eval-blimp my-pairs.tsv --model runs/pushdown -o results/my-pairs
       pdtools eval-blimp BLiMP.zip --write-sentences sentences.txt --text-only
       pdtools eval-blimp BLiMP.zip --surprisals surprisals.tsv -o results/other
     """

@@ -214,7 +214,7 @@ class Tally:
     """Counts of one paradigm's pairs.
 
     Attributes:
-        phenomenon, field: what the paradigm belongs to.
+        phenomenon, field: what the paradigm belongs to; None where the data do not say.
         pairs: all of them.
         scored: those whose sentences both have a score.
         right: scored, and the good sentence is strictly more probable.
@@ -222,8 +222,8 @@ class Tally:
         right_per_token, scored_per_token: the same by the mean log-probability of a token.
     """
 
-    phenomenon: str
-    field: str
+    phenomenon: str | None
+    field: str | None
     pairs: int = 0
     scored: int = 0
     right: int = 0
@@ -257,11 +257,11 @@ def blimp_scores(tallies: Mapping[str, Tally]) -> dict[str, Any]:
     by_paradigm = {name: _ratio(tally.right, tally.scored) for name, tally in ordered}
     per_token = [_ratio(tally.right_per_token, tally.scored_per_token) for _, tally in ordered]
 
-    def grouped(group: Callable[[Tally], str]) -> dict[str, float | None]:
-        found: dict[str, list[float]] = {group(tally): [] for tally in tallies.values()}
+    def grouped(group: Callable[[Tally], str | None]) -> dict[str, float | None]:
+        found: dict[str, list[float]] = {}
         for name, score in by_paradigm.items():
-            if score is not None:
-                found[group(tallies[name])].append(score)
+            if (of := group(tallies[name])) is not None:
+                found.setdefault(of, []).extend([] if score is None else [score])
         return {name: mean(found[name]) for name in sorted(found)}
 
     right, scored = (sum(getattr(t, name) for t in tallies.values()) for name in ("right", "scored"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from pdtools.errors import InputError
 from pdtools.evaluation.archives import zip_lines
@@ -18,22 +18,24 @@ from pdtools.json_input import parse_json, text_of
 _FIELD_NAMES = {"syntax/semantics": "syntax_semantics"}
 _PHENOMENON_NAMES = {"s-selection": "argument_structure"}
 
+_SENTENCES = ("sentence_good", "sentence_bad")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pair:
     """A minimal pair.
 
     Attributes:
-        paradigm: the ``UID``.
-        phenomenon: one of the paper's 12.
-        field: morphology, semantics, syntax or syntax_semantics.
-        number: the ``pairID``.
+        paradigm: the ``UID``; where there is none, the name of the file.
+        phenomenon: one of the paper's 12; None where the data name none.
+        field: morphology, semantics, syntax or syntax_semantics; None where the data name none.
+        number: the ``pairID``; where there is none, the number of the line.
         good, bad: the acceptable and the unacceptable sentence.
     """
 
     paradigm: str
-    phenomenon: str
-    field: str
+    phenomenon: str | None
+    field: str | None
     number: str
     good: str
     bad: str
@@ -46,9 +48,10 @@ class Pairs(Protocol):
 
 
 class PairFiles:
-    """The minimal pairs of a folder of ``.jsonl`` files, of one such file, or of a zip of them.
+    """The minimal pairs of a folder of ``.jsonl`` or ``.tsv`` files, of one file, or of a zip (``.jsonl``).
 
-    They are read once to check them, and again each time that they are gone through.
+    Only ``sentence_good`` and ``sentence_bad`` have to be there, as keys of every line or as columns of the
+    header. The files are read once to check them, and again each time that they are gone through.
 
     Args:
         source: where they are.
@@ -70,7 +73,7 @@ class PairFiles:
                 raise InputError(f"a second pair {pair.number} of {pair.paradigm}", file=place, line=number)
             seen[pair.paradigm].add(pair.number)
         if not seen:
-            raise InputError("no minimal pairs (.jsonl files) in it", file=self._source)
+            raise InputError("no minimal pairs (.jsonl or .tsv files) in it", file=self._source)
 
     def __iter__(self) -> Iterator[Pair]:
         """The pairs, in the order of file names and lines."""
@@ -82,9 +85,8 @@ class PairFiles:
 
     def _read(self) -> Iterator[tuple[str, int, Pair]]:
         """Every pair, with the file and the line where it is."""
-        for place, number, line in _lines(self._source):
-            if line.strip():
-                yield place, number, _pair(line, place, number)
+        for place, number, data in _records(self._source):
+            yield place, number, _pair(data, place, number)
 
 
 def read_pairs(source: str | Path, limit: int | None = None) -> list[Pair]:
@@ -92,27 +94,61 @@ def read_pairs(source: str | Path, limit: int | None = None) -> list[Pair]:
     return list(PairFiles(source, limit))
 
 
-def _lines(source: Path) -> Iterator[tuple[str, int, str]]:
+def _records(source: Path) -> Iterator[tuple[str, int, Any]]:
+    """What every line says: (file, number of the line, a JSON value or the cells by column)."""
     if source.suffix == ".zip":
-        yield from zip_lines(source, ".jsonl")
+        yield from _json_records(zip_lines(source, ".jsonl"))
         return
-    for file in expand_inputs([str(source)], [".jsonl"]):
-        if not Path(file).name.startswith("."):
-            yield from ((file, number, line) for number, line in read_lines(file))
+    for file in expand_inputs([str(source)], [".jsonl", ".tsv"]):
+        if Path(file).name.startswith("."):
+            continue
+        if _name(file).endswith(".tsv"):
+            yield from _tsv_records(file)
+        else:
+            yield from _json_records((file, number, line) for number, line in read_lines(file))
 
 
-def _pair(line: str, place: str, number: int) -> Pair:
-    data = parse_json(line, place, number)
+def _json_records(lines: Iterable[tuple[str, int, str]]) -> Iterator[tuple[str, int, Any]]:
+    for place, number, line in lines:
+        if line.strip():
+            yield place, number, parse_json(line, place, number)
+
+
+def _tsv_records(file: str) -> Iterator[tuple[str, int, dict[str, str]]]:
+    lines = read_lines(file)
+    columns = next(lines, (1, ""))[1].split("\t")
+    if missing := [name for name in _SENTENCES if name not in columns]:
+        hint = f"its first line has to name the columns: {', '.join(_SENTENCES)}"
+        raise InputError(f"no column {', '.join(missing)} in the header", file=file, line=1, hint=hint)
+    for number, line in lines:
+        if not line.strip():
+            continue
+        cells = line.split("\t")
+        if len(cells) != len(columns):
+            reason = f"not a minimal pair: {len(cells)} columns, the header has {len(columns)}"
+            raise InputError(reason, file=file, line=number)
+        yield file, number, dict(zip(columns, cells, strict=True))
+
+
+def _name(file: str, *endings: str) -> str:
+    """The name of a file without these endings, behind which there may be that of a compression."""
+    name = Path(file).name
+    for ending in (".gz", ".zst", *endings):
+        name = name.removesuffix(ending)
+    return name
+
+
+def _pair(data: Any, place: str, number: int) -> Pair:
     try:
-        field, phenomenon = text_of(data["field"]), text_of(data["linguistics_term"])
-        good, bad = data["sentence_good"], data["sentence_bad"]
+        good, bad = (data[name] for name in _SENTENCES)
         if not isinstance(good, str) or not isinstance(bad, str):
             raise InputError("not a minimal pair: a sentence that is no text", file=place, line=number)
+        paradigm = data.get("UID", _name(place, ".jsonl", ".tsv"))
         return Pair(
-            paradigm=sys.intern(text_of(data["UID"])),  # names that thousands of pairs share
-            phenomenon=sys.intern(_PHENOMENON_NAMES.get(phenomenon, phenomenon)),
-            field=sys.intern(_FIELD_NAMES.get(field, field)),
-            number=text_of(data["pairID"]),
+            paradigm=sys.intern(text_of(paradigm)),  # names that thousands of pairs share
+            phenomenon=_group(data.get("linguistics_term"), _PHENOMENON_NAMES),
+            field=_group(data.get("field"), _FIELD_NAMES),
+            number=text_of(data.get("pairID", number)),
             good=text_of(good),
             bad=text_of(bad),
         )
@@ -121,3 +157,10 @@ def _pair(line: str, place: str, number: int) -> Pair:
         if not isinstance(data, dict):
             missing = "not a JSON object"
         raise InputError(f"not a minimal pair: {missing}", file=place, line=number) from error
+
+
+def _group(given: Any, names: Mapping[str, str]) -> str | None:
+    if given is None:
+        return None
+    name = text_of(given)
+    return sys.intern(names.get(name, name))

@@ -181,7 +181,7 @@ def _paired(
     return columns
 
 
-def _groups(task: _Task, columns: dict[str, list[str]]) -> list[tuple[str, str, NDArray[np.int64]]]:
+def _groups(task: _Task, columns: dict[str, list[Any]]) -> list[tuple[str, str, NDArray[np.int64]]]:
     """(level, name, indices of items), overall first."""
     import numpy as np
 
@@ -189,10 +189,10 @@ def _groups(task: _Task, columns: dict[str, list[str]]) -> list[tuple[str, str, 
     in_overall = ~np.isin(units, sorted(LEFT_OUT))
     groups = [("overall", "", np.flatnonzero(in_overall))]
     for level in task.levels:
-        names = np.array(columns[level])
+        names = np.array(columns[level], dtype=object)
         groups += [
-            (level, str(name), np.flatnonzero((names == name) & in_overall))
-            for name in np.unique(names[in_overall])
+            (level, name, np.flatnonzero((names == name) & in_overall))
+            for name in sorted(set(names[in_overall]) - {None})
         ]
     groups += [(task.unit, str(name), np.flatnonzero(units == name)) for name in np.unique(units)]
     return [group for group in groups if len(group[2])]

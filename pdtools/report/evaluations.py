@@ -64,6 +64,8 @@ def _groups(results: Results, levels: tuple[str, ...]) -> Iterator[tuple[str, st
     for level in levels:
         members: dict[str, dict[str, None]] = {}
         for name, paradigm in zip(items[level], items[levels[-1]], strict=True):
+            if name is None:  # pairs of one's own may have no phenomenon or field
+                continue
             members.setdefault(name, {})[paradigm] = None
         for name in sorted(members):
             yield level, name, list(members[name])

@@ -138,7 +138,8 @@ def test_limit_and_zip(tmp_path: Path) -> None:
     ("line", "says"),
     [
         ("{", "not JSON"),
-        ("{}", "'field' is missing"),
+        ("{}", "'sentence_good' is missing"),
+        ('{"sentence_good": "He is ."}', "'sentence_bad' is missing"),
         ("[]", "not a JSON object"),
         (json.dumps({**SMALL[1], "sentence_good": None}), "no text"),
         (json.dumps(SMALL[0]), "second"),
@@ -149,6 +150,50 @@ def test_bad_lines_are_named(tmp_path: Path, line: str, says: str) -> None:
     file.write_text(file.read_text() + line + "\n")
     with pytest.raises(InputError, match=r"one\.jsonl:2: ") as caught:
         read_pairs(tmp_path / "d")
+    assert says in str(caught.value)
+
+
+def test_pairs_of_ones_own_need_two_sentences(word_scorer: Any, tmp_path: Path) -> None:
+    sentences = [("He is .", "He are ."), ("They are .", "They is .")]
+    names = ("sentence_good", "sentence_bad")
+    (tmp_path / "own.jsonl").write_text(
+        "".join(json.dumps(dict(zip(names, s, strict=True))) + "\n" for s in sentences)
+    )
+    (tmp_path / "mine.v2.tsv").write_text(
+        "sentence_bad\tmade by\tsentence_good\r\n\n"
+        + "".join(f"{bad}\tme\t{good}\n" for good, bad in sentences)
+    )
+    pairs = read_pairs(tmp_path)
+    assert [(p.paradigm, p.number, p.good, p.bad) for p in pairs] == [
+        ("mine.v2", "3", *sentences[0]),
+        ("mine.v2", "4", *sentences[1]),
+        ("own", "1", *sentences[0]),
+        ("own", "2", *sentences[1]),
+    ]
+    assert {(p.phenomenon, p.field) for p in pairs} == {(None, None)}
+    results = evaluate_blimp(pairs, word_scorer())
+    assert results.scores["by_paradigm"] == {"mine.v2": 0.5, "own": 0.5}
+    assert results.scores["by_field"] == results.scores["by_phenomenon"] == {}
+    assert results.scores["overall"] == 0.5
+    assert results.table("items").to_pylist()[0]["field"] is None
+    some = [*pairs, *read_pairs(write(tmp_path / "d", *SMALL))]
+    assert evaluate_blimp(some, word_scorer()).scores["by_field"].keys() == {"syntax", "syntax_semantics"}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("He is .\tHe are .\n", "p.tsv:1: no column sentence_good, sentence_bad in the header"),
+        ("sentence_good\tsentence_bad\na\n", "p.tsv:2: not a minimal pair: 1 columns, the header has 2"),
+        ("sentence_good\tsentence_bad\tpairID\na\tb\t1\nc\td\t1\n", "p.tsv:3: a second pair 1 of p"),
+        ("sentence_good\tsentence_bad\n", "p.tsv: no minimal pairs"),
+        ("", "p.tsv:1: no column"),
+    ],
+)
+def test_bad_tables_of_pairs(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "p.tsv").write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_pairs(tmp_path / "p.tsv")
     assert says in str(caught.value)
 
 
