@@ -106,7 +106,7 @@ def eval_dyck(
     settings = model_settings(plan, model, beam=beam, max_batch=max_batch, device=device, threads=threads)
     loaded = settings.load_model()
     described = {
-        "work": "closing: with leads",
+        "work": "closing: with leads and ends",
         "margin": margin,
         **model_settings_for_job(settings),
     }

@@ -98,8 +98,9 @@ def eval_ppl(
     """Perplexity per token and per word: given the trees, joint (strings with their trees), and marginal.
 
     End-of-sentence counts (one more word and token per sentence), ROOT does not. The shards must be made
-    with the model's own tokenizer; a Hugging Face model reads their text instead. A masked model predicts
-    15% of each row's tokens (--mask-share), always the same ones, from the others.
+    with the model's own tokenizer; a Hugging Face model reads their text instead, and has no
+    end-of-sentence: the scores named ppl_word_without_eos are those that all models have in common. A masked
+    model predicts 15% of each row's tokens (--mask-share), always the same ones, from the others.
 
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler), with the same result; --resume continues a killed run. (None of this with --stream, where
@@ -171,7 +172,7 @@ def eval_ppl(
     if hidden and (is_huggingface(model) or settings.load_model().model.objective != "masked"):
         raise PdtoolsError(f"{hiding}: {model} is no masked model, nothing is hidden from it")
     described = {
-        "work": "perplexity",
+        "work": "perplexity: with ends",
         "shards": sentences.sha256,
         "marginal": marginal,
         **{name: value for name, value in hidden.items() if value != getattr(HiddenTokens(), name)},

@@ -105,6 +105,8 @@ def evaluate_masked_perplexity(
             **asdict(hidden),
             "log_base": "nats",
             "dtype": loaded.model.dtype_name,
+            "text_style": loaded.tokenizer.text_style,
+            "text_sha256": shards.text_sha256(),
         },
         tables={ITEMS: table},
     )

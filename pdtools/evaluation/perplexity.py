@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 # Sentences that are worked on together, if their derivations are not searched.
 ROWS_PER_PIECE = 256
+# Of a row: given_tree, joint, marginal, end_given_tree, end_marginal of SentenceLogprobs.
+_Logprobs = tuple[float, float | None, float | None, float, float]
 # Sentences of a table that is put together of such.
 _ROWS_PER_BATCH = 4096
 
@@ -44,6 +46,8 @@ class SentenceLogprobs:
         given_tree: Σ log p(x_k | x_<k, W_{k−1}), the tree given.
         joint: log p(x, y), the attachments of the tree scored too.
         marginal: log p(x); by beam search it is a lower bound.
+        ends: ends of sentences among the tokens (and words): one, or none where they are not counted.
+        end_given_tree, end_marginal: what these add to ``given_tree`` and ``joint``, and to ``marginal``.
     """
 
     id: int
@@ -53,6 +57,9 @@ class SentenceLogprobs:
     given_tree: float | None = None
     joint: float | None = None
     marginal: float | None = None
+    ends: int = 0
+    end_given_tree: float = 0.0
+    end_marginal: float = 0.0
 
 
 def evaluate_perplexity(
@@ -109,6 +116,7 @@ def evaluate_perplexity(
         "beam": beam if loaded.model.uses_tape else None,
         "log_base": "nats",
         "dtype": loaded.model.dtype_name,
+        "text_style": loaded.tokenizer.text_style,
     }
     return _results(items, len(rejects), settings, shards)
 
@@ -160,7 +168,16 @@ def _score_strings(
             words=n_words - max(0, score.words[0]) + score.eos,
             unknown=score.n_unknown,
             marginal=score.total,
+            ends=int(score.eos),
+            end_marginal=float(score.logprobs[-1]) if score.eos else 0.0,
         )
+
+
+_KINDS = {
+    "given_trees": ("given_tree", "end_given_tree"),
+    "joint": ("joint", "end_given_tree"),  # end-of-sentence attaches to ROOT with probability 1
+    "marginal": ("marginal", "end_marginal"),
+}
 
 
 def perplexities(items: pa.Table) -> dict[str, float | None]:
@@ -170,15 +187,24 @@ def perplexities(items: pa.Table) -> dict[str, float | None]:
         items: see :func:`items_table`.
 
     Returns:
-        ``ppl_token_given_trees``, ``ppl_token_joint``, ``ppl_token_marginal`` and the same with ``word``;
-        None for a kind that some sentence does not have.
+        ``ppl_token_given_trees``, ``ppl_token_joint``, ``ppl_token_marginal``, the same with ``word``, and
+        with ``word_without_eos``, which leaves out what end-of-sentence adds to the logarithms and to the
+        words: models that count it and models that do not have that in common. None for a kind that some
+        sentence does not have.
     """
+    import pyarrow.compute as pc
+
+    ends = _sum(items["ends"])
+    counts = {unit: _sum(items[f"{unit}s"]) for unit in ("token", "word")}
+    counts["word_without_eos"] = counts["word"] - ends
     scores: dict[str, float | None] = {}
-    for unit in ("token", "word"):
-        for name, kind in (("given_trees", "given_tree"), ("joint", "joint"), ("marginal", "marginal")):
-            logprobs = items[kind]
-            known = bool(len(logprobs)) and not logprobs.null_count
-            scores[f"ppl_{unit}_{name}"] = _perplexity(logprobs, _sum(items[f"{unit}s"])) if known else None
+    for unit, count in counts.items():
+        for name, (kind, end) in _KINDS.items():
+            known = count > 0 and bool(len(items)) and not items[kind].null_count
+            logprobs = [items[kind]] if known else []
+            if unit == "word_without_eos" and ends:
+                logprobs = [*logprobs, pc.negate(items[end])]
+            scores[f"ppl_{unit}_{name}"] = _perplexity(logprobs, count) if known else None
     return scores
 
 
@@ -186,17 +212,18 @@ def items_table(items: Sequence[SentenceLogprobs]) -> pa.Table:
     """A row for each sentence, and a column for each attribute."""
     import pyarrow as pa
 
-    types = {"id": pa.int64(), "tokens": pa.int32(), "words": pa.int32(), "unknown": pa.int32()}
+    types = {"id": pa.int64(), **dict.fromkeys(("tokens", "words", "unknown", "ends"), pa.int32())}
     schema = pa.schema([(f.name, types.get(f.name, pa.float64())) for f in fields(SentenceLogprobs)])
     return pa.Table.from_pylist([asdict(item) for item in items], schema=schema)
 
 
 def count_items(items: pa.Table) -> dict[str, Any]:
-    """Sentences, tokens, words, and tokens that are ``<unk>``."""
+    """Sentences, tokens, words (with and without ends of sentences), and tokens that are ``<unk>``."""
     return {
         "sentences": len(items),
         "tokens": _sum(items["tokens"]),
         "words": _sum(items["words"]),
+        "words_without_eos": _sum(items["words"]) - _sum(items["ends"]),
         "unknown_tokens": _sum(items["unknown"]),
     }
 
@@ -214,8 +241,9 @@ def _sum(numbers: pa.ChunkedArray) -> int:
     return int(pc.sum(numbers).as_py() or 0)
 
 
-def _perplexity(logprobs: pa.ChunkedArray, count: int) -> float:
-    total = math.fsum(number for chunk in logprobs.chunks for number in chunk.to_numpy())
+def _perplexity(logprobs: Sequence[pa.ChunkedArray], count: int) -> float:
+    """Of everything that these columns hold."""
+    total = math.fsum(number for each in logprobs for chunk in each.chunks for number in chunk.to_numpy())
     if not math.isfinite(total):
         raise PdtoolsError("the model gives probabilities that are zero or not numbers: no perplexity")
     try:
@@ -242,8 +270,8 @@ def check_shards(shards: ShardFolder, loaded: LoadedModel, *, layouts: bool = Tr
 
 def _score(
     loaded: LoadedModel, rows: Sequence[Row], *, beam: int | None, max_batch: int | None
-) -> list[tuple[float, float | None, float | None]]:
-    """Given the tree, joint and marginal, of each row."""
+) -> list[_Logprobs]:
+    """What is known of each row."""
     import torch
 
     from pdtools.models import collate
@@ -251,7 +279,7 @@ def _score(
     from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
 
     model = loaded.model
-    found: list[tuple[float, float | None, float | None]] = []
+    found: list[_Logprobs] = []
     for places in length_groups(
         [len(row.tokens) for row in rows],
         lambda length: max_batch or strings_that_fit(length, model.vocab_size),
@@ -260,26 +288,29 @@ def _score(
         batch = collate([(row.tokens, row.attach) for row in group], model.pad_id)
         with torch.inference_mode(), explained_memory_errors():
             parts = model.forward_parts(batch.to(model.device))
-        given = parts.token_logprobs.double().sum(1).tolist()
+        token_logprobs = parts.token_logprobs.double()
+        given = token_logprobs.sum(1).tolist()
+        is_end = batch.tokens.to(model.device) == model.eos_id
+        ends = token_logprobs.masked_fill(~is_end, 0.0).sum(1).tolist()
         attached = parts.attach_logprobs.double().sum(1).tolist()
         marginals: list[float | None] = [None] * len(group)
+        marginal_ends = [0.0] * len(group)
         if not model.uses_tape:
-            marginals = list(given)
+            marginals, marginal_ends = list(given), ends
         elif beam is not None:
             searched = beam_search(model, [row.tokens for row in group], beam=beam, max_batch=max_batch)
             marginals = [result.marginal for result in searched]
+            marginal_ends = [float(result.logprobs[-1]) for result in searched]
         joints = [
             on_tree + attachments if model.has_attachment_head else None
             for on_tree, attachments in zip(given, attached, strict=True)
         ]
-        found += zip(given, joints, marginals, strict=True)
+        found += zip(given, joints, marginals, ends, marginal_ends, strict=True)
     return found
 
 
-def _item(
-    row: Row, logprobs: tuple[float, float | None, float | None], loaded: LoadedModel
-) -> SentenceLogprobs:
-    given_tree, joint, marginal = logprobs
+def _item(row: Row, logprobs: _Logprobs, loaded: LoadedModel) -> SentenceLogprobs:
+    given_tree, joint, marginal, end_given_tree, end_marginal = logprobs
     unk_id = loaded.tokenizer.unk_id
     return SentenceLogprobs(
         id=row.id,
@@ -289,6 +320,9 @@ def _item(
         given_tree=given_tree,
         joint=joint,
         marginal=marginal,
+        ends=int((row.tokens == loaded.model.eos_id).sum()),
+        end_given_tree=end_given_tree,
+        end_marginal=end_marginal,
     )
 
 
@@ -307,4 +341,5 @@ def _results(items: pa.Table, left_out: int, settings: dict[str, Any], shards: S
     if not len(items):
         raise InputError("no sentence that the model can score", file=shards.folder)
     counts = {"sentences": len(items), "sentences_left_out": left_out, **count_items(items)}
+    settings = {**settings, "text_sha256": shards.text_sha256()}
     return Results(scores=perplexities(items), counts=counts, settings=settings, tables={ITEMS: items})

@@ -65,7 +65,11 @@ def evaluate_stream_perplexity(
     scored = torch.cat([batch.predicted() for batch in batches], 1)
     values = torch.cat(parts, 1)[scored].numpy()  # in the order of the text: (tokens,)
     lengths = np.asarray(shards.lengths, dtype=np.int64) - 1
-    totals = np.add.reduceat(values, np.cumsum(lengths) - lengths)
+    is_end = np.concatenate([shards.tokens(i)[1:] for i in range(len(shards))]) == loaded.model.eos_id
+    totals, ends, end_totals = (
+        np.add.reduceat(each, np.cumsum(lengths) - lengths)
+        for each in (values, is_end.astype(np.int64), np.where(is_end, values, 0.0))
+    )
     unk_id = loaded.tokenizer.unk_id
     items = [
         SentenceLogprobs(
@@ -74,6 +78,8 @@ def evaluate_stream_perplexity(
             words=words_with_ends(shards.word(i), shards.tokens(i), loaded.model.eos_id),
             unknown=0 if unk_id is None else int((shards.tokens(i) == unk_id).sum()),
             marginal=float(totals[i]),
+            ends=int(ends[i]),
+            end_marginal=float(end_totals[i]),
         )
         for i in range(len(shards))
     ]
@@ -86,6 +92,9 @@ def evaluate_stream_perplexity(
         "marginal": "exact: every row after those before it in its stream",
         "streams": streams,
         "model": loaded.config["model"],
+        "text_style": loaded.tokenizer.text_style,
+        "dtype": model.dtype_name,
+        "text_sha256": shards.text_sha256(),
     }
     return Results(
         scores=perplexities(table), counts=count_items(table), settings=settings, tables={ITEMS: table}

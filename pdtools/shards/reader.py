@@ -98,6 +98,13 @@ class ShardFolder:
         }
         return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
 
+    def text_sha256(self) -> str:
+        """Of the words of all rows: the same whatever tokenizer, trees or layout the rows have."""
+        content = hashlib.sha256()
+        for block in self.blocks():
+            content.update("".join(f"{text} " for text in block._texts.to_pylist() if text).encode())
+        return content.hexdigest()
+
     def blocks(self) -> Iterator[ShardSet]:
         """All rows in order, ``ROWS_PER_BLOCK`` at a time, read as they are asked for."""
         for table in cut_tables(self._tables(), ROWS_PER_BLOCK):

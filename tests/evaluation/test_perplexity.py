@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 import pytest
-from search_oracle import all_attachments, parts, save_checkpoints
+from search_oracle import all_attachments, exhaustive_prefixes, parts, save_checkpoints
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.perplexity import (
@@ -63,10 +63,12 @@ def test_against_sums_over_all_derivations(
     loaded = load_checkpoint(models[name])
     results = evaluate_perplexity(shards, loaded, beam=1000, rejects=Rejects(), max_batch=2)
     given, joint, marginal, counted = 0.0, 0.0, 0.0, 0
+    given_end, marginal_without_end = 0.0, 0.0
     for i in range(len(shards)):
         tokens = shards.tokens(i)[1:-1].tolist()
         on_tree, attached = parts(loaded.model, tokens, [shards.attach(i).tolist()])
         given += on_tree.sum()
+        given_end += on_tree[0, -1]
         joint += on_tree.sum() + attached.sum()
         every = list(all_attachments(len(tokens)))
         every_token, every_attached = parts(loaded.model, tokens, every)
@@ -75,8 +77,18 @@ def test_against_sums_over_all_derivations(
             if name != "base"
             else on_tree.sum()
         )
+        marginal_without_end += (
+            exhaustive_prefixes(loaded.model, tokens)[-2] if name != "base" else on_tree[0, :-1].sum()
+        )
         counted += len(tokens) + 1
     scores = results.scores
+    without = scores["ppl_word_without_eos_given_trees"]
+    assert without == pytest.approx(math.exp(-(given - given_end) / (counted - 4)), rel=1e-5)
+    without = scores["ppl_word_without_eos_marginal"]
+    assert without == pytest.approx(math.exp(-marginal_without_end / (counted - 4)), rel=1e-5)
+    if name != "base":
+        without = scores["ppl_word_without_eos_joint"]
+        assert without == pytest.approx(math.exp(-(joint - given_end) / (counted - 4)), rel=1e-5)
     assert scores["ppl_token_given_trees"] == pytest.approx(math.exp(-given / counted), rel=1e-5)
     assert scores["ppl_token_marginal"] == pytest.approx(math.exp(-marginal / counted), rel=1e-5)
     if name == "base":
@@ -90,6 +102,7 @@ def test_against_sums_over_all_derivations(
         "sentences_left_out": 0,
         "tokens": counted,
         "words": counted,
+        "words_without_eos": counted - 4,
         "unknown_tokens": 0,
     }
     assert results.tables["items"].column("id").to_pylist() == [0, 1, 2, 3]
@@ -113,6 +126,37 @@ def test_a_scorer_gives_the_same_marginal(world: tuple[dict[str, Path], ShardSet
     assert scored.scores["ppl_word_marginal"] == pytest.approx(direct.scores["ppl_word_marginal"], rel=1e-6)
     assert scored.counts == direct.counts
     assert scored.scores["ppl_token_given_trees"] is None
+
+
+def test_with_and_without_end_of_sentence_there_is_a_score_in_common(
+    world: tuple[dict[str, Path], ShardSet, Tokenizer],
+) -> None:
+    models, shards, _ = world
+    counting = load_scorer(models["pushdown"], beam=1000)
+
+    class WithoutEnds:
+        settings: ClassVar = {"eos": False}
+
+        def score(self, sentences: list[Sentence]) -> Iterator[SentenceScore]:
+            for found in counting.score(sentences):
+                assert isinstance(found, SentenceScore)
+                names = ("tokens", "words", "starts", "ends", "logprobs")
+                rows = {name: getattr(found, name)[:-1] for name in names}
+                yield dataclasses.replace(found, **rows, eos=False)
+
+    with_ends = evaluate_perplexity(shards, load_checkpoint(models["pushdown"]), beam=1000, rejects=Rejects())
+    without = evaluate_string_perplexity(shards, WithoutEnds(), rejects=Rejects())  # type: ignore[arg-type]
+    assert (
+        with_ends.counts["words_without_eos"]
+        == without.counts["words"]
+        == without.counts["words_without_eos"]
+    )
+    assert with_ends.settings["text_sha256"] == without.settings["text_sha256"]
+    common = without.scores["ppl_word_without_eos_marginal"]
+    assert (
+        common == without.scores["ppl_word_marginal"] != pytest.approx(with_ends.scores["ppl_word_marginal"])
+    )
+    assert common == pytest.approx(with_ends.scores["ppl_word_without_eos_marginal"], rel=1e-6)
 
 
 def test_words_and_tokens_are_different_units() -> None:
@@ -208,6 +252,7 @@ def test_blocks_longer_than_the_model(tmp_path: Path) -> None:
         "sentences_left_out": 0,
         "tokens": 8,
         "words": 8,
+        "words_without_eos": 5,
         "unknown_tokens": 0,
     }
     with pytest.raises(InputError, match="longer than the model: 6 tokens, at most 4"):

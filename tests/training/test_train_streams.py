@@ -155,9 +155,13 @@ def test_blocks_of_a_text_are_the_stream_of_its_sentences(toy_train: Path, tmp_p
         assert four.scores["ppl_token_marginal"] == pytest.approx(valid, rel=1e-5)
         assert one.scores["ppl_token_marginal"] != pytest.approx(valid, rel=1e-5)
         found[name] = [
-            each.scores[f"ppl_{unit}_marginal"] for each in (one, four) for unit in ("token", "word")
+            each.scores[f"ppl_{unit}_marginal"]
+            for each in (one, four)
+            for unit in ("token", "word", "word_without_eos")
         ]
     assert found["blocks"] == pytest.approx(found["sentences"])
+    assert found["blocks"][1] != pytest.approx(found["blocks"][2])
+    assert blocks.text_sha256() == sentences.text_sha256()
     trained_on_blocks = evaluate_stream_perplexity(sentences, loaded, streams=4)
     assert trained_on_blocks.scores == pytest.approx(four.scores)
 
