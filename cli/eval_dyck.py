@@ -138,6 +138,7 @@ def eval_dyck(
             )
 
         entropy, results = independent_passes(compare, close)
+        results.settings["limit"] = limit
         if entropy:
             results.scores["entropy"] = entropy
         inputs = {**dict(zip(sets, files, strict=True)), "model": model}

@@ -117,7 +117,7 @@ def eval_sg(
     }
     pick_source(context, sources)
     if from_items:
-        _aggregate(suites, output, overwrite=overwrite, as_json=as_json)
+        _aggregate(suites, output, overwrite=overwrite, as_json=as_json, quiet=quiet)
         return
     if len(suites) > 1:
         raise typer.BadParameter("several SUITES: only --from-items takes several files")
@@ -194,7 +194,7 @@ def _write(
     message(f"{number} sentences written", quiet=quiet)
 
 
-def _aggregate(inputs: list[str], output: str | None, *, overwrite: bool, as_json: bool) -> None:
+def _aggregate(inputs: list[str], output: str | None, *, overwrite: bool, as_json: bool, quiet: bool) -> None:
     from pdtools.evaluation.sg_runs import aggregate_items
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_sg_runs
@@ -205,3 +205,5 @@ def _aggregate(inputs: list[str], output: str | None, *, overwrite: bool, as_jso
     results = aggregate_items(files)
     made = provenance({file: file for file in files})
     deliver(results, made, output, print_sg_runs, overwrite=overwrite, as_json=as_json)
+    for name, number in results.counts["items_missing"].items():
+        message(f"{name}: {number} items that other runs have are missing", quiet=quiet)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
-from pdtools.evaluation.blimp_pairs import Pair, Pairs
+from pdtools.evaluation.blimp_pairs import Pair, PairFiles, Pairs
 from pdtools.evaluation.results import ITEMS, Batches, Progress, Results, mean, no_progress
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def evaluate_blimp(pairs: Pairs, scorer: Scorer, progress: Progress = no_progres
         rows.add([_judge(pair, briefs[pair.good], briefs[pair.bad]) for pair in block])
         rows.count_sentences(briefs.values())
     _expect_end(scores)
-    return _results(rows, scorer)
+    return _results(rows, scorer, pairs)
 
 
 def evaluate_recorded_blimp(pairs: Pairs, scorer: Scorer, progress: Progress = no_progress) -> Results:
@@ -112,7 +112,7 @@ def evaluate_recorded_blimp(pairs: Pairs, scorer: Scorer, progress: Progress = n
         rows.add(list(map(_judge, block, briefs[::2], briefs[1::2])))
         rows.count_sentences(dict(zip(texts, briefs, strict=True)).values())
     _expect_end(scores)
-    return _results(rows, scorer)
+    return _results(rows, scorer, pairs)
 
 
 def _blocks(pairs: Pairs) -> Iterator[list[Pair]]:
@@ -132,7 +132,7 @@ def _expect_end(scores: Iterator[Any]) -> None:
         raise ValueError("more scores than sentences")
 
 
-def _results(rows: _Rows, scorer: Scorer) -> Results:
+def _results(rows: _Rows, scorer: Scorer, pairs: Pairs) -> Results:
     settings = {
         "task": "blimp",
         "unit": "fraction of 1",
@@ -140,6 +140,7 @@ def _results(rows: _Rows, scorer: Scorer) -> Results:
         "decision": "total log-probability of the good sentence strictly greater; a tie is not right",
         "per_token": "overall_per_token decides by the mean log-probability of a token instead",
         "text": "sentences as in the data, written in the model's text style; final period and capitals kept",
+        "limit": pairs.limit if isinstance(pairs, PairFiles) else None,
         "scorer": scorer.settings,
     }
     return Results(

@@ -55,7 +55,7 @@ class PairFiles:
 
     Args:
         source: where they are.
-        limit: only the first so many pairs of each paradigm.
+        limit: only the first so many pairs of each paradigm; None: all.
 
     Raises:
         InputError: for a missing source, one without pairs, or a line that is not a pair.
@@ -63,7 +63,7 @@ class PairFiles:
 
     def __init__(self, source: str | Path, limit: int | None = None) -> None:
         self._source = Path(source)
-        self._limit = limit
+        self.limit = limit
         self._kept: list[Pair] | None = [] if is_stream(source) else None  # that cannot be read again
         seen: dict[str, set[str]] = defaultdict(set)
         for place, number, pair in self._read():
@@ -80,7 +80,7 @@ class PairFiles:
         taken: Counter[str] = Counter()
         for pair in self._kept or (pair for _, _, pair in self._read()):
             taken[pair.paradigm] += 1
-            if self._limit is None or taken[pair.paradigm] <= self._limit:
+            if self.limit is None or taken[pair.paradigm] <= self.limit:
                 yield pair
 
     def _read(self) -> Iterator[tuple[str, int, Pair]]:

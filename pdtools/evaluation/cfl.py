@@ -88,7 +88,9 @@ def evaluate_cfl(
                     model=model.get(string_id),
                 )
             )
-    return _results(items, language, loaded, beam, len(rejects))
+    results = _results(items, language, loaded, beam, len(rejects))
+    results.settings["text_sha256"] = shards.text_sha256()
+    return results
 
 
 def language_of(shards: ShardSet) -> ContextFree:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.circuits import LEFT_OUT
+from pdtools.evaluation.comparability import comparability
 from pdtools.evaluation.results import read_results
 
 if TYPE_CHECKING:
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 DEFAULT_SAMPLES = 10_000
 _CONFIDENCE = 0.95
+
+
+class _OtherItems(PdtoolsError):
+    """Two runs are not over the same items."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +97,8 @@ def compare_runs(
         samples: bootstrap samples.
 
     Returns:
-        ``task``, ``groups`` (a :class:`Difference` each: overall, then by level), ``counts``, ``settings``.
+        ``task``, ``groups`` (a :class:`Difference` each: overall, then by level), ``counts``, ``settings``,
+        and ``notes``: in words, what differs in how the two were made and changes their scores.
 
     Raises:
         PdtoolsError: if the two are not runs over the same items.
@@ -104,7 +110,11 @@ def compare_runs(
     if _task_name(document_b, b) != task_name:
         raise PdtoolsError(f"{a} and {b} are results of different evaluations")
     task = _TASKS[task_name]
-    columns = _paired(table_a, table_b, task, a, b)
+    notes = comparability(document_a, document_b).notes  # the items say whether the data are the same
+    try:
+        columns = _paired(table_a, table_b, task, a, b)
+    except _OtherItems as error:
+        raise PdtoolsError("; ".join([str(error), *notes])) from None
     counted = np.array([prediction == 1 for prediction in columns["prediction"]])
     known = np.array(
         [x is not None and y is not None for x, y in zip(columns["a"], columns["b"], strict=True)]
@@ -112,6 +122,8 @@ def compare_runs(
     keep = np.flatnonzero(counted & known)
     if not len(keep):
         raise PdtoolsError(f"{a} and {b} have no item that both could score")
+    some = f"only the {len(keep)} of {int(counted.sum())} items that both could score"
+    left_out = [some] if len(keep) < counted.sum() else []
     right_a = np.array([columns["a"][i] for i in keep], dtype=np.int8)
     right_b = np.array([columns["b"][i] for i in keep], dtype=np.int8)
     rng = np.random.default_rng(seed)
@@ -126,6 +138,7 @@ def compare_runs(
     return {
         "task": task_name,
         "groups": groups,
+        "notes": notes + left_out,
         "counts": {"items": int(counted.sum()), "items_compared": len(keep)},
         "settings": {
             "seed": seed,
@@ -167,13 +180,11 @@ def _paired(
         rows.append({tuple(row[name] for name in task.key): row for row in listed})
     first, second = rows
     if first.keys() != second.keys():
-        key = next(iter(first.keys() ^ second.keys()))
-        raise PdtoolsError(
-            f"{a} and {b} are not about the same items: only one has {' '.join(map(str, key))}"
-        )
+        key = min(first.keys() ^ second.keys(), key=lambda key: tuple(map(str, key)))
+        raise _OtherItems(f"{a} and {b} are not about the same items: only one has {' '.join(map(str, key))}")
     for key, row in first.items():
         if any(row[name] != second[key][name] for name in task.content):
-            raise PdtoolsError(f"{a} and {b}: item {' '.join(map(str, key))} is not the same in both")
+            raise _OtherItems(f"{a} and {b}: item {' '.join(map(str, key))} is not the same in both")
     columns = {name: [row[name] for row in first.values()] for name in wanted}
     columns.setdefault("prediction", [1] * len(first))
     columns["a"] = columns.pop("correct")

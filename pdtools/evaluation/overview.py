@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pdtools.errors import InputError
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.comparability import comparability
 from pdtools.evaluation.compare import compare_runs
 from pdtools.evaluation.results import RESULTS, read_results
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _PERPLEXITIES = {
     "ppl_word_given_trees": "perplexity per word, given the trees",
     "ppl_word_marginal": "perplexity per word, marginal",
     "ppl_token_masked": "perplexity per hidden token",
 }
+# Of two models of which only one counts end-of-sentence.
+_WITHOUT_EOS = {
+    "ppl_word_without_eos_given_trees": "perplexity per word without end-of-sentence, given the trees",
+    "ppl_word_without_eos_marginal": "perplexity per word without end-of-sentence, marginal",
+}
+# Settings that only some perplexities depend on, by the end of their names.
+_ONLY_OF = {"beam": "marginal", "trees": "given the trees"}
 # Evaluations whose items are right or wrong, and tested for that.
 _PAIRED = {"blimp": "BLiMP accuracy (%)", "sg": "SG score, mean of suites (%)"}
 
@@ -29,6 +40,8 @@ class Headline:
         score: what it is, with its unit.
         a, b: its values; None where a model has none.
         p: McNemar's exact test over the items; None where items are not right or wrong.
+        notes: what differs in how the two were made, and changes the score.
+        refused: why the two cannot be compared, and there is no score; None if they can.
     """
 
     folder: str
@@ -36,6 +49,8 @@ class Headline:
     a: float | None
     b: float | None
     p: float | None = None
+    notes: tuple[str, ...] = ()
+    refused: str | None = None
 
 
 def is_collection(folder: str | Path) -> bool:
@@ -50,7 +65,7 @@ def overview(a: str | Path, b: str | Path) -> list[Headline]:
         a, b: folders with a results folder for each evaluation, of the same name under both.
 
     Raises:
-        PdtoolsError: if they share no results folder, or two of one name are not comparable.
+        PdtoolsError: if they share no results folder, or none that can be compared.
     """
     a, b = Path(a), Path(b)
     shared = sorted(
@@ -58,70 +73,111 @@ def overview(a: str | Path, b: str | Path) -> list[Headline]:
     )
     if not shared:
         raise InputError(f"no results folder with the same name as one in {a}", file=b)
-    return [headline for name in shared for headline in _headlines(name, a / name, b / name)]
+    found: list[Headline] = []
+    errors: list[PdtoolsError] = []
+    for name in shared:
+        try:
+            found += _headlines(name, a / name, b / name)
+        except PdtoolsError as error:
+            errors.append(error)
+            found.append(Headline(folder=name, score=name, a=None, b=None, refused=str(error)))
+    if len(errors) == len(shared):
+        raise errors[0]
+    return found
 
 
-def _headlines(name: str, a: Path, b: Path) -> Iterator[Headline]:
-    first, second = read_results(a)[0], read_results(b)[0]
-    if _evaluation(first) != _evaluation(second):
-        raise InputError(f"results of another evaluation than {a}", file=b)
+def _headlines(name: str, a: Path, b: Path) -> list[Headline]:
+    (first, items_a), (second, items_b) = read_results(a), read_results(b)
+    compared = comparability(first, second)
+    if compared.refused is not None:
+        raise InputError(f"results of {compared.refused} than {a}", file=b)
     task = first["settings"].get("task")
     if task in _PAIRED:
-        overall = compare_runs(a, b, samples=1)["groups"][0]
-        yield Headline(folder=name, score=_PAIRED[task], a=100 * overall.a, b=100 * overall.b, p=overall.p)
-    elif task in _MAIN_SCORES:
-        main = _MAIN_SCORES[task]
-        of_a, of_b = main(first), main(second)
-        # Two models need not have the same scores: one may be masked, or read no trees.
-        shared = [score for score in of_a if score in of_b]
-        if not shared:
-            raise InputError(f"no score that {a} has too: rename one of the two folders", file=b)
-        for score in shared:
-            (value_a, items_a), (value_b, items_b) = of_a[score], of_b[score]
-            over = "" if items_a == items_b else f", over {items_a} and {items_b}"
-            yield Headline(folder=name, score=score + over, a=value_a, b=value_b)
-    else:
+        found = compare_runs(a, b, samples=1)
+        overall, notes = found["groups"][0], tuple(found["notes"])
+        score = _PAIRED[task]
+        return [
+            Headline(folder=name, score=score, a=100 * overall.a, b=100 * overall.b, p=overall.p, notes=notes)
+        ]
+    if task not in _MAIN_SCORES:
         raise InputError("not results of an evaluation with a main score: move it elsewhere", file=a)
+    scores_a, scores_b = (_MAIN_SCORES[task](document) for document in (first, second))
+    # Two models need not have the same scores: one may be masked, or read no trees.
+    shared = [score for score in scores_a if score in scores_b]
+    if task == "ppl":
+        one_counts_ends = first["settings"].get("eos_counted") != second["settings"].get("eos_counted")
+        shared = [score for score in shared if (score in _WITHOUT_EOS.values()) == one_counts_ends]
+        if one_counts_ends and not shared:
+            reason = f"cannot be compared with {a}: only one of them counts end-of-sentence"
+            hint = "eval-ppl of today also gives scores without it"
+            raise InputError(reason, file=b, hint=hint)
+    if not shared:
+        raise InputError(f"no score that {a} has too: rename one of the two folders", file=b)
+    headlines = []
+    for score in shared:
+        (value_a, counts_a), (value_b, counts_b) = scores_a[score], scores_b[score]
+        differing = [f", over {x} and {y}" for x, y in zip(counts_a, counts_b, strict=True) if x != y]
+        notes = tuple(
+            note
+            for key, note in compared.differs.items()
+            if score.endswith(_ONLY_OF.get(key, "") if task == "ppl" else "")
+        )
+        if task == "ppl":
+            notes += _left_out(items_a, items_b)
+        over = "".join(differing[:1])
+        headlines.append(Headline(folder=name, score=score + over, a=value_a, b=value_b, notes=notes))
+    return headlines
 
 
-def _evaluation(document: dict[str, Any]) -> tuple[Any, ...]:
-    """What was evaluated: which command, and of eval-task which task, of strings of which lengths are new."""
-    settings = document["settings"]
-    return tuple(settings.get(name) for name in ("task", "formal_task", "as_released", "trained_lengths"))
+def _left_out(items_a: pa.Table, items_b: pa.Table) -> tuple[str, ...]:
+    """Whether one model could not score sentences that the other could."""
+    if "id" not in items_a.column_names or "id" not in items_b.column_names:
+        return ()
+    a, b = (set(items["id"].to_pylist()) for items in (items_a, items_b))
+    if a == b:
+        return ()
+    return (f"sentences that only one could score: {len(a - b)} and {len(b - a)}",)
 
 
-_Scores = dict[str, tuple[float | None, str]]
-"""Main scores by what they are: the value, and over how many items."""
+_Scores = dict[str, tuple[float | None, tuple[str, ...]]]
+"""Main scores by what they are: the value, and over how many of what."""
 
 
 def _of_parsing(document: dict[str, Any]) -> _Scores:
     settings = document["settings"]
     kind = "labeled" if settings["labeled"] else "unlabeled"
     trees = "" if settings["binarize"] == "none" else f", {settings['binarize']}-binarized"
-    return {f"{kind} F1{trees} (%)": (document["scores"]["f1"], f"{document['counts']['scored']} sentences")}
+    return {
+        f"{kind} F1{trees} (%)": (document["scores"]["f1"], (f"{document['counts']['scored']} sentences",))
+    }
 
 
 def _of_perplexity(document: dict[str, Any]) -> _Scores:
-    scores, items = document["scores"], f"{document['counts']['sentences']} sentences"
-    return {text: (scores[key], items) for key, text in _PERPLEXITIES.items() if key in scores}
+    scores, counts = document["scores"], document["counts"]
+    found: _Scores = {}
+    for names, unit in ((_PERPLEXITIES, "words"), (_WITHOUT_EOS, "words_without_eos")):
+        over = (f"{counts['sentences']} sentences", f"{counts.get(unit)} words")
+        found |= {text: (scores[key], over) for key, text in names.items() if key in scores}
+    return found
 
 
 def _of_prefixes(document: dict[str, Any]) -> _Scores:
     return {
-        f"closing bracket, {name} (%)": (100 * each["accuracy"], f"{each['prefixes']} prefixes")
+        f"closing bracket, {name} (%)": (100 * each["accuracy"], (f"{each['prefixes']} prefixes",))
         for name, each in document["scores"]["by_set"].items()
     }
 
 
 def _of_strings(document: dict[str, Any]) -> _Scores:
-    items = f"{document['counts']['strings']} strings"
+    items = (f"{document['counts']['strings']} strings",)
     return {"nats a symbol above the bound": (document["scores"]["difference"], items)}
 
 
 def _of_answers(document: dict[str, Any]) -> _Scores:
     accuracy = document["scores"]["accuracy_beyond_training"]
     text = f"{document['settings']['formal_task']}, symbols of longer strings (%)"
-    return {text: (None if accuracy is None else 100 * accuracy, f"{document['counts']['pairs']} strings")}
+    strings = (f"{document['counts']['pairs']} strings",)
+    return {text: (None if accuracy is None else 100 * accuracy, strings)}
 
 
 # Of each other evaluation.

@@ -45,6 +45,7 @@ def aggregate_items(sources: Iterable[str | Path]) -> Results:
 
     Returns:
         ``scores["runs"]``: a list of objects with ``model``, ``corpus``, ``seed`` and the scores of that run.
+        ``counts["items_missing"]``: by the name of a run, how many items it lacks that others have.
         Tables: ``items``, what was aggregated, after majorities; ``scores``, one row per run, level and name.
 
     Raises:
@@ -56,7 +57,13 @@ def aggregate_items(sources: Iterable[str | Path]) -> Results:
     runs = _by_majority({Run.parse(name): correct for name, correct in named.items()})
     scored = {run: sg_scores(item_results(runs[run])) for run in sorted(runs)}
     listed = [*scored.items(), *_means(scored)]
-    counts = {"runs_read": len(named), "runs": len(runs), "items": sum(len(c) for c in runs.values())}
+    every = {item for correct in named.values() for item in correct}
+    counts = {
+        "runs_read": len(named),
+        "runs": len(runs),
+        "items": sum(len(c) for c in runs.values()),
+        "items_missing": {name: n for name in sorted(named) if (n := len(every - named[name].keys()))},
+    }
     settings = {
         "task": "sg-items",
         "unit": "fraction of 1",

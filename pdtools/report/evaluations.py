@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -200,6 +201,7 @@ def print_comparison(found: dict[str, Any], first: str, second: str) -> None:
     ]
     columns = ["level", "name", "items", "a", "b", "b - a", "95%", "only a", "only b", "p"]
     print_table(columns, rows, title=f"{found['task']} (percent)")
+    _print_notes("not the same in both: ", found["notes"])
 
 
 def print_overview(headlines: Sequence[Headline], a: str, b: str) -> None:
@@ -215,3 +217,21 @@ def print_overview(headlines: Sequence[Headline], a: str, b: str) -> None:
         for headline in headlines
     ]
     print_table(["score", a, b, "difference", "p"], rows)
+    for notes, scores in _scores_by_notes(headlines).items():
+        _print_notes(f"{', '.join(scores)}: ", notes)
+
+
+def _scores_by_notes(headlines: Sequence[Headline]) -> dict[tuple[str, ...], list[str]]:
+    """What is to be said of scores, and of which."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for headline in headlines:
+        notes = headline.notes if headline.refused is None else (headline.refused,)
+        if notes:
+            found.setdefault(notes, []).append(headline.score)
+    return found
+
+
+def _print_notes(of: str, notes: Sequence[str]) -> None:
+    """Remarks under a table, no wider than one."""
+    if notes:
+        print(textwrap.fill(of + "; ".join(notes), 80, subsequent_indent="  ", break_long_words=False))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from search_oracle import save_checkpoints
 
@@ -111,3 +112,105 @@ def test_answers_to_other_questions_are_not_compared(
     assert "rs, symbols of longer strings (%)" in capsys.readouterr().out
     assert run(["compare", *folders]) == 1
     assert "another evaluation than" in capsys.readouterr().err
+
+
+def blimp(folder: Path, pairs: int, *, limit: int | None = None, **scorer: Any) -> None:
+    rows = [
+        {
+            "paradigm": paradigm,
+            "pair": str(i),
+            "phenomenon": None,
+            "field": None,
+            "sentence_good": "a",
+            "sentence_bad": "b",
+            "correct": i % 2 == 0,
+        }
+        for paradigm in ("one", "two")
+        for i in range(pairs)
+    ]
+    settings = {"task": "blimp", "limit": limit, "scorer": {"beam": None, "eos": True, **scorer}}
+    write_results(
+        folder,
+        Results(scores={}, counts={}, settings=settings, tables={ITEMS: pa.Table.from_pylist(rows)}),
+        {},
+    )
+
+
+def ppl(folder: Path, *, eos: bool, old: bool = False) -> None:
+    """Two sentences of five words, with and without end-of-sentence."""
+    scores: dict[str, Any] = {"ppl_word_marginal": 20.0 if eos else 31.0}
+    counts = {"sentences": 2, "words": 7 if eos else 5}
+    if not old:
+        scores["ppl_word_without_eos_marginal"] = 30.0 if eos else 31.0
+        counts["words_without_eos"] = 5
+    settings = {"task": "ppl", "eos_counted": eos}
+    write_results(
+        folder,
+        Results(scores=scores, counts=counts, settings=settings, tables={ITEMS: pa.table({"id": [0, 1]})}),
+        {},
+    )
+
+
+def compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], status: int = 0
+) -> tuple[list[dict[str, Any]], str]:
+    """What compare says of two models, as JSON and as a table (or an error)."""
+    folders = [str(tmp_path / name) for name in "ab"]
+    assert run(["compare", *folders, "--json"]) == status
+    out = capsys.readouterr().out
+    assert run(["compare", *folders]) == status
+    said = capsys.readouterr()
+    return json.loads(out)["scores"] if out else [], said.out or said.err
+
+
+def test_perplexities_with_and_without_end_of_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ppl(tmp_path / "a" / "ppl", eos=True)
+    ppl(tmp_path / "b" / "ppl", eos=False)
+    (row,), _ = compared(tmp_path, capsys)
+    assert row["score"] == "perplexity per word without end-of-sentence, marginal"
+    assert (row["a"], row["b"], row["notes"]) == (30.0, 31.0, [])
+    ppl(tmp_path / "c" / "ppl", eos=False, old=True)
+    assert run(["compare", str(tmp_path / "a"), str(tmp_path / "c")]) == 1
+    assert "only one of them counts end-of-sentence" in capsys.readouterr().err
+    ppl(tmp_path / "d" / "ppl", eos=True, old=True)
+    assert run(["compare", str(tmp_path / "a"), str(tmp_path / "d"), "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["scores"]
+    assert row["score"] == "perplexity per word, marginal"
+
+
+def test_what_differs_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    blimp(tmp_path / "a" / "blimp", 4, beam=10)
+    blimp(tmp_path / "b" / "blimp", 4, beam=300, eos=False)
+    (row,), table = compared(tmp_path, capsys)
+    assert row["notes"] == ["beam: 10 and 300", "end-of-sentence counted: yes and no"]
+    assert "BLiMP accuracy (%): beam: 10 and 300; end-of-sentence counted: yes and no\n" in table
+    pair = [str(tmp_path / name / "blimp") for name in "ab"]
+    assert run(["compare", *pair, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["notes"] == row["notes"]
+    assert run(["compare", *pair]) == 0
+    assert "beam: 10 and 300" in capsys.readouterr().out
+
+
+def test_one_benchmark_that_cannot_be_compared_leaves_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, limit in (("a", None), ("b", 10)):
+        blimp(tmp_path / name / "blimp", limit or 12, limit=limit)
+    assert compared(tmp_path, capsys, status=1)[0] == []  # nothing is left
+    for name in "ab":
+        ppl(tmp_path / name / "ppl", eos=True)
+    (bad, good), table = compared(tmp_path, capsys)
+    assert (bad["score"], bad["a"], bad["b"], bad["p"]) == ("blimp", None, None, None)
+    assert bad["refused"].endswith("only one has one 10; most pairs or prefixes: all and 10")
+    assert (good["score"], good["a"], good["refused"]) == ("perplexity per word, marginal", 20.0, None)
+    assert "only one has one 10" in " ".join(table.split())
+
+
+def test_other_sentences_left_out_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, ids in (("a", [0, 1]), ("b", [1, 2])):
+        ppl(tmp_path / name / "ppl", eos=True)
+        pq.write_table(pa.table({"id": ids}), tmp_path / name / "ppl" / "items.parquet")
+    (row,), _ = compared(tmp_path, capsys)
+    assert row["notes"] == ["sentences that only one could score: 1 and 1"]

@@ -301,12 +301,19 @@ def test_item_results_of_several_files(tmp_path: Path, capsys: pytest.CaptureFix
     }
     assert runs["m", "c", "mean"]["by_circuit"] == {"Long-Distance Dependencies": 0.75}
     assert runs["m", "c", "1"]["sg_31"] is None
-    assert document["counts"] == {"runs_read": 6, "runs": 4, "items": 5}
+    assert document["counts"] == {
+        "runs_read": 6,
+        "runs": 4,
+        "items": 5,
+        "items_missing": {"m_c_1": 1, "m_c_2": 2, **{f"ngram_c_{n}": 2 for n in (1, 2, 3)}, "plain": 2},
+    }
     assert len(pandas.read_parquet(tmp_path / "r" / "items.parquet")) == 5
     assert command("eval-sg", "--from-items", tmp_path / "a.csv") == 0
-    printed = capsys.readouterr().out
-    assert "majority2" in printed
-    assert "50.00" in printed
+    captured = capsys.readouterr()
+    assert "majority2" in captured.out
+    assert "50.00" in captured.out
+    assert "ngram_c_2: 1 items that other runs have are missing" in captured.err
+    assert not captured.err.startswith("m_c_1:")
     assert command("eval-sg", "--from-items", *files, tmp_path / "a.csv") == 1
     assert "a second result of cleft 0" in capsys.readouterr().err
 

@@ -1,0 +1,113 @@
+"""Whether the scores of two results may stand side by side, and what differs in how they were made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# What was evaluated: where one of these differs, the scores are "results of … than" the other's.
+_SAME = {
+    "task": "another evaluation",
+    "formal_task": "another evaluation",
+    "as_released": "another evaluation",
+    "trained_lengths": "another evaluation",
+    "language": "another language",
+    "text_sha256": "other sentences",
+}
+# The inputs that are the data, by how their roles begin; of other evaluations items or settings tell.
+_DATA = {"parse": "gold", "dyck": "", "task": "pairs"}
+_NOT_DATA = ("model", "strings")
+
+# Settings that say what a model is, or that say in words what others say already.
+_DESCRIPTIONS = ("model", "kind", "words", "marginal", "log_base", "unit", "alignment", "objective")
+# End-of-sentence is in no region; perplexities with it and without it have names of their own.
+_WITHOUT_EOS = ("sg", "ppl")
+# None says of these that they are not known, or do not apply.
+_NONE_IS_NO_VALUE = ("beam", "margin", "eos")
+_NONE = {"limit": "all", "text_style": "as given", "streams": "each row by itself"}
+_NAMES = {
+    "limit": "most pairs or prefixes",
+    "eos": "end-of-sentence counted",
+    "eos_counted": "end-of-sentence counted",
+    "bos": "beginning-of-sentence read first",
+    "dtype": "type of the weights",
+    "cutoff_len": "length limit",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Comparability:
+    """How two results go together.
+
+    Attributes:
+        refused: what they are of, the one and not the other ("results of other sentences than"): their
+            scores mean different things; None if both are of the same.
+        differs: settings that change the numbers, by name: what they are in the one and in the other, in
+            words.
+    """
+
+    refused: str | None
+    differs: Mapping[str, str]
+
+    @property
+    def notes(self) -> list[str]:
+        """What differs, a line each."""
+        return list(self.differs.values())
+
+
+def comparability(a: Mapping[str, Any], b: Mapping[str, Any]) -> Comparability:
+    """Compare how two results were made.
+
+    A setting that one of them does not have (of an earlier version, or of another kind of model) is not
+    known to differ; of a model that is not searched neither is its beam.
+
+    Args:
+        a, b: documents of ``results.json``.
+    """
+    settings_a, settings_b = (_settings(document) for document in (a, b))
+    refused = _other_data(a, b)
+    for name, reason in reversed(_SAME.items()):
+        known = (settings_a.get(name), settings_b.get(name))
+        if known[0] != known[1] and (name != "text_sha256" or None not in known):
+            refused = reason
+    task = settings_a.get("task")
+    differs = {}
+    for name in {**settings_a, **settings_b}:
+        if name in _SAME or name in _DESCRIPTIONS or (name.startswith("eos") and task in _WITHOUT_EOS):
+            continue
+        in_both = (name in settings_a and name in settings_b) or name == "streams"
+        one, other = settings_a.get(name), settings_b.get(name)
+        if not in_both or one == other or (name in _NONE_IS_NO_VALUE and None in (one, other)):
+            continue
+        shown = _NAMES.get(name, name.replace("_", " "))
+        differs[name] = f"{shown}: {_value(name, one)} and {_value(name, other)}"
+    return Comparability(refused=refused, differs=differs)
+
+
+def _settings(document: Mapping[str, Any]) -> dict[str, Any]:
+    """All of them, those of the scorer among the others."""
+    settings = dict(document["settings"])
+    scorer = settings.pop("scorer", None) or {}
+    return {**scorer, **settings}
+
+
+def _other_data(a: Mapping[str, Any], b: Mapping[str, Any]) -> str | None:
+    task = a["settings"].get("task")
+    if task not in _DATA:
+        return None
+    read_a, read_b = (document.get("provenance", {}).get("inputs", {}) for document in (a, b))
+    for role in sorted(read_a.keys() & read_b.keys()):
+        if role.startswith(_DATA[task]) and role not in _NOT_DATA:
+            one, other = (read[role].get("sha256") for read in (read_a, read_b))
+            if one is not None and other is not None and one != other:
+                return f"other data ({read_b[role]['path']}, not {read_a[role]['path']})"
+    return None
+
+
+def _value(name: str, value: Any) -> str:
+    if value is None:
+        return _NONE.get(name, "none")
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
