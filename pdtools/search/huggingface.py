@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from pdtools.errors import MissingDependencyError, PdtoolsError
 from pdtools.files import read_json
+from pdtools.search.causality import check_causal, check_causal_config
 from pdtools.search.encoding import score_windows
 from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
 from pdtools.search.prefixes import SortedStrings
@@ -42,6 +43,42 @@ def is_huggingface(model_dir: str | Path) -> bool:
 def torch_dtype(name: Dtype) -> torch.dtype:
     """The type of that name."""
     return torch.bfloat16 if name == "bf16" else torch.float32
+
+
+def _load(folder: str) -> tuple[Any, Any]:
+    """The tokenizer and the model in a folder.
+
+    Raises:
+        PdtoolsError: if they cannot be loaded, or are not of a causal language model.
+        MissingDependencyError: if transformers is not installed.
+    """
+    try:
+        from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, logging
+    except ImportError as error:
+        raise MissingDependencyError("transformers", "hf") from error
+    # Without the second option transformers may ask on the terminal whether to run a folder's code.
+    options = {"local_files_only": True, "trust_remote_code": False}
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # what it warns of is refused here
+    try:
+        check_causal_config(folder, AutoConfig.from_pretrained(folder, **options))
+        tokenizer = AutoTokenizer.from_pretrained(folder, **options)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, **options)
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise PdtoolsError(
+            f"{folder}: not a causal language model that can be loaded: {first_line}"
+        ) from error
+    finally:
+        logging.set_verbosity(verbosity)
+    model, loading = loaded
+    if missing := sorted({*loading["missing_keys"]} & {name for name, _ in model.named_parameters()}):
+        some = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
+        raise PdtoolsError(
+            f"{folder}: it lacks {len(missing)} of the model's weights, which would be random: {some}"
+            " (the folder is not whole, or of another kind of model)"
+        )
+    return tokenizer, model
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +113,8 @@ class HuggingFaceScorer:
         max_batch: int | None = None,
         share_prefixes: bool = True,
     ) -> None:
-        try:
-            from transformers import AutoModelForCausalLM, AutoTokenizer
-        except ImportError as error:
-            raise MissingDependencyError("transformers", "hf") from error
         folder = str(model_dir)
-        try:
-            # Without the second option transformers may ask on the terminal whether to run a folder's code.
-            options = {"local_files_only": True, "trust_remote_code": False}
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, **options)
-            model: Any = AutoModelForCausalLM.from_pretrained(folder, **options)
-        except (OSError, ValueError, KeyError, RuntimeError) as error:
-            first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise PdtoolsError(
-                f"{folder}: not a causal language model that can be loaded: {first_line}"
-            ) from error
+        self._tokenizer, model = _load(folder)
         if not self._tokenizer.is_fast:
             raise PdtoolsError(f"{folder}: its tokenizer gives no character offsets (no tokenizer.json)")
         self._bos_id: int | None = None
@@ -109,6 +133,7 @@ class HuggingFaceScorer:
         self._max_batch = max_batch
         self._packs = share_prefixes and model.config.model_type in PACKED_MODELS
         self._max_length: int | None = getattr(model.config, "max_position_embeddings", None)
+        check_causal(folder, self._model, self._max_length)
         self.settings: dict[str, Any] = {
             "kind": "huggingface",
             "model": model.config.model_type,
