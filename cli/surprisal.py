@@ -46,7 +46,7 @@ def surprisal(
         Source, typer.Option("--from", help="Running text, words separated by spaces, or the words of trees.")
     ] = Source.text,
     nats: Annotated[bool, typer.Option("--nats", help="Nats instead of bits.")] = False,
-    words: Annotated[bool, typer.Option("--words", help="A row per word instead of per token.")] = False,
+    words: Annotated[bool, typer.Option("--words", help="A row per word, or per text word of text.")] = False,
     parses: Annotated[bool, typer.Option("--parses", help="Add the best incremental parse.")] = False,
     beam: BeamOption = DEFAULT_BEAM,
     bos: BosOption = True,
@@ -67,15 +67,19 @@ def surprisal(
 
     Columns: sentence_id (the input's line, from 1), token_id (from 1), token, start and end (characters of
     the sentence), surprisal. Models that predict the end of a sentence have a row for it, and the rows of a
-    sentence then sum to its -log p. With --words rows are words (word_id, word); with --parses a last column
-    holds the constituents on the best hypothesis' stack after the token, such as "(X the dog) barks".
+    sentence then sum to its -log p. With --parses a last column holds the constituents on the best
+    hypothesis' stack after the token, such as "(X the dog) barks".
+
+    With --words rows are words (word_id, word): of running text its text words, which stand between spaces
+    ("happy."), with --from tokens or treebank its words ("happy", "."). They and their start and end, in the
+    line as it is written, are the same for every model.
 
     Hugging Face models read a beginning-of-sentence token first, and have no row for the end. Without it
     (--no-bos) the first token has no surprisal and no row.
 
     A sentence that the model cannot score stops the command; with --on-error skip it has no rows, and is
     recorded in OUTPUT.rejects.jsonl. Blank lines have no rows. With --from tokens and a model of raw text,
-    offsets refer to the words written as running text. Fields are not quoted: in pandas, quoting=3.
+    offsets of tokens refer to the words written as running text. Fields are not quoted: in pandas, quoting=3.
 
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler), with the same result; --resume continues a killed run.
@@ -117,11 +121,13 @@ def surprisal(
 
         from pdtools.provenance import provenance
 
+        rows = "tokens" if not words else "text words" if source is Source.text else "words"
+        settings_of_rows = {name: value for name, value in scorer.settings.items() if name != "log_base"}
         print_json(
             {
                 "counts": asdict(counts),
                 "rejects": rejects.by_reason(),
-                "settings": {**scorer.settings, "unit": unit},
+                "settings": {**settings_of_rows, "unit": unit, "rows": rows},
                 "provenance": provenance({"model": model, **{name: name for name in inputs}}),
             }
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from pdtools.search.encoding import score_windows
 from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
 from pdtools.search.prefixes import SortedStrings
 from pdtools.search.scores import Dtype, SentenceScore, Unscorable
-from pdtools.tokenization import Sentence, split_spaces
+from pdtools.tokenization import Sentence, split_text_words
 
 # Architectures that were tested to take positions and a mask of their own, so that strings that begin alike
 # can stand in one row, their common tokens once; and how many tokens a row may have.
@@ -98,9 +97,9 @@ class HuggingFaceScorer:
 
     Text is read as given. The beginning-of-sentence token (the end-of-sentence token of models that
     have no other, such as GPT-2) is read first; end-of-sentence is not scored. With ``bos=False``
-    nothing comes before the first token: it has no score and no row. Words are stretches between
-    white space, or those of a :class:`Sentence`; a token belongs to the word that its first visible
-    character stands in, so that sums over words count every token once.
+    nothing comes before the first token: it has no score and no row. Words are text words, or those of
+    a :class:`Sentence`; a token belongs to the word that its first visible character stands in, so that
+    sums over words count every token once.
     """
 
     def __init__(
@@ -151,7 +150,7 @@ class HuggingFaceScorer:
 
     def _encode(self, sentence: str | Sentence) -> _Encoded | Unscorable:
         if isinstance(sentence, str):
-            sentence = split_spaces(sentence)
+            sentence = split_text_words(sentence)
         text = sentence.text
         if not sentence.words:
             return Unscorable(text, "no words")
@@ -178,7 +177,7 @@ class HuggingFaceScorer:
                 (token != self._unk_id and text[start:end]) or name
                 for (start, end), token, name in zip(spans, ids, names, strict=True)
             ),
-            words=tuple(_word_at(sentence, start) for start, _ in spans),
+            words=tuple(sentence.word_at(start) for start, _ in spans),
             starts=tuple(start for start, _ in spans),
             ends=tuple(end for _, end in spans),
         )
@@ -270,11 +269,3 @@ def _without_space(text: str, start: int, end: int) -> tuple[int, int]:
         start += 1
     start = min(start, len(text.rstrip()))
     return start, max(start, end)
-
-
-def _word_at(sentence: Sentence, start: int) -> int:
-    """The word that the character at ``start`` belongs to; white space belongs to the word after it."""
-    word = bisect_right(sentence.starts, start) - 1
-    if word < 0 or (start >= sentence.ends[word] and word + 1 < len(sentence.words)):
-        word += 1
-    return word

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pdtools.files import Rejects, read_lines
-from pdtools.tokenization import Sentence, join_words, split_spaces, split_words
+from pdtools.tokenization import Sentence, join_words, split_spaces, split_text_words, split_words
 from pdtools.trees import SourcedTree, normalize, read_trees, unescape
 
 Source = Literal["text", "tokens", "treebank"]
@@ -15,9 +15,18 @@ Source = Literal["text", "tokens", "treebank"]
 
 @dataclass(frozen=True, slots=True)
 class SourcedLine:
-    """A sentence and the line (from 1) that it came from; in a treebank, the number of its tree."""
+    """A sentence, and what it came from.
+
+    Attributes:
+        sentence: the words that a model reads.
+        written: the line as it is in the file, whatever the model: of running text its text words; of tokens,
+            and of trees with a space between all of them, its words.
+        file: the file.
+        line: the line in it (from 1); in a treebank, the number of the tree.
+    """
 
     sentence: Sentence
+    written: Sentence
     file: str
     line: int
 
@@ -33,8 +42,8 @@ def read_sentence(text: str, source: Literal["text", "tokens"], text_style: str 
             not ``ptb``, tokens are first written as running text, and offsets refer to that.
     """
     if source == "text":
-        return split_words(text, text_style) if text_style else split_spaces(text)
-    sentence = split_spaces(text.replace("\t", " "))
+        return split_words(text, text_style) if text_style else split_text_words(text)
+    sentence = _split_tokens(text)
     words = tuple(unescape(word) for word in sentence.words)
     if text_style != "ptb":
         return join_words(words, "raw")
@@ -50,15 +59,21 @@ def read_inputs(files: Iterable[str], source: Source, text_style: str | None) ->
     if source == "treebank":
         for file in files:
             for number, tree in enumerate(read_trees([file], Rejects("fail")), 1):
-                yield SourcedLine(_words_of(tree, text_style), file, number)
+                words = _words_of(tree)
+                sentence = join_words(words, "ptb" if text_style == "ptb" else "raw")
+                yield SourcedLine(sentence, join_words(words, "ptb"), file, number)
         return
+    split_written = split_text_words if source == "text" else _split_tokens
     for file in files:
         for line, text in read_lines(file):
-            yield SourcedLine(read_sentence(text, source, text_style), file, line)
+            yield SourcedLine(read_sentence(text, source, text_style), split_written(text), file, line)
 
 
-def _words_of(sourced: SourcedTree, text_style: str | None) -> Sentence:
+def _split_tokens(line: str) -> Sentence:
+    return split_spaces(line.replace("\t", " "))
+
+
+def _words_of(sourced: SourcedTree) -> list[str]:
     """The words of a tree, without traces; none if traces are all it has."""
     tree = normalize(sourced.tree)
-    words = [] if tree is None else [unescape(word) for word in tree.words]
-    return join_words(words, "ptb" if text_style == "ptb" else "raw")
+    return [] if tree is None else [unescape(word) for word in tree.words]

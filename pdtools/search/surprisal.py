@@ -67,20 +67,41 @@ def token_rows(
 
 
 def word_rows(
-    score: SentenceScore, unit: Unit = "bits", incremental: Sequence[NDArray[np.int32]] | None = None
+    score: SentenceScore,
+    written: Sentence,
+    unit: Unit = "bits",
+    incremental: Sequence[NDArray[np.int32]] | None = None,
 ) -> Iterator[SurprisalRow]:
     """One row per word, the sum of its tokens' surprisals, and one for end-of-sentence.
 
-    The parse is the one after the word's last token. Arguments as of :func:`token_rows`.
+    A token belongs to the word that its first visible character stands in. So a word in which no token
+    begins has no row: its surprisal is in the row of the word before it. The parse is the one after the
+    word's last token. Where the first token has no score, the first row covers the rest of its word.
+
+    Args:
+        score: of a sentence.
+        written: its words, or text words, and the text that the rows' characters are of
+            (:attr:`pdtools.search.inputs.SourcedLine.written`).
+        unit: as of :func:`token_rows`.
+        incremental: as of :func:`token_rows`.
     """
     rows = list(token_rows(score, unit, incremental))
-    edges = [i for i in range(len(rows)) if i == 0 or score.words[i] != score.words[i - 1]]
+    words = score.words
+    if score.text == written.text:  # otherwise the model reads the same words in another spelling
+        starts = zip(words, score.starts, strict=True)
+        words = tuple(written.word_at(start) if word >= 0 else word for word, start in starts)
+    edges = [i for i in range(len(rows)) if i == 0 or words[i] != words[i - 1]]
     for first, stop in zip(edges, [*edges[1:], len(rows)], strict=True):
-        start, end = rows[first].start, rows[stop - 1].end
-        is_eos = score.words[first] < 0
+        word = words[first]
+        if word < 0:
+            number, start, end = len(written.words) + 1, len(written.text), len(written.text)
+        else:
+            number, start, end = word + 1, written.starts[word], written.ends[word]
+        if first == 0 and score.first_token > 1:
+            start = max(start, end - (rows[stop - 1].end - rows[first].start))
         yield SurprisalRow(
-            number=score.words[first - 1] + 2 if is_eos else score.words[first] + 1,
-            text=rows[first].text if is_eos else score.text[start:end],
+            number=number,
+            text=rows[first].text if word < 0 else written.text[start:end],
             start=start,
             end=end,
             surprisal=sum(row.surprisal for row in rows[first:stop]),
@@ -114,13 +135,12 @@ def surprisals(
             :func:`pdtools.search.load_searcher`.
         rejects: takes the sentences that cannot be scored, with the reason.
         unit: bits or nats.
-        words: rows of words instead of tokens.
+        words: rows of words (of running text: text words) instead of tokens, see :func:`word_rows`.
         parses: add the best incremental parse.
 
     Raises:
         InputError: at the first sentence that cannot be scored, if ``rejects`` says so.
     """
-    rows_of = word_rows if words else token_rows
     lines, again = tee(lines)
     results = _scores((line.sentence for line in again), scorer, parses)
     for number, (line, found) in enumerate(zip(lines, results, strict=True), start=1):
@@ -130,7 +150,12 @@ def surprisals(
             yield SentenceSurprisal(number=number, rows=(), scored=False)
         else:
             score, incremental = found
-            yield SentenceSurprisal(number=number, rows=tuple(rows_of(score, unit, incremental)), scored=True)
+            rows = (
+                word_rows(score, line.written, unit, incremental)
+                if words
+                else token_rows(score, unit, incremental)
+            )
+            yield SentenceSurprisal(number=number, rows=tuple(rows), scored=True)
 
 
 def _scores(

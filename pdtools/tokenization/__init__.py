@@ -17,6 +17,7 @@ from pdtools.tokenization.words import (
     TextStyle,
     join_words,
     split_spaces,
+    split_text_words,
     split_words,
 )
 
@@ -35,6 +36,7 @@ __all__ = [
     "count_words",
     "join_words",
     "split_spaces",
+    "split_text_words",
     "split_words",
     "train_bpe_tokenizer",
     "train_word_tokenizer",

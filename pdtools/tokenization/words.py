@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -41,6 +42,13 @@ class Sentence:
         if not self.words:
             return ()
         return (False, *(start > end for start, end in zip(self.starts[1:], self.ends, strict=False)))
+
+    def word_at(self, start: int) -> int:
+        """The word that the character at ``start`` belongs to; white space belongs to the word after it."""
+        word = bisect_right(self.starts, start) - 1
+        if word < 0 or (start >= self.ends[word] and word + 1 < len(self.words)):
+            word += 1
+        return word
 
 
 def check_style(style: str) -> None:
@@ -78,7 +86,19 @@ def split_spaces(text: str) -> Sentence:
 
     Other spaces (no-break, thin, ...) belong to words, as they do in treebanks.
     """
-    spans = [match.span() for match in re.finditer("[^ ]+", text)]
+    return _stretches(_NOT_ASCII_SPACE, text)
+
+
+def split_text_words(text: str) -> Sentence:
+    """Split a raw text into its *text words*: what stands between white space of any kind, as ``happy.``.
+
+    The words that :func:`split_words` finds are parts of these (``happy`` and ``.``).
+    """
+    return _stretches(_NOT_SPACE, text)
+
+
+def _stretches(pattern: re.Pattern[str], text: str) -> Sentence:
+    spans = [match.span() for match in pattern.finditer(text)]
     words = tuple(text[start:end] for start, end in spans)
     return Sentence(text, words, tuple(s for s, _ in spans), tuple(e for _, e in spans))
 
@@ -110,6 +130,7 @@ def _word_tokenizer() -> Any:
 _APOSTROPHE = re.compile(r"(?<=\w)’(?=\w)")
 _QUOTE = re.compile("\"|''|``")
 _NOT_SPACE = re.compile(r"\S+")
+_NOT_ASCII_SPACE = re.compile("[^ ]+")
 
 
 def _align(tokens: Sequence[str], text: str) -> Iterator[tuple[int, int]]:

@@ -102,9 +102,29 @@ def test_a_sentence_without_a_score(
     assert table(out).sentence_id.tolist() == [1, 1, 3, 3]
     report = json.loads(capsys.readouterr().out)
     assert report["counts"] == {"sentences": 3, "scored": 2, "rows": 4}
-    assert report["settings"]["unit"] == "bits"
+    assert report["settings"]["rows"] == "tokens"
     (record,) = [json.loads(line) for line in Path(f"{out}.rejects.jsonl").read_text().splitlines()]
     assert (record["line"], record["text"]) == (2, "the b")
+
+
+@pytest.mark.parametrize(("more", "rows"), [([], "tokens"), (["--words"], "text words")])
+@pytest.mark.parametrize("unit", ["bits", "nats"])
+def test_the_report_names_one_unit_and_what_rows_are(
+    models: dict[str, Path],
+    text: Path,
+    tmp_path: Path,
+    unit: str,
+    more: list[str],
+    rows: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    nats = ["--nats"] if unit == "nats" else []
+    assert surprisal(text, "--model", models["base"], "-o", tmp_path / "o", "--json", *nats, *more) == 0
+    settings = json.loads(capsys.readouterr().out)["settings"]
+    other = {"bits", "nats"} - {unit}
+    assert settings["unit"] == unit
+    assert settings["rows"] == rows
+    assert not other & set(map(str, settings.values()))
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,8 @@ def rows(
     folder: Path, texts: Sequence[str], unit: Unit = "nats", max_batch: int | None = None
 ) -> list[list[float]]:
     """The surprisals of each line of a file; none for a line that has no score."""
-    sentences = [SourcedLine(split_spaces(text), "in.txt", n) for n, text in enumerate(texts, start=1)]
+    words = [split_spaces(text) for text in texts]
+    sentences = [SourcedLine(found, found, "in.txt", n) for n, found in enumerate(words, start=1)]
     scorer = load_scorer(folder, beam=EXHAUSTIVE, max_batch=max_batch)
     found = surprisals(sentences, scorer, rejects=Rejects("skip"), unit=unit)
     return [[line.surprisal for line in result.rows] for result in found]

@@ -12,7 +12,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.evaluation.blimp import Pair, judge
 from pdtools.search import SentenceScore, load_scorer, load_searcher
 from pdtools.search.surprisal import word_rows
-from pdtools.tokenization import Sentence
+from pdtools.tokenization import Sentence, split_text_words
 
 pytest.importorskip("transformers")
 
@@ -78,7 +78,7 @@ def test_offsets_leave_out_the_space_before_a_token(folder: Path) -> None:
 
 def test_words_add_up_to_the_sentence(folder: Path) -> None:
     for found in score(folder, CORPUS):
-        rows = list(word_rows(found, "nats"))
+        rows = list(word_rows(found, split_text_words(found.text), "nats"))
         assert [row.text for row in rows] == found.text.split()
         assert sum(row.surprisal for row in rows) == pytest.approx(-found.total)
 

@@ -26,7 +26,7 @@ from pdtools.search import (
 )
 from pdtools.search.inputs import SourcedLine, read_inputs, read_sentence
 from pdtools.search.surprisal import stack_text, surprisals, token_rows, word_rows
-from pdtools.tokenization import Tokenizer, join_words, split_spaces, train_bpe_tokenizer
+from pdtools.tokenization import Tokenizer, join_words, split_spaces, split_text_words, train_bpe_tokenizer
 from pdtools.trees import Tree, spans_from_attachments, tree_from_attachments
 
 SENTENCES = ["a b c", "b", "c c a b", "a b", "b a c a"]
@@ -186,7 +186,8 @@ def test_subwords_are_merged_back_into_words(tmp_path: Path) -> None:
 
 
 def lines(texts: list[str]) -> list[SourcedLine]:
-    return [SourcedLine(read_sentence(text, "text", "ptb"), "in.txt", n) for n, text in enumerate(texts, 1)]
+    sentences = [(read_sentence(text, "text", "ptb"), split_text_words(text)) for text in texts]
+    return [SourcedLine(*sentence, "in.txt", n) for n, sentence in enumerate(sentences, 1)]
 
 
 def test_decoding_is_line_for_line(folders: dict[str, Path]) -> None:
@@ -245,7 +246,7 @@ def test_words_add_up_their_tokens() -> None:
         eos=True,
     )
     attach = [np.array(a) for a in ([0], [0, 1], [0, 1, 1], [0, 1, 1, 2], [0, 1, 1, 2, 0])]
-    rows = list(word_rows(score, "nats", attach))
+    rows = list(word_rows(score, split_text_words(score.text), "nats", attach))
     assert [(r.number, r.text, r.start, r.end, r.surprisal, r.parse) for r in rows] == [
         (1, "abra", 0, 4, 3.0, "(X ab ra)"),
         (2, "b", 5, 6, 4.0, "(X (X ab ra) b)"),

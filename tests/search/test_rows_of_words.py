@@ -1,0 +1,112 @@
+"""Rows of words: text words of raw text, words of tokenized text, the same ones with every model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from search_oracle import tiny_model
+from toy_gpt2 import save_gpt2
+
+from pdtools.files import Rejects
+from pdtools.models import save_checkpoint
+from pdtools.search import load_scorer
+from pdtools.search.inputs import read_inputs
+from pdtools.search.surprisal import SurprisalRow, surprisals
+from pdtools.tokenization import split_spaces, train_bpe_tokenizer
+
+pytest.importorskip("transformers")
+
+HOSTILE = [
+    "The dog can't bark, happy.",
+    "The\tdogs \t bark .",
+    "  The   dog\u00a0barks !?  ",
+    '"Don\'t," she\u2009said\u3000\u2014 "(naïve) \U0001f408!"',
+    "\t",
+    "cannot gonna 3.5% $5 U.S. . ... a/b e-mail don\u2019t",
+    "e\u0301 \u200bx\u200b \u00ad . \u2028 after",
+    "x\x0by\x0cz \x1f w \x85 v",
+    "`` quoted '' and ''more``",
+]
+TOKENIZED = [
+    "The dog ca n't bark , happy .",
+    "The\tdogs  bark\t.",
+    "`` 5\u00a0mg '' -LRB- really -RRB- ...",
+    "gon na  He did n't .",
+]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("models")
+    corpus = ["The dogs can't bark, happy.", "The dog barks !"]
+    made = {"gpt2": save_gpt2(folder / "gpt2", corpus, vocab_size=290, positions=256)}
+    for style in ("ptb", "raw"):
+        tokenizer = train_bpe_tokenizer(
+            [split_spaces(text) for text in corpus], size=290, min_count=1, text_style=style
+        )
+        made[style] = folder / style
+        model = tiny_model(vocab_size=tokenizer.vocab_size, max_length=256)
+        save_checkpoint(made[style], model, tokenizer, shards={})
+    return made
+
+
+def rows(
+    model: Path, file: Path, source: Literal["text", "tokens"], *, words: bool, bos: bool = True
+) -> list[list[SurprisalRow]]:
+    """The rows of every line, without those for the end of a sentence."""
+    scorer = load_scorer(model, beam=2, bos=bos)
+    lines = read_inputs([str(file)], source, scorer.settings["text_style"])
+    found = surprisals(lines, scorer, rejects=Rejects("fail"), words=words)
+    return [[row for row in line.rows if row.text != "<eos>"] for line in found]
+
+
+@pytest.mark.parametrize(("source", "lines"), [("text", HOSTILE), ("tokens", TOKENIZED)])
+def test_rows_of_different_models_join_by_characters(
+    source: Literal["text", "tokens"], lines: list[str], models: dict[str, Path], tmp_path: Path
+) -> None:
+    file = tmp_path / "in.txt"
+    file.write_text("".join(line + "\n" for line in lines))
+    for line, *found in zip(
+        lines, *(rows(model, file, source, words=True) for model in models.values()), strict=True
+    ):
+        wanted = line.split() if source == "text" else line.replace("\t", " ").split(" ")
+        for of_model in found:
+            assert [row.text for row in of_model] == [word for word in wanted if word]
+            assert [line[row.start : row.end] for row in of_model] == [row.text for row in of_model]
+            assert [row.number for row in of_model] == list(range(1, len(of_model) + 1))
+        spans = [[(row.start, row.end) for row in of_model] for of_model in found]
+        assert spans[0] == spans[1] == spans[2]
+
+
+@pytest.mark.parametrize(("source", "lines"), [("text", HOSTILE), ("tokens", TOKENIZED)])
+@pytest.mark.parametrize("name", ["ptb", "raw", "gpt2", "gpt2 without BOS"])
+def test_rows_of_words_add_up_those_of_tokens(
+    name: str, source: Literal["text", "tokens"], lines: list[str], models: dict[str, Path], tmp_path: Path
+) -> None:
+    file = tmp_path / "in.txt"
+    file.write_text("".join(line + "\n" for line in lines))
+    model, bos = models[name.split()[0]], name != "gpt2 without BOS"
+    tokens = rows(model, file, source, words=False, bos=bos)
+    words = rows(model, file, source, words=True, bos=bos)
+    for line, of_tokens, of_words in zip(lines, tokens, words, strict=True):
+        assert sum(row.surprisal for row in of_words) == pytest.approx(
+            sum(row.surprisal for row in of_tokens), abs=1e-9
+        )
+        if source == "text":  # there, tokens have the same offsets: each belongs to the word it begins in
+            edges = [*(row.start for row in of_words[1:]), len(line) + 1]
+            for row, edge in zip(of_words, edges, strict=False):
+                inside = [token.surprisal for token in of_tokens if row.start <= token.start < edge]
+                assert row.surprisal == pytest.approx(sum(inside), abs=1e-9)
+            assert not line.strip() or of_words
+
+
+def test_without_bos_the_first_row_covers_what_is_scored(models: dict[str, Path], tmp_path: Path) -> None:
+    file = tmp_path / "in.txt"
+    file.write_text("barks The\n")
+    (tokens,) = rows(models["gpt2"], file, "text", words=False, bos=False)
+    ((first, second),) = rows(models["gpt2"], file, "text", words=True, bos=False)
+    assert tokens[0].start > 0
+    assert (first.number, first.start, first.end) == (1, tokens[0].start, 5)
+    assert (second.number, second.text, second.start) == (2, "The", 6)
