@@ -46,7 +46,8 @@ def save_gpt2(
     tokenizer.save_pretrained(folder)
     torch.manual_seed(seed)
     shape = {"n_positions": positions, "n_embd": 16, "n_layer": 2, "n_head": 2}
-    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=len(tokenizer), **shape))
+    ids = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=len(tokenizer), **ids, **shape))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=0.3)

@@ -137,7 +137,8 @@ def load_pretrained(model: LanguageModel, pretrained: Pretrained) -> None:
 
     All other new tokens (the padding) start as the end-of-sentence too. The output layer scores every token:
     one at random could be far more probable than all that the pretrained model knows, whose scores may have
-    any mean, since its own softmax does not see that.
+    any mean, since its own softmax does not see that. Positions beyond the pretrained ones start at random
+    (torch's global generator), normally distributed with the mean and deviation of those in each dimension.
 
     Raises:
         InputError: if the model is of another kind or shape.
@@ -152,6 +153,8 @@ def load_pretrained(model: LanguageModel, pretrained: Pretrained) -> None:
         place = ours[name]
         if name in ("embedding.weight", "output.weight", "output_bias"):
             _extend(place, theirs, model, pretrained)
+        elif name == "position_embedding.weight" and len(place) > len(theirs):
+            place.copy_(_lengthened(theirs, len(place)))
         elif place.shape != theirs.shape:
             raise InputError(
                 f"{name} of the pretrained weights is {tuple(theirs.shape)}, but the configuration asks for "
@@ -176,6 +179,12 @@ def _extend(place: Tensor, theirs: Tensor, model: LanguageModel, pretrained: Pre
     place[len(theirs) :] = theirs[pretrained.eos_id]
     if model.root_id >= len(theirs):
         place[model.root_id] = theirs[pretrained.root_id]
+
+
+def _lengthened(table: Tensor, length: int) -> Tensor:
+    """A table of positions, (N, D), with more rows that look like it: (length, D)."""
+    more = torch.randn(length - len(table), table.shape[1], dtype=table.dtype)
+    return torch.cat([table, table.mean(0) + table.std(0, correction=0) * more])
 
 
 def _gpt2_options(config: Mapping[str, Any]) -> dict[str, Any]:

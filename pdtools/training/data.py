@@ -31,13 +31,20 @@ class Sentences:
         max_length: most positions that the model takes, ROOT and EOS included; None: any number.
         rejects: what to do with a longer row: fail, or record it.
         masking: hides tokens, which are to be predicted; None: all are read.
+        longest: positions of the longest row that the model has to take, here or elsewhere; None: of these.
 
     Raises:
         InputError: a row is too long, and the policy is to fail; or none is left.
     """
 
     def __init__(
-        self, shards: ShardSet, *, max_length: int | None, rejects: Rejects, masking: Masking | None = None
+        self,
+        shards: ShardSet,
+        *,
+        max_length: int | None,
+        rejects: Rejects,
+        masking: Masking | None = None,
+        longest: int | None = None,
     ) -> None:
         self._shards = shards
         self._masking = masking
@@ -49,7 +56,8 @@ class Sentences:
                     f"the sentence with id {int(shards.ids[row])} has {lengths[row]} positions,"
                     f" the model takes {max_length}",
                     file=shards.folder,
-                    hint="--on-error skip leaves such sentences out, --set config.max_length=N takes them",
+                    hint="--on-error skip leaves such sentences out,"
+                    f" --set config.max_length={longest or lengths.max()} takes them",
                 )
             reason = f"longer than the model's {max_length} positions"
             rejects.add(reason, file=shards.folder, line=int(shards.ids[row]), text=shards.text(row))
@@ -208,8 +216,11 @@ class ShardInput:
         masking = None
         if model.objective == "masked":
             masking = Masking(tokenizer=self.tokenizer, share=config.mask_share, replacement=config.masking)
+        longest = max(int(np.max(shards.lengths, initial=0)) for shards in self._sets.values())
         kept = {
-            role: Sentences(shards, max_length=model.max_length, rejects=rejects, masking=masking)
+            role: Sentences(
+                shards, max_length=model.max_length, rejects=rejects, masking=masking, longest=longest
+            )
             for role, shards in self._sets.items()
         }
         return kept["train"], kept.get("valid")

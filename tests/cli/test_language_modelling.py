@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -214,6 +215,29 @@ def test_a_model_with_stacks_is_sampled_and_scored(
 def test_blocks_have_no_trees(blocks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train(blocks, tmp_path / "run", "gpt2-stack", "--model", "pushdown") == 1
     assert "blocks of running text have no trees" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("valid_words", [4, 30])
+def test_what_is_said_of_sentences_too_long_for_a_pretrained_model_works(
+    valid_words: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("transformers")
+    from toy_gpt2 import save_gpt2
+
+    folder = save_gpt2(tmp_path / "hf", [text_of(20, 0)], positions=12)
+    for name, words, tokenizer in (("train", 20, folder), ("valid", valid_words, tmp_path / "train")):
+        trees = tmp_path / f"{name}.trees"
+        trees.write_text(f"(S (X the) (X cat))\n(S{' (X cat)' * words})\n")
+        made = ["tapes", str(trees), "-o", str(tmp_path / name), "--tokenizer", str(tokenizer)]
+        assert run([*made, "--text-style", "raw", "--quiet"] if name == "train" else [*made, "--quiet"]) == 0
+    command = ["train", f"{tmp_path}/train", "--valid", f"{tmp_path}/valid", "-o", f"{tmp_path}/run"]
+    command += ["--init", str(folder), "--model", "pushdown", "--device", "cpu", "--set", "train.steps=1"]
+    capsys.readouterr()
+    assert run(command) == 1
+    error = capsys.readouterr().err
+    assert (hints := re.findall(r"--set config\.max_length=\d+", error)), error
+    assert run([*command, *hints[0].split()]) == 0
+    assert run(["eval-ppl", f"{tmp_path}/valid", "--model", f"{tmp_path}/run", "--beam", "2", "--quiet"]) == 0
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "roberta"])

@@ -142,6 +142,37 @@ def test_a_pushdown_model_takes_them_too(tmp_path: Path) -> None:
     assert model.blocks[1].stack is not None
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["gpt2", "roberta"])
+@pytest.mark.parametrize("name", ["transformer", "pushdown"])
+def test_more_positions_leave_those_that_are_known_as_they_are(kind: str, name: str, tmp_path: Path) -> None:
+    """RoBERTa's 26 rows are of 24 positions: two stand before them."""
+    if (kind, name) == ("roberta", "pushdown"):
+        pytest.skip("a masked model has no trees")
+    saved(kind, tmp_path / "hf")
+    short = loaded(tmp_path / "hf", name)
+    torch.manual_seed(7)
+    long = loaded(tmp_path / "hf", name, max_length=4000)
+    torch.manual_seed(7)
+    again = loaded(tmp_path / "hf", name, max_length=4000)
+    assert short.max_length == 24
+    assert long.max_length == 4000
+    assert short.position_embedding is not None
+    assert long.position_embedding is not None
+    assert again.position_embedding is not None
+    known, rows = short.position_embedding.weight, long.position_embedding.weight
+    assert torch.equal(rows[:24], known)
+    assert torch.equal(rows, again.position_embedding.weight)
+    torch.testing.assert_close(rows[24:].mean(0), known.mean(0), rtol=0, atol=0.04)
+    torch.testing.assert_close(rows[24:].std(0), known.std(0), rtol=0.1, atol=0)
+    parts = {name: value for name, value in short.state_dict().items() if name != "position_embedding.weight"}
+    long.load_state_dict(parts, strict=False)  # what the folder lacks is random in each
+    tokens = torch.randint(3, 39, (3, 12), generator=torch.Generator().manual_seed(1))
+    assert torch.equal(our_logprobs(short, tokens), our_logprobs(long, tokens))
+    more = torch.randint(3, 39, (2, 40), generator=torch.Generator().manual_seed(2))
+    assert our_logprobs(long, more).isfinite().all()
+
+
 def test_an_untied_output_layer(tmp_path: Path) -> None:
     saved("gpt2", tmp_path / "hf", tie_word_embeddings=False)
     model = loaded(tmp_path / "hf")
