@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,17 @@ from pdtools.files import read_lines
 from pdtools.report.evalb import TooManyErrors, evalb_lines
 
 
-def evalb_output(gold: Path, predicted: Path, prm: Path) -> tuple[str, str, int]:
-    """Standard output, standard error and exit status of EVALB, from our own scores."""
+def evalb_output(
+    gold: Path, predicted: Path, prm: Path, suffixes: tuple[str, str] = ("", "")
+) -> tuple[str, str, int]:
+    """Standard output, standard error and exit status of EVALB, from our own scores.
+
+    Args:
+        suffixes: what is put after the label of every phrase but TOP, on either side.
+    """
     parameters = read_parameters(prm)
     rows = (
-        compare_sentence(a, b, parameters, line)
+        compare_sentence(with_suffix(a, suffixes[0]), with_suffix(b, suffixes[1]), parameters, line)
         for (line, a), (_, b) in zip(read_lines(gold), read_lines(predicted), strict=True)
     )
     printed: dict[bool, list[str]] = {False: [], True: []}
@@ -32,6 +39,12 @@ def evalb_output(gold: Path, predicted: Path, prm: Path) -> tuple[str, str, int]
     return "".join(printed[False]), "".join(printed[True]), status
 
 
+def with_suffix(line: str, suffix: str) -> str:
+    """A tree with something after the label of every phrase but TOP."""
+    return re.sub(r"\((?!TOP[\s(])([^()\s]+)(?=\s*\()", rf"(\g<1>{suffix}", line)
+
+
+@pytest.mark.parametrize("suffixes", [("", ""), ("=1", ""), ("", "-SBJ"), ("-SBJ=2", "=3-TMP")])
 @pytest.mark.parametrize(
     ("name", "gold", "predicted"),
     [
@@ -41,9 +54,12 @@ def evalb_output(gold: Path, predicted: Path, prm: Path) -> tuple[str, str, int]
         ("sample", "sample.gld", "sample.tst"),
     ],
 )
-def test_the_table_is_evalbs_own(test_data: Path, name: str, gold: str, predicted: str) -> None:
+def test_the_table_is_evalbs_own(
+    test_data: Path, name: str, gold: str, predicted: str, suffixes: tuple[str, str]
+) -> None:
+    """Also with functions and indices: EVALB cuts the labels of phrases at the first "-" or "="."""
     folder = test_data / "evalb"
-    out, err, status = evalb_output(folder / gold, folder / predicted, folder / f"{name}.prm")
+    out, err, status = evalb_output(folder / gold, folder / predicted, folder / f"{name}.prm", suffixes)
     assert out == (folder / f"expected.{name}.txt").read_text()
     expected_err = (folder / f"expected.{name}.stderr").read_text()
     assert err == "".join(x for x in expected_err.splitlines(True) if not x.startswith("exit "))
@@ -59,6 +75,22 @@ def test_a_tree_matches_itself() -> None:
     row = compare_sentence(DOG, DOG, COMMON)
     assert (row.matched, row.gold, row.predicted, row.words, row.correct_tags) == (3, 3, 3, 3, 3)
     assert BracketScore.of(row).f1 == 100.0
+
+
+@pytest.mark.parametrize("suffix", ["-SBJ", "=2", "-SBJ-1", "-SBJ=2", "=2-SBJ", "-", "="])
+def test_labels_of_phrases_end_at_the_first_hyphen_or_equals_sign(suffix: str) -> None:
+    longer = with_suffix(DOG, suffix)
+    assert longer == f"(S{suffix} (NP{suffix} (DT the) (NN dog)) (VP{suffix} (VBZ barks)) (. .))"
+    for gold, predicted in ((DOG, longer), (longer, DOG)):
+        row = compare_sentence(gold, predicted, COMMON)
+        assert (row.matched, row.gold, row.predicted) == (3, 3, 3)
+    # What is left of the label is what may be deleted; a label that begins with one has none left.
+    deleting = Parameters(delete_labels=frozenset({"NP", ""}))
+    assert compare_sentence(longer, longer, deleting).gold == 2
+    assert compare_sentence(with_suffix("(S (=NP (NN a)))", suffix), "(S (NN a))", COMMON).gold == 1
+    # The tags of words stay as they are.
+    tagged = DOG.replace("(NN ", f"(NN{suffix} ")
+    assert compare_sentence(DOG, tagged, COMMON).correct_tags == 2
 
 
 trees = st.recursive(
