@@ -425,8 +425,14 @@ def test_plateau_needs_validation(toy_train: Path, tmp_path: Path) -> None:
         train(toy_train, tmp_path / "run", recipe(**PLATEAU))
 
 
-def test_stored_batches_and_a_loss_per_sentence(toy_train: Path, toy_valid: Path, tmp_path: Path) -> None:
-    """Plain torch: loss summed over time, mean over the batch, batches as they are stored."""
+@pytest.mark.parametrize(("clip", "eps", "accumulate"), [(0.7, 1e-3, 1), (0.0, 0.1, 1), (0.0, 0.1, 2)])
+def test_stored_batches_and_a_loss_per_sentence(
+    clip: float, eps: float, accumulate: int, toy_train: Path, toy_valid: Path, tmp_path: Path
+) -> None:
+    """Plain torch: loss summed over time, mean over the step's sentences, batches as they are stored.
+
+    A gradient that is clipped, or much larger than Adam's eps, has the same effect whatever divides it.
+    """
     stored = {"batches": "stored", "normalize": "sentence", "batch_tokens": 0, "batch_sentences": 5}
     wanted = recipe(
         "transformer",
@@ -434,9 +440,9 @@ def test_stored_batches_and_a_loss_per_sentence(toy_train: Path, toy_valid: Path
         **PLATEAU,
         **stored,
         steps=7,
-        accumulate=1,
-        eps=1e-3,
-        clip=0.7,
+        accumulate=accumulate,
+        eps=eps,
+        clip=clip,
         weight_decay=0.0,
     )
     train(toy_train, tmp_path / "run", wanted, valid=toy_valid)
@@ -449,19 +455,21 @@ def test_stored_batches_and_a_loss_per_sentence(toy_train: Path, toy_valid: Path
     shards = ShardSet.open(toy_train)
     torch.manual_seed(wanted.train.seed)
     model = build_model("transformer", complete_recipe(wanted, shards.tokenizer)[1])
-    optimizer = torch.optim.Adam(model.parameters(), lr=wanted.train.learning_rate, eps=1e-3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=wanted.train.learning_rate, eps=eps)
     data = Sentences(shards, max_length=None, rejects=None)  # type: ignore[arg-type]
     plan = [
         rows
-        for epoch in range(2)
+        for epoch in range(4)
         for rows in plan_epoch(
             shards.lengths, BatchLimits(sentences=5), seed=wanted.train.seed, epoch=epoch, stored=True
         )
     ]
-    for rows in plan[:7]:
+    for step in range(7):
+        sentences = [row for rows in plan[accumulate * step : accumulate * (step + 1)] for row in rows]
         optimizer.zero_grad()
-        torch.stack([model.loss(data.batch(row[None])).token_nll_sum for row in rows]).mean().backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.7)
+        torch.stack([model.loss(data.batch(row[None])).token_nll_sum for row in sentences]).mean().backward()
+        if clip:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(weights(tmp_path / "run")[name], parameter.detach(), atol=2e-6, rtol=1e-4)
