@@ -74,6 +74,29 @@ def scores(scorer: HuggingFaceScorer, texts: list[str]) -> list[SentenceScore]:
     return found  # type: ignore[return-value]
 
 
+def test_a_tokenizer_that_adds_the_first_token_itself_gives_the_model_one(tmp_path: Path) -> None:
+    """As OPT's: minicons' ``bos_token=True`` puts another before it, and scores the second."""
+    import transformers
+    from tokenizers import processors
+
+    folder = save_gpt2(tmp_path / "opt", bundled_sentences(), positions=256)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    first = tokenizer.bos_token
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{first} $A", special_tokens=[(first, tokenizer.bos_token_id)]
+    )
+    tokenizer.save_pretrained(folder)
+    texts = ["the dog barks .", "The dogs near the cat sleep .", "I"]
+    assert transformers.AutoTokenizer.from_pretrained(folder)(texts[0])["input_ids"][0] == (
+        tokenizer.bos_token_id
+    )
+    theirs = minicons.IncrementalLMScorer(str(folder), "cpu")
+    found = [score.total for score in scores(HuggingFaceScorer(folder), texts)]
+    assert found == pytest.approx(theirs.sequence_score(texts, reduction=total), abs=TOLERANCE)
+    twice = theirs.sequence_score(texts, reduction=total, bos_token=True)
+    assert all(abs(one - other) > 1 for one, other in zip(found, twice, strict=True))
+
+
 def total(values: Any) -> float:
     """How minicons is asked for sums instead of means."""
     return float(values.sum(0))
