@@ -2,7 +2,8 @@
 
 A formula compares sums of region surprisals. Its parts, tightest first, all left-associative:
 
-- ``(N;%condition%)``: the surprisal of region N in a condition; ``(*;%condition%)``: of all regions; numbers;
+- ``(N;%condition%)``: the surprisal of region N in a condition; ``(*;%condition%)``: of all regions; numbers,
+  which may have a sign (``-1``);
 - ``+ -`` on numbers; ``< > =`` between numbers; ``& |`` between truth values;
 - grouping by ``[ ]`` or ``( )``, which have to pair up.
 
@@ -185,6 +186,12 @@ class _Parser:
 
     def _operand(self) -> bool:
         lexeme = self._next
+        if lexeme.kind in _ARITHMETIC:
+            number = self.lexemes[self.at + 1]
+            if isinstance(number.operand, float) and number.column == lexeme.column + 1:
+                self.at += 2
+                self.steps.append(_ARITHMETIC[lexeme.kind](0.0, number.operand))
+                return False
         if lexeme.operand is not None:
             self.at += 1
             self.steps.append(lexeme.operand)

@@ -34,7 +34,9 @@ atoms = st.one_of(
     st.sampled_from(sorted(REGIONS, key=str)).map(
         lambda key: (f"({'*' if key[0] is None else key[0]};%{key[1]}%)", REGIONS[key])
     ),
-    st.sampled_from(["0", "2", "1.5", ".25", "1e1"]).map(lambda text: (text, float(text))),
+    st.sampled_from(["0", "2", "1.5", ".25", "1e1", "-1", "+2", "-.5", "-1e1"]).map(
+        lambda text: (text, float(text))
+    ),
 )
 
 
@@ -97,6 +99,12 @@ def test_random_formulas_have_the_value_they_were_built_with(drawn: Drawn) -> No
         ("1000 = 1000.01", True),
         ("0 = 0.0011", False),
         (" 2>1 ", True),
+        ("(1;%gap%) > -1", True),
+        ("-1<(1;%no-gap%)-1", True),
+        ("1--1 = 2", True),
+        ("1 -1 = 0", True),  # a difference, whatever the spaces
+        ("1 - -1 + -2 = 0", True),
+        ("[+1 > -1]", True),
     ],
 )
 def test_precedence(formula: str, value: bool) -> None:
@@ -117,7 +125,10 @@ def test_precedence(formula: str, value: bool) -> None:
         ("1 > 2 3", 7, "unexpected a number"),
         ("1 > two", 5, "unexpected 't'"),
         ("(1;%gap) > 2", 3, "unexpected ';'"),
-        ("1 > -2", 5, "missing before '-'"),
+        ("1 > - 2", 5, "missing before '-'"),  # a sign stands at its number
+        ("1 > --2", 5, "missing before '-'"),
+        ("1 > -(1;%gap%)", 5, "missing before '-'"),
+        ("1 > -[2]", 5, "missing before '-'"),
         ("__import__('os')", 1, "unexpected '_'"),
         ("[" * 101, 101, "nested deeper"),
     ],
