@@ -115,7 +115,7 @@ def _cut(
     shards: ShardFolder, max_length: int | None, rows_per_piece: int, rejects: Rejects
 ) -> Iterator[list[Row]]:
     # ROOT, and a sentence's end, are no tokens of the text; a block ends anywhere.
-    besides = 1 if shards.manifest["settings"]["layout"] == "block" else 2
+    besides = 1 if shards.layout == "block" else 2
     first = 0
     for block in shards.blocks():
         rows = []

@@ -10,7 +10,7 @@ from pdtools.trees import Tree, escape, merge_subwords, tree_from_attachments
 
 def tree_of_row(shards: ShardSet, i: int) -> Tree | None:
     """The binary tree over words that the attachments of row i describe, labelled ``X``; a block has none."""
-    if shards.manifest["settings"]["layout"] == "block":
+    if shards.layout == "block":
         return None
     words = [escape(word) for word in shards.text(i).split(" ")]
     word = shards.word(i)[1:-1]  # (n,)

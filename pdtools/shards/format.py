@@ -14,7 +14,7 @@ A row is a sentence of n tokens, ``ROOT w_1 … w_n EOS`` (or a block, see :clas
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -50,6 +50,16 @@ class ShardSettings:
     layout: Literal["sentence", "block"] = "sentence"
     factor: Literal["right", "left"] = "right"
     tape: Literal["packed", "none"] = "packed"
+
+    @classmethod
+    def described(cls, settings: Mapping[str, Any]) -> ShardSettings:
+        """The settings that a manifest has; it names more than these.
+
+        Raises:
+            PdtoolsError: if one is missing or is none of its values.
+        """
+        chosen: dict[str, Any] = {name: settings.get(name) for name in _CHOICES}
+        return cls(**chosen)
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.arrow import cut_tables
-from pdtools.errors import InputError
+from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import read_json, recover_directory, sha256_stream
-from pdtools.shards.format import FORMAT, FORMAT_VERSION, MANIFEST_FILE
+from pdtools.shards.check import REMAKE, bytes_of_tapes, check_rows, check_schema
+from pdtools.shards.format import FORMAT, FORMAT_VERSION, MANIFEST_FILE, ShardSettings
 from pdtools.tokenization import Tokenizer
 from pdtools.trees import tape
 
@@ -31,7 +32,6 @@ ROWS_PER_BLOCK = 4096
 _COLUMNS = ("id", "text", "tokens", "attach", "word")
 _MANIFEST_KEYS = ("settings", "tokenizer", "counts")
 _MAKE = "pdtools tapes makes shards"
-_REMAKE = "make the shards again with pdtools tapes"
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class ShardFolder:
 
         Raises:
             InputError: if it is none, is of another format version, lacks a file, or holds one that is
-                not the file that was written.
+                not the file that was written, or not of the format. Rows are checked as they are read.
         """
         found = cls._described(Path(folder))
         for part in found.manifest["parts"]:
@@ -82,11 +82,19 @@ class ShardFolder:
         manifest = _read_manifest(folder)
         tokenizer = Tokenizer.load(folder)
         if tokenizer.fingerprint != manifest["tokenizer"]["fingerprint"]:
-            raise InputError("not the tokenizer that the shards were made with", file=folder, hint=_REMAKE)
+            raise InputError("not the tokenizer that the shards were made with", file=folder, hint=REMAKE)
+        if (style := manifest["settings"].get("text_style")) != tokenizer.text_style:
+            reason = f"text_style is {style!r}, but {tokenizer.text_style!r} in the tokenizer"
+            raise InputError(reason, file=folder / MANIFEST_FILE, hint=REMAKE)
         return ShardFolder(folder, manifest, tokenizer)
 
     def __len__(self) -> int:
         return sum(part["rows"] for part in self.manifest["parts"])
+
+    @property
+    def layout(self) -> str:
+        """What a row is, ``sentence`` or ``block``; see :class:`pdtools.shards.ShardSettings`."""
+        return str(self.manifest["settings"]["layout"])
 
     @property
     def sha256(self) -> str:
@@ -113,10 +121,20 @@ class ShardFolder:
     def _tables(self) -> Iterator[pa.Table]:
         import pyarrow as pa
 
+        first_id = 0
         for part in self.manifest["parts"]:
-            with self._open_part(part) as file:
+            path, row = self.folder / part["file"], 0
+            with self._open_part(part) as file, _reading(path):
+                tapes = bytes_of_tapes(file, path) if "tape" in file.schema_arrow.names else None
                 for batch in file.iter_batches(ROWS_PER_BLOCK, columns=_COLUMNS):
+                    if not batch.num_rows:
+                        continue
+                    past = row + batch.num_rows
+                    of_tapes = None if tapes is None else tapes[row:past]
+                    check_rows(batch, of_tapes, self.layout, self.tokenizer, path, row, first_id + row)
+                    row = past
                     yield pa.Table.from_batches([batch])
+            first_id += row
 
     @contextlib.contextmanager
     def _open_part(self, part: Mapping[str, Any]) -> Iterator[pq.ParquetFile]:
@@ -126,16 +144,19 @@ class ShardFolder:
 
         path = self.folder / part["file"]
         if not path.is_file():
-            raise InputError("a part of the shards is missing", file=path, hint=_REMAKE)
+            raise InputError("a part of the shards is missing", file=path, hint=REMAKE)
         with pa.OSFile(os.fsencode(path)) as file:
             if sha256_stream(file) != part["sha256"]:
                 reason = "damaged, or replaced: not the file that the manifest describes"
-                raise InputError(reason, file=path, hint=f"copy it again, or {_REMAKE}")
+                raise InputError(reason, file=path, hint=f"copy it again, or {REMAKE}")
             file.seek(0)
-            table = pq.ParquetFile(file)
+            with _reading(path):
+                table = pq.ParquetFile(file)
+                schema = table.schema_arrow
+            check_schema(schema, ShardSettings.described(self.manifest["settings"]), self.tokenizer, path)
             if table.metadata.num_rows != part["rows"]:
                 reason = f"{table.metadata.num_rows} rows, but {part['rows']} in the manifest"
-                raise InputError(reason, file=path, hint=_REMAKE)
+                raise InputError(reason, file=path, hint=REMAKE)
             yield table
 
     def _in_memory(self, tables: Sequence[pa.Table]) -> ShardSet:
@@ -247,7 +268,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     version = manifest.get("format_version")
     if version != FORMAT_VERSION:
         reason = f"shards of format version {version}; this pdtools reads version {FORMAT_VERSION}"
-        raise InputError(reason, file=path, hint=_REMAKE)
+        raise InputError(reason, file=path, hint=REMAKE)
     parts = manifest.get("parts")
     if (
         any(not isinstance(manifest.get(key), dict) for key in _MANIFEST_KEYS)
@@ -256,10 +277,26 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         or not parts
         or any(not isinstance(part, dict) or not _is_part(part) for part in parts)
     ):
-        raise InputError("damaged manifest", file=path, hint=_REMAKE)
+        raise InputError("damaged manifest", file=path, hint=REMAKE)
+    try:
+        ShardSettings.described(manifest["settings"])
+    except PdtoolsError as error:
+        raise InputError(f"damaged manifest: {error}", file=path, hint=REMAKE) from error
     if not any(part["rows"] for part in parts):
-        raise InputError("no rows in these shards", file=folder, hint=_REMAKE)
+        raise InputError("no rows in these shards", file=folder, hint=REMAKE)
     return manifest
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """What pyarrow says of a file that it cannot read, as an error about it."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        reason = f"not a readable Parquet file: {str(error).splitlines()[0]}"
+        raise InputError(reason, file=path, hint=REMAKE) from error
 
 
 def _is_part(part: Mapping[str, Any]) -> bool:
@@ -269,7 +306,7 @@ def _is_part(part: Mapping[str, Any]) -> bool:
         isinstance(file, str)
         and file not in ("", "..")
         and Path(file).name == file
-        and isinstance(rows, int)
+        and type(rows) is int
         and isinstance(digest, str)
     )
 

@@ -1,0 +1,312 @@
+"""Whether rows are what the format says (:mod:`pdtools.shards.format`), whoever wrote them.
+
+A few passes over flat arrays: all of a batch is checked at once, and only what is wrong is looked for in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdtools.arrow import numpy_array
+from pdtools.errors import InputError
+from pdtools.shards.format import ShardSettings, arrow_schema
+from pdtools.tokenization import Tokenizer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+_TAPE_BYTES = 1 << 24
+_SPACE, _LINE_FEED = b" \n"
+
+REMAKE = "make the shards again with pdtools tapes"
+
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+
+def check_schema(schema: pa.Schema, settings: ShardSettings, tokenizer: Tokenizer, file: str | Path) -> None:
+    """Refuse a part whose columns or metadata are not those of the manifest. Further columns may be there.
+
+    Raises:
+        InputError: naming the file and the column.
+    """
+    wanted = arrow_schema(settings, tokenizer, [])
+    for field in wanted:
+        n_columns = len(schema.get_all_field_indices(field.name))
+        if n_columns != 1:
+            reason = f"{n_columns or 'no'} column{'s' * (n_columns > 1)} {field.name!r}"
+            raise InputError(reason, file=file, hint=REMAKE)
+        if (found := schema.field(field.name).type) != field.type:
+            reason = f"column {field.name!r} holds {found}, not {field.type}"
+            raise InputError(reason, file=file, hint=REMAKE)
+    if "tape" in schema.names and "tape" not in wanted.names:
+        raise InputError("a column 'tape', but none in the manifest", file=file, hint=REMAKE)
+    metadata = schema.metadata or {}
+    for key, value in (wanted.metadata or {}).items():
+        if key != b"pdtools.sources" and metadata.get(key, value) != value:
+            shown = metadata[key].decode("utf-8", "replace")
+            reason = f"{key.decode()} is {shown}, but {value.decode()} in the manifest"
+            raise InputError(reason, file=file, hint=REMAKE)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """Where the tokens of some rows are, and how the first that is wrong is named.
+
+    Attributes:
+        file: the part that they are from.
+        first: the number of the first of them in it.
+        offsets: int64 (R + 1), where each begins in the flat columns, and the last one ends.
+    """
+
+    file: str | Path
+    first: int
+    offsets: Int64
+
+    def refuse(self, row: int, column: str, reason: str) -> None:
+        """An error about row ``row`` of these."""
+        place = f"row {self.first + row} (from 0), column {column!r}: "
+        raise InputError(place + reason, file=self.file, hint=REMAKE)
+
+    def check(self, bad: NDArray[np.bool_], column: str, reason: Callable[[int], str]) -> None:
+        """Refuse the first row (R) that is marked, for a reason that its number is given to."""
+        if bad.any():
+            row = int(np.argmax(bad))
+            self.refuse(row, column, reason(row))
+
+    def check_nulls(self, values: pa.Array, column: str) -> None:
+        """Refuse the first row that is null."""
+        if values.null_count:
+            self.check(_found(values.is_null()), column, lambda row: "null")
+
+    def check_tokens(self, bad: NDArray[np.bool_], column: str, reason: Callable[[int], str]) -> None:
+        """The same of the first token (n_1 + … + n_R); the reason is given its place in the flat columns."""
+        if bad.any():
+            place = int(np.argmax(bad))
+            row = int(np.searchsorted(self.offsets, place, side="right")) - 1
+            self.refuse(row, column, f"token {place - int(self.offsets[row])} {reason(place)}")
+
+
+def check_rows(
+    batch: pa.RecordBatch,
+    tape_bytes: Int32 | None,
+    layout: str,
+    tokenizer: Tokenizer,
+    file: str | Path,
+    first: int,
+    first_id: int,
+) -> None:
+    """Refuse rows that the format does not allow.
+
+    Args:
+        batch: R rows, of columns as :func:`check_schema` lets them pass, without ``tape``.
+        tape_bytes: int32 (R), the bytes of each row's tape, if there are tapes; see :func:`bytes_of_tapes`.
+        layout: ``sentence`` or ``block``.
+        tokenizer: that they were made with.
+        file: to name.
+        first: the number of the batch's first row in the file.
+        first_id: the same in the folder.
+
+    Raises:
+        InputError: naming file, row and column, and what is wrong there.
+    """
+    import pyarrow.compute as pc
+
+    lengths: dict[str, Int32] = {}
+    flat: dict[str, Int32] = {}
+    nowhere = _Rows(file, first, np.zeros(1, dtype=np.int64))
+    for name in batch.schema.names:
+        column = batch.column(name)
+        nowhere.check_nulls(column, name)
+        if name in ("tokens", "attach", "word"):
+            lengths[name] = numpy_array(pc.list_value_length(column), np.int32)
+            values = column.flatten()
+            if values.null_count:
+                rows = _Rows(file, first, _offsets(lengths[name]))
+                nulls = _found(values.is_null())
+                rows.check_tokens(nulls, name, lambda place: "is null")
+            flat[name] = numpy_array(values, np.int32)
+    rows = _Rows(file, first, _offsets(lengths["tokens"]))
+    least = 1 if layout == "block" else 2
+    wanted = "ROOT" if layout == "block" else "ROOT and EOS"
+    rows.check(lengths["tokens"] < least, "tokens", lambda row: f"without {wanted}")
+    n_tokens = lengths["tokens"]
+    for name in ("attach", "word"):
+        unequal = np.flatnonzero(lengths[name] != n_tokens)
+        if len(unequal):
+            row = int(unequal[0])
+            rows.refuse(row, name, f"{lengths[name][row]} numbers for {n_tokens[row]} tokens")
+    ids = numpy_array(batch.column("id"), np.int64)
+    rows.check(
+        ids != np.arange(first_id, first_id + len(ids)),
+        "id",
+        lambda row: f"{ids[row]}, but it is row {first_id + row} of the folder",
+    )
+    _check_ids(rows, flat["tokens"], layout, tokenizer)
+    _check_attachments(rows, flat["attach"], layout)
+    _check_words(rows, flat["word"], batch.column("text"), layout)
+    if tape_bytes is not None:
+        n = lengths["tokens"].astype(np.int64)
+        wanted_bytes = n * (n + 1) // 2
+        rows.check(
+            tape_bytes != wanted_bytes,
+            "tape",
+            lambda row: f"{tape_bytes[row]} bytes, but {n[row]} tokens have {wanted_bytes[row]}",
+        )
+
+
+def bytes_of_tapes(table: pq.ParquetFile, file: str | Path) -> Int32:
+    """The bytes of each row's tape in a part, int32 (rows). Few tapes are in memory at once.
+
+    Raises:
+        InputError: for one that is null.
+    """
+    import pyarrow.compute as pc
+
+    about = table.metadata
+    n_bytes = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+    at_once = max(1, _TAPE_BYTES * about.num_rows // max(n_bytes, 1))
+    found = [np.zeros(0, dtype=np.int32)]
+    for batch in table.iter_batches(at_once, columns=["tape"]):
+        column = batch.column(0)
+        _Rows(file, sum(map(len, found)), np.zeros(1, dtype=np.int64)).check_nulls(column, "tape")
+        found.append(numpy_array(pc.binary_length(column), np.int32))
+    return np.concatenate(found)
+
+
+def _check_ids(rows: _Rows, tokens: Int32, layout: str, tokenizer: Tokenizer) -> None:
+    size = tokenizer.vocab_size
+    if tokens.min() < 0 or tokens.max() >= size:
+        rows.check_tokens(
+            (tokens < 0) | (tokens >= size),
+            "tokens",
+            lambda place: f"is {tokens[place]}, beyond the vocabulary of {size}",
+        )
+    firsts, lasts = rows.offsets[:-1], rows.offsets[1:] - 1
+    rows.check(tokens[firsts] != tokenizer.root_id, "tokens", lambda row: "does not begin with ROOT")
+    if layout == "sentence":
+        rows.check(tokens[lasts] != tokenizer.eos_id, "tokens", lambda row: "does not end with EOS")
+
+
+def _check_attachments(rows: _Rows, attach: Int32, layout: str) -> None:
+    firsts, lasts = rows.offsets[:-1], rows.offsets[1:] - 1
+    places = np.arange(len(attach), dtype=np.int32)
+    begins = np.repeat(firsts.astype(np.int32), np.diff(rows.offsets))
+    position = places - begins
+    bad = (attach < 0) | (attach > position)
+    rows.check_tokens(
+        bad, "attach", lambda place: f"attaches to {attach[place]}: to itself or one before it only"
+    )
+    if layout == "block":
+        rows.check_tokens(
+            attach != position,
+            "attach",
+            lambda place: f"attaches to {attach[place]}, but a block has no trees",
+        )
+        return
+    rows.check(attach[lasts] != 0, "attach", lambda row: "EOS has to attach to 0")
+    if np.count_nonzero(attach == 0) != 2 * len(firsts):
+        to_root = attach == 0
+        to_root[firsts] = to_root[lasts] = False
+        rows.check_tokens(to_root, "attach", lambda place: "attaches to 0, which is ROOT: only EOS may")
+    reduces = attach < position
+    reduces[lasts] = False  # EOS attaches to ROOT, which no other does
+    rows.check_tokens(
+        _crossing(attach + begins, reduces),
+        "attach",
+        lambda place: f"attaches to {attach[place]}, where no constituent ends any more",
+    )
+
+
+def _crossing(targets: Int32, reduces: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which tokens (n) attach to one that an earlier token has made a part of something larger.
+
+    Token k may attach to j if no token between them attaches to j or before it. The smallest target over a
+    span is the smaller of those over two spans of 1, 2, 4, … tokens that cover it.
+
+    Args:
+        targets: int32 (n), what each token attaches to.
+        reduces: bool (n), the tokens that do more than shift; of others none can be wrong or be in the way.
+    """
+    places = np.flatnonzero(reduces)  # (m)
+    target = targets[places]
+    # How many of the m are between each and its target.
+    between = np.arange(len(places)) - np.cumsum(reduces)[target]
+    bad = np.zeros(len(targets), dtype=bool)
+    asking = np.flatnonzero(between > 0)  # those whose span has not been looked at
+    smallest, width = target, 1
+    while len(asking):
+        now = between[asking] < 2 * width
+        k = asking[now]
+        fewest = np.minimum(smallest[k - between[k]], smallest[k - width])
+        bad[places[k]] = fewest <= target[k]
+        asking = asking[~now]
+        smallest = np.minimum(smallest[:-width], smallest[width:])
+        width *= 2
+    return bad
+
+
+def _check_words(rows: _Rows, word: Int32, text: pa.StringArray, layout: str) -> None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        text.validate(full=True)
+    except pa.ArrowInvalid:
+        bad = [not _is_utf8(value) for value in text.cast(pa.binary()).to_pylist()]
+        rows.check(np.array(bad), "text", lambda row: "not UTF-8")
+    _, ends, letters = text.buffers()
+    ends = np.frombuffer(ends, np.int32)[text.offset : text.offset + len(text) + 1]
+    letters = np.frombuffer(letters or b"", np.uint8)[: ends[-1]]
+    spaces = np.flatnonzero(letters == _SPACE)
+    if (np.diff(spaces) == 1).any():
+        rows.check(_found(pc.match_substring(text, "  ")), "text", lambda row: "two spaces together")
+    if (letters == _LINE_FEED).any():
+        rows.check(_found(pc.match_substring(text, "\n")), "text", lambda row: "a line break")
+    outside = pc.or_(pc.starts_with(text, " "), pc.ends_with(text, " "))
+    if outside.true_count:
+        rows.check(_found(outside), "text", lambda row: "a space before or after the words")
+    n_words = np.diff(np.searchsorted(spaces, ends)) + (np.diff(ends) > 0)  # (R)
+    firsts, lasts = rows.offsets[:-1], rows.offsets[1:] - 1
+    rows.check(word[firsts] != -1, "word", lambda row: f"ROOT belongs to word {word[firsts[row]]}, not to -1")
+    if layout == "block":
+        most = np.maximum.reduceat(word, firsts)
+        if word.min() < -1:
+            rows.check_tokens(word < -1, "word", lambda place: f"belongs to word {word[place]}")
+        rows.check(most >= n_words, "word", lambda row: f"word {most[row]} of {n_words[row]} in the text")
+        return
+    rows.check(word[lasts] != -1, "word", lambda row: f"EOS belongs to word {word[lasts[row]]}, not to -1")
+    steps = np.zeros(len(word), dtype=np.uint32)
+    np.subtract(word[1:], word[:-1], out=steps[1:].view(np.int32))
+    steps[firsts] = steps[lasts] = 0
+    if steps.max() > 1:
+        reason = "belongs to word {}, after {}: words are counted from 0, one after the other"
+        rows.check_tokens(steps > 1, "word", lambda place: reason.format(word[place], word[place - 1]))
+    behind = word[firsts + 1] == -1  # the first token after ROOT
+    rows.check(behind & (lasts - firsts > 1), "word", lambda row: "token 1 belongs to no word")
+    found = word[lasts - 1] + 1
+    rows.check(found != n_words, "word", lambda row: f"{found[row]} words, but {n_words[row]} in the text")
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _found(bits: pa.BooleanArray) -> NDArray[np.bool_]:
+    """Arrow's truth values as numpy's, for messages: this loads pandas."""
+    return np.asarray(bits.to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _offsets(lengths: Int32) -> Int64:
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
