@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pdtools.files import Rejects, check_output, expand_inputs, is_stream
+from pdtools.files import Kind, Rejects, check_output, expand_inputs, is_stream
 
 from .console import message, print_json
 from .options import JsonOption, OverwriteOption, QuietOption, Style
@@ -65,7 +65,7 @@ def blocks(
         raise typer.BadParameter("shards are a folder: name one with -o")
     check_output(output, overwrite=overwrite, inputs=texts)
     manifest = blocks_from_files(
-        expand_inputs(texts, SUFFIXES),
+        expand_inputs(texts, SUFFIXES, Kind.TEXT),
         chosen_tokenizer(tokenizer, vocab_size, min_count, None, text_style, lower_case=lower_case),
         output,
         Rejects("fail"),

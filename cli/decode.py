@@ -93,7 +93,7 @@ def decode(
     from pdtools.search.decoding import write_decoded
     from pdtools.search.inputs import read_inputs
 
-    files = expand_inputs(inputs, pipeline.SUFFIXES[source.value])
+    files = expand_inputs(inputs, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
     plan = make_plan(workers, shard, scheduler, resume)
     beside = [str(path) for path in (scores, rejects_path(output)) if path is not None]
     check_output_or_done(output, plan, overwrite=overwrite, inputs=files, beside=beside)

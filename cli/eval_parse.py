@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdtools.files import STDIO, check_output
+from pdtools.files import STDIO, Kind, check_kind, check_output
 
 from .console import bar, message
 from .options import JsonOption, OverwriteOption, QuietOption
@@ -93,6 +93,8 @@ def eval_parse(
 
     if gold == predicted == STDIO:
         raise typer.BadParameter("only one of GOLD and PREDICTED can be standard input")
+    for trees in (gold, predicted):
+        check_kind(trees, Kind.TREES)
     parameters = COMMON if prm is None else read_parameters(prm)
     if unlabeled:
         parameters = dataclasses.replace(parameters, labeled=False)

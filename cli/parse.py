@@ -137,7 +137,7 @@ def parse(
     if split_sentences and source is not Source.text:
         raise typer.BadParameter("--split-sentences needs --from text")
     check_json_output(as_json, output)
-    files = expand_inputs(inputs, pipeline.SUFFIXES[source.value])
+    files = expand_inputs(inputs, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
     plan = make_plan(workers, shard, scheduler, resume)
     beside = [str(rejects_path(output) or STDIO)] if fractions is None else []
     check_output_or_done(output, plan, overwrite=overwrite, inputs=files, beside=beside)

@@ -94,7 +94,7 @@ def surprisal(
     from pdtools.search.surprisal import Unit, surprisals, write_surprisals
 
     check_json_output(as_json, output)
-    files = expand_inputs(inputs, pipeline.SUFFIXES[source.value])
+    files = expand_inputs(inputs, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
     plan = make_plan(workers, shard, scheduler, resume)
     beside = [str(rejects_path(output) or STDIO)]
     check_output_or_done(output, plan, overwrite=overwrite, inputs=files, beside=beside)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pdtools.files import is_stream
+from pdtools.files import Kind, check_kind, is_stream
 
 from .console import message, print_json
 from .options import DeviceOption, JsonOption, QuietOption, ThreadsOption
@@ -87,6 +87,8 @@ def sweep(
         model=model,
         settings=settings or [],
     )
+    for path in dict.fromkeys(path for plan in plans for path in (plan.data, plan.valid)):
+        check_kind(path, Kind.SHARDS)
     chosen_device = pick_device(device, threads)
     with Interruption(at_once=False) as interruption, Progress(plans, quiet=quiet) as progress:
         outcomes = run_sweep(

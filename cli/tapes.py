@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pdtools.files import Rejects, expand_inputs, is_stream
+from pdtools.files import Kind, Rejects, expand_inputs, is_stream
 
 from .console import counter, message, print_json
 from .options import (
@@ -121,7 +121,7 @@ def tapes(
 
     if is_stream(output):
         raise typer.BadParameter("shards are a folder: name one with -o")
-    files = expand_inputs(trees, SUFFIXES)
+    files = expand_inputs(trees, SUFFIXES, Kind.TREES)
     plan = make_plan(workers, shard, scheduler, resume)
     check_output_or_done(output, plan, overwrite=overwrite, inputs=files)
     rejects = Rejects(on_error.value)

@@ -52,10 +52,11 @@ class InputError(PdtoolsError):
 
 
 class MissingDependencyError(PdtoolsError):
-    """An optional package is needed; the message names the extra that brings it."""
+    """An optional package is needed; the message names the extra that brings it, and what does without."""
 
-    def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"this needs the package {package}: pip install 'pdtools[{extra}]'")
+    def __init__(self, package: str, extra: str, instead: str | None = None) -> None:
+        without = f" (or {instead})" if instead else ""
+        super().__init__(f"this needs the package {package}: pip install 'pdtools[{extra}]'{without}")
 
 
 def is_lack_of_memory(error: BaseException) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from pdtools.errors import InputError
 from pdtools.evaluation.archives import zip_lines
-from pdtools.files import expand_inputs, is_stream, read_lines
+from pdtools.files import Kind, check_kind, expand_inputs, is_stream, read_lines
 from pdtools.json_input import parse_json, text_of
 
 # The data spell one field in two ways, and name a phenomenon that the paper counts within another.
@@ -65,6 +65,7 @@ class PairFiles:
         self._source = Path(source)
         self.limit = limit
         self._kept: list[Pair] | None = [] if is_stream(source) else None  # that cannot be read again
+        check_kind(source, Kind.PAIRS)
         seen: dict[str, set[str]] = defaultdict(set)
         for place, number, pair in self._read():
             if self._kept is not None:

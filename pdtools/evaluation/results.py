@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pdtools.errors import InputError
-from pdtools.files import REJECTS_FILE, atomic_directory, read_json, write_json
+from pdtools.files import REJECTS_FILE, Kind, atomic_directory, check_kind, read_json, write_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -139,6 +139,7 @@ def read_results(folder: str | Path) -> tuple[dict[str, Any], pa.Table]:
 
     folder = Path(folder)
     if not (folder / RESULTS).is_file():
+        check_kind(folder, Kind.RESULTS)
         raise InputError(f"no {RESULTS} in it: not a folder of results", file=folder)
     document = read_json(folder / RESULTS)
     items = folder / f"{ITEMS}.parquet"

@@ -11,7 +11,7 @@ from pdtools.errors import InputError
 from pdtools.evaluation.archives import is_data, zip_members
 from pdtools.evaluation.circuits import circuit_of
 from pdtools.evaluation.formula import Formula, FormulaError
-from pdtools.files import decode_utf8, is_stream, read_bytes
+from pdtools.files import Kind, check_kind, decode_utf8, is_stream, read_bytes
 from pdtools.json_input import number_of, parse_json, text_of
 
 MAX_SUITE_BYTES = 16 << 20
@@ -94,6 +94,7 @@ class SuiteFiles:
 
     def __init__(self, source: str | Path) -> None:
         self._source = Path(source)
+        check_kind(source, Kind.SUITES)
         numbers: dict[str, int] = {}
         kept: list[Suite] = []
         for number, (place, data) in enumerate(_documents(self._source)):

@@ -16,6 +16,7 @@ from pdtools.files.inputs import (
     sha256_file,
     sha256_stream,
 )
+from pdtools.files.kinds import Kind, check_kind, kind_of, wrong_kind
 from pdtools.files.outputs import (
     atomic_directory,
     atomic_path,
@@ -39,16 +40,19 @@ __all__ = [
     "MAX_LINE_BYTES",
     "REJECTS_FILE",
     "STDIO",
+    "Kind",
     "Rejects",
     "atomic_directory",
     "atomic_path",
     "atomic_text",
+    "check_kind",
     "check_output",
     "decode_line",
     "decode_utf8",
     "expand_inputs",
     "is_stream",
     "json_text",
+    "kind_of",
     "read_blocks",
     "read_bytes",
     "read_json",
@@ -62,4 +66,5 @@ __all__ = [
     "write_json",
     "write_rejects",
     "write_tensors",
+    "wrong_kind",
 ]

@@ -13,11 +13,14 @@ import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
 from pdtools.errors import InputError
 from pdtools.json_input import parse_json
 from pdtools.zstd import ZstdFile
+
+if TYPE_CHECKING:
+    from pdtools.files.kinds import Kind
 
 STDIO = "-"
 _COMPRESSED = (".gz", ".zst")
@@ -32,17 +35,20 @@ _BYTE_ORDER_MARKS = {
 }
 
 
-def expand_inputs(inputs: Sequence[str], suffixes: Sequence[str]) -> list[str]:
+def expand_inputs(inputs: Sequence[str], suffixes: Sequence[str], kind: Kind | None = None) -> list[str]:
     """Turn what a user named (files, folders, globs, ``-``) into a list of files.
 
     Args:
         inputs: paths, glob patterns or ``-``.
         suffixes: the file endings (``.mrg``) that count inside a folder, searched recursively and
             in sorted order; the same with ``.gz`` and ``.zst`` appended count too.
+        kind: what is needed: a file that is named, and clearly another one, is refused.
 
     Raises:
         InputError: if a path does not exist, a glob matches nothing, or a folder holds no such file.
     """
+    from pdtools.files.kinds import check_kind
+
     wanted = tuple(s + c for s in suffixes for c in ("", *_COMPRESSED))
     files: list[str] = []
     for name in inputs:
@@ -52,9 +58,13 @@ def expand_inputs(inputs: Sequence[str], suffixes: Sequence[str]) -> list[str]:
         elif path.is_dir():
             found = sorted(str(p) for p in path.rglob("*") if p.is_file() and p.name.endswith(wanted))
             if not found:
+                if kind is not None:
+                    check_kind(path, kind)
                 raise InputError(f"no files ending in {', '.join(suffixes)} in this folder", file=name)
             files += found
         elif path.exists():
+            if kind is not None:
+                check_kind(path, kind)
             files.append(name)
         elif glob.has_magic(name):
             matches = sorted(p for p in glob.glob(name, recursive=True) if os.path.isfile(p))

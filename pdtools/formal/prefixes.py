@@ -156,7 +156,8 @@ def read_prefixes(path: str | Path) -> list[BracketPrefix]:
     """
     lines = read_lines(path)
     if tuple(next(lines, (1, ""))[1].split("\t")) != _COLUMNS:
-        raise InputError(f"no header {' '.join(_COLUMNS)} (tabs between them)", file=path, line=1)
+        reason = f"no header {' '.join(_COLUMNS)} (tabs between them)"
+        raise InputError(reason, file=path, line=1, hint="pdtools generate dyck-prefixes writes such files")
     prefixes = [_parse(line, path, number) for number, line in lines]
     if not prefixes:
         raise InputError("no prefixes in it", file=path)

@@ -55,7 +55,8 @@ def read_pairs(task: Task, path: str | Path) -> dict[int, Pairs]:
     """
     lines = read_lines(path)
     if tuple(next(lines, (1, ""))[1].split("\t")) != _COLUMNS:
-        raise InputError(f"no header {' '.join(_COLUMNS)} (tabs between them)", file=path, line=1)
+        reason = f"no header {' '.join(_COLUMNS)} (tabs between them)"
+        raise InputError(reason, file=path, line=1, hint="pdtools generate task writes such files")
     number_of = {symbol: number for number, symbol in enumerate(task.symbols)}
     found: dict[int, list[tuple[list[int], list[int]]]] = {}
     for number, line in lines:

@@ -14,7 +14,15 @@ from safetensors.torch import load_file
 
 from pdtools.checksums import check_checksums, write_checksums
 from pdtools.errors import InputError
-from pdtools.files import atomic_directory, read_json, recover_directory, write_json, write_tensors
+from pdtools.files import (
+    Kind,
+    atomic_directory,
+    check_kind,
+    read_json,
+    recover_directory,
+    write_json,
+    write_tensors,
+)
 from pdtools.models.base import LanguageModel
 from pdtools.models.registry import build_model, make_config, model_name
 from pdtools.tokenization import Tokenizer
@@ -89,12 +97,14 @@ def checkpoint_folder(path: str | Path) -> Path:
     """
     folder = Path(path)
     if not folder.is_dir():
+        check_kind(folder, Kind.MODEL)
         reason = "not a folder" if folder.exists() else "no such folder"
         raise InputError(reason, file=folder, hint="give a folder that pdtools train wrote")
     recover_directory(folder / BEST_FOLDER)
     for candidate in (folder, folder / BEST_FOLDER):
         if (candidate / CONFIG_FILE).is_file():
             return candidate
+    check_kind(folder, Kind.MODEL)
     raise InputError(f"not a checkpoint: no {CONFIG_FILE} here or in {BEST_FOLDER}/", file=folder)
 
 
@@ -113,6 +123,8 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loa
     check_checksums(folder)
     config_path = folder / CONFIG_FILE
     config = read_json(config_path)
+    if not isinstance(config, dict) or "model" not in config:
+        check_kind(folder, Kind.MODEL)
     for key in ("format_version", "model", "config", "tokenizer", "shards"):
         if not isinstance(config, dict) or key not in config:
             raise InputError(f"not a pdtools checkpoint: {key} is missing", file=config_path)

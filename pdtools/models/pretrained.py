@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from pdtools.errors import InputError
-from pdtools.files import read_json
+from pdtools.files import Kind, check_kind, read_json
 from pdtools.models.base import LanguageModel
 from pdtools.models.transformer import TransformerLM
 
@@ -103,6 +103,7 @@ def pretrained_shape(folder: str | Path) -> dict[str, Any]:
 def _read_config(folder: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """``config.json``, and our options for such a model."""
     file = Path(folder, "config.json")
+    check_kind(folder, Kind.HUGGING_FACE)
     config = read_json(file)
     kind = config.get("model_type") if isinstance(config, dict) else None
     if kind not in ("gpt2", "roberta"):

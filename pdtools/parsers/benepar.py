@@ -19,6 +19,7 @@ from pdtools.parsers.batches import length_batches
 from pdtools.trees import UNKNOWN_TAG, Tree, escape, sentence_problem
 
 DEFAULT_MODEL = "benepar_en3"
+_INSTEAD = "--parser RUN parses with a model of pdtools train, --from treebank reads trees"
 MAX_TOKENS = 1000
 # A chart cell costs a large model some 8 kB: the scores of all labels and the hidden layers before them.
 MAX_CELLS = 50_000
@@ -146,7 +147,7 @@ def load(model: str | None, device: str) -> BeneparParser:
     try:
         from benepar.parse_chart import ChartParser
     except ImportError as error:
-        raise MissingDependencyError("benepar", "parse") from error
+        raise MissingDependencyError("benepar", "parse", _INSTEAD) from error
 
     class LenientChartParser(ChartParser):
         """Old checkpoints hold position indices, which newer transformers no longer store."""
@@ -189,6 +190,7 @@ def model_path(model: str | None) -> str:
         raise PdtoolsError(
             f"the benepar model {name} is not installed: {download} fetches it; "
             f"without a network, unpack it as nltk_data/models/{name}, or give its path with --model"
+            f" ({_INSTEAD})"
         ) from error
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from pdtools.errors import InputError
-from pdtools.files import REJECTS_FILE, Rejects, atomic_directory, atomic_text, write_rejects
+from pdtools.files import REJECTS_FILE, Kind, Rejects, atomic_directory, atomic_text, write_rejects
 from pdtools.parsers.base import ParseFailure, Parser
 from pdtools.parsers.sentences import SourcedSentence
 from pdtools.trees import (
@@ -31,6 +31,7 @@ SUFFIXES = {
     "text": (".txt",),
     "tokens": (".txt", ".tok", ".tokens"),
 }
+KINDS = {"treebank": Kind.TREES, "text": Kind.TEXT, "tokens": Kind.TEXT}
 SPLIT_NAMES = ("train", "valid", "test")
 # Sentences sorted by length together: many enough to fill batches, few enough to hold in memory.
 CHUNK = 512

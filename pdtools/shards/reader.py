@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pdtools.arrow import cut_tables
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import read_json, recover_directory, sha256_stream
+from pdtools.files import Kind, check_kind, read_json, recover_directory, sha256_stream
 from pdtools.shards.check import REMAKE, bytes_of_tapes, check_rows, check_schema
 from pdtools.shards.format import FORMAT, FORMAT_VERSION, MANIFEST_FILE, ShardSettings
 from pdtools.tokenization import Tokenizer
@@ -258,9 +258,10 @@ class ShardSet(ShardFolder):
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST_FILE
-    if not folder.is_dir():
+    if not folder.exists():
         raise InputError("no such folder", file=folder, hint=_MAKE)
     if not path.is_file():
+        check_kind(folder, Kind.SHARDS)
         raise InputError(f"not a folder of shards: no {MANIFEST_FILE} in it", file=folder, hint=_MAKE)
     manifest = read_json(path)
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:

@@ -140,7 +140,10 @@ def test_long_lines(command: Run, model: Path, tmp_path: Path, monkeypatch: pyte
     file = tmp_path / "x.txt"
     file.write_text("a\n" + "b " * (1 << 20) + "\n")
     scoring = ("--model", model, "--device", "cpu", "-o", tmp_path / "out")
-    for arguments in (("decode", file, *scoring), ("surprisal", file, *scoring), ("eval-parse", file, file)):
+    trees = tmp_path / "x.trees"
+    trees.write_text("(S (A a) (B b))\n" + "b " * (1 << 20) + "\n")
+    refused(command("eval-parse", trees, trees), f"{trees}:2: a line of more than 1 MiB")
+    for arguments in (("decode", file, *scoring), ("surprisal", file, *scoring)):
         refused(command(*arguments), f"{file}:2: a line of more than 1 MiB")
 
 

@@ -133,7 +133,7 @@ def test_the_report_names_one_unit_and_what_rows_are(
         (["--model", "{base}", "--parses"], "without an attachment head"),
         (["--model", "{base}", "--no-bos"], "only Hugging Face"),
         (["--model", "{pushdown}", "--no-bos", "--parses"], "only Hugging Face"),
-        (["--model", "{text}"], "not a folder"),
+        (["--model", "{text}"], "plain text, not a pdtools checkpoint"),
     ],
 )
 def test_what_cannot_be_done(

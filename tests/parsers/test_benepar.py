@@ -141,7 +141,9 @@ def test_several_constituents_without_a_root_get_one(parser: BeneparParser) -> N
 
 def test_a_model_that_is_not_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
-    with pytest.raises(PdtoolsError, match=r"benepar_en3 is not installed: .*download\('benepar_en3'\)"):
+    with pytest.raises(
+        PdtoolsError, match=r"benepar_en3 is not installed: .*download\('benepar_en3'\).*--parser RUN"
+    ):
         load_parser("benepar")
     (tmp_path / "models" / "named").mkdir(parents=True)
     with pytest.raises(PdtoolsError, match="named: not a benepar model"):

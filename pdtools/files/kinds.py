@@ -1,0 +1,225 @@
+"""What kind of file or folder something is, by a glance at it: so that the wrong one can be called by name.
+
+A glance reads a few thousand bytes. It is for messages, and for refusing what would be misread in silence;
+whoever reads a file still checks all of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zipfile
+from codecs import getincrementaldecoder
+from enum import Enum
+from itertools import islice
+from pathlib import Path
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.files.inputs import is_stream, open_binary
+
+_HEAD = 1 << 14
+_MOST_FILES = 200  # of a folder, that are looked at
+_TEXT_FILES = (".txt", ".tok", ".tokens", ".raw")  # in a folder, where a text may be anything
+
+
+class Kind(Enum):
+    """What there is to be confused, as messages call it."""
+
+    TREES = "bracketed trees"
+    TEXT = "plain text"
+    SHARDS = "shards"
+    MODEL = "a pdtools checkpoint"
+    HUGGING_FACE = "a Hugging Face model"
+    RESULTS = "results of an evaluation"
+    SEVERAL_RESULTS = "a folder of several results"
+    PAIRS = "minimal pairs"
+    SUITES = "SyntaxGym's test suites"
+    SURPRISALS = "a table of surprisals"
+    REJECTS = "a list of what was left out"
+    PARQUET = "a Parquet file"
+
+
+_AFTER_MODEL = "a model goes after --model"
+# What to do with the one where the other is needed; {path} is the one that was given.
+_HINTS: dict[Kind, dict[Kind | None, str]] = {
+    Kind.TREES: {
+        Kind.TEXT: "pdtools parse makes trees from text; sentences are read without --from treebank",
+        Kind.SHARDS: "give the trees that they were made from",
+        Kind.MODEL: _AFTER_MODEL,
+        Kind.HUGGING_FACE: _AFTER_MODEL,
+        None: "pdtools parse makes trees from a treebank or from text",
+    },
+    Kind.TEXT: {
+        Kind.TREES: "trees are read with --from treebank, or by pdtools tapes",
+        Kind.SHARDS: "pdtools train and eval-ppl take shards",
+        Kind.MODEL: _AFTER_MODEL,
+        Kind.HUGGING_FACE: _AFTER_MODEL,
+        Kind.PAIRS: "pdtools eval-blimp scores them, and writes their sentences as text",
+        Kind.SUITES: "pdtools eval-sg scores them, and writes their sentences as text",
+        None: "one sentence a line",
+    },
+    Kind.SHARDS: {
+        Kind.TREES: "pdtools tapes {path} -o SHARDS makes them",
+        Kind.TEXT: "pdtools blocks {path} -o SHARDS makes them for models without trees;"
+        " for others, pdtools parse makes trees, and pdtools tapes shards of these",
+        Kind.MODEL: _AFTER_MODEL,
+        Kind.HUGGING_FACE: _AFTER_MODEL,
+        Kind.PARQUET: "name the folder that it is in",
+        Kind.PAIRS: "pdtools eval-blimp scores them",
+        Kind.SUITES: "pdtools eval-sg scores them",
+        None: "pdtools tapes makes shards from trees, pdtools blocks from text",
+    },
+    Kind.MODEL: {
+        Kind.SHARDS: "pdtools train {path} -o RUN trains one on them",
+        Kind.TREES: "pdtools tapes makes shards of them, and pdtools train trains one on these",
+        None: "give a folder that pdtools train wrote",
+    },
+    Kind.HUGGING_FACE: {
+        Kind.MODEL: "pdtools train --resume goes on with a run",
+        None: "a folder with its config.json and weights, as transformers' save_pretrained writes it",
+    },
+    Kind.RESULTS: {
+        Kind.MODEL: "pdtools eval-blimp, eval-sg, eval-ppl ... --model {path} -o RESULTS make them",
+        Kind.SEVERAL_RESULTS: "name one of the folders in it, or two folders of several",
+        None: "give the folder that an evaluation wrote (-o)",
+    },
+    Kind.PAIRS: {
+        Kind.SUITES: "pdtools eval-sg scores them",
+        Kind.SHARDS: "pdtools eval-ppl scores them",
+        Kind.MODEL: _AFTER_MODEL,
+        Kind.HUGGING_FACE: _AFTER_MODEL,
+        Kind.SURPRISALS: "it goes after --surprisals, and the minimal pairs before that",
+        None: "BLiMP.zip, or .jsonl files with sentence_good and sentence_bad",
+    },
+    Kind.SUITES: {
+        Kind.PAIRS: "pdtools eval-blimp scores them",
+        Kind.SHARDS: "pdtools eval-ppl scores them",
+        Kind.MODEL: _AFTER_MODEL,
+        Kind.HUGGING_FACE: _AFTER_MODEL,
+        Kind.SURPRISALS: "it goes after --surprisals, and the suites before that",
+        None: "SyntaxGym's .json files, or a zip of them",
+    },
+}
+
+
+# What there is in archives, by the ends of names.
+_OF_MEMBERS = {
+    ".jsonl": Kind.PAIRS,
+    ".json": Kind.SUITES,
+    **dict.fromkeys((".mrg", ".ptb", ".tree", ".trees"), Kind.TREES),
+}
+
+
+def kind_of(path: str | Path) -> Kind | None:
+    """What a file or folder seems to be; None for what is not known, empty, missing or a stream."""
+    if is_stream(path) or not os.path.exists(path):
+        return None
+    try:
+        return _of_folder(Path(path)) if os.path.isdir(path) else _of_file(Path(path))
+    except (OSError, PdtoolsError, EOFError, ValueError, zipfile.BadZipFile):
+        return None  # whoever reads it says what is wrong
+
+
+def wrong_kind(path: str | Path, needed: Kind) -> InputError | None:
+    """An error that names what was given, what is needed, and how to come by it.
+
+    None if the path is of the needed kind, or of none that is known.
+    """
+    found = kind_of(path)
+    if found in (None, needed):
+        return None
+    assert found is not None
+    hints = _HINTS[needed]
+    hint = hints.get(found, hints[None]).format(path=path)
+    return InputError(f"{found.value}, not {needed.value}", file=path, hint=hint)
+
+
+def check_kind(path: str | Path, needed: Kind) -> None:
+    """Refuse what is clearly of another kind.
+
+    Raises:
+        InputError: see :func:`wrong_kind`.
+    """
+    if (error := wrong_kind(path, needed)) is not None:
+        raise error
+
+
+def _of_folder(folder: Path) -> Kind | None:
+    with os.scandir(folder) as entries:
+        names = {entry.name for entry in islice(entries, 10 * _MOST_FILES)}
+    if "results.json" in names:
+        return Kind.RESULTS
+    if "manifest.json" in names:
+        return Kind.SHARDS
+    if "run.json" in names or (folder / "best" / "config.json").is_file():
+        return Kind.MODEL
+    if "config.json" in names:
+        return _of_config(folder / "config.json")
+    if any((folder / name / "results.json").is_file() for name in islice(sorted(names), _MOST_FILES)):
+        return Kind.SEVERAL_RESULTS
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    kinds = {path: kind_of(path) for path in islice(files, _MOST_FILES)}
+    found = set(kinds.values()) - {None, Kind.TEXT}
+    if not found and any(kind and path.suffix in _TEXT_FILES for path, kind in kinds.items()):
+        return Kind.TEXT
+    return found.pop() if len(found) == 1 else None
+
+
+def _of_config(path: Path) -> Kind | None:
+    with open_binary(path) as stream:
+        config = json.loads(stream.read(_HEAD * 64))
+    if not isinstance(config, dict):
+        return None
+    if {"model", "shards"} <= config.keys():
+        return Kind.MODEL
+    return Kind.HUGGING_FACE if {"model_type", "architectures"} & config.keys() else None
+
+
+def _of_file(path: Path) -> Kind | None:
+    with open_binary(path) as stream:
+        head = stream.read(_HEAD)
+    if head.startswith(b"PAR1"):
+        return Kind.PARQUET
+    if head.startswith(b"PK\x03\x04"):
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if "__MACOSX" not in name]
+        endings = {os.path.splitext(name)[1] for name in names}
+        found = {_OF_MEMBERS[ending] for ending in endings & _OF_MEMBERS.keys()}
+        return found.pop() if len(found) == 1 else None
+    if b"\0" in head or path.suffix == ".zip":
+        return None
+    return _of_text(getincrementaldecoder("utf-8")().decode(head))  # which may end in the middle of a letter
+
+
+# A word with its tag, in brackets of their own: (S (NP (DT the. Prose that begins with a bracket is not so.
+_TREE = re.compile(r"(?:\(\s*(?:[^\s()]+\s*)?)+\([^\s()]+\s+[^\s()]+\s*\)\s*(?:[()]|\Z)")
+_BEGINS_LIKE_TREES = re.compile(r"^\s*[()]", re.MULTILINE)  # or broken ones
+
+
+def _of_text(text: str) -> Kind | None:
+    text = text.lstrip("\ufeff").lstrip()
+    first = text.split("\n", 1)[0]
+    if first.startswith("{"):
+        return _of_json(text, first)
+    columns = first.rstrip("\r").split("\t")
+    if "surprisal" in columns:
+        return Kind.SURPRISALS
+    if {"sentence_good", "sentence_bad"} <= set(columns):
+        return Kind.PAIRS
+    if _TREE.match(text):
+        return Kind.TREES
+    if first.startswith("["):
+        return None
+    return Kind.TEXT if text and not _BEGINS_LIKE_TREES.search(text) else None
+
+
+def _of_json(text: str, first: str) -> Kind | None:
+    keys = set(re.findall(r'"(\w+)"\s*:', text))
+    if {"sentence_good", "sentence_bad"} <= keys:
+        return Kind.PAIRS
+    if {"meta", "items"} <= keys or {"predictions", "region_number"} & keys:
+        return Kind.SUITES
+    if {"file", "line", "reason"} <= set(re.findall(r'"(\w+)"\s*:', first)):
+        return Kind.REJECTS
+    return Kind.RESULTS if {"scores", "counts"} <= keys else None

@@ -1,0 +1,105 @@
+"""Every command given a file that is for another one: it says what that is, and which command is missing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pdtools.cli.main import run
+
+TREES = "(S (NP (DT the) (NN dog)) (VP (VBZ barks)))\n" * 3
+PAIR = {"sentence_good": "a b", "sentence_bad": "b a", "UID": "u", "pairID": "0", "field": "syntax"}
+SUITE = {"meta": {"name": "s"}, "predictions": [], "items": []}
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one of everything, as far as a glance sees."""
+    folder = tmp_path_factory.mktemp("given")
+    (folder / "gold.trees").write_text(TREES)
+    (folder / "wsj").mkdir()
+    (folder / "wsj/a.mrg").write_text(TREES)
+    (folder / "text.txt").write_text("The dog barks.\n")
+    (folder / "pairs.jsonl").write_text(json.dumps({**PAIR, "linguistics_term": "t"}) + "\n")
+    (folder / "suite.json").write_text(json.dumps(SUITE))
+    assert run(["tapes", str(folder / "gold.trees"), "-o", str(folder / "shards"), "-q"]) == 0
+    for name in ("run/run.json", "results/results.json"):
+        (folder / name).parent.mkdir()
+        (folder / name).write_text("{}")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("eval-ppl gold.trees --model run", "gold.trees: bracketed trees, not shards (pdtools tapes "),
+        ("train gold.trees -o new", "(pdtools tapes "),
+        ("train shards --valid gold.trees -o new", "(pdtools tapes "),
+        ("train shards --init run -o new", "run: a pdtools checkpoint, not a Hugging Face model ("),
+        ("sweep gold.trees --valid gold.trees --model rnn --grid train.seed=1 -o new", "(pdtools tapes "),
+        ("show text.txt 0", "text.txt: plain text, not shards (pdtools blocks "),
+        (
+            "eval-cfl run --model run -o new",
+            "run: a pdtools checkpoint, not shards (a model goes after --model)",
+        ),
+        ("decode shards --model run", "shards: shards, not plain text (pdtools train and eval-ppl "),
+        (
+            "decode gold.trees --model run",
+            "bracketed trees, not plain text (trees are read with --from treebank",
+        ),
+        ("surprisal gold.trees --model run", "--from treebank"),
+        ("surprisal pairs.jsonl --model run", "(pdtools eval-blimp "),
+        ("parse wsj", "--from treebank"),
+        ("parse gold.trees", "--from treebank"),
+        ("parse text.txt --from treebank", "(pdtools parse makes trees from text"),
+        ("blocks gold.trees -o new", "pdtools tapes"),
+        ("tapes text.txt -o new", "text.txt: plain text, not bracketed trees (pdtools parse "),
+        ("tapes shards -o new", "(give the trees that they were made from)"),
+        ("eval-parse gold.trees shards", "shards: shards, not bracketed trees ("),
+        ("eval-parse text.txt gold.trees", "(pdtools parse "),
+        ("eval-parse text.txt gold.trees --format evalb", "(pdtools parse "),
+        ("eval-blimp shards --model run -o new", "shards: shards, not minimal pairs (pdtools eval-ppl "),
+        ("eval-blimp suite.json --model run -o new", "(pdtools eval-sg "),
+        ("eval-blimp suite.json --write-sentences new", "(pdtools eval-sg "),
+        ("eval-sg pairs.jsonl --model run -o new", "(pdtools eval-blimp "),
+        ("eval-sg run --model run -o new", "(a model goes after --model)"),
+        (
+            "compare run results",
+            "run: a pdtools checkpoint, not results of an evaluation (pdtools eval-blimp",
+        ),
+        ("compare gold.trees results", "gold.trees: bracketed trees, not results of an evaluation ("),
+        ("sample --model shards", "shards: shards, not a pdtools checkpoint (pdtools train "),
+        ("inspect x --model gold.trees", "pdtools tapes"),
+        ("eval-dyck gold.trees --model run", "gold.trees:1: no header prefix"),
+    ],
+)
+def test_what_is_missing_is_named(
+    command: str,
+    said: str,
+    given: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(given)
+    there = {path.name for path in given.iterdir()}
+    arguments = [str(tmp_path / "new") if word == "new" else word for word in command.split()]
+    assert run([*arguments]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert said in captured.err
+    assert not (tmp_path / "new").exists()
+    assert {path.name for path in given.iterdir()} == there
+
+
+def test_a_folder_with_one_bad_file_goes_by_on_error(given: Path, tmp_path: Path) -> None:
+    (tmp_path / "bank").mkdir()
+    (tmp_path / "bank/a.mrg").write_text(TREES)
+    (tmp_path / "bank/b.mrg").write_text("No tree.\n")
+    command = ["parse", str(tmp_path / "bank"), "--from", "treebank", "-o", str(tmp_path / "out"), "-q"]
+    assert run([*command]) == 1
+    assert run([*command, "--on-error", "skip"]) == 0
+    assert (tmp_path / "out").read_text().count("\n") == 3
