@@ -44,7 +44,15 @@ def decode(
         Source, typer.Option("--from", help="Running text, words separated by spaces, or the words of trees.")
     ] = Source.text,
     beam: BeamOption = DEFAULT_BEAM,
-    k_best: Annotated[int, typer.Option("--k-best", min=1, help="Derivations per sentence in --scores.")] = 1,
+    k_best: Annotated[
+        int, typer.Option("--k-best", min=1, help="Different trees per sentence in --scores.")
+    ] = 1,
+    derivations: Annotated[
+        bool,
+        typer.Option(
+            "--derivations", help="--k-best: the best derivations, of which several may give one tree."
+        ),
+    ] = False,
     scores: Annotated[
         str | None,
         typer.Option("--scores", metavar="FILE.tsv", help="Log-probabilities of the trees, in nats."),
@@ -70,7 +78,11 @@ def decode(
     line gets (X (-NONE- *)); both are recorded in OUTPUT.rejects.jsonl.
 
     --scores has the columns id (line of the output, from 1), rank, joint log p(x, y) and marginal log p(x),
-    both in nats; with --k-best above 1 also tree. The marginal sums over the beam.
+    both in nats; with --k-best above 1 also tree. The marginal sums over the beam. Several derivations may
+    give one tree, as a tree has no nodes within words. Without --k-best the tree is that of the best
+    derivation. --k-best K adds up the probabilities of derivations in the beam that give the same tree, and
+    gives the K most probable trees; with --derivations it gives the K best derivations instead. The tree of
+    rank 1 is the one that is written.
 
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler), with the same result; --resume continues a killed run.
@@ -88,6 +100,8 @@ def decode(
         raise typer.BadParameter("standard output is taken: name a file for --scores")
     if k_best > 1 and scores is None:
         raise typer.BadParameter("--k-best over 1 needs --scores, where the other trees go")
+    if derivations and k_best == 1:
+        raise typer.BadParameter("--derivations goes with --k-best: one tree is that of the best derivation")
     from pdtools.parsers import pipeline
     from pdtools.search.decoding import decode as decode_lines
     from pdtools.search.decoding import write_decoded
@@ -108,10 +122,17 @@ def decode(
     )
     rejects = Rejects("skip")
     with piecewise_searcher(
-        output, settings, plan, beside=beside, overwrite=overwrite, quiet=quiet, k_best=k_best
+        output,
+        settings,
+        plan,
+        beside=beside,
+        overwrite=overwrite,
+        quiet=quiet,
+        k_best=k_best,
+        merged=k_best > 1 and not derivations,
     ) as searcher:
         lines = read_inputs(files, source.value, searcher.settings["text_style"])
-        results = decode_lines(lines, searcher, rejects=rejects, k_best=k_best)
+        results = decode_lines(lines, searcher, rejects=rejects, k_best=k_best, derivations=derivations)
         results = progress(results, total=None, label="sentences", quiet=quiet)
         counts = write_decoded(results, output, rejects=rejects, scores=scores, k_best=k_best)
     if as_json:

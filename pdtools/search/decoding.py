@@ -20,9 +20,9 @@ class Decoded:
     """What became of one sentence.
 
     Attributes:
-        tree: the best derivation over words, or the flat placeholder of a sentence without one.
-        k_best: the best derivations, best first: log joint (nats) and tree. Empty for a placeholder.
-            Derivations that differ only within words give the same tree.
+        tree: the best parse over words, or the flat placeholder of a sentence without one.
+        k_best: the best parses (:attr:`pdtools.search.scorer.Parsed.k_best`), best first: log joint (nats)
+            and tree. Empty for a placeholder.
         marginal: log p(x) in nats; None for a placeholder.
     """
 
@@ -32,7 +32,12 @@ class Decoded:
 
 
 def decode(
-    lines: Iterable[SourcedLine], searcher: Searcher, *, rejects: Rejects, k_best: int = 1
+    lines: Iterable[SourcedLine],
+    searcher: Searcher,
+    *,
+    rejects: Rejects,
+    k_best: int = 1,
+    derivations: bool = False,
 ) -> Iterator[Decoded]:
     """Parse sentences: one result for each line, in order, lazily.
 
@@ -40,13 +45,13 @@ def decode(
         lines: from :func:`pdtools.search.inputs.read_inputs`.
         searcher: from :func:`pdtools.search.load_searcher`.
         rejects: takes the sentences that have no parse, with the reason.
-        k_best: how many derivations to keep.
+        k_best, derivations: what to give, see :meth:`pdtools.search.scorer.Searcher.parse`.
 
     Raises:
         InputError: at the first sentence without a parse, if ``rejects`` says so.
     """
     lines, again = tee(lines)
-    parsed = searcher.parse((line.sentence for line in again), k_best=k_best)
+    parsed = searcher.parse((line.sentence for line in again), k_best=k_best, derivations=derivations)
     for line, found in zip(lines, parsed, strict=True):
         if isinstance(found, Unscorable):
             sentence = line.sentence

@@ -136,10 +136,11 @@ class ParsedScore:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """The best derivations of a sentence as trees over its words, best first, and log p(x).
+    """The best parses of a sentence as trees over its words, best first, and log p(x).
 
     Attributes:
-        k_best: log joint (nats) and tree of each.
+        k_best: log joint (nats) and tree of each: different trees, each with the sum over its derivations
+            in the beam; or, if one parse or derivations were asked for, derivations.
         marginal: log p(x) in nats, over the beam.
     """
 
@@ -155,8 +156,16 @@ class Searcher(Scorer, Protocol):
         """Score sentences as :meth:`Scorer.score` does, with the best incremental parses beside it."""
         ...
 
-    def parse(self, sentences: Iterable[str | Sentence], *, k_best: int = 1) -> Iterator[Parsed | Unscorable]:
-        """Parse sentences: one result each, in input order, lazily."""
+    def parse(
+        self, sentences: Iterable[str | Sentence], *, k_best: int = 1, derivations: bool = False
+    ) -> Iterator[Parsed | Unscorable]:
+        """Parse sentences: one result each, in input order, lazily.
+
+        Args:
+            k_best: how many trees. One: that of the best derivation. More: the most probable ones of the
+                beam, all different; the probabilities of derivations that give the same tree are added.
+            derivations: give the best derivations instead, whose trees may be the same.
+        """
         ...
 
 
@@ -248,17 +257,20 @@ class DerivationScorer:
             else:
                 yield ParsedScore(self.as_score(found), found.result.incremental)
 
-    def parse(self, sentences: Iterable[str | Sentence], *, k_best: int = 1) -> Iterator[Parsed | Unscorable]:
+    def parse(
+        self, sentences: Iterable[str | Sentence], *, k_best: int = 1, derivations: bool = False
+    ) -> Iterator[Parsed | Unscorable]:
         """See :meth:`Searcher.parse`."""
-        for found in self.search(sentences, k_best=k_best):
+        merging = k_best > 1 and not derivations
+        for found in self.search(sentences, k_best=self.beam if merging else k_best):
             if isinstance(found, Unscorable):
                 yield found
             elif problem := sentence_problem(found.encoded.sentence.words):
                 yield Unscorable(found.encoded.sentence.text, problem)
             else:
                 joints = [joint for joint, _ in found.result.derivations]
-                trees = tuple((joint, found.tree(rank)) for rank, joint in enumerate(joints))
-                yield Parsed(trees, found.marginal)
+                trees = [(joint, found.tree(rank)) for rank, joint in enumerate(joints)]
+                yield Parsed(tuple((_merged(trees) if merging else trees)[:k_best]), found.marginal)
 
     def as_score(self, found: Searched) -> SentenceScore:
         """The marginal log-probabilities that a search gave."""
@@ -266,6 +278,19 @@ class DerivationScorer:
 
     def _encode(self, sentence: str | Sentence) -> Encoded | Unscorable:
         return encode_sentence(self.loaded.tokenizer, self.loaded.model.max_length, sentence)
+
+
+def _merged(derivations: Iterable[tuple[float, Tree]]) -> list[tuple[float, Tree]]:
+    """Different trees, most probable first; equally probable ones in the order of their best derivations.
+
+    Derivations give the same tree if they differ only within words, or only in what is left to
+    end-of-sentence to reduce.
+    """
+    found: dict[str, tuple[list[float], Tree]] = {}
+    for joint, tree in derivations:
+        found.setdefault(tree.to_brackets(), ([], tree))[0].append(joint)
+    summed = [(float(np.logaddexp.reduce(joints)), tree) for joints, tree in found.values()]
+    return sorted(summed, key=lambda pair: -pair[0])
 
 
 @torch.inference_mode()

@@ -161,9 +161,11 @@ class ParseWork:
 
     settings: ModelSettings
     k_best: int
+    derivations: bool
 
     def __call__(self, piece: Sequence[str | Sentence]) -> list[Parsed | Unscorable]:
-        return list(self.settings.load_searcher().parse(piece, k_best=self.k_best))
+        searcher = self.settings.load_searcher()
+        return list(searcher.parse(piece, k_best=self.k_best, derivations=self.derivations))
 
     def digest(self, piece: Sequence[str | Sentence]) -> str:
         return digest_of_sentences(piece)
@@ -230,10 +232,12 @@ class PiecewiseSearcher(PiecewiseScorer):
         for _, found in map_pieces(IncrementalWork(self._model), pieces, self._plan, self._job):
             yield from found
 
-    def parse(self, sentences: Iterable[str | Sentence], *, k_best: int = 1) -> Iterator[Parsed | Unscorable]:
+    def parse(
+        self, sentences: Iterable[str | Sentence], *, k_best: int = 1, derivations: bool = False
+    ) -> Iterator[Parsed | Unscorable]:
         """See :meth:`Searcher.parse`."""
-        pieces = cut(sentences, SEARCH_LOOK_AHEAD)
-        for _, found in map_pieces(ParseWork(self._model, k_best), pieces, self._plan, self._job):
+        work, pieces = ParseWork(self._model, k_best, derivations), cut(sentences, SEARCH_LOOK_AHEAD)
+        for _, found in map_pieces(work, pieces, self._plan, self._job):
             yield from found
 
 

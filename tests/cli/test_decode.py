@@ -5,6 +5,7 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from search_oracle import save_checkpoints
 
@@ -50,7 +51,7 @@ def test_trees_line_for_line(models: dict[str, Path], text: Path, tmp_path: Path
 
 def test_scores_are_those_of_the_search(models: dict[str, Path], text: Path, tmp_path: Path) -> None:
     scores, out = tmp_path / "s.tsv", tmp_path / "out.trees"
-    options = ["--beam", 20, "--k-best", 3, "--scores", scores, "-o", out]
+    options = ["--beam", 20, "--k-best", 3, "--derivations", "--scores", scores, "-o", out]
     assert decode(text, "--model", models["pushdown"], *options) == 0
     header, *rows = [line.split("\t") for line in scores.read_text().splitlines()]
     assert header == ["id", "rank", "joint", "marginal", "tree"]
@@ -62,6 +63,22 @@ def test_scores_are_those_of_the_search(models: dict[str, Path], text: Path, tmp
     (found,) = beam_search(searcher.loaded.model, [ids.encoded.encoding.ids], beam=20, k_best=3)  # type: ignore[union-attr]
     assert [float(row[2]) for row in rows[:3]] == pytest.approx([j for j, _ in found.derivations], abs=1e-5)
     assert [float(row[3]) for row in rows[:3]] == pytest.approx([found.marginal] * 3, abs=1e-5)
+
+
+def test_k_different_trees(models: dict[str, Path], text: Path, tmp_path: Path) -> None:
+    scores, out = tmp_path / "s.tsv", tmp_path / "out.trees"
+    options = ["--beam", 20, "--k-best", 3, "--scores", scores, "-o", out]
+    assert decode(text, "--model", models["pushdown"], *options) == 0
+    _, *rows = [line.split("\t") for line in scores.read_text().splitlines()]
+    assert [(row[0], row[1]) for row in rows] == [("1", "1"), ("1", "2"), ("4", "1")]  # there are no more
+    assert {row[4] for row in rows[:2]} == {
+        "(X (XX a) (X (XX b) (XX c)))",
+        "(X (X (XX a) (XX b)) (XX c))",
+    }
+    assert rows[0][4] == out.read_text().splitlines()[0]
+    joints = [float(row[2]) for row in rows[:2]]
+    assert joints == sorted(joints, reverse=True)
+    assert np.logaddexp(*joints) == pytest.approx(float(rows[0][3]), abs=1e-5)  # every derivation is in one
 
 
 def test_one_best_has_no_tree_column(models: dict[str, Path], text: Path, tmp_path: Path) -> None:
@@ -109,6 +126,7 @@ def test_an_output_is_not_overwritten_unasked(
         (["--model", "{missing}"], 1, "no such folder"),
         (["--model", "{pushdown}", "--beam", "0"], 2, "--beam"),
         (["--model", "{pushdown}", "--k-best", "2"], 2, "--scores"),
+        (["--model", "{pushdown}", "--derivations"], 2, "--k-best"),
         (["--model", "{pushdown}", "--scores", "-"], 2, "--scores"),
         (["--model", "{pushdown}", "-o", "a.trees", "--scores", "./a.trees"], 2, "two outputs of this name"),
         (

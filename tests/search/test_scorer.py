@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from search_oracle import all_attachments, parts, save_checkpoints, tiny_model
+from search_oracle import all_attachments, logsumexp, parts, save_checkpoints, tiny_model
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects
@@ -25,6 +27,7 @@ from pdtools.search import (
     load_searcher,
 )
 from pdtools.search.inputs import SourcedLine, read_inputs, read_sentence
+from pdtools.search.scorer import Parsed
 from pdtools.search.surprisal import stack_text, surprisals, token_rows, word_rows
 from pdtools.tokenization import Tokenizer, join_words, split_spaces, split_text_words, train_bpe_tokenizer
 from pdtools.trees import Tree, spans_from_attachments, tree_from_attachments
@@ -185,6 +188,66 @@ def test_subwords_are_merged_back_into_words(tmp_path: Path) -> None:
     assert kept <= set(zip(tree.starts.tolist(), tree.ends.tolist(), strict=True))
 
 
+def plain_tree(attach: Sequence[int], word: Sequence[int]) -> str:
+    """The tree over words of a derivation of n tokens (in the sentence layout), by moving constituents about.
+
+    Args:
+        attach: n + 2.
+        word: the word of each of the n tokens.
+    """
+    spans = set()
+    stack: list[tuple[int, int]] = []  # (first token, one past the last), tokens from 0
+    for k in range(1, len(word) + 1):
+        stack.append((k - 1, k))
+        reached = attach[k] == k
+        while not reached:
+            (_, end), (start, last) = stack.pop(), stack.pop()
+            stack.append((start, end))
+            spans.add((start, end))
+            reached = last == attach[k]
+    spans |= {(start, len(word)) for start, _ in stack}  # by end-of-sentence
+    edges = {t: w for t, w in enumerate(word) if t == 0 or w != word[t - 1]} | {len(word): word[-1] + 1}
+    kept = {(edges[start], edges[end]) for start, end in spans if start in edges and end in edges}
+
+    def over(start: int, end: int) -> str:
+        """The node of these words: its first child is as wide as can be, the rest is right-branching."""
+        if end - start == 1:
+            return f"(XX w{start})"
+        first = max((e for s, e in kept if s == start and e < end), default=start + 1)
+        return f"(X {over(start, first)} {over(first, end)})"
+
+    return over(0, word[-1] + 1)
+
+
+@pytest.mark.parametrize("word", [(0, 0, 1, 2), (0, 1, 1, 2, 2), (0, 1, 2, 3), (0, 0, 0, 1), (0, 1, 2, 2, 3)])
+def test_different_trees_with_the_sums_over_their_derivations(word: tuple[int, ...], tmp_path: Path) -> None:
+    tokenizer = train_bpe_tokenizer([split_spaces("a b c d")], size=268, min_count=1)
+    words = ["abcd"[w] * word.count(w) for w in range(word[-1] + 1)]  # a letter a token
+    encoding = tokenizer.encode(join_words(words, "ptb"))
+    assert tuple(encoding.word[1:-1]) == word
+    tokens = encoding.ids[1:-1].tolist()
+    model = tiny_model(vocab_size=tokenizer.vocab_size)
+    save_checkpoint(tmp_path / "bpe", model, tokenizer, shards={})
+    sums: dict[str, list[float]] = {}
+    every = list(all_attachments(len(tokens)))
+    token, attached = parts(model, tokens, every)
+    for attach, joint in zip(every, (token.sum(1) + attached.sum(1)).tolist(), strict=True):
+        sums.setdefault(plain_tree(attach, word), []).append(joint)
+    wanted = sorted(((logsumexp(np.array(joints)), tree) for tree, joints in sums.items()), reverse=True)
+    assert len(wanted) < len(every)
+    names = {f"(XX {text})": f"(XX w{w})" for w, text in enumerate(words)}
+    for k in (2, 1000):
+        (found,) = load_searcher(tmp_path / "bpe", beam=10**6).parse(
+            [split_spaces(" ".join(words))], k_best=k
+        )
+        assert isinstance(found, Parsed)
+        joints, trees = zip(*found.k_best, strict=True)
+        shown = [re.sub(r"\(XX \w+\)", lambda leaf: names[leaf[0]], str(tree)) for tree in trees]
+        assert shown == [tree for _, tree in wanted[:k]]
+        assert joints == pytest.approx([joint for joint, _ in wanted[:k]], abs=1e-4)
+    assert logsumexp(np.array(joints)) == pytest.approx(found.marginal, abs=1e-4)
+
+
 def lines(texts: list[str]) -> list[SourcedLine]:
     sentences = [(read_sentence(text, "text", "ptb"), split_text_words(text)) for text in texts]
     return [SourcedLine(*sentence, "in.txt", n) for n, sentence in enumerate(sentences, 1)]
@@ -193,7 +256,8 @@ def lines(texts: list[str]) -> list[SourcedLine]:
 def test_decoding_is_line_for_line(folders: dict[str, Path]) -> None:
     rejects = Rejects("skip")
     searcher = load_searcher(folders["pushdown"], beam=50)
-    found = list(decode(lines(["a b c", "", "a dog", "b c"]), searcher, rejects=rejects, k_best=3))
+    asked = lines(["a b c", "", "a dog", "b c"])
+    found = list(decode(asked, searcher, rejects=rejects, k_best=3, derivations=True))
     assert [" ".join(result.tree.words) for result in found] == ["a b c", "*", "a dog", "b c"]
     assert [result.marginal is None for result in found] == [False, True, True, False]
     assert [record["line"] for record in rejects] == [2, 3]
