@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from .console import print_json
-from .options import JsonOption, SeedOption
+from .options import DetailsOption, JsonOption, SeedOption
 
 
 def compare(
@@ -24,6 +24,7 @@ def compare(
     ],
     samples: Annotated[int, typer.Option("--samples", min=1, help="Bootstrap samples.")] = 10_000,
     seed: SeedOption = 0,
+    details: DetailsOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Compare two runs item by item: differences overall and by group, with their significance.
@@ -32,7 +33,8 @@ def compare(
     that of McNemar's exact test on the items that only one run gets right. Items that lack a score in one
     of the runs are left out of both.
 
-    Given two folders that hold results folders of the same names, it prints the main score of each.
+    Given two folders that hold results folders of the same names, it prints the main score of each. Below
+    the table it says what differs in how the two were made (beam, text style, limit, ...).
 
     \b
     Example:
@@ -57,4 +59,4 @@ def compare(
         groups = [{**asdict(group), "difference": group.difference} for group in found["groups"]]
         print_json({**found, "groups": groups, "provenance": provenance({"a": first, "b": second})})
     else:
-        print_comparison(found, first, second)
+        print_comparison(found, first, second, details=details)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -14,6 +15,7 @@ from .console import bar, message, print_json
 from .options import (
     BeamOption,
     BosOption,
+    DetailsOption,
     DeviceOption,
     Dtype,
     DtypeOption,
@@ -68,6 +70,7 @@ def eval_blimp(
     scheduler: SchedulerOption = None,
     resume: ResumeOption = False,
     overwrite: OverwriteOption = False,
+    details: DetailsOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -115,6 +118,7 @@ def eval_blimp(
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_blimp
 
+    show = partial(print_blimp, details=details)
     output = required_output(output)
     plan = make_plan(workers, shard, scheduler, resume)
     inputs = [path for path in (data, model, surprisals) if path]
@@ -134,7 +138,7 @@ def eval_blimp(
         with piecewise_scorer(output, settings, plan, overwrite=overwrite, quiet=quiet) as scorer:
             results = evaluate_blimp(pairs, scorer, bar("sentences", quiet=quiet))
             made = provenance({"data": data, "model": model})
-            deliver(results, made, output, print_blimp, overwrite=overwrite, as_json=as_json)
+            deliver(results, made, output, show, overwrite=overwrite, as_json=as_json)
     else:
         assert surprisals is not None
         recorded = RecordedScorer(
@@ -145,7 +149,7 @@ def eval_blimp(
         )
         results = evaluate_recorded_blimp(pairs, recorded, bar("sentences", quiet=quiet))
         made = provenance({"data": data, "surprisals": surprisals})
-        deliver(results, made, output, print_blimp, overwrite=overwrite, as_json=as_json)
+        deliver(results, made, output, show, overwrite=overwrite, as_json=as_json)
     if left_out := results.counts["pairs_unscorable"]:
         message(f"{left_out} pairs could not be scored (items.parquet says why)", quiet=quiet)
     if unknown := results.counts["sentences_with_unknown_words"]:

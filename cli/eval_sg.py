@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -14,6 +15,7 @@ from .console import bar, message, print_json
 from .options import (
     BeamOption,
     BosOption,
+    DetailsOption,
     DeviceOption,
     Dtype,
     DtypeOption,
@@ -79,6 +81,7 @@ def eval_sg(
     scheduler: SchedulerOption = None,
     resume: ResumeOption = False,
     overwrite: OverwriteOption = False,
+    details: DetailsOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -140,6 +143,7 @@ def eval_sg(
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_sg
 
+    show = partial(print_sg, details=details)
     output = required_output(output)
     plan = make_plan(workers, shard, scheduler, resume)
     inputs = [path for path in (*suites, model, surprisals) if path]
@@ -159,7 +163,7 @@ def eval_sg(
         with piecewise_scorer(output, settings, plan, overwrite=overwrite, quiet=quiet) as scorer:
             results = evaluate_sg(found, scorer, bar("sentences", quiet=quiet))
             made = provenance({"suites": suites[0], "model": model})
-            deliver(results, made, output, print_sg, overwrite=overwrite, as_json=as_json)
+            deliver(results, made, output, show, overwrite=overwrite, as_json=as_json)
     else:
         assert surprisals is not None
         recorded = RecordedScorer(
@@ -171,7 +175,7 @@ def eval_sg(
         )
         results = evaluate_sg(found, recorded, bar("sentences", quiet=quiet))
         made = provenance({"suites": suites[0], "surprisals": surprisals})
-        deliver(results, made, output, print_sg, overwrite=overwrite, as_json=as_json)
+        deliver(results, made, output, show, overwrite=overwrite, as_json=as_json)
     if left_out := results.counts["items_unscorable"]:
         message(f"{left_out} items could not be scored (items.parquet says why)", quiet=quiet)
     if unknown := results.counts["sentences_with_unknown_words"]:

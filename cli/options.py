@@ -39,6 +39,9 @@ class Dtype(str, Enum):
 
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace an output that exists.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+DetailsOption = Annotated[
+    bool, typer.Option("--details", help="Print the scores of every paradigm or suite too.")
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no messages.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1, ...")]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pdtools.evaluation.compare import Difference
 from pdtools.evaluation.overview import Headline
 from pdtools.evaluation.results import Results, mean
 from pdtools.evaluation.sg_scores import CONVENTIONS
 from pdtools.report.plots import Line, draw_lines
-from pdtools.report.tables import Cell, print_table
+from pdtools.report.tables import WIDTH, Cell, print_table
 
 _LENGTHS_TOGETHER = 10  # in a printed table of lengths
+_NAMES_WIDTH = 24  # of two models, as headings of columns
 
 
 def percent(score: float | None) -> float | None:
@@ -38,51 +40,68 @@ def print_parse(results: Results) -> None:
     print_table(["score", "all", f"up to {cutoff} words"], rows, title=title)
 
 
-def print_blimp(results: Results) -> None:
-    """Accuracy overall, by field, phenomenon and paradigm."""
+def print_blimp(results: Results, *, details: bool = False) -> None:
+    """Accuracy overall, by field and phenomenon; with ``details``, or without phenomena, by paradigm too."""
     scores, counts = results.scores, results.counts
-    rows: list[tuple[Cell, ...]] = [
-        ("overall", "", percent(scores["overall"]), counts["pairs"], counts["pairs_scored"], counts["ties"])
-    ]
-    rows.append(("overall, per token", "", percent(scores["overall_per_token"]), None, None, None))
-    by_paradigm = counts["by_paradigm"]
-    groups = _groups(results, ("field", "phenomenon", "paradigm"))
-    for level, name, members in groups:
-        found = [by_paradigm[paradigm] for paradigm in members]
-        rows.append(
+    overall = (percent(scores["overall"]), *(counts[key] for key in ("pairs", "pairs_scored", "ties")))
+    columns = ["accuracy", "pairs", "scored", "ties"]
+    rows: list[tuple[Cell, ...]] = [("overall", *overall)]
+    rows.append(("overall, per token", percent(scores["overall_per_token"]), None, None, None))
+    print_table(["BLiMP (percent)", *columns], rows)
+    for level in _shown(("field", "phenomenon"), "paradigm", scores, details):
+        groups = [
             (
-                level,
                 name,
                 percent(scores[f"by_{level}"][name]),
-                *(sum(one[key] for one in found) for key in ("pairs", "scored", "ties")),
+                [counts["by_paradigm"][member] for member in members],
             )
+            for name, members in _members(results, level, "paradigm").items()
+        ]
+        print()
+        print_table(
+            [level, *columns],
+            [
+                (name, accuracy, *(sum(one[key] for one in found) for key in ("pairs", "scored", "ties")))
+                for name, accuracy, found in groups
+            ],
         )
-    print_table(["level", "name", "accuracy", "pairs", "scored", "ties"], rows, title="BLiMP (percent)")
 
 
-def _groups(results: Results, levels: tuple[str, ...]) -> Iterator[tuple[str, str, list[str]]]:
-    items = results.table("items").select([*levels]).to_pydict()
-    for level in levels:
-        members: dict[str, dict[str, None]] = {}
-        for name, paradigm in zip(items[level], items[levels[-1]], strict=True):
-            if name is None:  # pairs of one's own may have no phenomenon or field
-                continue
-            members.setdefault(name, {})[paradigm] = None
-        for name in sorted(members):
-            yield level, name, list(members[name])
+def _shown(levels: tuple[str, ...], finest: str, scores: Mapping[str, Any], details: bool) -> list[str]:
+    """The levels that have names; the finest is asked for, or the only one."""
+    named = [level for level in levels if scores[f"by_{level}"]]
+    return [*named, finest] if details or not named else named
 
 
-def print_sg(results: Results) -> None:
-    """SG scores in their conventions, then by circuit and by suite."""
+def _members(results: Results, level: str, unit: str) -> dict[str, list[str]]:
+    """The units of each group, sorted by the groups' names."""
+    items = results.table("items").select(list(dict.fromkeys((level, unit)))).to_pydict()
+    members: dict[str, dict[str, None]] = {}
+    for name, member in zip(items[level], items[unit], strict=True):
+        if name is not None:  # pairs of one's own may have no phenomenon or field
+            members.setdefault(name, {})[member] = None
+    return {name: list(members[name]) for name in sorted(members)}
+
+
+def print_sg(results: Results, *, details: bool = False) -> None:
+    """SG scores in their conventions, then by circuit; with ``details`` by suite and prediction too."""
     scores = results.scores
-    rows: list[tuple[Cell, ...]] = [
-        (name.replace("_", " "), "", percent(scores[name])) for name in CONVENTIONS
-    ]
-    for level in ("circuit", "suite"):
-        rows += [(level, name, percent(score)) for name, score in scores[f"by_{level}"].items()]
-    for suite, predictions in scores["by_prediction"].items():
-        rows += [(f"prediction {p}", suite, percent(score)) for p, score in predictions.items()]
-    print_table(["level", "name", "score"], rows, title="Syntactic generalization (percent)")
+    rows = [(name.replace("_", " "), percent(scores[name])) for name in CONVENTIONS]
+    print_table(["Syntactic generalization (percent)", "score"], rows)
+    for level in _shown(("circuit",), "suite", scores, details):
+        print()
+        by_name = scores[f"by_{level}"].items()
+        print_table([level, "score"], [(name, percent(score)) for name, score in by_name])
+    if details and scores["by_prediction"]:
+        print()
+        print_table(
+            ["suite", "prediction", "score"],
+            [
+                (suite, prediction, percent(score))
+                for suite, predictions in scores["by_prediction"].items()
+                for prediction, score in predictions.items()
+            ],
+        )
 
 
 def print_sg_runs(results: Results) -> None:
@@ -93,9 +112,14 @@ def print_sg_runs(results: Results) -> None:
         return (run["model"], run["corpus"], run["seed"])
 
     print_table(
-        ["model", "corpus", "seed", *(name.replace("_", " ") for name in CONVENTIONS)],
+        [
+            "model",
+            "corpus",
+            "seed",
+            *(name.removeprefix("mean_of_").replace("_", " ") for name in CONVENTIONS),
+        ],
         [(*names(run), *(percent(run[name]) for name in CONVENTIONS)) for run in runs],
-        title="Syntactic generalization (percent)",
+        title="Syntactic generalization (percent); circuits, items: the means of these",
     )
     print()
     circuits = sorted({circuit for run in runs for circuit in run["by_circuit"]})
@@ -134,10 +158,10 @@ def print_closing(results: Results) -> None:
             )
             for name, each in results.scores[kind].items()
         ]
-        columns = [title, "prefixes", "right", "95%", "attachments given", "closers attached right"]
-        columns.append("lost by the beam")
+        columns = [title, "prefixes", "right", "95%", "given", "attached", "lost"]
         print_table(columns, rows, title=f"Closing brackets by {title} (percent)")
         print()
+    print("given: right if the attachments are given; attached: closers attached right;\nlost: by the beam\n")
     if "entropy" in results.scores:
         entropy: list[tuple[Cell, ...]] = list(results.scores["entropy"].items())
         print_table(["nats a token", "value"], entropy, title="Against the automaton", digits=4)
@@ -181,27 +205,42 @@ def draw_by_length(path: str | Path, results: Results) -> None:
     draw_lines(path, [line], x="symbols of x", y="symbols of y right (percent)", percent=True)
 
 
-def print_comparison(found: dict[str, Any], first: str, second: str) -> None:
-    """Two runs side by side, by group."""
+def print_comparison(found: dict[str, Any], first: str, second: str, *, details: bool = False) -> None:
+    """Two runs side by side: overall, then by group; with ``details`` also by paradigm or suite."""
     print(f"a: {first}\nb: {second}")
-    rows: list[tuple[Cell, ...]] = [
-        (
-            group.level,
-            group.name,
-            group.items,
-            percent(group.a),
-            percent(group.b),
-            f"{100 * group.difference:+.2f}",
-            f"[{100 * group.low:+.2f}, {100 * group.high:+.2f}]",
-            group.only_a,
-            group.only_b,
-            f"{group.p:.2g}",
+    levels: dict[str, list[Difference]] = {}
+    for group in found["groups"]:
+        levels.setdefault(group.level, []).append(group)
+    columns = ["a", "b", "b - a", "95%", "p"]
+    for each in levels.pop("overall", []):  # there is none if all suites are such as it leaves out
+        rows = [("overall", *_scores(each), _interval(each), _p(each))]
+        print_table([f"{found['task']} (percent)", *columns], rows)
+        print(f"{each.items} items: right in only a {each.only_a}, in only b {each.only_b}")
+    *coarse, finest = levels
+    for level in coarse:
+        print()
+        rows = [(group.name, *_scores(group), _interval(group), _p(group)) for group in levels[level]]
+        print_table([level, *columns], rows)
+    if details or not coarse:
+        print()
+        # Names of paradigms leave no room for intervals.
+        print_table(
+            [finest, "a", "b", "b - a", "p"],
+            [(group.name, *_scores(group), _p(group)) for group in levels[finest]],
         )
-        for group in found["groups"]
-    ]
-    columns = ["level", "name", "items", "a", "b", "b - a", "95%", "only a", "only b", "p"]
-    print_table(columns, rows, title=f"{found['task']} (percent)")
     _print_notes("not the same in both: ", found["notes"])
+
+
+def _scores(group: Difference) -> tuple[Cell, Cell, Cell]:
+    return (percent(group.a), percent(group.b), f"{100 * group.difference:+.2f}")
+
+
+def _interval(group: Difference) -> str:
+    return f"[{100 * group.low:+.2f}, {100 * group.high:+.2f}]"
+
+
+def _p(group: Difference) -> str:
+    return f"{group.p:.2g}"
 
 
 def print_overview(headlines: Sequence[Headline], a: str, b: str) -> None:
@@ -216,9 +255,12 @@ def print_overview(headlines: Sequence[Headline], a: str, b: str) -> None:
         )
         for headline in headlines
     ]
+    if len(a) + len(b) > _NAMES_WIDTH:
+        print(f"a: {a}\nb: {b}")
+        a, b = "a", "b"
     print_table(["score", a, b, "difference", "p"], rows)
     for notes, scores in _scores_by_notes(headlines).items():
-        _print_notes(f"{', '.join(scores)}: ", notes)
+        _print_notes(f"{'; '.join(scores)}: ", notes)
 
 
 def _scores_by_notes(headlines: Sequence[Headline]) -> dict[tuple[str, ...], list[str]]:
@@ -234,4 +276,4 @@ def _scores_by_notes(headlines: Sequence[Headline]) -> dict[tuple[str, ...], lis
 def _print_notes(of: str, notes: Sequence[str]) -> None:
     """Remarks under a table, no wider than one."""
     if notes:
-        print(textwrap.fill(of + "; ".join(notes), 80, subsequent_indent="  ", break_long_words=False))
+        print(textwrap.fill(of + "; ".join(notes), WIDTH, subsequent_indent="  ", break_long_words=False))

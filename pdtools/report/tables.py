@@ -1,12 +1,16 @@
-"""Tables: drawn on a terminal, aligned plain text in a pipe, Markdown; shares as shades."""
+"""Tables: aligned plain text that fits a terminal, Markdown; shares as shades."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from typing import IO
 
 Cell = str | int | float | None
+WIDTH = 80
+"""Columns of what is printed into a pipe."""
+_GAP = "  "
 _SHADES = " ░▒▓█"
 
 
@@ -18,7 +22,10 @@ def print_table(
     stream: IO[str] | None = None,
     digits: int = 2,
 ) -> None:
-    """Print a table.
+    """Print a table, no wider than the terminal, or than 80 columns where there is none.
+
+    If it does not fit, its first column is made narrower, and what is too long for it stands on a line of its
+    own.
 
     Args:
         columns: their headings.
@@ -33,10 +40,9 @@ def print_table(
         all(isinstance(row[i], (int, float)) or row[i] is None for row in body) for i in range(len(columns))
     ]
     texts = [[_text(cell, digits) for cell in row] for row in body]
-    if stream.isatty():
-        _draw(columns, texts, numeric, title, stream)
-    else:
-        _align(columns, texts, numeric, title, stream)
+    width = shutil.get_terminal_size().columns if stream.isatty() else WIDTH
+    lines = _aligned([list(columns), *texts], numeric, width)
+    stream.write("".join(f"{line}\n" for line in ([title] if title else []) + lines))
 
 
 def _text(cell: Cell, digits: int) -> str:
@@ -45,32 +51,21 @@ def _text(cell: Cell, digits: int) -> str:
     return f"{cell:.{digits}f}" if isinstance(cell, float) else str(cell)
 
 
-def _align(
-    columns: Sequence[str], texts: list[list[str]], numeric: list[bool], title: str, stream: IO[str]
-) -> None:
-    widths = [max(len(row[i]) for row in [list(columns), *texts]) for i in range(len(columns))]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(row, widths, numeric, strict=True)
-        ).rstrip()
-        for row in [list(columns), *texts]
-    ]
-    stream.write("".join(f"{line}\n" for line in ([title] if title else []) + lines))
-
-
-def _draw(
-    columns: Sequence[str], texts: list[list[str]], numeric: list[bool], title: str, stream: IO[str]
-) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=title or None, title_justify="left")
-    for name, right in zip(columns, numeric, strict=True):
-        table.add_column(name, justify="right" if right else "left", overflow="fold")
-    for row in texts:
-        table.add_row(*row)
-    Console(file=stream, markup=False, highlight=False, emoji=False).print(table)
+def _aligned(rows: list[list[str]], numeric: list[bool], width: int) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    left = width - len(_GAP.join(" " * each for each in widths[1:])) - len(_GAP)
+    widths[0] = min(widths[0], max(left, len(rows[0][0])))
+    lines = []
+    for row in rows:
+        if len(row[0]) > widths[0]:
+            lines.append(row[0])
+            row = ["", *row[1:]]
+        cells = (
+            cell.rjust(wide) if right else cell.ljust(wide)
+            for cell, wide, right in zip(row, widths, numeric, strict=True)
+        )
+        lines.append(_GAP.join(cells).rstrip())
+    return lines
 
 
 def markdown_table(rows: Iterable[Sequence[str]]) -> str:

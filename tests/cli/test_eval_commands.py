@@ -242,7 +242,7 @@ def test_eval_blimp(
 ) -> None:
     out = tmp_path / "r"
     arguments = ["eval-blimp", str(blimp), "--model", str(models[model]), "--device", "cpu", "--beam", "20"]
-    assert run([*arguments, "-o", str(out)]) == 0
+    assert run([*arguments, "-o", str(out), "--details"]) == 0
     printed = capsys.readouterr()
     assert "paradigm" in printed.out
     assert "1 pairs could not be scored" in printed.err
@@ -255,7 +255,23 @@ def test_eval_blimp(
     assert document["scores"]["overall"] == pytest.approx(items.correct.dropna().mean())
     assert document["settings"]["scorer"]["beam"] == (20 if model == "pushdown" else None)
     assert run([*arguments, "-o", str(tmp_path / "r2"), "--limit", "1", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["counts"]["pairs"] == 1
+    limited = json.loads(capsys.readouterr().out)
+    assert limited["counts"]["pairs"] == 1
+    assert (document["settings"]["limit"], limited["settings"]["limit"]) == (None, 1)
+
+
+def test_minimal_pairs_of_ones_own(
+    models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my.tsv").write_text("sentence_good\tsentence_bad\na b\tb a\na c\tc a\n")
+    for name in ("base", "pushdown"):
+        arguments = ["--model", str(models[name]), "--device", "cpu", "-o", str(tmp_path / name / "my")]
+        assert run(["eval-blimp", str(tmp_path / "my.tsv"), *arguments]) == 0
+        assert "\nparadigm  accuracy  pairs  scored  ties\nmy " in capsys.readouterr().out
+    assert run(["compare", *(str(tmp_path / name / "my") for name in ("base", "pushdown"))]) == 0
+    assert "\nparadigm " in capsys.readouterr().out
+    assert run(["compare", *(str(tmp_path / name) for name in ("base", "pushdown"))]) == 0
+    assert "BLiMP accuracy (%)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("model", ["pushdown", "base"])

@@ -5,7 +5,26 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from typing import Any
 
+import pyarrow as pa
+import pytest
+
+from pdtools.evaluation.compare import Difference
+from pdtools.evaluation.overview import Headline
+from pdtools.evaluation.results import Results
+from pdtools.evaluation.sg_scores import CONVENTIONS
+from pdtools.report.evaluations import (
+    print_blimp,
+    print_closing,
+    print_comparison,
+    print_overview,
+    print_parse,
+    print_perplexity,
+    print_sg,
+    print_sg_runs,
+)
 from pdtools.report.tables import print_table
 
 
@@ -20,12 +39,195 @@ def test_plain_text_is_aligned() -> None:
     assert stream.getvalue() == "T\nname   score\none     1.00\nthree      -\n[b]    22.46\n"
 
 
-def test_a_terminal_gets_the_same_cells() -> None:
-    stream = Terminal()
-    print_table(["name", "score"], [("[b]", 22.456), ("x", 3)], title="T", stream=stream)
-    for cell in ("[b]", "22.46", "3", "name", "T"):
-        assert cell in stream.getvalue()
-    assert "─" in stream.getvalue()
+def test_a_terminal_gets_the_same_lines() -> None:
+    for rows in ([("[b]", 22.456), ("x", 3)], []):
+        found = []
+        for stream in (Terminal(), io.StringIO()):
+            print_table(["name", "score"], rows, title="T", stream=stream)
+            found.append(stream.getvalue())
+        assert found[0] == found[1] != ""
+
+
+def test_what_is_too_long_stands_on_a_line_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    for stream, width in ((Terminal(), 100), (io.StringIO(), 80)):
+        rows = [("n" * (width - 7), 1.5), ("m" * (width - 6), 2.5)]
+        print_table(["name", "score"], rows, stream=stream)
+        head, first, second, last = stream.getvalue().splitlines()
+        assert head == "name".ljust(width - 7) + "  score"
+        assert first == "n" * (width - 7) + "   1.50"
+        assert (second, last) == ("m" * (width - 6), " " * (width - 4) + "2.50")
+
+
+# --- tables of every command, with names as long as the real ones -------------------------------------
+
+
+def words(kind: str, *lengths: int) -> Iterator[str]:
+    """Different names of these lengths."""
+    for number, length in enumerate(lengths):
+        yield f"{kind}{number:02}" + "name_of_something_as_long_as_the_real_names_of_the_data"[: length - 3]
+
+
+PHENOMENA = tuple(words("f", 25, 22, 21, *[14] * 9))  # as determiner_noun_agreement, subject_verb_agreement
+PARADIGMS = tuple(
+    words("p", 46, 45, 42, 41, 40, *[30] * 62)
+)  # determiner_noun_agreement_with_adj_irregular_1
+CIRCUITS = tuple(words("c", 26, 25, 22, 20, 18, 9))  # Long-Distance Dependencies, Gross Syntactic State
+SUITES = tuple(words("s", 22, 21, 20, *[16] * 31))  # reflexive_orc_masc, subordination_src-src
+
+
+def blimp_results(*, named: bool = True) -> Results:
+    by_paradigm = {name: {"pairs": 1000, "scored": 1000, "ties": 0} for name in PARADIGMS}
+    rows = [
+        {
+            "paradigm": name,
+            "phenomenon": PHENOMENA[i % 12] if named else None,
+            "field": "syntax_semantics" if named else None,
+        }
+        for i, name in enumerate(PARADIGMS)
+    ]
+    phenomena = PHENOMENA if named else ()
+    return Results(
+        scores={
+            "overall": 0.8,
+            "overall_per_token": 1.0,
+            "by_field": {"syntax_semantics": 1.0} if named else {},
+            "by_phenomenon": dict.fromkeys(phenomena, 1.0),
+            "by_paradigm": dict.fromkeys(PARADIGMS, 1.0),
+        },
+        counts={"pairs": 67000, "pairs_scored": 67000, "ties": 1234, "by_paradigm": by_paradigm},
+        settings={},
+        tables={"items": pa.Table.from_pylist(rows)},
+    )
+
+
+def sg_results() -> Results:
+    scores = {
+        **dict.fromkeys(CONVENTIONS, 1.0),
+        "by_circuit": dict.fromkeys(CIRCUITS, 1.0),
+        "by_suite": dict.fromkeys(SUITES, 1.0),
+        "by_prediction": {SUITES[0]: {"1": 1.0, "2": 0.5}},
+    }
+    return Results(scores=scores, counts={}, settings={})
+
+
+def sg_runs() -> Results:
+    scores = {**dict.fromkeys(CONVENTIONS, 1.0), "by_circuit": dict.fromkeys(CIRCUITS, 1.0)}
+    runs = [{"model": "transformer-xl", "corpus": "bllip-lg", "seed": "majority51", **scores}] * 3
+    return Results(scores={"runs": runs}, counts={}, settings={})
+
+
+def comparison(task: str) -> dict[str, Any]:
+    levels = {
+        "blimp": {"field": ["syntax_semantics"], "phenomenon": PHENOMENA, "paradigm": PARADIGMS},
+        "sg": {"circuit": CIRCUITS, "suite": SUITES},
+    }[task]
+    numbers = {
+        "items": 67000,
+        "a": 1.0,
+        "b": 0.0,
+        "low": -1.0,
+        "high": -0.98765,
+        "only_a": 60000,
+        "only_b": 60000,
+    }
+    groups = [Difference(level="overall", name="", p=1.2e-300, **numbers)]
+    groups += [
+        Difference(level=level, name=name, p=1.2e-300, **numbers)
+        for level, names in levels.items()
+        for name in names
+    ]
+    return {"task": task, "groups": groups, "notes": ["beam: 10 and 300", "text style: ptb and as given"] * 3}
+
+
+def perplexity_results() -> Results:
+    kinds = [
+        f"ppl_{unit}_{kind}" for unit in ("word", "word_without_eos") for kind in ("given_trees", "joint")
+    ]
+    counts = {"sentences": 10**9, "words_without_eos": 10**9}
+    return Results(scores=dict.fromkeys(kinds, 123456.789), counts=counts, settings={})
+
+
+def parse_results() -> Results:
+    scores = dict.fromkeys(("f1", "tagging_accuracy", "average_crossing_brackets"), 100.0)
+    counts = dict.fromkeys(("sentences", "scored", "errors", "skipped", "left_out"), 10**6)
+    return Results(
+        scores={**scores, "up_to_cutoff": scores},
+        counts={**counts, "up_to_cutoff": counts},
+        settings={"cutoff_len": 40, "labeled": False, "binarize": "right"},
+    )
+
+
+def closing_results() -> Results:
+    names = (
+        "prefixes",
+        "accuracy",
+        "low",
+        "high",
+        "accuracy_given_attachments",
+        "attachment_accuracy",
+        "lost_by_beam",
+    )
+    each = {**dict.fromkeys(names, 1.0), "prefixes": 100000}
+    kinds = ("by_set", "by_dependency", "by_depth", "by_open")
+    scores: dict[str, Any] = {kind: {"long-dependencies": each} for kind in kinds}
+    return Results(scores={**scores, "entropy": {"cross_entropy": 1.0}}, counts={}, settings={})
+
+
+def headlines() -> list[Headline]:
+    texts = (
+        "perplexity per word without end-of-sentence, given the trees",
+        "perplexity per word, marginal, over 1700 sentences and 1699 sentences",
+        "unlabeled F1, right-binarized (%)",
+    )
+    return [
+        Headline(folder="x", score=text, a=12345.678, b=1.0, p=1e-300, notes=("beam: 10 and 300",))
+        for text in texts
+    ]
+
+
+SHOWN: dict[str, Callable[[], None]] = {
+    "eval-blimp": lambda: print_blimp(blimp_results()),
+    "eval-blimp --details": lambda: print_blimp(blimp_results(), details=True),
+    "eval-blimp own pairs": lambda: print_blimp(blimp_results(named=False)),
+    "eval-sg": lambda: print_sg(sg_results()),
+    "eval-sg --details": lambda: print_sg(sg_results(), details=True),
+    "eval-sg --from-items": lambda: print_sg_runs(sg_runs()),
+    "eval-ppl": lambda: print_perplexity(perplexity_results()),
+    "eval-parse": lambda: print_parse(parse_results()),
+    "eval-dyck": lambda: print_closing(closing_results()),
+    "compare blimp": lambda: print_comparison(comparison("blimp"), "a", "b"),
+    "compare blimp --details": lambda: print_comparison(comparison("blimp"), "a", "b", details=True),
+    "compare sg": lambda: print_comparison(comparison("sg"), "a", "b"),
+    "compare sg --details": lambda: print_comparison(comparison("sg"), "a", "b", details=True),
+    "compare folders": lambda: print_overview(headlines(), "transformer", "pushdown"),
+    "compare folders of long names": lambda: print_overview(
+        headlines(), "transformer-of-16-layers", "pushdown"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_no_line_is_wider_than_80_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    found = []
+    for stream in (Terminal(), io.StringIO()):
+        monkeypatch.setattr(sys, "stdout", stream)
+        SHOWN[name]()
+        monkeypatch.undo()
+        monkeypatch.setenv("COLUMNS", "80")
+        found.append(stream.getvalue())
+        assert max(map(len, found[-1].splitlines())) <= 80
+    assert found[0] == found[1]
+    fine = [word for word in (*PARADIGMS, *SUITES) if word in found[0]]
+    asked = "--details" in name or "own" in name
+    assert len(fine) == ((67 if "blimp" in name else 34) if asked else 0)
+    if "blimp" in name or "sg" in name.split()[0]:
+        coarse = [word for word in (*PHENOMENA, *CIRCUITS) if word in found[0]]
+        assert len(coarse) == (0 if "own" in name else 12 if "blimp" in name else 6)
+        assert "--from-items" in name or found[0].index("overall") < min(
+            map(found[0].index, [*coarse, *fine])
+        )
 
 
 def test_imports_are_light() -> None:
