@@ -55,7 +55,9 @@ def decode(
     ] = False,
     scores: Annotated[
         str | None,
-        typer.Option("--scores", metavar="FILE.tsv", help="Log-probabilities of the trees, in nats."),
+        typer.Option(
+            "--scores", metavar="FILE.tsv", help="Log-probabilities of the trees, in nats (or a .csv)."
+        ),
     ] = None,
     max_batch: MaxBatchOption = None,
     dtype: DtypeOption = Dtype.float32,

@@ -98,7 +98,7 @@ def eval_dyck(
     plan = make_plan(workers, shard, scheduler, resume)
     read = [*prefixes, model, *([strings] if strings else [])]
     check_output_or_done(target, plan, overwrite=overwrite, inputs=read)
-    files = expand_inputs(prefixes, (".tsv",))
+    files = expand_inputs(prefixes, (".tsv", ".csv"))
     sets = {Path(file).name.partition(".")[0]: read_prefixes(file)[:limit] for file in files}
     if len(sets) < len(files):
         raise typer.BadParameter("files of the same name: their scores could not be told apart")

@@ -70,7 +70,7 @@ def eval_task(
         check_output(output, overwrite=overwrite, inputs=sources)
     if plot:
         check_picture(plot, overwrite=overwrite, inputs=sources, output=output)
-    files = expand_inputs(pairs, (".tsv",))
+    files = expand_inputs(pairs, (".tsv", ".csv"))
     loaded = load_checkpoint(model, pick_device(device, threads))
     task, _ = task_of(loaded)
     results = evaluate_task(

@@ -14,7 +14,7 @@ from . import generate_cfl, generate_task
 from .arguments import parse_range
 from .console import message, print_json
 from .generated import NumberOption, OutputOption, ShardsOption, report, write
-from .options import JsonOption, OverwriteOption, QuietOption, SeedOption
+from .options import JsonOption, OverwriteOption, QuietOption, SeedOption, TableOption
 from .outputs import check_json_output
 
 app = typer.Typer(
@@ -124,7 +124,7 @@ def dyck_prefixes(
     types: Annotated[
         int, typer.Option("--nest-types", min=1, help="--depths: bracket types of the nests.")
     ] = 10,
-    output: Annotated[str, typer.Option("--output", "-o", help="A TSV file (.gz, .zst), or -.")] = STDIO,
+    output: TableOption = STDIO,
     seed: SeedOption = 0,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,

@@ -10,7 +10,7 @@ from pdtools.files import STDIO, check_output
 
 from .arguments import parse_range
 from .console import message, print_json, progress
-from .options import JsonOption, OverwriteOption, QuietOption, SeedOption
+from .options import JsonOption, OverwriteOption, QuietOption, SeedOption, TableOption
 from .outputs import check_json_output
 
 TaskArgument = Annotated[str, typer.Argument(metavar="NAME", help="rs, sm, ma or se.")]
@@ -31,7 +31,7 @@ def task(
         int, typer.Option("--number", "-n", min=1, help="Number of pairs of each length.")
     ] = 512,
     as_released: AsReleasedOption = False,
-    output: Annotated[str, typer.Option("--output", "-o", help="A TSV file (.gz, .zst), or -.")] = STDIO,
+    output: TableOption = STDIO,
     seed: SeedOption = 0,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,

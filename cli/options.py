@@ -37,6 +37,9 @@ class Dtype(str, Enum):
     bf16 = "bf16"
 
 
+TableOption = Annotated[
+    str, typer.Option("--output", "-o", help="A TSV file, or CSV (.csv); also compressed (.gz, .zst); or -.")
+]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace an output that exists.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 DetailsOption = Annotated[
@@ -84,7 +87,7 @@ SurprisalsOption = Annotated[
 WriteSentencesOption = Annotated[
     str | None,
     typer.Option(
-        "--write-sentences", metavar="FILE", help="Write the sentences (TSV; or -) instead of scoring them."
+        "--write-sentences", metavar="FILE", help="Write the sentences (.tsv, .csv; or -) instead of scoring."
     ),
 ]
 TextOnlyOption = Annotated[

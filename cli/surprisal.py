@@ -26,6 +26,7 @@ from .options import (
     SchedulerOption,
     ShardOption,
     Source,
+    TableOption,
     ThreadsOption,
     WorkersOption,
 )
@@ -41,7 +42,7 @@ def surprisal(
     model: Annotated[
         str, typer.Option("--model", metavar="DIR", help="A checkpoint, a run, or a Hugging Face causal LM.")
     ],
-    output: Annotated[str, typer.Option("--output", "-o", help="A TSV file (.gz, .zst), or -.")] = STDIO,
+    output: TableOption = STDIO,
     source: Annotated[
         Source, typer.Option("--from", help="Running text, words separated by spaces, or the words of trees.")
     ] = Source.text,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from pdtools.errors import InputError
 from pdtools.evaluation.blimp_pairs import Pair
 from pdtools.evaluation.sg import present
 from pdtools.evaluation.suites import Suite, sentences
-from pdtools.files import atomic_text
+from pdtools.files import atomic_table, atomic_text
 
 SG_COLUMNS = ("suite", "item", "condition")
 BLIMP_COLUMNS = ("paradigm", "pair", "side")
@@ -62,7 +63,7 @@ def write_sentences(
     Args:
         found: from :func:`sg_sentences` or :func:`blimp_sentences`.
         columns: what their places consist of; the header has these and ``text``.
-        output: a TSV file (compressed by suffix; ``-``: standard output); nothing in it is quoted.
+        output: a table, see :func:`pdtools.files.atomic_table` (``-``: TSV to standard output).
         text_only: only the sentences, without a header, as ``pdtools surprisal`` reads them.
         overwrite: see :func:`pdtools.files.atomic_path`.
 
@@ -73,13 +74,18 @@ def write_sentences(
         InputError: for a sentence or name with a tab or line break in it, which has no place in such a file.
     """
     written = 0
-    with atomic_text(output, overwrite=overwrite) as stream:
-        if not text_only:
-            stream.write("\t".join((*columns, "text")) + "\n")
+    with contextlib.ExitStack() as stack:
+        if text_only:
+            lines = stack.enter_context(atomic_text(output, overwrite=overwrite))
+        else:
+            write = stack.enter_context(atomic_table(output, (*columns, "text"), overwrite=overwrite))
         for sentence in found:
             cells = (*sentence.place, sentence.text)
             if any(mark in cell for cell in cells for mark in "\t\r\n"):
                 raise InputError(f"{cells}: a tab or line break cannot be written in a line of a table")
-            stream.write((sentence.text if text_only else "\t".join(cells)) + "\n")
+            if text_only:
+                lines.write(sentence.text + "\n")
+            else:
+                write(cells)
             written += 1
     return written

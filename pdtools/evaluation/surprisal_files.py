@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pdtools.errors import InputError
 from pdtools.evaluation.word_alignment import align_tokens, is_edge, is_unknown
-from pdtools.files import read_lines
+from pdtools.files import is_csv, read_table
 from pdtools.search.scores import SentenceScore, Unscorable
 
 if TYPE_CHECKING:
@@ -44,10 +44,11 @@ class _Unusable(Exception):
 class RecordedScorer:
     """A :class:`~pdtools.search.scores.Scorer` that reads its scores from a table.
 
-    The table is TSV with a header, unquoted, with the rows of a sentence together and sentences in order.
-    Columns: ``sentence_id`` (from 1), ``token`` or ``word``, ``surprisal``, and, if it has them, ``start``
-    and ``end``, the characters of the sentence; others are passed over. ``pdtools surprisal`` writes such
-    tables, and LM-Zoo such without offsets. Without them, tokens are found in the words of the sentence, see
+    The table (:func:`pdtools.files.read_table`) has a header, with the rows of a sentence together and
+    sentences in order. Columns: ``sentence_id`` (from 1), ``token`` or ``word``, ``surprisal``, and, if it
+    has them, ``start`` and ``end``, the characters of the sentence; others are passed over. ``pdtools
+    surprisal`` writes such tables, and LM-Zoo such without offsets. Without them, tokens are found in the
+    words of the sentence, see
     :func:`pdtools.evaluation.word_alignment.align_tokens`. A row for the beginning of the sentence (with
     offsets: without characters) is passed over, a row for its end is counted.
     """
@@ -152,23 +153,24 @@ class RecordedScorer:
         return _score(sentence.text, rows, words, spans, logprobs, eos)
 
     def _rows(self) -> Iterator[_Row]:
-        lines = read_lines(self._source)
-        number, header = next(lines, (1, ""))
-        columns = header.split("\t")
+        lines = read_table(self._source)
+        number, columns = next(lines, (1, [""]))
         wanted = ["sentence_id", "word" if "word" in columns else "token", "surprisal"]
         if missing := [name for name in wanted if name not in columns]:
             raise InputError(
-                f"no column {', '.join(missing)} in the header", file=self._source, line=number, hint="tabs"
+                f"no column {', '.join(missing)} in the header",
+                file=self._source,
+                line=number,
+                hint="commas" if is_csv(self._source) else "tabs",
             )
         has_offsets = "start" in columns and "end" in columns
         wanted += ["start", "end"] if has_offsets else []
         at = [columns.index(name) for name in wanted]
         self.settings["alignment"] = "characters" if has_offsets else "words"
         previous = 0
-        for number, line in lines:
-            if not line:
+        for number, cells in lines:
+            if cells == [""]:
                 continue
-            cells = line.split("\t")
             if len(cells) != len(columns):
                 raise InputError(
                     f"{len(cells)} columns, the header has {len(columns)}", file=self._source, line=number

@@ -34,6 +34,7 @@ from pdtools.files.rejects import (
     rejects_path,
     write_rejects,
 )
+from pdtools.files.tables import atomic_table, is_csv, read_table
 
 __all__ = [
     "MAX_DOCUMENT_BYTES",
@@ -44,12 +45,14 @@ __all__ = [
     "Rejects",
     "atomic_directory",
     "atomic_path",
+    "atomic_table",
     "atomic_text",
     "check_kind",
     "check_output",
     "decode_line",
     "decode_utf8",
     "expand_inputs",
+    "is_csv",
     "is_stream",
     "json_text",
     "kind_of",
@@ -58,6 +61,7 @@ __all__ = [
     "read_json",
     "read_line_parts",
     "read_lines",
+    "read_table",
     "recover_directory",
     "rejects_path",
     "replace_directory",

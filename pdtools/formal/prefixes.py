@@ -9,7 +9,6 @@ Two kinds, as the authors' evaluation has them, but one prefix a string, so that
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -18,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import atomic_text, read_lines
+from pdtools.files import atomic_table, read_table
 from pdtools.formal.dyck import Dyck, dyck_attachments
 from pdtools.formal.language import StringArrays, strings
 
@@ -137,15 +136,13 @@ def depth_prefixes(
 
 
 def write_prefixes(prefixes: Iterable[BracketPrefix], path: str | Path, *, overwrite: bool = True) -> None:
-    """Write prefixes as TSV with a header: ``prefix`` (tokens between single spaces), then the rest.
+    """Write prefixes as a table with a header: ``prefix`` (tokens between single spaces), then the rest.
 
-    For ``overwrite`` see :func:`pdtools.files.atomic_path`.
+    For ``path`` and ``overwrite`` see :func:`pdtools.files.atomic_table`.
     """
-    with atomic_text(path, overwrite=overwrite) as stream:
-        writer = csv.writer(stream, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_NONE)
-        writer.writerow(_COLUMNS)
+    with atomic_table(path, _COLUMNS, overwrite=overwrite) as write:
         for p in prefixes:
-            writer.writerow((" ".join(p.tokens), p.closer, p.dependency, p.depth))
+            write((" ".join(p.tokens), p.closer, p.dependency, p.depth))
 
 
 def read_prefixes(path: str | Path) -> list[BracketPrefix]:
@@ -154,18 +151,17 @@ def read_prefixes(path: str | Path) -> list[BracketPrefix]:
     Raises:
         InputError: a line that is no such prefix: its file and number.
     """
-    lines = read_lines(path)
-    if tuple(next(lines, (1, ""))[1].split("\t")) != _COLUMNS:
+    lines = read_table(path)
+    if tuple(next(lines, (1, []))[1]) != _COLUMNS:
         reason = f"no header {' '.join(_COLUMNS)} (tabs between them)"
         raise InputError(reason, file=path, line=1, hint="pdtools generate dyck-prefixes writes such files")
-    prefixes = [_parse(line, path, number) for number, line in lines]
+    prefixes = [_parse(fields, path, number) for number, fields in lines]
     if not prefixes:
         raise InputError("no prefixes in it", file=path)
     return prefixes
 
 
-def _parse(line: str, path: str | Path, number: int) -> BracketPrefix:
-    fields = line.split("\t")
+def _parse(fields: Sequence[str], path: str | Path, number: int) -> BracketPrefix:
     try:
         text, closer, dependency, depth = fields
         prefix = BracketPrefix(

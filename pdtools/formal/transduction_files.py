@@ -1,15 +1,14 @@
-"""Pairs of a transduction task as files: TSV with the columns ``length``, ``x`` and ``y``."""
+"""Pairs of a transduction task as files: tables with the columns ``length``, ``x`` and ``y``."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from pdtools.errors import InputError
-from pdtools.files import atomic_text, read_lines
+from pdtools.files import atomic_table, read_table
 from pdtools.formal.transductions import Pairs, Task
 
 _COLUMNS = ("length", "x", "y")
@@ -19,24 +18,22 @@ _SHOWN = 12  # symbols of a right answer in a message about a wrong one
 def write_pairs(
     task: Task, drawn: Iterable[Pairs], path: str | Path, *, overwrite: bool = True
 ) -> dict[str, int]:
-    """Write pairs as TSV with a header: the length of x, x and y (symbols between single spaces, no padding).
+    """Write pairs as a table: the length of x, x and y (symbols between single spaces, no padding).
 
     Args:
         task: whose pairs.
         drawn: of any lengths.
-        path: the file (``.gz``, ``.zst``), or ``-``.
+        path: the file, see :func:`pdtools.files.atomic_table`.
         overwrite: see :func:`pdtools.files.atomic_path`.
 
     Returns:
         Counts: ``pairs``, and ``symbols`` of x and y together.
     """
     counts = {"pairs": 0, "symbols": 0}
-    with atomic_text(path, overwrite=overwrite) as stream:
-        writer = csv.writer(stream, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_NONE)
-        writer.writerow(_COLUMNS)
+    with atomic_table(path, _COLUMNS, overwrite=overwrite) as write:
         for pairs in drawn:
             for x, y in task.strings(pairs):
-                writer.writerow((len(x), " ".join(x), " ".join(y)))
+                write((len(x), " ".join(x), " ".join(y)))
                 counts["pairs"] += 1
                 counts["symbols"] += len(x) + len(y)
     return counts
@@ -53,15 +50,15 @@ def read_pairs(task: Task, path: str | Path) -> dict[int, Pairs]:
     Raises:
         InputError: a line that is no pair of the task: its file and number.
     """
-    lines = read_lines(path)
-    if tuple(next(lines, (1, ""))[1].split("\t")) != _COLUMNS:
+    lines = read_table(path)
+    if tuple(next(lines, (1, []))[1]) != _COLUMNS:
         reason = f"no header {' '.join(_COLUMNS)} (tabs between them)"
         raise InputError(reason, file=path, line=1, hint="pdtools generate task writes such files")
     number_of = {symbol: number for number, symbol in enumerate(task.symbols)}
     found: dict[int, list[tuple[list[int], list[int]]]] = {}
-    for number, line in lines:
+    for number, cells in lines:
         try:
-            x, y = _parse(task, number_of, line)
+            x, y = _parse(task, number_of, cells)
         except ValueError as error:
             raise InputError(f"no pair of the task {task.name}: {error}", file=path, line=number) from None
         found.setdefault(len(x), []).append((x, y))
@@ -70,9 +67,8 @@ def read_pairs(task: Task, path: str | Path) -> dict[int, Pairs]:
     return {length: _as_arrays(task, found[length]) for length in sorted(found)}
 
 
-def _parse(task: Task, number_of: Mapping[str, int], line: str) -> tuple[list[int], list[int]]:
+def _parse(task: Task, number_of: Mapping[str, int], fields: Sequence[str]) -> tuple[list[int], list[int]]:
     """The symbols' numbers of one line; a ValueError says what is wrong."""
-    fields = line.split("\t")
     if len(fields) != len(_COLUMNS):
         raise ValueError(f"{len(fields)} fields, not length, x and y with tabs between them")
     length, x, y = fields[0], fields[1].split(" "), fields[2].split(" ")

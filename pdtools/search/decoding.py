@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import tee
 
 from pdtools.errors import InputError
-from pdtools.files import Rejects, atomic_text, write_rejects
+from pdtools.files import Rejects, atomic_table, atomic_text, write_rejects
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.scorer import Searcher
 from pdtools.search.scores import Unscorable
@@ -78,7 +78,7 @@ def write_decoded(
     Args:
         results: from :func:`decode`.
         output: a file (compressed by its suffix) or ``-``. Rejects go beside a file.
-        scores: a TSV file with a header: ``id`` (line of the output, from 1), ``rank`` (from 1), ``joint``
+        scores: a table with a header: ``id`` (line of the output, from 1), ``rank`` (from 1), ``joint``
             and ``marginal`` (nats); with ``k_best`` over 1 also ``tree``. A placeholder has no rows.
         k_best: rows per sentence at most, as given to :func:`decode`.
 
@@ -89,19 +89,17 @@ def write_decoded(
     trees = words = placeholders = 0
     with ExitStack() as stack:
         lines = stack.enter_context(atomic_text(output))
-        table = stack.enter_context(atomic_text(scores)) if scores is not None else None
-        if table is not None:
-            table.write("\t".join(columns) + "\n")
+        write_scores = stack.enter_context(atomic_table(scores, columns)) if scores is not None else None
         for result in results:
             trees += 1
             words += len(result.tree)
             placeholders += result.marginal is None
             lines.write(f"{result.tree}\n")
-            if table is None:
+            if write_scores is None:
                 continue
             for rank, (joint, tree) in enumerate(result.k_best, start=1):
                 row = [trees, rank, f"{joint:.8f}", f"{result.marginal:.8f}", *([tree] if k_best > 1 else [])]
-                table.write("\t".join(map(str, row)) + "\n")
+                write_scores(row)
         if not trees:
             raise InputError("there is no sentence in the input")
         write_rejects(output, rejects)

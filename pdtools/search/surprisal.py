@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import Rejects, atomic_text, write_rejects
+from pdtools.files import Rejects, atomic_table, write_rejects
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.scorer import Searcher
 from pdtools.search.scores import Scorer, SentenceScore, Unscorable
@@ -188,11 +188,10 @@ def write_surprisals(
     words: bool = False,
     parses: bool = False,
 ) -> SurprisalCounts:
-    """Write surprisals as a TSV file with a header, whole or not at all.
+    """Write surprisals as a table with a header (:func:`pdtools.files.atomic_table`), whole or not at all.
 
     Columns: ``sentence_id`` (line of the input, from 1), ``token_id`` and ``token`` (``word_id`` and
     ``word``), ``start`` and ``end`` (characters of the sentence), ``surprisal``, and ``parse`` if wanted.
-    Nothing is quoted; a tab inside a token is written ``\\t``.
 
     Raises:
         InputError: if there is no sentence at all.
@@ -205,8 +204,7 @@ def write_surprisals(
     first = next(results, None)
     if first is None:
         raise InputError("there is no sentence in the input")
-    with atomic_text(output) as stream:
-        stream.write("\t".join(columns) + "\n")
+    with atomic_table(output, columns) as write:
         for result in itertools.chain([first], results):
             sentences += 1
             scored += result.scored
@@ -214,13 +212,9 @@ def write_surprisals(
             for row in result.rows:
                 cells = [result.number, row.number, row.text, row.start, row.end, f"{row.surprisal:.8f}"]
                 cells += [row.parse] if parses else []
-                stream.write("\t".join(_cell(str(cell)) for cell in cells) + "\n")
+                write(cells)
         write_rejects(output, rejects)
     return SurprisalCounts(sentences=sentences, scored=scored, rows=rows)
-
-
-def _cell(text: str) -> str:
-    return text.replace("\t", "\\t").replace("\r", "\\r")
 
 
 def stack_text(attach: NDArray[np.int32], tokens: Sequence[str]) -> str:

@@ -1,0 +1,51 @@
+"""Tables as text files: cells between tabs, or commas where the file's name ends in ``.csv``."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from pdtools.errors import InputError
+from pdtools.files.inputs import read_lines
+from pdtools.files.outputs import atomic_text
+
+
+def is_csv(path: str | Path) -> bool:
+    """Whether a table of this name has commas: ``.csv``, also compressed."""
+    return str(path).removesuffix(".gz").removesuffix(".zst").endswith(".csv")
+
+
+@contextlib.contextmanager
+def atomic_table(
+    path: str | Path, columns: Sequence[str], *, overwrite: bool = True
+) -> Iterator[Callable[[Sequence[object]], object]]:
+    """Write a table with a header, whole or not at all: what is given takes the cells of a row.
+
+    In TSV nothing is quoted, and a tab or carriage return in a cell is written ``\\t`` or ``\\r``; in CSV
+    cells are quoted where they need to be. For ``overwrite`` see :func:`pdtools.files.atomic_path`.
+    """
+    with atomic_text(path, overwrite=overwrite) as stream:
+
+        def write_tsv(cells: Sequence[object]) -> None:
+            texts = (str(cell).replace("\t", "\\t").replace("\r", "\\r") for cell in cells)
+            stream.write("\t".join(texts) + "\n")
+
+        write = csv.writer(stream, lineterminator="\n").writerow if is_csv(path) else write_tsv
+        write(columns)
+        yield write
+
+
+def read_table(path: str | Path) -> Iterator[tuple[int, list[str]]]:
+    """The cells of every line of a table, its header too, with the line's number; see :func:`read_lines`.
+
+    Raises:
+        InputError: also where quotes of CSV are not closed, or not alone in their cell.
+    """
+    for number, line in read_lines(path):
+        try:
+            cells = next(csv.reader([line], strict=True), []) if is_csv(path) else line.split("\t")
+        except csv.Error as error:
+            raise InputError(f"not CSV: {error}", file=path, line=number) from error
+        yield number, cells or [""]

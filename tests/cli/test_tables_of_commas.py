@@ -1,0 +1,119 @@
+"""Tables with commas, where a file's name asks for them, as pandas and pdtools read them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+from search_oracle import tiny_model
+
+from pdtools.cli.main import run
+from pdtools.models import save_checkpoint
+from pdtools.tokenization import split_spaces, train_bpe_tokenizer
+
+LINES = ['He said, "no, 1,000".', "a,b \u00e9 'c'", "plain"]
+SUFFIXES = ["csv", "csv.gz", "csv.zst"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model") / "model"
+    tokenizer = train_bpe_tokenizer([split_spaces(line) for line in LINES], size=290, min_count=1)
+    save_checkpoint(folder, tiny_model(vocab_size=tokenizer.vocab_size, max_length=64), tokenizer, shards={})
+    return folder
+
+
+def command(*arguments: object) -> None:
+    assert run([*map(str, arguments), "--quiet"]) == 0
+
+
+def same_tables(commas: Path, tabs: Path) -> pandas.DataFrame:
+    found = pandas.read_csv(commas, keep_default_na=False)
+    expected = pandas.read_csv(tabs, sep="\t", quoting=csv.QUOTE_NONE, keep_default_na=False)
+    pandas.testing.assert_frame_equal(found, expected)
+    return found
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("more", [[], ["--words"], ["--parses"]])
+def test_surprisal(suffix: str, more: list[str], model: Path, tmp_path: Path) -> None:
+    text = tmp_path / "in.txt"
+    text.write_text("".join(line + "\n" for line in LINES))
+    search = ["surprisal", text, "--model", model, "--beam", 2, "--device", "cpu", *more]
+    command(*search, "-o", tmp_path / "out.tsv")
+    command(*search, "-o", tmp_path / f"out.{suffix}")
+    found = same_tables(tmp_path / f"out.{suffix}", tmp_path / "out.tsv")
+    assert found.iloc[:, 2].str.contains('[,"]').any()
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("k_best", [1, 3])
+def test_decode_scores(suffix: str, k_best: int, model: Path, tmp_path: Path) -> None:
+    text = tmp_path / "in.txt"
+    text.write_text("".join(line + "\n" for line in LINES))
+    for name in ("tsv", suffix):
+        search = ["decode", text, "--model", model, "--beam", 4, "--device", "cpu", "--k-best", k_best]
+        command(*search, "-o", tmp_path / f"{name}.trees", "--scores", tmp_path / f"scores.{name}")
+    found = same_tables(tmp_path / f"scores.{suffix}", tmp_path / "scores.tsv")
+    assert len(found) > (len(LINES) if k_best > 1 else 0)
+
+
+def test_what_is_written_is_read_back(model: Path, tmp_path: Path) -> None:
+    """The sentences of BLiMP out, their surprisals in: the scores of the model itself."""
+    data = tmp_path / "toy.jsonl"
+    names: dict[str, Any] = {"UID": "toy", "field": "syntax", "linguistics_term": "binding"}
+    pairs = [('He said, "no".', 'No said, "he".'), ("a,b c", "c a,b")]
+    with data.open("w") as stream:
+        for number, (good, bad) in enumerate(pairs):
+            pair = {**names, "pairID": str(number), "sentence_good": good, "sentence_bad": bad}
+            stream.write(json.dumps(pair) + "\n")
+    sentences = tmp_path / "sentences.csv"
+    command("eval-blimp", data, "--write-sentences", sentences)
+    assert pandas.read_csv(sentences).text.tolist() == [text for pair in pairs for text in pair]
+    text = tmp_path / "in.txt"
+    command("eval-blimp", data, "--write-sentences", text, "--text-only")
+    search = ["--model", model, "--beam", 2, "--device", "cpu"]
+    command("surprisal", text, *search, "-o", tmp_path / "out.csv")
+    command("eval-blimp", data, "--surprisals", tmp_path / "out.csv", "-o", tmp_path / "file")
+    command("eval-blimp", data, *search, "-o", tmp_path / "model")
+    documents = [json.loads((tmp_path / name / "results.json").read_text()) for name in ("file", "model")]
+    assert documents[0]["scores"] == documents[1]["scores"]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [('1,"a,0,1,2', "not CSV"), ('1,"a" b,0,1,2', "not CSV"), ("1,a,0,1", "4 columns, the header has 5")],
+)
+def test_bad_commas_are_named_by_their_line(
+    line: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "toy.jsonl"
+    pair = {"UID": "toy", "pairID": "1", "field": "syntax", "linguistics_term": "binding"}
+    data.write_text(json.dumps({**pair, "sentence_good": "a", "sentence_bad": "b"}) + "\n")
+    table = tmp_path / "t.csv"
+    table.write_text(f"sentence_id,token,start,end,surprisal\n{line}\n")
+    assert run(["eval-blimp", str(data), "--surprisals", str(table), "-o", str(tmp_path / "out")]) == 1
+    error = capsys.readouterr().err
+    assert f"{table}:2: {reason}" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_formal_languages(suffix: str, tmp_path: Path) -> None:
+    from pdtools.formal.prefixes import read_prefixes
+    from pdtools.formal.transduction_files import read_pairs
+    from pdtools.formal.transductions import make_task
+
+    pairs = ["generate", "task", "rs", "--number", 3, "--lengths", "4-5", "--seed", 1]
+    prefixes = ["generate", "dyck-prefixes", "--depths", "4-5", "--number", 4, "--seed", 1]
+    for kind, made in (("pairs", pairs), ("prefixes", prefixes)):
+        for name in (suffix, "tsv"):
+            command(*made, "-o", tmp_path / f"{kind}.{name}")
+        same_tables(tmp_path / f"{kind}.{suffix}", tmp_path / f"{kind}.tsv")
+    commas, tabs = (read_pairs(make_task("rs"), tmp_path / f"pairs.{name}") for name in (suffix, "tsv"))
+    assert all((commas[length].x == tabs[length].x).all() for length in tabs)
+    assert read_prefixes(tmp_path / f"prefixes.{suffix}") == read_prefixes(tmp_path / "prefixes.tsv")
