@@ -11,7 +11,7 @@ STUDY_STACK_LM ?= study-stack-lm
 TEXTS ?= $(STUDY_STACK_LM)-sample/train.txt $(STUDY_STACK_LM)-sample/valid.txt $(STUDY_STACK_LM)-sample/test.txt
 INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint bench sweep soak study-dyck study-dcf study-cfl study-ptb study-stack-lm clean
+.PHONY: demo test lint bench docs sweep soak study-dyck study-dcf study-cfl study-ptb study-stack-lm clean
 
 # The whole pipeline on the bundled data, ending in one table.
 demo: $(VENV)/installed
@@ -29,6 +29,10 @@ lint: $(VENV)/installed-dev
 bench: $(VENV)/installed-dev
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/table.py $(BENCH_ARGS)
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/agreement.py --table
+
+# Tables and sentences of docs/ that come from docs/results; a test says when they are stale (--check).
+docs: $(VENV)/installed-dev
+	$(VENV)/bin/python studies/pages.py
 
 # How cost grows with length, width and beam; four minutes.
 sweep: $(VENV)/installed-dev

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import math
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -194,45 +193,6 @@ def test_lines_of_the_figures(report: ModuleType) -> None:
     assert line.y == [75, 0]
     assert (line.low[0], line.high[0]) == pytest.approx([100 * end for end in binomial_interval(1.5, 2)])
     assert line.high[1] == pytest.approx(100 * binomial_interval(0, 1)[1])
-
-
-@pytest.mark.parametrize(
-    ("results", "models"), [("steps-10000", 4), ("free-5000", 3), ("free-5000-mixed", 3), ("strict-5000", 2)]
-)
-def test_the_published_tables_are_those_of_the_published_results(
-    report: ModuleType, results: str, models: int
-) -> None:
-    page = (REPOSITORY / "docs" / "studies" / "dyck.md").read_text().splitlines()
-    rows = [row for row in published_rows(report, results) if re.match(r"\| (?![^|]+ \| - \| - \|)", row)]
-    # Heads, rules, guesses, the paper's rows, the automaton; of every model a row.
-    assert len(rows) >= 2 + 2 + 2 + 1 + models
-    assert [row for row in rows if row not in page] == []
-
-
-def test_the_page_has_no_other_tables(report: ModuleType) -> None:
-    text = (REPOSITORY / "docs" / "studies" / "dyck.md").read_text()
-    results = text[text.index("## Results") : text.index("## What they say")]
-    page = [line for line in results.splitlines() if line.startswith("|")]
-    files = (REPOSITORY / "docs" / "results" / "dyck").glob("*.json")
-    published = {
-        row for file in files if file.stem != "free-base" for row in published_rows(report, file.stem)
-    }
-    assert len(page) > 50
-    assert [row for row in page if row not in published] == []
-
-
-def published_rows(report: ModuleType, results: str) -> list[str]:
-    """Lines of the tables that are made of a file of results."""
-    document = json.loads((REPOSITORY / "docs" / "results" / "dyck" / f"{results}.json").read_text())
-    found: Any = report.defaultdict(lambda: report.defaultdict(dict))
-    for model, sets in document["scores"].items():
-        found[model].update(sets)
-    table = report.markdown(found, document.get("entropy", {}), document["guesses"])
-    if "by_open_brackets" in document:
-        table += report.open_table(document["by_open_brackets"])
-    if "by_deepest" in document:
-        table += report.deepest_table(document["by_deepest"])
-    return table.splitlines()
 
 
 def test_closers_by_the_brackets_that_are_open(report: ModuleType) -> None:

@@ -169,51 +169,6 @@ def test_the_best_run_is_that_with_the_lowest_difference(
     assert curves["lr0.01-2"]["finished"] is None
 
 
-def table_rows(text: str) -> list[str]:
-    """Lines of tables that have something in their cells."""
-    return [
-        line
-        for line in text.splitlines()
-        if line.startswith("|") and any(cell.strip(" -/") for cell in line.split("|")[2:])
-    ]
-
-
-def test_the_published_tables_are_those_of_the_published_results() -> None:
-    results = REPOSITORY / "docs/results/cfl"
-    documents = [json.loads((results / name).read_text()) for name in ("epochs-20.json", "longer.json")]
-    base, longer = (document["scores"] for document in documents)
-    text = (REPOSITORY / "docs/studies/cfl.md").read_text()
-    text = text[text.index("## Results") :]
-    made = [table_rows(script("report").markdown(cells)) for cells in (base, longer)]
-    assert len(made[0]) == (2 + 7) + (2 + 7)  # heads, what is known without a model, and models
-    assert table_rows(text) == made[0] + made[1]
-
-    best = {
-        language: min(
-            cells["rns"]["valid"] for cells in (base[language], longer.get(language, {})) if "rns" in cells
-        )
-        for language in base
-    }
-    assert len(best) == 5
-    assert max(best.values()) <= 0.05  # the paper's
-    *others, last = (f"{value:.3f}" for value in best.values())
-    assert f"{', '.join(others)} and {last} in the order of the table" in text
-    for language, cells in longer.items():
-        for model, cell in cells.items():
-            assert f"{cell['valid']:.3f}" in text, (language, model)
-    curves = json.loads((results / "unmarked-reversal.json").read_text())["scores"]["unmarked-reversal"][
-        "rns"
-    ]
-    for restart in (2, 4):
-        run = curves[f"lr0.01-{restart}"]["valid_by_step"]
-        assert f"{min(run):.3f} in {len(run)}" in text
-    for rate, restarts in ((0.01, range(1, 6)), (0.005, range(1, 6)), (0.001, range(1, 3))):
-        first = [min(curves[f"lr{rate}-{restart}"]["valid_by_step"][:20]) for restart in restarts]
-        assert ", ".join(f"{value:.3f}" for value in first) in text
-    found = curves["lr0.01-5"]["valid_by_step"]
-    assert f"{found[24]:.3f} after 25 epochs, at {found[25]:.3f} after 26" in text
-
-
 def test_the_published_numbers_of_parameters() -> None:
     """Of marked reversal: three symbols, <pad>, <root> and <eos>."""
     stacks = [
@@ -258,16 +213,6 @@ def test_before_and_behind_the_middle() -> None:
     assert found["pops"] == pytest.approx(3 / 4)
     assert found["top"] == {"0 1": [0.6, 0.4], "1 0": [0.4, 0.6], "1 1": [0.2, 0.8]}
     assert found["nats"] == [0.693, 1.386, 0, 0, 0, 0, 2.079]
-
-
-def test_the_published_run_of_unmarked_reversal() -> None:
-    found = json.loads((REPOSITORY / "docs/results/cfl/unmarked-reversal-run.json").read_text())["scores"]
-    text = (REPOSITORY / "docs/studies/cfl.md").read_text()
-    assert f"{found['pushes']:.1%} of the actions" in text
-    assert f"{found['pops']:.1%} of those behind it pops" in text
-    *others, last = (f"{max(top):.2f}" for top in found["top"].values())
-    assert f"(shares of {', '.join(others)} and {last})" in text
-    assert [top.index(max(top)) for top in found["top"].values()] == [1, 0, 2, 2]
 
 
 def test_the_difference_of_a_perfect_model() -> None:

@@ -139,55 +139,6 @@ def test_tables_without_results(report: ModuleType) -> None:
     assert "over 0 seeds" in report.note({})
 
 
-def published(name: str) -> Any:
-    document = json.loads((REPOSITORY / "docs/results/dcf" / name).read_text())
-    return {tuple(row.split("/")): seeds for row, seeds in document["scores"].items()}
-
-
-def released_line(report: ModuleType, found: Any, task: str) -> str:
-    cells = []
-    for objective in report.OBJECTIVES:
-        for kind in report.KINDS:
-            seeds = found[task, objective, f"{kind}-none-released"]
-            cells.append(f"{report.summary(seeds.values(), 'accuracy_as_released')['mean']:.1f}")
-    return f"| {report.TASKS[task]} | {' | '.join(cells)} |"
-
-
-def test_the_published_tables_are_those_of_the_published_results(report: ModuleType) -> None:
-    reduced, encodings = published("reduced.json"), published("encodings.json")
-    assert {(task, model) for task, _, model in encodings} == {
-        (task, f"{kind}-{positions}")
-        for task in report.TASKS
-        for kind in report.KINDS
-        for positions in report.POSITIONS[1:]
-    }
-    without = {row: seeds for row, seeds in reduced.items() if row[2].endswith("-none")}
-    first, second = report.table_1(reduced), report.table_2({**encodings, **without})
-    made = [*first.splitlines(), *second.splitlines()]
-    text = (REPOSITORY / "docs/studies/dcf.md").read_text()
-    results = text[text.index("## Results") : text.index("## What it costs")]
-    lines = [line for line in results.splitlines() if line.startswith("|")]
-    without_dropout = published("released-without-dropout.json")
-    made[made.index("| table 2, MLM | none | sincos | relative | rotary | alibi |") :] = [
-        "| as released | MLM vanilla | MLM stack | ALM vanilla | ALM stack |",
-        "|---|---|---|---|---|",
-        *(released_line(report, without_dropout, task) for task in ("rs", "sm")),
-        *second.splitlines(),
-    ]
-    assert lines == [line for line in made if line]
-    longer = report.summary(published("longer.json")["rs", "causal", "stack-none"].values())
-    assert f"On average that is {longer['mean']:.1f}" in results
-    assert len(lines) == 14 + 4 + 2 * 18
-    arithmetic = published("longer-arithmetic.json")
-    means = {
-        row: report.summary(arithmetic[row].values())["mean"]
-        for row in (("ma", "masked", "stack-rnn"), ("ma", "masked", "rnn"), ("se", "masked", "stack-rnn"))
-    }
-    with_stack, without_stack, solving = (f"{mean:.1f}" for mean in means.values())
-    assert f"on average {with_stack} and {without_stack}. SE with a stack" in results
-    assert f"has {solving}." in results
-
-
 def test_lines(report: ModuleType) -> None:
     line = report.line_by_length("rs", "causal", "stack-none", {"1": scores(0.5), "2": scores(0.7)})
     assert (line.label, line.x) == ("stack, ALM", [41, 42])

@@ -75,17 +75,6 @@ def test_the_test_is_that_of_the_draw_that_validation_chose(tmp_path: Path, repo
     assert "| rns-1-2 | 66.69 | 60.00 | " in report.table(tmp_path)
 
 
-def test_the_published_table_is_that_of_the_published_results() -> None:
-    repository = STUDY.parents[2]
-    page = (repository / "docs/studies/ptb.md").read_text()
-    scores = json.loads((repository / "docs/results/ptb/draw-5.json").read_text())["scores"]
-    assert len(scores) == 5
-    for model, found in scores.items():
-        assert found["run"] == f"{model}-5"
-        numbers = f"{found['ppl_valid']:.2f} | {found['ppl_test']:.2f} | {found['sg']['sg_33']:.3f}"
-        assert f"| {model} | {numbers} | " in page
-
-
 def test_models_without_figures_in_the_paper_are_in_the_table(tmp_path: Path, report: ModuleType) -> None:
     for name in ("rns-2-9-1", "lstm-1"):
         add_run(tmp_path, name, [5.0], "steps")

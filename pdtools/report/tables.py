@@ -73,6 +73,11 @@ def markdown_table(rows: Iterable[Sequence[str]]) -> str:
     return "".join("| " + " | ".join(row) + " |\n" for row in rows)
 
 
+def listed(parts: Sequence[str]) -> str:
+    """Words as in a sentence: one, two and three."""
+    return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else "".join(parts)
+
+
 def shade(share: float) -> str:
     """A share of 1 as two characters, darker for more; blank below 10 %."""
     return 2 * _SHADES[min(int(share * len(_SHADES) + 0.5), len(_SHADES) - 1)]

@@ -20,7 +20,7 @@ from pdtools.files import STDIO, atomic_text, read_json, write_json
 from pdtools.provenance import provenance
 from pdtools.report.plots import Line, draw_lines
 from pdtools.report.stack_runs import draw_history
-from pdtools.report.tables import markdown_table
+from pdtools.report.tables import listed, markdown_table
 from pdtools.training import METRICS, read_metrics, run_state
 
 MODELS = {
@@ -181,24 +181,11 @@ def perfect_by_length(lengths: Iterable[float]) -> dict[int, float]:
     return {length: math.log(len(trained)) / (length + 1) for length in trained}
 
 
-def markdown(cells: dict[str, dict[str, dict[str, Any]]]) -> str:
+Cells = dict[str, dict[str, dict[str, Any]]]  # language, model
+
+
+def markdown(cells: Cells) -> str:
     """Two tables: validation, with what the paper says, and test by length."""
-    languages = [language for language in LANGUAGES if language in cells]
-    head = ["difference, nats", *languages]
-    valid = [head, ["---"] * len(head), ["NS+S+U (RNS), paper", *[PAPER_RNS] * len(languages)]]
-    test = [["40 to 80 / longer", *languages], ["---"] * len(head)]
-    floors = [
-        next((cell["perfect"] for cell in cells[language].values() if "perfect" in cell), None)
-        for language in languages
-    ]
-    test.append([PERFECT, *(f"{number(floor)} / -" for floor in floors)])
-    for model, label in MODELS.items():
-        each = [cells[language].get(model, {}) for language in languages]
-        valid.append([label, *(number(cell.get("valid")) for cell in each)])
-        pairs = [
-            [number(cell.get(name)) for name in ("test_trained_lengths", "test_longer")] for cell in each
-        ]
-        test.append([label, *(" / ".join(pair) for pair in pairs)])
     of_cells = [cell for models in cells.values() for cell in models.values()]
     runs, epochs = ((len(cell["runs"]) for cell in of_cells), (len(cell["steps"]) for cell in of_cells))
     note = f"Runs of a cell that the best on validation was chosen of: {numbers(runs)}."
@@ -206,13 +193,41 @@ def markdown(cells: dict[str, dict[str, dict[str, Any]]]) -> str:
     return "\n\n".join(
         [
             "Validation (lengths 40 to 80):",
-            markdown_table(valid).rstrip(),
+            validation_table(cells).rstrip(),
             "Test, mean over lengths:",
-            markdown_table(test).rstrip(),
+            lengths_table(cells).rstrip(),
             note,
             "",
         ]
     )
+
+
+def validation_table(cells: Cells, models: Iterable[str] = MODELS) -> str:
+    """Differences on the validation sets, with what the paper says."""
+    head = ["difference, nats", *cells]
+    rows = [head, ["---"] * len(head), ["NS+S+U (RNS), paper", *[PAPER_RNS] * len(cells)]]
+    for model in models:
+        rows.append([MODELS[model], *(number(of.get(model, {}).get("valid")) for of in cells.values())])
+    return markdown_table(rows)
+
+
+def lengths_table(cells: Cells, models: Iterable[str] = MODELS) -> str:
+    """Differences on the test, on lengths of training and on longer ones."""
+    rows = [["40 to 80 / longer", *cells], ["---"] * (len(cells) + 1)]
+    floors = [
+        next((cell["perfect"] for cell in of.values() if "perfect" in cell), None) for of in cells.values()
+    ]
+    rows.append([PERFECT, *(f"{number(floor)} / -" for floor in floors)])
+    for model in models:
+        each = [of.get(model, {}) for of in cells.values()]
+        names = ("test_trained_lengths", "test_longer")
+        rows.append([MODELS[model], *(" / ".join(number(cell.get(name)) for name in names) for cell in each)])
+    return markdown_table(rows)
+
+
+def trained(cells: Cells) -> list[str]:
+    """The models that there are runs of, for some language."""
+    return [model for model in MODELS if any(model in of for of in cells.values())]
 
 
 def numbers(values: Iterable[int]) -> str:
@@ -223,6 +238,79 @@ def numbers(values: Iterable[int]) -> str:
 def number(value: float | None) -> str:
     """Three decimals, or a dash."""
     return "-" if value is None else f"{value:.3f}"
+
+
+# --- passages of docs/studies/cfl.md, from files of docs/results/cfl ----------------------------
+
+Document = dict[str, Any]
+
+
+def rns_within(base: Document, longer: Document, *again: Document) -> str:
+    """Of how many runs of the RNS the best epoch is within the paper's 0.05 nats, for every language.
+
+    Args:
+        base, longer: results of two studies. Runs of one name are one run, which the second went on with.
+        again: curves of runs that were trained once more; each counts as a run.
+    """
+    counts, best = [], []
+    for language, cells in base["scores"].items():
+        runs = dict(cells["rns"]["runs"])
+        runs |= longer["scores"].get(language, {}).get("rns", {}).get("runs", {})
+        values = [run["valid"] for run in runs.values()]
+        for document in again:
+            curves = document["scores"].get(language, {}).get("rns", {})
+            values += [min(run["valid_by_step"]) for run in curves.values()]
+        counts.append(f"{sum(value <= 0.05 for value in values)} of {len(values)} on {language}")
+        best.append(number(min(values)))
+    return f"**{listed(counts)}**; the best of each: {listed(best)}"
+
+
+def early(document: Document, epochs: str) -> str:
+    """The lowest differences within so many epochs, run by run, by learning rate."""
+    by_rate: dict[str, list[str]] = {}
+    (runs,) = (runs for of in document["scores"].values() for runs in of.values())
+    for name, run in sorted(runs.items(), key=lambda item: int(item[0].rpartition("-")[2])):
+        rate = name.removeprefix("lr").rpartition("-")[0]
+        by_rate.setdefault(rate, []).append(number(min(run["valid_by_step"][: int(epochs)])))
+    rates = sorted(by_rate.items(), key=lambda item: -float(item[0]))
+    return "learning rate " + "; ".join(f"{rate}: {', '.join(values)}" for rate, values in rates)
+
+
+def sudden(document: Document, name: str) -> str:
+    """When a run came below 0.05 nats."""
+    (runs,) = (runs for of in document["scores"].values() for runs in of.values())
+    values = runs[name]["valid_by_step"]
+    epoch = next(i for i, value in enumerate(values) if value <= 0.05)
+    return (
+        f"{number(values[epoch - 1])} after {epoch} epochs, at {number(values[epoch])} after {epoch + 1},"
+        f" and at {number(min(values))} at best"
+    )
+
+
+def continued(document: Document, epochs: str) -> str:
+    """The best of runs that went on after so many epochs, and never came below 0.05 nats."""
+    (runs,) = (runs for of in document["scores"].values() for runs in of.values())
+    longer = sorted(
+        (min(run["valid_by_step"]), len(run["steps"]), run["finished"] == "patience")
+        for run in runs.values()
+        if len(run["steps"]) > int(epochs) and min(run["valid_by_step"]) > 0.05
+    )
+    return ", ".join(
+        f"{number(value)} in {steps}{' (stopped early)' if is_early else ''}"
+        for value, steps, is_early in longer
+    )
+
+
+PASSAGES: dict[str, Callable[..., str]] = {
+    "validation": lambda document: validation_table(document["scores"], trained(document["scores"])),
+    "test": lambda document: lengths_table(document["scores"], trained(document["scores"])),
+    "rns-within": rns_within,
+    "early": early,
+    "sudden": sudden,
+    "continued": continued,
+    "action": lambda document, kind: f"{document['scores'][kind]:.1%}",
+    "tops": lambda document: listed([f"{max(top):.2f}" for top in document["scores"]["top"].values()]),
+}
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import math
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -197,17 +197,19 @@ def table_1(found: Found) -> str:
 
 def table_2(found: Found) -> str:
     """Transformers by positional encoding."""
-    parts = []
-    for objective, name in OBJECTIVES.items():
-        rows = [[f"table 2, {name}", *POSITIONS], ["---"] * (len(POSITIONS) + 1)]
-        for task, label in TASKS.items():
-            for kind in KINDS:
-                paper = map(paper_cell, PAPER_2[objective][task][kind])
-                rows.append([f"{label} {kind}, paper", *paper])
-                ours = [cell(found, task, objective, f"{kind}-{positions}") for positions in POSITIONS]
-                rows.append([f"{label} {kind}", *ours])
-        parts.append(markdown_table(rows))
-    return "\n".join(parts)
+    return "\n".join(table_2_of(found, objective) for objective in OBJECTIVES)
+
+
+def table_2_of(found: Found, objective: str) -> str:
+    """The half of :func:`table_2` that is about one objective."""
+    rows = [[f"table 2, {OBJECTIVES[objective]}", *POSITIONS], ["---"] * (len(POSITIONS) + 1)]
+    for task, label in TASKS.items():
+        for kind in KINDS:
+            paper = map(paper_cell, PAPER_2[objective][task][kind])
+            rows.append([f"{label} {kind}, paper", *paper])
+            ours = [cell(found, task, objective, f"{kind}-{positions}") for positions in POSITIONS]
+            rows.append([f"{label} {kind}", *ours])
+    return markdown_table(rows)
 
 
 def note(found: Found) -> str:
@@ -240,6 +242,53 @@ def line_by_length(task: str, objective: str, model: str, seeds: Mapping[str, Ma
         low=list(map(min, values)),
         high=list(map(max, values)),
     )
+
+
+# --- passages of docs/studies/dcf.md, from files of docs/results/dcf ----------------------------
+
+Document = dict[str, Any]
+
+
+def found_in(*documents: Document) -> Found:
+    """The scores of results; of the second and further ones those without positions only."""
+    found: Found = {}
+    for document in documents:
+        for name, seeds in document["scores"].items():
+            task, objective, model = name.split("/")
+            if document is documents[0] or model.endswith("-none"):
+                found[task, objective, model] = seeds
+    return found
+
+
+def released_table(document: Document, *tasks: str) -> str:
+    """The transformers as released, on some tasks."""
+    rows = [
+        ["as released", *(f"{OBJECTIVES[objective]} {kind}" for objective in OBJECTIVES for kind in KINDS)],
+        ["---"] * (len(OBJECTIVES) * len(KINDS) + 1),
+    ]
+    for task in tasks:
+        cells = [
+            mean_of(document, f"{task}/{objective}/{kind}-none-released")
+            for objective in OBJECTIVES
+            for kind in KINDS
+        ]
+        rows.append([TASKS[task], *cells])
+    return markdown_table(rows)
+
+
+def mean_of(document: Document, row: str) -> str:
+    """The average of a row, such as rs/causal/stack-none, percent."""
+    found = summary(document["scores"][row].values(), score_of(row))
+    return f"{found['mean']:.1f}"
+
+
+PASSAGES: dict[str, Callable[..., str]] = {
+    "table-1": lambda document: table_1(found_in(document)),
+    "note": lambda document: note(found_in(document)),
+    "table-2": lambda objective, *documents: table_2_of(found_in(*documents), objective),
+    "released": released_table,
+    "mean": mean_of,
+}
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import math
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import accumulate
 from pathlib import Path
@@ -22,7 +22,7 @@ from pdtools.files import atomic_text, write_json
 from pdtools.formal import BracketPrefix, read_prefixes
 from pdtools.provenance import provenance
 from pdtools.report.plots import Line, draw_lines
-from pdtools.report.tables import markdown_table
+from pdtools.report.tables import listed, markdown_table
 
 # Table 1 of Murty et al. (2023), percent.
 PAPER = {
@@ -310,6 +310,58 @@ def accuracy_line(
         lows.append(100 * low)
         highs.append(100 * high)
     return Line(label=label, x=x, y=shares, low=lows, high=highs)
+
+
+# --- passages of docs/studies/dyck.md, from files of docs/results/dyck --------------------------
+
+Document = dict[str, Any]
+
+
+def published_table(document: Document, number: str) -> str:
+    """One of ``TABLES``, without models that were not tested."""
+    sets = list(TABLES.values())[int(number)]
+    scores: Any = defaultdict(lambda: defaultdict(dict))
+    for model, of in document["scores"].items():
+        scores[model].update(of)
+    table = set_table(sets, scores, document.get("entropy", {}), document["guesses"])
+    return "".join(line for line in table.splitlines(True) if not re.match(r"\| [^|]+ \| - \| - \|", line))
+
+
+def in_short(document: Document) -> str:
+    """What two models close of prefixes that are no deeper than in training."""
+    scores = document["scores"]
+    seeds = [seed for name in TABLES_OF_TRAINING for seed in scores["pushdown"][name].values()]
+    number = min(seed["prefixes"] for seed in seeds)
+    closed = {
+        model: [
+            f"{100 * mean(seed['accuracy'] for seed in scores[model][name].values()):.0f}%"
+            for name in TABLES_OF_TRAINING
+        ]
+        for model in ("pushdown", "base-attachment")
+    }
+    ours, base = closed.values()
+    return (
+        f"{number} prefixes at each of {len(ours)} distances, {len(seeds) // len(ours)} seeds: the Pushdown"
+        f" LM closes {listed(ours)} of their brackets, the base LM with the attachment loss {listed(base)}"
+    )
+
+
+def few(document: Document, model: str) -> str:
+    """Percent of the brackets that a model closes, with intervals, by distance; and of how many prefixes."""
+    tests = [document["scores"][model].get(name, {}) for name in TABLES_OF_TRAINING]
+    seeds = [list(each.values()) for each in tests if each]
+    shares = [cell(each).replace("*", "").partition(" (")[0] for each in seeds]
+    return f"{listed(shares)} (of {min(each['prefixes'] for of in seeds for each in of)})"
+
+
+TABLES_OF_TRAINING = tuple(next(iter(TABLES.values())))
+PASSAGES: dict[str, Callable[..., str]] = {
+    "table": published_table,
+    "open": lambda document: open_table(document["by_open_brackets"]),
+    "deepest": lambda document: deepest_table(document["by_deepest"]),
+    "in-short": in_short,
+    "few": few,
+}
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import json
 import math
 import random
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -85,8 +86,6 @@ def valid_losses(run: Path) -> list[float]:
 
 def table(folder: str) -> str:
     """The table in Markdown; it is also written to table.md, and what it is made of to results.json."""
-    head = ["model", "valid", "test", "SG", "SG (31)", *CIRCUITS, "paper: valid", "test", "SG"]
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     found = {}
     for model in models(folder):
         chosen = Path(best(folder, model))
@@ -94,12 +93,26 @@ def table(folder: str) -> str:
         if ppl is None:
             continue
         suites = scores(Path(folder, "results", f"{chosen.name}-sg")) or {}
-        ours = math.exp(min(valid_losses(chosen))), ppl["ppl_token_marginal"]
-        found[model] = {"run": chosen.name, "ppl_valid": ours[0], "ppl_test": ours[1], "sg": suites}
+        ours = {"ppl_valid": math.exp(min(valid_losses(chosen))), "ppl_test": ppl["ppl_token_marginal"]}
+        found[model] = {"run": chosen.name, **ours, "sg": suites}
+    text = markdown(found)
+    with atomic_text(Path(folder, "table.md")) as stream:
+        stream.write(text)
+    write_json(Path(folder, "results.json"), {"scores": found, "provenance": provenance()})
+    return text
+
+
+def markdown(found: dict[str, dict[str, Any]]) -> str:
+    """The table: a row for each model, the paper's values at its end."""
+    head = ["model", "valid", "test", "SG", "SG (31)", *CIRCUITS, "paper: valid", "test", "SG"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for model, ours in found.items():
+        suites = ours["sg"]
         valid, test, sg = PAPER.get(model, (None, None, None))
         cells = [
             model,
-            *map(perplexity, ours),
+            perplexity(ours["ppl_valid"]),
+            perplexity(ours["ppl_test"]),
             share(suites.get("sg_33")),
             share(suites.get("sg_31")),
             *(share(circuit(suites, name)) for name in CIRCUITS),
@@ -108,11 +121,7 @@ def table(folder: str) -> str:
             share(sg),
         ]
         lines.append("| " + " | ".join(cells) + " |")
-    text = "\n".join(lines) + "\n"
-    with atomic_text(Path(folder, "table.md")) as stream:
-        stream.write(text)
-    write_json(Path(folder, "results.json"), {"scores": found, "provenance": provenance()})
-    return text
+    return "\n".join(lines) + "\n"
 
 
 def circuit(suites: dict[str, Any], name: str) -> float | None:
@@ -138,6 +147,21 @@ def scores(results: Path) -> dict[str, Any] | None:
     """What an evaluation found, if there was one."""
     file = results / "results.json"
     return json.loads(file.read_text())["scores"] if file.exists() else None
+
+
+def tested(document: dict[str, Any]) -> str:
+    """Perplexities of the test, from the lowest on, with the models' names."""
+    scores = sorted((of["ppl_test"], model) for model, of in document["scores"].items())
+    return ", ".join(f"{value:.1f} ({model})" for value, model in scores)
+
+
+# Passages of docs/studies/ptb.md, from files of docs/results/ptb.
+PASSAGES: dict[str, Callable[..., str]] = {
+    "table": lambda document: markdown(
+        {name: document["scores"][name] for name in PAPER if name in document["scores"]}
+    ),
+    "tested": tested,
+}
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -94,6 +95,21 @@ def main(folder: Path) -> None:
     settings = (folder / "settings").read_text().strip()
     write_json(folder / RESULTS, {"scores": scores, "settings": settings, "provenance": provenance()})
     print(text, end="")
+
+
+def published_cells(document: dict[str, Any], objective: str) -> str:
+    """Two cells of the table in docs/stack-attention.md: large perplexities without decimals."""
+    cells = []
+    for kind in KINDS:
+        seeds = list(document["scores"][objective][kind].values())
+        digits = ",.0f" if mean(seeds) > 900 else ".1f"
+        deviation = f" ± {stdev(seeds):{digits}}" if len(seeds) > 1 else ""
+        cells.append(f"**{mean(seeds):{digits}}**{deviation}")
+    return " | ".join(cells)
+
+
+# Passages of docs/stack-attention.md, from files of docs/results/stack-lm.
+PASSAGES: dict[str, Callable[..., str]] = {"cells": published_cells}
 
 
 if __name__ == "__main__":
