@@ -102,6 +102,8 @@ def test_what_cannot_be_scored(folder: Path) -> None:
     reasons = [getattr(f, "reason", None) for f in load_scorer(folder, beam=1).score(["", "dog", long])]
     assert reasons[:2] == ["no words", None]
     assert reasons[2].startswith("longer than the model: ")
+    each = load_scorer(folder, beam=1).score([" ".join("z" * number) for number in range(1, 70)])
+    assert max(len(found.logprobs) for found in each if isinstance(found, SentenceScore)) == 63  # and BOS
     (alone,) = load_scorer(folder, beam=1, bos=False).score(["d"])
     assert getattr(alone, "reason", "") == "one token, and no BOS before it"
 

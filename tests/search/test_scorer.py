@@ -127,6 +127,8 @@ def test_what_cannot_be_scored_is_said_in_its_place(folders: dict[str, Path], na
         "longer than the model: 15 tokens, at most 14",
         None,
     ]
+    (longest,) = scores(folders[name], [" ".join("a" * 14)])  # with ROOT and its end as long as the model
+    assert len(longest.logprobs) == 15
 
 
 def test_scoring_is_lazy(folders: dict[str, Path]) -> None:
