@@ -50,9 +50,9 @@ def test_every_file_of_results_is_read_by_a_page_or_named_by_one() -> None:
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
     (tmp_path / "page.md").write_text(
-        "Pushes: <!-- generated: cfl action unmarked-reversal-run pushes -->1%<!-- end -->, and\n\n"
-        "<!-- generated: stack-lm cells nltk causal -->\n"
-        "<!-- end -->\n\n| a | <!-- generated: stack-lm cells nltk causal --><!-- end --> |\n"
+        "Pushes: <!-- generated: cfl action unmarked-reversal-run.json pushes -->1%<!-- end -->, and\n\n"
+        "<!-- generated: stack-lm cells nltk.json causal -->\n"
+        "<!-- end -->\n\n| a | <!-- generated: stack-lm cells nltk.json causal --><!-- end --> |\n"
     )
     return tmp_path / "page.md"
 
@@ -69,9 +69,9 @@ def test_passages_are_made_in_lines_and_on_lines_of_their_own(
     share = of_results("cfl", "unmarked-reversal-run")["scores"]["pushes"]
     cells = "**316.0** ± 2.8 | **322.0** ± 6.0"
     assert page.read_text() == (
-        f"Pushes: <!-- generated: cfl action unmarked-reversal-run pushes -->{share:.1%}<!-- end -->, and\n\n"
-        f"<!-- generated: stack-lm cells nltk causal -->\n{cells}\n"
-        f"<!-- end -->\n\n| a | <!-- generated: stack-lm cells nltk causal -->{cells}<!-- end --> |\n"
+        f"Pushes: <!-- generated: cfl action unmarked-reversal-run.json pushes -->{share:.1%}<!-- end -->, and\n\n"
+        f"<!-- generated: stack-lm cells nltk.json causal -->\n{cells}\n"
+        f"<!-- end -->\n\n| a | <!-- generated: stack-lm cells nltk.json causal -->{cells}<!-- end --> |\n"
     )
     assert pages("--check", page) == 0
 
@@ -85,13 +85,16 @@ def test_passages_are_made_in_lines_and_on_lines_of_their_own(
         ),
         ("\na <!-- generated: nothing table --><!-- end -->", "2: nothing makes the passage 'nothing table'"),
         ("a <!-- generated: cfl --><!-- end -->", "1: nothing makes the passage 'cfl'"),
-        ("a <!-- generated: cfl test lost --><!-- end -->", "1: nothing makes the passage 'cfl test lost'"),
-        ("a <!-- generated: cfl test epochs-20 -->", "a generated passage without <!-- end -->"),
         (
-            "<!-- generated: cfl test epochs-20 -->\n" * 2 + "<!-- end -->",
+            "a <!-- generated: cfl test lost.json --><!-- end -->",
+            "1: nothing makes the passage 'cfl test lost.json'",
+        ),
+        ("a <!-- generated: cfl test epochs-20.json -->", "a generated passage without <!-- end -->"),
+        (
+            "<!-- generated: cfl test epochs-20.json -->\n" * 2 + "<!-- end -->",
             "1: a generated passage without <!-- end -->",
         ),
-        ("<!-- generated: cfl test epochs-20 --><!-- end -->", "1: a passage begins a line"),
+        ("<!-- generated: cfl test epochs-20.json --><!-- end -->", "1: a passage begins a line"),
     ],
 )
 def test_what_is_wrong_with_a_page_is_said_in_one_line(
@@ -118,7 +121,7 @@ def passage(tmp_path: Path, what: str) -> str:
 
 
 def test_runs_of_the_rns_that_come_within_the_papers_bound(tmp_path: Path) -> None:
-    found = passage(tmp_path, "cfl rns-within epochs-20 longer marked-reversal-rns-again")
+    found = passage(tmp_path, "cfl rns-within epochs-20.json longer.json marked-reversal-rns-again.json")
     again = of_results("cfl", "marked-reversal-rns-again")["scores"]["marked-reversal"]["rns"]
     assert min(again["lr0.005-1"]["valid_by_step"]) > 0.05
     assert "**1 of 2 on marked-reversal, 1 of 12 on unmarked-reversal, 1 of 1 on padded-reversal" in found
@@ -129,7 +132,7 @@ def test_runs_of_the_rns_that_come_within_the_papers_bound(tmp_path: Path) -> No
 
 
 def test_the_table_of_dyck_has_the_models_that_were_tested(tmp_path: Path) -> None:
-    rows = passage(tmp_path, "dyck table strict-5000 0").splitlines()
+    rows = passage(tmp_path, "dyck table strict-5000.json 0").splitlines()
     assert [row.split(" | ")[0].strip("| ") for row in rows if "LM" in row] == [
         "paper: base LM (+ attachment loss)",
         "base LM + attachment loss",
@@ -141,7 +144,7 @@ def test_the_table_of_dyck_has_the_models_that_were_tested(tmp_path: Path) -> No
 
 
 def test_the_second_table_of_the_tasks_has_the_other_ones_column(tmp_path: Path) -> None:
-    rows = passage(tmp_path, "dcf table-2 masked encodings reduced").splitlines()
+    rows = passage(tmp_path, "dcf table-2 masked encodings.json reduced.json").splitlines()
     assert len(rows) == 2 + 4 * 2 * 2
     seeds = of_results("dcf", "reduced")["scores"]["rs/masked/vanilla-none"].values()
     mean = 100 * sum(each["accuracy_beyond_training"] for each in seeds) / len(seeds)

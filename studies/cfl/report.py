@@ -306,6 +306,10 @@ PASSAGES: dict[str, Callable[..., str]] = {
     "test": lambda document: lengths_table(document["scores"], trained(document["scores"])),
     "rns-within": rns_within,
     "early": early,
+    "valid": lambda document, language, model: number(document["scores"][language][model]["valid"]),
+    "tested": lambda document, language, model, part: number(
+        document["scores"][language][model][f"test_{part}"]
+    ),
     "sudden": sudden,
     "continued": continued,
     "action": lambda document, kind: f"{document['scores'][kind]:.1%}",

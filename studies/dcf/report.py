@@ -18,7 +18,7 @@ from pdtools.evaluation.results import RESULTS
 from pdtools.files import atomic_text, read_json, write_json
 from pdtools.provenance import provenance
 from pdtools.report.plots import Line, draw_lines
-from pdtools.report.tables import markdown_table
+from pdtools.report.tables import listed, markdown_table
 
 TASKS = {"rs": "RS", "sm": "SM", "ma": "MA", "se": "SE"}
 OBJECTIVES = {"masked": "MLM", "causal": "ALM"}
@@ -282,12 +282,20 @@ def mean_of(document: Document, row: str) -> str:
     return f"{found['mean']:.1f}"
 
 
+def seeds_of(document: Document, row: str) -> str:
+    """The average of every seed of a row, percent."""
+    return listed(
+        [f"{value:.1f}" for value in summary(document["scores"][row].values(), score_of(row))["seeds"]]
+    )
+
+
 PASSAGES: dict[str, Callable[..., str]] = {
     "table-1": lambda document: table_1(found_in(document)),
     "note": lambda document: note(found_in(document)),
     "table-2": lambda objective, *documents: table_2_of(found_in(*documents), objective),
     "released": released_table,
     "mean": mean_of,
+    "seeds": seeds_of,
 }
 
 

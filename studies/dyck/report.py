@@ -354,6 +354,26 @@ def few(document: Document, model: str) -> str:
     return f"{listed(shares)} (of {min(each['prefixes'] for of in seeds for each in of)})"
 
 
+def percents(document: Document, model: str, tests: str, key: str = "accuracy", digits: str = "0") -> str:
+    """A share that a model has, mean over seeds, in the sets of some tests such as 50-40,100-40,nests."""
+    shares = []
+    for test in tests.split(","):
+        least, _, deepest = test.partition("-")
+        name = "depth" if test == "nests" else f"dependency-{least}-depth-{deepest}"
+        seeds = document["scores"][model][name].values()
+        shares.append(f"{100 * mean(seed[key] for seed in seeds):.{digits}f}")
+    return listed(shares)
+
+
+def values(document: Document, *path: str) -> str:
+    """Numbers of the results as they are, three decimals: joint perplexities of seeds."""
+    found: Any = document
+    for step in path:
+        found = found[step]
+    each = list(found.values()) if isinstance(found, dict) else [found]
+    return listed([f"{value:.3f}" for value in each])
+
+
 TABLES_OF_TRAINING = tuple(next(iter(TABLES.values())))
 PASSAGES: dict[str, Callable[..., str]] = {
     "table": published_table,
@@ -361,6 +381,8 @@ PASSAGES: dict[str, Callable[..., str]] = {
     "deepest": lambda document: deepest_table(document["by_deepest"]),
     "in-short": in_short,
     "few": few,
+    "percents": percents,
+    "values": values,
 }
 
 
