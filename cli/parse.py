@@ -104,8 +104,9 @@ def parse(
     """Turn a treebank, or text through a parser, into binarized trees, one per line.
 
     Traces, phrases left empty and wrappers such as ROOT are removed; binarization and collapsed unary chains
-    carry nltk's labels and can be undone. In folders, files ending in .mrg, .ptb, .tree, .trees are read
-    with --from treebank, .txt with text, .txt, .tok, .tokens with tokens (also with .gz, .zst).
+    carry nltk's labels and can be undone. In folders and zip archives, files ending in .mrg, .ptb, .tree and
+    .trees are read with --from treebank, .txt with text, .txt, .tok and .tokens with tokens (also with .gz,
+    .zst).
 
     With text and tokens, line n of the output is the tree of line n of the input. A sentence that the
     parser cannot parse gets the flat tree (X (XX word) ...) there, a blank line gets (X (-NONE- *)), and both
@@ -140,7 +141,7 @@ def parse(
     files = expand_inputs(inputs, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
     plan = make_plan(workers, shard, scheduler, resume)
     beside = [str(rejects_path(output) or STDIO)] if fractions is None else []
-    check_output_or_done(output, plan, overwrite=overwrite, inputs=files, beside=beside)
+    check_output_or_done(output, plan, overwrite=overwrite, inputs=[*files, *inputs], beside=beside)
 
     form = pipeline.TreeForm(binarize=binarize.value, functions=functions.value)
     counts = pipeline.Counts()

@@ -6,18 +6,14 @@ read as streams, since what a header says of their size need not be true.
 
 from __future__ import annotations
 
-import lzma
-import stat
-import struct
 import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO
 
 from pdtools.errors import InputError
 from pdtools.files import MAX_DOCUMENT_BYTES, MAX_LINE_BYTES, decode_line
+from pdtools.files.zips import members_of, open_data, zip_errors
 
 MAX_ARCHIVE_BYTES = 1 << 31
 """How much is read from one archive, unpacked."""
@@ -39,7 +35,7 @@ def zip_members(
             or a member or all together are too long.
     """
     n_bytes = 0
-    with _as_input_errors(source):
+    with zip_errors(source):
         for place, stream in _streams(source, suffix, order):
             data = stream.read(limit + 1)
             if len(data) > limit:
@@ -55,19 +51,13 @@ def zip_lines(source: Path, suffix: str) -> Iterator[tuple[str, int, str]]:
         InputError: as :func:`zip_members` and :func:`pdtools.files.read_lines` do.
     """
     n_bytes = 0
-    with _as_input_errors(source):
+    with zip_errors(source):
         for place, stream in _streams(source, suffix):
             number = 0
             while line := stream.readline(MAX_LINE_BYTES + 1):
                 number += 1
                 n_bytes = _counted(n_bytes + len(line), source)
                 yield place, number, decode_line(line, place, number)
-
-
-def is_data(name: str) -> bool:
-    """Whether a path is neither hidden nor a resource fork."""
-    parts = PurePosixPath(name).parts
-    return "__MACOSX" not in parts and not any(part.startswith(".") for part in parts)
 
 
 def _counted(n_bytes: int, source: Path) -> int:
@@ -80,30 +70,8 @@ def _streams(
     source: Path, suffix: str, order: Sequence[int] | None = None
 ) -> Iterator[tuple[str, IO[bytes]]]:
     with zipfile.ZipFile(source) as archive:
-        members = [
-            member
-            for member in sorted(archive.infolist(), key=lambda member: member.filename)
-            if member.filename.endswith(suffix) and is_data(member.filename)
-        ]
+        members = members_of(archive, suffix)
         for number in range(len(members)) if order is None else order:
             place = f"{source}/{members[number].filename}"
-            if stat.S_ISLNK(members[number].external_attr >> 16):
-                raise InputError("a symbolic link, which is not followed", file=place)
-            with archive.open(members[number]) as stream:
+            with open_data(archive, members[number], place) as stream:
                 yield place, stream
-
-
-@contextmanager
-def _as_input_errors(source: Path) -> Iterator[None]:
-    """Of a damaged archive the standard library raises all of these."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise InputError("no such file or folder", file=source) from error
-    except RuntimeError as error:  # encrypted, or packed in an unusual way
-        raise InputError(f"cannot be unpacked: {error}", file=source) from error
-    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, struct.error, ValueError) as error:
-        raise InputError("damaged zip archive", file=source, hint="get it again") from error
-    except (OSError, OverflowError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "damaged zip archive"
-        raise InputError(f"cannot be read: {reason}", file=source) from error

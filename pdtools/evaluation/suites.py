@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pdtools.errors import InputError
-from pdtools.evaluation.archives import is_data, zip_members
+from pdtools.evaluation.archives import zip_members
 from pdtools.evaluation.circuits import circuit_of
 from pdtools.evaluation.formula import Formula, FormulaError
 from pdtools.files import Kind, check_kind, decode_utf8, is_stream, read_bytes
+from pdtools.files.zips import is_data
 from pdtools.json_input import number_of, parse_json, text_of
 
 MAX_SUITE_BYTES = 16 << 20

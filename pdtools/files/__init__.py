@@ -32,6 +32,7 @@ from pdtools.files.rejects import (
     REJECTS_FILE,
     Rejects,
     rejects_path,
+    some_trees,
     write_rejects,
 )
 from pdtools.files.tables import atomic_table, is_csv, read_table
@@ -67,6 +68,7 @@ __all__ = [
     "replace_directory",
     "sha256_file",
     "sha256_stream",
+    "some_trees",
     "write_json",
     "write_rejects",
     "write_tensors",

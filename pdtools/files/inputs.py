@@ -10,12 +10,14 @@ import io
 import os
 import stat
 import sys
+import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
 from pdtools.errors import InputError
+from pdtools.files import zips
 from pdtools.json_input import parse_json
 from pdtools.zstd import ZstdFile
 
@@ -27,6 +29,9 @@ _COMPRESSED = (".gz", ".zst")
 # What is read at once has a limit, so that no file, packed or not, fills the memory.
 MAX_LINE_BYTES = 1 << 24
 MAX_DOCUMENT_BYTES = 1 << 27
+# Of the bytes that text is known by, how many may be control characters: so many, or one in so many.
+_LOOKED_AT, _MOST_CONTROLS = 1 << 13, 32
+_CONTROLS = bytes(code for code in (*range(32), 127) if code not in b"\t\n\v\f\r")
 _BYTE_ORDER_MARKS = {
     b"\xff\xfe\x00\x00": "UTF-32",
     b"\x00\x00\xfe\xff": "UTF-32",
@@ -40,12 +45,14 @@ def expand_inputs(inputs: Sequence[str], suffixes: Sequence[str], kind: Kind | N
 
     Args:
         inputs: paths, glob patterns or ``-``.
-        suffixes: the file endings (``.mrg``) that count inside a folder, searched recursively and
-            in sorted order; the same with ``.gz`` and ``.zst`` appended count too.
+        suffixes: the file endings (``.mrg``) that count inside a folder or a zip archive, searched
+            recursively and in sorted order; the same with ``.gz`` and ``.zst`` appended count too. With
+            ``.zip`` among them archives are left whole.
         kind: what is needed: a file that is named, and clearly another one, is refused.
 
     Raises:
-        InputError: if a path does not exist, a glob matches nothing, or a folder holds no such file.
+        InputError: if a path does not exist, a glob matches nothing, or a folder or archive holds no such
+            file.
     """
     from pdtools.files.kinds import check_kind
 
@@ -62,6 +69,11 @@ def expand_inputs(inputs: Sequence[str], suffixes: Sequence[str], kind: Kind | N
                     check_kind(path, kind)
                 raise InputError(f"no files ending in {', '.join(suffixes)} in this folder", file=name)
             files += found
+        elif path.is_file() and name.endswith(zips.SUFFIX) and zips.SUFFIX not in suffixes:
+            members = zips.list_zip(name, wanted)
+            if not members:
+                raise InputError(f"no files ending in {', '.join(suffixes)} in this archive", file=name)
+            files += members
         elif path.exists():
             if kind is not None:
                 check_kind(path, kind)
@@ -70,7 +82,7 @@ def expand_inputs(inputs: Sequence[str], suffixes: Sequence[str], kind: Kind | N
             matches = sorted(p for p in glob.glob(name, recursive=True) if os.path.isfile(p))
             if not matches:
                 raise InputError("the pattern matches no file", file=name)
-            files += matches
+            files += expand_inputs(matches, suffixes)
         else:
             raise InputError("no such file or folder", file=name)
     return files
@@ -83,17 +95,28 @@ def open_binary(source: str | Path) -> Iterator[IO[bytes]]:
     if name == STDIO:
         yield sys.stdin.buffer
         return
+    raw = _open_raw(name)
+    if name.endswith(".gz"):
+        stream = cast(IO[bytes], gzip.GzipFile(fileobj=raw))
+    elif name.endswith(".zst"):
+        stream = io.BufferedReader(ZstdFile(raw))
+    else:
+        stream = raw
+    with raw, stream:
+        yield stream
+
+
+def _open_raw(name: str) -> IO[bytes]:
+    """A file, or a member of a zip archive (:mod:`pdtools.files.zips`), as it is."""
     try:
-        if name.endswith(".gz"):
-            stream = cast(IO[bytes], gzip.open(name, "rb"))  # noqa: SIM115
-        elif name.endswith(".zst"):
-            stream = io.BufferedReader(ZstdFile(open(name, "rb")))  # noqa: SIM115
-        else:
-            stream = open(name, "rb")  # noqa: SIM115
+        return open(name, "rb")
+    except NotADirectoryError as error:
+        member = zips.open_member(name)
+        if member is None:
+            raise InputError(f"cannot be read: {error.strerror}", file=name) from error
+        return member
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", file=name) from error
-    with stream:
-        yield stream
 
 
 def is_stream(source: str | Path) -> bool:
@@ -143,13 +166,23 @@ def read_line_parts(source: str | Path, size: int) -> Iterator[tuple[int, bytes]
     """Lines of a file as bytes with their numbers (from 1), line ends on; long ones in parts of ``size``.
 
     Raises:
-        InputError: if the file cannot be read or its compression is damaged.
+        InputError: if the file cannot be read, its compression is damaged, or it holds no text.
     """
     with open_binary(source) as stream:
+        if hasattr(stream, "peek"):
+            _check_text(_decompressing(lambda: stream.peek(_LOOKED_AT), source)[:_LOOKED_AT], source)
         number = 1
         while part := _decompressing(lambda: stream.readline(size), source):
             yield number, part
             number += part.endswith(b"\n")
+
+
+def _check_text(beginning: bytes, source: str | Path) -> None:
+    """Refuse a file that begins with bytes as no text has them: not a line of it can be of use."""
+    n_controls = len(beginning) - len(beginning.translate(None, _CONTROLS))
+    if n_controls > max(_MOST_CONTROLS, len(beginning) // _MOST_CONTROLS):
+        _check_mark(beginning, source)
+        raise InputError("binary data, not text", file=source)
 
 
 def read_lines(source: str | Path) -> Iterator[tuple[int, str]]:
@@ -177,10 +210,7 @@ def decode_utf8(data: bytes, source: str | Path, first_line: int = 1) -> str:
     """Decode UTF-8 (a byte order mark is dropped), or say in which line it fails. NUL bytes are no text."""
     if first_line == 1:
         data = data.removeprefix(b"\xef\xbb\xbf")
-        for mark, encoding in _BYTE_ORDER_MARKS.items():
-            if data.startswith(mark):
-                reason = f"{encoding}, not UTF-8 (it begins with that byte order mark)"
-                raise InputError(reason, file=source, line=1, hint="convert it with iconv")
+        _check_mark(data, source)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -197,10 +227,17 @@ def decode_utf8(data: bytes, source: str | Path, first_line: int = 1) -> str:
     return text
 
 
+def _check_mark(data: bytes, source: str | Path) -> None:
+    for mark, encoding in _BYTE_ORDER_MARKS.items():
+        if data.startswith(mark):
+            reason = f"{encoding}, not UTF-8 (it begins with that byte order mark)"
+            raise InputError(reason, file=source, line=1, hint="convert it with iconv")
+
+
 def _decompressing(read: Any, source: str | Path) -> bytes:
     try:
         return cast(bytes, read())
-    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+    except (gzip.BadGzipFile, zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise InputError(f"damaged compressed file: {error}", file=source) from error
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", file=source) from error
@@ -220,7 +257,7 @@ class Readable(Protocol):
 
 def sha256_file(path: str | Path) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal."""
-    with open(path, "rb", buffering=0) as stream:
+    with _open_raw(str(path)) as stream:
         return sha256_stream(stream)
 
 

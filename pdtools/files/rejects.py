@@ -7,13 +7,15 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pdtools.errors import InputError
+from pdtools.errors import InputError, PdtoolsError
 from pdtools.files.inputs import is_stream
 from pdtools.files.outputs import atomic_text, json_text
+
+Item = TypeVar("Item")
 
 REJECTS_FILE = "rejects.jsonl"
 _MOST_REJECTED_TEXT = 1 << 16
@@ -71,11 +73,30 @@ class Rejects:
         """How many inputs were left out for each reason."""
         return dict(sorted(self._counts.items()))
 
+    def summary(self) -> str:
+        """The same as the end of an error message, in brackets; nothing, if nothing was left out."""
+        reasons = ", ".join(f"{number} left out: {reason}" for reason, number in self.by_reason().items())
+        return f" ({reasons})" if reasons else ""
+
     def write(self, path: str | Path) -> None:
         """Write one JSON object per line: file, line, reason, text."""
         with atomic_text(path) as stream:
             self._lines.seek(0)
             shutil.copyfileobj(self._lines, stream)
+
+
+def some_trees(trees: Iterable[Item], rejects: Rejects) -> Iterator[Item]:
+    """Pass trees through.
+
+    Raises:
+        PdtoolsError: at the end, if there were none; it says what became of them.
+    """
+    empty = True
+    for tree in trees:
+        empty = False
+        yield tree
+    if empty:
+        raise PdtoolsError(f"no trees in the input{rejects.summary()}")
 
 
 def rejects_path(output: str | Path) -> Path | None:

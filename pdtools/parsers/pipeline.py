@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from pdtools.errors import InputError
-from pdtools.files import REJECTS_FILE, Kind, Rejects, atomic_directory, atomic_text, write_rejects
+from pdtools.files import (
+    REJECTS_FILE,
+    Kind,
+    Rejects,
+    atomic_directory,
+    atomic_text,
+    some_trees,
+    write_rejects,
+)
 from pdtools.parsers.base import ParseFailure, Parser
 from pdtools.parsers.sentences import SourcedSentence
 from pdtools.trees import (
@@ -203,9 +211,12 @@ def write_trees(trees: Iterable[Bracketed], output: str | Path, *, rejects: Reje
         trees: what is written.
         output: a file (compressed by its suffix) or ``-``, standard output.
         rejects: what was left out by the time that ``trees`` has ended.
+
+    Raises:
+        PdtoolsError: if there are no trees.
     """
     with atomic_text(output) as stream:
-        for tree in trees:
+        for tree in some_trees(trees, rejects):
             stream.write(tree.to_brackets() + "\n")
         write_rejects(output, rejects)
 
@@ -230,13 +241,16 @@ def write_splits(
         rejects: written to ``rejects.jsonl`` in the folder when ``trees`` has ended.
         counts: gets the number of trees in each file.
         overwrite: replace an existing folder.
+
+    Raises:
+        PdtoolsError: if there are no trees.
     """
     names = SPLIT_NAMES[: len(fractions)]
     counts.splits = dict.fromkeys(names, 0)
     with atomic_directory(folder, overwrite=overwrite) as temporary:
         with contextlib.ExitStack() as stack:
             streams = [stack.enter_context(atomic_text(temporary / f"{name}.trees")) for name in names]
-            for tree in trees:
+            for tree in some_trees(trees, rejects):
                 part = split_of(tree.words, fractions)
                 streams[part].write(tree.to_brackets() + "\n")
                 counts.splits[names[part]] += 1

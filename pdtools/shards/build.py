@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from pdtools.errors import PdtoolsError
-from pdtools.files import REJECTS_FILE, Rejects, atomic_directory, is_stream, sha256_file, write_json
+from pdtools.files import (
+    REJECTS_FILE,
+    Rejects,
+    atomic_directory,
+    is_stream,
+    sha256_file,
+    some_trees,
+    write_json,
+)
 from pdtools.jobs import JobFolder, Plan, map_pieces
 from pdtools.provenance import provenance
 from pdtools.shards.encode import PieceCounter, PieceRows, PieceWords
@@ -131,7 +139,7 @@ def shards_from_files(
         if not isinstance(tokenizer, Tokenizer) and any(is_stream(file) for file in files):
             with watch("reading") as seen:
                 trees = list(_seen(read_trees(files, rejects), seen))
-            tokenizer = train_tokenizer(_some(trees, rejects), tokenizer)
+            tokenizer = train_tokenizer(some_trees(trees, rejects), tokenizer)
             rows = _rows(trees, tokenizer, settings, rejects)
         else:
             if not isinstance(tokenizer, Tokenizer):
@@ -148,7 +156,7 @@ def shards_from_files(
                     )
                     passed_over = Rejects(rejects.on_error)
                     found = _seen(in_order(counted, count, passed_over), seen)
-                    tokenizer = _tokenizer_of_words(_some(found, passed_over), tokenizer)
+                    tokenizer = _tokenizer_of_words(some_trees(found, passed_over), tokenizer)
             encode = EncodeWork(tokenizer, settings)
             encoded = map_pieces(encode, FilePieces(files), plan, job, "tapes", processes=processes)
             rows = _rows(in_order(encoded, encode, rejects), tokenizer, settings, rejects)
@@ -190,16 +198,6 @@ def _seen(items: Iterable[Item], seen: Callable[[int], object]) -> Iterator[Item
     for item in items:
         yield item
         seen(len(item) if isinstance(item, (Rows, PieceWords)) else 1)
-
-
-def _some(trees: Iterable[Item], rejects: Rejects) -> Iterator[Item]:
-    """Pass trees through, and fail if there are none: a clearer message than that of an empty vocabulary."""
-    empty = True
-    for tree in trees:
-        empty = False
-        yield tree
-    if empty:
-        raise PdtoolsError(f"no trees in the input{_because(rejects)}")
 
 
 def build_shards(
@@ -300,7 +298,7 @@ def write_shards(
             done = [part for _, part in written]
         counts = sum((part.counts for part in done), words)
         if not counts.sentences:
-            raise PdtoolsError(f"no sentences to write{_because(rejects)}")
+            raise PdtoolsError(f"no sentences to write{rejects.summary()}")
         manifest = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -333,8 +331,3 @@ def _count_words(rows: Iterable[Rows], counts: Counts) -> Iterator[Rows]:
 
 def _describe_source(file: str) -> dict[str, str | None]:
     return {"file": file, "sha256": None if is_stream(file) else sha256_file(file)}
-
-
-def _because(rejects: Rejects) -> str:
-    reasons = ", ".join(f"{number} left out: {reason}" for reason, number in rejects.by_reason().items())
-    return f" ({reasons})" if reasons else ""

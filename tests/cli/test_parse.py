@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import io
 import json
 import signal
@@ -16,6 +17,8 @@ import pytest
 from toy_benepar import toy_trees
 
 from pdtools.cli.main import run
+from pdtools.errors import InputError
+from pdtools.parsers.sentences import read_text
 from pdtools.trees import Tree, expand_unaries, unbinarize, unescape
 
 TREES = "( (S (NP-SBJ (DT the) (NN dog)) (VP (VBZ barks)) (. .)) )\n(ROOT (NP (NN news)))\n"
@@ -366,3 +369,80 @@ def test_counts_of_real_treebanks(
     for line in lines:
         n_leaves += len(nltk.Tree.fromstring(line).leaves())
     assert n_leaves == int(expected["tokens_nltk_unicode_whitespace"])
+
+
+# --- archives, and what is no text ------------------------------------------------------------
+
+
+def test_archives_are_read_as_folders_are(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    archive, folder = tmp_path / "bank.zip", tmp_path / "folder"
+    members = {
+        "b/x.mrg": "(S (NN b))\n",
+        "a.ptb": "(S (NN a))\n",
+        "README.txt": "no tree",
+        ".x.mrg": ")",
+        "__MACOSX/a.mrg": ")",
+        "c.tree.gz": gzip.compress(b"(S (NN c))\n"),
+    }
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, content in members.items():
+            packed.writestr(name, content)
+            file = folder / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    outputs = []
+    for source in (archive, folder / "a.ptb", folder / "b", folder / "c.tree.gz"):
+        assert run(["parse", str(source), "--from", "treebank", "-q"]) == 0
+        outputs.append(capfd.readouterr().out)
+    assert outputs[0] == "".join(outputs[1:]) == "(S (NN a))\n(S (NN b))\n(S (NN c))\n"
+    assert run(["tapes", str(archive), "-q", "-o", str(tmp_path / "shards"), "--min-count", "1"]) == 0
+    sources = json.loads((tmp_path / "shards" / "manifest.json").read_text())["sources"]
+    assert [source["file"] for source in sources] == [
+        f"{archive}/{n}" for n in ("a.ptb", "b/x.mrg", "c.tree.gz")
+    ]
+    assert sources[0]["sha256"] == hashlib.sha256(b"(S (NN a))\n").hexdigest()
+
+
+def test_places_in_archives(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    archive = tmp_path / "bank.zip"
+    parse = ["parse", str(archive), "--from", "treebank", "-o", str(tmp_path / "out")]
+    for name, content, says in (
+        ("x.mrg", b"(S (NN a))\n(S (NN b)\n", f"{archive}/x.mrg:2: "),
+        ("x.txt", b"", f"{archive}: no files ending in .mrg"),
+    ):
+        with zipfile.ZipFile(archive, "w") as packed:
+            packed.writestr(name, content)
+        assert run(parse) == 1
+        assert says in capfd.readouterr().err
+    archive.write_bytes(b"PK\x03\x04 damaged")
+    assert run(parse) == 1
+    assert f"{archive}: damaged zip archive" in capfd.readouterr().err
+    assert run([*parse[:-1], str(archive), "--overwrite"]) == 1  # not over what is read
+    assert archive.exists()
+
+
+@pytest.mark.parametrize("on_error", ["fail", "skip"])
+def test_binary_data_are_refused(on_error: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file, out = tmp_path / "data", tmp_path / "out"
+    file.write_bytes(bytes(range(256)) * 4000)
+    assert run(["parse", str(file), "--from", "treebank", "--on-error", on_error, "-o", str(out)]) == 1
+    assert capfd.readouterr().err == f"pdtools: {file}: binary data, not text\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    with pytest.raises(InputError, match="binary data"):
+        list(read_text([str(file)]))
+    file.write_text("word\n" * 4000, encoding="utf-16")
+    with pytest.raises(InputError, match="UTF-16, not UTF-8"):
+        list(read_text([str(file)]))
+
+
+@pytest.mark.parametrize("split", [(), ("--split", "0.5,0.5")])
+def test_no_tree_at_all_is_an_error(
+    split: tuple[str, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file, out = tmp_path / "x.mrg", tmp_path / "out"
+    file.write_text("no tree\n(S (NN a)\n")
+    assert run(["parse", str(file), "--from", "treebank", "--on-error", "skip", "-o", str(out), *split]) == 1
+    err = capfd.readouterr().err
+    assert "no trees in the input (1 left out: " in err
+    assert err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["x.mrg"]

@@ -1,0 +1,100 @@
+"""Files inside of zip archives, as if archives were folders: ``corpus.zip/wsj/wsj_0001.mrg``."""
+
+from __future__ import annotations
+
+import lzma
+import os
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from pdtools.errors import InputError
+
+SUFFIX = ".zip"
+
+
+def is_data(name: str) -> bool:
+    """Whether a path is neither hidden nor a resource fork."""
+    parts = PurePosixPath(name).parts
+    return "__MACOSX" not in parts and not any(part.startswith(".") for part in parts)
+
+
+def members_of(archive: zipfile.ZipFile, suffixes: str | tuple[str, ...]) -> list[zipfile.ZipInfo]:
+    """The members with one of these endings, by name; resource forks and hidden files are passed over."""
+    return [
+        member
+        for member in sorted(archive.infolist(), key=lambda member: member.filename)
+        if member.filename.endswith(suffixes) and is_data(member.filename)
+    ]
+
+
+def open_data(archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: str) -> IO[bytes]:
+    """A member, to be read.
+
+    Raises:
+        InputError: if it is a symbolic link; ``place`` is its name.
+    """
+    if stat.S_ISLNK(member.external_attr >> 16):
+        raise InputError("a symbolic link, which is not followed", file=place)
+    return archive.open(member)
+
+
+def list_zip(source: str, suffixes: Sequence[str]) -> list[str]:
+    """The members with one of these endings, each as ``source/member``; see :func:`members_of`.
+
+    Raises:
+        InputError: if the archive cannot be read.
+    """
+    with zip_errors(source), zipfile.ZipFile(source) as archive:
+        return [f"{source}/{member.filename}" for member in members_of(archive, tuple(suffixes))]
+
+
+def open_member(name: str) -> IO[bytes] | None:
+    """The member of a zip archive that such a path names; None if it names none.
+
+    Raises:
+        InputError: if the archive is damaged or encrypted, or the member is a symbolic link.
+    """
+    before, found, inside = name.partition(f"{SUFFIX}/")
+    while found:
+        source = before + SUFFIX
+        if os.path.isfile(source):
+            with zip_errors(source):
+                status = os.stat(source)
+                archive = _opened(source, os.getpid(), status.st_mtime_ns, status.st_size)
+                try:
+                    member = archive.getinfo(inside)
+                except KeyError:
+                    return None
+                return open_data(archive, member, name)
+        more, found, inside = inside.partition(f"{SUFFIX}/")
+        before = f"{source}/{more}"
+    return None
+
+
+@lru_cache(maxsize=1)
+def _opened(source: str, process: int, changed: int, size: int) -> zipfile.ZipFile:
+    """An archive whose members are read one after the other: its directory is read once."""
+    return zipfile.ZipFile(source)
+
+
+@contextmanager
+def zip_errors(source: str | Path) -> Iterator[None]:
+    """Turn what the standard library raises of an archive that it cannot read into an error about it."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise InputError("no such file or folder", file=source) from error
+    except RuntimeError as error:  # encrypted, or packed in an unusual way
+        raise InputError(f"cannot be unpacked: {error}", file=source) from error
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, struct.error, ValueError) as error:
+        raise InputError("damaged zip archive", file=source, hint="get it again") from error
+    except (OSError, OverflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "damaged zip archive"
+        raise InputError(f"cannot be read: {reason}", file=source) from error
