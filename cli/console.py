@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from pdtools.files import STDIO, write_json
+from pdtools.visible import visible
 
 T = TypeVar("T")
 
@@ -42,7 +43,7 @@ def bar(label: str, *, quiet: bool) -> Callable[[Iterable[T], int | None], Itera
 def message(text: str, *, quiet: bool) -> None:
     """A line for the person at the terminal, on standard error."""
     if not quiet:
-        print(text, file=sys.stderr)
+        print(visible(text), file=sys.stderr)
 
 
 def print_json(value: Any) -> None:

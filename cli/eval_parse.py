@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pdtools.files import STDIO, Kind, check_kind, check_output
+from pdtools.visible import visible
 
 from .console import bar, message
 from .options import JsonOption, OverwriteOption, QuietOption
@@ -143,7 +144,7 @@ def _print_evalb(gold: str, predicted: str, parameters: Parameters, binarize: Fa
     rows = compare_files(gold, predicted, parameters, binarize=binarize.value, verbatim=True, counts=counts)
     try:
         for line, is_error in evalb_lines(rows, parameters):
-            print(line, file=sys.stderr if is_error else sys.stdout)
+            print(visible(line) if is_error else line, file=sys.stderr if is_error else sys.stdout)
     except TooManyErrors:
         raise typer.Exit(1) from None
     if parameters.labeled and counts.lack_labels:

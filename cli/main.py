@@ -13,6 +13,7 @@ from pdtools import __version__
 from pdtools.errors import PdtoolsError, is_lack_of_memory
 from pdtools.files import STDIO, write_json
 from pdtools.jobs.plan import Done
+from pdtools.visible import visible
 
 from . import (
     blocks,
@@ -121,7 +122,7 @@ def run(arguments: list[str]) -> int:
         if "--json" in arguments:
             write_json(STDIO, done.report)
         if not {"--quiet", "-q"} & set(arguments):
-            print(done, file=sys.stderr)
+            print(visible(str(done)), file=sys.stderr)
     except PdtoolsError as error:
         return _fail(str(error))
     except (MemoryError, RuntimeError) as error:
@@ -137,5 +138,5 @@ def run(arguments: list[str]) -> int:
 
 
 def _fail(reason: str) -> int:
-    print("pdtools: " + " ".join(reason.split("\n")), file=sys.stderr)
+    print("pdtools: " + visible(" ".join(reason.split("\n"))), file=sys.stderr)
     return 1

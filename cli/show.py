@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from pdtools.files import STDIO, atomic_text
+from pdtools.visible import visible
 
 from .console import print_json
 from .options import JsonOption
@@ -63,9 +64,9 @@ def show(
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_PIPED_WIDTH)
-    console.print(Text(f"{description['id']}: {description['text']}", style="bold"))
+    console.print(Text(visible(f"{description['id']}: {description['text']}"), style="bold"))
     if (tree := tree_of_row(rows, i)) is not None:
-        console.print(Text(tree.to_brackets()))
+        console.print(Text(visible(tree.to_brackets())))
         console.print(_drawing(tree))
     console.print()
     console.print(_table(description["tokens"]))
@@ -84,8 +85,8 @@ def _drawing(tree: Tree) -> Drawing:
     for position, word in enumerate(tree.words):
         while constituents and constituents[-1][1] == position:
             label, _, end = constituents.pop()
-            open_nodes.append((end, open_nodes[-1][1].add(Text(label, style="dim"))))
-        open_nodes[-1][1].add(Text(unescape(word)))
+            open_nodes.append((end, open_nodes[-1][1].add(Text(visible(label), style="dim"))))
+        open_nodes[-1][1].add(Text(visible(unescape(word))))
         while len(open_nodes) > 1 and open_nodes[-1][0] == position + 1:
             open_nodes.pop()
     return top
@@ -108,5 +109,11 @@ def _table(tokens: list[dict[str, Any]]) -> Table:
         tape = Text(" ").join(
             Text(f"{depth:>{width}}", style="green" if depth else "dim") for depth in token["tape"]
         )
-        table.add_row(str(token["position"]), Text(token["token"]), Text(token["word"] or ""), attach, tape)
+        table.add_row(
+            str(token["position"]),
+            Text(visible(token["token"])),
+            Text(visible(token["word"] or "")),
+            attach,
+            tape,
+        )
     return table

@@ -13,6 +13,7 @@ from pdtools.evaluation.results import Results, mean
 from pdtools.evaluation.sg_scores import CONVENTIONS
 from pdtools.report.plots import Line, draw_lines
 from pdtools.report.tables import WIDTH, Cell, print_table
+from pdtools.visible import visible
 
 _LENGTHS_TOGETHER = 10  # in a printed table of lengths
 _NAMES_WIDTH = 24  # of two models, as headings of columns
@@ -207,7 +208,7 @@ def draw_by_length(path: str | Path, results: Results) -> None:
 
 def print_comparison(found: dict[str, Any], first: str, second: str, *, details: bool = False) -> None:
     """Two runs side by side: overall, then by group; with ``details`` also by paradigm or suite."""
-    print(f"a: {first}\nb: {second}")
+    print(f"a: {visible(first)}\nb: {visible(second)}")
     levels: dict[str, list[Difference]] = {}
     for group in found["groups"]:
         levels.setdefault(group.level, []).append(group)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pdtools.report.plots import pyplot, save_figure, style
 from pdtools.report.tables import shade
+from pdtools.visible import visible
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -41,7 +42,7 @@ def print_stacks(inspection: Inspection) -> None:
 def _lines(inspection: Inspection, layer: LayerStacks) -> list[Text]:
     from rich.text import Text
 
-    names, said = inspection.tokens, inspection.predicted
+    names, said = [visible(name) for name in inspection.tokens], inspection.predicted
     width = max(map(len, names))
     answers = max((len(word) for word in said if word is not None), default=0)
     lines = []

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pdtools.report.plots import pyplot, save_figure, style
 from pdtools.report.tables import shade
+from pdtools.visible import visible
 
 if TYPE_CHECKING:
     from pdtools.evaluation.stack_runs import StackRunView
@@ -22,13 +23,14 @@ def run_lines(view: StackRunView) -> list[str]:
     The trace is indented by the height of the stack after the transition: ``push 2`` puts symbol 2 on top,
     ``replace 1`` puts 1 in place of the top symbol, ``pop`` takes it away; ``q1`` is the state after it.
     """
-    width = max(len("token"), *map(len, view.tokens))
+    tokens = [visible(token) for token in view.tokens]
+    width = max(len("token"), *map(len, tokens))
     header = f"{'token':<{width}}  {'y' if view.surprisal is None else 'bits':<5}  "
     header += " ".join(f"{name:>7}" for name in view.actions)
     if view.tops is not None:
         header += f"  │{''.join(f'{symbol:<2}' for symbol in range(len(view.tops[0])))}│ on top  heaviest run"
     lines = [header]
-    for t, token in enumerate(view.tokens):
+    for t, token in enumerate(tokens):
         shares = " ".join(f"{100 * share:6.1f}%" for share in view.shares[t])
         if view.surprisal is not None:
             told = f"{view.surprisal[t]:5.2f}"

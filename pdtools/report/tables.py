@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import IO
 
+from pdtools.visible import visible
+
 Cell = str | int | float | None
 WIDTH = 80
 """Columns of what is printed into a pipe."""
@@ -35,6 +37,7 @@ def print_table(
         digits: decimals of floats.
     """
     stream = sys.stdout if stream is None else stream
+    columns, title = [visible(name) for name in columns], visible(title)
     body = [list(row) for row in rows]
     numeric = [
         all(isinstance(row[i], (int, float)) or row[i] is None for row in body) for i in range(len(columns))
@@ -48,7 +51,7 @@ def print_table(
 def _text(cell: Cell, digits: int) -> str:
     if cell is None:
         return "-"
-    return f"{cell:.{digits}f}" if isinstance(cell, float) else str(cell)
+    return f"{cell:.{digits}f}" if isinstance(cell, float) else visible(str(cell))
 
 
 def _aligned(rows: list[list[str]], numeric: list[bool], width: int) -> list[str]:

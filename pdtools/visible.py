@@ -1,0 +1,18 @@
+"""Text of inputs as it can be shown to people: nothing in it moves a cursor, or hides what stands there."""
+
+from __future__ import annotations
+
+import re
+
+# Control characters of ASCII and Latin-1, line and paragraph separators, marks of direction (which reorder
+# what follows them), and halves of surrogate pairs, by which bytes of file names are spelled.
+_HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def visible(text: str) -> str:
+    r"""Text with such characters escaped as in Python: ``\x1b``, ``\u202e``, ``\n``."""
+    return text if text.isprintable() else _HIDDEN.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")
