@@ -39,18 +39,18 @@ class RegionSurprisals:
 
     Attributes:
         regions: the sum over the tokens of each region; an empty region has 0.
-        eos: the surprisal of end-of-sentence, which belongs to no region; 0 if it is not counted.
+        eos: the surprisal of end-of-sentence, which belongs to no region; None if it is not counted.
         tokens: how many tokens each region has.
     """
 
     regions: tuple[float, ...]
-    eos: float
+    eos: float | None
     tokens: tuple[int, ...]
 
     @property
     def total(self) -> float:
         """The surprisal of the whole sentence: regions and end-of-sentence."""
-        return math.fsum((*self.regions, self.eos))
+        return math.fsum((*self.regions, self.eos or 0.0))
 
 
 def present(condition: Condition, text_style: str | None) -> Presented:
@@ -79,7 +79,7 @@ def region_surprisals(
     spans: Sequence[tuple[int, int]],
     starts: Sequence[int],
     surprisals: Sequence[float],
-    eos: float = 0.0,
+    eos: float | None = None,
 ) -> RegionSurprisals:
     """Sum token surprisals by region: a token belongs where its first character that is no space lies.
 
@@ -88,7 +88,7 @@ def region_surprisals(
         spans: start and end of each region in it.
         starts: where each token begins.
         surprisals: one for each token, in the unit wanted.
-        eos: the surprisal of end-of-sentence.
+        eos: the surprisal of end-of-sentence; None if it is not counted.
     """
     filled = [i for i, (start, end) in enumerate(spans) if end > start]
     begins = [spans[i][0] for i in filled]
@@ -107,7 +107,7 @@ def from_score(presented: Presented, score: SentenceScore) -> RegionSurprisals:
     if score.text != presented.sentence.text:
         raise PdtoolsError(f"the scorer changed the sentence {presented.sentence.text!r} into {score.text!r}")
     bits = [-float(x) / math.log(2) for x in score.logprobs]
-    eos = bits.pop() if score.eos else 0.0
+    eos = bits.pop() if score.eos else None
     return region_surprisals(score.text, presented.spans, score.starts[: len(bits)], bits, eos)
 
 
@@ -148,7 +148,7 @@ def evaluate_sg(suites: Suites, scorer: Scorer, progress: Progress = no_progress
 
     Returns:
         Scores (see :func:`pdtools.evaluation.sg_scores.sg_scores`), an ``items`` table with one row per
-        item and prediction, and a ``regions`` table with every region's surprisal.
+        item and prediction, and a ``regions`` table with one row per item, condition and region.
     """
     # Sentences that begin alike are handed over one after the other; those of a file come in its order.
     by_text = scorer.settings["kind"] != "surprisals"
@@ -299,25 +299,23 @@ def _region_rows(
     surprisals: Sequence[RegionSurprisals | str],
     texts: Sequence[str],
 ) -> pa.RecordBatch:
+    """A row for each region, and one without a region for the end of each sentence where it is counted."""
     import pyarrow as pa
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for (suite, item, condition), found, text in zip(listed, surprisals, texts, strict=True):
-        place = {"suite": suite.name, "item": item.number, "condition": condition.name, "text": text}
+        sentence = {"suite": suite.name, "item": item.number, "condition": condition.name, "text": text}
+        regions = [
+            {**sentence, "region": number, "content": content}
+            for number, content in zip(condition.numbers, condition.regions, strict=True)
+        ]
         if isinstance(found, str):
-            rows.append({**place, "reason": found})
+            rows += [{**row, "reason": found} for row in regions]
             continue
-        rows.append(
-            {
-                **place,
-                "regions": list(condition.numbers),
-                "contents": list(condition.regions),
-                "surprisals": list(found.regions),
-                "tokens": list(found.tokens),
-                "eos_surprisal": found.eos,
-                "surprisal": found.total,
-            }
-        )
+        for row, surprisal, tokens in zip(regions, found.regions, found.tokens, strict=True):
+            rows.append({**row, "surprisal": surprisal, "tokens": tokens})
+        if found.eos is not None:
+            rows.append({**sentence, "region": None, "content": "", "surprisal": found.eos, "tokens": 1})
     return pa.RecordBatch.from_pylist(
         rows,
         schema=pa.schema(
@@ -325,13 +323,11 @@ def _region_rows(
                 "suite": pa.string(),
                 "item": pa.int32(),
                 "condition": pa.string(),
-                "text": pa.string(),
-                "regions": pa.list_(pa.int32()),
-                "contents": pa.list_(pa.string()),
-                "surprisals": pa.list_(pa.float64()),
-                "tokens": pa.list_(pa.int32()),
-                "eos_surprisal": pa.float64(),
+                "region": pa.int32(),
+                "content": pa.string(),
                 "surprisal": pa.float64(),
+                "tokens": pa.int32(),
+                "text": pa.string(),
                 "reason": pa.string(),
             }
         ),

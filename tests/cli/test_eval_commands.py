@@ -286,9 +286,11 @@ def test_eval_sg(
     assert document["scores"]["by_suite"] == {"toy": 1.0}
     assert document["scores"]["by_circuit"] == {"Agreement": 1.0}
     regions = pandas.read_parquet(out / "regions.parquet")
-    sums = [sum(row.surprisals) + row.eos_surprisal for row in regions.itertuples()]
-    assert regions.surprisal.tolist() == pytest.approx(sums)
-    assert [list(tokens) for tokens in regions.tokens] == [[2, 1], [2, 1]]
+    assert regions.condition.tolist() == ["x"] * 3 + ["y"] * 3
+    assert regions.region.fillna(0).tolist() == [1, 2, 0] * 2
+    assert regions.content.tolist() == ["a b", "c", "", "b b", "c", ""]
+    assert regions.tokens.tolist() == [2, 1, 1] * 2
+    assert (regions.surprisal > 0).all()
 
 
 def test_hugging_face_models_are_scored_too(
@@ -313,7 +315,7 @@ def test_hugging_face_models_are_scored_too(
     assert run(["eval-sg", str(suite), *common, "-o", str(tmp_path / "s")]) == 0
     assert json.loads(capsys.readouterr().out)["scores"]["overall"] == 1.0
     tokens = pandas.read_parquet(tmp_path / "s" / "regions.parquet").tokens
-    assert [list(row) for row in tokens] == [[3, 2], [3, 2]]  # letters; a space belongs to what follows it
+    assert tokens.tolist() == [3, 2, 3, 2]  # letters; a space belongs to what follows it
     assert run(["eval-ppl", str(shards), *common]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["counts"]["words"] == 3

@@ -217,10 +217,30 @@ def test_evaluation_of_a_toy_suite(word_scorer: Any, tmp_path: Path) -> None:
     assert results.scores["overall"] == 0.5
     assert results.scores["sg_31"] is None
     assert results.table("items").column("correct").to_pylist() == [True, False]
-    region = results.table("regions").to_pylist()[0]
-    assert region["contents"] == ["The dog", "ran", "", "home ."]
-    assert region["surprisals"] == pytest.approx([x / math.log(2) for x in (6, 3, 0, 5)])
+    regions = results.table("regions").to_pylist()
+    first = [row for row in regions if (row["item"], row["condition"]) == (1, "a")]
+    assert regions[: len(first)] == first
+    assert [row["content"] for row in first] == ["The dog", "ran", "", "home .", ""]
+    assert [row["region"] for row in first] == [1, 2, 3, 4, None]  # end-of-sentence is in none
+    assert [row["tokens"] for row in first] == [2, 1, 0, 2, 1]
+    assert [row["surprisal"] for row in first] == pytest.approx([x / math.log(2) for x in (6, 3, 0, 5, 1)])
+    assert {row["text"] for row in first} == {"The dog ran home ."}
+    assert {row["suite"] for row in regions} == {"toy"}
+    places = {(row["item"], row["condition"], row["region"]) for row in regions}
+    assert len(places) == len(regions) == results.counts["sentences"] * 5
     assert results.counts["items_scored"] == 2
+
+
+def test_regions_of_sentences_without_a_score_or_an_end(word_scorer: Any, tmp_path: Path) -> None:
+    suites = read_suites(write(tmp_path / "toy.json", suite()))
+    scorer = word_scorer(eos=None, unknown=frozenset({"slept"}))
+    regions = evaluate_sg(suites, scorer).table("regions").to_pylist()
+    assert all(row["region"] is not None for row in regions)
+    without = [row for row in regions if "slept" in row["text"]]
+    assert without
+    assert all(row["surprisal"] is row["tokens"] is None for row in without)
+    assert {row["reason"] for row in without} == {"words unknown to the model: slept"}
+    assert all((row["surprisal"] is None) == (row in without) for row in regions)
 
 
 def test_blocks_change_nothing(word_scorer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
