@@ -13,7 +13,15 @@ from pdtools.models.checkpoint import LoadedModel, load_checkpoint, save_checkpo
 from pdtools.models.pushdown import PushdownConfig
 from pdtools.models.recurrent import RecurrentLM, RecurrentState
 from pdtools.models.recurrent_config import RecurrentConfig
-from pdtools.models.registry import MODELS, build_model, make_config, model_kind, model_name, register
+from pdtools.models.registry import (
+    MODELS,
+    build_model,
+    empty_model,
+    make_config,
+    model_kind,
+    model_name,
+    register,
+)
 from pdtools.models.tape import StackState, legal_attachments, tape_from_attachments
 from pdtools.models.transformer import TransformerLM
 from pdtools.models.transformer_config import TransformerConfig
@@ -39,6 +47,7 @@ __all__ = [
     "build_model",
     "collate",
     "count_parameters",
+    "empty_model",
     "legal_attachments",
     "load_checkpoint",
     "make_config",

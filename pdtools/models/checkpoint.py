@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from pdtools.checksums import check_checksums, write_checksums
-from pdtools.errors import InputError
+from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import (
     Kind,
     atomic_directory,
@@ -24,7 +24,7 @@ from pdtools.files import (
     write_tensors,
 )
 from pdtools.models.base import LanguageModel
-from pdtools.models.registry import build_model, make_config, model_name
+from pdtools.models.registry import build_model, empty_model, make_config, model_name
 from pdtools.tokenization import Tokenizer
 
 FORMAT_VERSION = "1"
@@ -168,11 +168,11 @@ def _check_shapes(name: str, config: Any, weights: Mapping[str, torch.Tensor], p
     if config.layers > len(weights):
         raise InputError("the weights do not fit the configuration: too few for its layers", file=path)
     try:
-        with torch.device("meta"):  # shapes without memory
-            expected = build_model(name, config).state_dict()
-    except (RuntimeError, OverflowError, TypeError) as error:
-        reason = f"a configuration of impossible size: {str(error).splitlines()[0]}"
-        raise InputError(reason, file=path.with_name(CONFIG_FILE)) from error
+        expected = empty_model(name, config).state_dict()
+    except PdtoolsError as error:
+        raise InputError(str(error), file=path.with_name(CONFIG_FILE)) from error
     for key in sorted(expected.keys() | weights.keys()):
         if key not in weights or key not in expected or weights[key].shape != expected[key].shape:
             raise InputError(f"the weights do not fit the configuration, first at {key}", file=path)
+        if weights[key].is_floating_point() != expected[key].is_floating_point():
+            raise InputError(f"damaged weights: {key} holds {weights[key].dtype}", file=path)

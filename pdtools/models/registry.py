@@ -7,6 +7,8 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import torch
+
 from pdtools.errors import PdtoolsError
 from pdtools.models.base import LanguageModel
 from pdtools.models.pushdown import PushdownConfig, build_pushdown
@@ -27,6 +29,8 @@ class ModelKind(NamedTuple):
     build: Callable[[Any], LanguageModel]
     side_by_side: bool = False
 
+
+MOST_LAYERS = 1000
 
 MODELS: dict[str, ModelKind] = {}
 
@@ -81,6 +85,24 @@ def make_config(name: str, values: Mapping[str, Any]) -> Any:
     if missing:
         raise PdtoolsError(f"{name}: missing settings: {', '.join(missing)}")
     return config_class(**checked)
+
+
+def empty_model(name: str, config: Any) -> LanguageModel:
+    """A model whose tensors have shapes but no values, and take no memory, whatever their size.
+
+    Raises:
+        PdtoolsError: for shapes that no tensor has, and more than ``MOST_LAYERS`` layers.
+    """
+    if config.layers > MOST_LAYERS:
+        raise PdtoolsError(
+            f"model configuration: layers must be at most {MOST_LAYERS:,}, not {config.layers:,}"
+        )
+    try:
+        with torch.device("meta"):
+            return build_model(name, config)
+    except (RuntimeError, OverflowError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise PdtoolsError(f"a configuration of impossible size: {reason}") from error
 
 
 def build_model(name: str, config: Any) -> LanguageModel:

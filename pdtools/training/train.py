@@ -30,6 +30,7 @@ from pdtools.training.distributed import ALONE, Ranks, seed_rank
 from pdtools.training.interruption import Interruption
 from pdtools.training.loop import Checkpointing, Listener, Silence, TrainingLoop
 from pdtools.training.parallel import Distribution, ParallelModel
+from pdtools.training.room import check_room
 from pdtools.training.run_folder import RunFolder
 from pdtools.training.sources import TrainingInput
 from pdtools.training.streams import StreamInput
@@ -220,6 +221,7 @@ def open_run(
         if goes_on:
             folder.check_same(recipe, identity)
 
+        check_room(recipe, config, device, distribution)
         torch.manual_seed(recipe.train.seed)
         model = load_checkpoint(folder.last).model if goes_on else build_model(recipe.model, config)
         if pretrained is not None and not goes_on:

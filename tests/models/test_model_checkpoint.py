@@ -154,3 +154,18 @@ def test_another_tokenizer_is_refused(folder: Path) -> None:
     train_word_tokenizer(["a", "cat", "the", "cats", "meows", "meow"]).save(folder)
     with pytest.raises(PdtoolsError, match="tokenizer"):
         load_checkpoint(folder)
+
+
+def test_floats_that_are_called_integers_are_refused(tmp_path: Path) -> None:
+    """Of the same shape and length, and loaded without a word: weights would be numbers around 10^9."""
+    tokenizer = train_word_tokenizer(["a", "b"], min_count=1)
+    model = small_model("transformer", vocab_size=tokenizer.vocab_size)
+    save_checkpoint(tmp_path / "model", model, tokenizer, shards={})
+    (tmp_path / "model" / "SHA256SUMS").unlink()
+    weights = tmp_path / "model" / "model.safetensors"
+    content = weights.read_bytes()
+    changed = content.replace(b'"dtype":"F32"', b'"dtype":"I32"', 1)
+    assert changed != content
+    weights.write_bytes(changed)
+    with pytest.raises(InputError, match=r"model\.safetensors: damaged weights: .* holds torch\.int32"):
+        load_checkpoint(tmp_path / "model")

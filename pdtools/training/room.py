@@ -1,0 +1,55 @@
+"""Whether a model can be trained on a machine at all, found out before anything of it is in memory."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+
+from pdtools.errors import PdtoolsError
+from pdtools.models import count_parameters, empty_model
+from pdtools.training.config import Recipe
+from pdtools.training.parallel import Distribution
+
+_FLOAT_BYTES = 4
+
+
+def check_room(recipe: Recipe, config: Any, device: str, distribution: Distribution) -> None:
+    """Refuse a model that has no room: weights, gradients and the optimizer's averages, without activations.
+
+    Args:
+        recipe: of the run.
+        config: of the model, complete.
+        device: where it is to be trained.
+        distribution: of processes that train together: with ``fsdp`` each makes the whole model, but has only
+            a part of it on its device.
+
+    Raises:
+        PdtoolsError: saying how many parameters it has and how much memory there is.
+    """
+    n_parameters = count_parameters(empty_model(recipe.model, config))
+    weights = _FLOAT_BYTES * n_parameters
+    in_training = weights * (4 if recipe.train.optimizer == "adamw" else 2)
+    wanted = [("cpu", in_training if device == "cpu" else weights)]
+    if device != "cpu" and distribution != "fsdp":
+        wanted.append((device, in_training))
+    for place, needed in wanted:
+        if needed > (there := memory_of(place)):
+            raise PdtoolsError(
+                f"model configuration: {n_parameters:,} parameters take {needed / 2**30:,.1f} GiB,"
+                f" but there are {there / 2**30:,.1f} GiB ({place}): choose a smaller model"
+            )
+
+
+def memory_of(device: str) -> int:
+    """Bytes of memory of a device; of the CPU, what the system and the limits of the process allow."""
+    if torch.device(device).type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        import resource
+    except ImportError:  # on Windows
+        return found
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return found if limit == resource.RLIM_INFINITY else min(found, limit)
