@@ -68,7 +68,7 @@ $(STUDY_STACK_LM)-sample/%.txt: data/treebank/%.mrg | $(VENV)/installed-dev
 	@mkdir -p $(@D)
 	$(VENV)/bin/pdtools parse $< --from treebank --overwrite --quiet -o $(@D)/$*.trees
 	$(VENV)/bin/pdtools tapes $(@D)/$*.trees --tape none --overwrite --quiet -o $(@D)/$*
-	$(VENV)/bin/pdtools show $(@D)/$* --text > $@.part
+	$(VENV)/bin/pdtools show $(@D)/$* --words > $@.part
 	mv $@.part $@
 
 $(VENV)/bin/python:

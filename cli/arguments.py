@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 
 import typer
 
+from pdtools.errors import InputError
+from pdtools.files import GivenText, Kind, expand_inputs
+
 _MOST_DIGITS = 6  # strings of a million symbols are no task
+
+
+def input_files(
+    inputs: Sequence[str] | None, texts: Sequence[str] | None, suffixes: Sequence[str], kind: Kind
+) -> list[str]:
+    """The files that a command reads: those that were named, or one of the lines given with --text.
+
+    Raises:
+        typer.BadParameter: unless it is exactly one of the two.
+        InputError: see :func:`pdtools.files.expand_inputs`.
+    """
+    if bool(inputs) == bool(texts):
+        raise typer.BadParameter("give either INPUT (files, or -) or --text SENTENCE")
+    if texts:
+        return [GivenText.of(texts)]
+    try:
+        return expand_inputs(inputs or [], suffixes, kind)
+    except InputError as error:
+        if " " not in str(error.file) or os.path.exists(str(error.file)):
+            raise
+        hint = "a sentence itself is given with --text"
+        raise InputError(error.reason, file=error.file, hint=hint) from None
 
 
 def parse_range(text: str, smallest: int = 1) -> range:

@@ -6,15 +6,18 @@ from typing import Annotated
 
 import typer
 
-from pdtools.files import STDIO, Rejects, expand_inputs, rejects_path
+from pdtools.files import STDIO, Rejects, rejects_path
 from pdtools.search.scores import DEFAULT_BEAM
 
+from .arguments import input_files
 from .console import message, print_json, progress
 from .options import (
     BeamOption,
     DeviceOption,
     Dtype,
     DtypeOption,
+    GivenTextOption,
+    InputsArgument,
     JsonOption,
     MaxBatchOption,
     ModelOption,
@@ -32,14 +35,12 @@ from .work import make_plan, model_settings, piecewise_searcher
 
 
 def decode(
-    inputs: Annotated[
-        list[str],
-        typer.Argument(metavar="INPUT", help="Files, folders, globs, or -."),
-    ],
     model: ModelOption,
+    inputs: InputsArgument = None,
     output: Annotated[
         str, typer.Option("--output", "-o", help="A file for the trees (.gz, .zst), or -.")
     ] = STDIO,
+    text: GivenTextOption = None,
     source: Annotated[
         Source, typer.Option("--from", help="Running text, words separated by spaces, or the words of trees.")
     ] = Source.text,
@@ -92,6 +93,7 @@ def decode(
     \b
     Example:
       pdtools decode sentences.txt --model runs/pushdown -o sentences.trees
+      pdtools decode --text "The dog barks." --model runs/pushdown
       pdtools decode big.txt --model runs/pushdown -o big.trees --workers 8 --resume
       pdtools decode gold.trees --from treebank --model runs/pushdown -o parsed.trees
       pdtools decode test.tokens --from tokens --model runs/pushdown --beam 300 --k-best 5 \\
@@ -109,7 +111,7 @@ def decode(
     from pdtools.search.decoding import write_decoded
     from pdtools.search.inputs import read_inputs
 
-    files = expand_inputs(inputs, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
+    files = input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
     plan = make_plan(workers, shard, scheduler, resume)
     beside = [str(path) for path in (scores, rejects_path(output)) if path is not None]
     check_output_or_done(output, plan, overwrite=overwrite, inputs=files, beside=beside)
@@ -147,7 +149,7 @@ def decode(
                 "counts": asdict(counts),
                 "rejects": rejects.by_reason(),
                 "settings": searcher.settings,
-                "provenance": provenance({"model": model, **{name: name for name in inputs}}),
+                "provenance": provenance({"model": model, **{name: name for name in inputs or []}}),
             }
         )
     message(f"{counts.trees} trees, {counts.words} words", quiet=quiet)

@@ -37,6 +37,13 @@ class Dtype(str, Enum):
     bf16 = "bf16"
 
 
+InputsArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="INPUT", help="Files, folders, globs, or -.")
+]
+GivenTextOption = Annotated[
+    list[str] | None,
+    typer.Option("--text", metavar="SENTENCE", help="Instead of INPUT: a sentence (or tree); repeatable."),
+]
 TableOption = Annotated[
     str, typer.Option("--output", "-o", help="A TSV file, or CSV (.csv); also compressed (.gz, .zst); or -.")
 ]

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pdtools.files import STDIO, Rejects, expand_inputs, is_stream, rejects_path
+from pdtools.files import STDIO, Rejects, is_stream, rejects_path
 from pdtools.search.scores import DEFAULT_BEAM
 
+from .arguments import input_files
 from .console import message, print_json, progress
 from .options import (
     BeamOption,
     DeviceOption,
+    GivenTextOption,
+    InputsArgument,
     JsonOption,
     OnError,
     OnErrorOption,
@@ -57,10 +60,11 @@ class Functions(str, Enum):
 
 
 def parse(
-    inputs: Annotated[list[str], typer.Argument(metavar="INPUT", help="Files, folders, globs, or -.")],
+    inputs: InputsArgument = None,
     output: Annotated[
         str, typer.Option("--output", "-o", help="A file (.gz, .zst), - , or a folder with --split.")
     ] = STDIO,
+    text: GivenTextOption = None,
     source: Annotated[
         Source, typer.Option("--from", help="Sentences as text, as words separated by spaces, or trees.")
     ] = Source.text,
@@ -121,6 +125,7 @@ def parse(
       pdtools parse wsj/ --from treebank -o wsj.trees
       pdtools parse gum/const --from treebank --split 0.9,0.05,0.05 -o gum
       pdtools parse sentences.txt --model benepar_en3_large -o sentences.trees.gz
+      pdtools parse --text "The dog barks." --parser runs/pushdown
       cat book.txt | pdtools parse - --split-sentences --parser runs/pushdown > book.trees
     """
     from dataclasses import asdict
@@ -138,10 +143,10 @@ def parse(
     if split_sentences and source is not Source.text:
         raise typer.BadParameter("--split-sentences needs --from text")
     check_json_output(as_json, output)
-    files = expand_inputs(inputs, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
+    files = input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
     plan = make_plan(workers, shard, scheduler, resume)
     beside = [str(rejects_path(output) or STDIO)] if fractions is None else []
-    check_output_or_done(output, plan, overwrite=overwrite, inputs=[*files, *inputs], beside=beside)
+    check_output_or_done(output, plan, overwrite=overwrite, inputs=[*files, *(inputs or [])], beside=beside)
 
     form = pipeline.TreeForm(binarize=binarize.value, functions=functions.value)
     counts = pipeline.Counts()
@@ -173,7 +178,7 @@ def parse(
                 trees, output, fractions, counts=counts, rejects=rejects, overwrite=overwrite
             )
     if as_json:
-        print_json(_report(counts, rejects, inputs, len(files), form))
+        print_json(_report(counts, rejects, inputs or [], len(files) if inputs else 0, form))
     _tell(counts, rejects, output, quiet)
 
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from pdtools.files import STDIO, atomic_text
+from pdtools.errors import InputError
+from pdtools.files import STDIO, GivenText, Rejects, atomic_text
 from pdtools.visible import visible
 
 from .console import print_json
@@ -23,53 +24,88 @@ _PIPED_WIDTH = 10_000
 
 
 def show(
-    shards: Annotated[str, typer.Argument(metavar="SHARDS", help="A folder that pdtools tapes wrote.")],
-    row_id: Annotated[
-        int | None, typer.Argument(metavar="ID", help="The sentence's id, from 0; optional with --text.")
+    shards: Annotated[
+        str | None, typer.Argument(metavar="SHARDS", help="A folder that pdtools tapes wrote.")
     ] = None,
-    text: Annotated[bool, typer.Option("--text", help="Only the words, a line for each sentence.")] = False,
+    row_id: Annotated[
+        int | None, typer.Argument(metavar="ID", help="The sentence's id, from 0; optional with --words.")
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option("--text", metavar="TREE", help="Instead of SHARDS: a tree in brackets.")
+    ] = None,
+    words: Annotated[bool, typer.Option("--words", help="Only the words, a line for each sentence.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Print one sentence of the shards with its tree, tokens, attachments and tape.
 
+    With --text it is a tree of your own, cleaned and right-binarized as by pdtools parse, a token a word.
     A token that attaches to itself only shifts. The tape's row k is the depth of every position after
     token k and its reduces.
 
     \b
     Example:
       pdtools show shards/train 0
-      pdtools show shards/test --text > test.txt
+      pdtools show shards/test --words > test.txt
+      pdtools show --text "(S (NP (DT The) (NN dog)) (VP (VBZ barks)))"
     """
-    if row_id is None and not text:
-        raise typer.BadParameter("name a sentence by its ID, or get the words of all with --text")
-    if text and as_json:
-        raise typer.BadParameter("--text and --json exclude each other")
+    if (shards is None) == (text is None):
+        raise typer.BadParameter("give either SHARDS or --text TREE")
+    if text is not None and words:
+        raise typer.BadParameter("--text and --words exclude each other")
+    if shards is not None and row_id is None and not words:
+        raise typer.BadParameter("name a sentence by its ID, or get the words of all with --words")
+    if words and as_json:
+        raise typer.BadParameter("--words and --json exclude each other")
 
     from rich.console import Console
     from rich.text import Text
 
-    from pdtools.shards import ShardSet, describe_row, tree_of_row
+    from pdtools.shards import ShardSet, describe_row, describe_tree, tree_of_row
 
-    rows = ShardSet.open(shards)
-    if text:
-        wanted = range(len(rows)) if row_id is None else [rows.find(row_id)]
-        with atomic_text(STDIO) as out:
-            out.writelines(rows.text(i) + "\n" for i in wanted)
-        return
-    i = rows.find(cast(int, row_id))
-    description = describe_row(rows, i)
+    tree: Tree | None
+    if shards is None:
+        tree = _tree_of(cast(str, text))
+        description = describe_tree(tree)
+    else:
+        rows = ShardSet.open(shards)
+        if words:
+            wanted = range(len(rows)) if row_id is None else [rows.find(row_id)]
+            with atomic_text(STDIO) as out:
+                out.writelines(rows.text(i) + "\n" for i in wanted)
+            return
+        i = rows.find(cast(int, row_id))
+        tree, description = tree_of_row(rows, i), describe_row(rows, i)
     if as_json:
         print_json(description)
         return
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=_PIPED_WIDTH)
-    console.print(Text(visible(f"{description['id']}: {description['text']}"), style="bold"))
-    if (tree := tree_of_row(rows, i)) is not None:
+    name = "" if shards is None else f"{description['id']}: "
+    console.print(Text(visible(f"{name}{description['text']}"), style="bold"))
+    if tree is not None:
         console.print(Text(visible(tree.to_brackets())))
         console.print(_drawing(tree))
     console.print()
     console.print(_table(description["tokens"]))
+
+
+def _tree_of(text: str) -> Tree:
+    """The one tree in a text, in the form that pdtools parse gives it."""
+    from pdtools.parsers.pipeline import TreeForm
+    from pdtools.trees import TransformCounts, read_trees
+
+    given = GivenText.of([text])
+    try:
+        trees = [sourced.tree for sourced in read_trees([given], Rejects("fail"))]
+    except InputError as error:
+        raise InputError(error.reason, file=given, line=error.line) from None
+    if len(trees) != 1:
+        raise InputError(f"{len(trees)} trees, but one is shown at a time", file=given)
+    tree = TreeForm().usable(trees[0], TransformCounts())
+    if isinstance(tree, str):
+        raise InputError(tree, file=given)
+    return tree
 
 
 def _drawing(tree: Tree) -> Drawing:

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from pdtools.files import STDIO, Rejects, expand_inputs, rejects_path
+from pdtools.files import STDIO, Rejects, rejects_path
 from pdtools.search.scores import DEFAULT_BEAM
 
+from .arguments import input_files
 from .console import message, print_json, progress
 from .options import (
     BeamOption,
@@ -16,6 +17,8 @@ from .options import (
     DeviceOption,
     Dtype,
     DtypeOption,
+    GivenTextOption,
+    InputsArgument,
     JsonOption,
     MaxBatchOption,
     OnError,
@@ -35,14 +38,12 @@ from .work import make_plan, model_settings, piecewise_scorer, piecewise_searche
 
 
 def surprisal(
-    inputs: Annotated[
-        list[str],
-        typer.Argument(metavar="INPUT", help="Files, folders, globs, or -."),
-    ],
     model: Annotated[
         str, typer.Option("--model", metavar="DIR", help="A checkpoint, a run, or a Hugging Face causal LM.")
     ],
+    inputs: InputsArgument = None,
     output: TableOption = STDIO,
+    text: GivenTextOption = None,
     source: Annotated[
         Source, typer.Option("--from", help="Running text, words separated by spaces, or the words of trees.")
     ] = Source.text,
@@ -80,7 +81,7 @@ def surprisal(
 
     A sentence that the model cannot score stops the command; with --on-error skip it has no rows, and is
     recorded in OUTPUT.rejects.jsonl. Blank lines have no rows. With --from tokens and a model of raw text,
-    offsets of tokens refer to the words written as running text. Fields are not quoted: in pandas, quoting=3.
+    offsets of tokens refer to the words written as running text. TSV is not quoted: in pandas, quoting=3.
 
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler), with the same result; --resume continues a killed run.
@@ -88,14 +89,14 @@ def surprisal(
     \b
     Example:
       pdtools surprisal sentences.txt --model runs/pushdown -o surprisals.tsv
-      echo "The dog barks." | pdtools surprisal - --model runs/pushdown --words --parses
+      pdtools surprisal --text "The dog barks." --model runs/pushdown --words --parses
     """
     from pdtools.parsers import pipeline
     from pdtools.search.inputs import read_inputs
     from pdtools.search.surprisal import Unit, surprisals, write_surprisals
 
     check_json_output(as_json, output)
-    files = expand_inputs(inputs, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
+    files = input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
     plan = make_plan(workers, shard, scheduler, resume)
     beside = [str(rejects_path(output) or STDIO)]
     check_output_or_done(output, plan, overwrite=overwrite, inputs=files, beside=beside)
@@ -129,7 +130,7 @@ def surprisal(
                 "counts": asdict(counts),
                 "rejects": rejects.by_reason(),
                 "settings": {**settings_of_rows, "unit": unit, "rows": rows},
-                "provenance": provenance({"model": model, **{name: name for name in inputs}}),
+                "provenance": provenance({"model": model, **{name: name for name in inputs or []}}),
             }
         )
     message(f"{counts.scored} of {counts.sentences} sentences scored, surprisal in {unit}", quiet=quiet)

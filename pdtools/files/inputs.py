@@ -12,7 +12,7 @@ import stat
 import sys
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
@@ -88,9 +88,26 @@ def expand_inputs(inputs: Sequence[str], suffixes: Sequence[str], kind: Kind | N
     return files
 
 
+class GivenText(str):
+    """Lines that stand where a file is expected; in messages, ``--text``, the option that they are from."""
+
+    data: bytes
+
+    @classmethod
+    def of(cls, lines: Iterable[str]) -> GivenText:
+        """Each of the texts as one line."""
+        given = cls("--text")
+        text = "".join(line.replace("\n", " ") + "\n" for line in lines)
+        given.data = text.encode("utf-8", "surrogateescape")  # as the command line had it
+        return given
+
+
 @contextlib.contextmanager
 def open_binary(source: str | Path) -> Iterator[IO[bytes]]:
     """Open a file (``-``: standard input) for reading bytes, decompressed by its suffix."""
+    if isinstance(source, GivenText):
+        yield io.BytesIO(source.data)
+        return
     name = str(source)
     if name == STDIO:
         yield sys.stdin.buffer
@@ -120,8 +137,8 @@ def _open_raw(name: str) -> IO[bytes]:
 
 
 def is_stream(source: str | Path) -> bool:
-    """Whether this is standard input or output, a pipe or a device: nothing to read twice or to replace."""
-    if str(source) == STDIO:
+    """Whether this is standard input or output, a pipe, a device: nothing to read twice or to replace."""
+    if isinstance(source, GivenText) or str(source) == STDIO:
         return True
     try:
         mode = os.stat(source).st_mode

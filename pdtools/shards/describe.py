@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from numpy.typing import NDArray
+
 from pdtools.shards.reader import ShardSet
-from pdtools.trees import Tree, escape, merge_subwords, tree_from_attachments
+from pdtools.tokenization import EOS, ROOT
+from pdtools.trees import (
+    Tree,
+    attachments,
+    escape,
+    merge_subwords,
+    sentence_layout,
+    tape,
+    tree_from_attachments,
+    unescape,
+)
 
 
 def tree_of_row(shards: ShardSet, i: int) -> Tree | None:
@@ -16,6 +28,27 @@ def tree_of_row(shards: ShardSet, i: int) -> Tree | None:
     word = shards.word(i)[1:-1]  # (n,)
     over_tokens = tree_from_attachments(shards.attach(i)[1:-1] - 1, [words[number] for number in word])
     return merge_subwords(over_tokens, word, words)
+
+
+def describe_tree(tree: Tree) -> dict[str, Any]:
+    """A tree ready for JSON, as shards with a word a token have it: :func:`describe_row`, without numbers.
+
+    Args:
+        tree: binary.
+    """
+    words = [unescape(word) for word in tree.words]
+    attach = sentence_layout(attachments(tree))  # (n + 2,)
+    names = [ROOT, *words, EOS]
+    return {
+        "text": " ".join(words),
+        "tree": tree.to_brackets(),
+        "tokens": [
+            _position(k, token, word, target, depths)
+            for k, (token, word, target, depths) in enumerate(
+                zip(names, [None, *words, None], attach.tolist(), tape(attach), strict=True)
+            )
+        ],
+    }
 
 
 def describe_row(shards: ShardSet, i: int) -> dict[str, Any]:
@@ -36,14 +69,26 @@ def describe_row(shards: ShardSet, i: int) -> dict[str, Any]:
         "tree": None if tree is None else tree.to_brackets(),
         "tokens": [
             {
-                "position": position,
                 "id": token,
-                "token": shards.tokenizer.token_text(token),
-                "word": None if word < 0 else words[word],
-                "attach": attach,
-                "shift": attach == position,
-                "tape": depths[position, : position + 1].tolist(),
+                **_position(
+                    position,
+                    shards.tokenizer.token_text(token),
+                    None if word < 0 else words[word],
+                    attach,
+                    depths[position],
+                ),
             }
             for position, (token, word, attach) in enumerate(columns)
         ],
+    }
+
+
+def _position(k: int, token: str, word: str | None, attach: int, depths: NDArray[Any]) -> dict[str, Any]:
+    return {
+        "position": k,
+        "token": token,
+        "word": word,
+        "attach": attach,
+        "shift": attach == k,
+        "tape": depths[: k + 1].tolist(),
     }

@@ -251,21 +251,21 @@ def test_show_json(trees: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert all(len(token["tape"]) == token["position"] + 1 for token in row["tokens"])
 
 
-def test_show_text_is_a_line_for_each_sentence(
+def test_show_words_is_a_line_for_each_sentence(
     trees: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = str(tmp_path / "shards")
     assert run(["tapes", trees, "-o", out, "--quiet"]) == 0
-    assert run(["show", out, "--text"]) == 0
+    assert run(["show", out, "--words"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "The dog runs",
         "The big dog runs with ( cats )",
         "The dog is n't",
     ]
-    assert run(["show", out, "2", "--text"]) == 0
+    assert run(["show", out, "2", "--words"]) == 0
     assert capsys.readouterr().out == "The dog is n't\n"
     assert run(["show", out]) == 2
-    assert run(["show", out, "0", "--text", "--json"]) == 2
+    assert run(["show", out, "0", "--words", "--json"]) == 2
 
 
 def test_show_says_what_it_cannot_show(
