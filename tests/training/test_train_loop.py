@@ -420,6 +420,17 @@ def test_plateau(toy_train: Path, toy_valid: Path, tmp_path: Path, monkeypatch: 
     assert_same_run(tmp_path / "other", tmp_path / "run")
 
 
+def test_the_rate_falls_again_while_nothing_gets_better(
+    toy_train: Path, toy_valid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pdtools.training.loop.evaluate", scripted([3.0] + 7 * [4.0]))
+    wanted = recipe(**PLATEAU, steps=32, learning_rate=0.5, log_every=4)
+    train(toy_train, tmp_path / "run", wanted, valid=toy_valid)
+    # Halved after two worse evaluations, at step 12, and after two more each, at steps 20 and 28.
+    expected = [0.5] * 3 + [0.25] * 2 + [0.125] * 2 + [0.0625]
+    assert list(rates(tmp_path / "run").values()) == expected
+
+
 def test_plateau_needs_validation(toy_train: Path, tmp_path: Path) -> None:
     with pytest.raises(PdtoolsError, match=r"schedule plateau needs validation sentences"):
         train(toy_train, tmp_path / "run", recipe(**PLATEAU))
