@@ -23,7 +23,8 @@ def parse_json(
 ) -> Any:
     r"""Parse a JSON document.
 
-    Stricter than Python: NaN, infinities and numbers that no float can hold (``1e999``) are refused.
+    Stricter than Python: NaN, infinities, numbers that no float can hold (``1e999``) and objects with a key
+    twice are refused.
 
     Args:
         text: the document.
@@ -36,7 +37,7 @@ def parse_json(
         InputError: for everything that cannot be parsed; nesting too deep among it.
     """
     try:
-        value = json.loads(text, parse_float=_number, parse_int=_integer, parse_constant=_refused)
+        value = _DECODER.decode(text)
         if not lone_surrogates and _MAY_BE_LONE_SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except json.JSONDecodeError as error:
@@ -91,3 +92,18 @@ def _integer(text: str) -> int:
 
 def _refused(text: str) -> Any:
     raise _NoJson(f"the number {text if len(text) < 40 else text[:37] + '...'}")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for number, key in enumerate(keys) if key in keys[:number])
+        raise _NoJson(f"the key {twice if len(twice) < 40 else twice[:37] + '...'} twice in one object")
+    return found
+
+
+# Made once: of short documents making it takes as long as parsing.
+_DECODER = json.JSONDecoder(
+    parse_float=_number, parse_int=_integer, parse_constant=_refused, object_pairs_hook=_object
+)

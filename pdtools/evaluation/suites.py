@@ -18,6 +18,9 @@ from pdtools.json_input import number_of, parse_json, text_of
 MAX_SUITE_BYTES = 16 << 20
 """The longest document of a suite, unpacked. In memory it may take 30 times as much."""
 
+MOST_REGIONS = 1000
+"""The highest number of a region."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Condition:
@@ -180,6 +183,9 @@ def _condition(data: Any) -> Condition:
     name = text_of(data["condition_name"])
     if len(set(numbers)) != len(numbers):
         raise ValueError(f"condition {name!r} has two regions of one number")
+    if numbers and not 0 <= numbers[0] <= numbers[-1] <= MOST_REGIONS:
+        wrong = numbers[0] if numbers[0] < 0 else numbers[-1]
+        raise ValueError(f"condition {name!r} has a region {wrong}: numbers go from 0 to {MOST_REGIONS:,}")
     return Condition(
         name=name,
         # Only ASCII spaces separate words: contents may begin or end with some, or consist of nothing else.

@@ -167,8 +167,9 @@ PAIR = (
         ("[" * N, "nested too deep"),
         ('{"a":' * N, "nested too deep"),
         ("[" * N + "]" * N, "nested too deep"),
+        ('{"key": 1, "other": 2, "key": 1}', "the key key twice in one object"),
     ],
-    ids=["surrogate", "NUL", "NaN", "1e999", "-Infinity", "digits", "open", "objects", "lists"],
+    ids=["surrogate", "NUL", "NaN", "1e999", "-Infinity", "digits", "open", "objects", "lists", "twice"],
 )
 def test_json_values(value: str, reason: str, command: Run, tmp_path: Path) -> None:
     pairs, suite = tmp_path / "x.jsonl", tmp_path / "x.json"
@@ -188,6 +189,21 @@ def test_deep_formulas(command: Run, tmp_path: Path) -> None:
         }
         suite.write_text(json.dumps(document))
         refused(command("eval-sg", suite, "--write-sentences", "-"), f"{suite}: column ")
+
+
+@pytest.mark.parametrize("number", [-1, 1001, 10**9, 2**31, 10**300])
+def test_numbers_of_regions(number: int, command: Run, tmp_path: Path) -> None:
+    suite = tmp_path / "x.json"
+    regions = [{"region_number": n, "content": "a"} for n in (1, number)]
+    document = {
+        "meta": {"name": "x"},
+        "predictions": [{"formula": "(1;%a%) < (1;%b%)"}],
+        "items": [
+            {"item_number": 1, "conditions": [{"condition_name": c, "regions": regions} for c in ("a", "b")]}
+        ],
+    }
+    suite.write_text(json.dumps(document))
+    refused(command("eval-sg", suite, "--write-sentences", "-"), f"{suite}: not a test suite: ")
 
 
 # --- archives ---------------------------------------------------------------------------------
