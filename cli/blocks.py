@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
-from pdtools.files import Kind, Rejects, check_output, expand_inputs, is_stream
+from pdtools.files import Kind, Rejects, expand_inputs, is_stream
 
 from .console import message, print_json
 from .options import JsonOption, OverwriteOption, QuietOption, Style
-from .tapes import chosen_tokenizer
+from .outputs import check_target
+from .tapes import chosen_tokenizer, tokenizer_input
 
 SUFFIXES = (".txt", ".tokens", ".raw")
 
@@ -63,9 +64,11 @@ def blocks(
 
     if is_stream(output):
         raise typer.BadParameter("shards are a folder: name one with -o")
-    check_output(output, overwrite=overwrite, inputs=texts)
+    files = expand_inputs(texts, SUFFIXES, Kind.TEXT)
+    read = [*files, *tokenizer_input(tokenizer)]
+    check_target(output, folder=True, overwrite=overwrite, inputs=read, quiet=quiet)
     manifest = blocks_from_files(
-        expand_inputs(texts, SUFFIXES, Kind.TEXT),
+        files,
         chosen_tokenizer(tokenizer, vocab_size, min_count, None, text_style, lower_case=lower_case),
         output,
         Rejects("fail"),

@@ -114,7 +114,15 @@ def decode(
     files = input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
     plan = make_plan(workers, shard, scheduler, resume)
     beside = [str(path) for path in (scores, rejects_path(output)) if path is not None]
-    check_output_or_done(output, plan, overwrite=overwrite, inputs=files, beside=beside)
+    check_output_or_done(
+        output,
+        plan,
+        folder=False,
+        overwrite=overwrite,
+        inputs=[*files, model],
+        beside=beside,
+        quiet=quiet,
+    )
     settings = model_settings(
         plan,
         model,

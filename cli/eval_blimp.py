@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from pdtools.files import check_output
 from pdtools.search.scores import DEFAULT_BEAM
 
 from .arguments import pick_source
@@ -36,7 +35,7 @@ from .options import (
     WorkersOption,
     WriteSentencesOption,
 )
-from .outputs import check_json_output, check_output_or_done, deliver, required_output
+from .outputs import check_json_output, check_output_or_done, check_target, deliver, required_output
 from .work import make_plan, model_settings, piecewise_scorer
 
 
@@ -121,8 +120,8 @@ def eval_blimp(
     show = partial(print_blimp, details=details)
     output = required_output(output)
     plan = make_plan(workers, shard, scheduler, resume)
-    inputs = [path for path in (data, model, surprisals) if path]
-    check_output_or_done(output, plan, overwrite=overwrite, inputs=inputs)
+    inputs = [data, model, surprisals]
+    check_output_or_done(output, plan, folder=True, overwrite=overwrite, inputs=inputs, quiet=quiet)
     pairs = PairFiles(data, limit)
     if model is not None:
         settings = model_settings(
@@ -171,7 +170,7 @@ def _write(
     from pdtools.provenance import provenance
 
     check_json_output(as_json, output)
-    check_output(output, overwrite=overwrite)
+    check_target(output, folder=False, overwrite=overwrite, inputs=[data])
     sentences = blimp_sentences(PairFiles(data, limit))
     number = write_sentences(sentences, BLIMP_COLUMNS, output, text_only=text_only, overwrite=overwrite)
     if as_json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pdtools.errors import InputError
-from pdtools.files import Rejects, check_output
+from pdtools.files import Rejects
 from pdtools.search.scores import DEFAULT_BEAM
 
 from .console import bar
@@ -21,7 +21,7 @@ from .options import (
     QuietOption,
     ThreadsOption,
 )
-from .outputs import check_picture, deliver
+from .outputs import check_picture, check_target, deliver
 from .work import pick_device
 
 if TYPE_CHECKING:
@@ -70,9 +70,8 @@ def eval_cfl(
     from pdtools.report.cfl import draw_by_length, print_cfl
     from pdtools.shards import ShardSet
 
-    sources = [shards, *([model] if model else []), *(beside or [])]
-    if output:
-        check_output(output, overwrite=overwrite, inputs=sources)
+    sources = [shards, model, *(beside or [])]
+    check_target(output, folder=True, overwrite=overwrite, inputs=sources, quiet=quiet)
     if plot:
         check_picture(plot, overwrite=overwrite, inputs=sources, output=output)
     if plot and model is None:

@@ -96,8 +96,8 @@ def eval_dyck(
 
     target = output or STDIO
     plan = make_plan(workers, shard, scheduler, resume)
-    read = [*prefixes, model, *([strings] if strings else [])]
-    check_output_or_done(target, plan, overwrite=overwrite, inputs=read)
+    read = [*prefixes, model, strings]
+    check_output_or_done(target, plan, folder=True, overwrite=overwrite, inputs=read, quiet=quiet)
     files = expand_inputs(prefixes, (".tsv", ".csv"))
     sets = {Path(file).name.partition(".")[0]: read_prefixes(file)[:limit] for file in files}
     if len(sets) < len(files):

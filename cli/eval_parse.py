@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdtools.files import STDIO, Kind, check_kind, check_output
+from pdtools.files import STDIO, Kind, check_kind
 from pdtools.visible import visible
 
 from .console import bar, message
 from .options import JsonOption, OverwriteOption, QuietOption
-from .outputs import deliver
+from .outputs import check_target, deliver
 
 if TYPE_CHECKING:
     from pdtools.evaluation.prm import Parameters
@@ -108,10 +108,8 @@ def eval_parse(
         return
     if form is Format.jsonl and as_json:
         raise typer.BadParameter("--json prints the scores, --format jsonl the sentences: one of them")
-    if output:
-        check_output(
-            output, overwrite=overwrite, inputs=[name for name in (gold, predicted, prm, left_out) if name]
-        )
+    read = [gold, predicted, prm, left_out]
+    check_target(output, folder=True, overwrite=overwrite, inputs=read, quiet=quiet)
     results = evaluate_parse(
         gold,
         predicted,

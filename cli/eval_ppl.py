@@ -145,7 +145,7 @@ def eval_ppl(
     hiding = ", ".join("--" + name.replace("_", "-") for name in hidden)
     if hidden and stream:
         raise PdtoolsError(f"{hiding}: with --stream nothing is hidden")
-    check_output_or_done(target, plan, overwrite=overwrite, inputs=[shards, model])
+    check_output_or_done(target, plan, folder=True, overwrite=overwrite, inputs=[shards, model], quiet=quiet)
     rejects = Rejects(on_error.value)
     settings = model_settings(
         plan,

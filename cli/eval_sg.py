@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pdtools.files import check_output, expand_inputs
+from pdtools.files import expand_inputs
 from pdtools.search.scores import DEFAULT_BEAM
 
 from .arguments import pick_source
@@ -37,7 +37,7 @@ from .options import (
     WorkersOption,
     WriteSentencesOption,
 )
-from .outputs import check_json_output, check_output_or_done, deliver, required_output
+from .outputs import check_json_output, check_output_or_done, check_target, deliver, required_output
 from .work import make_plan, model_settings, piecewise_scorer
 
 
@@ -146,8 +146,8 @@ def eval_sg(
     show = partial(print_sg, details=details)
     output = required_output(output)
     plan = make_plan(workers, shard, scheduler, resume)
-    inputs = [path for path in (*suites, model, surprisals) if path]
-    check_output_or_done(output, plan, overwrite=overwrite, inputs=inputs)
+    inputs = [*suites, model, surprisals]
+    check_output_or_done(output, plan, folder=True, overwrite=overwrite, inputs=inputs, quiet=quiet)
     found = SuiteFiles(suites[0])
     if model is not None:
         settings = model_settings(
@@ -190,7 +190,7 @@ def _write(
     from pdtools.provenance import provenance
 
     check_json_output(as_json, output)
-    check_output(output, overwrite=overwrite)
+    check_target(output, folder=False, overwrite=overwrite, inputs=[suites])
     sentences = sg_sentences(SuiteFiles(suites), style)
     number = write_sentences(sentences, SG_COLUMNS, output, text_only=text_only, overwrite=overwrite)
     if as_json:
@@ -204,8 +204,7 @@ def _aggregate(inputs: list[str], output: str | None, *, overwrite: bool, as_jso
     from pdtools.report.evaluations import print_sg_runs
 
     files = expand_inputs(inputs, [".csv", ".zip"])
-    if output is not None:
-        check_output(output, overwrite=overwrite, inputs=files)
+    check_target(output, folder=True, overwrite=overwrite, inputs=files, quiet=quiet)
     results = aggregate_items(files)
     made = provenance({file: file for file in files})
     deliver(results, made, output, print_sg_runs, overwrite=overwrite, as_json=as_json)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pdtools.files import check_output, expand_inputs
+from pdtools.files import expand_inputs
 
 from .console import bar
 from .options import (
@@ -19,7 +19,7 @@ from .options import (
     SeedOption,
     ThreadsOption,
 )
-from .outputs import check_picture, deliver
+from .outputs import check_picture, check_target, deliver
 from .work import pick_device
 
 
@@ -66,8 +66,7 @@ def eval_task(
     from pdtools.report.evaluations import draw_by_length, print_transduction
 
     sources = [*pairs, model]
-    if output:
-        check_output(output, overwrite=overwrite, inputs=sources)
+    check_target(output, folder=True, overwrite=overwrite, inputs=sources, quiet=quiet)
     if plot:
         check_picture(plot, overwrite=overwrite, inputs=sources, output=output)
     files = expand_inputs(pairs, (".tsv", ".csv"))

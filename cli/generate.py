@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from pdtools.files import STDIO, check_output
+from pdtools.files import STDIO
 
 from . import generate_cfl, generate_task
 from .arguments import parse_range
 from .console import message, print_json
 from .generated import NumberOption, OutputOption, ShardsOption, report, write
 from .options import JsonOption, OverwriteOption, QuietOption, SeedOption, TableOption
-from .outputs import check_json_output
+from .outputs import check_json_output, check_target
 
 app = typer.Typer(
     help="Draw strings of a formal language: as text, or as shards with their attachments.",
@@ -150,7 +150,7 @@ def dyck_prefixes(
     if dependency is not None and dependency > max_length:
         raise typer.BadParameter(f"no prefix of {max_length} tokens (--max-length) has such a --dependency")
     check_json_output(as_json, output)
-    check_output(output, overwrite=overwrite)
+    check_target(output, folder=False, overwrite=overwrite, inputs=())
     if depths is not None:
         filler = Dyck(brackets=brackets, **DYCK_SETTINGS["released-like"])
         prefixes = depth_prefixes(filler, number, depths=parse_range(depths), types=types, seed=seed)

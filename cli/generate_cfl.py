@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -78,7 +79,8 @@ def cfl(
     )
     valid = language.valid_lengths
     total = number or 10_000 if per_length is None else per_length * len(valid)
-    counts = write(language, total, seed, output, shards, overwrite, as_json, quiet)
+    sources = [grammar] if Path(grammar).exists() else []
+    counts = write(language, total, seed, output, shards, overwrite, as_json, quiet, sources)
     if as_json:
         report(language, seed, counts, {"valid_lengths": valid.tolist()})
     message(

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from pdtools.files import STDIO, check_output
+from pdtools.files import STDIO
 
 from .arguments import parse_range
 from .console import message, print_json, progress
 from .options import JsonOption, OverwriteOption, QuietOption, SeedOption, TableOption
-from .outputs import check_json_output
+from .outputs import check_json_output, check_target
 
 TaskArgument = Annotated[str, typer.Argument(metavar="NAME", help="rs, sm, ma or se.")]
 AsReleasedOption = Annotated[
@@ -55,7 +55,7 @@ def task(
     wanted = parse_range(lengths)
     drawn_task.check_length(wanted.start)
     check_json_output(as_json, output)
-    check_output(output, overwrite=overwrite)
+    check_target(output, folder=False, overwrite=overwrite, inputs=())
     shown = progress(wanted, total=len(wanted), label="lengths", quiet=quiet)
     drawn = (block for length in shown for block in drawn_task.test_blocks(length, number, seed=seed))
     counts = write_pairs(drawn_task, drawn, output, overwrite=overwrite)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pdtools.files import check_output, is_stream
+from pdtools.files import is_stream
 
 from .console import print_json, progress
-from .outputs import check_json_output
+from .outputs import check_json_output, check_target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from pdtools.formal import FormalString, Language
 
@@ -37,14 +37,15 @@ def write(
     overwrite: bool,
     as_json: bool,
     quiet: bool,
+    sources: Sequence[str] = (),
 ) -> dict[str, int]:
-    """Write the strings of any language where the options say; returns the counts."""
+    """Write the strings of any language, read from ``sources``, where the options say; returns the counts."""
     from pdtools.formal import string_shards, write_strings
 
     if shards and is_stream(output):
         raise typer.BadParameter("shards are a folder: name one with -o")
     check_json_output(as_json, output)
-    check_output(output, overwrite=overwrite)
+    check_target(output, folder=shards, overwrite=overwrite, inputs=sources, quiet=quiet)
 
     def watch(strings: Iterable[FormalString]) -> Iterable[FormalString]:
         return progress(strings, total=number, label="strings", quiet=quiet)

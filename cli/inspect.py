@@ -48,7 +48,7 @@ def inspect(
       pdtools inspect "0 1 1 # 1 1 0" --model runs/rns
     """
     if output:
-        check_picture(output, overwrite=overwrite)
+        check_picture(output, overwrite=overwrite, inputs=[model])
     chosen = None if layers is None else {n for part in layers.split(",") for n in parse_range(part.strip())}
 
     from pdtools.evaluation.inspection import inspect_stacks

@@ -11,7 +11,7 @@ import typer
 
 from pdtools import __version__
 from pdtools.errors import PdtoolsError, is_lack_of_memory
-from pdtools.files import STDIO, write_json
+from pdtools.files import STDIO, unchanged_inputs, write_json
 from pdtools.jobs.plan import Done
 from pdtools.visible import visible
 
@@ -115,7 +115,8 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit status; messages go to standard error."""
     try:
-        app(arguments, prog_name="pdtools")  # exits by itself after usage errors (2) and Ctrl-C (130)
+        with unchanged_inputs():
+            app(arguments, prog_name="pdtools")  # exits by itself after usage errors (2) and Ctrl-C (130)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Done as done:

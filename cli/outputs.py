@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from pdtools.errors import MissingDependencyError, PdtoolsError
-from pdtools.files import STDIO, check_output, is_stream
+from pdtools.files import STDIO, check_output, is_stream, recover_directory, watch_inputs
 
-from .console import print_json
+from .console import message, print_json
 
 if TYPE_CHECKING:
     from pdtools.evaluation.results import Results
@@ -42,8 +42,36 @@ def deliver(
         show(results)
 
 
+def check_target(
+    output: str | None,
+    *,
+    folder: bool,
+    overwrite: bool,
+    inputs: Sequence[str | None],
+    quiet: bool = False,
+) -> None:
+    """Refuse an output that must not be written, say what it replaces, and watch what it is made of.
+
+    Args:
+        output: a file or folder; None or a stream: there is nothing to refuse.
+        folder: which of the two.
+        overwrite: whether it may exist.
+        inputs: all files and folders that the command reads; None: one that is not given.
+        quiet: whether to say nothing.
+
+    Raises:
+        PdtoolsError: see :func:`pdtools.files.check_output`.
+    """
+    read = [name for name in inputs if name is not None]
+    if output is not None:
+        replaced = check_output(output, overwrite=overwrite, folder=folder, inputs=read)
+        if replaced is not None:
+            message(f"replacing {replaced} in {output}", quiet=quiet)
+    watch_inputs(read)
+
+
 def check_picture(
-    path: str, *, overwrite: bool, inputs: Sequence[str] = (), output: str | None = None
+    path: str, *, overwrite: bool, inputs: Sequence[str | None], output: str | None = None
 ) -> None:
     """Refuse, before the work that it is to show, a figure that could not be drawn."""
     from importlib.util import find_spec
@@ -52,7 +80,7 @@ def check_picture(
         raise typer.BadParameter(f"{path}: a picture's name ends in {', '.join(PICTURES)}")
     if output:
         check_different(path, output)
-    check_output(path, overwrite=overwrite, inputs=inputs)
+    check_target(path, folder=False, overwrite=overwrite, inputs=inputs)
     if find_spec("matplotlib") is None:
         raise MissingDependencyError("matplotlib", extra="plot")
 
@@ -73,16 +101,22 @@ def check_different(*outputs: str) -> None:
 
 
 def check_output_or_done(
-    output: str, plan: Plan, *, overwrite: bool, inputs: Sequence[str] = (), beside: Sequence[str] = ()
+    output: str,
+    plan: Plan,
+    *,
+    folder: bool,
+    overwrite: bool,
+    inputs: Sequence[str | None],
+    beside: Sequence[str] = (),
+    quiet: bool,
 ) -> None:
     """Refuse an output that exists; with --resume, it is done already.
 
     Args:
         output: a file or folder; it appears after the others.
         plan: who does the work.
-        overwrite: whether it may exist.
-        inputs: files that are read for it.
         beside: other files that the command writes.
+        folder, overwrite, inputs, quiet: see :func:`check_target`.
 
     Raises:
         Done: if there is nothing to do.
@@ -92,11 +126,12 @@ def check_output_or_done(
     from pdtools.jobs import Done, begun, finished
 
     check_different(output, *beside)
-    if plan.shard is not None and (streams := [name for name in inputs if is_stream(name)]):
+    if plan.shard is not None and (streams := [name for name in inputs if name and is_stream(name)]):
         raise PdtoolsError(
             f"{streams[0]}: --shard needs files, because every job and pdtools merge read them"
         )
     goes_on = (plan.resume or plan.merging) and not is_stream(output)
+    recover_directory(output)
     if goes_on and os.path.lexists(output):
         if finished(output, beside) or not (overwrite or begun(output)):
             raise Done(f"{output}: done already", {"output": output, "done": "already"})
@@ -104,9 +139,11 @@ def check_output_or_done(
             raise PdtoolsError(
                 f"{output}: exists already (--overwrite --resume continues the run that replaces it)"
             )
-    check_output(output, overwrite=overwrite, inputs=inputs)
+    quiet = quiet or plan.shard is not None  # which leaves it to pdtools merge
+    check_target(output, folder=folder, overwrite=overwrite, inputs=inputs, quiet=quiet)
     for path in beside:  # an unfinished run may have written these
-        check_output(path, overwrite=overwrite or (goes_on and begun(output)), inputs=inputs)
+        rewritten = overwrite or (goes_on and begun(output))
+        check_target(path, folder=False, overwrite=rewritten, inputs=inputs)
 
 
 def check_json_output(as_json: bool, output: str) -> None:

@@ -146,7 +146,19 @@ def parse(
     files = input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
     plan = make_plan(workers, shard, scheduler, resume)
     beside = [str(rejects_path(output) or STDIO)] if fractions is None else []
-    check_output_or_done(output, plan, overwrite=overwrite, inputs=[*files, *(inputs or [])], beside=beside)
+    check_output_or_done(
+        output,
+        plan,
+        folder=fractions is not None,
+        overwrite=overwrite,
+        inputs=[
+            *files,
+            *(inputs or []),
+            *(name for name in (parser, model) if name and Path(name).exists()),
+        ],
+        beside=beside,
+        quiet=quiet,
+    )
 
     form = pipeline.TreeForm(binarize=binarize.value, functions=functions.value)
     counts = pipeline.Counts()

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from pdtools.errors import PdtoolsError
-from pdtools.files import STDIO, atomic_text, check_output
+from pdtools.files import STDIO, atomic_text
 
 from .console import message, print_json, progress
 from .options import (
@@ -19,7 +19,7 @@ from .options import (
     SeedOption,
     ThreadsOption,
 )
-from .outputs import check_json_output
+from .outputs import check_json_output, check_target
 from .work import pick_device
 
 
@@ -54,7 +54,7 @@ def sample(
     from pdtools.search.sampling import sample as draw
 
     check_json_output(as_json, output)
-    check_output(output, overwrite=overwrite)
+    check_target(output, folder=False, overwrite=overwrite, inputs=[model])
     loaded = load_checkpoint(model, pick_device(device, threads))
     loaded.model.check_causal()
     if not strings and not loaded.model.has_attachment_head:

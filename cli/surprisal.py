@@ -99,7 +99,15 @@ def surprisal(
     files = input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
     plan = make_plan(workers, shard, scheduler, resume)
     beside = [str(rejects_path(output) or STDIO)]
-    check_output_or_done(output, plan, overwrite=overwrite, inputs=files, beside=beside)
+    check_output_or_done(
+        output,
+        plan,
+        folder=False,
+        overwrite=overwrite,
+        inputs=[*files, model],
+        beside=beside,
+        quiet=quiet,
+    )
     settings = model_settings(
         plan,
         model,

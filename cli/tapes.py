@@ -123,7 +123,8 @@ def tapes(
         raise typer.BadParameter("shards are a folder: name one with -o")
     files = expand_inputs(trees, SUFFIXES, Kind.TREES)
     plan = make_plan(workers, shard, scheduler, resume)
-    check_output_or_done(output, plan, overwrite=overwrite, inputs=files)
+    read = [*files, *tokenizer_input(tokenizer)]
+    check_output_or_done(output, plan, folder=True, overwrite=overwrite, inputs=read, quiet=quiet)
     rejects = Rejects(on_error.value)
     used = chosen_tokenizer(tokenizer, vocab_size, min_count, unk, text_style, lower_case=lower_case)
     settings = ShardSettings(layout=layout.value, factor=binarize.value, tape=tape.value)
@@ -147,6 +148,11 @@ def tapes(
     if as_json:
         print_json(manifest)
     _tell(manifest, output, quiet)
+
+
+def tokenizer_input(name: str) -> list[str]:
+    """What ``--tokenizer`` reads."""
+    return [] if name in ("word", "bpe") else [name]
 
 
 def chosen_tokenizer(

@@ -16,12 +16,8 @@ from typing import Any
 
 from pdtools import __version__
 from pdtools.errors import PdtoolsError
-from pdtools.files import STDIO, sha256_file
+from pdtools.files import STDIO, identifying_files, input_folder, sha256_file
 
-# The files that identify a folder of ours: a checkpoint, a Hugging Face model, a set of shards.
-_IDENTIFYING = ("config.json", "model.safetensors", "pytorch_model.bin", "tokenizer.json", "manifest.json")
-# The weights of large Hugging Face models, in several files.
-_PARTS = ("model-*-of-*.safetensors", "pytorch_model-*-of-*.bin")
 _PACKAGES = ("numpy", "pyarrow", "torch", "tokenizers", "transformers", "nltk", "benepar")
 
 
@@ -100,12 +96,10 @@ def identify(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     if str(path) == STDIO:
         return {"path": STDIO}
-    if (path / "best").is_dir():  # a run stands for its best checkpoint, as it does for --model
-        return {**identify(path / "best"), "path": str(path)}
+    if (folder := input_folder(path)) != path:
+        return {**identify(folder), "path": str(path)}
     if path.is_dir():
-        files = [path / name for name in _IDENTIFYING if (path / name).is_file()]
-        files += [file for parts in _PARTS for file in sorted(path.glob(parts))]
-        if files:
+        if files := identifying_files(path):
             return {"path": str(path), "sha256": {file.name: sha256_file(file) for file in files}}
         files = sorted(file for file in path.rglob("*") if file.is_file())
         listing = "".join(f"{sha256_file(file)}  {file.relative_to(path).as_posix()}\n" for file in files)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gzip
 import json
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
 
 from pdtools import files
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.files import outputs
+from pdtools.files.system import exchange, may_live, this_process
 
 
 def test_expand_inputs_folder_is_recursive_sorted_and_filtered(tmp_path: Path) -> None:
@@ -94,60 +100,242 @@ def test_a_file_that_appears_meanwhile(
     assert os.listdir(tmp_path) == ["x.txt"]
 
 
+def trees(folder: Path, content: str) -> Path:
+    """A folder as parse --split writes it."""
+    folder.mkdir(exist_ok=True)
+    for name in ("train.trees", "valid.trees", "rejects.jsonl"):
+        (folder / name).write_text(content)
+    return folder
+
+
+def content(folder: Path) -> str:
+    """What :func:`trees` wrote, all of it of one kind."""
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == ["rejects.jsonl", "train.trees", "valid.trees"]
+    found = {path.read_text() for path in folder.iterdir()}
+    assert len(found) == 1
+    return found.pop()
+
+
+@pytest.fixture(params=["exchanged", "renamed"])
+def swap(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How folders are replaced: at one blow, or where the system cannot, by two renames."""
+    if request.param == "renamed":
+        monkeypatch.setattr(outputs, "exchange", lambda one, other: False)
+    return str(request.param)
+
+
 def test_two_runs_that_replace_the_same_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    final, real = tmp_path / "d", os.rename
-    final.mkdir()
-    (final / "old").write_text("x")
+    final, real = trees(tmp_path / "d", "old"), os.rename
 
     def rename(source: Path, target: Path) -> None:
         real(source, target)
         if source == final:  # out of the way: now another run comes
             monkeypatch.setattr(os, "rename", real)
             with files.atomic_directory(final, overwrite=True) as folder:
-                (folder / "other").write_text("x")
+                trees(folder, "other")
 
+    monkeypatch.setattr(outputs, "exchange", lambda one, other: False)
     monkeypatch.setattr(os, "rename", rename)
     with files.atomic_directory(final, overwrite=True) as folder:
-        (folder / "new").write_text("x")
-    assert [p.name for p in final.iterdir()] == ["new"]
+        trees(folder, "new")
+    assert content(final) == "new"
     assert os.listdir(tmp_path) == ["d"]
 
 
 def test_a_reader_between_the_two_renames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    final, real = tmp_path / "d", os.rename
-    final.mkdir()
-    (final / "old").write_text("x")
+    final, real = trees(tmp_path / "d", "old"), os.rename
 
     def rename(source: Path, target: Path) -> None:
         real(source, target)
         if source == final and not (tmp_path / "read").exists():
             (tmp_path / "read").touch()
             files.recover_directory(final)
+            assert content(final) == "old"
 
+    monkeypatch.setattr(outputs, "exchange", lambda one, other: False)
     monkeypatch.setattr(os, "rename", rename)
     with files.atomic_directory(final, overwrite=True) as folder:
-        (folder / "new").write_text("x")
-    assert [p.name for p in final.iterdir()] == ["new"]
+        trees(folder, "new")
+    assert content(final) == "new"
     assert sorted(os.listdir(tmp_path)) == ["d", "read"]
 
 
-def test_existing_folder_is_refused_or_replaced(tmp_path: Path) -> None:
-    final = tmp_path / "d"
-    final.mkdir()
-    (final / "old").write_text("x")
+def test_existing_folder_is_refused_or_replaced(tmp_path: Path, swap: str) -> None:
+    final = trees(tmp_path / "d", "old")
     with pytest.raises(PdtoolsError, match="--overwrite"), files.atomic_directory(final):
         pass
     with files.atomic_directory(final, overwrite=True) as folder:
-        (folder / "new").write_text("x")
-    assert [p.name for p in final.iterdir()] == ["new"]
+        trees(folder, "new")
+    assert content(final) == "new"
     assert [p.name for p in tmp_path.iterdir()] == ["d"]
 
 
-def test_interrupted_swap_is_recovered(tmp_path: Path) -> None:
-    (tmp_path / ".d.old").mkdir()
-    (tmp_path / ".d.old" / "kept").write_text("x")
-    files.recover_directory(tmp_path / "d")
-    assert (tmp_path / "d" / "kept").exists()
+def test_a_folder_is_never_away_where_the_system_can_exchange_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    if not exchange(tmp_path / "a", tmp_path / "b"):
+        pytest.skip("no exchange here")
+    final, real = trees(tmp_path / "d", "old"), os.rename
+
+    def rename(source: Path, target: Path) -> None:
+        assert source != final
+        real(source, target)
+
+    monkeypatch.setattr(os, "rename", rename)
+    with files.atomic_directory(final, overwrite=True) as folder:
+        trees(folder, "new")
+    assert content(final) == "new"
+
+
+def killed_at(step: int, *, swapping: str, how: str, work: Callable[[], None]) -> bool:
+    """Do some work in a process of its own that ends at one of its renames or deletions; whether it did."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    steps = 0
+
+    def deadly(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            nonlocal steps
+            steps += 1
+            if steps == step + 1:
+                if how == "raises":
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
+                if how == "after":
+                    function(*arguments, **options)
+                os._exit(9)
+            return function(*arguments, **options)
+
+        return call
+
+    try:
+        outputs.exchange = deadly(outputs.exchange if swapping == "exchanged" else lambda one, other: False)
+        for name in ("rename", "replace", "unlink", "rmdir", "link"):
+            setattr(os, name, deadly(getattr(os, name)))
+        with contextlib.suppress(OSError, PdtoolsError):
+            work()
+        os._exit(9 if steps > step else 0)
+    finally:
+        os._exit(70)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="not a POSIX system")
+@pytest.mark.parametrize("how", ["before", "after", "raises"])
+@pytest.mark.parametrize("swapping", ["exchanged", "renamed"])
+def test_killed_at_every_step_of_a_swap(swapping: str, how: str, tmp_path: Path) -> None:
+    """At the name is the whole old or the whole new folder; what was replaced never returns."""
+    seen = set()
+    for step in range(100):
+        place = tmp_path / f"{step}"
+        place.mkdir()
+        final = trees(place / "d", "old")
+
+        def work(final: Path = final) -> None:
+            with files.atomic_directory(final, overwrite=True) as folder:
+                trees(folder, "new")
+
+        was_killed = killed_at(step, swapping=swapping, how=how, work=work)
+        if swapping == "exchanged" or not was_killed:
+            assert final.is_dir()
+        files.recover_directory(final)  # what a reader does
+        seen.add(content(final))
+        shutil.rmtree(final)
+        files.recover_directory(final)
+        assert not final.exists()
+        with files.atomic_directory(final) as folder:
+            trees(folder, "newer")
+        assert content(final) == "newer"
+        assert os.listdir(place) == ["d"]
+        if not was_killed:
+            break
+    assert seen == ({"new"} if how == "after" and swapping == "exchanged" else {"old", "new"})
+    assert step > 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="not a POSIX system")
+@pytest.mark.parametrize("how", ["before", "after"])
+def test_killed_at_every_step_of_a_new_file(how: str, tmp_path: Path) -> None:
+    for overwrite in (True, False):
+        for step in range(10):
+            final = tmp_path / f"{overwrite}-{step}" / "x.txt"
+            final.parent.mkdir()
+
+            def work(final: Path = final, overwrite: bool = overwrite) -> None:
+                with files.atomic_text(final, overwrite=overwrite) as stream:
+                    stream.write("whole")
+
+            was_killed = killed_at(step, swapping="exchanged", how=how, work=work)
+            assert not final.exists() or final.read_text() == "whole"
+            with files.atomic_text(final) as stream:
+                stream.write("again")
+            assert [(path.name, path.read_text()) for path in final.parent.iterdir()] == [("x.txt", "again")]
+            if not was_killed:
+                break
+        assert 0 < step < 9
+
+
+def test_what_living_processes_and_other_machines_left_stays(tmp_path: Path) -> None:
+    final = tmp_path / "x.txt"
+    mine = this_process()
+    machine, number, start = mine.split("-")
+    elsewhere = f"{'f' * 8}-{number}-{start}"
+    living = [
+        f".x.txt.{mine}-0a0a0a0a.tmp",
+        f".x.txt.{elsewhere}-0a0a0a0a.tmp",
+        ".x.txt.new.tmp",
+    ]
+    dead = [f".x.txt.{machine}-{number}-{int(start or 0) + 1}-0a0a0a0a.tmp"]
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+    dead.append(f".x.txt.{machine}-{child}-{start}-0a0a0a0a.tmp")
+    for name in (*living, *dead, ".x.txt.bak", ".x.tmp", "x.txt.tmp"):
+        (tmp_path / name).write_text("x")
+    with files.atomic_text(final) as stream:
+        stream.write("new")
+    assert set(os.listdir(tmp_path)) == {*living, "x.txt", ".x.txt.bak", ".x.tmp", "x.txt.tmp"}
+
+
+def test_a_process_that_lives_is_known_by_its_start() -> None:
+    mine = this_process()
+    assert may_live(mine)
+    machine, number, _ = mine.split("-")
+    assert not may_live(f"{machine}-{number}-1")
+    assert may_live(f"{machine}-1-{this_process().split('-')[2]}") or os.getpid() != 1
+    assert may_live(f"00000000-{number}-1")
+
+
+def test_what_is_written_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swap: str
+) -> None:
+    """Every file once; then the folders; then the renaming; then the folder of that."""
+    happened: list[str] = []
+    real = {name: getattr(os, name) for name in ("fsync", "rename", "replace")}
+
+    def fsync(descriptor: int) -> None:
+        happened.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+        real["fsync"](descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    for name in ("rename", "replace"):
+        monkeypatch.setattr(
+            os, name, lambda a, b, name=name: (happened.append(f"-> {Path(b).name}"), real[name](a, b))
+        )
+    with files.atomic_directory(tmp_path / "d") as folder:
+        (folder / "part").write_text("x")
+        files.write_json(folder / "x.json", {})
+    inside = happened.index(folder.name)
+    assert sorted(name for name in happened[:inside] if "->" not in name) == ["part", "x.json"]
+    assert happened[inside:] == [folder.name, "-> d", tmp_path.name]
+    happened.clear()
+    with files.atomic_text(tmp_path / "x.txt") as stream:
+        stream.write("x")
+    assert happened[0].startswith(".x.txt.")
+    assert happened[1:] == ["-> x.txt", tmp_path.name]
 
 
 def test_bad_utf8_is_named_by_line(tmp_path: Path) -> None:
@@ -207,7 +395,7 @@ def test_a_folder_without_a_name_cannot_be_an_output(
     (tmp_path / "sub").mkdir()
     monkeypatch.chdir(tmp_path)
     with (
-        pytest.raises(PdtoolsError, match="cannot be replaced"),
+        pytest.raises(PdtoolsError, match="the current directory is not replaced"),
         files.atomic_directory(name, overwrite=True),
     ):
         pass

@@ -25,7 +25,9 @@ from pdtools.files.outputs import (
     check_output,
     json_text,
     recover_directory,
+    remove_stale,
     replace_directory,
+    temporary_name,
     write_json,
     write_tensors,
 )
@@ -37,6 +39,13 @@ from pdtools.files.rejects import (
     write_rejects,
 )
 from pdtools.files.tables import atomic_table, is_csv, read_table
+from pdtools.files.unchanged import (
+    Unchanged,
+    identifying_files,
+    input_folder,
+    unchanged_inputs,
+    watch_inputs,
+)
 
 __all__ = [
     "MAX_DOCUMENT_BYTES",
@@ -46,6 +55,7 @@ __all__ = [
     "GivenText",
     "Kind",
     "Rejects",
+    "Unchanged",
     "atomic_directory",
     "atomic_path",
     "atomic_table",
@@ -55,6 +65,8 @@ __all__ = [
     "decode_line",
     "decode_utf8",
     "expand_inputs",
+    "identifying_files",
+    "input_folder",
     "is_csv",
     "is_stream",
     "json_text",
@@ -67,10 +79,14 @@ __all__ = [
     "read_table",
     "recover_directory",
     "rejects_path",
+    "remove_stale",
     "replace_directory",
     "sha256_file",
     "sha256_stream",
     "some_trees",
+    "temporary_name",
+    "unchanged_inputs",
+    "watch_inputs",
     "write_json",
     "write_rejects",
     "write_tensors",

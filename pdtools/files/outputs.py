@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import os
+import re
 import secrets
 import shutil
 import sys
@@ -17,6 +18,9 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from pdtools.errors import PdtoolsError
 from pdtools.files.inputs import STDIO, is_stream
+from pdtools.files.system import CANNOT, exchange, may_live, this_process
+from pdtools.files.unchanged import check_inputs, input_files, input_folder
+from pdtools.files.written import is_checkpoint_of_a_run, is_part_of, written_as
 from pdtools.zstd import open_zstd_text
 
 if TYPE_CHECKING:
@@ -24,40 +28,98 @@ if TYPE_CHECKING:
 
 _TRIES = 9
 _IS_THERE = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR}
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}-\d+-\d*-[0-9a-f]{8}\.tmp")
 _NO_HARD_LINKS = {errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
 
 
-def check_output(path: str | Path, *, overwrite: bool, inputs: Sequence[str] = ()) -> None:
+def check_output(
+    path: str | Path, *, overwrite: bool, folder: bool | None = None, inputs: Sequence[str] = ()
+) -> str | None:
     """Refuse an output that exists, unless it may be overwritten; ``-``, pipes and devices are always fine.
+
+    A folder may be overwritten if it is empty, or if pdtools wrote all that is in it.
 
     Args:
         path: a file or folder.
         overwrite: whether it may exist.
-        inputs: files and folders that are read for it; a folder that is or holds one is refused, since
-            replacing the folder would delete the input.
+        folder: whether it is to be a folder; None: not known here.
+        inputs: files and folders that are read for it. They are not overwritten, nor a folder that holds one.
+
+    Returns:
+        What is overwritten, if it is a folder: ``the results of eval-blimp``.
     """
-    if is_stream(path):
-        return
-    if not overwrite and os.path.lexists(path):
+    if is_stream(path) or not _is_there(path, overwrite=overwrite, folder=folder):
+        return None
+    for name in inputs:
+        _check_input(Path(path), name)
+    if not os.path.isdir(path):
+        return None
+    if is_checkpoint_of_a_run(Path(path).resolve()):
+        raise PdtoolsError(f"{path}: a part of a training run, which is not replaced (choose another name)")
+    return _check_replaceable(Path(path))
+
+
+def _is_there(path: str | Path, *, overwrite: bool, folder: bool | None) -> bool:
+    """Whether there is something to overwrite; an error if it must not be."""
+    recover_directory(path)
+    if not os.path.lexists(path):
+        return False
+    is_folder = os.path.isdir(path)
+    if folder is not None and is_folder != folder and os.path.exists(path):
+        there, wanted = ("folder", "file") if is_folder else ("file", "folder")
+        raise PdtoolsError(
+            f"{path}: exists already, and is a {there}, where a {wanted} is to be (choose another name)"
+        )
+    if not overwrite:
         raise PdtoolsError(f"{path}: exists already (choose another name, or pass --overwrite)")
-    if os.path.isdir(path):
-        folder = Path(path).resolve()
-        for name in inputs:
-            found = Path(name).resolve()
-            if folder in (found, *found.parents):
-                verb = "is" if folder == found else "holds"
-                raise PdtoolsError(
-                    f"{path}: {verb} the input {name}, which would be deleted (choose another name)"
-                )
+    return True
+
+
+def _check_input(path: Path, name: str) -> None:
+    """Refuse an output that is there if it is an input, holds one, or is a part of one."""
+    if is_stream(name):
+        return
+    place, lost = path.resolve(), "deleted" if path.is_dir() else "replaced"
+    for read in (Path(name), input_folder(name), *(input_files(name) if path.is_file() else ())):
+        found = read.resolve()
+        if _is_same(found, place):
+            verb = "is"
+        elif any(_is_same(parent, place) for parent in found.parents):
+            verb = "holds"
+        elif found in place.parents and is_part_of(found, place.relative_to(found).as_posix()):
+            verb = "is a part of"
+        else:
+            continue
+        raise PdtoolsError(f"{path}: {verb} the input {name}, which would be {lost} (choose another name)")
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
+
+
+def _check_replaceable(folder: Path) -> str | None:
+    """What pdtools wrote as a folder; an error if any of it is not from pdtools, or if someone is in it."""
+    with contextlib.suppress(OSError):
+        here = Path.cwd()
+        if any(_is_same(place, folder) for place in (here, *here.parents)):
+            raise PdtoolsError(f"{folder}: the current directory is not replaced (choose another name)")
+    return written_as(folder)
+
+
+def temporary_name(final: Path) -> Path:
+    """A hidden name beside a file or folder, of this process alone (:func:`remove_stale`)."""
+    if final.name in ("", ".."):
+        raise PdtoolsError(f"{final}: cannot be replaced: give the output a name")
+    return final.with_name(f".{final.name}.{this_process()}-{secrets.token_hex(4)}.tmp")
 
 
 @contextlib.contextmanager
 def _temporary(final: Path) -> Iterator[Path]:
     """A name beside ``final`` to write to first. A failure to write names ``final``, as the user does."""
-    if final.name in ("", ".."):
-        raise PdtoolsError(f"{final}: cannot be replaced: give the output a name")
-    # The processes of an array are on several machines, and may have the same number.
-    temporary = final.with_name(f".{final.name}.{os.getpid()}{secrets.randbelow(10**9):09d}.tmp")
+    temporary = temporary_name(final)
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
@@ -69,25 +131,92 @@ def _temporary(final: Path) -> Iterator[Path]:
         raise
 
 
+def remove_stale(final: Path) -> None:
+    """Delete what killed processes of this machine left beside a file or folder, under temporary names.
+
+    What belongs to processes that live, or to other machines, stays.
+    """
+    recover_directory(final)
+    for path in _hidden_beside(final, (".tmp", ".old")):
+        if not may_live(path.name[len(final.name) + 2 :].rpartition("-")[0]):
+            _delete(path)
+
+
+def _hidden_beside(final: Path, endings: tuple[str, ...]) -> list[Path]:
+    """Hidden files and folders beside another one, whose names begin with its name."""
+    try:
+        names = os.listdir(final.parent)
+    except OSError:
+        return []
+    beginning = f".{final.name}."
+    return [final.with_name(n) for n in sorted(names) if n.startswith(beginning) and n.endswith(endings)]
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _sync(path: Path) -> None:
+    """See that what was written is on the disk: a crash of the machine must not leave a name without it."""
+    if path.is_dir():
+        for folder, _, files in os.walk(path, topdown=False):
+            for name in files:
+                _sync_one(Path(folder, name))
+            _sync_one(Path(folder))
+    else:
+        _sync_one(path)
+
+
+def _sync_one(path: Path) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        # Not every system lets folders be synced.
+        if not path.is_dir() and error.errno not in CANNOT:
+            raise
+
+
+def _is_unfinished(folder: Path) -> bool:
+    """Whether this is inside what has a temporary name: synced, and looked after, as a whole."""
+    return any(_TEMPORARY.fullmatch(part) for part in folder.parts)
+
+
 @contextlib.contextmanager
-def atomic_path(path: str | Path, *, overwrite: bool = True) -> Iterator[Path]:
+def atomic_path(path: str | Path, *, overwrite: bool = True, durable: bool = True) -> Iterator[Path]:
     """A temporary file name in the folder of ``path``; renamed to ``path`` if the block succeeds.
 
     Args:
         path: what is written.
         overwrite: whether it may be there by then: another process may have made it meanwhile.
+        durable: whether it has to outlast a crash of the machine.
 
     Raises:
         PdtoolsError: if it cannot be written (no such place, no permission, no space), or is there.
     """
     final = Path(path)
+    durable = durable and not _is_unfinished(final.parent)
     with _temporary(final) as temporary:
         try:
+            if durable:
+                remove_stale(final)
             yield temporary
+            if durable:
+                check_inputs()
+                _sync(temporary)
             if overwrite:
                 os.replace(temporary, final)
             else:
                 _put(temporary, final)
+            if durable:
+                _sync_one(final.parent)
         finally:
             with contextlib.suppress(OSError):
                 temporary.unlink()
@@ -136,16 +265,20 @@ def atomic_directory(path: str | Path, *, overwrite: bool = False) -> Iterator[P
     final = Path(path)
     if is_stream(final):
         raise PdtoolsError(f"{final}: the output is a folder: give it a name with -o")
-    check_output(final, overwrite=overwrite)
+    if _is_there(final, overwrite=overwrite, folder=True):
+        _check_replaceable(final)
     with _temporary(final) as temporary:
-        shutil.rmtree(temporary, ignore_errors=True)
         try:
+            remove_stale(final)
             temporary.mkdir()
             yield temporary
+            check_inputs()
+            _sync(temporary)
             if overwrite:
                 replace_directory(temporary, final)
             else:
                 _put(temporary, final)
+            _sync_one(final.parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
@@ -178,35 +311,52 @@ def _link(new: Path, final: Path) -> None:
 
 
 def replace_directory(new: Path, final: Path) -> None:
-    """Put folder ``new`` in the place of ``final``. :func:`recover_directory` mends an interrupted swap.
+    """Put folder ``new``, whose name ends in ``.tmp``, in the place of ``final``, which pdtools wrote.
 
-    Of two processes that do so at once, the last one's folder stays.
+    There is always one of the two, where the system can exchange them; elsewhere
+    :func:`recover_directory` mends an interrupted swap. Of two processes that do so at once, the last one's
+    folder stays.
     """
-    old = final.with_name(f".{final.name}.old")
+    old = new.with_suffix(".old")
     for is_last in (*[False] * _TRIES, True):
         try:
-            if final.is_symlink() or final.is_file():
-                final.unlink()
-            elif final.exists():
-                shutil.rmtree(old, ignore_errors=True)
+            if not os.path.lexists(final):
+                os.rename(new, final)
+                break
+            if os.path.isdir(final):
+                _check_replaceable(final)
+            if exchange(new, final):
+                old = new
+                break
+            _delete(old)
+            try:
                 os.rename(final, old)
-            os.rename(new, final)
+                os.rename(new, final)
+            except BaseException:
+                recover_directory(final)
+                raise
             break
         except OSError as error:  # another process was between the same two renames
             if is_last or error.errno not in {*_IS_THERE, errno.ENOENT}:
                 raise
-    shutil.rmtree(old, ignore_errors=True)
+    _delete(old)
 
 
-def recover_directory(final: Path) -> None:
-    """If a swap by :func:`replace_directory` was cut between its two renames, bring the old folder back."""
-    old = final.with_name(f".{final.name}.old")
-    if old.exists() and not final.exists():
-        try:
-            os.rename(old, final)
-        except OSError as error:
-            if error.errno not in {*_IS_THERE, errno.ENOENT}:  # it was not cut, but under way
-                raise
+def recover_directory(path: str | Path) -> None:
+    """If a swap by :func:`replace_directory` was cut between its two renames, bring the old folder back.
+
+    Only then: as long as the new one still has its temporary name. Else the old one was replaced.
+    """
+    final = Path(path)
+    if os.path.lexists(final):
+        return
+    for old in _hidden_beside(final, (".old",)):
+        if old.with_suffix(".tmp").exists():
+            try:
+                os.rename(old, final)
+            except OSError as error:
+                if error.errno not in {*_IS_THERE, errno.ENOENT}:  # it was not cut, but under way
+                    raise
 
 
 def write_tensors(path: str | Path, tensors: Mapping[str, torch.Tensor]) -> None:

@@ -8,7 +8,6 @@ digest. A piece is used again only if its content is the same, so inputs may be 
 from __future__ import annotations
 
 import contextlib
-import glob
 import json
 import os
 import shutil
@@ -22,7 +21,8 @@ from typing import Any
 
 from pdtools import __version__
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import atomic_path, is_stream, read_json, write_json
+from pdtools.files import atomic_path, is_stream, read_json, remove_stale, temporary_name, write_json
+from pdtools.files.written import JOB, written_as
 from pdtools.jobs.plan import Plan, Shard
 from pdtools.locks import locked
 
@@ -61,7 +61,7 @@ class Pieces:
         """Keep what became of a piece; it is there whole or not at all."""
         import zstandard
 
-        with atomic_path(self.path(number, digest)) as temporary:
+        with atomic_path(self.path(number, digest), durable=False) as temporary:
             temporary.write_bytes(zstandard.ZstdCompressor(level=1, write_checksum=True).compress(data))
 
     def read(self, number: int, digest: str) -> bytes:
@@ -213,14 +213,15 @@ def _alone(folder: Path, shard: Shard | None = None) -> Iterator[None]:
 
 def _discard(folder: Path) -> None:
     """Delete a folder: at one blow for those who look for it."""
-    gone = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    gone = temporary_name(folder)
     with contextlib.suppress(FileNotFoundError):
         os.rename(folder, gone)
     shutil.rmtree(gone, ignore_errors=True)
 
 
 def _empty(folder: Path) -> None:
-    """Delete what is in a folder, but for locks."""
+    """Delete what runs have left in a folder, but for locks; a PdtoolsError if it holds anything else."""
+    written_as(folder, (JOB,))
     for path in sorted(folder.iterdir(), key=lambda path: path.name == _JOB_FILE):  # that at last
         if path.is_dir():
             shutil.rmtree(path)
@@ -229,14 +230,9 @@ def _empty(folder: Path) -> None:
 
 
 def _delete_stale(output: Path, beside: Iterable[str]) -> None:
-    """Delete temporary files that killed runs left beside their outputs; none is at work now."""
+    """Delete what killed runs left beside their outputs."""
     for final in (output, job_path(output), *map(Path, beside)):
-        for path in final.parent.glob(f".{glob.escape(final.name)}.*.tmp"):
-            if path.name[len(final.name) + 2 : -len(".tmp")].isdigit():
-                if path.is_dir():
-                    shutil.rmtree(path, ignore_errors=True)
-                else:
-                    path.unlink(missing_ok=True)
+        remove_stale(final)
 
 
 def _identity(path: Path) -> list[int] | None:

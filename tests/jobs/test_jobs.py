@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from toy_work import Doubling
 
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.files.system import this_process
 from pdtools.jobs import (
     Done,
     Plan,
@@ -214,9 +215,10 @@ def test_an_error_keeps_what_is_finished_and_says_so(tmp_path: Path, work: Doubl
 
 def test_temporary_files_of_killed_runs_are_deleted(tmp_path: Path, work: Doubling) -> None:
     out = tmp_path / "out"
-    for name in (".out.123.tmp", ".out.job.5.tmp"):
+    dead = f"{this_process().partition('-')[0]}-4194305-1-0a0a0a0a"  # no process has that number
+    for name in (f".out.{dead}.tmp", f".out.job.{dead}.tmp"):
         (tmp_path / name).mkdir()
-    (tmp_path / ".out.77.tmp").write_text("half")
+    (tmp_path / f".out.{dead.replace('0a', '0b')}.tmp").write_text("half")
     kept = [".out.notes.tmp", ".outer.1.tmp"]
     for name in kept:
         (tmp_path / name).write_text("not ours")

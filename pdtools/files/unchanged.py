@@ -1,0 +1,109 @@
+"""Inputs that have to stay as they are until what is made of them is whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
+from pathlib import Path
+
+from pdtools.errors import InputError
+from pdtools.files.inputs import is_stream
+
+# The files that identify a folder of ours: a checkpoint, a Hugging Face model, a set of shards.
+_IDENTIFYING = ("config.json", "model.safetensors", "pytorch_model.bin", "tokenizer.json", "manifest.json")
+# The weights of large Hugging Face models, in several files.
+_PARTS = ("model-*-of-*.safetensors", "pytorch_model-*-of-*.bin")
+
+
+def input_folder(path: str | Path) -> Path:
+    """The folder that is read where this one is named: of a run, as of ``--model``, its best checkpoint."""
+    path = Path(path)
+    return path / "best" if (path / "best").is_dir() else path
+
+
+def identifying_files(folder: Path) -> list[Path]:
+    """The files that tell a folder of ours, or a model, from another one; none of another folder."""
+    files = [folder / name for name in _IDENTIFYING if (folder / name).is_file()]
+    return files + [file for parts in _PARTS for file in sorted(folder.glob(parts))]
+
+
+def input_files(path: str | Path) -> list[Path]:
+    """The files by which an input is known: itself, those that identify a folder, or all that it holds."""
+    place = input_folder(path)
+    if not place.is_dir():
+        return [place]
+    return identifying_files(place) or sorted(file for file in place.rglob("*") if file.is_file())
+
+
+class Unchanged:
+    """Files, as they are when they are added.
+
+    Args:
+        paths: files and folders; of folders, :func:`input_files`. Streams cannot change.
+    """
+
+    def __init__(self, paths: Iterable[str | Path] = ()) -> None:
+        self._noted: dict[Path, tuple[int, ...] | None] = {}
+        self.add(paths)
+
+    def add(self, paths: Iterable[str | Path]) -> None:
+        """Note more files."""
+        for path in paths:
+            if not is_stream(path):
+                for file in input_files(path):
+                    self._noted.setdefault(file, _state(file))
+
+    def check(self) -> None:
+        """Compare all files with what was noted.
+
+        Raises:
+            InputError: naming the first that was written to, replaced or deleted since.
+        """
+        for file, noted in self._noted.items():
+            if noted is not None and _state(file) != noted:
+                raise InputError(
+                    "changed while the command was running: what was made of it is not kept",
+                    file=file,
+                    hint="run the command again",
+                )
+
+
+def _state(file: Path) -> tuple[int, ...] | None:
+    try:
+        status = os.stat(file)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+_inputs: ContextVar[Unchanged | None] = ContextVar("inputs", default=None)
+
+
+@contextlib.contextmanager
+def unchanged_inputs() -> Iterator[None]:
+    """While the block runs, no output appears if an input of :func:`watch_inputs` has changed; and at its end
+    it is an error if one has."""
+    token = _inputs.set(Unchanged())
+    try:
+        yield
+        check_inputs()
+    except SystemExit as end:  # how commands end, also where all went well
+        if not end.code:
+            check_inputs()
+        raise
+    finally:
+        _inputs.reset(token)
+
+
+def watch_inputs(paths: Iterable[str | Path]) -> None:
+    """Note inputs of the command that runs; nothing where none does (:func:`unchanged_inputs`)."""
+    if (noted := _inputs.get()) is not None:
+        noted.add(paths)
+
+
+def check_inputs() -> None:
+    """Raise an InputError if a watched input has changed."""
+    if (noted := _inputs.get()) is not None:
+        noted.check()

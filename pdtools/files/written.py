@@ -1,0 +1,147 @@
+"""Folders that pdtools has written, known by their files: no other folder is ever replaced."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pdtools.errors import PdtoolsError
+from pdtools.files.inputs import read_json
+
+# What systems and killed processes leave in any folder.
+_LEFT_OVER = r"\.nfs[^/]*|\.DS_Store|\.[^/]+\.(tmp|old|new)(/.*)?"
+_TOKENIZER = r"tokenizer\.json|tokenizer_config\.json"
+_STATE = r"trainer(/(state\.(json|safetensors)|SHA256SUMS))?"
+_CHECKPOINT = rf"config\.json|model\.safetensors|SHA256SUMS|{_TOKENIZER}|{_STATE}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Kind:
+    """What a folder of one kind holds.
+
+    Attributes:
+        name: what it is.
+        needed: files that each has; of the first, if it is JSON, these ``keys`` too.
+        parts: matches the paths in it of all files and folders that pdtools writes there.
+    """
+
+    name: str
+    needed: tuple[str, ...]
+    keys: frozenset[str] = frozenset()
+    parts: str
+
+    def description(self, folder: Path) -> str | None:
+        """What the folder is; None if it is nothing of this kind."""
+        if not all((folder / name).is_file() for name in self.needed):
+            return None
+        if not self.keys:
+            return self.name
+        try:
+            document = read_json(folder / self.needed[0])
+        except PdtoolsError:
+            return None
+        if not isinstance(document, dict) or not self.keys <= document.keys():
+            return None
+        return self.name + _command(document)
+
+    def holds(self, path: str) -> bool:
+        """Whether pdtools writes a file or folder of this relative path into such a folder."""
+        return re.fullmatch(f"{self.parts}|{_LEFT_OVER}|.*/({_LEFT_OVER})", path) is not None
+
+
+def _command(document: dict[str, Any]) -> str:
+    """The command that results are of, if they say so."""
+    provenance = document.get("provenance")
+    command = provenance.get("command") if isinstance(provenance, dict) else None
+    name = command[1] if isinstance(command, list) and len(command) > 1 else None
+    found = isinstance(name, str) and "scores" in document and re.fullmatch(r"eval-[a-z]{2,9}", name)
+    return f" of {name}" if found else ""
+
+
+_RUN = _Kind(
+    name="the training run",
+    needed=("run.json",),
+    keys=frozenset({"recipe", "data"}),
+    parts=rf"run\.json|metrics\.jsonl|rejects\.jsonl|(best|last)(/({_CHECKPOINT}))?"
+    r"|tensorboard(/events\.out\.tfevents\.[^/]*)?",
+)
+_KINDS = (
+    _Kind(
+        name="the results",
+        needed=("results.json", "items.parquet"),
+        keys=frozenset({"scores", "counts", "settings", "provenance"}),
+        parts=r"results\.json|rejects\.jsonl|(items|regions|scores)\.parquet",
+    ),
+    _Kind(
+        name="the shards",
+        needed=("manifest.json",),
+        keys=frozenset({"format", "parts", "tokenizer"}),
+        parts=rf"manifest\.json|rejects\.jsonl|part-\d+\.parquet|{_TOKENIZER}",
+    ),
+    _RUN,
+    _Kind(
+        name="the checkpoint",
+        needed=("config.json", "model.safetensors"),
+        keys=frozenset({"format_version", "model", "tokenizer", "shards"}),
+        parts=_CHECKPOINT,
+    ),
+    _Kind(
+        name="the trees of parse --split",
+        needed=("rejects.jsonl", "train.trees", "valid.trees"),
+        parts=r"(train|valid|test)\.trees|rejects\.jsonl",
+    ),
+)
+JOB = _Kind(
+    name="the unfinished run",
+    needed=("job.json",),
+    keys=frozenset({"format", "command", "settings"}),
+    parts=r"job\.json|lock(-\d+-of-\d+)?|[a-z]+(/\d+-[0-9a-f]+\.zst)?",
+)
+
+
+def written_as(folder: Path, kinds: tuple[_Kind, ...] = _KINDS) -> str | None:
+    """What pdtools wrote as a folder, such as ``the results of eval-blimp``; None if it is empty.
+
+    Raises:
+        PdtoolsError: if it holds anything that pdtools did not write, naming it.
+    """
+    first = next(_paths_below(folder), None)
+    if first is None:
+        return None
+    for kind in kinds:
+        if (description := kind.description(folder)) is not None:
+            for path in _paths_below(folder):
+                if not kind.holds(path):
+                    raise PdtoolsError(
+                        f"{folder}: holds {path}, which pdtools did not write there"
+                        " (move it, or choose another name)"
+                    )
+            return description
+    raise PdtoolsError(
+        f"{folder}: holds {first}: not a folder that pdtools wrote, so it is not replaced"
+        " (choose another name)"
+    )
+
+
+def is_part_of(folder: Path, path: str) -> bool:
+    """Whether pdtools wrote the folder, and what is at this relative path in it."""
+    return any(kind.description(folder) is not None and kind.holds(path) for kind in _KINDS)
+
+
+def is_checkpoint_of_a_run(folder: Path) -> bool:
+    """Whether this is ``best/`` or ``last/`` of a training run."""
+    return folder.name in ("best", "last") and _RUN.description(folder.parent) is not None
+
+
+def _paths_below(folder: Path) -> Iterator[str]:
+    """Relative paths of all in a folder, sorted, a folder before what is in it; but for what is left over."""
+    for path, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted([*folders, *files]):
+            relative = os.path.relpath(os.path.join(path, name), folder).replace(os.sep, "/")
+            if not re.fullmatch(_LEFT_OVER, name):
+                yield relative

@@ -1,0 +1,296 @@
+"""What --overwrite replaces: what pdtools wrote, and never what is read."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from search_oracle import save_checkpoints
+
+from pdtools.cli.main import run
+
+Error = Callable[[], str]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folders of every kind, and what they are made of."""
+    folder = tmp_path_factory.mktemp("made")
+    save_checkpoints(folder / "models")
+    (folder / "x.pcfg").write_text("S -> 'a' S [0.5] | 'a' [0.5]\n")
+    (folder / "lines.txt").write_text("a b c\nb a\n")
+    (folder / "x.trees").write_text("(S (X a) (Y (X b) (X c)))\n(S (X b) (X a))\n")
+    (folder / "x.tsv").write_text("prefix\tcloser\tdependency\tdepth\n(1\t)1\t1\t1\n")
+    trees, model = str(folder / "x.trees"), str(folder / "models" / "base")
+    settings = [
+        f"--set={s}" for s in ("config.layers=1", "config.d_model=8", "config.heads=1", "train.steps=1")
+    ]
+    for command in (
+        ["tapes", trees, "--tokenizer", model, "-o", "shards"],
+        ["blocks", str(folder / "lines.txt"), "--length", "4", "-o", "blocks"],
+        ["parse", trees, "--from", "treebank", "--split", "0.5,0.5", "-o", "split"],
+        ["eval-parse", trees, trees, "-o", "results"],
+        ["train", str(folder / "shards"), *settings, "--device", "cpu", "-o", "run"],
+    ):
+        assert run([*command[:-1], str(folder / command[-1]), "--quiet"]) == 0
+    shutil.copytree(folder / "models" / "base", folder / "checkpoint")
+    return folder
+
+
+@pytest.fixture
+def error(capsys: pytest.CaptureFixture[str]) -> Error:
+    def one_line() -> str:
+        found = capsys.readouterr().err
+        assert found.count("\n") == 1, found
+        return found
+
+    return one_line
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def evaluate(made: Path, output: object, *more: str) -> int:
+    trees = str(made / "x.trees")
+    return run(["eval-parse", trees, trees, "-o", str(output), "--json", *more])
+
+
+KINDS = {
+    "shards": "the shards",
+    "blocks": "the shards",
+    "split": "the trees of parse --split",
+    "results": "the results of eval-parse",
+    "run": "the training run",
+    "checkpoint": "the checkpoint",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_pdtools_wrote_is_replaced_and_named(
+    kind: str, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for more in ([], ["--quiet"]):
+        shutil.copytree(made / kind, tmp_path / "out", dirs_exist_ok=True)
+        (tmp_path / "out" / ".DS_Store").write_text("of the system")
+        capsys.readouterr()
+        # Provenance says the command of this process, which is no command of pdtools.
+        document = tmp_path / "out" / "results.json"
+        if document.exists():
+            found = json.loads(document.read_text())
+            found["provenance"]["command"] = ["pdtools", "eval-parse", "-o", "results"]
+            document.write_text(json.dumps(found))
+        assert evaluate(made, tmp_path / "out", "--overwrite", *more) == 0
+        said = capsys.readouterr().err
+        assert said == ("" if more else f"replacing {KINDS[kind]} in {tmp_path / 'out'}\n")
+        assert sorted(os.listdir(tmp_path / "out")) == ["items.parquet", "results.json"]
+        shutil.rmtree(tmp_path / "out")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("place", ["notes.txt", "deep/notes.txt", ".notes", "{first}/notes.txt"])
+def test_what_holds_files_of_others_is_not_replaced(
+    kind: str, place: str, made: Path, tmp_path: Path, error: Error
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(made / kind, out)
+    folders = [path.name for path in sorted(out.iterdir()) if path.is_dir()]
+    if "{first}" in place and not folders:
+        return
+    notes = out / place.format(first=next(iter(folders), ""))
+    notes.parent.mkdir(exist_ok=True)
+    notes.write_text("ten years")
+    before = contents(out)
+    assert evaluate(made, out, "--overwrite") == 1
+    named = Path(place.format(first=next(iter(folders), ""))).parts
+    wanted = "deep" if named[0] == "deep" else "/".join(named)
+    assert f"{out}: holds {wanted}, which pdtools did not write there" in error()
+    assert contents(out) == before
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ["thesis.tex"],
+        ["results.json"],
+        ["results.json", "items.parquet"],
+        ["config.json", "model.safetensors", "tokenizer.json"],
+        ["manifest.json"],
+        ["run.json", "best/config.json"],
+        ["train.trees"],
+        ["a/b/c"],
+    ],
+)
+def test_folders_of_others_are_not_replaced(
+    files: list[str], made: Path, tmp_path: Path, error: Error
+) -> None:
+    for name in files:
+        (tmp_path / "out" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "out" / name).write_text("{}")
+    before = contents(tmp_path / "out")
+    for command in (
+        ["eval-parse", str(made / "x.trees"), str(made / "x.trees"), "--json"],
+        ["tapes", str(made / "x.trees")],
+        ["generate", "dyck", "--number", "3", "--shards"],
+        ["parse", str(made / "x.trees"), "--from", "treebank", "--split", "0.5,0.5"],
+        ["blocks", str(made / "lines.txt")],
+        ["train", str(made / "shards"), "--device", "cpu"],
+    ):
+        assert run([*command, "-o", str(tmp_path / "out"), "--overwrite"]) == 1
+        said = error()
+        assert f"holds {min(files).partition('/')[0]}" in said
+        assert "not a folder that pdtools wrote" in said
+        assert contents(tmp_path / "out") == before
+
+
+def test_an_empty_folder_is_replaced(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "out").mkdir()
+    assert evaluate(made, tmp_path / "out") == 1
+    capsys.readouterr()
+    assert evaluate(made, tmp_path / "out", "--overwrite") == 0
+    assert capsys.readouterr().err == ""
+    assert (tmp_path / "out" / "results.json").exists()
+
+
+def test_a_file_where_a_folder_goes_and_a_folder_where_a_file_goes(
+    made: Path, tmp_path: Path, error: Error
+) -> None:
+    (tmp_path / "file").write_text("ten years")
+    shutil.copytree(made / "results", tmp_path / "folder")
+    for more in ([], ["--overwrite"]):
+        assert evaluate(made, tmp_path / "file", *more) == 1
+        assert "exists already, and is a file, where a folder is to be" in error()
+        assert run(["generate", "dyck", "--number", "3", "-o", str(tmp_path / "folder"), *more]) == 1
+        assert "exists already, and is a folder, where a file is to be" in error()
+    assert (tmp_path / "file").read_text() == "ten years"
+    assert contents(tmp_path / "folder") == contents(made / "results")
+
+
+def test_the_current_directory_and_those_above_stay(
+    made: Path, tmp_path: Path, error: Error, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(made / "run", tmp_path / "run")
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    monkeypatch.chdir(tmp_path / "run" / "best")
+    before = contents(tmp_path)
+    for output in (".", "..", "../..", tmp_path / "run" / "best", tmp_path / "run", tmp_path / "link", "/"):
+        assert evaluate(made, output, "--overwrite") == 1
+        wanted = ("the current directory is not replaced", "a part of a training run", "holds the input")
+        assert error().split(": ", 2)[2].startswith(wanted)
+        assert contents(tmp_path) == before
+
+
+def test_the_model_that_is_scored_stays(made: Path, tmp_path: Path, error: Error) -> None:
+    shutil.copytree(made / "run", tmp_path / "run")
+    (tmp_path / "link").symlink_to("run")
+    (tmp_path / "pairs.jsonl").write_text("{}")
+    before = contents(tmp_path)
+    models = [
+        str(tmp_path / name) for name in ("run", "run/best", "link", "link/best", "run/best/../../link")
+    ]
+    for model in models:
+        for name in ("run", "run/best", "link", "link/best", "best/../run/best"):
+            (tmp_path / "best").mkdir(exist_ok=True)
+            command = ["eval-blimp", str(tmp_path / "pairs.jsonl"), "--model", model, "--overwrite"]
+            assert run([*command, "-o", str(tmp_path / name)]) == 1
+            assert "which would be deleted" in error()
+        output = str(tmp_path / "run" / "best" / "model.safetensors")
+        command = ["surprisal", str(made / "lines.txt"), "--model", model, "--overwrite"]
+        assert run([*command, "-o", output]) == 1
+        assert "which would be replaced" in error()
+        (tmp_path / "best").rmdir()
+        assert contents(tmp_path) == before
+    # What a run has beside the model that is read is not for other outputs either.
+    for name in ("last", "metrics.jsonl"):
+        command = ["generate", "dyck", "--number", "3", "--overwrite", "-o", str(tmp_path / "run" / name)]
+        assert run([*command, *(["--shards"] if name == "last" else [])]) == (1 if name == "last" else 0)
+
+
+def test_results_beside_the_model_in_its_run_are_made_and_replaced(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(made / "run", tmp_path / "run")
+    command = ["eval-ppl", str(made / "shards"), "--model", str(tmp_path / "run"), "--device", "cpu"]
+    for more in ([], ["--overwrite"]):
+        assert run([*command, "-o", str(tmp_path / "run" / "ppl"), *more, "--quiet"]) == 0
+    for more in ([], ["--overwrite"]):
+        assert (
+            run(
+                [
+                    *["surprisal", str(made / "lines.txt"), "--model", str(tmp_path / "run"), *more],
+                    *["-o", str(tmp_path / "run" / "s.tsv"), "--device", "cpu", "--quiet"],
+                ]
+            )
+            == 0
+        )
+
+
+def test_an_input_file_stays(made: Path, tmp_path: Path, error: Error) -> None:
+    place = tmp_path / "in.txt"
+    place.write_text("a b c\n")
+    (tmp_path / "soft.txt").symlink_to("in.txt")
+    os.link(place, tmp_path / "hard.txt")
+    model = ["--model", str(made / "models" / "pushdown"), "--device", "cpu"]
+    for read in ("in.txt", "soft.txt", "hard.txt"):
+        for written in ("in.txt", "soft.txt", "hard.txt"):
+            for command in (["surprisal"], ["decode"], ["decode", "--scores"]):
+                target = [] if len(command) == 1 else [str(tmp_path / written)]
+                output = str(tmp_path / ("new.trees" if target else written))
+                given = [command[0], str(tmp_path / read), *model, *command[1:], *target, "-o", output]
+                assert run([*given, "--overwrite"]) == 1
+                assert "is the input" in error()
+    assert sorted(os.listdir(tmp_path)) == ["hard.txt", "in.txt", "soft.txt"]
+    assert place.read_text() == "a b c\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["tapes", "{x.trees}", "--tokenizer", "{shards}", "-o", "{shards}"],
+        ["tapes", "{x.trees}", "--tokenizer", "{shards}/tokenizer.json", "-o", "{shards}"],
+        ["blocks", "{lines.txt}", "--tokenizer", "{shards}", "-o", "{shards}"],
+        ["parse", "{lines.txt}", "--parser", "{run}", "--split", "0.5,0.5", "-o", "{run}"],
+        ["sample", "--model", "{run}", "-o", "{run}/best/config.json"],
+        ["inspect", "a", "--model", "{run}", "-o", "{run}/best/config.json.svg"],
+        ["train", "{shards}", "--valid", "{run}", "-o", "{run}"],
+        ["train", "{shards}", "--init", "{run}/best", "-o", "{run}"],
+        ["train", "{run}", "-o", "{run}"],
+        ["eval-cfl", "{shards}", "--model", "{run}", "-o", "{shards}"],
+        ["eval-dyck", "{x.tsv}", "--model", "{run}", "--strings", "{shards}", "-o", "{shards}"],
+        ["eval-task", "{x.tsv}", "--model", "{run}", "-o", "{run}"],
+        ["eval-ppl", "{shards}", "--model", "{run}", "-o", "{shards}"],
+        ["eval-sg", "{x.tsv}", "--surprisals", "{results}/items.parquet", "-o", "{results}"],
+        ["eval-sg", "{x.tsv}", "--write-sentences", "{x.tsv}"],
+        ["eval-blimp", "{x.tsv}", "--write-sentences", "{x.tsv}"],
+        ["eval-parse", "{x.trees}", "{split}/train.trees", "-o", "{split}"],
+        ["generate", "cfl", "{x.pcfg}", "-o", "{x.pcfg}"],
+    ],
+    ids=lambda arguments: " ".join(arguments),
+)
+def test_every_command_tells_what_it_reads(
+    arguments: list[str], made: Path, tmp_path: Path, error: Error
+) -> None:
+    for name in ("shards", "run", "results", "split"):
+        shutil.copytree(made / name, tmp_path / name)
+    for name in ("x.trees", "x.tsv", "x.pcfg", "lines.txt"):
+        shutil.copy(made / name, tmp_path)
+    if arguments[0] == "inspect":
+        os.link(tmp_path / "run/best/config.json", tmp_path / "run/best/config.json.svg")
+    before = contents(tmp_path)
+    filled = [a.replace("{", f"{tmp_path}/").replace("}", "") for a in arguments]
+    assert run([*filled, "--overwrite"]) == 1
+    assert "the input" in error()
+    assert contents(tmp_path) == before
+
+
+def test_an_output_in_the_folder_that_is_read(made: Path, tmp_path: Path, error: Error) -> None:
+    """New, it harms nothing; where it would be read itself, it is not overwritten."""
+    shutil.copy(made / "x.trees", tmp_path)
+    command = ["parse", str(tmp_path), "--from", "treebank", "--quiet", "-o", str(tmp_path / "out.trees")]
+    assert run(command) == 0
+    assert run([*command, "--overwrite"]) == 1
+    assert "is the input" in error()
