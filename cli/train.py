@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pdtools.files import is_stream
+from pdtools.files import check_output, is_stream
 
 from .arguments import parse_range
 from .console import message, print_json
@@ -140,6 +141,12 @@ def train(
     as_it_was = resume and not (model or config or given)
     with torchrun_ranks(device) as ranks:
         quiet = quiet or not ranks.is_main
+        if ranks.is_main and not resume:
+            read = [shards, valid, init, config if config and Path(config).exists() else None]
+            named = [name for name in read if name is not None]
+            replaced = check_output(output, overwrite=overwrite, folder=True, inputs=named)
+            if replaced is not None:
+                message(f"replacing {replaced} in {output}, at the first checkpoint", quiet=quiet)
         shape = None if init is None else pretrained_shape(init)
         recipe = None if as_it_was else read_recipe(config, model=model, settings=given, shape=shape)
         chosen_device = pick_device(local_device(device), threads)

@@ -9,7 +9,7 @@ from pdtools.models.base import (
 )
 from pdtools.models.batch import Batch, collate
 from pdtools.models.cache import NoRoomError
-from pdtools.models.checkpoint import LoadedModel, load_checkpoint, save_checkpoint
+from pdtools.models.checkpoint import LoadedModel, load_checkpoint, save_checkpoint, write_checkpoint
 from pdtools.models.pushdown import PushdownConfig
 from pdtools.models.recurrent import RecurrentLM, RecurrentState
 from pdtools.models.recurrent_config import RecurrentConfig
@@ -56,4 +56,5 @@ __all__ = [
     "register",
     "save_checkpoint",
     "tape_from_attachments",
+    "write_checkpoint",
 ]

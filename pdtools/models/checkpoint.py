@@ -58,7 +58,6 @@ def save_checkpoint(
     *,
     shards: Mapping[str, Any],
     overwrite: bool = False,
-    weights: Mapping[str, torch.Tensor] | None = None,
 ) -> None:
     """Write a checkpoint folder, whole or not at all.
 
@@ -68,25 +67,41 @@ def save_checkpoint(
         tokenizer: that its training shards were made with.
         shards: settings of the training shards that scoring needs to know (layout, factor, …).
         overwrite: replace an existing folder.
-        weights: the model's whole state dict, where the model itself holds a part of it.
 
     Raises:
         PdtoolsError: if the folder exists and may not be overwritten.
     """
     with atomic_directory(folder, overwrite=overwrite) as temporary:
-        write_tensors(temporary / WEIGHTS_FILE, model.state_dict() if weights is None else weights)
-        tokenizer.save(temporary)
-        write_json(
-            temporary / CONFIG_FILE,
-            {
-                "format_version": FORMAT_VERSION,
-                "model": model_name(model.config),
-                "config": dataclasses.asdict(model.config),
-                "tokenizer": tokenizer.fingerprint,
-                "shards": dict(shards),
-            },
-        )
-        write_checksums(temporary, [path.name for path in temporary.iterdir()])
+        write_checkpoint(temporary, model, tokenizer, shards=shards, weights=model.state_dict())
+
+
+def write_checkpoint(
+    folder: Path,
+    model: LanguageModel,
+    tokenizer: Tokenizer,
+    *,
+    shards: Mapping[str, Any],
+    weights: Mapping[str, torch.Tensor],
+) -> None:
+    """Write the files of a checkpoint into an empty folder.
+
+    Args:
+        folder, model, tokenizer, shards: see :func:`save_checkpoint`.
+        weights: the model's whole state dict, of which the model itself may hold a part.
+    """
+    write_tensors(folder / WEIGHTS_FILE, weights)
+    tokenizer.save(folder)
+    write_json(
+        folder / CONFIG_FILE,
+        {
+            "format_version": FORMAT_VERSION,
+            "model": model_name(model.config),
+            "config": dataclasses.asdict(model.config),
+            "tokenizer": tokenizer.fingerprint,
+            "shards": dict(shards),
+        },
+    )
+    write_checksums(folder, [path.name for path in folder.iterdir()])
 
 
 def checkpoint_folder(path: str | Path) -> Path:
@@ -96,6 +111,7 @@ def checkpoint_folder(path: str | Path) -> Path:
         InputError: if there is none.
     """
     folder = Path(path)
+    recover_directory(folder)
     if not folder.is_dir():
         check_kind(folder, Kind.MODEL)
         reason = "not a folder" if folder.exists() else "no such folder"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,8 +13,8 @@ from typing import Any, Protocol
 import torch
 
 from pdtools.errors import PdtoolsError
-from pdtools.files import replace_directory
-from pdtools.models import Batch, LossParts, count_parameters, save_checkpoint
+from pdtools.files import atomic_directory
+from pdtools.models import Batch, LossParts, count_parameters, write_checkpoint
 from pdtools.tokenization import Tokenizer
 from pdtools.training.batches import BatchLimits
 from pdtools.training.config import TrainConfig
@@ -283,7 +282,7 @@ class TrainingLoop:
     def _check_finite(self, sums: LossSums) -> None:
         if not math.isfinite(sums.token_nll + sums.attachment_nll + float(self.gradient_norm)):
             raise PdtoolsError(
-                f"{self.folder.path}: the loss is not finite any more at step {self.state.step}"
+                f"{self.folder.name}: the loss is not finite any more at step {self.state.step}"
                 " (lower train.learning_rate or train.clip, or lengthen train.warmup_steps)"
             )
 
@@ -331,7 +330,7 @@ class TrainingLoop:
         state = self.state
         loss = sums.loss(self.config.attachment_weight)
         if not math.isfinite(loss):
-            raise PdtoolsError(f"{self.folder.path}: the validation loss is not finite at step {state.step}")
+            raise PdtoolsError(f"{self.folder.name}: the validation loss is not finite at step {state.step}")
         self._add_time()
         scores = {**self._scores(sums), "seconds": round(state.seconds, 3)}
         is_best = state.best_loss is None or loss < state.best_loss
@@ -351,29 +350,31 @@ class TrainingLoop:
     def _save_model(self, folder: Path) -> None:
         weights = self.parallel.weights()
         if self.ranks.is_main:
-            save_checkpoint(
-                folder,
-                self.model,
-                self.checkpointing.tokenizer,
-                shards=self.checkpointing.shards,
-                overwrite=True,
-                weights=weights,
-            )
+            with atomic_directory(folder, overwrite=True) as made:
+                self._write_model(made, weights)
+
+    def _write_model(self, folder: Path, weights: Mapping[str, torch.Tensor]) -> None:
+        about = self.checkpointing
+        write_checkpoint(folder, self.model, about.tokenizer, shards=about.shards, weights=weights)
 
     def _save_last(self) -> None:
-        """Write ``last/`` with the trainer's state in it, as one folder that is swapped whole."""
+        """Write ``last/`` with the trainer's state in it, as one folder that is swapped whole.
+
+        The first time, the run takes the place of the one that it replaces.
+        """
         self._check_finite(LossSums.from_tensor(self.window))
         self._add_time()
         self.state.epoch, self.state.taken = self.loader.epoch, self.loader.taken
         self.state.metrics_size = self.metrics.size
-        staging = self.folder.last.with_name(f".{self.folder.last.name}.new")
-        try:
-            self._save_model(staging)
+        weights = self.parallel.weights()
+        last = atomic_directory(self.folder.last, overwrite=True) if self.ranks.is_main else None
+        with last or contextlib.nullcontext(self.folder.last) as made:
+            if self.ranks.is_main:
+                self._write_model(made, weights)
+            del weights
             tensors = state_tensors(self.parallel, self.optimizer, self.window)
             if self.ranks.is_main:
-                save_state(staging / TRAINER, self.state, tensors)
-                replace_directory(staging, self.folder.last)
-        finally:
-            if self.ranks.is_main:
-                shutil.rmtree(staging, ignore_errors=True)
+                save_state(made / TRAINER, self.state, tensors)
+        if self.ranks.is_main:
+            self.folder = self.folder.settle()
         self.ranks.wait()

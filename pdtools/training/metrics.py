@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tensorboardX import SummaryWriter
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.summary import scalar
+
+from pdtools.errors import PdtoolsError
 
 METRICS = "metrics.jsonl"
 TENSORBOARD = "tensorboard"
+_FLUSH_SECONDS = 30
 
 
 def read_metrics(run: Path, kind: str) -> list[dict[str, Any]]:
@@ -32,22 +40,35 @@ class MetricsLog:
     """
 
     def __init__(self, folder: Path, *, step: int = 0, size: int = 0) -> None:
+        self._folder = folder
+        self._flushed = time.monotonic()
         path = folder / METRICS
-        self._stream = open(path, "ab")  # noqa: SIM115
-        if path.stat().st_size > size:
-            os.truncate(path, size)
-        self._tensorboard = SummaryWriter(
-            str(folder / TENSORBOARD), purge_step=step + 1 if step else None, flush_secs=30
-        )
+        with self._writing(METRICS):
+            self._stream = open(path, "ab")  # noqa: SIM115
+            if path.stat().st_size > size:
+                os.truncate(path, size)
+        # Not by its SummaryWriter, in whose thread a full disk would go unnoticed.
+        with self._writing(TENSORBOARD):
+            (folder / TENSORBOARD).mkdir(exist_ok=True)
+            self._tensorboard = EventsWriter(str(folder / TENSORBOARD / "events"))
+            if step:  # later steps of an earlier part of the run are not shown
+                start = SessionLog(status=SessionLog.START)
+                self._tensorboard.write_event(Event(step=step + 1, session_log=start, wall_time=time.time()))
 
     def write(self, kind: str, step: int, values: dict[str, Any]) -> None:
         """Record values of a step; ``kind`` is ``train`` or ``valid``."""
         record = {"kind": kind, "step": step, **values}
-        self._stream.write((json.dumps(record, allow_nan=False) + "\n").encode())
-        self._stream.flush()
-        for name, value in values.items():
-            if isinstance(value, (int, float)):
-                self._tensorboard.add_scalar(f"{kind}/{name}", value, step)
+        with self._writing(METRICS):
+            self._stream.write((json.dumps(record, allow_nan=False) + "\n").encode())
+            self._stream.flush()
+        with self._writing(TENSORBOARD):
+            for name, value in values.items():
+                if isinstance(value, (int, float)):
+                    summary = scalar(f"{kind}/{name}", value)
+                    self._tensorboard.write_event(Event(step=step, summary=summary, wall_time=time.time()))
+            if time.monotonic() > self._flushed + _FLUSH_SECONDS:
+                self._tensorboard.flush()
+                self._flushed = time.monotonic()
 
     @property
     def size(self) -> int:
@@ -63,8 +84,22 @@ class MetricsLog:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stream.close()
-        self._tensorboard.close()
+        # What an error has told already is not told again.
+        with contextlib.nullcontext() if error is None else contextlib.suppress(PdtoolsError):
+            with self._writing(METRICS):
+                self._stream.close()
+            with self._writing(TENSORBOARD):
+                self._tensorboard.close()
+
+    @contextlib.contextmanager
+    def _writing(self, name: str) -> Iterator[None]:
+        """Let a failure to write say what could not be written."""
+        try:
+            yield
+        except OSError as error:
+            raise PdtoolsError(
+                f"{self._folder / name}: cannot be written: {error.strerror or error}"
+            ) from error
 
 
 class NoMetrics(MetricsLog):

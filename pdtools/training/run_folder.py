@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import check_output, json_text, read_json, recover_directory, write_json
+from pdtools.files import (
+    check_output,
+    json_text,
+    read_json,
+    recover_directory,
+    replace_directory,
+    write_json,
+)
 from pdtools.locks import locked
 from pdtools.training.config import Recipe, recipe_from_table, setting_defaults
 
 BEST, LAST, TRAINER = "best", "last", "trainer"
 _RUN, _SUM = "run.json", "sha256"
+_NEW = "new.tmp"
 
 
 class RunFolder:
@@ -24,35 +31,61 @@ class RunFolder:
 
     ``best/`` and ``last/`` are checkpoints; each is swapped whole. ``last/trainer/`` holds the trainer's
     state, so that weights and state can never be of different steps.
+
+    Args:
+        path: the folder.
+        replaces: that of an earlier run, whose place it takes with its first checkpoint (:meth:`settle`).
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, replaces: Path | None = None) -> None:
         self.path = Path(path)
+        self.replaces = replaces
         self.best = self.path / BEST
         self.last = self.path / LAST
         self.trainer = self.last / TRAINER
+
+    @property
+    def name(self) -> Path:
+        """Where the run is to be found in the end: what messages call it."""
+        return self.replaces or self.path
 
     def exists(self) -> bool:
         """Whether a run was started here."""
         return (self.path / _RUN).is_file()
 
-    def create(self, *, overwrite: bool = False) -> None:
-        """Make the folder; with ``overwrite``, in the place of an earlier run.
+    def create(self, *, overwrite: bool = False) -> RunFolder:
+        """Make the folder.
+
+        Returns:
+            The folder to write to: this one; or, as long as an earlier run is there, which ``overwrite``
+            allows, a hidden one beside it.
 
         Raises:
             PdtoolsError: if something is there that may not be replaced, or is no run.
         """
-        check_output(self.path, overwrite=overwrite)
-        if self.path.is_dir() and any(self.path.iterdir()):
-            if not self.exists():
-                raise PdtoolsError(f"{self.path}: not a training run, so it is not overwritten")
-            # Out of the way first, so that a kill leaves no folder that is half of a run.
-            replaced, place = self._beside("replaced"), self.path.resolve()
-            shutil.rmtree(replaced, ignore_errors=True)
-            os.rename(place, replaced)
-            place.mkdir()
-            shutil.rmtree(replaced)
-        self.path.mkdir(parents=True, exist_ok=True)
+        check_output(self.path, overwrite=overwrite, folder=True)
+        self.remove_stale()
+        if not self.path.is_dir() or not any(self.path.iterdir()):
+            self.path.mkdir(parents=True, exist_ok=True)
+            return self
+        if not self.exists():
+            raise PdtoolsError(f"{self.path}: not a training run, so it is not overwritten")
+        beside = self._beside(_NEW)
+        beside.mkdir()
+        return RunFolder(beside, replaces=self.path.resolve())
+
+    def settle(self) -> RunFolder:
+        """Take the place of the run that is replaced; to be called when there is a checkpoint."""
+        if self.replaces is None:
+            return self
+        replace_directory(self.path, self.replaces)
+        return RunFolder(self.replaces)
+
+    def remove_stale(self) -> None:
+        """Delete what a run that was to replace this one left, if it did not get to its first checkpoint."""
+        recover_directory(self.path.resolve())
+        for left_over in (self._beside(_NEW), self._beside(_NEW).with_suffix(".old")):
+            shutil.rmtree(left_over, ignore_errors=True)
 
     def recover(self) -> bool:
         """Mend what a killed process may have left, and say whether there is a checkpoint to go on from.
@@ -60,6 +93,7 @@ class RunFolder:
         Raises:
             PdtoolsError: if the folder holds something else than a run.
         """
+        self.remove_stale()
         for left_over in self.path.glob(f".{_RUN}.*.tmp"):
             left_over.unlink()
         if self.path.is_dir() and any(self.path.iterdir()) and not self.exists():

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from pdtools.errors import PdtoolsError, explained_memory_errors
-from pdtools.files import REJECTS_FILE, Rejects, check_output
+from pdtools.files import REJECTS_FILE, Rejects, Unchanged, check_output
 from pdtools.models import (
     build_model,
     count_parameters,
@@ -199,8 +199,11 @@ def open_run(
     """
     folder = RunFolder(output)
     with folder.locked() if ranks.is_main else contextlib.nullcontext():
+        named = [data, valid] if isinstance(data, (str, Path)) else [*data.files.values()]
+        read = [str(path) for path in (*named, init) if path is not None]
         if ranks.is_main and not resume:
-            check_output(output, overwrite=overwrite)
+            check_output(output, overwrite=overwrite, folder=True, inputs=read)
+        unchanged = Unchanged(read)
         goes_on = ranks.largest(int(ranks.is_main and resume and folder.recover())) > 0
         if recipe is None:
             recipe = folder.recipe() if resume and folder.exists() else Recipe()
@@ -211,8 +214,6 @@ def open_run(
         files, identity = {**inputs.files}, {**inputs.identity}
         if init is not None:
             files["init"], identity["init"] = init, fingerprint(init)
-        if ranks.is_main and not resume:
-            check_output(output, overwrite=True, inputs=[str(path) for path in files.values()])
         pretrained = None if init is None else read_pretrained(init)
         if init is not None and pretrained is not None:
             _check_tokenizer(init, inputs.tokenizer)
@@ -247,23 +248,29 @@ def open_run(
         if isinstance(stop, Interruption):
             stop.begin_noting()
         if ranks.is_main:
+            made = provenance(files)
+            unchanged.check()  # from now on what they hold is in memory
             if not goes_on:
-                folder.create(overwrite=overwrite or resume)
-                folder.describe(recipe, identity, provenance(files))
+                folder = loop.folder = folder.create(overwrite=overwrite or resume)
+                folder.describe(recipe, identity, made)
             elif not already_finished:
-                folder.record_resumption(loop.state.step, recipe, provenance(files))
+                folder.record_resumption(loop.state.step, recipe, made)
             if len(rejects):
                 rejects.write(folder.path / REJECTS_FILE)
-        yield OpenRun(
-            loop=loop,
-            output=str(output),
-            recipe=recipe,
-            already_finished=already_finished,
-            resumed_from=resumed_from,
-            train_count=train_set.count,
-            valid_count=None if valid_set is None else valid_set.count,
-            rejects=rejects,
-        )
+        try:
+            yield OpenRun(
+                loop=loop,
+                output=str(output),
+                recipe=recipe,
+                already_finished=already_finished,
+                resumed_from=resumed_from,
+                train_count=train_set.count,
+                valid_count=None if valid_set is None else valid_set.count,
+                rejects=rejects,
+            )
+        finally:
+            if ranks.is_main and loop.folder.replaces is not None:
+                RunFolder(output).remove_stale()
 
 
 def _check_tokenizer(init: str | Path, tokenizer: Tokenizer) -> None:

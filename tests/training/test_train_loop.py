@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import math
+import os
 import shutil
 import signal
 import subprocess
@@ -20,7 +21,16 @@ from toy_language import WORDS, toy_tokenizer
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.models import build_model, load_checkpoint
 from pdtools.shards import ShardSet
-from pdtools.training import LossSums, Recipe, Sentences, TrainConfig, complete_recipe, evaluate, train
+from pdtools.training import (
+    LossSums,
+    Recipe,
+    Sentences,
+    TrainConfig,
+    complete_recipe,
+    evaluate,
+    run_state,
+    train,
+)
 from pdtools.training.batches import BatchLimits, plan_epoch
 from pdtools.training.evaluate import autocast
 from pdtools.training.loop import Silence
@@ -140,8 +150,8 @@ def test_interrupted_twice_and_a_cut_swap(
     for step in (3, 7):
         stop = StopAfter(step)
         train(toy_train, run, wanted, valid=toy_valid, listener=stop, stop=stop, resume=True)
-    (run / "last").rename(run / ".last.old")  # killed between the two renames of a swap
-    (run / ".last.new").mkdir()
+    (run / "last").rename(run / ".last.0.old")  # killed between the two renames of a swap
+    (run / ".last.0.tmp").mkdir()
     with open(run / "metrics.jsonl", "a") as stream:
         stream.write('{"kind": "train", "st')
     train(toy_train, run, wanted, valid=toy_valid, resume=True)
@@ -544,7 +554,7 @@ def test_existing_outputs(toy_train: Path, tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "thesis.tex").write_text("ten years")
     for options in ({}, {"overwrite": True}, {"resume": True}):
-        with pytest.raises(PdtoolsError, match=r"exists already|not a training run"):
+        with pytest.raises(PdtoolsError, match=r"exists already|holds thesis\.tex|not a training run"):
             train(toy_train, folder, recipe(), **options)
     assert (folder / "thesis.tex").read_text() == "ten years"
 
@@ -558,6 +568,71 @@ def test_existing_outputs(toy_train: Path, tmp_path: Path) -> None:
     with pytest.raises(PdtoolsError, match="holds the input"):
         train(run / "shards", run, recipe(steps=2), overwrite=True)
     assert (run / "shards").is_dir()
+
+
+class KillAfter(Silence):
+    """Ends the process at a step, as the system would."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def stepped(self, step: int) -> None:
+        if step == self.step:
+            os._exit(9)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="not a POSIX system")
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_the_old_run_stays_until_the_new_one_has_a_checkpoint(
+    exchanges: bool, toy_train: Path, toy_valid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not exchanges:
+        monkeypatch.setattr("pdtools.files.outputs.exchange", lambda one, other: False)
+    run, wanted = tmp_path / "run", recipe(steps=8)
+    train(toy_train, run, recipe(steps=1), valid=toy_valid)
+    old = contents(run)
+
+    def killed(step: int) -> None:
+        if not (child := os.fork()):
+            with contextlib.suppress(BaseException):
+                train(toy_train, run, wanted, valid=toy_valid, overwrite=True, listener=KillAfter(step))
+            os._exit(70)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+    killed(3)  # the first checkpoint is that of step 4
+    assert contents(run) == old
+    assert load_checkpoint(run).folder == run / "best"
+    assert train(toy_train, run, resume=True, valid=toy_valid)["step"] == 1
+    assert not (tmp_path / ".run.new.tmp").exists()
+    killed(3)
+    with pytest.raises(DieAfter.Dead):
+        train(toy_train, run, wanted, valid=toy_valid, overwrite=True, listener=DieAfter(2))
+    assert contents(run)["last/model.safetensors"] == old["last/model.safetensors"]
+    assert sorted(os.listdir(tmp_path)) == [".run.lock", "run"]
+    killed(6)
+    assert run_state(run).step == 4
+    report = train(toy_train, run, wanted, valid=toy_valid, resume=True)
+    assert (report["resumed_from"], report["finished"]) == (4, "steps")
+    other = tmp_path / "other"
+    train(toy_train, other, wanted, valid=toy_valid)
+    assert_same_run(run, other)
+    assert sorted(os.listdir(tmp_path)) == [".other.lock", ".run.lock", "other", "run"]
+
+
+def test_files_of_others_in_a_checkpoint_are_not_deleted(toy_train: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    stop = StopAfter(2)
+    train(toy_train, run, recipe(), listener=stop, stop=stop)
+    (run / "last" / "notes.txt").write_text("mine")
+    with pytest.raises(PdtoolsError, match=r"last: holds notes\.txt, which pdtools did not write"):
+        train(toy_train, run, recipe(), resume=True)
+    assert (run / "last" / "notes.txt").read_text() == "mine"
+    (run / "last" / "notes.txt").unlink()
+    assert train(toy_train, run, recipe(), resume=True)["resumed_from"] == 2
 
 
 def test_another_tokenizer_or_binarization(
