@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from pdtools.errors import InputError
+from pdtools.jobs.folder import job_path
 
+# Options of these that name files to write, but for --output.
+_WRITTEN_BESIDE = ("scores", "write_sentences", "plot")
 _IN_PIECES = ("parse", "tapes", "decode", "surprisal", "eval-blimp", "eval-sg", "eval-ppl", "eval-dyck")
 
 
@@ -17,6 +20,10 @@ def merge(
     output: Annotated[
         str, typer.Argument(metavar="OUTPUT", help="The output, as named with -o in the jobs.")
     ],
+    scores: Annotated[
+        str | None,
+        typer.Option("--scores", metavar="FILE.tsv", help="decode: the other file, as named in the jobs."),
+    ] = None,
 ) -> None:
     """Make the output of a command whose work was divided among jobs with --shard I/N.
 
@@ -25,13 +32,14 @@ def merge(
 
     The command is run again with the same options except --shard, in the folder where it was run before; it
     reads the pieces in OUTPUT.job, computes none itself, and fails if some are missing. When the output is
-    made, the pieces are deleted; merging again changes nothing.
+    made, the pieces are deleted; merging again changes nothing. Only what is named here is written.
 
     \b
     Example:
       pdtools merge big.trees
+      pdtools merge big.trees --scores big.tsv
     """
-    from pdtools.jobs import finished, job_path, only_merging, read_job
+    from pdtools.jobs import finished, only_merging, read_job
 
     from .console import message
     from .main import run
@@ -44,14 +52,45 @@ def merge(
     arguments = _without_shard(job["command"])
     if not arguments or arguments[0] not in _IN_PIECES:
         raise InputError("not begun by a command of pdtools that works in pieces", file=job_path(output))
-    if os.path.realpath(job["output"]) != os.path.realpath(output):
-        hint = "was the folder moved? Run the command with --resume instead of --shard to continue"
-        raise InputError(f"its jobs were to make {job['output']}", file=job_path(output), hint=hint)
+    _check_outputs(arguments, job, output, scores)
     os.chdir(job["folder"])
     sys.argv[1:] = arguments  # what the output was made with, as its provenance will say
     with only_merging():
         status = run(arguments)
     raise typer.Exit(status)
+
+
+def _check_outputs(arguments: list[str], job: dict[str, Any], output: str, scores: str | None) -> None:
+    """Refuse a job that would write anything else than what is named: it may be from somebody else.
+
+    Raises:
+        InputError: naming what it would write.
+    """
+    from typer.main import get_command
+
+    from .main import app
+
+    file = job_path(output)
+    commands: dict[str, Any] = vars(get_command(app))["commands"]
+    # What is wrong with them the command will say: nothing after it is read then either.
+    parsed = commands[arguments[0]].make_context(arguments[0], arguments[1:], resilient_parsing=True)
+    options = parsed.params
+    hint = "was the folder moved? Run the command with --resume instead of --shard to continue"
+    for made in (job["output"], options.get("output") or ""):
+        if not _is_same(made, job, output):
+            raise InputError(f"its jobs were to make {made or 'nothing'}", file=file, hint=hint)
+    for name in _WRITTEN_BESIDE:
+        file_name = options.get(name)
+        if file_name is None or (name == "scores" and scores and _is_same(file_name, job, scores)):
+            continue
+        option = "--" + name.replace("_", "-")
+        right = f"if that is right: pdtools merge {output} --scores {file_name}" if name == "scores" else None
+        raise InputError(f"its jobs were to write {file_name} too ({option})", file=file, hint=right)
+
+
+def _is_same(made: str, job: dict[str, Any], named: str) -> bool:
+    """Whether a name in a job, which was called in its folder, means what is named here."""
+    return os.path.realpath(os.path.join(job["folder"], made)) == os.path.realpath(named)
 
 
 def _without_shard(arguments: list[str]) -> list[str]:

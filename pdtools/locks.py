@@ -37,7 +37,8 @@ def locked(path: str | Path, refusal: str, *, shared: bool = False, required: bo
         TakenError: if another process holds it.
         PdtoolsError: if there are no locks, but one is required.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    # Not through a link: that of a folder from somebody else might make a file anywhere.
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
     try:
         if fcntl is not None:
             try:

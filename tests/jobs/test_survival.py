@@ -43,6 +43,12 @@ def plain(case: Case) -> dict[str, bytes]:
     return made
 
 
+def merge(case: Case) -> list[str]:
+    """The command that makes the output of its jobs."""
+    scores = ["--scores", f"{case.output}.tsv"] if "--scores" in case.arguments else []
+    return ["merge", str(case.output), *scores]
+
+
 def run_and_kill(arguments: list[str], step: int, *, after: bool) -> int:
     """Run a command in a process of its own, and kill that at one of its renamings or deletions.
 
@@ -107,16 +113,16 @@ def test_shards_and_merge(name: str, case: Cases, capsys: pytest.CaptureFixture[
     wanted = plain(command)
     for number in (2, 0):
         assert pdtools(command("--shard", f"{number}/3")) == 0
-    assert pdtools(["merge", str(command.output)]) == 1
+    assert pdtools(merge(command)) == 1
     assert "pieces are missing" in capsys.readouterr().err
     assert not command.made()
     assert pdtools(command("--shard=1/3", "-q")) == 0
     assert capsys.readouterr().err == ""
     if name == "tapes":  # that was the pass over words, and part of the next
-        assert pdtools(["merge", str(command.output)]) != 0
+        assert pdtools(merge(command)) != 0
         assert pdtools(command("--shard", "0/3")) == pdtools(command("--shard", "2/3")) == 0
-    assert pdtools(["merge", str(command.output)]) == 0
-    assert pdtools(["merge", str(command.output)]) == 0  # a job that was requeued
+    assert pdtools(merge(command)) == 0
+    assert pdtools(merge(command)) == 0  # a job that was requeued
     assert "is there already" in capsys.readouterr().err
     assert command.made() == wanted
     assert not list(command.output.parent.glob("*.job"))
@@ -131,7 +137,7 @@ def test_merging_calls_no_other_command(
     path = command.output.with_name("decode.job") / "job.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "command": arguments}))
     capsys.readouterr()
-    assert pdtools(["merge", str(command.output)]) == 1
+    assert pdtools(merge(command)) == 1
     assert "not begun by a command of pdtools" in capsys.readouterr().err
 
 
@@ -141,10 +147,79 @@ def test_merging_makes_no_other_output(case: Cases, capsys: pytest.CaptureFixtur
     moved = command.output.with_name("moved")
     command.output.with_name("decode.job").rename(command.output.with_name("moved.job"))
     capsys.readouterr()
-    assert pdtools(["merge", str(moved)]) == 1
+    assert pdtools(["merge", str(moved), "--scores", f"{command.output}.tsv"]) == 1
     assert f"its jobs were to make {command.output}" in capsys.readouterr().err
     assert not moved.exists()
     assert not command.made()
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "written"),
+    [
+        ("decode", ["-o", "{mine}"], "{mine}"),
+        ("decode", ["--output={mine}"], "{mine}"),
+        ("decode", ["-o", "-"], "-"),
+        ("decode", ["--scores", "{mine}"], "{mine}"),
+        ("surprisal", ["-qo{mine}"], "{mine}"),
+        ("parse", ["-o", "{mine}"], "{mine}"),
+        ("tapes", ["-o", "{mine}.folder"], "{mine}.folder"),
+        ("eval-blimp", ["--write-sentences", "{mine}"], "{mine}"),
+        ("eval-sg", ["--write-sentences={mine}"], "{mine}"),
+        ("eval-ppl", ["-o", "{mine}.folder"], "{mine}.folder"),
+    ],
+)
+@pytest.mark.parametrize("overwrite", [[], ["--overwrite"]])
+def test_merging_the_folder_of_somebody_else_writes_nothing_but_the_output(
+    name: str,
+    more: list[str],
+    written: str,
+    overwrite: list[str],
+    case: Cases,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = case(name)
+    assert pdtools(command("--shard", "0/1")) == 0
+    mine = tmp_path / "mine" / "thesis.txt"
+    mine.parent.mkdir()
+    mine.write_text("ten years")
+    path = command.output.with_name(f"{command.output.name}.job") / "job.json"
+    job = json.loads(path.read_text())
+    job["command"] += [*(option.format(mine=mine) for option in more), *overwrite]
+    path.write_text(json.dumps(job))
+    capsys.readouterr()
+    before = sorted(path.parent.rglob("*"))
+    assert pdtools(merge(command)) == 1
+    error = capsys.readouterr().err
+    assert f"its jobs were to make {written.format(mine=mine)}" in error.replace("to write", "to make")
+    assert error.count("\n") == 1
+    assert sorted(path.parent.rglob("*")) == before
+    assert os.listdir(mine.parent) == ["thesis.txt"]
+    assert mine.read_text() == "ten years"
+    assert not command.made()
+
+
+def test_a_lock_that_leads_elsewhere_is_not_followed(
+    case: Cases, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = case("decode")
+    assert pdtools(command("--shard", "0/1")) == 0
+    lock = command.output.with_name("decode.job") / "lock"
+    lock.unlink()
+    lock.symlink_to(tmp_path / "made")
+    capsys.readouterr()
+    assert pdtools(merge(command)) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "made").exists()
+
+
+def test_scores_are_named_when_merging(case: Cases, capsys: pytest.CaptureFixture[str]) -> None:
+    command = case("decode")
+    assert pdtools(command("--shard", "0/1")) == 0
+    capsys.readouterr()
+    assert pdtools(["merge", str(command.output)]) == 1
+    assert f"if that is right: pdtools merge {command.output} --scores" in capsys.readouterr().err
+    assert pdtools(merge(command)) == 0
 
 
 @pytest.mark.parametrize("name", ["decode", "parse"])
@@ -154,7 +229,7 @@ def test_merging_where_there_is_no_gpu(name: str, case: Cases) -> None:
     assert pdtools(command("--shard", "0/1")) == 0
     job = command.output.with_name(f"{name}.job") / "job.json"
     job.write_text(job.read_text().replace('"cpu"', '"cuda:77"'))
-    assert pdtools(["merge", str(command.output)]) == 0
+    assert pdtools(merge(command)) == 0
     assert command.made() == wanted
 
 
