@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from pdtools.files import Kind, Rejects, expand_inputs, is_stream
+from pdtools.files import Kind, Rejects, count_lines, expand_inputs, is_stream
 
-from .console import message, print_json
+from .console import message, print_json, progress
 from .options import JsonOption, OverwriteOption, QuietOption, Style
 from .outputs import check_target
 from .tapes import chosen_tokenizer, tokenizer_input
@@ -74,6 +74,9 @@ def blocks(
         Rejects("fail"),
         length=length,
         overwrite=overwrite,
+        watch=lambda name, lines: progress(
+            lines, total=lambda: count_lines(files), label="lines", quiet=quiet, name=name
+        ),
     )
     if as_json:
         print_json(manifest)

@@ -109,7 +109,7 @@ def decode(
     from pdtools.parsers import pipeline
     from pdtools.search.decoding import decode as decode_lines
     from pdtools.search.decoding import write_decoded
-    from pdtools.search.inputs import read_inputs
+    from pdtools.search.inputs import count_inputs, read_inputs
 
     files = input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
     plan = make_plan(workers, shard, scheduler, resume)
@@ -145,7 +145,9 @@ def decode(
     ) as searcher:
         lines = read_inputs(files, source.value, searcher.settings["text_style"])
         results = decode_lines(lines, searcher, rejects=rejects, k_best=k_best, derivations=derivations)
-        results = progress(results, total=None, label="sentences", quiet=quiet)
+        results = progress(
+            results, total=lambda: count_inputs(files, source.value), label="sentences", quiet=quiet
+        )
         counts = write_decoded(results, output, rejects=rejects, scores=scores, k_best=k_best)
     if as_json:
         from dataclasses import asdict

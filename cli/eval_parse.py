@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdtools.files import STDIO, Kind, check_kind
+from pdtools.files import STDIO, Kind, check_kind, count_lines
 from pdtools.visible import visible
 
 from .console import bar, message
@@ -116,7 +116,7 @@ def eval_parse(
         parameters,
         binarize=binarize.value,
         left_out=read_left_out(left_out) if left_out else None,
-        progress=bar("sentences", quiet=quiet),
+        progress=bar("sentences", quiet=quiet, total=lambda: count_lines([gold])),
     )
     inputs = {"gold": gold, "predicted": predicted, "prm": prm, "left_out": left_out}
     made = provenance({name: path for name, path in inputs.items() if path})

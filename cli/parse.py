@@ -132,6 +132,7 @@ def parse(
 
     from pdtools.parsers import pipeline, read_sentences
     from pdtools.parsers.work import convert_in_pieces, parse_in_pieces
+    from pdtools.search.inputs import count_inputs
 
     fractions = None if split is None else _fractions(split)
     if fractions is not None and is_stream(output):
@@ -182,7 +183,8 @@ def parse(
                 counts=counts,
                 placeholders=fractions is None,
             )
-        trees = progress(trees, total=None, label="trees", quiet=quiet)
+        total = None if split_sentences else lambda: count_inputs(files, source.value)
+        trees = progress(trees, total=total, label="trees", quiet=quiet)
         if fractions is None:
             pipeline.write_trees(trees, output, rejects=rejects)
         else:

@@ -92,7 +92,7 @@ def surprisal(
       pdtools surprisal --text "The dog barks." --model runs/pushdown --words --parses
     """
     from pdtools.parsers import pipeline
-    from pdtools.search.inputs import read_inputs
+    from pdtools.search.inputs import count_inputs, read_inputs
     from pdtools.search.surprisal import Unit, surprisals, write_surprisals
 
     check_json_output(as_json, output)
@@ -124,7 +124,9 @@ def surprisal(
     with piecewise(output, settings, plan, beside=beside, overwrite=overwrite, quiet=quiet) as scorer:
         lines = read_inputs(files, source.value, scorer.settings["text_style"])
         results = surprisals(lines, scorer, rejects=rejects, unit=unit, words=words, parses=parses)
-        results = progress(results, total=None, label="sentences", quiet=quiet)
+        results = progress(
+            results, total=lambda: count_inputs(files, source.value), label="sentences", quiet=quiet
+        )
         counts = write_surprisals(results, output, rejects=rejects, words=words, parses=parses)
     if as_json:
         from dataclasses import asdict

@@ -11,7 +11,7 @@ import typer
 
 from pdtools.files import Kind, check_kind, is_stream
 
-from .console import message, print_json
+from .console import message, open_bar, print_json
 from .options import DeviceOption, JsonOption, QuietOption, ThreadsOption
 from .work import pick_device
 
@@ -130,15 +130,7 @@ class Progress:
 
     def __enter__(self) -> Progress:
         if not self._quiet and sys.stderr.isatty():
-            from tqdm import tqdm
-
-            self._bar = tqdm(
-                total=sum(self._steps.values()),
-                desc="sweep",
-                unit="step",
-                dynamic_ncols=True,
-                file=sys.stderr,
-            )
+            self._bar = open_bar(sum(self._steps.values()), "steps of all runs")
         return self
 
     def __exit__(self, *ending: object) -> None:

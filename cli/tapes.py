@@ -118,6 +118,7 @@ def tapes(
     from dataclasses import asdict
 
     from pdtools.shards import ShardSettings, TokenizerSettings, shards_from_files
+    from pdtools.trees import count_trees
 
     if is_stream(output):
         raise typer.BadParameter("shards are a folder: name one with -o")
@@ -143,7 +144,7 @@ def tapes(
             overwrite=overwrite,
             plan=plan,
             job=job,
-            watch=lambda label: counter(label, quiet=quiet),
+            watch=lambda name: counter(name, total=lambda: count_trees(files), label="trees", quiet=quiet),
         )
     if as_json:
         print_json(manifest)

@@ -13,7 +13,7 @@ import typer
 from pdtools.files import check_output, is_stream
 
 from .arguments import parse_range
-from .console import message, print_json
+from .console import message, open_bar, print_json
 from .options import (
     DeviceOption,
     JsonOption,
@@ -255,16 +255,7 @@ class Progress:
             quiet=self._quiet,
         )
         if not self._quiet and sys.stderr.isatty():
-            from tqdm import tqdm
-
-            self._bar = tqdm(
-                total=facts["steps"],
-                initial=state.step,
-                desc="train",
-                unit="step",
-                dynamic_ncols=True,
-                file=sys.stderr,
-            )
+            self._bar = open_bar(facts["steps"], "steps", initial=state.step)
 
     def stepped(self, step: int) -> None:
         """Move the bar."""

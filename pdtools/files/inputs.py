@@ -179,6 +179,20 @@ def read_blocks(source: str | Path, size: int) -> Iterator[bytes]:
                 return
 
 
+def count_lines(files: Iterable[str]) -> int | None:
+    """How many lines there are in files; None if one of them can be read only once."""
+    number = 0
+    for file in files:
+        if is_stream(file):
+            return None
+        last = b"\n"
+        for block in read_blocks(file, 1 << 20):
+            number += block.count(b"\n")
+            last = block[-1:] or last
+        number += last != b"\n"  # a last line without an end
+    return number
+
+
 def read_line_parts(source: str | Path, size: int) -> Iterator[tuple[int, bytes]]:
     """Lines of a file as bytes with their numbers (from 1), line ends on; long ones in parts of ``size``.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pdtools.files import Rejects, read_lines
+from pdtools.files import Rejects, count_lines, read_lines
 from pdtools.tokenization import Sentence, join_words, split_spaces, split_text_words, split_words
-from pdtools.trees import SourcedTree, normalize, read_trees, unescape
+from pdtools.trees import SourcedTree, count_trees, normalize, read_trees, unescape
 
 Source = Literal["text", "tokens", "treebank"]
 
@@ -67,6 +67,11 @@ def read_inputs(files: Iterable[str], source: Source, text_style: str | None) ->
     for file in files:
         for line, text in read_lines(file):
             yield SourcedLine(read_sentence(text, source, text_style), split_written(text), file, line)
+
+
+def count_inputs(files: Sequence[str], source: Source) -> int | None:
+    """How many sentences :func:`read_inputs` gives, if that can be counted quickly."""
+    return count_trees(files) if source == "treebank" else count_lines(files)
 
 
 def _split_tokens(line: str) -> Sentence:

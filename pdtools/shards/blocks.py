@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from pdtools.shards.plain import UNKNOWN_WORDS
 from pdtools.shards.rows import ShardRow
 from pdtools.tokenization import Encoding, Sentence, Tokenizer, UnknownWordError, split_spaces
 
+_Line = tuple[str, int, str]  # file, number, text
+Watch = Callable[[str, Iterator[_Line]], Iterable[_Line]]
 SETTINGS = ShardSettings(layout="block", tape="none")
 
 
@@ -28,6 +30,7 @@ def blocks_from_files(
     length: int = 128,
     overwrite: bool = False,
     rows_per_part: int = ROWS_PER_PART,
+    watch: Watch = lambda name, lines: lines,
 ) -> dict[str, Any]:
     """Make shards of text files; and a tokenizer from the same text, if none is given.
 
@@ -42,6 +45,7 @@ def blocks_from_files(
         length: tokens of a row, besides ROOT.
         overwrite: whether ``out_dir`` may be replaced.
         rows_per_part: rows per Parquet file.
+        watch: passes all lines through, once or twice, to show progress; it is told what they are read for.
 
     Returns:
         The manifest.
@@ -54,9 +58,9 @@ def blocks_from_files(
     if not isinstance(tokenizer, Tokenizer):
         if any(is_stream(file) for file in files):
             raise PdtoolsError("a tokenizer is made from files: standard input can be read only once")
-        tokenizer = tokenizer_of((line for _, _, line in _lines(files)), tokenizer)
+        tokenizer = tokenizer_of((line for _, _, line in _lines(files, "tokenizer", watch)), tokenizer)
     return write_shards(
-        block_rows(_encoded(files, tokenizer, rejects), tokenizer, length),
+        block_rows(_encoded(_lines(files, "blocks", watch), tokenizer, rejects), tokenizer, length),
         tokenizer,
         SETTINGS,
         out_dir,
@@ -103,19 +107,19 @@ def _row(ids: Sequence[int], begins: Sequence[str | None], tokenizer: Tokenizer)
 
 
 def _encoded(
-    files: Sequence[str], tokenizer: Tokenizer, rejects: Rejects
+    lines: Iterable[tuple[str, int, Sentence]], tokenizer: Tokenizer, rejects: Rejects
 ) -> Iterator[tuple[Sentence, Encoding]]:
-    for file, number, sentence in _lines(files):
+    for file, number, sentence in lines:
         try:
             yield sentence, tokenizer.encode(sentence)
         except UnknownWordError:
             rejects.leave_out(UNKNOWN_WORDS, file=file, line=number, text=sentence.text)
 
 
-def _lines(files: Sequence[str]) -> Iterator[tuple[str, int, Sentence]]:
+def _lines(files: Sequence[str], name: str, watch: Watch) -> Iterator[tuple[str, int, Sentence]]:
     """File, number and words of every line that is not blank."""
-    for file in files:
-        for number, text in read_lines(file):
-            sentence = split_spaces(text)
-            if sentence.words:
-                yield file, number, sentence
+    lines = ((file, number, text) for file in files for number, text in read_lines(file))
+    for file, number, text in watch(name, lines):
+        sentence = split_spaces(text)
+        if sentence.words:
+            yield file, number, sentence

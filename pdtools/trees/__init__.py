@@ -1,6 +1,6 @@
 """Bracketed trees, their transforms, attachments and stack tapes (numpy only; nltk where named)."""
 
-from pdtools.trees.arrays import TreeArrays, parse_piece, read_arrays
+from pdtools.trees.arrays import TreeArrays, count_trees, parse_piece, read_arrays
 from pdtools.trees.attachments import (
     attachments,
     expand_attachments,
@@ -45,6 +45,7 @@ __all__ = [
     "attachments",
     "binarize",
     "collapse_unaries",
+    "count_trees",
     "cut_pieces",
     "deepest_of",
     "escape",

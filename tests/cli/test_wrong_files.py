@@ -67,9 +67,9 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("eval-sg run --model run -o new", "(a model goes after --model)"),
         (
             "compare run results",
-            "run: a pdtools checkpoint, not results of an evaluation (pdtools eval-blimp",
+            "run: a pdtools checkpoint, not a folder of results (pdtools eval-blimp",
         ),
-        ("compare gold.trees results", "gold.trees: bracketed trees, not results of an evaluation ("),
+        ("compare gold.trees results", "gold.trees: bracketed trees, not a folder of results ("),
         ("sample --model shards", "shards: shards, not a pdtools checkpoint (pdtools train "),
         ("inspect x --model gold.trees", "pdtools tapes"),
         ("eval-dyck gold.trees --model run", "gold.trees:1: no header prefix"),
