@@ -1,4 +1,4 @@
-"""What made a result: command line, versions, input hashes, hardware."""
+"""What made a result: command line, code, versions, input hashes, hardware."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import Any
 from pdtools import __version__
 from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, identifying_files, input_folder, sha256_file
+from pdtools.revision import code
 
 _PACKAGES = ("numpy", "pyarrow", "torch", "tokenizers", "transformers", "nltk", "benepar")
 
@@ -28,13 +29,15 @@ def provenance(inputs: Mapping[str, str | Path] | None = None) -> dict[str, Any]
         inputs: what was read, by role (``model``, ``data``): files or folders.
 
     Returns:
-        A JSON-ready dictionary: command, time (UTC), versions, hardware, and for every input its path
+        A JSON-ready dictionary: command, time (UTC), code (see :func:`pdtools.revision.code`), versions,
+        hardware, and for every input its path
         and SHA-256 (of a folder: of the files that identify it, or of the list of all its files with
         their SHA-256, as sha256sum prints it).
     """
     return {
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "time": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "code": dict(code()),
         "versions": _versions(),
         "hardware": _hardware(),
         "inputs": {role: identify(path) for role, path in (inputs or {}).items()},

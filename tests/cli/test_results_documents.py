@@ -81,6 +81,8 @@ def evaluate(out: Path, command: str, *arguments: object) -> dict[str, Any]:
     versions = document["provenance"]["versions"]
     assert versions["pdtools"] == __version__
     assert {"python", "numpy", "torch", "tokenizers"} <= versions.keys()
+    assert document["provenance"]["code"]["version"] == __version__
+    assert document["provenance"]["code"].keys() == {"version", "commit", "modified"}
     assert versions["pyarrow"] == importlib.metadata.version("pyarrow")
     assert {"command", "time", "hardware", "inputs"} <= document["provenance"].keys()
     for found in document["provenance"]["inputs"].values():

@@ -719,7 +719,7 @@ def test_run_json(reference: tuple[Recipe, Path], toy_train: Path) -> None:
     assert described["recipe"]["train"]["seed"] == 5
     assert described["recipe"]["config"]["layers"] == 2
     assert set(described["data"]) == {"train", "valid"}
-    assert {"command", "versions", "hardware", "inputs"} <= set(described["provenance"])
+    assert {"command", "code", "versions", "hardware", "inputs"} <= set(described["provenance"])
 
 
 def test_perplexities_and_accuracy() -> None:
