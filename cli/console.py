@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -86,6 +86,12 @@ def message(text: str, *, quiet: bool) -> None:
     """A line for the person at the terminal, on standard error."""
     if not quiet:
         print(visible(text), file=sys.stderr)
+
+
+def warn(settings: Mapping[str, Any]) -> None:
+    """Say what the settings of results warn of, on standard error, with ``--quiet`` too."""
+    if warning := {**settings.get("scorer", {}), **settings}.get("warning"):
+        print(f"pdtools: {warning}", file=sys.stderr)
 
 
 def print_json(value: Any) -> None:

@@ -10,7 +10,7 @@ from pdtools.files import STDIO, Rejects, rejects_path
 from pdtools.search.scores import DEFAULT_BEAM
 
 from .arguments import input_files
-from .console import message, print_json, progress
+from .console import message, print_json, progress, warn
 from .options import (
     BeamOption,
     DeviceOption,
@@ -149,6 +149,7 @@ def decode(
             results, total=lambda: count_inputs(files, source.value), label="sentences", quiet=quiet
         )
         counts = write_decoded(results, output, rejects=rejects, scores=scores, k_best=k_best)
+    warn(searcher.settings)
     if as_json:
         from dataclasses import asdict
 

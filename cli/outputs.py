@@ -11,7 +11,7 @@ import typer
 from pdtools.errors import MissingDependencyError, PdtoolsError
 from pdtools.files import STDIO, check_output, is_stream, recover_directory, watch_inputs
 
-from .console import message, print_json
+from .console import message, print_json, warn
 
 if TYPE_CHECKING:
     from pdtools.evaluation.results import Results
@@ -36,6 +36,7 @@ def deliver(
 
     if output:
         write_results(output, results, made, rejects=rejects, overwrite=overwrite)
+    warn(results.settings)
     if as_json:
         print_json(results.document(made))
     else:

@@ -9,7 +9,7 @@ import typer
 from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, atomic_text
 
-from .console import message, print_json, progress
+from .console import message, print_json, progress, warn
 from .options import (
     DeviceOption,
     JsonOption,
@@ -67,6 +67,7 @@ def sample(
     with atomic_text(output, overwrite=overwrite) as stream:
         for line in progress(lines, total=number, label="strings", quiet=quiet):
             stream.write(line + "\n")
+    warn(loaded.described)
     if as_json:
         from dataclasses import asdict
 
@@ -75,7 +76,7 @@ def sample(
         print_json(
             {
                 "counts": asdict(counts),
-                "settings": {"model": loaded.config["model"], "seed": seed, "max_tokens": max_tokens},
+                "settings": {**loaded.described, "seed": seed, "max_tokens": max_tokens},
                 "provenance": provenance({"model": model}),
             }
         )

@@ -10,7 +10,7 @@ from pdtools.files import STDIO, Rejects, rejects_path
 from pdtools.search.scores import DEFAULT_BEAM
 
 from .arguments import input_files
-from .console import message, print_json, progress
+from .console import message, print_json, progress, warn
 from .options import (
     BeamOption,
     BosOption,
@@ -128,6 +128,7 @@ def surprisal(
             results, total=lambda: count_inputs(files, source.value), label="sentences", quiet=quiet
         )
         counts = write_surprisals(results, output, rejects=rejects, words=words, parses=parses)
+    warn(scorer.settings)
     if as_json:
         from dataclasses import asdict
 

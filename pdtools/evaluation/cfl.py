@@ -169,7 +169,7 @@ def _results(
             "task": "cfl",
             "language": language.settings,
             "valid_lengths": len(language.valid_lengths),
-            "model": None if loaded is None else loaded.config["model"],
+            **({"model": None} if loaded is None else loaded.described),
             "beam": beam if loaded is not None and loaded.model.uses_tape else None,
             "log_base": "nats",
             "eos_counted": True,

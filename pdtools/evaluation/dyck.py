@@ -304,7 +304,7 @@ def _results(items: Sequence[ClosedPrefix], loaded: LoadedModel, search: Search)
         counts={"prefixes": len(items), "tokens": sum(item.tokens for item in items)},
         settings={
             "task": "dyck",
-            "model": loaded.config["model"],
+            **loaded.described,
             "beam": search.beam if loaded.model.uses_tape else None,
             "margin": search.margin if loaded.model.uses_tape else None,
             "chosen_among": "closing brackets",

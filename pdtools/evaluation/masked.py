@@ -101,7 +101,7 @@ def evaluate_masked_perplexity(
         counts={"sentences": len(table), "sentences_left_out": len(rejects), "tokens": tokens},
         settings={
             "task": "ppl",
-            "model": loaded.config["model"],
+            **loaded.described,
             **asdict(hidden),
             "log_base": "nats",
             "dtype": loaded.model.dtype_name,

@@ -107,7 +107,7 @@ def evaluate_perplexity(
     items = _table([_item(row, logprobs, loaded) for row, logprobs in block] for block in blocks)
     settings = {
         "task": "ppl",
-        "model": loaded.config["model"],
+        **loaded.described,
         "trees": f"the shards' own, {shards.manifest['settings']['factor']}-binarized",
         "eos_counted": True,
         "root_counted": False,

@@ -219,7 +219,7 @@ def _results(
             "formal_task": layout.task.name,
             "as_released": layout.task.as_released,
             "trained_lengths": [trained[0], trained[-1]],
-            "model": loaded.config["model"],
+            **loaded.described,
             "objective": loaded.model.objective,
             "decoding": decoding if loaded.model.objective == "causal" else "at once",
             "dropout": dropout,

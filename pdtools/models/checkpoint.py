@@ -31,6 +31,7 @@ FORMAT_VERSION = "1"
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 BEST_FOLDER = "best"
+UNTRAINED = "this checkpoint is of step 0: its weights are those that training began with"
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,12 @@ class LoadedModel:
     config: dict[str, Any]
     folder: Path
 
+    @property
+    def described(self) -> dict[str, str]:
+        """For the settings of results: ``model``, its name, and ``warning``, if it was never trained."""
+        name = {"model": self.config["model"]}
+        return name | ({"warning": UNTRAINED} if self.config.get("step") == 0 else {})
+
 
 def save_checkpoint(
     folder: str | Path,
@@ -57,6 +64,7 @@ def save_checkpoint(
     tokenizer: Tokenizer,
     *,
     shards: Mapping[str, Any],
+    step: int | None = None,
     overwrite: bool = False,
 ) -> None:
     """Write a checkpoint folder, whole or not at all.
@@ -66,13 +74,14 @@ def save_checkpoint(
         model: the model.
         tokenizer: that its training shards were made with.
         shards: settings of the training shards that scoring needs to know (layout, factor, …).
+        step: updates done; None: unknown.
         overwrite: replace an existing folder.
 
     Raises:
         PdtoolsError: if the folder exists and may not be overwritten.
     """
     with atomic_directory(folder, overwrite=overwrite) as temporary:
-        write_checkpoint(temporary, model, tokenizer, shards=shards, weights=model.state_dict())
+        write_checkpoint(temporary, model, tokenizer, shards=shards, step=step, weights=model.state_dict())
 
 
 def write_checkpoint(
@@ -81,12 +90,13 @@ def write_checkpoint(
     tokenizer: Tokenizer,
     *,
     shards: Mapping[str, Any],
+    step: int | None,
     weights: Mapping[str, torch.Tensor],
 ) -> None:
     """Write the files of a checkpoint into an empty folder.
 
     Args:
-        folder, model, tokenizer, shards: see :func:`save_checkpoint`.
+        folder, model, tokenizer, shards, step: see :func:`save_checkpoint`.
         weights: the model's whole state dict, of which the model itself may hold a part.
     """
     write_tensors(folder / WEIGHTS_FILE, weights)
@@ -99,6 +109,7 @@ def write_checkpoint(
             "config": dataclasses.asdict(model.config),
             "tokenizer": tokenizer.fingerprint,
             "shards": dict(shards),
+            **({} if step is None else {"step": step}),
         },
     )
     write_checksums(folder, [path.name for path in folder.iterdir()])

@@ -365,7 +365,7 @@ def _read_prefixes(model: LanguageModel, strings: SortedStrings) -> list[NDArray
 
 def _settings(loaded: LoadedModel) -> dict[str, Any]:
     return {
-        "model": loaded.config["model"],
+        **loaded.described,
         "bos": True,
         "eos": True,
         "text_style": loaded.tokenizer.text_style,

@@ -355,7 +355,9 @@ class TrainingLoop:
 
     def _write_model(self, folder: Path, weights: Mapping[str, torch.Tensor]) -> None:
         about = self.checkpointing
-        write_checkpoint(folder, self.model, about.tokenizer, shards=about.shards, weights=weights)
+        write_checkpoint(
+            folder, self.model, about.tokenizer, shards=about.shards, step=self.state.step, weights=weights
+        )
 
     def _save_last(self) -> None:
         """Write ``last/`` with the trainer's state in it, as one folder that is swapped whole.
