@@ -118,12 +118,14 @@ def eval_ppl(
     from pdtools.evaluation.pieces import InPieces
     from pdtools.evaluation.streams import evaluate_stream_perplexity
     from pdtools.jobs import Plan
+    from pdtools.models.pretrained import check_no_hub_name
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_perplexity
     from pdtools.search.huggingface import is_huggingface
     from pdtools.search.work import PiecewiseScorer, model_settings_for_job
     from pdtools.shards import ShardFolder, ShardSet
 
+    check_no_hub_name(model)
     target = output or STDIO
     plan = make_plan(workers, shard, scheduler, resume)
     if streams > 1 and not stream:

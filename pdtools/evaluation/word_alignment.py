@@ -27,7 +27,7 @@ def is_unknown(token: str) -> bool:
 
 
 def align_tokens(text: str, tokens: Sequence[str]) -> list[tuple[int, int]] | int:
-    """Find tokens in a text, each inside one word (a stretch between spaces), together all of the text.
+    """Find tokens in a text, each inside one text word, together all of the text.
 
     Capitals do not count, nor do the marks of word boundaries in subwords (``Ġthe``, ``▁the``, ``##ing``,
     ``th@@``, ``the</w>``). ``-LRB-`` is a bracket, two backquotes or apostrophes are a double quote. An

@@ -24,6 +24,7 @@ from pdtools.models.transformer import TransformerLM
 
 # What the architectures have no weights of.
 OWN_PARTS = re.compile(r"blocks\.\d+\.(stack|attention\.terms)\.|head\.")
+_HUB_NAME = re.compile(r"(\w[\w.-]*/)?\w[\w.-]*", re.ASCII)  # with its owner, or of an old model without
 # The names of what belongs to a layer, in both architectures.
 _LAYER = re.compile(r"^(?:transformer\.h|h|(?:roberta\.)?encoder\.layer)\.(\d+)\.")
 # Options that the same weights leave open.
@@ -48,6 +49,19 @@ class Pretrained:
     vocab_size: int
     root_id: int
     eos_id: int
+
+
+def check_no_hub_name(model_dir: str | Path) -> None:
+    """Where a model is named as on the Hugging Face hub, and is not here: say how to get its folder.
+
+    Raises:
+        InputError: in that case.
+    """
+    path, name = Path(model_dir), str(model_dir)
+    is_misspelled = "/" in name and path.parent.exists()  # a name in a folder that is here
+    if _HUB_NAME.fullmatch(name) and not path.exists() and not is_misspelled:
+        how = f"hf download {name} --local-dir {path.name}"
+        raise InputError("no such folder", file=name, hint=f"to save a model of the Hugging Face hub: {how}")
 
 
 def read_pretrained(folder: str | Path) -> Pretrained:
@@ -102,6 +116,7 @@ def pretrained_shape(folder: str | Path) -> dict[str, Any]:
 
 def _read_config(folder: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """``config.json``, and our options for such a model."""
+    check_no_hub_name(folder)
     file = Path(folder, "config.json")
     check_kind(folder, Kind.HUGGING_FACE)
     config = read_json(file)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, LoadedModel, collate, load_checkpoint
+from pdtools.models.pretrained import check_no_hub_name
 from pdtools.search.beam import BeamResult, beam_search
 from pdtools.search.encoding import SEARCH_LOOK_AHEAD, Encoded, encode_sentence, score_windows, sentence_score
 from pdtools.search.huggingface import HuggingFaceScorer, is_huggingface, torch_dtype
@@ -54,6 +55,7 @@ def load_scorer(
         PdtoolsError: if the folder holds no model that can be loaded.
         MissingDependencyError: if it is a Hugging Face model and transformers is not installed.
     """
+    check_no_hub_name(model_dir)
     if is_huggingface(model_dir):
         return HuggingFaceScorer(model_dir, device=device, dtype=dtype, bos=bos, max_batch=max_batch)
     check_bos(model_dir, bos)
