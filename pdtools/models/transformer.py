@@ -157,7 +157,7 @@ class TransformerLM(LanguageModel):
             depths = self._clamp(tape)  # (B, N, N)
         tokens, lengths = self.as_read(batch)
         embedding = self.embedding(tokens)  # (B, N, D): once, so that it has one gradient
-        distance = self._stack_distance(depths)  # (B, N, N)
+        distance = self._stack_distance(tape)  # (B, N, N)
         hidden = self.hidden_states(embedding, lengths, depths, distance)  # (B, N, D)
         # Of masked models that do not read ROOT nothing is predicted there.
         hidden = F.pad(hidden, (0, 0, batch.tokens.shape[1] - tokens.shape[1], 0))
@@ -213,9 +213,10 @@ class TransformerLM(LanguageModel):
     def _read(self, batch: Batch) -> Tensor:
         """Final hidden states of rows, (B, N, D); of masked models that do not read ROOT, (B, N - 1, D)."""
         self.check_length(batch.tokens.shape[1])
-        depths = self._clamp(tape_from_attachments(batch.attach)) if self.uses_tape else None  # (B, N, N)
+        tape = tape_from_attachments(batch.attach) if self.uses_tape else None  # (B, N, N)
+        depths = None if tape is None else self._clamp(tape)  # (B, N, N)
         tokens, lengths = self.as_read(batch)
-        distance = self._stack_distance(depths)  # (B, N, N)
+        distance = self._stack_distance(tape)  # (B, N, N)
         return self.hidden_states(self.embedding(tokens), lengths, depths, distance)
 
     # --- token by token -----------------------------------------------------------------------
@@ -253,7 +254,7 @@ class TransformerLM(LanguageModel):
             state.n_clamped = state.n_clamped + (tape_row >= self.depths).sum()
             depths = self._clamp(tape_row)  # (R, k + 1)
             if self.stack_distances:
-                state.stack_distance = open_tokens_after(depths)  # (R, k + 1)
+                state.stack_distance = open_tokens_after(tape_row)  # (R, k + 1)
         distance = state.stack_distance
         inputs = ScoreInputs(
             causal=None,

@@ -25,7 +25,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "distances": {"positions": "alibi", "stack_distances": True},
 }
 each_model = pytest.mark.parametrize(
-    ("depths", "variant"), [(depths, variant) for depths in TABLES for variant in VARIANTS]
+    ("depths", "variant"),
+    [(1, "distances"), *((depths, variant) for depths in TABLES for variant in VARIANTS)],
 )
 
 
