@@ -44,6 +44,8 @@ EVEN = {
 }
 # Batches of one to three sentences, so that the second rank often has none.
 UNEVEN = {**EVEN, "batch_tokens": 16, "batch_sentences": 3, "accumulate": 3}
+# Nothing hides what the gradient is divided by.
+SENTENCES = {**UNEVEN, "normalize": "sentence", "clip": 0.0, "eps": 1.0, "learning_rate": 0.1}
 LONG = {**EVEN, "steps": 240, "eval_every": 80, "log_every": 10, "accumulate": 1}
 
 
@@ -71,7 +73,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, toy_train: Path, toy_valid: P
         work[-1] |= {"shards": str(toy_train), "valid": str(toy_valid)}
         return work[-1]
 
-    for batches, config in (("even", EVEN), ("uneven", UNEVEN)):
+    for batches, config in (("even", EVEN), ("uneven", UNEVEN), ("sentences", SENTENCES)):
         for distribution in ("ddp", "fsdp"):
             add(f"{distribution}-{batches}", NO_DROPOUT, config, distribution=distribution)
         train(toy_train, folder / f"one-{batches}", recipe(work[-1]), valid=toy_valid)
@@ -135,6 +137,8 @@ def assert_same_runs(run: Path, reference: Path) -> None:
         ("fsdp-even", "one-even"),
         ("ddp-uneven", "one-uneven"),
         ("fsdp-uneven", "one-uneven"),
+        ("ddp-sentences", "one-sentences"),
+        ("fsdp-sentences", "one-sentences"),
         ("ddp-transformer", "one-transformer"),
         ("ddp-task", "one-task"),
     ],
