@@ -17,8 +17,13 @@ import zstandard
 
 from pdtools import files
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.results import read_results
 from pdtools.files import outputs
 from pdtools.files.system import exchange, may_live, this_process
+from pdtools.models.checkpoint import checkpoint_folder
+from pdtools.provenance import provenance
+from pdtools.shards import ShardFolder
+from pdtools.tokenization import Tokenizer
 
 
 def test_expand_inputs_folder_is_recursive_sorted_and_filtered(tmp_path: Path) -> None:
@@ -478,3 +483,33 @@ def test_a_full_disk_names_the_output(tmp_path: Path) -> None:
     ):
         full.write("x")
         full.flush()
+
+
+def cut_swap(folder: Path) -> None:
+    """Leave a folder as a process does that is killed between the two renames of a swap."""
+    folder.rename(folder.with_name(f".{folder.name}.0.old"))
+    folder.with_name(f".{folder.name}.0.tmp").mkdir(exist_ok=True)
+
+
+def test_every_reader_of_folders_recovers(tmp_path: Path) -> None:
+    place = trees(tmp_path / "d", "(S (A b))")
+    cut_swap(place)
+    assert len(files.expand_inputs([str(place)], [".trees"])) == 2
+    cut_swap(place)
+    assert provenance({"data": place})["inputs"]["data"]["files"] == 3
+    (place / "results.json").write_text("{}")
+    cut_swap(place)
+    with pytest.raises(InputError, match=r"no items\.parquet"):
+        read_results(place)
+    cut_swap(place)
+    with pytest.raises(InputError, match=r"d/tokenizer\.json: no such tokenizer"):
+        Tokenizer.load(place)
+    cut_swap(place)
+    with pytest.raises(InputError, match="not a folder of shards"):
+        ShardFolder.open(place)
+    cut_swap(place)
+    with pytest.raises(InputError, match="not a checkpoint"):
+        checkpoint_folder(place)
+    (tmp_path / ".d.0.tmp").rmdir()
+    with pytest.raises(PdtoolsError, match="exists already"):
+        files.check_output(place, overwrite=False)

@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pdtools.errors import InputError
-from pdtools.files import REJECTS_FILE, Kind, atomic_directory, check_kind, read_json, write_json
+from pdtools.files import (
+    REJECTS_FILE,
+    Kind,
+    atomic_directory,
+    check_kind,
+    read_json,
+    recover_directory,
+    write_json,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -138,6 +146,7 @@ def read_results(folder: str | Path) -> tuple[dict[str, Any], pa.Table]:
     import pyarrow.parquet as pq
 
     folder = Path(folder)
+    recover_directory(folder)
     if not (folder / RESULTS).is_file():
         check_kind(folder, Kind.RESULTS)
         raise InputError(f"no {RESULTS} in it: not a folder of results", file=folder)

@@ -25,7 +25,6 @@ from pdtools.files.outputs import (
     atomic_text,
     check_output,
     json_text,
-    recover_directory,
     remove_stale,
     replace_directory,
     temporary_name,
@@ -39,6 +38,7 @@ from pdtools.files.rejects import (
     some_trees,
     write_rejects,
 )
+from pdtools.files.system import recover_directory
 from pdtools.files.tables import atomic_table, is_csv, read_table
 from pdtools.files.unchanged import (
     Unchanged,

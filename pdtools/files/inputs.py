@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
 from pdtools.errors import InputError
 from pdtools.files import zips
+from pdtools.files.system import recover_directory
 from pdtools.json_input import parse_json
 from pdtools.zstd import ZstdFile
 
@@ -60,6 +61,7 @@ def expand_inputs(inputs: Sequence[str], suffixes: Sequence[str], kind: Kind | N
     files: list[str] = []
     for name in inputs:
         path = Path(name)
+        recover_directory(path)
         if name == STDIO:
             files.append(STDIO)
         elif path.is_dir():

@@ -18,7 +18,15 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from pdtools.errors import PdtoolsError
 from pdtools.files.inputs import STDIO, is_stream
-from pdtools.files.system import CANNOT, exchange, may_live, this_process
+from pdtools.files.system import (
+    CANNOT,
+    IS_THERE,
+    exchange,
+    hidden_beside,
+    may_live,
+    recover_directory,
+    this_process,
+)
 from pdtools.files.unchanged import check_inputs, input_files, input_folder
 from pdtools.files.written import is_checkpoint_of_a_run, is_part_of, written_as
 from pdtools.zstd import open_zstd_text
@@ -27,7 +35,6 @@ if TYPE_CHECKING:
     import torch
 
 _TRIES = 9
-_IS_THERE = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR}
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}-\d+-\d*-[0-9a-f]{8}\.tmp")
 _NO_HARD_LINKS = {errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
 
@@ -137,19 +144,9 @@ def remove_stale(final: Path) -> None:
     What belongs to processes that live, or to other machines, stays.
     """
     recover_directory(final)
-    for path in _hidden_beside(final, (".tmp", ".old")):
+    for path in hidden_beside(final, (".tmp", ".old")):
         if not may_live(path.name[len(final.name) + 2 :].rpartition("-")[0]):
             _delete(path)
-
-
-def _hidden_beside(final: Path, endings: tuple[str, ...]) -> list[Path]:
-    """Hidden files and folders beside another one, whose names begin with its name."""
-    try:
-        names = os.listdir(final.parent)
-    except OSError:
-        return []
-    beginning = f".{final.name}."
-    return [final.with_name(n) for n in sorted(names) if n.startswith(beginning) and n.endswith(endings)]
 
 
 def _delete(path: Path) -> None:
@@ -294,7 +291,7 @@ def _put(new: Path, final: Path) -> None:
         else:
             _link(new, final)
     except OSError as error:
-        if error.errno not in _IS_THERE:
+        if error.errno not in IS_THERE:
             raise
         raise PdtoolsError(f"{final}: exists already: another process has made it meanwhile") from error
 
@@ -314,8 +311,8 @@ def replace_directory(new: Path, final: Path) -> None:
     """Put folder ``new``, whose name ends in ``.tmp``, in the place of ``final``, which pdtools wrote.
 
     There is always one of the two, where the system can exchange them; elsewhere
-    :func:`recover_directory` mends an interrupted swap. Of two processes that do so at once, the last one's
-    folder stays.
+    :func:`~pdtools.files.recover_directory` mends an interrupted swap. Of two processes that do so at once,
+    the last one's folder stays.
     """
     old = new.with_suffix(".old")
     for is_last in (*[False] * _TRIES, True):
@@ -337,26 +334,9 @@ def replace_directory(new: Path, final: Path) -> None:
                 raise
             break
         except OSError as error:  # another process was between the same two renames
-            if is_last or error.errno not in {*_IS_THERE, errno.ENOENT}:
+            if is_last or error.errno not in {*IS_THERE, errno.ENOENT}:
                 raise
     _delete(old)
-
-
-def recover_directory(path: str | Path) -> None:
-    """If a swap by :func:`replace_directory` was cut between its two renames, bring the old folder back.
-
-    Only then: as long as the new one still has its temporary name. Else the old one was replaced.
-    """
-    final = Path(path)
-    if os.path.lexists(final):
-        return
-    for old in _hidden_beside(final, (".old",)):
-        if old.with_suffix(".tmp").exists():
-            try:
-                os.rename(old, final)
-            except OSError as error:
-                if error.errno not in {*_IS_THERE, errno.ENOENT}:  # it was not cut, but under way
-                    raise
 
 
 def write_tensors(path: str | Path, tensors: Mapping[str, torch.Tensor]) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 
 # How a system, or a file system, says that it has no such operation.
 CANNOT = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EPERM)
+# How it says that a name is taken.
+IS_THERE = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR}
 _HERE, _RENAME_EXCHANGE = -100, 2
 
 
@@ -82,3 +84,30 @@ def _renameat2() -> Any:
         return None
     function.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
     return function
+
+
+def recover_directory(path: str | Path) -> None:
+    """If a swap of two folders was cut between its two renames, bring the old folder back.
+
+    Only then: as long as the new one still has its temporary name. Else the old one was replaced.
+    """
+    final = Path(path)
+    if os.path.lexists(final):
+        return
+    for old in hidden_beside(final, (".old",)):
+        if old.with_suffix(".tmp").exists():
+            try:
+                os.rename(old, final)
+            except OSError as error:
+                if error.errno not in {*IS_THERE, errno.ENOENT}:  # it was not cut, but under way
+                    raise
+
+
+def hidden_beside(final: Path, endings: tuple[str, ...]) -> list[Path]:
+    """Hidden files and folders beside another one, whose names begin with its name."""
+    try:
+        names = os.listdir(final.parent)
+    except OSError:
+        return []
+    beginning = f".{final.name}."
+    return [final.with_name(n) for n in sorted(names) if n.startswith(beginning) and n.endswith(endings)]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pdtools.errors import InputError
 from pdtools.files.inputs import is_stream
+from pdtools.files.system import recover_directory
 
 # The files that identify a folder of ours: a checkpoint, a Hugging Face model, a set of shards.
 _IDENTIFYING = ("config.json", "model.safetensors", "pytorch_model.bin", "tokenizer.json", "manifest.json")
@@ -20,7 +21,10 @@ _PARTS = ("model-*-of-*.safetensors", "pytorch_model-*-of-*.bin")
 def input_folder(path: str | Path) -> Path:
     """The folder that is read where this one is named: of a run, as of ``--model``, its best checkpoint."""
     path = Path(path)
-    return path / "best" if (path / "best").is_dir() else path
+    best = path / "best"
+    for folder in (path, best):
+        recover_directory(folder)
+    return best if best.is_dir() else path
 
 
 def identifying_files(folder: Path) -> list[Path]:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import read_json, write_json
+from pdtools.files import read_json, recover_directory, write_json
 from pdtools.tokenization.description import (
     EOS,
     PAD,
@@ -170,6 +170,7 @@ class Tokenizer:
             PdtoolsError: if ``text_style`` contradicts the tokenizer's own.
         """
         file = Path(path)
+        recover_directory(file)
         if file.is_dir():
             file = file / TOKENIZER_FILE
         if not file.is_file():
