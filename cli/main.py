@@ -109,20 +109,26 @@ def main() -> None:
         sys.stdout.reconfigure(errors="replace")  # where a terminal's encoding lacks a letter
     # As after Ctrl-C, unfinished outputs are removed on the way out. (train ends its step first.)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    sys.exit(run(sys.argv[1:]))
+    try:
+        sys.exit(run(sys.argv[1:]))
+    except KeyboardInterrupt:  # while a command is ending
+        sys.exit(130)
 
 
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit status; messages go to standard error."""
+    quiet = bool({"--quiet", "-q"} & set(arguments))
     try:
         with unchanged_inputs():
             app(arguments, prog_name="pdtools")  # exits by itself after usage errors (2) and Ctrl-C (130)
     except SystemExit as end:
+        if isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt) and not quiet:
+            print("pdtools: interrupted", file=sys.stderr)
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Done as done:
         if "--json" in arguments:
             write_json(STDIO, done.report)
-        if not {"--quiet", "-q"} & set(arguments):
+        if not quiet:
             print(visible(str(done)), file=sys.stderr)
     except PdtoolsError as error:
         return _fail(str(error))

@@ -17,6 +17,7 @@ from pdtools.files.inputs import (
     read_lines,
     sha256_file,
     sha256_stream,
+    utf8_name,
 )
 from pdtools.files.kinds import Kind, check_kind, kind_of, wrong_kind
 from pdtools.files.outputs import (
@@ -88,6 +89,7 @@ __all__ = [
     "some_trees",
     "temporary_name",
     "unchanged_inputs",
+    "utf8_name",
     "watch_inputs",
     "write_json",
     "write_rejects",

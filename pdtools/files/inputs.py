@@ -10,6 +10,7 @@ import io
 import os
 import stat
 import sys
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -136,6 +137,19 @@ def _open_raw(name: str) -> IO[bytes]:
         return member
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", file=name) from error
+
+
+@contextlib.contextmanager
+def utf8_name(path: str | Path) -> Iterator[Path]:
+    """A name of a file for a library that reads only those in UTF-8: its own, or that of a link to it."""
+    absolute = Path(path).absolute()
+    if os.fsencode(absolute) == str(absolute).encode(errors="replace"):
+        yield Path(path)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        link = Path(folder, "link")
+        link.symlink_to(absolute)
+        yield link
 
 
 def is_stream(source: str | Path) -> bool:

@@ -20,6 +20,7 @@ from pdtools.files import (
     check_kind,
     read_json,
     recover_directory,
+    utf8_name,
     write_json,
     write_tensors,
 )
@@ -185,7 +186,8 @@ def _read_weights(path: Path) -> dict[str, torch.Tensor]:
     if not path.is_file():
         raise InputError("no such file: the checkpoint is incomplete", file=path)
     try:
-        return load_file(path)
+        with utf8_name(path) as name:
+            return load_file(name)
     except (SafetensorError, OSError) as error:
         raise InputError(f"damaged weights: {error}", file=path) from error
 

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from pdtools.errors import InputError
-from pdtools.files import Kind, check_kind, read_json
+from pdtools.files import Kind, check_kind, read_json, utf8_name
 from pdtools.models.base import LanguageModel
 from pdtools.models.transformer import TransformerLM
 
@@ -79,7 +79,8 @@ def read_pretrained(folder: str | Path) -> Pretrained:
             hint = "save_pretrained(folder, safe_serialization=True) of transformers writes it"
             raise InputError("no such file", file=file, hint=hint)
         try:
-            found |= load_file(file)
+            with utf8_name(file) as name:
+                found |= load_file(name)
         except (SafetensorError, OSError) as error:
             raise InputError(f"damaged weights: {error}", file=file) from error
     kind = config["model_type"]

@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 
 from pdtools.checksums import check_checksums, write_checksums
 from pdtools.errors import InputError
-from pdtools.files import read_json, write_json, write_tensors
+from pdtools.files import read_json, utf8_name, write_json, write_tensors
 from pdtools.training.distributed import Ranks, seed_rank
 from pdtools.training.parallel import ParallelModel, divided_like
 from pdtools.training.run_folder import RunFolder
@@ -119,7 +119,7 @@ def load_state(
     check_checksums(folder)
     state = _read_state(folder)
     try:
-        with safe_open(folder / _TENSORS, framework="pt") as tensors:
+        with utf8_name(folder / _TENSORS) as file, safe_open(file, framework="pt") as tensors:
             names = set(tensors.keys())
             for name, parameter in model.model.named_parameters():
                 if f"optimizer.step.{name}" not in names:

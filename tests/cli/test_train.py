@@ -146,6 +146,44 @@ main.main()
     assert run([*command, "--resume"]) == 0
 
 
+def test_a_second_ctrl_c_says_that_it_ends_at_once(tmp_path: Path) -> None:
+    script = """
+import signal, sys
+from pdtools.cli import main
+from pdtools.training.loop import TrainingLoop
+def signalled(self):
+    for _ in range(times):
+        signal.raise_signal(signal.SIGINT)
+    return run(self)
+run, TrainingLoop.run = TrainingLoop.run, signalled
+times = int(sys.argv.pop(1))
+signal.signal(signal.SIGINT, signal.default_int_handler)
+main.main()
+"""
+    settings = ["--set", "train.steps=1", "--set", "train.batch_sentences=2", "--device", "cpu"]
+    command = ["train", "--task", "rs", "--lengths", "1-3", "--config", "dcf", *settings]
+    for times, said in ((1, "--resume continues the run\n"), (2, "pdtools: interrupted\n")):
+        arguments = [sys.executable, "-c", script, str(times), *command, "-o", str(tmp_path / str(times))]
+        done = subprocess.run(arguments, capture_output=True, text=True)
+        assert done.returncode == 130
+        assert done.stderr.endswith(said)
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems take no such names")
+def test_a_run_whose_name_is_not_utf8(shards: Path, tmp_path: Path) -> None:
+    strange = tmp_path / os.fsdecode(b"caf\xe9")
+    more = ["--set", "train.schedule=constant", "--quiet"]
+    assert run(arguments(shards, strange, *more)) == 0
+    assert run(arguments(shards, strange, *more, "--set", "train.steps=9", "--resume")) == 0
+    (tmp_path / "in.txt").write_text("the dog sees a cat\n")
+    assert run(["surprisal", str(tmp_path / "in.txt"), "--model", str(strange), "-o", f"{strange}.tsv"]) == 0
+    command = ["eval-ppl", str(shards / "valid"), "--model", str(strange), "-o", f"{strange}.results"]
+    assert run([*command, "--quiet"]) == run([*command, "--quiet", "--overwrite"]) == 0
+    assert run(arguments(shards, strange, "--overwrite", "--quiet")) == 0
+    assert len(list(tmp_path.glob("*.results/results.json"))) == 1
+
+
 def test_a_run_is_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["train", "--task", "rs", "-o", "-"]) == 2
     assert "a run is a folder" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from tensorboardX.proto.event_pb2 import Event
 from toy_language import WORDS, toy_tokenizer
 
 from pdtools.errors import InputError, PdtoolsError
@@ -34,6 +36,7 @@ from pdtools.training import (
 from pdtools.training.batches import BatchLimits, plan_epoch
 from pdtools.training.evaluate import autocast
 from pdtools.training.loop import Silence
+from pdtools.training.metrics import MetricsLog
 from pdtools.training.optimizer import learning_rate, undecayed_parameters
 
 TINY = {"layers": 2, "d_model": 16, "heads": 2, "d_ff": 32}
@@ -712,6 +715,37 @@ def test_a_full_disk(toy_train: Path, tmp_path: Path) -> None:
     assert (tmp_path / "run/last/model.safetensors").stat().st_mode & 0o444 == (
         (tmp_path / "run/run.json").stat().st_mode & 0o444
     )
+
+
+def test_a_full_disk_while_the_log_is_written(
+    toy_train: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TensorBoard's file, which is the only one on that disk, and ``metrics.jsonl``."""
+    with monkeypatch.context() as patch:
+        patch.setattr("tensorboardX.record_writer.open_file", lambda path: open("/dev/full", "wb"))  # noqa: SIM115
+        with pytest.raises(PdtoolsError, match=r"run/tensorboard: cannot be written: No space left"):
+            train(toy_train, tmp_path / "run", recipe(steps=4, log_every=1))
+    assert train(toy_train, tmp_path / "run", recipe(steps=4, log_every=1), resume=True)["step"] == 4
+    with (
+        pytest.raises(PdtoolsError, match=r"metrics\.jsonl: cannot be written: No space left"),
+        MetricsLog(tmp_path / "run", size=1 << 20) as log,
+    ):
+        log._stream = open("/dev/full", "ab")  # noqa: SIM115
+        log.write("train", 1, {"loss": 1.0})
+
+
+def test_what_tensorboard_reads(toy_train: Path, toy_valid: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train(toy_train, run, recipe(), valid=toy_valid)
+    (file,) = (run / "tensorboard").glob("events.out.tfevents.*")
+    data, events = file.read_bytes(), []
+    while data:
+        (size,) = struct.unpack("<Q", data[:8])
+        events.append(Event.FromString(data[12 : 12 + size]))
+        data = data[12 + size + 4 :]
+    found = {(e.step, v.tag): v.simple_value for e in events for v in e.summary.value}
+    wanted = {(r["step"], f"{r['kind']}/loss"): pytest.approx(r["loss"], rel=1e-6) for r in metrics(run)}
+    assert {key: value for key, value in found.items() if key[1].endswith("/loss")} == wanted
 
 
 def test_run_json(reference: tuple[Recipe, Path], toy_train: Path) -> None:
