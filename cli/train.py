@@ -39,7 +39,7 @@ class Distributed(str, Enum):
 def train(
     output: Annotated[str, typer.Option("--output", "-o", metavar="DIR", help="Folder of the run.")],
     shards: Annotated[
-        str | None, typer.Argument(metavar="SHARDS", help="Folder that pdtools tapes wrote.")
+        str | None, typer.Argument(metavar="SHARDS", help="Folder that pdtools tapes or blocks wrote.")
     ] = None,
     task: Annotated[
         str | None,
@@ -80,7 +80,10 @@ def train(
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="config.layers=4, train.steps=100, ... (repeatable)."
+            "--set",
+            metavar="KEY=VALUE",
+            help="config.layers=4, train.steps=100, ... (repeatable). config.help= lists those of the model,"
+            " train.help= those of training.",
         ),
     ] = None,
     valid: Annotated[

@@ -149,6 +149,8 @@ def read_results(folder: str | Path) -> tuple[dict[str, Any], pa.Table]:
     recover_directory(folder)
     if not (folder / RESULTS).is_file():
         check_kind(folder, Kind.RESULTS)
+        if not folder.exists():
+            raise InputError("no such folder", file=folder, hint="the folder after -o of an evaluation")
         raise InputError(f"no {RESULTS} in it: not a folder of results", file=folder)
     document = read_json(folder / RESULTS)
     items = folder / f"{ITEMS}.parquet"

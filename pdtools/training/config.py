@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import sys
 import typing
@@ -264,6 +265,13 @@ def _keys(config_class: type) -> list[str]:
     return [f.name for f in dataclasses.fields(config_class) if f.init]
 
 
+def _shown(field: dataclasses.Field[Any]) -> str:
+    """A setting's default, as ``--set`` takes it; nothing where it has none."""
+    if field.default is dataclasses.MISSING or field.default is None:
+        return ""
+    return json.dumps(field.default).strip('"')
+
+
 def _split_setting(option: str, setting: str) -> tuple[str, str, str]:
     key, equals, value = setting.partition("=")
     section, dot, name = key.strip().partition(".")
@@ -287,6 +295,9 @@ def convert(value: Any, config_class: type, key: str, section: str, place: str |
     Raises:
         InputError: no such field, or a value of another type.
     """
+    if key == "help":
+        known = (f"{f.name}={_shown(f)}" for f in dataclasses.fields(config_class) if f.init)
+        raise InputError(f"settings of {section}, and their defaults: {', '.join(known)}", file=place)
     if key not in _keys(config_class):
         raise InputError(f"unknown key {section}.{key} (valid: {', '.join(_keys(config_class))})", file=place)
     try:

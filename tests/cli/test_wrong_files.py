@@ -70,6 +70,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "run: a pdtools checkpoint, not a folder of results (pdtools eval-blimp",
         ),
         ("compare gold.trees results", "gold.trees: bracketed trees, not a folder of results ("),
+        ("compare nowhere results", "nowhere: no such folder ("),
         ("sample --model shards", "shards: shards, not a pdtools checkpoint (pdtools train "),
         ("inspect x --model gold.trees", "pdtools tapes"),
         ("eval-dyck gold.trees --model run", "gold.trees:1: no header prefix"),
