@@ -20,7 +20,7 @@ _DATA = {"parse": "gold", "dyck": "", "task": "pairs"}
 _NOT_DATA = ("model", "strings")
 
 # Settings that say what a model is, or that say in words what others say already.
-_DESCRIPTIONS = ("model", "kind", "words", "marginal", "log_base", "unit", "alignment", "objective")
+_DESCRIPTIONS = ("model", "kind", "words", "marginal", "alignment", "objective")
 # End-of-sentence is in no region; perplexities with it and without it have names of their own.
 _WITHOUT_EOS = ("sg", "ppl")
 # None says of these that they are not known, or do not apply.

@@ -104,15 +104,15 @@ def _headlines(name: str, a: Path, b: Path) -> list[Headline]:
     scores_a, scores_b = (_MAIN_SCORES[task](document) for document in (first, second))
     # Two models need not have the same scores: one may be masked, or read no trees.
     shared = [score for score in scores_a if score in scores_b]
+    if not shared:
+        raise InputError(f"no score that {a} has too: rename one of the two folders", file=b)
     if task == "ppl":
         one_counts_ends = first["settings"].get("eos_counted") != second["settings"].get("eos_counted")
         shared = [score for score in shared if (score in _WITHOUT_EOS.values()) == one_counts_ends]
-        if one_counts_ends and not shared:
+        if not shared:
             reason = f"cannot be compared with {a}: only one of them counts end-of-sentence"
             hint = "eval-ppl of today also gives scores without it"
             raise InputError(reason, file=b, hint=hint)
-    if not shared:
-        raise InputError(f"no score that {a} has too: rename one of the two folders", file=b)
     headlines = []
     for score in shared:
         (value_a, counts_a), (value_b, counts_b) = scores_a[score], scores_b[score]

@@ -180,6 +180,18 @@ def test_perplexities_with_and_without_end_of_sentence(
     assert row["score"] == "perplexity per word, marginal"
 
 
+def test_a_masked_model_has_no_score_in_common(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ppl(tmp_path / "a" / "ppl", eos=True)
+    results = Results(
+        scores={"ppl_token_masked": 2.0},
+        counts={"sentences": 2},
+        settings={"task": "ppl"},
+        tables={ITEMS: pa.table({"id": [0, 1]})},
+    )
+    write_results(tmp_path / "b" / "ppl", results, {})
+    assert "no score that" in compared(tmp_path, capsys, status=1)[1]
+
+
 def test_what_differs_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     blimp(tmp_path / "a" / "blimp", 4, beam=10)
     blimp(tmp_path / "b" / "blimp", 4, beam=300, eos=False)

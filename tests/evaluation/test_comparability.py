@@ -36,6 +36,7 @@ def document(task: str = "blimp", **changes: Any) -> dict[str, Any]:
         ({"bos": False}, "beginning-of-sentence read first: yes and no"),
         ({"dtype": "bfloat16"}, "type of the weights: float32 and bfloat16"),
         ({"limit": 50}, "most pairs or prefixes: all and 50"),
+        ({"log_base": "bits"}, "log base: nats and bits"),
         ({"streams": 4}, "streams: each row by itself and 4"),
     ],
 )
