@@ -23,10 +23,9 @@ def check_causal_config(folder: str, config: Any) -> None:
     from transformers import MODEL_FOR_MASKED_LM_MAPPING
 
     kind = config.model_type
-    if config.is_encoder_decoder:
+    if getattr(config, "is_encoder_decoder", False):
         raise _not_causal(folder, kind, "it is an encoder-decoder")
-    # XLM calls it causal.
-    is_decoder = config.is_decoder or getattr(config, "causal", False)
+    is_decoder = any(getattr(config, name, False) for name in ("is_decoder", "causal"))  # as XLM calls it
     if type(config) in MODEL_FOR_MASKED_LM_MAPPING and not is_decoder:
         raise _not_causal(folder, kind, "it is a masked language model, which sees what comes after a token")
 

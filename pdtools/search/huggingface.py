@@ -52,7 +52,8 @@ def _load(folder: str) -> tuple[Any, Any]:
         MissingDependencyError: if transformers is not installed.
     """
     try:
-        from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, logging
+        from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+        from transformers.utils import logging
     except ImportError as error:
         raise MissingDependencyError("transformers", "hf") from error
     # Without the second option transformers may ask on the terminal whether to run a folder's code.
@@ -131,7 +132,8 @@ class HuggingFaceScorer:
         self._device = device
         self._max_batch = max_batch
         self._packs = share_prefixes and model.config.model_type in PACKED_MODELS
-        self._max_length: int | None = getattr(model.config, "max_position_embeddings", None)
+        longest = getattr(model.config, "max_position_embeddings", None)
+        self._max_length: int | None = longest if longest and longest > 0 else None  # -1: none is the longest
         check_causal(folder, self._model, self._max_length)
         self.settings: dict[str, Any] = {
             "kind": "huggingface",

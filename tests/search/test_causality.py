@@ -154,6 +154,14 @@ def test_a_model_without_a_mask_is_found(gpt2: Path, tmp_path: Path, monkeypatch
         load_scorer(folder)
 
 
+def test_a_permuted_model_is_found(gpt2: Path, tmp_path: Path) -> None:
+    """XLNet's class is one of those for causal models, but by itself it reads both sides."""
+    options = {"d_model": 16, "n_layer": 2, "n_head": 2, "d_inner": 20}
+    folder = saved(gpt2, tmp_path / "model", "XLNetConfig", "XLNetLMHeadModel", options)
+    with pytest.raises(PdtoolsError, match="xlnet is not causal"):
+        load_scorer(folder)
+
+
 def without(folder: Path, *names: str) -> Path:
     """The same folder without some of its weights."""
     from safetensors.torch import load_file, save_file

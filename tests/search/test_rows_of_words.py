@@ -12,7 +12,7 @@ from toy_gpt2 import save_gpt2
 from pdtools.files import Rejects
 from pdtools.models import save_checkpoint
 from pdtools.search import load_scorer
-from pdtools.search.inputs import read_inputs
+from pdtools.search.inputs import Source, read_inputs
 from pdtools.search.surprisal import SurprisalRow, surprisals
 from pdtools.tokenization import split_spaces, train_bpe_tokenizer
 
@@ -53,7 +53,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def rows(
-    model: Path, file: Path, source: Literal["text", "tokens"], *, words: bool, bos: bool = True
+    model: Path, file: Path, source: Source, *, words: bool, bos: bool = True
 ) -> list[list[SurprisalRow]]:
     """The rows of every line, without those for the end of a sentence."""
     scorer = load_scorer(model, beam=2, bos=bos)
@@ -100,6 +100,21 @@ def test_rows_of_words_add_up_those_of_tokens(
                 inside = [token.surprisal for token in of_tokens if row.start <= token.start < edge]
                 assert row.surprisal == pytest.approx(sum(inside), abs=1e-9)
             assert not line.strip() or of_words
+
+
+def test_rows_of_trees_are_their_words(models: dict[str, Path], tmp_path: Path) -> None:
+    file = tmp_path / "in.trees"
+    file.write_text("(S (NP (-NONE- *)) (X He) (X did) (X n't) (X -LRB-) (X `` ) (X .))\n")
+    for model in models.values():
+        (found,) = rows(model, file, "treebank", words=True)
+        assert [(row.text, row.start, row.end) for row in found] == [
+            ("He", 0, 2),
+            ("did", 3, 6),
+            ("n't", 7, 10),
+            ("(", 11, 12),
+            ("``", 13, 15),
+            (".", 16, 17),
+        ]
 
 
 def test_without_bos_the_first_row_covers_what_is_scored(models: dict[str, Path], tmp_path: Path) -> None:
