@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -132,6 +133,20 @@ def test_the_interval_of_several_units_is_as_wide_as_theory_says(
         tolerance = 4 * error + 1 / min(group.items, max(sizes)) / (1 if group is not overall else len(sizes))
         assert group.low == pytest.approx(mean - 1.96 * deviation, abs=tolerance)
         assert group.high == pytest.approx(mean + 1.96 * deviation, abs=tolerance)
+
+
+@pytest.mark.parametrize("differences", [(1, 0), (1, 1, 0), (1, 0, -1, 1), (0, 0, -1, -1, -1)])
+def test_the_interval_of_few_items_is_that_of_all_samples(
+    tmp_path: Path, differences: tuple[int, ...]
+) -> None:
+    """Every sample of as many items, with replacement, is as probable as another."""
+    a = blimp(tmp_path / "a", {"one": [each < 0 for each in differences]})
+    b = blimp(tmp_path / "b", {"one": [each > 0 for each in differences]})
+    n = len(differences)
+    means = [sum(sample) / n for sample in itertools.product(differences, repeat=n)]
+    low, high = np.quantile(means, [0.025, 0.975], method="inverted_cdf")
+    overall = compare_runs(a, b)["groups"][0]
+    assert (overall.low, overall.high) == (pytest.approx(low), pytest.approx(high))
 
 
 def test_first_predictions_of_suites_count(tmp_path: Path) -> None:
