@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import reprlib
 import types
 import typing
 from collections.abc import Sequence
 from typing import Any, Literal
+
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
+
+
+def shown(value: Any) -> str:
+    """A value in a message about it: a long one cut, a deep one too."""
+    return _REPR.repr(value)
 
 
 def as_type(value: Any, wanted: Any) -> Any:

@@ -45,7 +45,7 @@ def zip_members(
 
 
 def zip_lines(source: Path, suffix: str) -> Iterator[tuple[str, int, str]]:
-    """The lines of these members, one by one: (archive/member, number of the line, line).
+    """The lines of these members, empty ones left out: (archive/member, number of the line, line).
 
     Raises:
         InputError: as :func:`zip_members` and :func:`pdtools.files.read_lines` do.
@@ -57,6 +57,8 @@ def zip_lines(source: Path, suffix: str) -> Iterator[tuple[str, int, str]]:
             while line := stream.readline(MAX_LINE_BYTES + 1):
                 number += 1
                 n_bytes = _counted(n_bytes + len(line), source)
+                if line == b"\n":
+                    continue
                 yield place, number, decode_line(line, place, number)
 
 

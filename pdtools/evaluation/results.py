@@ -30,6 +30,7 @@ Progress = Callable[[Iterator[Any], "int | None"], Iterator[Any]]
 
 RESULTS = "results.json"
 ITEMS = "items"
+_LARGEST = 1e300
 
 
 class Batches:
@@ -153,14 +154,78 @@ def read_results(folder: str | Path) -> tuple[dict[str, Any], pa.Table]:
             raise InputError("no such folder", file=folder, hint="the folder after -o of an evaluation")
         raise InputError(f"no {RESULTS} in it: not a folder of results", file=folder)
     document = read_json(folder / RESULTS)
+    _check_shape(document, folder / RESULTS)
     items = folder / f"{ITEMS}.parquet"
     try:
         with pa.OSFile(os.fsencode(items)) as file:
             return document, pq.read_table(file)
     except FileNotFoundError as error:
         raise InputError(f"no {items.name} in it", file=folder) from error
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowException, OSError) as error:
         raise InputError(f"not Parquet: {str(error).splitlines()[0]}", file=items) from error
+
+
+_COUNT, _NUMBER, _SCORE = "a whole number", "a number", "a number or null"
+_NAME, _FLAG = "a string", "true or false"
+# What is read of an evaluation's results, by its task; ``*`` stands for any name. Scores may be missing.
+_READ: dict[str, dict[str, str]] = {
+    "parse": {
+        "settings.labeled": _FLAG,
+        "settings.binarize": _NAME,
+        "scores.f1": _SCORE,
+        "counts.scored": _COUNT,
+    },
+    "ppl": {"scores.ppl_word_given_trees": _SCORE, "scores.ppl_word_marginal": _SCORE}
+    | {"scores.ppl_token_masked": _SCORE, "counts.sentences": _COUNT},
+    "dyck": {"scores.by_set.*.accuracy": _NUMBER, "scores.by_set.*.prefixes": _COUNT},
+    "cfl": {"scores.difference": _SCORE, "counts.strings": _COUNT},
+    "task": {
+        "scores.accuracy_beyond_training": _SCORE,
+        "settings.formal_task": _NAME,
+        "counts.pairs": _COUNT,
+    },
+}
+_MAY_BE_MISSING = "scores.ppl_"
+
+
+def _check_shape(document: Any, file: Path) -> None:
+    """Refuse a document that is not what an evaluation wrote, as far as it is read."""
+    if not isinstance(document, dict):
+        raise InputError("not results of an evaluation: no JSON object", file=file)
+    for name in ("scores", "counts", "settings"):
+        if not isinstance(document.get(name), dict):
+            raise InputError(f"not results of an evaluation: no object {name!r}", file=file)
+    task = document["settings"].get("task")
+    if not isinstance(task, str):
+        raise InputError("not results of an evaluation: settings.task is no string", file=file)
+    for path, kind in _READ.get(task, {}).items():
+        for value in _values(document, path.split(".")):
+            missing = value is _MISSING and path.startswith(_MAY_BE_MISSING)
+            if not missing and not _is_kind(value, kind):
+                raise InputError(f"damaged results: {path} has to be {kind}", file=file)
+
+
+_MISSING = object()
+
+
+def _values(value: Any, path: list[str]) -> Iterator[Any]:
+    """Every value at a path; ``_MISSING`` where it ends before."""
+    if not path:
+        yield value
+    elif not isinstance(value, dict):
+        yield _MISSING
+    else:
+        for name in list(value) if path[0] == "*" else [path[0]]:
+            yield from _values(value.get(name, _MISSING), path[1:])
+
+
+def _is_kind(value: Any, kind: str) -> bool:
+    if kind == _COUNT:
+        return type(value) is int and 0 <= value < 2**63
+    if kind in (_NUMBER, _SCORE):
+        is_number = type(value) in (int, float) and abs(value) <= _LARGEST
+        return is_number or (value is None and kind == _SCORE)
+    return isinstance(value, str if kind == _NAME else bool)
 
 
 def no_progress(items: Iterator[T], total: int | None) -> Iterator[T]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import lzma
 import os
 import stat
@@ -12,11 +13,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any
 
 from pdtools.errors import InputError
 
 SUFFIX = ".zip"
+_ALWAYS_READ, _MOST_PACKED = 1 << 25, 100
 
 
 def is_data(name: str) -> bool:
@@ -38,11 +40,39 @@ def open_data(archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: str) -> 
     """A member, to be read.
 
     Raises:
-        InputError: if it is a symbolic link; ``place`` is its name.
+        InputError: if it is a symbolic link; ``place`` is its name. Reading raises one where a small archive
+            holds endless repetitions.
     """
     if stat.S_ISLNK(member.external_attr >> 16):
         raise InputError("a symbolic link, which is not followed", file=place)
-    return archive.open(member)
+    return io.BufferedReader(_Unpacked(archive.open(member), place, member.compress_size))
+
+
+class _Unpacked(io.RawIOBase):
+    """What is read of a member; more than text is ever packed is no text, and takes long to go through."""
+
+    def __init__(self, member: IO[bytes], place: str, packed_bytes: int) -> None:
+        self._member, self._place = member, place
+        self._left = max(_ALWAYS_READ, _MOST_PACKED * packed_bytes)
+
+    def readable(self) -> bool:
+        """Whether it can be read: always."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer as far as possible; 0 at the end of the member."""
+        data = self._member.read(len(buffer))
+        self._left -= len(data)
+        if self._left < 0:
+            reason = f"it unpacks to more than {_MOST_PACKED} times its packed size"
+            raise InputError(reason, file=self._place)
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        """Close the member."""
+        self._member.close()
+        super().close()
 
 
 def list_zip(source: str, suffixes: Sequence[str]) -> list[str]:

@@ -16,7 +16,7 @@ from pdtools.models.recurrent import RecurrentLM
 from pdtools.models.recurrent_config import RecurrentConfig
 from pdtools.models.transformer import TransformerLM
 from pdtools.models.transformer_config import TransformerConfig
-from pdtools.typed_values import as_type
+from pdtools.typed_values import as_type, shown
 
 
 class ModelKind(NamedTuple):
@@ -79,7 +79,7 @@ def make_config(name: str, values: Mapping[str, Any]) -> Any:
         try:
             checked[key] = as_type(value, types[key])
         except ValueError as error:
-            raise PdtoolsError(f"{name}: {key} must be {error}, not {value!r}") from None
+            raise PdtoolsError(f"{name}: {key} must be {error}, not {shown(value)}") from None
     required = [key for key, field in fields.items() if field.default is dataclasses.MISSING]
     missing = [key for key in required if key not in checked]
     if missing:

@@ -9,6 +9,7 @@ from pdtools.errors import PdtoolsError
 
 PAD, ROOT, EOS, UNK = "<pad>", "<root>", "<eos>", "<unk>"
 SPLIT_AT_SPACES = {"type": "Split", "pattern": {"String": " "}, "behavior": "Removed", "invert": False}
+MOST_TOKENS = 1 << 24
 _PARTS = ("normalizer", "pre_tokenizer", "normalizers", "pretokenizers")
 
 
@@ -73,6 +74,17 @@ def splits_bytes(part: Any) -> bool:
 def other_added_tokens(description: dict[str, Any]) -> bool:
     """Whether there are added tokens that are found in text: special ones are not."""
     return any(not token.get("special") for token in description.get("added_tokens") or [])
+
+
+def check_numbers(description: Any) -> None:
+    """Refuse token numbers for which memory would be taken that no vocabulary needs.
+
+    Raises:
+        ValueError: for numbers from ``MOST_TOKENS`` on, negative ones, and what is no number.
+    """
+    vocabulary = vocabulary_of(description) or {}
+    if any(type(index) is not int or not 0 <= index < MOST_TOKENS for index in vocabulary.values()):
+        raise ValueError(f"tokens are numbered from 0 to {MOST_TOKENS - 1:,}")
 
 
 def vocabulary_of(description: dict[str, Any]) -> dict[str, int] | None:

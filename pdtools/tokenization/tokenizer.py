@@ -27,6 +27,7 @@ from pdtools.tokenization.description import (
     SPLIT_AT_SPACES,
     UNK,
     adapt,
+    check_numbers,
     marks_spaces,
     other_added_tokens,
     splits_bytes,
@@ -185,6 +186,7 @@ class Tokenizer:
         style = stored or text_style or DEFAULT_STYLE
         description = read_json(file)
         try:
+            check_numbers(description)
             if stored is None:
                 return cls(adapt(description, style), style)
             return cls(file.read_text(encoding="utf-8"), style)

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import decode_utf8, read_bytes
-from pdtools.typed_values import as_type
+from pdtools.typed_values import as_type, shown
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -247,6 +247,8 @@ def _read_toml(source: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"not TOML: {error}", file=source) from error
+    except RecursionError as error:
+        raise InputError("not usable TOML: nested too deep", file=source) from error
 
 
 def _config_class(model: str) -> type:
@@ -284,7 +286,7 @@ def _toml_value(text: str) -> Any:
     """A value as TOML writes it; anything else is a plain string, so that strings need no quotes."""
     try:
         parsed = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return text
     return parsed["value"] if parsed.keys() == {"value"} else text
 
@@ -303,4 +305,4 @@ def convert(value: Any, config_class: type, key: str, section: str, place: str |
     try:
         return as_type(value, typing.get_type_hints(config_class)[key])
     except ValueError as error:
-        raise InputError(f"{section}.{key} must be {error}, not {value!r}", file=place) from None
+        raise InputError(f"{section}.{key} must be {error}, not {shown(value)}", file=place) from None

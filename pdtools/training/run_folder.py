@@ -190,7 +190,11 @@ class RunFolder:
 
     def _read(self) -> dict[str, Any]:
         run = read_json(self.path / _RUN)
-        if not isinstance(run, dict):
+        if not (
+            isinstance(run, dict)
+            and all(isinstance(run.get(name, {}), dict) for name in ("recipe", "data"))
+            and isinstance(run.get("resumed", []), list)
+        ):
             raise InputError("not the record of a training run", file=self.path / _RUN)
         recorded = run.pop(_SUM, None)
         if recorded not in (None, _sum(run)):

@@ -19,6 +19,7 @@ from pdtools.evaluation import archives
 from pdtools.evaluation.blimp_pairs import read_pairs
 from pdtools.evaluation.results import read_results
 from pdtools.evaluation.suites import read_suites
+from pdtools.files import zips
 
 N = 100_000
 DEEP = "(X " * N + "(NN a) (NN b)" + ")" * N
@@ -253,6 +254,71 @@ def test_bombs(command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
                 stream.write(" " * (1 << 20))
         with pytest.raises(InputError, match="longer than 128 MiB"):
             files.read_json(packed)
+
+
+def test_endless_repetitions_in_a_small_archive(
+    command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zips, "_ALWAYS_READ", 1 << 16)
+    source = tmp_path / "x.zip"
+    with zipfile.ZipFile(source, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("a.jsonl", "a.mrg", "a.txt", "a.json"):
+            archive.writestr(name, b"\n" * (1 << 18))
+    reason = "it unpacks to more than 100 times its packed size"
+    refused(command("eval-blimp", source, "--write-sentences", "-"), f"{source}/a.jsonl: {reason}")
+    refused(command("eval-sg", source, "--write-sentences", "-"), f"{source}/a.json: {reason}")
+    parse = ("parse", source, "--from", "treebank", "--on-error", "skip", "-o", tmp_path / "out")
+    refused(command(*parse), f"{source}/a.mrg: {reason}")
+    monkeypatch.setattr(zips, "_ALWAYS_READ", 1 << 18)
+    refused(command("eval-blimp", source, "--write-sentences", "-"), f"{source}: no minimal pairs")
+
+
+def test_deep_settings(command: Run, tmp_path: Path) -> None:
+    """A few thousand brackets are more than the parser of TOML takes."""
+    deep = "[" * 3000 + "]" * 3000
+    recipe, out = tmp_path / "x.toml", tmp_path / "out"
+    recipe.write_text(f"[config]\nlayers = {deep}\n")
+    refused(
+        command("train", tmp_path, "--config", recipe, "-o", out), f"{recipe}: not usable TOML: nested too"
+    )
+    setting = f"config.layers={deep}"
+    refused(command("train", tmp_path, "--set", setting, "-o", out), "config.layers must be a whole number")
+    sweep = ("sweep", tmp_path, "--valid", tmp_path, "--grid", setting, "-o", out)
+    refused(command(*sweep), "config.layers must be a whole number")
+
+
+@pytest.mark.parametrize("number", [2**31, 2**32 - 1, 2**24, -1, 10**300, None, [], "1"])
+def test_numbers_of_tokens(number: object, command: Run, model: Path, tmp_path: Path) -> None:
+    trees = tmp_path / "x.trees"
+    trees.write_text("(S (NN a) (NN b))\n")
+    document = json.loads((model / "tokenizer.json").read_text())
+    document["model"]["vocab"]["a"] = number
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document))
+    refused(command("tapes", trees, "--tokenizer", tmp_path, "-o", tmp_path / "out"), "tokenizer.json: ")
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        ([], "no JSON object"),
+        (3, "no JSON object"),
+        ({"scores": {}, "counts": {}}, "no object 'settings'"),
+        ({"scores": [], "counts": {}, "settings": {"task": "ppl"}}, "no object 'scores'"),
+        ({"scores": {}, "counts": {}, "settings": {"task": []}}, "settings.task is no string"),
+        ({"scores": {}, "counts": {"sentences": "1"}, "settings": {"task": "ppl"}}, "a whole number"),
+        (
+            {"scores": {"by_set": {"x": {"accuracy": None, "prefixes": 1}}}, "counts": {}}
+            | {"settings": {"task": "dyck"}},
+            "scores.by_set.*.accuracy has to be a number",
+        ),
+    ],
+)
+def test_results_of_other_shapes(document: object, reason: str, command: Run, tmp_path: Path) -> None:
+    for folder in ("a/x", "b/x"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "results.json").write_text(json.dumps(document))
+    refused(command("compare", tmp_path / "a", tmp_path / "b"), "results.json: ", reason)
+    refused(command("compare", tmp_path / "a/x", tmp_path / "b/x"), "results.json: ", reason)
 
 
 def test_a_folder_whose_name_is_not_utf8(tmp_path: Path) -> None:
