@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from pdtools.files import watch_inputs
+
 from .console import print_json
 from .options import DetailsOption, JsonOption, SeedOption
 
@@ -46,6 +48,7 @@ def compare(
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_comparison, print_overview
 
+    watch_inputs([first, second])
     if is_collection(first):
         headlines = overview(first, second)
         if as_json:

@@ -275,7 +275,7 @@ def atomic_directory(path: str | Path, *, overwrite: bool = False) -> Iterator[P
                 replace_directory(temporary, final)
             else:
                 _put(temporary, final)
-            _sync_one(final.parent)
+                _sync_one(final.parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
@@ -336,6 +336,7 @@ def replace_directory(new: Path, final: Path) -> None:
         except OSError as error:  # another process was between the same two renames
             if is_last or error.errno not in {*IS_THERE, errno.ENOENT}:
                 raise
+    _sync_one(final.parent)
     _delete(old)
 
 

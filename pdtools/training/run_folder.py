@@ -18,6 +18,7 @@ from pdtools.files import (
     replace_directory,
     write_json,
 )
+from pdtools.files.system import hidden_beside
 from pdtools.locks import locked
 from pdtools.training.config import Recipe, recipe_from_table, setting_defaults
 
@@ -61,15 +62,13 @@ class RunFolder:
             allows, a hidden one beside it.
 
         Raises:
-            PdtoolsError: if something is there that may not be replaced, or is no run.
+            PdtoolsError: if something is there that may not be replaced.
         """
         check_output(self.path, overwrite=overwrite, folder=True)
         self.remove_stale()
         if not self.path.is_dir() or not any(self.path.iterdir()):
             self.path.mkdir(parents=True, exist_ok=True)
             return self
-        if not self.exists():
-            raise PdtoolsError(f"{self.path}: not a training run, so it is not overwritten")
         beside = self._beside(_NEW)
         beside.mkdir()
         return RunFolder(beside, replaces=self.path.resolve())
@@ -102,7 +101,7 @@ class RunFolder:
             )
         for folder in (self.best, self.last):
             recover_directory(folder)
-            for left_over in self.path.glob(f".*{folder.name}.*"):
+            for left_over in hidden_beside(folder, (".tmp", ".old", ".new")):
                 shutil.rmtree(left_over, ignore_errors=True)
         return self.trainer.is_dir()
 

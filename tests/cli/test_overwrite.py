@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from search_oracle import save_checkpoints
@@ -14,6 +15,7 @@ from search_oracle import save_checkpoints
 from pdtools.cli.main import run
 
 Error = Callable[[], str]
+SMALL = ("config.layers=1", "config.d_model=8", "config.heads=1", "train.steps=1")
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +28,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "x.trees").write_text("(S (X a) (Y (X b) (X c)))\n(S (X b) (X a))\n")
     (folder / "x.tsv").write_text("prefix\tcloser\tdependency\tdepth\n(1\t)1\t1\t1\n")
     trees, model = str(folder / "x.trees"), str(folder / "models" / "base")
-    settings = [
-        f"--set={s}" for s in ("config.layers=1", "config.d_model=8", "config.heads=1", "train.steps=1")
-    ]
+    settings = [f"--set={s}" for s in SMALL]
     for command in (
         ["tapes", trees, "--tokenizer", model, "-o", "shards"],
         ["blocks", str(folder / "lines.txt"), "--length", "4", "-o", "blocks"],
@@ -89,6 +89,21 @@ def test_what_pdtools_wrote_is_replaced_and_named(
         assert said == ("" if more else f"replacing {KINDS[kind]} in {tmp_path / 'out'}\n")
         assert sorted(os.listdir(tmp_path / "out")) == ["items.parquet", "results.json"]
         shutil.rmtree(tmp_path / "out")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_in_the_place_of_something_else(kind: str, made: Path, tmp_path: Path, capsys: Any) -> None:
+    shutil.copytree(made / kind, tmp_path / "out")
+    settings = [f"--set={s}" for s in SMALL]
+    command = ["train", str(made / "shards"), *settings, "--device", "cpu", "-o", str(tmp_path / "out")]
+    assert run([*command, "--resume"]) == (0 if kind == "run" else 1)
+    capsys.readouterr()
+    assert run([*command, "--overwrite"]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith(f"replacing {KINDS[kind]}") or kind == "results"  # not of this process' command
+    assert sorted(os.listdir(tmp_path)) == [".out.lock", "out"]
+    names = ["best", "last", "metrics.jsonl", "run.json", "tensorboard"]
+    assert sorted(os.listdir(tmp_path / "out")) == names
 
 
 @pytest.mark.parametrize("kind", KINDS)
