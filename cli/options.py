@@ -47,7 +47,10 @@ GivenTextOption = Annotated[
 TableOption = Annotated[
     str, typer.Option("--output", "-o", help="A TSV file, or CSV (.csv); also compressed (.gz, .zst); or -.")
 ]
-OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace an output that exists.")]
+OverwriteOption = Annotated[
+    bool,
+    typer.Option("--overwrite", help="Replace an output that exists; a folder only if pdtools wrote it."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 DetailsOption = Annotated[
     bool, typer.Option("--details", help="Print the scores of every paradigm or suite too.")
