@@ -286,6 +286,7 @@ def read_job(folder: Path) -> dict[str, Any]:
         or job.get("format") != FORMAT
         or not isinstance(job.get("settings"), dict)
         or not isinstance(job.get("command"), list)
+        or not all(isinstance(argument, str) for argument in job["command"])
         or not isinstance(job.get("folder"), str)
         or not isinstance(job.get("output"), str)
         or "replaces" not in job

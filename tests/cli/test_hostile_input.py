@@ -321,6 +321,19 @@ def test_results_of_other_shapes(document: object, reason: str, command: Run, tm
     refused(command("compare", tmp_path / "a/x", tmp_path / "b/x"), "results.json: ", reason)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"command": [1]}, {"command": ["surprisal", None]}, {"command": {}}, {"settings": 3}, {"folder": []}],
+)
+def test_records_of_jobs_of_other_shapes(changes: dict[str, object], command: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "out.job"
+    folder.mkdir()
+    record = {"format": "pdtools job", "command": ["surprisal"], "settings": {}, "folder": "/"}
+    record |= {"output": str(tmp_path / "out"), "replaces": None}
+    (folder / "job.json").write_text(json.dumps(record | changes))
+    refused(command("merge", tmp_path / "out"), "job.json: damaged")
+
+
 def test_a_folder_whose_name_is_not_utf8(tmp_path: Path) -> None:
     """What is written there can be read."""
     folder = os.fsencode(tmp_path) + b"/\xff"
