@@ -324,6 +324,12 @@ def test_conventions_differ_as_named() -> None:
     assert scores["sg_31"] == scores["overall"] == pytest.approx(30 / 31)
     assert scores["sg_33"] == pytest.approx(31 / 33)
     assert scores["mean_of_circuits"] == pytest.approx((5 + 5 / 6) / 6)
+    assert scores["mean_of_items"] == pytest.approx(30 / 31)  # of the suites that overall counts
+    longer = sg_scores(rows + [r for _ in range(8) for r in result("mvrr", "Garden-Path Effects", False)])
+    assert longer["mean_of_items"] == pytest.approx(30 / 39)
+    # Where one of the suites is missing, so is the score that is named after their number.
+    fewer = sg_scores([r for r in rows if r.suite != "mvrr"])
+    assert (fewer["overall"], fewer["sg_31"], fewer["sg_33"]) == (pytest.approx(29 / 30), None, None)
     assert scores["by_suite"]["nn-nv-rpl"] == 0.0
     assert scores["by_prediction"] == {"fgd_hierarchy": {"1": 1.0, "2": 0.0}}
     assert len(SCORED_31) == 31
