@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from pdtools.files import read_json, utf8_name, write_json, write_tensors
 from pdtools.training.distributed import Ranks, seed_rank
 from pdtools.training.parallel import ParallelModel, divided_like
 from pdtools.training.run_folder import RunFolder
+from pdtools.typed_values import as_type
 
 _JSON, _TENSORS = "state.json", "state.safetensors"
 
@@ -98,9 +100,22 @@ def run_state(run: Path) -> RunState:
 
 def _read_state(folder: Path) -> RunState:
     try:
-        return RunState(**read_json(folder / _JSON))
-    except (TypeError, OSError) as error:
+        return _state_of(read_json(folder / _JSON))
+    except (TypeError, ValueError, OSError) as error:
         raise InputError(f"damaged trainer state: {error}", file=folder) from error
+
+
+def _state_of(record: Any) -> RunState:
+    """A state as it was recorded; a TypeError or ValueError says what is none."""
+    if not isinstance(record, dict) or not isinstance(record.get("best_scores", {}), dict):
+        raise TypeError("not the record of a state")
+    kinds = typing.get_type_hints(RunState)
+    for name, value in record.items():
+        if name in kinds and name != "best_scores":
+            record[name] = value = as_type(value, kinds[name])
+        if isinstance(value, (int, float)) and not 0 <= value < 2**63 and name != "best_loss":
+            raise ValueError(f"{name} is {value}")
+    return RunState(**record)
 
 
 def load_state(

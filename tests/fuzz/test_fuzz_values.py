@@ -132,7 +132,7 @@ TARGETS: dict[str, list[tuple[str, ...]]] = {
     "run/best/config.json": [("surprisal", "x.txt", *MODEL, "-o", "new.tsv")],
     "run/best/tokenizer.json": [("surprisal", "x.txt", *MODEL, "-o", "new.tsv")],
     "run/run.json": [(*TRAIN[:2], *TRAIN[4:], "--resume")],
-    "run/last/trainer/trainer.json": [(*TRAIN[:2], *TRAIN[4:], "--resume")],
+    "run/last/trainer/state.json": [(*TRAIN[:2], *TRAIN[4:], "--resume")],
     "results/blimp/results.json": [
         ("compare", "results/blimp", "other/blimp", "--samples", "2"),
         ("compare", "results", "other"),

@@ -766,3 +766,21 @@ def test_perplexities_and_accuracy() -> None:
     assert scores["ppl_token_joint"] == pytest.approx(math.exp(4))
     assert scores["attachment_accuracy"] == 0.5
     assert LossSums(token_nll=1e6, tokens=1).scores(1.0)["ppl_token_given_trees"] is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"step": -1}, {"step": 0.5}, {"tokens": 2**63}, {"best_scores": []}, {"finished": 1}, {"x": 1}],
+)
+def test_states_of_other_shapes_are_refused(changes: dict[str, Any], tmp_path: Path) -> None:
+    from pdtools.errors import InputError
+    from pdtools.training.run_state import RunState, run_state
+
+    trainer = tmp_path / "last" / "trainer"
+    trainer.mkdir(parents=True)
+    state = {**vars(RunState(step=3, best_loss=-0.5)), "seconds": 1}
+    (trainer / "state.json").write_text(json.dumps(state))
+    assert run_state(tmp_path).step == 3
+    (trainer / "state.json").write_text(json.dumps({**state, **changes}))
+    with pytest.raises(InputError, match="damaged trainer state"):
+        run_state(tmp_path)
