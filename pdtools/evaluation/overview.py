@@ -95,6 +95,8 @@ def _headlines(name: str, a: Path, b: Path) -> list[Headline]:
     if task in _PAIRED:
         found = compare_runs(a, b, samples=1)
         overall, notes = found["groups"][0], tuple(found["notes"])
+        if overall.level != "overall":
+            raise InputError("none of its suites counts in the SG score", file=a)
         score = _PAIRED[task]
         return [
             Headline(folder=name, score=score, a=100 * overall.a, b=100 * overall.b, p=overall.p, notes=notes)

@@ -14,6 +14,7 @@ import pytest
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.compare import compare_runs, mcnemar
+from pdtools.evaluation.overview import overview
 from pdtools.evaluation.results import ITEMS, Results, read_results, write_results
 
 
@@ -157,6 +158,12 @@ def test_first_predictions_of_suites_count(tmp_path: Path) -> None:
     assert (by_name["overall", ""].a, by_name["overall", ""].b) == (0.5, 1.0)
     assert by_name["suite", "nn-nv-rpl"].difference == -1.0
     assert found["counts"]["items"] == 3
+
+
+def test_suites_that_do_not_count_give_no_sg_score(tmp_path: Path) -> None:
+    a, b = (sg(tmp_path / name / "sg", {"nn-nv-rpl": [True]}).parent for name in "ab")
+    with pytest.raises(InputError, match="none of its suites counts in the SG score"):
+        overview(a, b)
 
 
 def test_runs_that_cannot_be_compared(tmp_path: Path) -> None:
