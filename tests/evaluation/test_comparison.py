@@ -176,7 +176,7 @@ def test_runs_that_cannot_be_compared(tmp_path: Path) -> None:
         compare_runs(a, blimp(tmp_path / "c", {"one": [True]}, good="They are ."))
     with pytest.raises(PdtoolsError, match="no item that both"):
         compare_runs(a, blimp(tmp_path / "d", {"one": [None]}))
-    with pytest.raises(InputError, match=r"no results\.json"):
+    with pytest.raises(InputError, match="not a folder of results"):
         compare_runs(a, tmp_path)
     (tmp_path / "a" / "items.parquet").write_bytes(b"nothing")
     with pytest.raises(InputError, match="not Parquet"):
