@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import signal
 import sys
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from pdtools import __version__
 from pdtools.errors import PdtoolsError, is_lack_of_memory
@@ -38,8 +41,33 @@ from . import (
     train,
 )
 
+_UsageError: Any = typer.BadParameter.__base__  # of click, or of the copy of it that typer brings along
+
+
+class _Commands(TyperGroup):
+    """The subcommands. What an error says of wrong usage may repeat names of files."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        with _visible_errors():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _visible_errors():
+            return super().invoke(ctx)
+
+
+@contextlib.contextmanager
+def _visible_errors() -> Iterator[None]:
+    try:
+        yield
+    except _UsageError as error:
+        error.message = visible(error.message)
+        raise
+
+
 app = typer.Typer(
     name="pdtools",
+    cls=_Commands,
     help="Treebank preprocessing, training and evaluation of syntactic language models.",
     no_args_is_help=True,
     rich_markup_mode=None,

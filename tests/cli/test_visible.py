@@ -56,7 +56,7 @@ def test_show(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     out = capfd.readouterr().out
     assert is_harmless(out)
     assert r"\x1b[31mred" in out
-    assert run(["show", str(shards), "--text"]) == 0
+    assert run(["show", str(shards), "--words"]) == 0
     assert capfd.readouterr().out == "\x1b[31mred a\u202eb\n"  # data, to the letter
 
 
@@ -99,3 +99,11 @@ def test_blimp_table(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert SHOWN in out
     assert run(["compare", results, results]) == 0
     assert is_harmless(capfd.readouterr().out)
+
+
+@pytest.mark.parametrize("arguments", [[f"--{HOSTILE}"], [HOSTILE], ["show", f"--{HOSTILE}"]])
+def test_wrong_usage(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == 2
+    said = capfd.readouterr().err
+    assert is_harmless(said)
+    assert SHOWN in said
