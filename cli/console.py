@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -92,6 +93,12 @@ def warn(settings: Mapping[str, Any]) -> None:
     """Say what the settings of results warn of, on standard error, with ``--quiet`` too."""
     if warning := {**settings.get("scorer", {}), **settings}.get("warning"):
         print(f"pdtools: {warning}", file=sys.stderr)
+
+
+def say_it_will_stop(*, quiet: bool) -> None:
+    """The answer to a first Ctrl-C: without the buffer of standard error, which may be in use just then."""
+    if not quiet:
+        os.write(2, b"\nstopping after this step; what is done is kept (Ctrl-C again: stop at once)\n")
 
 
 def print_json(value: Any) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from pdtools.files import Kind, check_kind, is_stream
 
-from .console import message, open_bar, print_json
+from .console import message, open_bar, print_json, say_it_will_stop
 from .options import DeviceOption, JsonOption, QuietOption, ThreadsOption
 from .work import pick_device
 
@@ -90,7 +90,10 @@ def sweep(
     for path in dict.fromkeys(path for plan in plans for path in (plan.data, plan.valid)):
         check_kind(path, Kind.SHARDS)
     chosen_device = pick_device(device, threads)
-    with Interruption(at_once=False) as interruption, Progress(plans, quiet=quiet) as progress:
+    with (
+        Interruption(at_once=False, noted=lambda: say_it_will_stop(quiet=quiet)) as interruption,
+        Progress(plans, quiet=quiet) as progress,
+    ):
         outcomes = run_sweep(
             plans, at_once=at_once, device=chosen_device, listener=progress, stop=interruption
         )

@@ -13,7 +13,7 @@ import typer
 from pdtools.files import check_output, is_stream
 
 from .arguments import parse_range
-from .console import message, open_bar, print_json
+from .console import message, open_bar, print_json, say_it_will_stop
 from .options import (
     DeviceOption,
     JsonOption,
@@ -91,7 +91,8 @@ def train(
         typer.Option(
             "--valid",
             metavar="SHARDS",
-            help="Validation data, to choose the best checkpoint (--task: a file of pairs).",
+            help="Validation data, to choose the best checkpoint; without, the newest is kept"
+            " (--task: a file of pairs).",
         ),
     ] = None,
     resume: Annotated[
@@ -154,7 +155,7 @@ def train(
         recipe = None if as_it_was else read_recipe(config, model=model, settings=given, shape=shape)
         chosen_device = pick_device(local_device(device), threads)
         with (
-            Interruption(at_once=False) as interruption,
+            Interruption(at_once=False, noted=lambda: say_it_will_stop(quiet=quiet)) as interruption,
             Progress(quiet=quiet) as progress,
             open_run(
                 data,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -17,10 +18,12 @@ class Interruption:
     Args:
         at_once: whether they are noted from the start. Else they are obeyed until :meth:`begin_noting`, which
             :func:`pdtools.training.train` calls when there is something to lose.
+        noted: called when the first one is: from a signal's handler, so it must not use buffered streams.
     """
 
-    def __init__(self, *, at_once: bool = True) -> None:
+    def __init__(self, *, at_once: bool = True, noted: Callable[[], object] = lambda: None) -> None:
         self.received: int | None = None
+        self._tell = noted
         self._is_noting = at_once
         self._before: dict[int, Any] = {}
 
@@ -54,4 +57,6 @@ class Interruption:
             return
         if self.received is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
+        if self.received is None:
+            self._tell()
         self.received = number

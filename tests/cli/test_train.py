@@ -197,7 +197,7 @@ def test_signals_end_the_run_after_the_step(
     status: int,
     shards: Path,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def send(self: Any, step: int) -> None:
@@ -208,22 +208,24 @@ def test_signals_end_the_run_after_the_step(
     with monkeypatch.context() as patched:
         patched.setattr(command.Progress, "stepped", send)
         assert run(arguments(shards, tmp_path / "run")) == status
-    assert "stopped after step 3 of 8; --resume continues the run" in capsys.readouterr().err
+    answer, *_, last = capfd.readouterr().err.rstrip("\n").split("\n")[-2:]
+    assert answer == "stopping after this step; what is done is kept (Ctrl-C again: stop at once)"
+    assert last.endswith("stopped after step 3 of 8; --resume continues the run")
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
 
     resume = ["train", str(shards / "train"), "--valid", str(shards / "valid"), "-o", str(tmp_path / "run")]
     resume += ["--resume", "--device", "cpu", "--threads", "1"]
     assert run(resume) == 0
-    assert "going on from step 3" in capsys.readouterr().err
+    assert "going on from step 3" in capfd.readouterr().err
     assert run(arguments(shards, tmp_path / "whole")) == 0
     weights = "last/model.safetensors"
     assert (tmp_path / "run" / weights).read_bytes() == (tmp_path / "whole" / weights).read_bytes()
-    capsys.readouterr()
+    capfd.readouterr()
 
     assert run(resume) == 0
-    assert "has finished already, at step 8" in capsys.readouterr().err
+    assert "has finished already, at step 8" in capfd.readouterr().err
     assert run([*resume, "--set", "train.steps=9"]) == 1
-    assert "cannot be resumed" in capsys.readouterr().err
+    assert "cannot be resumed" in capfd.readouterr().err
 
 
 def test_a_bar_where_someone_sees_it(
