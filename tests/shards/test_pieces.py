@@ -42,6 +42,7 @@ SETTINGS = [
     (TokenizerSettings(kind="bpe", size=270), ShardSettings(factor="left")),
     (TokenizerSettings(kind="bpe", size=270), ShardSettings()),
     (TokenizerSettings(kind="bpe", size=270, text_style="raw"), ShardSettings(factor="left")),
+    (TokenizerSettings(min_count=3), ShardSettings()),  # with unknown words
 ]
 
 
