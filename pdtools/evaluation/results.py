@@ -175,8 +175,14 @@ _READ: dict[str, dict[str, str]] = {
         "scores.f1": _SCORE,
         "counts.scored": _COUNT,
     },
-    "ppl": {"scores.ppl_word_given_trees": _SCORE, "scores.ppl_word_marginal": _SCORE}
-    | {"scores.ppl_token_masked": _SCORE, "counts.sentences": _COUNT},
+    "ppl": {
+        "scores.ppl_word_given_trees": _SCORE,
+        "scores.ppl_word_marginal": _SCORE,
+        "scores.ppl_word_without_eos_given_trees": _SCORE,
+        "scores.ppl_word_without_eos_marginal": _SCORE,
+        "scores.ppl_token_masked": _SCORE,
+        "counts.sentences": _COUNT,
+    },
     "dyck": {"scores.by_set.*.accuracy": _NUMBER, "scores.by_set.*.prefixes": _COUNT},
     "cfl": {"scores.difference": _SCORE, "counts.strings": _COUNT},
     "task": {

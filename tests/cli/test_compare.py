@@ -67,7 +67,7 @@ def test_two_models_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[s
     document = json.loads(fewer.read_text())
     for change, message in (
         ({"scores": {"ppl_token_masked": 2.0}}, "no score that"),  # of a masked model
-        ({"settings": {"task": "parse"}}, "another evaluation than"),
+        ({"settings": {"task": "sg"}}, "another evaluation than"),
     ):
         fewer.write_text(json.dumps({**document, **change}))
         assert run(["compare", *folders]) == 1
