@@ -112,7 +112,8 @@ def decode(
     from pdtools.search.inputs import count_inputs, read_inputs
 
     files = input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
-    plan = make_plan(workers, shard, scheduler, resume)
+    merge_options = [] if scores is None else ["--scores", scores]
+    plan = make_plan(workers, shard, scheduler, resume, merge_options)
     beside = [str(path) for path in (scores, rejects_path(output)) if path is not None]
     check_output_or_done(
         output,

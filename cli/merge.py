@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from typing import Annotated, Any
 
@@ -84,7 +85,8 @@ def _check_outputs(arguments: list[str], job: dict[str, Any], output: str, score
         if file_name is None or (name == "scores" and scores and _is_same(file_name, job, scores)):
             continue
         option = "--" + name.replace("_", "-")
-        right = f"if that is right: pdtools merge {output} --scores {file_name}" if name == "scores" else None
+        command = shlex.join(["pdtools", "merge", output, option, file_name])
+        right = f"if that is right: {command}" if name == "scores" else None
         raise InputError(f"its jobs were to write {file_name} too ({option})", file=file, hint=right)
 
 

@@ -20,8 +20,14 @@ if TYPE_CHECKING:
     from pdtools.search.work import ModelSettings
 
 
-def make_plan(workers: int, shard: str | None, scheduler: str | None, resume: bool) -> Plan:
-    """Who does the pieces of the work."""
+def make_plan(
+    workers: int,
+    shard: str | None,
+    scheduler: str | None,
+    resume: bool,
+    merge_options: Sequence[str] = (),
+) -> Plan:
+    """Who does the pieces of the work; see :class:`pdtools.jobs.Plan`."""
     from pdtools.jobs import Plan, Shard
 
     return Plan(
@@ -29,6 +35,7 @@ def make_plan(workers: int, shard: str | None, scheduler: str | None, resume: bo
         shard=None if shard is None else Shard.parse(shard),
         scheduler=scheduler,
         resume=resume,
+        merge_options=tuple(merge_options),
     )
 
 

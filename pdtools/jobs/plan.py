@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -49,12 +50,14 @@ class Plan:
         shard: do only these pieces, and leave the output to ``pdtools merge``.
         scheduler: address of a Dask scheduler whose workers do them.
         resume: go on with what an earlier run left.
+        merge_options: what ``pdtools merge`` has to be given besides the output: other files that it writes.
     """
 
     workers: int = 1
     shard: Shard | None = None
     scheduler: str | None = None
     resume: bool = False
+    merge_options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.scheduler is not None and self.workers > 1:
@@ -73,7 +76,8 @@ class Plan:
     @property
     def how_to_go_on(self) -> str:
         """What a person has to do after the command was cut short."""
-        return "--resume continues the run" if self.shard is None else "the same command continues it"
+        same = self.shard is not None or self.merging
+        return "the same command continues it" if same else "--resume continues the run"
 
     @property
     def goes_on(self) -> bool:
@@ -98,18 +102,19 @@ class ShardDone(Done):
     """The pieces of a shard are done; the output is made from all of them later.
 
     Args:
-        shard: which one.
+        plan: that of the shard.
         pieces: how many pieces it has.
         output: what ``pdtools merge`` will make.
         passed: the pass that they are of, if the shard has to be called again for another one.
     """
 
-    def __init__(self, shard: Shard, pieces: int, output: str, passed: str | None = None) -> None:
-        then = f"pdtools merge {output}" if passed is None else "call all of them again for the next pass"
+    def __init__(self, plan: Plan, pieces: int, output: str, passed: str | None = None) -> None:
+        shard, merge = plan.shard, shlex.join(["pdtools", "merge", output, *plan.merge_options])
+        then = merge if passed is None else "call all of them again for the next pass"
         of = "" if passed is None else f" of the pass over {passed}"
         report = {"output": output, "shard": str(shard), "counts": {"pieces": pieces}, "pass": passed}
         super().__init__(f"shard {shard}: {pieces} pieces{of} done; when all shards are: {then}", report)
-        self.shard, self.pieces, self.output = shard, pieces, output
+        self.plan, self.pieces, self.output = plan, pieces, output
 
 
 def independent_passes(*passes: Callable[[], Any]) -> list[Any]:
@@ -126,7 +131,7 @@ def independent_passes(*passes: Callable[[], Any]) -> list[Any]:
         except ShardDone as done:
             last, n_done = done, n_done + done.pieces
     if last is not None:
-        raise ShardDone(last.shard, n_done, last.output)
+        raise ShardDone(last.plan, n_done, last.output)
     return results
 
 

@@ -107,9 +107,9 @@ def map_pieces(
         mine = (item for item in numbered if item.number in plan.shard)
         n_done = sum(1 for _ in _kept(work, mine, plan, kept, processes))
         if not another_pass:
-            raise ShardDone(plan.shard, n_done, job.output)
+            raise ShardDone(plan, n_done, job.output)
         if not all(kept.has(item.number, item.digest) for item in _numbered(work, pieces)):
-            raise ShardDone(plan.shard, n_done, job.output, passed=name)
+            raise ShardDone(plan, n_done, job.output, passed=name)
         done = ((item, None) for item in _numbered(work, pieces))
     else:
         done = _kept(work, numbered, plan, kept, processes)

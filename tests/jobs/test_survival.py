@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import random
+import shlex
 import shutil
 import signal
 import subprocess
@@ -213,13 +215,27 @@ def test_a_lock_that_leads_elsewhere_is_not_followed(
     assert not (tmp_path / "made").exists()
 
 
+@pytest.mark.parametrize("name", ["decode", "parse"])
+def test_a_shard_names_the_command_that_merges(
+    name: str, case: Cases, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = case(name)
+    arguments = (argument.replace("decode.tsv", "the scores.tsv") for argument in command.arguments)
+    command = dataclasses.replace(command, arguments=tuple(arguments))
+    assert pdtools(command("--shard", "0/1")) == 0
+    said = capsys.readouterr().err.strip().partition("when all shards are: pdtools ")[2]
+    assert pdtools(shlex.split(said)) == 0
+    assert command.output.is_file()
+    assert command.output.with_name("the scores.tsv").is_file() == (name == "decode")
+
+
 def test_scores_are_named_when_merging(case: Cases, capsys: pytest.CaptureFixture[str]) -> None:
     command = case("decode")
     assert pdtools(command("--shard", "0/1")) == 0
     capsys.readouterr()
     assert pdtools(["merge", str(command.output)]) == 1
-    assert f"if that is right: pdtools merge {command.output} --scores" in capsys.readouterr().err
-    assert pdtools(merge(command)) == 0
+    said = capsys.readouterr().err.strip().partition("if that is right: pdtools ")[2].removesuffix(")")
+    assert pdtools(shlex.split(said)) == 0
 
 
 @pytest.mark.parametrize("name", ["decode", "parse"])
