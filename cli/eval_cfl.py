@@ -86,7 +86,7 @@ def eval_cfl(
         loaded,
         beam=beam,
         max_batch=max_batch,
-        rejects=Rejects("fail"),
+        rejects=Rejects("fail", hint=None),
         progress=bar("strings", quiet=quiet),
     )
     inputs = {"strings": shards} | ({"model": model} if model else {})

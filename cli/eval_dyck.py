@@ -123,7 +123,7 @@ def eval_dyck(
                 loaded,
                 beam=beam,
                 max_batch=max_batch,
-                rejects=Rejects("fail"),
+                rejects=Rejects("fail", hint=None),
                 progress=bar("strings", quiet=quiet),
                 in_pieces=InPieces(settings, plan, job, "strings", processes),
             )

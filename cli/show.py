@@ -96,10 +96,7 @@ def _tree_of(text: str) -> Tree:
     from pdtools.trees import TransformCounts, read_trees
 
     given = GivenText.of([text])
-    try:
-        trees = [sourced.tree for sourced in read_trees([given], Rejects("fail"))]
-    except InputError as error:
-        raise InputError(error.reason, file=given, line=error.line) from None
+    trees = [sourced.tree for sourced in read_trees([given], Rejects("fail", hint=None))]
     if len(trees) != 1:
         raise InputError(f"{len(trees)} trees, but one is shown at a time", file=given)
     tree = TreeForm().usable(trees[0], TransformCounts())

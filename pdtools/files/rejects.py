@@ -26,24 +26,30 @@ class Rejects:
     """Inputs that were left out: each with its place and reason, counted, and written as JSON lines.
 
     With ``on_error="fail"`` the first one raises instead.
+
+    Args:
+        on_error: ``fail`` or ``skip``.
+        hint: what to do about the first one then; None where there is nothing to advise.
     """
 
-    def __init__(self, on_error: str = "fail") -> None:
+    def __init__(self, on_error: str = "fail", *, hint: str | None = "--on-error skip leaves it out") -> None:
         self.on_error = on_error
+        self._hint = hint
         self._counts: Counter[str] = Counter()
         # Of a broken corpus there may be millions: JSON lines, in memory while they are few.
         self._lines = tempfile.SpooledTemporaryFile(  # noqa: SIM115 - open as long as this object lives
             _REJECTS_IN_MEMORY, "w+", encoding="utf-8", newline="\n"
         )
 
-    def add(self, reason: str, *, file: str | Path, line: int, text: str, hint: str | None = None) -> None:
-        """Record one left-out input.
+    def add(self, reason: str, *, file: str | Path, line: int, text: str, note: str | None = None) -> None:
+        """Record one left-out input; ``note`` goes before the hint of an error.
 
         Raises:
             InputError: if the policy is ``fail``.
         """
         if self.on_error == "fail":
-            raise InputError(reason, file=file, line=line, hint=hint or "--on-error skip leaves it out")
+            hint = "; ".join(part for part in (note, self._hint) if part)
+            raise InputError(reason, file=file, line=line, hint=hint)
         self.leave_out(reason, file=file, line=line, text=text)
 
     def leave_out(self, reason: str, *, file: str | Path, line: int, text: str) -> None:

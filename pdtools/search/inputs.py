@@ -11,6 +11,8 @@ from pdtools.tokenization import Sentence, join_words, split_spaces, split_text_
 from pdtools.trees import SourcedTree, count_trees, normalize, read_trees, unescape
 
 Source = Literal["text", "tokens", "treebank"]
+# A tree that is left out would shift the numbers of those after it.
+_BROKEN_TREE = "pdtools parse --from treebank --on-error skip makes a file of the others"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,8 @@ def read_inputs(files: Iterable[str], source: Source, text_style: str | None) ->
     """
     if source == "treebank":
         for file in files:
-            for number, tree in enumerate(read_trees([file], Rejects("fail")), 1):
+            rejects = Rejects("fail", hint=_BROKEN_TREE)
+            for number, tree in enumerate(read_trees([file], rejects), 1):
                 words = _words_of(tree)
                 sentence = join_words(words, "ptb" if text_style == "ptb" else "raw")
                 yield SourcedLine(sentence, join_words(words, "ptb"), file, number)

@@ -19,7 +19,6 @@ from pdtools.trees.lines import MAX_TREE_CHARS, Line, read_tree_lines
 from pdtools.trees.tree import BRACKET_TOKEN, Tree, TreeBuilder
 
 _BYTE_ORDER_MARK = "\ufeff"
-_SKIP_HINT = "--on-error skip leaves it out"
 TOO_LONG = f"a tree of more than {MAX_TREE_CHARS:,} characters, or brackets that never close"
 # Of text that belongs to no tree, what is kept for the rejects.
 _MOST_TEXT = 1 << 16
@@ -227,8 +226,8 @@ class _FileReader:
         return passed
 
     def _reject(self, reason: str, text: str, line: int, noticed: int | None) -> None:
-        hint = _SKIP_HINT if noticed in (None, line) else f"noticed in line {noticed}; {_SKIP_HINT}"
-        self.rejects.add(reason, file=self.file, line=line, text=text, hint=hint)
+        note = None if noticed in (None, line) else f"noticed in line {noticed}"
+        self.rejects.add(reason, file=self.file, line=line, text=text, note=note)
 
 
 def _is_blank(token: str) -> bool:

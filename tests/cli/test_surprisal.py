@@ -107,6 +107,21 @@ def test_a_sentence_without_a_score(
     assert (record["line"], record["text"]) == (2, "the b")
 
 
+@pytest.mark.parametrize("command", [["surprisal", "--on-error", "skip"], ["surprisal"], ["decode"]])
+def test_a_broken_tree_gets_a_hint_that_works(
+    command: list[str], models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, mended = tmp_path / "in.trees", str(tmp_path / "mended.trees")
+    path.write_text("(S (X a) (X b)\n(S (X b) (X a))\n")
+    more = ["--from", "treebank", "--model", str(models["pushdown"]), "--device", "cpu"]
+    assert run([*command, str(path), *more]) == 1
+    error = capsys.readouterr().err
+    assert "in.trees:1: unbalanced brackets: not closed (noticed in line 2; pdtools parse " in error
+    hint = error.partition("; pdtools ")[2].partition(" makes ")[0].split()
+    assert run([*hint, str(path), "-o", mended, "-q"]) == 0
+    assert run([*command, mended, *more]) == 0
+
+
 @pytest.mark.parametrize(("more", "rows"), [([], "tokens"), (["--words"], "text words")])
 @pytest.mark.parametrize("unit", ["bits", "nats"])
 def test_the_report_names_one_unit_and_what_rows_are(
