@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from pdtools.errors import InputError
+from pdtools.files import zips
 from pdtools.files.inputs import is_stream
 from pdtools.files.system import recover_directory
 
@@ -34,7 +35,10 @@ def identifying_files(folder: Path) -> list[Path]:
 
 
 def input_files(path: str | Path) -> list[Path]:
-    """The files by which an input is known: itself, those that identify a folder, or all that it holds."""
+    """The files by which an input is known: itself (of a member of an archive, that), those that identify a
+    folder, or all that it holds."""
+    if (archive := zips.archive_of(str(path))) is not None:
+        return [Path(archive)]
     place = input_folder(path)
     if not place.is_dir():
         return [place]

@@ -91,20 +91,26 @@ def open_member(name: str) -> IO[bytes] | None:
     Raises:
         InputError: if the archive is damaged or encrypted, or the member is a symbolic link.
     """
-    before, found, inside = name.partition(f"{SUFFIX}/")
-    while found:
-        source = before + SUFFIX
+    if (source := archive_of(name)) is None:
+        return None
+    with zip_errors(source):
+        status = os.stat(source)
+        archive = _opened(source, os.getpid(), status.st_mtime_ns, status.st_size)
+        try:
+            member = archive.getinfo(name[len(source) + 1 :])
+        except KeyError:
+            return None
+        return open_data(archive, member, name)
+
+
+def archive_of(name: str) -> str | None:
+    """The zip archive that a path as of :func:`list_zip` goes through; None if there is none."""
+    end = name.find(f"{SUFFIX}/")
+    while end >= 0:
+        source = name[: end + len(SUFFIX)]
         if os.path.isfile(source):
-            with zip_errors(source):
-                status = os.stat(source)
-                archive = _opened(source, os.getpid(), status.st_mtime_ns, status.st_size)
-                try:
-                    member = archive.getinfo(inside)
-                except KeyError:
-                    return None
-                return open_data(archive, member, name)
-        more, found, inside = inside.partition(f"{SUFFIX}/")
-        before = f"{source}/{more}"
+            return source
+        end = name.find(f"{SUFFIX}/", end + 1)
     return None
 
 

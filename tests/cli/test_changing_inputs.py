@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,9 @@ def inputs(tmp_path: Path) -> Path:
     shutil.copytree(folder / "pushdown", folder / "run" / "best")
     (folder / "lines.txt").write_text("a b c\nb a\n")
     (folder / "x.trees").write_text("(S (X a) (Y (X b) (X c)))\n(S (X b) (X a))\n")
+    with zipfile.ZipFile(folder / "x.zip", "w") as archive:
+        archive.write(folder / "lines.txt", "lines.txt")
+        archive.write(folder / "x.trees", "x.trees")
     pair = '{"UID": "u", "pairID": "1", "sentence_good": "a", "sentence_bad": "b", "field": "f", '
     (folder / "pairs.jsonl").write_text(pair + '"linguistics_term": "l"}\n')
     tapes = ["tapes", f"{folder}/x.trees", "--tokenizer", f"{folder}/base", "-o", f"{folder}/shards"]
@@ -86,6 +90,9 @@ COMMANDS = {
     "surprisal, model": (["surprisal", "{lines.txt}", "--model", "{run}"], "run/best/model.safetensors"),
     "surprisal to stdout": (["surprisal", "{lines.txt}", "--model", "{run}", "-o", "-"], "lines.txt"),
     "decode": (["decode", "{lines.txt}", "--model", "{run}"], "lines.txt"),
+    "surprisal, archive": (["surprisal", "{x.zip}", "--model", "{run}"], "x.zip"),
+    "decode, archive": (["decode", "{x.zip}", "--model", "{run}"], "x.zip"),
+    "parse, archive": (["parse", "{x.zip}", "--from", "treebank"], "x.zip"),
     "parse": (["parse", "{x.trees}", "--from", "treebank"], "x.trees"),
     "parse --split": (["parse", "{x.trees}", "--from", "treebank", "--split", "0.5,0.5"], "x.trees"),
     "parse --parser": (["parse", "{lines.txt}", "--parser", "{pushdown}"], "pushdown/config.json"),
