@@ -10,7 +10,7 @@ import typer
 from pdtools.errors import PdtoolsError
 
 from .arguments import parse_range
-from .console import print_json
+from .console import print_json, warn
 from .options import DeviceOption, JsonOption, ModelOption, OverwriteOption, ThreadsOption
 from .outputs import check_picture
 from .work import pick_device
@@ -68,6 +68,7 @@ def inspect(
         found = inspect_stacks(loaded, text, chosen)
         document, draw = found.as_json(), partial(draw_stacks, inspection=found)
         show = partial(print_stacks, found)
+    warn(loaded.described)
     if output:
         draw(output)
     if as_json:

@@ -14,7 +14,7 @@ from pdtools.files import STDIO, Rejects, is_stream, rejects_path
 from pdtools.search.scores import DEFAULT_BEAM
 
 from .arguments import input_files
-from .console import message, print_json, progress
+from .console import message, print_json, progress, warn
 from .options import (
     BeamOption,
     DeviceOption,
@@ -37,7 +37,7 @@ from .work import kept_pieces, make_plan, model_settings, pick_device, threads_o
 
 if TYPE_CHECKING:
     from pdtools.jobs import Plan
-    from pdtools.parsers.pipeline import Bracketed, Counts, TreeForm
+    from pdtools.parsers.pipeline import Bracketed, Counts
     from pdtools.parsers.work import ParserSettings
 
 
@@ -154,7 +154,6 @@ def parse(
         overwrite=overwrite,
         inputs=[
             *files,
-            *(inputs or []),
             *(name for name in (parser, model) if name and Path(name).exists()),
         ],
         beside=beside,
@@ -165,7 +164,12 @@ def parse(
     counts = pipeline.Counts()
     rejects = Rejects(on_error.value if source is Source.treebank else "skip")
     settings = {"work": "trees", **asdict(form)}
+    described: dict[str, Any] = asdict(form)
     if source is not Source.treebank:
+        if Path(parser).is_dir():
+            from pdtools.models.checkpoint import describe_checkpoint
+
+            described |= describe_checkpoint(parser)
         used = _parser_settings(parser, model, beam, device, threads, plan)
         settings |= {"parser": used.described()}
     with kept_pieces(output, settings, plan, beside=beside, overwrite=overwrite, quiet=quiet) as job:
@@ -191,8 +195,9 @@ def parse(
             pipeline.write_splits(
                 trees, output, fractions, counts=counts, rejects=rejects, overwrite=overwrite
             )
+    warn(described)
     if as_json:
-        print_json(_report(counts, rejects, inputs or [], len(files) if inputs else 0, form))
+        print_json(_report(counts, rejects, inputs or [], len(files) if inputs else 0, described))
     _tell(counts, rejects, output, quiet)
 
 
@@ -236,10 +241,8 @@ def _parser_settings(
 
 
 def _report(
-    counts: Counts, rejects: Rejects, inputs: list[str], n_files: int, form: TreeForm
+    counts: Counts, rejects: Rejects, inputs: list[str], n_files: int, settings: dict[str, Any]
 ) -> dict[str, Any]:
-    from dataclasses import asdict
-
     from pdtools.provenance import provenance
 
     return {
@@ -255,7 +258,7 @@ def _report(
         "splits": counts.splits,
         "rejects": rejects.by_reason(),
         "rewritten_labels": dict(sorted(counts.changes.rewritten.items())),
-        "settings": asdict(form),
+        "settings": settings,
         "provenance": provenance({name: name for name in inputs}),
     }
 

@@ -55,8 +55,22 @@ class LoadedModel:
     @property
     def described(self) -> dict[str, str]:
         """For the settings of results: ``model``, its name, and ``warning``, if it was never trained."""
-        name = {"model": self.config["model"]}
-        return name | ({"warning": UNTRAINED} if self.config.get("step") == 0 else {})
+        return _described(self.config)
+
+
+def describe_checkpoint(path: str | Path) -> dict[str, str]:
+    """:attr:`LoadedModel.described` of a checkpoint or run that is not loaded here; {} if it is damaged.
+
+    Raises:
+        InputError: if there is none.
+    """
+    config = read_json(checkpoint_folder(path) / CONFIG_FILE)
+    return _described(config) if isinstance(config, dict) and "model" in config else {}
+
+
+def _described(config: Mapping[str, Any]) -> dict[str, str]:
+    name = {"model": config["model"]}
+    return name | ({"warning": UNTRAINED} if config.get("step") == 0 else {})
 
 
 def save_checkpoint(

@@ -35,7 +35,7 @@ def test_a_checkpoint_knows_its_step(folders: dict[str, Path]) -> None:
 
 @pytest.mark.parametrize("name", ["untrained", "trained"])
 @pytest.mark.parametrize(
-    "command", ["surprisal", "parses", "decode", "sample", "eval-blimp", "eval-sg", "eval-ppl"]
+    "command", ["surprisal", "parses", "decode", "parse", "sample", "eval-blimp", "eval-sg", "eval-ppl"]
 )
 def test_scores_of_no_training_are_marked(
     command: str,
@@ -70,12 +70,14 @@ def test_scores_of_no_training_are_marked(
         "surprisal": ["surprisal", "--text", a, "-o", out],
         "parses": ["surprisal", "--text", a, "-o", out, "--parses"],
         "decode": ["decode", "--text", f"{a} {b}", "-o", out],
+        "parse": ["parse", "--text", f"{a} {b}", "-o", out],
         "sample": ["sample", "-n", "1", "-o", out, "--max-tokens", "3"],
         "eval-blimp": ["eval-blimp", str(blimp), "-o", out],
         "eval-sg": ["eval-sg", str(suite), "-o", out],
         "eval-ppl": ["eval-ppl", str(toy_train), "--no-marginal"],
     }[command]
-    assert run([*arguments, "--model", str(folders[name]), "--device", "cpu", "--json", "--quiet"]) == 0
+    option = "--parser" if command == "parse" else "--model"
+    assert run([*arguments, option, str(folders[name]), "--device", "cpu", "--json", "--quiet"]) == 0
     printed, error = capsys.readouterr()
     settings = json.loads(printed)["settings"]
     assert (WARNING in settings.get("scorer", settings).get("warning", "")) == (name == "untrained")
