@@ -286,9 +286,11 @@ def read_job(folder: Path) -> dict[str, Any]:
         or job.get("format") != FORMAT
         or not isinstance(job.get("settings"), dict)
         or not isinstance(job.get("command"), list)
-        or not all(isinstance(argument, str) for argument in job["command"])
-        or not isinstance(job.get("folder"), str)
-        or not isinstance(job.get("output"), str)
+        # No argument and no path of a system holds a NUL.
+        or not all(
+            isinstance(text, str) and "\0" not in text
+            for text in (*job["command"], job.get("folder"), job.get("output"))
+        )
         or "replaces" not in job
     ):
         raise InputError("damaged", file=path, hint=f"delete {folder} and start again")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -185,7 +186,12 @@ def test_a_damaged_piece_is_named(tmp_path: Path, work: Doubling, damage: Any) -
 def test_a_damaged_job_is_named(tmp_path: Path, work: Doubling) -> None:
     out = tmp_path / "out"
     interrupt(out, work, 4)
-    (job_path(out) / "job.json").write_text("{}")
+    path = job_path(out) / "job.json"
+    job = json.loads(path.read_text())
+    for wrong in ({}, job | {"command": [1]}, job | {"command": ["a\0"]}, job | {"folder": "a\0"}):
+        path.write_text(json.dumps(wrong))
+        with pytest.raises(InputError, match="job.json: damaged"):
+            read_job(job_path(out))
     with pytest.raises(InputError, match="job.json: damaged"):
         make(out, work, Plan(resume=True))
 
