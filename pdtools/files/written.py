@@ -12,8 +12,9 @@ from typing import Any
 from pdtools.errors import PdtoolsError
 from pdtools.files.inputs import read_json
 
-# What systems and killed processes leave in any folder.
-_LEFT_OVER = r"\.nfs[^/]*|\.DS_Store|\.[^/]+\.(tmp|old|new)(/.*)?"
+# What systems and killed processes leave in any folder; older versions named only the number of the process.
+_PROCESS = r"(\d+|[0-9a-f]{8}-\d+-\d*-[0-9a-f]{8})"
+_LEFT_OVER = rf"\.nfs[^/]*|\.DS_Store|\.[^/]+\.{_PROCESS}\.(tmp|old|new)(/.*)?"
 _TOKENIZER = r"tokenizer\.json|tokenizer_config\.json"
 _STATE = r"trainer(/(state\.(json|safetensors)|SHA256SUMS))?"
 _CHECKPOINT = rf"config\.json|model\.safetensors|SHA256SUMS|{_TOKENIZER}|{_STATE}"

@@ -107,7 +107,9 @@ def test_a_run_in_the_place_of_something_else(kind: str, made: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("place", ["notes.txt", "deep/notes.txt", ".notes", "{first}/notes.txt"])
+@pytest.mark.parametrize(
+    "place", ["notes.txt", "deep/notes.txt", ".notes", ".notes.old", "{first}/notes.txt"]
+)
 def test_what_holds_files_of_others_is_not_replaced(
     kind: str, place: str, made: Path, tmp_path: Path, error: Error
 ) -> None:
