@@ -506,10 +506,10 @@ def test_every_reader_of_folders_recovers(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"d/tokenizer\.json: no such tokenizer"):
         Tokenizer.load(place)
     cut_swap(place)
-    with pytest.raises(InputError, match="not a folder of shards"):
+    with pytest.raises(InputError, match="d: a folder of results, not shards"):
         ShardFolder.open(place)
     cut_swap(place)
-    with pytest.raises(InputError, match="not a checkpoint"):
+    with pytest.raises(InputError, match="d: a folder of results, not a pdtools checkpoint"):
         checkpoint_folder(place)
     (tmp_path / ".d.0.tmp").rmdir()
     with pytest.raises(PdtoolsError, match="exists already"):
