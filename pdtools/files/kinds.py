@@ -207,11 +207,21 @@ def _of_text(text: str) -> Kind | None:
         return Kind.SURPRISALS
     if {"sentence_good", "sentence_bad"} <= set(columns):
         return Kind.PAIRS
-    if _TREE.match(text):
+    if _TREE.match(text) and _is_bracketing(text):
         return Kind.TREES
     if first.startswith("["):
         return None
     return Kind.TEXT if text and not _BEGINS_LIKE_TREES.search(text) else None
+
+
+def _is_bracketing(text: str) -> bool:
+    """Whether the first bracket closes before another one, or the end: not in ``(see (Lee 1999)) A dog``."""
+    depth = 0
+    for found in re.finditer(r"[()]", text):
+        depth += 1 if found[0] == "(" else -1
+        if depth <= 0:
+            return text[found.end() :].lstrip()[:1] in ("", "(", ")")
+    return True
 
 
 def _of_json(text: str, first: str) -> Kind | None:
