@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -311,3 +312,23 @@ def test_an_output_in_the_folder_that_is_read(made: Path, tmp_path: Path, error:
     assert run(command) == 0
     assert run([*command, "--overwrite"]) == 1
     assert "is the input" in error()
+
+
+@pytest.mark.parametrize("command", ["decode", "surprisal", "parse", "treebank"])
+def test_an_archive_that_is_read_is_not_replaced(
+    command: str, made: Path, tmp_path: Path, error: Error
+) -> None:
+    archive = tmp_path / "x.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.write(made / "lines.txt", "deep/lines.txt")
+        packed.write(made / "x.trees", "x.trees")
+    before = archive.read_bytes()
+    option = "--parser" if command == "parse" else "--model"
+    model = [option, str(made / "models" / "pushdown")]
+    arguments = ["parse", "--from", "treebank"] if command == "treebank" else [command, *model]
+    (tmp_path / "link").symlink_to(archive)
+    for output in (archive, tmp_path / "link"):
+        assert run([*arguments, str(archive), "-o", str(output), "--overwrite"]) == 1
+        assert "x.zip/" in (said := error())
+        assert "which would be replaced" in said
+        assert archive.read_bytes() == before
