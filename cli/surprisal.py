@@ -135,12 +135,11 @@ def surprisal(
         from pdtools.provenance import provenance
 
         rows = "tokens" if not words else "text words" if source is Source.text else "words"
-        settings_of_rows = {name: value for name, value in scorer.settings.items() if name != "log_base"}
         print_json(
             {
                 "counts": asdict(counts),
                 "rejects": rejects.by_reason(),
-                "settings": {**settings_of_rows, "unit": unit, "rows": rows},
+                "settings": {**scorer.settings, "unit": unit, "rows": rows},
                 "provenance": provenance({"model": model, **{name: name for name in inputs or []}}),
             }
         )

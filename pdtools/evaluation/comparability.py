@@ -86,10 +86,15 @@ def comparability(a: Mapping[str, Any], b: Mapping[str, Any]) -> Comparability:
 
 
 def _settings(document: Mapping[str, Any]) -> dict[str, Any]:
-    """All of them, those of the scorer among the others."""
+    """All of them, those of the scorer among the others.
+
+    In results of earlier versions the scorer names a base of logarithms too: of what it hands over, not of
+    what the results hold.
+    """
     settings = dict(document["settings"])
-    scorer = settings.pop("scorer", None) or {}
-    return {**scorer, **settings}
+    scorer = settings.pop("scorer", None)
+    of_scorer = scorer if isinstance(scorer, dict) else {}
+    return {name: of_scorer[name] for name in of_scorer if name != "log_base"} | settings
 
 
 def _other_data(a: Mapping[str, Any], b: Mapping[str, Any]) -> str | None:

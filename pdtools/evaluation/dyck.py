@@ -304,6 +304,8 @@ def _results(items: Sequence[ClosedPrefix], loaded: LoadedModel, search: Search)
         counts={"prefixes": len(items), "tokens": sum(item.tokens for item in items)},
         settings={
             "task": "dyck",
+            "unit": "fraction of 1",
+            "log_base": "nats",
             **loaded.described,
             "beam": search.beam if loaded.model.uses_tape else None,
             "margin": search.margin if loaded.model.uses_tape else None,

@@ -136,6 +136,7 @@ def evaluate_string_perplexity(
         "root_counted": False,
         "words": "words and end-of-sentence" if scorer.settings["eos"] else "words",
         "marginal": "exact",
+        "log_base": "nats",
         "scorer": scorer.settings,
     }
     return _results(items, len(rejects), settings, shards)

@@ -170,7 +170,7 @@ def evaluate_sg(suites: Suites, scorer: Scorer, progress: Progress = no_progress
     settings = {
         "task": "sg",
         "unit": "fraction of 1",
-        "surprisals": "bits",
+        "log_base": "bits",
         "text": "regions joined by single spaces, final punctuation and capitals as in the suites",
         "equality": "|a - b| <= 1e-3 + 1e-5 |b|",
         "eos_in_regions": False,

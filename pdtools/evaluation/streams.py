@@ -91,6 +91,7 @@ def evaluate_stream_perplexity(
         "words": "words and end-of-sentence",
         "marginal": "exact: every row after those before it in its stream",
         "streams": streams,
+        "log_base": "nats",
         **loaded.described,
         "text_style": loaded.tokenizer.text_style,
         "dtype": model.dtype_name,

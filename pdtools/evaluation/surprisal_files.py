@@ -78,11 +78,10 @@ class RecordedScorer:
         self._on_error = on_error
         self.settings: dict[str, Any] = {
             "kind": "surprisals",
-            "unit": unit,
+            "unit_of_file": unit,
             "alignment": None,
             "eos": None,
             "text_style": text_style,
-            "log_base": "nats",
         }
 
     def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:

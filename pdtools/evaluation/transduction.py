@@ -216,6 +216,7 @@ def _results(
         counts={"pairs": len(answers), "symbols": sum(answer.symbols for answer in answers)},
         settings={
             "task": "task",
+            "unit": "fraction of 1",
             "formal_task": layout.task.name,
             "as_released": layout.task.as_released,
             "trained_lengths": [trained[0], trained[-1]],

@@ -142,7 +142,6 @@ class HuggingFaceScorer:
             "bos": bos,
             "eos": False,
             "text_style": None,
-            "log_base": "nats",
             "dtype": str(torch_dtype(dtype)).removeprefix("torch."),
         }
 

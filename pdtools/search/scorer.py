@@ -371,6 +371,5 @@ def _settings(loaded: LoadedModel) -> dict[str, Any]:
         "bos": True,
         "eos": True,
         "text_style": loaded.tokenizer.text_style,
-        "log_base": "nats",
         "dtype": loaded.model.dtype_name,
     }

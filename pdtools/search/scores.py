@@ -76,7 +76,7 @@ class Scorer(Protocol):
     Attributes:
         settings: what was counted, JSON-ready: ``kind`` (string, derivation, huggingface), ``model``,
             ``beam`` (None without a search), ``bos``, ``eos``, ``text_style`` (None: text as given),
-            ``log_base`` ("nats"), ``dtype``; ``warning``, if there is one.
+            ``dtype``; ``warning``, if there is one. Scores are in nats, whatever they are.
     """
 
     settings: dict[str, Any]

@@ -125,7 +125,10 @@ def test_surprisals_of_the_written_sentences_give_the_scores_of_the_model(
     expected, found = results(tmp_path / "model"), results(tmp_path / "file")
     assert found["scores"] == expected["scores"]
     assert found["counts"] == expected["counts"]
-    assert found["settings"]["scorer"]["unit"] == unit
+    assert found["settings"]["scorer"]["unit_of_file"] == unit
+    for settings in (found["settings"], expected["settings"]):
+        assert (settings["unit"], settings["log_base"]) == ("fraction of 1", "bits")
+        assert not {"unit", "log_base"} & settings["scorer"].keys()
     assert found["settings"]["scorer"]["alignment"] == "characters"
     assert found["settings"]["scorer"]["eos"] == (style != "gpt2")
     assert "sha256" in found["provenance"]["inputs"]["surprisals"]

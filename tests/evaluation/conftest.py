@@ -25,7 +25,7 @@ class WordScorer:
         text_style: str | None = "ptb",
         pieces: int = 1,
     ) -> None:
-        self.settings: dict[str, Any] = {"kind": "test", "text_style": text_style, "log_base": "nats"}
+        self.settings: dict[str, Any] = {"kind": "test", "text_style": text_style}
         self.logprob, self.eos, self.unknown, self.pieces = logprob, eos, unknown, pieces
         self.seen: list[str] = []
 

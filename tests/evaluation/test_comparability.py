@@ -14,7 +14,6 @@ SCORER = {
     "bos": True,
     "eos": True,
     "text_style": "ptb",
-    "log_base": "nats",
     "dtype": "float32",
     "beam": 10,
 }
@@ -23,7 +22,8 @@ SCORER = {
 def document(task: str = "blimp", **changes: Any) -> dict[str, Any]:
     """Results of a task, with other settings, of the scorer or of the evaluation."""
     scorer = {name: changes.pop(name, value) for name, value in SCORER.items()}
-    return {"settings": {"task": task, "limit": None, "scorer": scorer, **changes}, "provenance": {}}
+    settings = {"task": task, "limit": None, "log_base": "nats", "scorer": scorer, **changes}
+    return {"settings": settings, "provenance": {}}
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,11 @@ def test_settings_that_change_the_scores_are_named(changes: dict[str, Any], note
         (document("sg"), document("sg", eos=False)),  # end-of-sentence is in no region
         (document("ppl"), document("ppl", eos=False)),  # has scores with and without it
         (document(), {"settings": {"task": "blimp"}}),  # of an earlier version
+        # Earlier versions named the base of what the scorer hands over.
+        (
+            document("sg", log_base="bits"),
+            {"settings": {"task": "sg", "surprisals": "bits", "scorer": {**SCORER, "log_base": "nats"}}},
+        ),
     ],
 )
 def test_what_makes_no_difference_is_not_named(a: dict[str, Any], b: dict[str, Any]) -> None:

@@ -83,6 +83,7 @@ def by_hand(prefix: BracketPrefix, loaded: LoadedModel) -> tuple[str, str]:
 def test_it_chooses_the_likeliest_closer_over_all_derivations(loaded: LoadedModel) -> None:
     prefixes = dependency_prefixes(LANGUAGE, 12, least=1, max_length=5, seed=4)
     results = evaluate_closing({"some": prefixes[:5], "more": prefixes[5:]}, loaded, search=Search(beam=100))
+    assert (results.settings["unit"], results.settings["log_base"]) == ("fraction of 1", "nats")
     rows = results.tables["items"].to_pylist()
     assert [(row["set"], row["number"]) for row in rows] == [
         *(("some", i) for i in range(1, 6)),

@@ -51,7 +51,9 @@ def test_masked_predictions_are_the_likeliest(name: str) -> None:
     task = make_task(name)
     found = loaded(task, objective="masked")
     pairs = drawn(task, (5, 7))
-    items = evaluate_task(pairs, found, max_batch=4).tables["items"].to_pylist()
+    results = evaluate_task(pairs, found, max_batch=4)
+    assert results.settings["unit"] == "fraction of 1"
+    items = results.tables["items"].to_pylist()
     assert [(item["length"], item["number"]) for item in items] == [
         (n, i) for n in (5, 7) for i in range(1, 7)
     ]

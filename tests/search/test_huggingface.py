@@ -116,7 +116,6 @@ def test_settings_say_what_is_counted(folder: Path) -> None:
         "bos": True,
         "eos": False,
         "text_style": None,
-        "log_base": "nats",
         "dtype": "float32",
     }
 

@@ -79,7 +79,6 @@ def test_which_models_are_searched(folders: dict[str, Path]) -> None:
         "bos": True,
         "eos": True,
         "text_style": "ptb",
-        "log_base": "nats",
         "dtype": "float32",
     }
     assert load_scorer(folders["pushdown"], beam=2).settings["beam"] == 2

@@ -111,6 +111,7 @@ def test_perplexity_of_a_stream(toy_train: Path, toy_valid: Path, tmp_path: Path
     assert results.scores["ppl_token_marginal"] == pytest.approx(
         report["best"]["ppl_token_given_trees"], rel=1e-5
     )
+    assert results.settings["log_base"] == "nats"
     table = results.tables["items"].to_pydict()
     mean = -sum(table["marginal"]) / sum(table["tokens"])
     assert results.scores["ppl_token_marginal"] == pytest.approx(np.exp(mean))
