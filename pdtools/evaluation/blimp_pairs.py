@@ -6,6 +6,8 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -48,7 +50,7 @@ class Pairs(Protocol):
 
 
 class PairFiles:
-    """The minimal pairs of a folder of ``.jsonl`` or ``.tsv`` files, of one file, or of a zip (``.jsonl``).
+    """The minimal pairs of a folder of ``.jsonl`` or ``.tsv`` files, of one file, or of a zip of them.
 
     Only ``sentence_good`` and ``sentence_bad`` have to be there, as keys of every line or as columns of the
     header. The files are read once to check them, and again each time that they are gone through.
@@ -99,12 +101,14 @@ def _records(source: Path) -> Iterator[tuple[str, int, Any]]:
     """What every line says: (file, number of the line, a JSON value or the cells by column)."""
     if source.suffix == ".zip":
         yield from _json_records(zip_lines(source, ".jsonl"))
+        for member, lines in groupby(zip_lines(source, ".tsv"), key=itemgetter(0)):
+            yield from _tsv_records(member, ((number, line) for _, number, line in lines))
         return
     for file in expand_inputs([str(source)], [".jsonl", ".tsv"]):
         if Path(file).name.startswith("."):
             continue
         if _name(file).endswith(".tsv"):
-            yield from _tsv_records(file)
+            yield from _tsv_records(file, read_lines(file))
         else:
             yield from _json_records((file, number, line) for number, line in read_lines(file))
 
@@ -115,12 +119,13 @@ def _json_records(lines: Iterable[tuple[str, int, str]]) -> Iterator[tuple[str, 
             yield place, number, parse_json(line, place, number)
 
 
-def _tsv_records(file: str) -> Iterator[tuple[str, int, dict[str, str]]]:
-    lines = read_lines(file)
+def _tsv_records(file: str, lines: Iterator[tuple[int, str]]) -> Iterator[tuple[str, int, dict[str, str]]]:
     columns = next(lines, (1, ""))[1].split("\t")
     if missing := [name for name in _SENTENCES if name not in columns]:
         hint = f"its first line has to name the columns: {', '.join(_SENTENCES)}"
         raise InputError(f"no column {', '.join(missing)} in the header", file=file, line=1, hint=hint)
+    if twice := [name for name, times in Counter(columns).items() if times > 1]:
+        raise InputError(f"two columns {twice[0]!r} in the header", file=file, line=1)
     for number, line in lines:
         if not line.strip():
             continue

@@ -90,7 +90,7 @@ _HINTS: dict[Kind, dict[Kind | None, str]] = {
         Kind.MODEL: _AFTER_MODEL,
         Kind.HUGGING_FACE: _AFTER_MODEL,
         Kind.SURPRISALS: "it goes after --surprisals, and the minimal pairs before that",
-        None: "BLiMP.zip, or .jsonl files with sentence_good and sentence_bad",
+        None: "BLiMP.zip, .jsonl files with sentence_good and sentence_bad, or .tsv files with such columns",
     },
     Kind.SUITES: {
         Kind.PAIRS: "pdtools eval-blimp scores them",

@@ -170,6 +170,10 @@ def test_pairs_of_ones_own_need_two_sentences(word_scorer: Any, tmp_path: Path) 
         ("own", "1", *sentences[0]),
         ("own", "2", *sentences[1]),
     ]
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        for file in ("own.jsonl", "mine.v2.tsv"):
+            archive.write(tmp_path / file, f"data/{file}")
+    assert sorted(read_pairs(tmp_path / "all.zip"), key=pairs.index) == pairs
     assert {(p.phenomenon, p.field) for p in pairs} == {(None, None)}
     results = evaluate_blimp(pairs, word_scorer())
     assert results.scores["by_paradigm"] == {"mine.v2": 0.5, "own": 0.5}
@@ -183,10 +187,12 @@ def test_pairs_of_ones_own_need_two_sentences(word_scorer: Any, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("He is .\tHe are .\n", "p.tsv:1: no column sentence_good, sentence_bad in the header"),
+        ("He is .\tHe are .\n", "p.tsv: plain text, not minimal pairs"),
+        ("sentence_good\tbad\nHe is .\tHe are .\n", "p.tsv:1: no column sentence_bad in the header"),
         ("sentence_good\tsentence_bad\na\n", "p.tsv:2: not a minimal pair: 1 columns, the header has 2"),
         ("sentence_good\tsentence_bad\tpairID\na\tb\t1\nc\td\t1\n", "p.tsv:3: a second pair 1 of p"),
         ("sentence_good\tsentence_bad\n", "p.tsv: no minimal pairs"),
+        ("sentence_good\tsentence_bad\tsentence_bad\na\tb\tc\n", "p.tsv:1: two columns 'sentence_bad'"),
         ("", "p.tsv:1: no column"),
     ],
 )
