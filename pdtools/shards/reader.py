@@ -109,9 +109,16 @@ class ShardFolder:
     def text_sha256(self) -> str:
         """Of the words of all rows: the same whatever tokenizer, trees or layout the rows have."""
         content = hashlib.sha256()
-        for block in self.blocks():
-            content.update("".join(f"{text} " for text in block._texts.to_pylist() if text).encode())
+        for texts in self._text_columns():
+            content.update("".join(f"{text} " for text in texts.to_pylist() if text).encode())
         return content.hexdigest()
+
+    def _text_columns(self) -> Iterator[pa.Array]:
+        """The texts of all rows in order; nothing else is read for them, and they are not checked."""
+        for part in self.manifest["parts"]:
+            with self._open_part(part) as file, _reading(self.folder / part["file"]):
+                for batch in file.iter_batches(ROWS_PER_BLOCK, columns=["text"]):
+                    yield batch.column(0)
 
     def blocks(self) -> Iterator[ShardSet]:
         """All rows in order, ``ROWS_PER_BLOCK`` at a time, read as they are asked for."""
@@ -200,6 +207,9 @@ class ShardSet(ShardFolder):
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def _text_columns(self) -> Iterator[pa.Array]:
+        yield from self._texts.chunks
 
     def blocks(self) -> Iterator[ShardSet]:
         """See :meth:`ShardFolder.blocks`; the same blocks."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -286,3 +287,11 @@ def is_legal(attach: list[int]) -> bool:
     except ValueError:
         return False
     return True
+
+
+@pytest.mark.parametrize("name", ["shards", "blocks"])
+def test_the_digest_of_the_text_is_that_of_its_words(name: str, made: Path) -> None:
+    rows = ShardSet.open(made / name)
+    words = "".join(f"{word} " for i in range(len(rows)) for word in rows.text(i).split())
+    assert ShardFolder.open(made / name).text_sha256() == hashlib.sha256(words.encode()).hexdigest()
+    assert rows.text_sha256() == ShardFolder.open(made / name).text_sha256()
