@@ -205,7 +205,7 @@ def _of_text(text: str) -> Kind | None:
     columns = first.rstrip("\r").split("\t")
     if "surprisal" in columns:
         return Kind.SURPRISALS
-    if {"sentence_good", "sentence_bad"} <= set(columns):
+    if {"sentence_good", "sentence_bad"} & set(columns):  # a column that lacks is named by who reads them
         return Kind.PAIRS
     if _TREE.match(text) and _is_bracketing(text):
         return Kind.TREES
