@@ -19,13 +19,16 @@ _SAME = {
 _DATA = {"parse": "gold", "dyck": "", "task": "pairs"}
 _NOT_DATA = ("model", "strings")
 
-# Settings that say what a model is, or that say in words what others say already.
-_DESCRIPTIONS = ("model", "kind", "words", "marginal", "alignment", "objective")
+# Settings that say what a model is, or that say in words what others say already; that of files whose
+# surprisals were brought to one unit; and when EVALB's own table stops.
+_DESCRIPTIONS = ("model", "kind", "words", "marginal", "alignment", "objective", "unit_of_file", "max_error")
 # End-of-sentence is in no region; perplexities with it and without it have names of their own.
 _WITHOUT_EOS = ("sg", "ppl")
 # None says of these that they are not known, or do not apply.
 _NONE_IS_NO_VALUE = ("beam", "margin", "eos")
 _NONE = {"limit": "all", "text_style": "as given", "streams": "each row by itself"}
+# Settings that only results of some kinds have: where one of two has it, it is what differs.
+_OF_SOME = ("streams", "warning")
 _NAMES = {
     "limit": "most pairs or prefixes",
     "eos": "end-of-sentence counted",
@@ -76,11 +79,14 @@ def comparability(a: Mapping[str, Any], b: Mapping[str, Any]) -> Comparability:
     for name in {**settings_a, **settings_b}:
         if name in _SAME or name in _DESCRIPTIONS or (name.startswith("eos") and task in _WITHOUT_EOS):
             continue
-        in_both = (name in settings_a and name in settings_b) or name == "streams"
+        in_both = (name in settings_a and name in settings_b) or name in _OF_SOME
         one, other = settings_a.get(name), settings_b.get(name)
         if not in_both or one == other or (name in _NONE_IS_NO_VALUE and None in (one, other)):
             continue
         shown = _NAMES.get(name, name.replace("_", " "))
+        if isinstance(one, list) and isinstance(other, list):
+            shown = f"{shown}, besides those of both"
+            one, other = ([x for x in x_of if x not in y_of] for x_of, y_of in ((one, other), (other, one)))
         differs[name] = f"{shown}: {_value(name, one)} and {_value(name, other)}"
     return Comparability(refused=refused, differs=differs)
 
@@ -101,18 +107,29 @@ def _other_data(a: Mapping[str, Any], b: Mapping[str, Any]) -> str | None:
     task = a["settings"].get("task")
     if task not in _DATA:
         return None
-    read_a, read_b = (document.get("provenance", {}).get("inputs", {}) for document in (a, b))
+    read_a, read_b = (_inputs(document) for document in (a, b))
     for role in sorted(read_a.keys() & read_b.keys()):
         if role.startswith(_DATA[task]) and role not in _NOT_DATA:
             one, other = (read[role].get("sha256") for read in (read_a, read_b))
             if one is not None and other is not None and one != other:
-                return f"other data ({read_b[role]['path']}, not {read_a[role]['path']})"
+                return f"other data ({read_b[role].get('path')}, not {read_a[role].get('path')})"
     return None
 
 
+def _inputs(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What was read, by role; without what is not described as provenance describes it."""
+    described: Any = document
+    for name in ("provenance", "inputs"):
+        described = described.get(name) if isinstance(described, dict) else None
+    inputs = described if isinstance(described, dict) else {}
+    return {role: read for role, read in inputs.items() if isinstance(read, dict)}
+
+
 def _value(name: str, value: Any) -> str:
-    if value is None:
+    if value is None or value == []:
         return _NONE.get(name, "none")
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return " ".join("=".join(map(str, each)) if isinstance(each, list) else str(each) for each in value)
+    return str(value)

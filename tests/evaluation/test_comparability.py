@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import tempfile
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pdtools.evaluation.comparability import comparability
+from pdtools.evaluation.parsing import evaluate_parse
+from pdtools.evaluation.prm import COMMON, Parameters
 
 SCORER = {
     "kind": "derivation",
@@ -22,8 +29,10 @@ SCORER = {
 def document(task: str = "blimp", **changes: Any) -> dict[str, Any]:
     """Results of a task, with other settings, of the scorer or of the evaluation."""
     scorer = {name: changes.pop(name, value) for name, value in SCORER.items()}
-    settings = {"task": task, "limit": None, "log_base": "nats", "scorer": scorer, **changes}
-    return {"settings": settings, "provenance": {}}
+    return {
+        "settings": {"task": task, "limit": None, "log_base": "nats", "scorer": scorer, **changes},
+        "provenance": {},
+    }
 
 
 @pytest.mark.parametrize(
@@ -38,6 +47,7 @@ def document(task: str = "blimp", **changes: Any) -> dict[str, Any]:
         ({"limit": 50}, "most pairs or prefixes: all and 50"),
         ({"log_base": "bits"}, "log base: nats and bits"),
         ({"streams": 4}, "streams: each row by itself and 4"),
+        ({"warning": "never trained"}, "warning: none and never trained"),
     ],
 )
 def test_settings_that_change_the_scores_are_named(changes: dict[str, Any], note: str) -> None:
@@ -81,3 +91,49 @@ def test_results_of_other_data_are_refused() -> None:
     assert comparability(of_trees("a"), of_trees("b")).refused == "other data (b.trees, not a.trees)"
     for same in ("a", None):
         assert comparability(of_trees("a"), of_trees(same)).refused is None
+
+
+def parsed(parameters: Parameters) -> dict[str, Any]:
+    """Results of eval-parse on one tree."""
+    with tempfile.TemporaryDirectory() as folder:
+        trees = Path(folder) / "some.trees"
+        trees.write_text("(TOP (S (NP (D the) (N dog)) (VP (V barks))))\n")
+        return evaluate_parse(trees, trees, parameters).document({})
+
+
+def test_other_parameter_files_are_named_by_what_differs_in_them() -> None:
+    default = parsed(COMMON)
+    assert comparability(default, parsed(replace(COMMON, max_error=500))).notes == []  # of EVALB's table only
+    other = replace(
+        COMMON,
+        cutoff_len=10,
+        delete_labels=COMMON.delete_labels - {"TOP"} | {"NP"},
+        quote_labels=frozenset({"POS"}),
+        equal_labels=frozenset({("ADVP", "PRT"), ("A", "B")}),
+    )
+    assert sorted(comparability(default, parsed(other)).notes) == [
+        "delete labels, besides those of both: TOP and NP",
+        "equal labels, besides those of both: none and A=B",
+        "length limit: 40 and 10",
+        "quote labels, besides those of both: none and POS",
+    ]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["inputs", "gold", "sha256", "path", "x"]), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+SETTINGS = st.dictionaries(st.sampled_from(["scorer", "limit", "delete_labels", "language", "x"]), JSON)
+
+
+@given(SETTINGS, SETTINGS, JSON, JSON)
+@settings(max_examples=200, deadline=None)
+def test_settings_and_provenance_may_have_any_shape(one: Any, other: Any, made: Any, made_too: Any) -> None:
+    a = {"settings": {**one, "task": "parse"}, "provenance": made}
+    b = {"settings": {**other, "task": "parse"}, "provenance": made_too}
+    assert comparability(a, a).notes == []
+    assert len(comparability(a, b).notes) == len(comparability(b, a).notes)
