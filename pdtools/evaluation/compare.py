@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.circuits import LEFT_OUT
 from pdtools.evaluation.comparability import comparability
-from pdtools.evaluation.results import read_results
+from pdtools.evaluation.results import check_columns, read_results
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 DEFAULT_SAMPLES = 10_000
 _CONFIDENCE = 0.95
+_INTEGERS = ("item", "prediction")
 
 
 class _OtherItems(PdtoolsError):
@@ -110,11 +111,14 @@ def compare_runs(
     if _task_name(document_b, b) != task_name:
         raise PdtoolsError(f"{a} and {b} are results of different evaluations")
     task = _TASKS[task_name]
-    notes = comparability(document_a, document_b).notes  # the items say whether the data are the same
-    try:
+    compared = comparability(document_a, document_b)
+    notes = compared.notes
+    try:  # the items name what is not the same, if they know
         columns = _paired(table_a, table_b, task, a, b)
     except _OtherItems as error:
         raise PdtoolsError("; ".join([str(error), *notes])) from None
+    if compared.refused is not None:
+        raise InputError(f"results of {compared.refused} than {a}", file=b)
     counted = np.array([prediction == 1 for prediction in columns["prediction"]])
     known = np.array(
         [x is not None and y is not None for x, y in zip(columns["a"], columns["b"], strict=True)]
@@ -173,11 +177,15 @@ def _paired(
     wanted = (*dict.fromkeys((*task.key, *task.content, task.unit, *task.levels)), "correct")
     rows: list[dict[tuple[Any, ...], dict[str, Any]]] = []
     for table, folder in ((table_a, a), (table_b, b)):
-        missing = [name for name in wanted if name not in table.column_names]
-        if missing:
-            raise InputError(f"items without a column {', '.join(missing)}", file=folder)
+        kinds = {name: "integers" if name in _INTEGERS else "strings" for name in wanted}
+        check_columns(table, {**kinds, "correct": "booleans"}, folder)
+        for name in (*task.key, task.unit):
+            if table[name].null_count:
+                raise InputError(f"items: column {name} has a null", file=folder)
         listed = table.select(list(wanted)).to_pylist()
         rows.append({tuple(row[name] for name in task.key): row for row in listed})
+        if len(rows[-1]) < len(listed):
+            raise InputError(f"items: two with the same {', '.join(task.key)}", file=folder)
     first, second = rows
     if first.keys() != second.keys():
         key = min(first.keys() ^ second.keys(), key=lambda key: tuple(map(str, key)))

@@ -106,6 +106,7 @@ def evaluate_masked_perplexity(
             "log_base": "nats",
             "dtype": loaded.model.dtype_name,
             "text_style": loaded.tokenizer.text_style,
+            "layout": shards.layout,
             "text_sha256": shards.text_sha256(),
         },
         tables={ITEMS: table},

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.comparability import comparability
 from pdtools.evaluation.compare import compare_runs
-from pdtools.evaluation.results import RESULTS, read_results
+from pdtools.evaluation.results import RESULTS, check_columns, read_results
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,10 +89,8 @@ def overview(a: str | Path, b: str | Path) -> list[Headline]:
 def _headlines(name: str, a: Path, b: Path) -> list[Headline]:
     (first, items_a), (second, items_b) = read_results(a), read_results(b)
     compared = comparability(first, second)
-    if compared.refused is not None:
-        raise InputError(f"results of {compared.refused} than {a}", file=b)
     task = first["settings"].get("task")
-    if task in _PAIRED:
+    if task in _PAIRED and second["settings"].get("task") == task:
         found = compare_runs(a, b, samples=1)
         overall, notes = found["groups"][0], tuple(found["notes"])
         if overall.level != "overall":
@@ -101,6 +99,8 @@ def _headlines(name: str, a: Path, b: Path) -> list[Headline]:
         return [
             Headline(folder=name, score=score, a=100 * overall.a, b=100 * overall.b, p=overall.p, notes=notes)
         ]
+    if compared.refused is not None:
+        raise InputError(f"results of {compared.refused} than {a}", file=b)
     if task not in _MAIN_SCORES:
         raise InputError("not results of an evaluation with a main score: move it elsewhere", file=a)
     scores_a, scores_b = (_MAIN_SCORES[task](document) for document in (first, second))
@@ -115,6 +115,9 @@ def _headlines(name: str, a: Path, b: Path) -> list[Headline]:
             reason = f"cannot be compared with {a}: only one of them counts end-of-sentence"
             hint = "eval-ppl of today also gives scores without it"
             raise InputError(reason, file=b, hint=hint)
+    left_out: tuple[str, ...] = ()
+    if "layout" not in compared.differs:  # otherwise rows are not the same sentences
+        left_out = _left_out(_scored(items_a, a), _scored(items_b, b))
     headlines = []
     for score in shared:
         (value_a, counts_a), (value_b, counts_b) = scores_a[score], scores_b[score]
@@ -124,19 +127,28 @@ def _headlines(name: str, a: Path, b: Path) -> list[Headline]:
             for key, note in compared.differs.items()
             if score.endswith(_ONLY_OF.get(key, "") if task == "ppl" else "")
         )
-        if task == "ppl":
-            notes += _left_out(items_a, items_b)
+        notes += left_out
         over = "".join(differing[:1])
         headlines.append(Headline(folder=name, score=score + over, a=value_a, b=value_b, notes=notes))
     return headlines
 
 
-def _left_out(items_a: pa.Table, items_b: pa.Table) -> tuple[str, ...]:
+def _scored(items: pa.Table, folder: Path) -> set[int] | None:
+    """The sentences that have a score, by row of the shards or line of the trees; None if items are none."""
+    import pyarrow.compute as pc
+
+    if "status" in items.column_names:
+        check_columns(items, {"status": "strings", "line": "integers"}, folder)
+        return set(items.filter(pc.equal(items["status"], "scored"))["line"].to_pylist())
+    if "id" in items.column_names:
+        check_columns(items, {"id": "integers"}, folder)
+        return set(items["id"].to_pylist())
+    return None
+
+
+def _left_out(a: set[int] | None, b: set[int] | None) -> tuple[str, ...]:
     """Whether one model could not score sentences that the other could."""
-    if "id" not in items_a.column_names or "id" not in items_b.column_names:
-        return ()
-    a, b = (set(items["id"].to_pylist()) for items in (items_a, items_b))
-    if a == b:
+    if a is None or b is None or a == b:
         return ()
     return (f"sentences that only one could score: {len(a - b)} and {len(b - a)}",)
 

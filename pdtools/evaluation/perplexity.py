@@ -342,5 +342,5 @@ def _results(items: pa.Table, left_out: int, settings: dict[str, Any], shards: S
     if not len(items):
         raise InputError("no sentence that the model can score", file=shards.folder)
     counts = {"sentences": len(items), "sentences_left_out": left_out, **count_items(items)}
-    settings = {**settings, "text_sha256": shards.text_sha256()}
+    settings = {**settings, "layout": shards.layout, "text_sha256": shards.text_sha256()}
     return Results(scores=perplexities(items), counts=counts, settings=settings, tables={ITEMS: items})

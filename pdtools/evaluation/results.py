@@ -211,6 +211,33 @@ def _check_shape(document: Any, file: Path) -> None:
                 raise InputError(f"damaged results: {path} has to be {kind}", file=file)
 
 
+def check_columns(items: pa.Table, columns: Mapping[str, str], folder: str | Path) -> None:
+    """Refuse a table of items whose columns are not what an evaluation writes.
+
+    Args:
+        items: of :func:`read_results`.
+        columns: what each has to hold: ``strings``, ``integers`` or ``booleans``.
+        folder: to name.
+
+    Raises:
+        InputError: for a column that is missing, is there twice, or holds something else.
+    """
+    import pyarrow as pa
+
+    types = pa.types
+    is_type: dict[str, Callable[[pa.DataType], bool]] = {
+        "strings": lambda found: types.is_string(found) or types.is_large_string(found),
+        "integers": types.is_integer,
+        "booleans": types.is_boolean,
+    }
+    if missing := [name for name in columns if items.column_names.count(name) != 1]:
+        raise InputError(f"items without a column {', '.join(missing)}", file=folder)
+    for name, kind in columns.items():
+        found = items.schema.field(name).type
+        if not (is_type[kind](found) or types.is_null(found)):
+            raise InputError(f"items: column {name} holds {found}, not {kind}", file=folder)
+
+
 _MISSING = object()
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -157,7 +159,10 @@ def evaluate_sg(suites: Suites, scorer: Scorer, progress: Progress = no_progress
     given = (p.sentence for block in _blocks(suites) for _, p in _in_order(_present(block, style), by_text))
     scores = iter(progress(scorer.score(given), total))
     rows = _Rows()
+    contents = hashlib.sha256()
     for block in _blocks(suites):
+        for suite, item, condition in sentences(block):
+            contents.update(json.dumps([suite.name, item.number, asdict(condition)]).encode())
         presented = _present(block, style)
         surprisals: list[RegionSurprisals | str] = [""] * len(presented)
         in_order = _in_order(presented, by_text)
@@ -174,6 +179,7 @@ def evaluate_sg(suites: Suites, scorer: Scorer, progress: Progress = no_progress
         "text": "regions joined by single spaces, final punctuation and capitals as in the suites",
         "equality": "|a - b| <= 1e-3 + 1e-5 |b|",
         "eos_in_regions": False,
+        "text_sha256": contents.hexdigest(),
         "scorer": scorer.settings,
     }
     return rows.results(settings)

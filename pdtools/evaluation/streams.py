@@ -95,6 +95,7 @@ def evaluate_stream_perplexity(
         **loaded.described,
         "text_style": loaded.tokenizer.text_style,
         "dtype": model.dtype_name,
+        "layout": shards.layout,
         "text_sha256": shards.text_sha256(),
     }
     return Results(

@@ -229,7 +229,7 @@ def print_comparison(found: dict[str, Any], first: str, second: str, *, details:
             [finest, "a", "b", "b - a", "p"],
             [(group.name, *_scores(group), _p(group)) for group in levels[finest]],
         )
-    _print_notes("not the same in both: ", found["notes"])
+    _print_notes("notes: ", found["notes"])
 
 
 def _scores(group: Difference) -> tuple[Cell, Cell, Cell]:
@@ -257,7 +257,7 @@ def print_overview(headlines: Sequence[Headline], a: str, b: str) -> None:
         for headline in headlines
     ]
     if len(a) + len(b) > _NAMES_WIDTH:
-        print(f"a: {a}\nb: {b}")
+        print(f"a: {visible(a)}\nb: {visible(b)}")
         a, b = "a", "b"
     print_table(["score", a, b, "difference", "p"], rows)
     for notes, scores in _scores_by_notes(headlines).items():
@@ -277,4 +277,5 @@ def _scores_by_notes(headlines: Sequence[Headline]) -> dict[tuple[str, ...], lis
 def _print_notes(of: str, notes: Sequence[str]) -> None:
     """Remarks under a table, no wider than one."""
     if notes:
-        print(textwrap.fill(of + "; ".join(notes), WIDTH, subsequent_indent="  ", break_long_words=False))
+        text = visible(of + "; ".join(notes))
+        print(textwrap.fill(text, WIDTH, subsequent_indent="  ", break_long_words=False))

@@ -67,7 +67,7 @@ def test_two_models_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[s
     document = json.loads(fewer.read_text())
     for change, message in (
         ({"scores": {"ppl_token_masked": 2.0}}, "no score that"),  # of a masked model
-        ({"settings": {"task": "sg"}}, "another evaluation than"),
+        ({"settings": {"task": "blimp"}}, "another evaluation than"),
     ):
         fewer.write_text(json.dumps({**document, **change}))
         assert run(["compare", *folders]) == 1
@@ -226,3 +226,93 @@ def test_other_sentences_left_out_are_said(tmp_path: Path, capsys: pytest.Captur
         pq.write_table(pa.table({"id": ids}), tmp_path / name / "ppl" / "items.parquet")
     (row,), _ = compared(tmp_path, capsys)
     assert row["notes"] == ["sentences that only one could score: 1 and 1"]
+
+
+def parsed(folder: Path, scored: set[int]) -> None:
+    rows = [{"line": line, "status": "scored" if line in scored else "skipped"} for line in range(1, 4)]
+    settings = {"task": "parse", "labeled": True, "binarize": "none"}
+    tables = {ITEMS: pa.Table.from_pylist(rows)}
+    results = Results(scores={"f1": 50.0}, counts={"scored": len(scored)}, settings=settings, tables=tables)
+    write_results(folder, results, {})
+
+
+def test_other_lines_of_trees_left_out_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parsed(tmp_path / "a" / "parse", {1, 2})
+    parsed(tmp_path / "b" / "parse", {2, 3})
+    (row,), _ = compared(tmp_path, capsys)
+    assert row["notes"] == ["sentences that only one could score: 1 and 1"]
+
+
+def test_rows_of_other_layouts_are_not_taken_for_sentences_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, layout, ids in (("a", "sentence", [0, 1]), ("b", "block", [0])):
+        ppl(tmp_path / name / "ppl", eos=True)
+        change_settings(tmp_path / name / "ppl", layout=layout)
+        pq.write_table(pa.table({"id": ids}), tmp_path / name / "ppl" / "items.parquet")
+    (row,), _ = compared(tmp_path, capsys)
+    assert row["notes"] == ["layout: sentence and block"]
+
+
+def change_settings(folder: Path, **settings: Any) -> None:
+    document = json.loads((folder / "results.json").read_text())
+    document["settings"].update(settings)
+    (folder / "results.json").write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "reason"),
+    [
+        ("correct", ["yes", "no"] * 4, "column correct holds string, not booleans"),
+        ("pair", [[i] for i in range(8)], "column pair holds list<"),
+        ("paradigm", [3] * 8, "column paradigm holds int64, not strings"),
+        ("phenomenon", [1.5] * 8, "column phenomenon holds double, not strings"),
+        ("paradigm", ["one"] * 7 + [None], "column paradigm has a null"),
+        ("pair", ["0"] * 8, "two with the same paradigm, pair"),
+    ],
+)
+def test_items_of_other_types_are_one_line(
+    column: str, values: list[Any], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in "ab":
+        blimp(tmp_path / name, 4)
+    file = tmp_path / "b" / "items.parquet"
+    items = pq.read_table(file)
+    pq.write_table(items.set_column(items.column_names.index(column), column, pa.array(values)), file)
+    assert run(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{tmp_path / 'b'}: items: " in line
+    assert reason in line
+
+
+def test_ids_of_other_types_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in "ab":
+        ppl(tmp_path / name / "ppl", eos=True)
+        pq.write_table(pa.table({"id": [[0], [1]]}), tmp_path / name / "ppl" / "items.parquet")
+    assert "column id holds list<" in compared(tmp_path, capsys, status=1)[1]
+
+
+def test_scores_without_end_of_sentence_that_are_no_numbers_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in "ab":
+        ppl(tmp_path / name / "ppl", eos=name == "a")
+    file = tmp_path / "b" / "ppl" / "results.json"
+    document = json.loads(file.read_text())
+    document["scores"]["ppl_word_without_eos_marginal"] = "31"
+    file.write_text(json.dumps(document))
+    assert "has to be a number or null" in compared(tmp_path, capsys, status=1)[1]
+
+
+def test_notes_and_reasons_hide_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, style in (("a", "ptb"), ("b", "\x1b[2Jraw")):
+        blimp(tmp_path / name / "blimp", 4, text_style=style)
+        blimp(tmp_path / name / "bl\x1b[31mimp", 4 if name == "a" else 3)
+    assert "text style: ptb and \\x1b[2Jraw" in compared(tmp_path, capsys)[1]
+    assert "\x1b" not in compared(tmp_path, capsys)[1]
+    assert run(["compare", *(str(tmp_path / name / "blimp") for name in "ab")]) == 0
+    assert "\x1b" not in capsys.readouterr().out
+    for name in "ab":
+        (tmp_path / name).rename(tmp_path / f"{name} with a long name \x1b[31m")
+    assert run(["compare", *(str(tmp_path / f"{name} with a long name \x1b[31m") for name in "ab")]) == 0
+    assert "\x1b" not in capsys.readouterr().out

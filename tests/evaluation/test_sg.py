@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 
 from pdtools.errors import InputError
 from pdtools.evaluation.circuits import CIRCUITS, LEFT_OUT, SCORED_31, SCORED_33
+from pdtools.evaluation.compare import compare_runs
+from pdtools.evaluation.results import write_results
 from pdtools.evaluation.sg import evaluate_sg, present, region_surprisals
 from pdtools.evaluation.sg_items import majority, read_item_results
 from pdtools.evaluation.sg_runs import aggregate_items
@@ -254,6 +256,7 @@ def test_blocks_change_nothing(word_scorer: Any, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("pdtools.evaluation.sg.BLOCK", 5)  # two suites, then one
     divided = evaluate_sg(files, scorer)
     assert (divided.scores, divided.counts) == (whole.scores, whole.counts)
+    assert divided.settings == whole.settings
     for name in ("items", "regions"):
         assert divided.table(name).equals(whole.table(name))
         assert divided.table(name).column(0).num_chunks == 2
@@ -282,6 +285,18 @@ def test_a_document_that_is_no_suite_by_its_size(tmp_path: Path, monkeypatch: py
     for name in ("s.zip", "s.json"):
         with pytest.raises(InputError, match="longer than"):
             read_suites(tmp_path / name)
+
+
+def test_suites_with_other_sentences_are_not_compared(word_scorer: Any, tmp_path: Path) -> None:
+    """Their items have the same names and formulas."""
+    other = suite()
+    other["items"][0]["conditions"][0]["regions"][0]["content"] += "x"
+    for name, contents in (("one", suite()), ("other", other)):
+        found = evaluate_sg(read_suites(write(tmp_path / f"{name}.json", contents)), word_scorer())
+        write_results(tmp_path / name, found, {})
+    assert compare_runs(tmp_path / "one", tmp_path / "one")["notes"] == []
+    with pytest.raises(InputError, match="other: results of other sentences than .*one"):
+        compare_runs(tmp_path / "one", tmp_path / "other")
 
 
 def test_unscorable_sentences_leave_items_out(word_scorer: Any, tmp_path: Path) -> None:
