@@ -125,7 +125,6 @@ def eval_ppl(
     from pdtools.search.work import PiecewiseScorer, model_settings_for_job
     from pdtools.shards import ShardFolder, ShardSet
 
-    check_no_hub_name(model)
     target = output or STDIO
     plan = make_plan(workers, shard, scheduler, resume)
     if streams > 1 and not stream:
@@ -142,6 +141,7 @@ def eval_ppl(
         raise PdtoolsError(f"{reads}: with --no-marginal there is nothing to compute")
     if mask_share is not None and not 0 < mask_share <= 1:
         raise typer.BadParameter(f"--mask-share must be above 0 and at most 1, not {mask_share}")
+    check_no_hub_name(model)
     options = {"mask_share": mask_share, "masking": masking and masking.value, "mask_draws": mask_draws}
     hidden: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     hiding = ", ".join("--" + name.replace("_", "-") for name in hidden)
