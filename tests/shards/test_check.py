@@ -178,7 +178,7 @@ def test_every_command_refuses_rows_that_are_wrong(
     train = ("--model", "transformer", "--device", "cpu", "-q", "-o", str(tmp_path / "run"))
     for command in (
         ("show", str(bad), "0"),
-        ("show", str(bad), "--text"),
+        ("show", str(bad), "--words"),
         ("train", str(bad), *train),
         ("train", str(made / "shards"), "--valid", str(bad), *train),
         ("eval-ppl", str(bad), *model, "-q", "-o", str(tmp_path / "results")),
