@@ -305,6 +305,13 @@ def test_what_living_processes_and_other_machines_left_stays(tmp_path: Path) -> 
     assert set(os.listdir(tmp_path)) == {*living, "x.txt", ".x.txt.bak", ".x.tmp", "x.txt.tmp"}
 
 
+def test_hidden_names_of_others_are_no_interrupted_swap(tmp_path: Path) -> None:
+    for name in (".x.backup.old", ".x.backup.tmp"):
+        (tmp_path / name).write_text("ten years")
+    files.recover_directory(tmp_path / "x")
+    assert sorted(os.listdir(tmp_path)) == [".x.backup.old", ".x.backup.tmp"]
+
+
 def test_a_process_that_lives_is_known_by_its_start() -> None:
     mine = this_process()
     assert may_live(mine)
@@ -500,7 +507,7 @@ def test_every_reader_of_folders_recovers(tmp_path: Path) -> None:
     document = {"scores": {}, "counts": {}, "settings": {"task": "sg"}}
     (place / "results.json").write_text(json.dumps(document))
     cut_swap(place)
-    with pytest.raises(InputError, match=r"no items\.parquet"):
+    with pytest.raises(InputError, match=r"not results of an evaluation"):
         read_results(place)
     cut_swap(place)
     with pytest.raises(InputError, match=r"d/tokenizer\.json: no such tokenizer"):

@@ -55,15 +55,18 @@ def check_output(
     Returns:
         What is overwritten, if it is a folder: ``the results of eval-blimp``.
     """
-    if is_stream(path) or not _is_there(path, overwrite=overwrite, folder=folder):
+    if is_stream(path):
+        return None
+    path = Path(path)  # without a slash or a dot at its end: of a file, the system would not find it so
+    if not _is_there(path, overwrite=overwrite, folder=folder):
         return None
     for name in inputs:
-        _check_input(Path(path), name)
-    if not os.path.isdir(path):
+        _check_input(path, name)
+    if not path.is_dir():
         return None
-    if is_checkpoint_of_a_run(Path(path).resolve()):
+    if is_checkpoint_of_a_run(path.resolve()):
         raise PdtoolsError(f"{path}: a part of a training run, which is not replaced (choose another name)")
-    return _check_replaceable(Path(path))
+    return _check_replaceable(path)
 
 
 def _is_there(path: str | Path, *, overwrite: bool, folder: bool | None) -> bool:

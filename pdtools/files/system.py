@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 import platform
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,10 @@ from typing import Any
 CANNOT = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EPERM)
 # How it says that a name is taken.
 IS_THERE = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR}
+# What stands in hidden names between the name that they are beside and ``.tmp`` or ``.old``: of which process
+# they are (a number alone: of an earlier version), or that they are of a run that is to replace another one.
+MAKER = r"(?:[0-9a-f]{8}-\d+-\d*-[0-9a-f]{8}|\d+|new)"
+_HIDDEN = re.compile(rf"(?:{MAKER}\.(?:tmp|old)|new)")
 _HERE, _RENAME_EXCHANGE = -100, 2
 
 
@@ -104,10 +109,16 @@ def recover_directory(path: str | Path) -> None:
 
 
 def hidden_beside(final: Path, endings: tuple[str, ...]) -> list[Path]:
-    """Hidden files and folders beside another one, whose names begin with its name."""
+    """The hidden files and folders beside another one that pdtools gave such names, by its name."""
     try:
         names = os.listdir(final.parent)
     except OSError:
         return []
     beginning = f".{final.name}."
-    return [final.with_name(n) for n in sorted(names) if n.startswith(beginning) and n.endswith(endings)]
+    return [
+        final.with_name(name)
+        for name in sorted(names)
+        if name.startswith(beginning)
+        and name.endswith(endings)
+        and _HIDDEN.fullmatch(name.removeprefix(beginning))
+    ]

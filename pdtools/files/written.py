@@ -11,10 +11,13 @@ from typing import Any
 
 from pdtools.errors import PdtoolsError
 from pdtools.files.inputs import read_json
+from pdtools.files.system import MAKER
 
 # What systems and killed processes leave in any folder; older versions named only the number of the process.
-_PROCESS = r"(\d+|[0-9a-f]{8}-\d+-\d*-[0-9a-f]{8})"
-_LEFT_OVER = rf"\.nfs[^/]*|\.DS_Store|\.[^/]+\.{_PROCESS}\.(tmp|old|new)(/.*)?"
+_LEFT_OVER = (
+    r"\.nfs[0-9a-f]{24}|\.DS_Store"
+    rf"|(\.[^/]+\.({MAKER}|\d+)\.(tmp|old)|\.(best|last)\.(old|new))(/.*)?"
+)
 _TOKENIZER = r"tokenizer\.json|tokenizer_config\.json"
 _STATE = r"trainer(/(state\.(json|safetensors)|SHA256SUMS))?"
 _CHECKPOINT = rf"config\.json|model\.safetensors|SHA256SUMS|{_TOKENIZER}|{_STATE}"
@@ -110,12 +113,12 @@ def written_as(folder: Path, kinds: tuple[_Kind, ...] = _KINDS) -> str | None:
     Raises:
         PdtoolsError: if it holds anything that pdtools did not write, naming it.
     """
-    first = next(_paths_below(folder), None)
+    first = next(paths_below(folder), None)
     if first is None:
         return None
     for kind in kinds:
         if (description := kind.description(folder)) is not None:
-            for path in _paths_below(folder):
+            for path in paths_below(folder):
                 if not kind.holds(path):
                     raise PdtoolsError(
                         f"{folder}: holds {path}, which pdtools did not write there"
@@ -128,6 +131,11 @@ def written_as(folder: Path, kinds: tuple[_Kind, ...] = _KINDS) -> str | None:
     )
 
 
+def holds_others(folder: Path, kinds: tuple[_Kind, ...] = _KINDS) -> bool:
+    """Whether there are other files than those of one kind; it may lack those that each has."""
+    return not any(all(map(kind.holds, paths_below(folder))) for kind in kinds)
+
+
 def is_part_of(folder: Path, path: str) -> bool:
     """Whether pdtools wrote the folder, and what is at this relative path in it."""
     return any(kind.description(folder) is not None and kind.holds(path) for kind in _KINDS)
@@ -138,7 +146,7 @@ def is_checkpoint_of_a_run(folder: Path) -> bool:
     return folder.name in ("best", "last") and _RUN.description(folder.parent) is not None
 
 
-def _paths_below(folder: Path) -> Iterator[str]:
+def paths_below(folder: Path) -> Iterator[str]:
     """Relative paths of all in a folder, sorted, a folder before what is in it; but for what is left over."""
     for path, folders, files in os.walk(folder):
         folders.sort()

@@ -22,7 +22,7 @@ from typing import Any
 from pdtools import __version__
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import atomic_path, is_stream, read_json, remove_stale, temporary_name, write_json
-from pdtools.files.written import JOB, written_as
+from pdtools.files.written import JOB, holds_others, paths_below, written_as
 from pdtools.jobs.plan import Plan, Shard
 from pdtools.locks import locked
 
@@ -149,6 +149,7 @@ def job_folder(
                     raise PdtoolsError(
                         f"{folder}: an unfinished run (--resume continues it, --overwrite starts again)"
                     )
+                written_as(folder, (JOB,))
                 _empty(folder)
         elif _holds_others(folder) and not (folder / _JOB_FILE).exists():  # of another shard, by now
             raise PdtoolsError(f"{folder}: pieces would be kept there, but it holds something else")
@@ -169,7 +170,9 @@ def job_folder(
 
 def _holds_others(folder: Path) -> bool:
     """Whether there is something that no run leaves before its first piece."""
-    return not all(path.name.startswith((_LOCK, f".{_JOB_FILE}.")) for path in folder.iterdir())
+    return holds_others(folder, (JOB,)) or not all(
+        path.name.startswith((_LOCK, f".{_JOB_FILE}.")) for path in folder.iterdir()
+    )
 
 
 def finished(output: str | Path, beside: Iterable[str] = ()) -> bool:
@@ -212,7 +215,10 @@ def _alone(folder: Path, shard: Shard | None = None) -> Iterator[None]:
 
 
 def _discard(folder: Path) -> None:
-    """Delete a folder: at one blow for those who look for it."""
+    """Delete a folder, at one blow for those who look for it; if it holds files of others, not these."""
+    if holds_others(folder, (JOB,)):
+        _empty(folder)
+        return
     gone = temporary_name(folder)
     with contextlib.suppress(FileNotFoundError):
         os.rename(folder, gone)
@@ -220,12 +226,13 @@ def _discard(folder: Path) -> None:
 
 
 def _empty(folder: Path) -> None:
-    """Delete what runs have left in a folder, but for locks; a PdtoolsError if it holds anything else."""
-    written_as(folder, (JOB,))
-    for path in sorted(folder.iterdir(), key=lambda path: path.name == _JOB_FILE):  # that at last
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif not path.name.startswith(_LOCK):
+    """Delete what runs have left in a folder, but for locks."""
+    for name in reversed(list(paths_below(folder))):  # job.json at last
+        path = folder / name
+        if path.is_dir() and not path.is_symlink():
+            with contextlib.suppress(OSError):  # it holds something else
+                path.rmdir()
+        elif JOB.holds(name) and not name.startswith(_LOCK):
             path.unlink()
 
 

@@ -19,6 +19,7 @@ from pdtools.files import (
     write_json,
 )
 from pdtools.files.system import hidden_beside
+from pdtools.files.written import holds_others
 from pdtools.locks import locked
 from pdtools.training.config import Recipe, recipe_from_table, setting_defaults
 
@@ -84,7 +85,8 @@ class RunFolder:
         """Delete what a run that was to replace this one left, if it did not get to its first checkpoint."""
         recover_directory(self.path.resolve())
         for left_over in (self._beside(_NEW), self._beside(_NEW).with_suffix(".old")):
-            shutil.rmtree(left_over, ignore_errors=True)
+            if not holds_others(left_over):
+                shutil.rmtree(left_over, ignore_errors=True)
 
     def recover(self) -> bool:
         """Mend what a killed process may have left, and say whether there is a checkpoint to go on from.
@@ -93,7 +95,7 @@ class RunFolder:
             PdtoolsError: if the folder holds something else than a run.
         """
         self.remove_stale()
-        for left_over in self.path.glob(f".{_RUN}.*.tmp"):
+        for left_over in hidden_beside(self.path / _RUN, (".tmp",)):
             left_over.unlink()
         if self.path.is_dir() and any(self.path.iterdir()) and not self.exists():
             raise PdtoolsError(

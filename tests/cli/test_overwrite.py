@@ -109,7 +109,11 @@ def test_a_run_in_the_place_of_something_else(kind: str, made: Path, tmp_path: P
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    "place", ["notes.txt", "deep/notes.txt", ".notes", ".notes.old", "{first}/notes.txt"]
+    "place",
+    [
+        *("notes.txt", "deep/notes.txt", ".notes", "{first}/notes.txt"),
+        *(".notes.old/notes.txt", ".notes.old", ".notes.new", ".nfs-backup/notes.txt", "{first}/.a.tmp"),
+    ],
 )
 def test_what_holds_files_of_others_is_not_replaced(
     kind: str, place: str, made: Path, tmp_path: Path, error: Error
@@ -125,7 +129,7 @@ def test_what_holds_files_of_others_is_not_replaced(
     before = contents(out)
     assert evaluate(made, out, "--overwrite") == 1
     named = Path(place.format(first=next(iter(folders), ""))).parts
-    wanted = "deep" if named[0] == "deep" else "/".join(named)
+    wanted = "/".join(named) if "{first}" in place else named[0]
     assert f"{out}: holds {wanted}, which pdtools did not write there" in error()
     assert contents(out) == before
 
@@ -141,6 +145,8 @@ def test_what_holds_files_of_others_is_not_replaced(
         ["run.json", "best/config.json"],
         ["train.trees"],
         ["a/b/c"],
+        [".bashrc.old"],
+        [".vim.old/vimrc", ".thesis.tmp"],
     ],
 )
 def test_folders_of_others_are_not_replaced(
@@ -254,10 +260,10 @@ def test_an_input_file_stays(made: Path, tmp_path: Path, error: Error) -> None:
     os.link(place, tmp_path / "hard.txt")
     model = ["--model", str(made / "models" / "pushdown"), "--device", "cpu"]
     for read in ("in.txt", "soft.txt", "hard.txt"):
-        for written in ("in.txt", "soft.txt", "hard.txt"):
+        for written in ("in.txt", "soft.txt", "hard.txt", "in.txt/", "in.txt/.", "soft.txt//./"):
             for command in (["surprisal"], ["decode"], ["decode", "--scores"]):
-                target = [] if len(command) == 1 else [str(tmp_path / written)]
-                output = str(tmp_path / ("new.trees" if target else written))
+                target = [] if len(command) == 1 else [f"{tmp_path}/{written}"]
+                output = f"{tmp_path}/{'new.trees' if target else written}"
                 given = [command[0], str(tmp_path / read), *model, *command[1:], *target, "-o", output]
                 assert run([*given, "--overwrite"]) == 1
                 assert "is the input" in error()

@@ -6,6 +6,7 @@ import errno
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -230,6 +231,29 @@ def test_temporary_files_of_killed_runs_are_deleted(tmp_path: Path, work: Doubli
         (tmp_path / name).write_text("not ours")
     make(out, work)
     assert sorted(os.listdir(tmp_path)) == [*kept, "log", "out"]
+
+
+def test_files_of_others_stay_in_a_folder_of_pieces(tmp_path: Path, work: Doubling) -> None:
+    out, folder = tmp_path / "out", tmp_path / "out.job"
+    folder.mkdir()
+    for name in ("lockdown.txt", ".job.json.mine"):
+        (folder / name).write_text("ten years")
+        with pytest.raises(PdtoolsError, match="holds something else"):
+            make(out, work)
+        (folder / name).unlink()
+    for already_made in (False, True):
+        interrupt(out, work, 4)
+        for name in ("notes.txt", "pieces/notes.txt", ".notes.old"):
+            (folder / name).write_text("ten years")
+        if already_made:
+            (tmp_path / "made").write_text("made")
+            (tmp_path / "made").replace(out)
+            assert finished(out)
+        else:
+            assert make(out, work, Plan(resume=True)) == DOUBLED
+        left = sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+        assert left == [".notes.old", "lock", "notes.txt", "pieces", "pieces/notes.txt"]
+        shutil.rmtree(folder)
 
 
 def test_whether_a_killed_run_had_finished(tmp_path: Path, work: Doubling) -> None:

@@ -588,6 +588,19 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
+def test_hidden_folders_of_others_beside_and_in_a_run_stay(
+    toy_train: Path, toy_valid: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    train(toy_train, run, recipe(steps=1), valid=toy_valid)
+    others = [place / "ch.tex" for place in (tmp_path / ".run.new.old", run / ".best.mine.old")]
+    for file in others:
+        file.parent.mkdir()
+        file.write_text("ten years")
+    train(toy_train, run, recipe(steps=1), valid=toy_valid, resume=True)
+    assert [file.read_text() for file in others] == ["ten years"] * 2
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="not a POSIX system")
 @pytest.mark.parametrize("exchanges", [True, False])
 def test_the_old_run_stays_until_the_new_one_has_a_checkpoint(
