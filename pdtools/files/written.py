@@ -13,11 +13,8 @@ from pdtools.errors import PdtoolsError
 from pdtools.files.inputs import read_json
 from pdtools.files.system import MAKER
 
-# What systems and killed processes leave in any folder; older versions named only the number of the process.
-_LEFT_OVER = (
-    r"\.nfs[0-9a-f]{24}|\.DS_Store"
-    rf"|(\.[^/]+\.({MAKER}|\d+)\.(tmp|old)|\.(best|last)\.(old|new))(/.*)?"
-)
+# What systems and killed processes leave in any folder.
+_LEFT_OVER = rf"\.nfs[0-9a-f]{{24}}|\.DS_Store|(\.[^/]+\.{MAKER}\.(tmp|old)|\.(best|last)\.(old|new))(/.*)?"
 _TOKENIZER = r"tokenizer\.json|tokenizer_config\.json"
 _STATE = r"trainer(/(state\.(json|safetensors)|SHA256SUMS))?"
 _CHECKPOINT = rf"config\.json|model\.safetensors|SHA256SUMS|{_TOKENIZER}|{_STATE}"

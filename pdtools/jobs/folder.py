@@ -76,8 +76,13 @@ class Pieces:
         try:
             return zstandard.ZstdDecompressor().decompress(path.read_bytes())
         except (zstandard.ZstdError, MemoryError) as error:  # its header says how much memory it takes
-            hint = "delete this file; --resume then does its piece again"
-            raise InputError("a damaged piece of an unfinished run", file=path, hint=hint) from error
+            raise self.damaged(number, digest) from error
+
+    def damaged(self, number: int, digest: str) -> InputError:
+        """The error for a piece that does not hold what it should."""
+        hint = "delete this file; --resume then does its piece again"
+        file = self.path(number, digest)
+        return InputError("a damaged piece of an unfinished run", file=file, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +162,13 @@ def job_folder(
             _delete_stale(output, beside)
         _check_settings(output, settings)
         job = JobFolder(str(output), folder)
+        new = [path for path in map(Path, beside) if not os.path.lexists(path)]
         try:
             yield job
         except BaseException as error:
             if plan.shard is None and not plan.merging and not job.worth_keeping():
+                for path in new:  # or the same command would find it in its way
+                    path.unlink(missing_ok=True)
                 _discard(folder)
             elif isinstance(error, PdtoolsError) and not plan.merging:
                 error.args = (f"{error}; finished pieces are kept in {folder}: {plan.how_to_go_on}",)
@@ -216,7 +224,7 @@ def _alone(folder: Path, shard: Shard | None = None) -> Iterator[None]:
 
 def _discard(folder: Path) -> None:
     """Delete a folder, at one blow for those who look for it; if it holds files of others, not these."""
-    if holds_others(folder, (JOB,)):
+    if folder.is_symlink() or holds_others(folder, (JOB,)):
         _empty(folder)
         return
     gone = temporary_name(folder)
@@ -299,6 +307,7 @@ def read_job(folder: Path) -> dict[str, Any]:
             for text in (*job["command"], job.get("folder"), job.get("output"))
         )
         or "replaces" not in job
+        or any("\0" in name for name in (job["folder"], job["output"], *job["command"]))
     ):
         raise InputError("damaged", file=path, hint=f"delete {folder} and start again")
     return job

@@ -115,7 +115,7 @@ def map_pieces(
         done = _kept(work, numbered, plan, kept, processes)
     for item, result in done:
         if result is None:
-            result = work.unpack(kept.read(item.number, item.digest))
+            result = _unpacked(work, kept, item)
         yield item.piece, result
 
 
@@ -143,6 +143,22 @@ def _kept(
         keep=lambda item, data: kept.write(item.number, item.digest, data),
     ):
         yield item, None
+
+
+def _unpacked(work: Work[Any, Result], kept: Pieces, item: _Piece[Any]) -> Result:
+    data = kept.read(item.number, item.digest)
+    try:
+        return work.unpack(data)
+    except (
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+        EOFError,
+    ) as error:
+        raise kept.damaged(item.number, item.digest) from error
 
 
 def _merged(items: Iterable[_Piece[Item]], kept: Pieces, job: JobFolder) -> Iterator[_Piece[Item]]:

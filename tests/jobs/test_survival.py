@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import itertools
 import json
 import os
 import random
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 from small_jobs import COMMANDS, Case
 
 from pdtools.cli.main import run
@@ -109,6 +112,31 @@ def test_killed_again_and_again(name: str, case: Cases) -> None:
     assert not list(command.output.parent.glob(".*"))
 
 
+@pytest.mark.parametrize("number", range(4))
+def test_after_a_full_disk_the_same_command_succeeds(
+    number: int, case: Cases, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The disk is full at one of the renamings: those of job.json, a piece, the rejects and the output."""
+    command, calls = case("surprisal"), itertools.count()
+    for name in ("LOOK_AHEAD", "SEARCH_LOOK_AHEAD"):  # one piece, for which nobody needs --resume
+        monkeypatch.setattr(f"pdtools.search.work.{name}", 100)
+    wanted = plain(command)
+    real = os.replace
+
+    def replace(old: Any, new: Any) -> None:
+        if next(calls) == number:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(old), None, str(new))
+        real(old, new)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", replace)
+        assert pdtools(command()) == 1
+    assert "No space left on device" in capsys.readouterr().err
+    assert not command.made()
+    assert pdtools(command("-q")) == 0
+    assert command.made() == wanted
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_shards_and_merge(name: str, case: Cases, capsys: pytest.CaptureFixture[str]) -> None:
     command = case(name)
@@ -141,6 +169,23 @@ def test_merging_calls_no_other_command(
     capsys.readouterr()
     assert pdtools(merge(command)) == 1
     assert "not begun by a command of pdtools" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["decode", "eval-blimp", "eval-ppl", "eval-dyck"])
+def test_pieces_of_other_formats_are_refused(
+    name: str, case: Cases, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = case(name)
+    assert pdtools(command("--shard", "0/1")) == 0
+    for data in (b"", b"\xff\xfe", b"["):
+        for piece in command.output.with_name(f"{name}.job").glob("*/*.zst"):
+            piece.write_bytes(zstandard.ZstdCompressor().compress(data))
+        capsys.readouterr()
+        assert pdtools(merge(command)) == 1
+        error = capsys.readouterr().err
+        assert "a damaged piece of an unfinished run" in error
+        assert error.count("\n") == 1
+        assert not command.made()
 
 
 def test_merging_makes_no_other_output(case: Cases, capsys: pytest.CaptureFixture[str]) -> None:
