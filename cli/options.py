@@ -58,9 +58,10 @@ DetailsOption = Annotated[
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no messages.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1, ...")]
-ThreadsOption = Annotated[int, typer.Option("--threads", min=0, help="CPU threads (0: all).")]
+ThreadsOption = Annotated[int, typer.Option("--threads", min=0, max=1024, help="CPU threads (0: all).")]
 WorkersOption = Annotated[
-    int, typer.Option("--workers", min=1, help="Number of processes; the result does not depend on it.")
+    int,
+    typer.Option("--workers", min=1, max=1024, help="Number of processes; the result does not depend on it."),
 ]
 ShardOption = Annotated[
     str | None,

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, NoRoomError, StackState
-from pdtools.search.memory import MOST_ROWS, entries_that_fit, explained_memory_errors
+from pdtools.search.memory import MOST_ROWS, check_room, entries_that_fit, explained_memory_errors
 from pdtools.search.prefixes import Level, SortedStrings
 
 # With a margin, batches are made for so many times the hypotheses that those before them had.
@@ -105,6 +105,8 @@ def beam_search(
         raise PdtoolsError(f"the margin must be at least 0 nats, not {margin}")
     widths = beam_widths(beam, max(map(len, token_ids), default=0))
     strings = SortedStrings.of(token_ids, share=share_prefixes)
+    if widths:
+        check_room(model, len(widths), sum(widths))
     most_entries = entries_that_fit(model, max(1, len(widths)))
     most_strings = max_batch or max(1, MOST_ROWS // beam)
     # How many hypotheses a margin leaves is not known before: it is guessed from what was searched last.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 
 from pdtools import errors
+from pdtools.devices import memory_of
 from pdtools.models import LanguageModel
 
 # What a batch may take on the CPU; on a GPU, half of what is free.
@@ -54,6 +55,20 @@ def entries_that_fit(model: LanguageModel, length: int) -> int:
         length: the most tokens of one hypothesis.
     """
     return max(1, _budget(model) * length // model.start(1, length).nbytes)
+
+
+def check_room(model: LanguageModel, length: int, entries: int) -> None:
+    """Refuse caches of so many tokens, of all hypotheses together, where there is no room at all for them.
+
+    Raises:
+        PdtoolsError: saying how much memory there is. A system may promise more, and end the process later.
+    """
+    needed = model.start(1, length).nbytes * entries // length
+    if needed > (there := memory_of(str(model.device))):
+        raise errors.PdtoolsError(
+            f"not enough memory: the hypotheses of a sentence of {length - 2} tokens take"
+            f" {needed / 2**30:,.1f} GiB, but there are {there / 2**30:,.1f} GiB: try a smaller --beam"
+        )
 
 
 def _budget(model: LanguageModel) -> int:

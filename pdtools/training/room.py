@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-import torch
-
+from pdtools.devices import memory_of
 from pdtools.errors import PdtoolsError
 from pdtools.models import count_parameters, empty_model
 from pdtools.training.config import Recipe
@@ -40,16 +38,3 @@ def check_room(recipe: Recipe, config: Any, device: str, distribution: Distribut
                 f"model configuration: {n_parameters:,} parameters take {needed / 2**30:,.1f} GiB,"
                 f" but there are {there / 2**30:,.1f} GiB ({place}): choose a smaller model"
             )
-
-
-def memory_of(device: str) -> int:
-    """Bytes of memory of a device; of the CPU, what the system and the limits of the process allow."""
-    if torch.device(device).type == "cuda":
-        return int(torch.cuda.get_device_properties(device).total_memory)
-    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    try:
-        import resource
-    except ImportError:  # on Windows
-        return found
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return found if limit == resource.RLIM_INFINITY else min(found, limit)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pdtools.devices import memory_of
 from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects, sha256_file
 from pdtools.formal import Pairs, RowLayout, Task, read_pairs, task_tokenizer
@@ -145,20 +144,12 @@ class TaskStrings:
                 f" raise train.batch_tokens (now {config.batch_tokens})"
             )
         size = number * self.longest_row * _POSITION_BYTES
-        if size > _memory():
+        if size > memory_of("cpu"):
             raise PdtoolsError(
                 f"not enough memory: {number} strings are {size / 2**30:.0f} GiB before a model has read"
                 " them: lower train.batch_sentences"
             )
         return TaskSource(strings=self, number=number, seed=config.seed, epoch=epoch, taken=taken)
-
-
-def _memory() -> float:
-    """Bytes of this machine's memory, where the system tells."""
-    try:
-        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, ValueError, OSError):
-        return math.inf
 
 
 @dataclass(kw_only=True)

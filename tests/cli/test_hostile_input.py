@@ -287,6 +287,17 @@ def test_deep_settings(command: Run, tmp_path: Path) -> None:
     refused(command(*sweep), "config.layers must be a whole number")
 
 
+@pytest.mark.parametrize("option", ["--threads", "--workers"])
+@pytest.mark.parametrize("number", [10**9, 10**18, 10**30])
+def test_more_processes_than_any_machine_has(
+    number: int, option: str, command: Run, model: Path, tmp_path: Path
+) -> None:
+    text = tmp_path / "x.txt"
+    text.write_text("a b\n")
+    status, _, err = command("decode", text, "--model", model, "--device", "cpu", f"{option}={number}")
+    assert (status, "less than or equal to 1024" in err) == (2, True)
+
+
 @pytest.mark.parametrize("number", [2**31, 2**32 - 1, 2**24, -1, 10**300, None, [], "1"])
 def test_numbers_of_tokens(number: object, command: Run, model: Path, tmp_path: Path) -> None:
     trees = tmp_path / "x.trees"

@@ -20,7 +20,7 @@ from pdtools.errors import PdtoolsError
 EXAMPLES = int(os.environ.get("PDTOOLS_FUZZ_EXAMPLES", "40"))
 
 fuzz = settings(
-    max_examples=EXAMPLES,
+    max_examples=EXAMPLES or 1,
     deadline=None,
     suppress_health_check=[
         HealthCheck.too_slow,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from search_oracle import tiny_model
+from search_oracle import row, tiny_model
 
 from pdtools.errors import PdtoolsError
-from pdtools.search import memory
+from pdtools.search import beam_search, memory
 
 
 def test_long_sentences_and_little_memory_still_fit_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,3 +42,20 @@ def test_a_lack_of_memory_is_explained(error: BaseException) -> None:
         raise error
     with pytest.raises(RuntimeError, match="shapes"), memory.explained_memory_errors():
         raise RuntimeError("shapes differ")
+
+
+@pytest.mark.parametrize("margin", [None, 1.0])
+def test_a_beam_that_no_memory_holds_is_refused_before_it_is_taken(
+    margin: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny_model()
+    sentence = [row([2] * 40)]
+    monkeypatch.setattr(type(model), "advance", lambda *_: pytest.fail("searched"))
+    with pytest.raises(PdtoolsError, match=r"a sentence of 40 tokens take .* GiB: try a smaller --beam"):
+        beam_search(model, sentence, beam=10**18, margin=margin)
+
+
+def test_a_large_beam_costs_what_it_holds() -> None:
+    short = [row([2, 2, 2])]
+    large, full = (beam_search(tiny_model(), short, beam=beam)[0] for beam in (10**18, 14))
+    assert large.marginal == full.marginal
