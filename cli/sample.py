@@ -29,7 +29,10 @@ def sample(
     output: Annotated[str, typer.Option("--output", "-o", help="A file (.gz, .zst), or -.")] = STDIO,
     strings: Annotated[bool, typer.Option("--strings", help="Words only, without their trees.")] = False,
     max_tokens: Annotated[
-        int, typer.Option("--max-tokens", min=1, help="Strings that are longer are cut here, and counted.")
+        int,
+        typer.Option(
+            "--max-tokens", min=1, max=10**6, help="Strings that are longer are cut here, and counted."
+        ),
     ] = 200,
     seed: SeedOption = 0,
     device: DeviceOption = "auto",

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from pdtools.devices import memory_of
 from pdtools.errors import PdtoolsError
 from pdtools.formal.grammar import Grammar, parse_grammar
 from pdtools.formal.grammar_inside import Float, LengthTable, length_table, log_probabilities
@@ -24,6 +25,8 @@ from pdtools.formal.language import Int64, StringArrays
 Lengths = Literal["drawn", "in turn"]
 # Batches whose strings are drawn together. Changing it changes what a seed draws.
 _BATCHES_AT_ONCE = 1000
+# Of strings that are drawn at once: each token, and what is yet to be expanded (int64 each).
+_TOKEN_BYTES = 16
 # Divisions of lengths, over all rules, that are tabulated at most: some GiB.
 _MOST_DIVISIONS = 1 << 27
 
@@ -125,7 +128,18 @@ class ContextFree:
         return self.table.symbols[self.normal.start]
 
     def batches(self, seed: int) -> Iterator[StringArrays]:
-        """Strings without end."""
+        """Strings without end.
+
+        Raises:
+            PdtoolsError: if those that are drawn at once have no room in this machine's memory.
+        """
+        n_lengths = _BATCHES_AT_ONCE if self.lengths == "drawn" else len(self.valid_lengths)
+        size = self.batch * n_lengths * (self.longest + 1) * _TOKEN_BYTES
+        if size > memory_of("cpu"):
+            raise PdtoolsError(
+                f"not enough memory: {self.batch} strings of each of {n_lengths} lengths, drawn at once, may"
+                f" take {size / 2**30:,.0f} GiB: draw fewer of a length"
+            )
         sampler = LengthSampler(self.normal, self.table)
         number = 0
         while True:

@@ -24,6 +24,8 @@ from pdtools.training.run_state import RunState, run_state
 from pdtools.training.train import LESS_MEMORY, OpenRun, open_run
 
 _PLACE = re.compile(r"\{([^{}]*)\}")
+# Each is read before the first is trained.
+MAX_RUNS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +83,8 @@ def make_plans(
     if len(set(short.values())) < len(short):
         short = {key: key for key in values}
     pattern = name or ",".join(f"{short[key]}={{{key}}}" for key in values)
+    if (number := math.prod(map(len, values.values()))) > MAX_RUNS:
+        raise PdtoolsError(f"--grid: {number:,} runs; a sweep has {MAX_RUNS:,} at most")
     plans = {}
     for combination in itertools.product(*values.values()):
         point = dict(zip(values, combination, strict=True))

@@ -190,6 +190,13 @@ def test_many_symbols_take_little_memory() -> None:
     assert batch.lengths.tolist() == [60, 60]
 
 
+@pytest.mark.parametrize("lengths", ["drawn", "in turn"])
+@pytest.mark.parametrize("batch", [10**9, 10**18, 10**30])
+def test_more_strings_of_a_length_than_memory_holds(batch: int, lengths: str) -> None:
+    with pytest.raises(PdtoolsError, match=r"not enough memory: .*: draw fewer of a length"):
+        next(language("dyck", 2, 40, batch=batch, lengths=lengths).batches(1))
+
+
 def test_empty_strings_between_others() -> None:
     cfl = ContextFree(grammar=grammar_of("S -> 'a' S | "), shortest=0, longest=2, batch=2, lengths="in turn")
     (batch,) = draw(cfl, 6, seed=1)

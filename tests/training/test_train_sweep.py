@@ -100,6 +100,13 @@ def test_a_plan_for_every_combination(plans_of: MakePlans, tmp_path: Path) -> No
     assert plans[0].settings == {"train.learning_rate": "0.05", "train.seed": "1"}
 
 
+def test_a_grid_of_a_million_runs_is_refused_at_once(plans_of: MakePlans) -> None:
+    values = ",".join(str(number) for number in range(100))
+    grid = [f"train.{key}={values}" for key in ("seed", "weight_decay", "patience")]
+    with pytest.raises(PdtoolsError, match="--grid: 1,000,000 runs; a sweep has 10,000 at most"):
+        plans_of(grid=grid)
+
+
 def test_values_in_names_and_data(plans_of: MakePlans) -> None:
     plans = plans_of(
         grid=["train.seed=1, 2", "config.stack_vector=3"],
