@@ -36,6 +36,9 @@ DYCK_SETTINGS: dict[str, dict[str, int]] = {
     "free": {},
 }
 
+# What the vocabulary and the exact entropy are made for at once.
+_MOST = {"brackets": 10**6, "depth": 10**4, "min_length": 10**5, "max_length": 10**5, "max_dependency": 10**5}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Dyck:
@@ -59,9 +62,10 @@ class Dyck:
     def __post_init__(self) -> None:
         least = {"brackets": 1, "depth": 1, "min_length": 0, "max_length": 0, "max_dependency": 1}
         for name, bound in least.items():
-            value = getattr(self, name)
-            if value is not None and value < bound:
-                raise PdtoolsError(f"Dyck: {name} must be at least {bound}, not {value}")
+            value, most = getattr(self, name), _MOST[name]
+            if value is not None and not bound <= value <= most:
+                wanted = f"at least {bound}" if value < bound else f"at most {most:,}"
+                raise PdtoolsError(f"Dyck: {name} must be {wanted}, not {value}")
 
     @property
     def name(self) -> str:

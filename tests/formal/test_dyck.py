@@ -271,6 +271,13 @@ def test_conditions_that_no_string_meets(impossible: dict[str, int]) -> None:
     assert math.isnan(Dyck(**impossible).expectations.mean_length)
 
 
+@pytest.mark.parametrize("name", ["brackets", "depth", "min_length", "max_length", "max_dependency"])
+@pytest.mark.parametrize("value", [10**9, 10**18, 10**30])
+def test_settings_beyond_all_measure(name: str, value: int) -> None:
+    with pytest.raises(PdtoolsError, match=f"{name} must be at most .*, not {value}"):
+        Dyck(**{name: value})
+
+
 @pytest.mark.parametrize("wrong", [{"brackets": 0}, {"depth": 0}, {"min_length": -1}, {"max_dependency": 0}])
 def test_settings_out_of_range(wrong: dict[str, int]) -> None:
     with pytest.raises(PdtoolsError, match=f"{next(iter(wrong))} must be at least"):
