@@ -119,11 +119,21 @@ def open_binary(source: str | Path) -> Iterator[IO[bytes]]:
     if name.endswith(".gz"):
         stream = cast(IO[bytes], gzip.GzipFile(fileobj=raw))
     elif name.endswith(".zst"):
-        stream = io.BufferedReader(ZstdFile(raw))
+        stream = cast(IO[bytes], ZstdFile(raw))
     else:
         stream = raw
+    if stream is not raw:
+        stream = zips.limited(stream, name, _packed_bytes(raw))
     with raw, stream:
         yield stream
+
+
+def _packed_bytes(raw: IO[bytes]) -> int:
+    """The size of a file; without end that of a pipe, or of what is packed in an archive again."""
+    try:
+        return os.fstat(raw.fileno()).st_size or sys.maxsize
+    except OSError:
+        return sys.maxsize
 
 
 def _open_raw(name: str) -> IO[bytes]:

@@ -18,7 +18,8 @@ from typing import IO, Any
 from pdtools.errors import InputError
 
 SUFFIX = ".zip"
-_ALWAYS_READ, _MOST_PACKED = 1 << 25, 100
+# A file of blank lines is read by the line, a few seconds for every two million of them.
+_ALWAYS_READ, _MOST_PACKED = 1 << 21, 100
 
 
 def is_data(name: str) -> bool:
@@ -45,11 +46,16 @@ def open_data(archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: str) -> 
     """
     if stat.S_ISLNK(member.external_attr >> 16):
         raise InputError("a symbolic link, which is not followed", file=place)
-    return io.BufferedReader(_Unpacked(archive.open(member), place, member.compress_size))
+    return limited(archive.open(member), place, member.compress_size)
+
+
+def limited(unpacked: IO[bytes], place: str, packed_bytes: int) -> io.BufferedReader:
+    """What was packed in so many bytes, to be read; an error where it holds endless repetitions."""
+    return io.BufferedReader(_Unpacked(unpacked, place, packed_bytes), 1 << 15)
 
 
 class _Unpacked(io.RawIOBase):
-    """What is read of a member; more than text is ever packed is no text, and takes long to go through."""
+    """What is read of packed data; more than text is ever packed is no text, and takes long to go through."""
 
     def __init__(self, member: IO[bytes], place: str, packed_bytes: int) -> None:
         self._member, self._place = member, place

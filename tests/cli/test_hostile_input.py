@@ -233,6 +233,7 @@ def test_members_lead_nowhere(tmp_path: Path) -> None:
 
 
 def test_bombs(command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zips, "_MOST_PACKED", 1 << 20)
     source = tmp_path / "x.zip"
     with zipfile.ZipFile(source, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name in ("a.json", "a.jsonl"):
@@ -269,6 +270,15 @@ def test_endless_repetitions_in_a_small_archive(
     refused(command("eval-sg", source, "--write-sentences", "-"), f"{source}/a.json: {reason}")
     parse = ("parse", source, "--from", "treebank", "--on-error", "skip", "-o", tmp_path / "out")
     refused(command(*parse), f"{source}/a.mrg: {reason}")
+    for suffix in (".gz", ".zst"):
+        packed = tmp_path / f"x.mrg{suffix}"
+        with files.atomic_text(packed) as stream:
+            stream.write("\n" * (1 << 18))
+        for arguments in (
+            ("parse", packed, "--from", "treebank", "-o", tmp_path / "out"),
+            ("eval-blimp", packed, "--write-sentences", "-"),
+        ):
+            refused(command(*arguments), f"{packed}: {reason}")
     monkeypatch.setattr(zips, "_ALWAYS_READ", 1 << 18)
     refused(command("eval-blimp", source, "--write-sentences", "-"), f"{source}: no minimal pairs")
 
