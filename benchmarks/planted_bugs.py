@@ -4,7 +4,8 @@
 
 The lists are those in ``benchmarks/planted_bugs/`` unless others are named. Each ``[[bug]]`` of a list has a
 ``file``, the text that stands there once (``good``), what takes its place (``bad``), what is wrong with that
-(``why``), and the ``tests`` that are run. A bug is caught if they fail, or take longer than ``--minutes``.
+(``why``), and the ``tests`` that are run, files or single ones (``tests/test_x.py::test_y``). A bug is caught
+if they fail, or take longer than ``--minutes``; one that is no Python is not planted, as anything catches it.
 A JSON line for each bug, then one with the counts. Exit status 1 if a bug survived or could not be planted,
 or if the tests fail without one.
 """
@@ -12,15 +13,21 @@ or if the tests fail without one.
 from __future__ import annotations
 
 import argparse
+import ast
+import contextlib
+import importlib
 import json
 import os
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
+import pytest
 import tomllib
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -28,6 +35,8 @@ LISTS = Path(__file__).resolve().parent / "planted_bugs"
 FOLDERS = ("benchmarks", "cli", "configs", "data", "docs", "examples", "pdtools", "studies", "tests")
 # In the repository they stand at the top; an installed copy has them inside the package.
 INSIDE = ("cli", "configs", "data")
+# What tests load, and bugs are not planted into: once for all of them.
+LOADED = ("torch", "pyarrow.parquet", "hypothesis")
 _NO_TESTS = {4, 5}  # pytest's status: wrong usage, nothing collected
 
 
@@ -48,7 +57,9 @@ def main() -> int:
     parser.add_argument("lists", nargs="*", type=Path, default=sorted(LISTS.glob("*.toml")))
     parser.add_argument("--minutes", type=float, default=10, help="for the tests of one bug")
     given = parser.parse_args()
-    bugs = [Bug(**entry) for path in given.lists for entry in tomllib.loads(path.read_text())["bug"]]
+    bugs = [bug for path in given.lists for bug in bugs_of(path)]
+    for name in LOADED:
+        importlib.import_module(name)
     counts = {"planted": 0, "caught": 0, "survived": 0, "not planted": 0}
     with tempfile.TemporaryDirectory(prefix="planted-bugs-") as name:
         copy = copy_sources(Path(name))
@@ -65,11 +76,16 @@ def main() -> int:
     return int(counts["caught"] < len(bugs))
 
 
+def bugs_of(path: Path) -> list[Bug]:
+    """The entries of a list."""
+    return [Bug(**entry) for entry in tomllib.loads(path.read_text())["bug"]]
+
+
 def copy_sources(folder: Path) -> Path:
     """A copy of the repository in which ``import pdtools`` finds the copy's modules, and no others."""
     copy = folder / "pdtools"
-    for name in FOLDERS:
-        shutil.copytree(REPOSITORY / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in FOLDERS:  # with what Python compiled: modules of another time are compiled again
+        shutil.copytree(REPOSITORY / name, copy / name)
     for path in REPOSITORY.iterdir():
         if path.is_file() and path.name != ".git":
             shutil.copy(path, copy)
@@ -80,10 +96,10 @@ def copy_sources(folder: Path) -> Path:
 
 def plant(copy: Path, bug: Bug, minutes: float) -> str:
     """What became of one bug: ``caught``, ``survived`` or ``not planted``. The copy is as before then."""
+    if problem_of(bug, copy):
+        return "not planted"
     path = copy / bug.file
     sources = path.read_text()
-    if sources.count(bug.good) != 1 or bug.good == bug.bad:
-        return "not planted"
     path.write_text(sources.replace(bug.good, bug.bad))
     try:
         return "survived" if passes(copy, bug.tests, minutes=minutes) else "caught"
@@ -91,25 +107,70 @@ def plant(copy: Path, bug: Bug, minutes: float) -> str:
         path.write_text(sources)
 
 
+def problem_of(bug: Bug, repository: Path) -> str | None:
+    """Why a bug cannot be planted or looked for in these sources; None if it can."""
+    sources = (repository / bug.file).read_text()
+    if (n := sources.count(bug.good)) != 1:
+        return f"{bug.file}: {n} times, not once: {bug.good!r}"
+    if bug.good == bug.bad:
+        return f"{bug.file}: the same text twice: {bug.good!r}"
+    if bug.file.endswith(".py"):
+        try:
+            ast.parse(sources.replace(bug.good, bug.bad))
+        except SyntaxError as error:
+            return f"{bug.file}: no Python, {error}: {bug.bad!r}"
+    for test in bug.tests:
+        file, _, name = test.partition("::")
+        if (
+            not (repository / file).is_file()
+            or f"def {name}(" * bool(name) not in (repository / file).read_text()
+        ):
+            return f"no test {test}"
+    return None if bug.tests else "no tests"
+
+
 def passes(copy: Path, tests: list[str], *, minutes: float) -> bool:
-    """Whether tests pass in the copy, in that time."""
-    data = os.environ.get("PDTOOLS_TEST_DATA", str(REPOSITORY.parent / "shared" / "data"))
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(copy),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PDTOOLS_TEST_DATA": data,
-    }
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    """Whether tests pass in the copy, in that time, in a forked process (what they load takes long)."""
+    with tempfile.TemporaryFile("w+") as log:
+        if (child := os.fork()) == 0:
+            _run_tests(copy, tests, log.fileno())
+        status = _status(child, time.monotonic() + 60 * minutes)
+        if status in _NO_TESTS:
+            log.seek(0)
+            raise SystemExit(log.read())
+    return status == 0
+
+
+def _run_tests(copy: Path, tests: list[str], log: int) -> NoReturn:
+    status = 1
     try:
-        done = subprocess.run(
-            command, cwd=copy, env=environment, capture_output=True, timeout=60 * minutes, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return False
-    if done.returncode in _NO_TESTS:
-        raise SystemExit(done.stdout.decode() + done.stderr.decode())
-    return done.returncode == 0
+        os.setsid()
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.chdir(copy)
+        sys.path[0] = str(copy)
+        sys.dont_write_bytecode = True
+        os.environ["PYTHONPATH"], os.environ["PYTHONDONTWRITEBYTECODE"] = str(copy), "1"
+        os.environ.setdefault("PDTOOLS_TEST_DATA", str(REPOSITORY.parent / "shared" / "data"))
+        status = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests]))
+    finally:
+        os._exit(status)
+
+
+def _status(child: int, end: float) -> int:
+    """The exit status of a process, which is killed with all that it has started when its time is over."""
+    try:
+        while time.monotonic() < end:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.1)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        return -signal.SIGKILL
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -88,6 +88,9 @@ def test_results_of_other_data_are_refused() -> None:
     assert comparability(one, two).refused == "other sentences"
     assert comparability(one, one).refused is None
     assert comparability(one, document("ppl")).refused is None  # not known
+    english = document("cfl", language={"grammar": "a"})
+    assert comparability(english, document("cfl")).refused == "another language"  # one has none
+    assert comparability(document("cfl"), english).refused == "another language"
     assert comparability(of_trees("a"), of_trees("b")).refused == "other data (b.trees, not a.trees)"
     for same in ("a", None):
         assert comparability(of_trees("a"), of_trees(same)).refused is None
@@ -137,3 +140,14 @@ def test_settings_and_provenance_may_have_any_shape(one: Any, other: Any, made: 
     b = {"settings": {**other, "task": "parse"}, "provenance": made_too}
     assert comparability(a, a).notes == []
     assert len(comparability(a, b).notes) == len(comparability(b, a).notes)
+
+
+@pytest.mark.parametrize("role", ["first", "second", "third"])
+def test_one_of_several_inputs_that_differs_is_enough(role: str) -> None:
+    def of_sets(**others: str) -> dict[str, Any]:
+        hashes = {"model": "any", "first": "1", "second": "2", "third": "3", **others}
+        inputs = {name: {"path": name, "sha256": found} for name, found in hashes.items()}
+        return {"settings": {"task": "dyck"}, "provenance": {"inputs": inputs}}
+
+    assert comparability(of_sets(), of_sets(model="another")).refused is None
+    assert comparability(of_sets(), of_sets(**{role: "x"})).refused == f"other data ({role}, not {role})"

@@ -160,6 +160,14 @@ def test_first_predictions_of_suites_count(tmp_path: Path) -> None:
     assert found["counts"]["items"] == 3
 
 
+def test_circuits_are_without_the_suites_that_the_sg_score_leaves_out(tmp_path: Path) -> None:
+    a = sg(tmp_path / "a", {"s": [True, False], "fgd-embed3": [True]})
+    b = sg(tmp_path / "b", {"s": [True, True], "fgd-embed3": [False]})
+    by_level = {(g.level, g.name): g for g in compare_runs(a, b)["groups"]}
+    circuit = by_level["circuit", "C"]
+    assert (circuit.a, circuit.b, circuit.items, circuit.only_a) == (0.5, 1.0, 2, 0)
+
+
 def test_suites_that_do_not_count_give_no_sg_score(tmp_path: Path) -> None:
     a, b = (sg(tmp_path / name / "sg", {"nn-nv-rpl": [True]}).parent for name in "ab")
     with pytest.raises(InputError, match="none of its suites counts in the SG score"):

@@ -56,6 +56,14 @@ def test_as_by_comparing_each_with_each(gold: str, predicted: str) -> None:
     assert _crossing(one, other) == plain_crossing(one, other)
 
 
+def test_all_short_chains_of_labels_that_equal_some_of_the_others() -> None:
+    chains = [c for n in (1, 2, 3) for c in itertools.product(("S", "X", "ROOT"), repeat=n)]
+    brackets = {chain: [_Bracket(0, 1, label) for label in chain] for chain in chains}
+    for one, other in itertools.product(chains, repeat=2):
+        found = _match(brackets[one], brackets[other], LABELS)
+        assert found == plain_match(brackets[one], brackets[other], LABELS)
+
+
 @given(st.lists(TREES, max_size=2).map("".join), st.lists(TREES, max_size=2).map("".join))
 def test_odd_trees_compare_without_a_crash(gold: str, predicted: str) -> None:
     compare_sentence(gold, predicted, COMMON)

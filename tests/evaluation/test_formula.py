@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -154,3 +156,13 @@ def test_equality_is_numpys_isclose(a: float, b: float) -> None:
     import numpy as np
 
     assert is_close(a, b) == np.isclose(a, b, rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("a", [1e5 + 1.001005, -1e5 - 1.001005])
+def test_of_two_close_numbers_the_second_is_the_reference(a: float) -> None:
+    import numpy as np
+
+    b = math.copysign(1e5, a)  # the tolerance is 1.001 of b, and 1.00101 of what is farther from 0
+    assert is_close(a, b) == np.isclose(a, b, rtol=1e-5, atol=1e-3)
+    assert is_close(b, a) == np.isclose(b, a, rtol=1e-5, atol=1e-3)
+    assert is_close(a, b) != is_close(b, a)
