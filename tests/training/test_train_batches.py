@@ -40,6 +40,10 @@ def test_evaluation_holds_every_row_once(lengths: np.ndarray, limits: BatchLimit
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
     widest = [int(lengths[rows].max()) for rows in batches]
     assert widest == sorted(widest, reverse=True)
+    for rows in batches[:-1]:  # full: the next row is no longer than any of them
+        assert (limits.sentences and len(rows) == limits.sentences) or (
+            limits.tokens and (len(rows) + 1) * lengths[rows].max() > limits.tokens
+        )
 
 
 def test_epochs_and_seeds_differ_and_repeat() -> None:

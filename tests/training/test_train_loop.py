@@ -444,6 +444,23 @@ def test_the_rate_falls_again_while_nothing_gets_better(
     assert list(rates(tmp_path / "run").values()) == expected
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+def test_the_rate_that_plateau_has_come_to_is_the_one_of_the_steps(
+    optimizer: str, toy_train: Path, toy_valid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {**PLATEAU, "decay": 1e-12, "decay_patience": 1, "learning_rate": 0.1, "optimizer": optimizer}
+    weights = []
+    for steps in (4, 8, 12):
+        monkeypatch.setattr("pdtools.training.loop.evaluate", scripted([3.0, 4.0, 4.0]))
+        run = tmp_path / str(steps)
+        train(toy_train, run, recipe("transformer", NO_DROPOUT, **changes, steps=steps), valid=toy_valid)
+        weights.append(load_file(run / "last" / "model.safetensors"))
+    first, second, third = weights
+    assert any((first[name] - second[name]).abs().max() > 1e-3 for name in first)
+    for name in second:  # nothing to be seen is learned after the second evaluation
+        torch.testing.assert_close(third[name], second[name], rtol=0, atol=1e-6)
+
+
 def test_plateau_needs_validation(toy_train: Path, tmp_path: Path) -> None:
     with pytest.raises(PdtoolsError, match=r"schedule plateau needs validation sentences"):
         train(toy_train, tmp_path / "run", recipe(**PLATEAU))
