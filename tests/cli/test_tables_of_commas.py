@@ -12,6 +12,7 @@ import pytest
 from search_oracle import tiny_model
 
 from pdtools.cli.main import run
+from pdtools.files import atomic_table, read_table
 from pdtools.models import save_checkpoint
 from pdtools.tokenization import split_spaces, train_bpe_tokenizer
 
@@ -117,3 +118,12 @@ def test_formal_languages(suffix: str, tmp_path: Path) -> None:
     commas, tabs = (read_pairs(make_task("rs"), tmp_path / f"pairs.{name}") for name in (suffix, "tsv"))
     assert all((commas[length].x == tabs[length].x).all() for length in tabs)
     assert read_prefixes(tmp_path / f"prefixes.{suffix}") == read_prefixes(tmp_path / "prefixes.tsv")
+
+
+@pytest.mark.parametrize("cell", ["a\tb", "a\rb", "\r", "a\r\tb"])
+def test_a_cell_is_never_two(cell: str, tmp_path: Path) -> None:
+    for name in ("x.tsv", "x.tsv.gz"):
+        with atomic_table(tmp_path / name, ["one", "two"]) as write:
+            write([cell, "c"])
+        shown = cell.replace("\t", "\\t").replace("\r", "\\r")
+        assert [cells for _, cells in read_table(tmp_path / name)] == [["one", "two"], [shown, "c"]]

@@ -40,6 +40,10 @@ def test_visible(text: str) -> None:
         assert shown == text
 
 
+def test_no_character_is_forgotten() -> None:
+    assert is_harmless(visible("".join(map(chr, range(sys.maxunicode + 1)))))
+
+
 def test_what_is_escaped() -> None:
     assert visible(HOSTILE) == SHOWN
     assert visible("naïve – “日本” \u05d0 e\u0301") == "naïve – “日本” \u05d0 e\u0301"

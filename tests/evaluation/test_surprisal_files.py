@@ -77,6 +77,12 @@ def test_offsets_may_have_the_space_before_a_token(tmp_path: Path) -> None:
         read(tmp_path, OFFSETS, [rows[0], rows[1].replace("dog", "cat")], TEXTS[:1])
 
 
+def test_tokens_that_share_characters(tmp_path: Path) -> None:
+    rows = [FIRST[0], "1 | 1 | T | 0 | 1 | 1", *FIRST[1:]]  # of which the longer one says what is covered
+    score = only(read(tmp_path, OFFSETS, rows, TEXTS[:1]))
+    assert (score.starts, score.ends) == ((0, 0, 4, 8), (3, 1, 7, 13))
+
+
 def test_a_first_token_without_a_row(tmp_path: Path) -> None:
     score = only(read(tmp_path, OFFSETS, FIRST[1:], TEXTS[:1]))
     assert score.starts == (4, 8)

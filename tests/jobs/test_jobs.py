@@ -268,6 +268,16 @@ def test_whether_a_killed_run_had_finished(tmp_path: Path, work: Doubling) -> No
     assert sorted(os.listdir(tmp_path)) == ["log", "out"]
 
 
+def test_an_output_with_the_number_of_the_one_that_it_has_replaced(tmp_path: Path, work: Doubling) -> None:
+    out = tmp_path / "out"
+    out.write_text("of long ago")
+    interrupt(out, work, 4)
+    then = out.stat().st_mtime_ns
+    out.write_text("made")  # as where a file system gives the number of a deleted file to the next one
+    os.utime(out, ns=(then + 1_000_000, then + 1_000_000))
+    assert finished(out)
+
+
 # --- shards -----------------------------------------------------------------------------------
 
 

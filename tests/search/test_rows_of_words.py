@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pytest
 from search_oracle import tiny_model
 from toy_gpt2 import save_gpt2
@@ -13,7 +14,8 @@ from pdtools.files import Rejects
 from pdtools.models import save_checkpoint
 from pdtools.search import load_scorer
 from pdtools.search.inputs import Source, read_inputs
-from pdtools.search.surprisal import SurprisalRow, surprisals
+from pdtools.search.scores import SentenceScore
+from pdtools.search.surprisal import SurprisalRow, surprisals, word_rows
 from pdtools.tokenization import split_spaces, train_bpe_tokenizer
 
 pytest.importorskip("transformers")
@@ -125,3 +127,26 @@ def test_without_bos_the_first_row_covers_what_is_scored(models: dict[str, Path]
     assert tokens[0].start > 0
     assert (first.number, first.start, first.end) == (1, tokens[0].start, 5)
     assert (second.number, second.text, second.start) == (2, "The", 6)
+
+
+def test_the_parse_of_a_word_is_the_one_after_its_last_token() -> None:
+    text = "barking dog ran"
+    score = SentenceScore(
+        text=text,
+        tokens=("bark", "ing", "dog", "ran", "</s>"),
+        words=(0, 0, 1, 2, -1),
+        starts=(0, 4, 8, 12, 15),
+        ends=(4, 7, 11, 15, 15),
+        logprobs=np.array([-1.0, -2.0, -3.0, -4.0, -5.0]),
+        n_unknown=0,
+        eos=True,
+    )
+    attach = [[0], [0, 1], [0, 1, 1], [0, 1, 1, 2], [0, 1, 1, 2, 4], [0, 1, 1, 2, 4, 0]]
+    incremental = [np.array(each, dtype=np.int32) for each in attach]
+    rows = list(word_rows(score, split_spaces(text), "nats", incremental))
+    assert [(row.number, row.text, row.surprisal, row.parse) for row in rows] == [
+        (1, "barking", 3.0, "(X bark ing)"),
+        (2, "dog", 3.0, "(X (X bark ing) dog)"),
+        (3, "ran", 4.0, "(X (X bark ing) dog) ran"),
+        (4, "</s>", 5.0, "(X (X (X bark ing) dog) ran)"),
+    ]

@@ -1,11 +1,19 @@
 from __future__ import annotations
 
+import dataclasses
+import itertools
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pdtools.errors import PdtoolsError
+from pdtools.files import Rejects
+from pdtools.models.masking import Masking
+from pdtools.shards import ShardSet
+from pdtools.training import Sentences, TrainConfig
 from pdtools.training.batches import (
     BatchLimits,
     BatchStream,
@@ -14,6 +22,7 @@ from pdtools.training.batches import (
     plan_epoch,
     plan_in_order,
 )
+from pdtools.training.distributed import ALONE
 
 LENGTHS = st.lists(st.integers(3, 60), min_size=1, max_size=120).map(np.array)
 LIMITS = st.one_of(
@@ -56,6 +65,7 @@ def test_epochs_and_seeds_differ_and_repeat() -> None:
     assert plan(1, 0) == plan(1, 0)
     assert plan(1, 0) != plan(1, 1)
     assert plan(1, 0) != plan(2, 0)
+    assert plan(1, 1) != plan(2, 0)  # no seed goes through the epochs of another one
 
 
 @given(st.integers(0, 40))
@@ -104,3 +114,21 @@ def test_stored_batches_come_in_another_order_every_epoch() -> None:
     epochs = [[int(next(stream)[0]) for _ in range(6)] for _ in range(3)]
     assert all(sorted(epoch) == [0, 10, 20, 30, 40, 50] for epoch in epochs)
     assert len({tuple(epoch) for epoch in epochs}) == 3
+
+
+def test_every_epoch_hides_other_tokens_of_a_row(toy_train: Path) -> None:
+    shards = ShardSet.open(toy_train)
+    masking = Masking(tokenizer=shards.tokenizer)
+    sentences = Sentences(shards, max_length=None, rejects=Rejects(), masking=masking)
+    config = TrainConfig(batches="stored", batch_tokens=0, batch_sentences=100, seed=1)
+
+    def hidden(seed: int, epoch: int) -> list[list[bool]]:
+        source = sentences.source(dataclasses.replace(config, seed=seed), epoch=epoch)
+        scored = source.take(ALONE).scored
+        assert scored is not None
+        found: list[list[bool]] = scored.tolist()
+        return found
+
+    assert hidden(1, 0) == hidden(1, 0)
+    different = [hidden(1, 0), hidden(1, 1), hidden(1, 2), hidden(2, 0)]
+    assert all(one != other for one, other in itertools.combinations(different, 2))
