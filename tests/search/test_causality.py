@@ -13,6 +13,7 @@ from toy_gpt2 import save_gpt2
 from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
 from pdtools.search import SentenceScore, load_scorer, load_searcher
+from pdtools.search.causality import check_causal_config
 
 transformers = pytest.importorskip("transformers")
 
@@ -206,3 +207,16 @@ def test_a_folder_of_the_model_without_its_head_is_complete_if_that_is_tied(
     assert isinstance(score, SentenceScore)
     assert isinstance(same, SentenceScore)
     assert score.total == same.total
+
+
+@pytest.mark.parametrize(
+    ("config", "setting"),
+    [("BertConfig", "is_decoder"), ("XLMConfig", "causal"), ("FlaubertConfig", "causal")],
+)
+def test_a_masked_architecture_says_in_its_own_word_that_it_is_causal(config: str, setting: str) -> None:
+    import transformers
+
+    kind = getattr(transformers, config)
+    check_causal_config("model", kind(**{setting: True}))
+    with pytest.raises(PdtoolsError, match="sees what comes after"):
+        check_causal_config("model", kind(**{setting: False}))

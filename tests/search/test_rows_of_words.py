@@ -150,3 +150,22 @@ def test_the_parse_of_a_word_is_the_one_after_its_last_token() -> None:
         (3, "ran", 4.0, "(X (X bark ing) dog) ran"),
         (4, "</s>", 5.0, "(X (X (X bark ing) dog) ran)"),
     ]
+
+
+def test_the_end_has_a_number_of_its_own_where_a_word_has_no_row() -> None:
+    score = SentenceScore(
+        text="the dog ran",
+        tokens=("the dog", "ran", "</s>"),
+        words=(0, 2, -1),
+        starts=(0, 8, 11),
+        ends=(7, 11, 11),
+        logprobs=np.array([-1.0, -2.0, -4.0]),
+        n_unknown=0,
+        eos=True,
+    )
+    rows = list(word_rows(score, split_spaces(score.text), "nats"))
+    assert [(row.number, row.text, row.surprisal) for row in rows] == [
+        (1, "the", 1.0),
+        (3, "ran", 2.0),
+        (4, "</s>", 4.0),
+    ]
