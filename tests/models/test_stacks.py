@@ -204,6 +204,19 @@ def test_a_run_in_pieces_is_one_run(name: str) -> None:
 
 
 @pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("name", STACKS)
+def test_what_is_carried_on_is_read_before_the_first_step(name: str) -> None:
+    stack = STACKS[name]
+    torch.manual_seed(4)
+    actions = torch.randn(5, 2, stack.action_size, dtype=torch.float64)
+    run = stack.start(2, 5, actions, keep=False)
+    for step in actions:
+        run.step(step)
+    following = stack.start(2, 3, actions, keep=False, carried=run.carried())
+    torch.testing.assert_close(following.reading, run.reading)
+
+
 def test_a_carry_is_as_long_as_the_window_and_survives_saving() -> None:
     stack = nondeterministic(2, 2, window=4)
     actions = torch.randn(20, 2, stack.action_size)
@@ -342,6 +355,19 @@ def test_stratification_pops_through_layers_and_reads_a_thickness_of_one() -> No
     assert act(0, 0.8, 1.0) == pytest.approx(0.8 * a)
     assert act(0, 0.5, -2.0) == pytest.approx(0.5 * b + 0.5 * a)
     assert act(0.7, 0.1, 0.5) == pytest.approx(0.1 * c + 0.6 * a)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_stratification_reads_so_many_layers_at_most(depth: int) -> None:
+    torch.manual_seed(0)
+    actions = torch.randn(6, 1, 4, dtype=torch.float64)
+    actions[:, :, 0] = -100  # nothing is popped, and layers of a tenth are pushed
+    actions[:, :, 1] = torch.logit(torch.tensor(0.1))
+    found = readings(StratificationStack(2, depth), actions)
+    layers = actions[:, :, 2:].tanh()
+    for t in range(1, 7):
+        kept = layers[max(0, t - depth) : t]
+        torch.testing.assert_close(found[t], 0.1 * kept.sum(0), rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize(("states", "symbols", "steps"), [(1, 2, 6), (2, 1, 6), (2, 2, 5), (1, 3, 5)])

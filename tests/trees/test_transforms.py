@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections import Counter
+
 import nltk
 import pytest
 from hypothesis import given
@@ -188,3 +190,9 @@ def test_normalize_is_idempotent(tree):
         assert normalize(once) == once
         assert "-NONE-" not in once.tags
         assert (once.starts < once.ends).all()
+
+
+def test_counts_add_up() -> None:
+    one = TransformCounts(traces=1, emptied=2, rewritten=Counter(a=3), empty_trees=4)
+    other = TransformCounts(traces=10, emptied=20, rewritten=Counter(a=30, b=1), empty_trees=40)
+    assert one + other == TransformCounts(traces=11, emptied=22, rewritten=Counter(a=33, b=1), empty_trees=44)
