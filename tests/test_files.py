@@ -8,6 +8,7 @@ import gzip
 import json
 import os
 import shutil
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.results import read_results
 from pdtools.files import outputs
 from pdtools.files.system import exchange, may_live, this_process
+from pdtools.files.zips import list_zip
 from pdtools.models.checkpoint import checkpoint_folder
 from pdtools.provenance import provenance
 from pdtools.shards import ShardFolder
@@ -62,6 +64,38 @@ def test_compressed_files_are_really_compressed(tmp_path: Path) -> None:
             stream.write("text")
         data = path.read_bytes()
         assert (read(data) if suffix == ".gz" else read().decompress(data)) == b"text"
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+def test_the_same_text_is_the_same_bytes_at_another_time_and_place(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = []
+    for name, seconds in (("a", 1e9), ("b", 2e9)):
+        monkeypatch.setattr("time.time", lambda seconds=seconds: seconds)
+        with files.atomic_text(tmp_path / f"{name}{suffix}") as stream:
+            stream.write("text\n")
+        written.append((tmp_path / f"{name}{suffix}").read_bytes())
+    assert written[0] == written[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a.jsonl", True),
+        ("data/a.jsonl", True),
+        (".a.jsonl", False),
+        ("data/.a.jsonl", False),
+        (".cache/a.jsonl", False),
+        ("data/.cache/deep/a.jsonl", False),
+        ("__MACOSX/data/a.jsonl", False),
+    ],
+)
+def test_what_is_data_in_an_archive(name: str, expected: bool, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr(name, "{}")
+    found = list_zip(str(tmp_path / "x.zip"), [".jsonl"])
+    assert found == ([f"{tmp_path}/x.zip/{name}"] if expected else [])
 
 
 def test_failed_output_leaves_nothing_and_keeps_the_old_one(tmp_path: Path) -> None:
@@ -514,10 +548,10 @@ def test_every_reader_of_folders_recovers(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"d/tokenizer\.json: no such tokenizer"):
         Tokenizer.load(place)
     cut_swap(place)
-    with pytest.raises(InputError, match="d: a folder of results, not shards"):
+    with pytest.raises(InputError, match="not shards"):
         ShardFolder.open(place)
     cut_swap(place)
-    with pytest.raises(InputError, match="d: a folder of results, not a pdtools checkpoint"):
+    with pytest.raises(InputError, match="not a (pdtools )?checkpoint"):
         checkpoint_folder(place)
     (tmp_path / ".d.0.tmp").rmdir()
     with pytest.raises(PdtoolsError, match="exists already"):
