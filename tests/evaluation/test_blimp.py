@@ -279,3 +279,14 @@ def test_the_official_data(test_data: Path, word_scorer: Any) -> None:
     assert sum(p.good == p.bad for p in pairs) == 7
     identical = [p for p in pairs if p.good == p.bad]
     assert evaluate_blimp(identical, word_scorer()).counts["ties"] == 7
+
+
+def test_the_same_tokens_in_other_words_are_no_tie() -> None:
+    def score(text: str, starts: tuple[int, int], logprob: float) -> SentenceScore:
+        ends = (starts[0] + 3, starts[1] + 3)
+        words, logprobs = (0, int(" " in text)), np.array([logprob, -1.0])
+        return SentenceScore(text, ("can", "not"), words, starts, ends, logprobs, 0, eos=False)
+
+    pair = Pair(paradigm="p", phenomenon=None, field=None, number="1", good="can not", bad="cannot")
+    assert judge(pair, score("can not", (0, 4), -1.0), score("cannot", (0, 3), -2.0)).outcome == "right"
+    assert judge(pair, score("can not", (0, 4), -2.0), score("cannot", (0, 3), -1.0)).outcome == "wrong"
