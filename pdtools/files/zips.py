@@ -18,8 +18,8 @@ from typing import IO, Any
 from pdtools.errors import InputError
 
 SUFFIX = ".zip"
-# A file of blank lines is read by the line, a few seconds for every two million of them.
 _ALWAYS_READ, _MOST_PACKED = 1 << 21, 100
+_MOST_BLANK = 1 << 20  # bytes of white space without anything else: read by the line, a second for a million
 
 
 def is_data(name: str) -> bool:
@@ -60,6 +60,7 @@ class _Unpacked(io.RawIOBase):
     def __init__(self, member: IO[bytes], place: str, packed_bytes: int) -> None:
         self._member, self._place = member, place
         self._left = max(_ALWAYS_READ, _MOST_PACKED * packed_bytes)
+        self._blank = 0
 
     def readable(self) -> bool:
         """Whether it can be read: always."""
@@ -72,6 +73,9 @@ class _Unpacked(io.RawIOBase):
         if self._left < 0:
             reason = f"it unpacks to more than {_MOST_PACKED} times its packed size"
             raise InputError(reason, file=self._place)
+        self._blank = 0 if data.strip() else self._blank + len(data)
+        if self._blank > _MOST_BLANK:
+            raise InputError(f"more than {_MOST_BLANK} bytes of nothing but white space", file=self._place)
         buffer[: len(data)] = data
         return len(data)
 

@@ -13,12 +13,10 @@ MOST_TOKENS = 1 << 24
 _PARTS = ("normalizer", "pre_tokenizer", "normalizers", "pretokenizers")
 
 
-def adapt(description: Any, text_style: str) -> str:
+def adapt(description: dict[str, Any], text_style: str) -> str:
     """Fit a foreign ``tokenizer.json``: no padding or truncation, spaces only where we put them."""
     from tokenizers import Tokenizer as Backend
 
-    if not isinstance(description, dict) or "model" not in description:
-        raise PdtoolsError("not a tokenizer.json: it has no model")
     adapted = {
         **description,
         "truncation": None,
@@ -80,8 +78,11 @@ def check_numbers(description: Any) -> None:
     """Refuse token numbers for which memory would be taken that no vocabulary needs.
 
     Raises:
+        PdtoolsError: if it describes no model.
         ValueError: for numbers from ``MOST_TOKENS`` on, negative ones, and what is no number.
     """
+    if not isinstance(description, dict) or "model" not in description:
+        raise PdtoolsError("not a tokenizer.json: it has no model")
     vocabulary = vocabulary_of(description) or {}
     if any(type(index) is not int or not 0 <= index < MOST_TOKENS for index in vocabulary.values()):
         raise ValueError(f"tokens are numbered from 0 to {MOST_TOKENS - 1:,}")

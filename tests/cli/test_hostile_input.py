@@ -239,7 +239,7 @@ def test_bombs(command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         for name in ("a.json", "a.jsonl"):
             with archive.open(name, "w", force_zip64=True) as member:
                 for _ in range(1 + (files.MAX_DOCUMENT_BYTES >> 20)):
-                    member.write(b" " * (1 << 20))
+                    member.write(b"x" * (1 << 20))
     assert source.stat().st_size < 1 << 20
     refused(command("eval-sg", source, "--write-sentences", "-"), f"{source}/a.json: longer than 16 MiB")
     refused(
@@ -252,7 +252,7 @@ def test_bombs(command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         packed = tmp_path / f"x.json{suffix}"
         with files.atomic_text(packed) as stream:
             for _ in range(1 + (files.MAX_DOCUMENT_BYTES >> 20)):
-                stream.write(" " * (1 << 20))
+                stream.write("x" * (1 << 20))
         with pytest.raises(InputError, match="longer than 128 MiB"):
             files.read_json(packed)
 
@@ -281,6 +281,9 @@ def test_endless_repetitions_in_a_small_archive(
             refused(command(*arguments), f"{packed}: {reason}")
     monkeypatch.setattr(zips, "_ALWAYS_READ", 1 << 18)
     refused(command("eval-blimp", source, "--write-sentences", "-"), f"{source}: no minimal pairs")
+    monkeypatch.setattr(zips, "_MOST_BLANK", 1 << 17)
+    reason = f"more than {1 << 17} bytes of nothing but white space"
+    refused(command("eval-blimp", source, "--write-sentences", "-"), f"{source}/a.jsonl: {reason}")
 
 
 def test_deep_settings(command: Run, tmp_path: Path) -> None:

@@ -169,12 +169,13 @@ def test_two_processes_at_once(name: str, inputs: Path, tmp_path: Path) -> None:
 def test_a_folder_with_the_input_in_it_is_not_replaced(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No input is read, so none needs to make sense."""
+    """No more than a glance is taken at an input, so none needs to make sense."""
     file = tmp_path / "folder" / "in"
     file.parent.mkdir()
-    file.write_text("a\n")
+    content = "(S (X a))\n" if name == "eval-parse" else "a\n"
+    file.write_text(content)
     model = [] if name in ("blocks", "eval-parse") else ["--model", "run"]
     read = [str(file), str(file)] if name == "eval-parse" else [str(file)]
     assert run([name, *read, *model, "-o", str(file.parent), "--overwrite"]) == 1
     assert "holds the input" in capsys.readouterr().err
-    assert file.read_text() == "a\n"
+    assert file.read_text() == content

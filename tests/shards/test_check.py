@@ -139,7 +139,7 @@ KINDS: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
     "no EOS": (put("tokens", 1, 4, 4), "column 'tokens': does not end with EOS"),
     "attach ahead": (put("attach", 2, 5, 4), "row 2 (from 0), column 'attach': token 4 attaches to 5"),
     "attach far": (put("attach", 2, 2**31 - 1, 4), "column 'attach': token 4 attaches to 2147483647"),
-    "attach below": (put("attach", 2, -3, 4), "column 'attach': token 4 attaches to -3"),
+    "attach below": (put("attach", 2, -3, 4), "column 'attach': token 4 attaches to -3: to itself"),
     "ROOT attached": (put("attach", 2, 1, 0), "column 'attach': token 0 attaches to 1"),
     "EOS attached": (put("attach", 2, 6, 6), "column 'attach': EOS has to attach to 0"),
     "attach ROOT": (put("attach", 2, 0, 3), "column 'attach': token 3 attaches to 0, which is ROOT"),
@@ -199,6 +199,7 @@ def test_every_command_refuses_rows_that_are_wrong(
     [
         (put("attach", 1, 0, 2), "token 2 attaches to 0, but a block has no trees"),
         (put("word", 1, 9, 2), "word 9 of"),
+        (put("word", 1, 2, 2), "word 2 of 2"),
         (put("word", 1, -2, 2), "token 2 belongs to word -2"),
         (put("tokens", 0, [3]), "6 numbers for 1 tokens"),
     ],
