@@ -33,8 +33,8 @@ SUITE = json.dumps({"meta": {"name": "x"}, "predictions": [], "items": []}, inde
         ("(see below)", None),
         (PAIR, Kind.PAIRS),
         ("UID\tsentence_good\tsentence_bad\nx\tHe runs.\tHe run.", Kind.PAIRS),
-        ("id\tsentence_good\nx\tHe runs.", Kind.TEXT),  # that alone are no pairs
-        ("id\tsentence_bad\nx\tHe run.", Kind.TEXT),
+        ("id\tsentence_good\nx\tHe runs.", Kind.PAIRS),  # whose reader says what is missing
+        ("id\tsentence_bad\nx\tHe run.", Kind.PAIRS),
         (json.dumps({"sentence_good": "He runs."}), None),
         (SUITE, Kind.SUITES),
         ("sentence_id\ttoken_id\ttoken\tstart\tend\tsurprisal\n", Kind.SURPRISALS),

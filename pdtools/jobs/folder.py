@@ -307,7 +307,6 @@ def read_job(folder: Path) -> dict[str, Any]:
             for text in (*job["command"], job.get("folder"), job.get("output"))
         )
         or "replaces" not in job
-        or any("\0" in name for name in (job["folder"], job["output"], *job["command"]))
     ):
         raise InputError("damaged", file=path, hint=f"delete {folder} and start again")
     return job

@@ -20,7 +20,7 @@ from odd_treebanks import FILES, SOUP
 
 from pdtools import data
 from pdtools.errors import PdtoolsError
-from pdtools.files import Rejects, expand_inputs
+from pdtools.files import Rejects, expand_inputs, some_trees
 from pdtools.shards import (
     ShardSet,
     ShardSettings,
@@ -55,7 +55,7 @@ def plainly(
     **more: Any,
 ) -> None:
     passed_over = Rejects(rejects.on_error)
-    made = train_tokenizer(build._some(read_trees(files, passed_over), passed_over), tokenizer)
+    made = train_tokenizer(some_trees(read_trees(files, passed_over), passed_over), tokenizer)
     trees = read_trees(files, rejects)
     build_shards(trees, made, chosen, out, rejects, sources=files, overwrite=True, **more)
 
