@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from pdtools.errors import PdtoolsError
 from pdtools.models.base import LanguageModel
@@ -87,6 +88,18 @@ def make_config(name: str, values: Mapping[str, Any]) -> Any:
     return config_class(**checked)
 
 
+class _Unfilled(TorchFunctionMode):
+    """Passes over random values: to draw them for tensors without memory, torch loads its compiler."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__name__", None) in ("normal_", "uniform_"):
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)
+
+
 def empty_model(name: str, config: Any) -> LanguageModel:
     """A model whose tensors have shapes but no values, and take no memory, whatever their size.
 
@@ -98,7 +111,7 @@ def empty_model(name: str, config: Any) -> LanguageModel:
             f"model configuration: layers must be at most {MOST_LAYERS:,}, not {config.layers:,}"
         )
     try:
-        with torch.device("meta"):
+        with torch.device("meta"), _Unfilled():
             return build_model(name, config)
     except (RuntimeError, OverflowError, TypeError) as error:
         reason = str(error).splitlines()[0]
