@@ -18,7 +18,7 @@ demo: $(VENV)/installed
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh examples/demo.sh $(DEMO)
 
 test: $(VENV)/installed-dev
-	$(VENV)/bin/python -m pytest --numprocesses auto $(PYTEST_ARGS)
+	$(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
 
 lint: $(VENV)/installed-dev
 	$(VENV)/bin/ruff check .

@@ -21,6 +21,7 @@ REPOSITORY = Path(__file__).parents[1]
 
 
 SMALL = {"SEEDS": "1", "JOBS": "1", "STEPS": "2", "STRINGS": "200", "PREFIXES": "2", "BEAM": "2"}
+SMALL |= {"HELD_OUT": "20"}
 
 
 def study(name: str, folder: Path, out: str, **settings: str) -> subprocess.CompletedProcess[str]:

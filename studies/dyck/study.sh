@@ -13,6 +13,7 @@
 #   SEEDS="1 2 3"  one run of each model for each; more can be added later
 #   JOBS=2         runs at a time, on one thread each; on a GPU: JOBS=1 DEVICE=cuda
 #   DEVICE=cpu  STEPS=10000  STRINGS=100000  PREFIXES=1008 (28 of each depth)  BEAM=50
+#   HELD_OUT=1000  strings of validation, and as many of perplexity
 #   PUSHDOWN_PREFIXES=72 (on a GPU: all)   how many the plain Pushdown LM is tested on, 5 to 10 s of a core each; free
 #                  strings: how many of the deeper ones (SOURCES=40, and the nests)
 #   MARGIN=8       nats; hypotheses of the beam that are so much less probable than the best are dropped
@@ -27,7 +28,7 @@ export OUT="$out" STEPS="${STEPS:-10000}" BEAM="${BEAM:-50}" MARGIN="${MARGIN:-8
 export POSITIONS="${POSITIONS:-alibi}" BATCHES="${BATCHES:-1}"
 [ "$DEVICE" != cpu ] || export PUSHDOWN_PREFIXES="${PUSHDOWN_PREFIXES:-72}"
 export SETTING="${SETTING:-released-like}"
-setting=$SETTING strings=${STRINGS:-100000} prefixes=${PREFIXES:-1008}
+setting=$SETTING strings=${STRINGS:-100000} held_out=${HELD_OUT:-1000} prefixes=${PREFIXES:-1008}
 case $BATCHES in
 1 | 2 | 4 | 8 | 16 | 32 | 64) ;;
 *) echo "BATCHES=$BATCHES: must divide 64, the strings of a step" >&2; exit 1 ;;
@@ -51,8 +52,8 @@ free) set -- --setting free --min-length 6 --max-length 598 ;;
 *) echo "SETTING=$setting: must be released-like or free" >&2; exit 1 ;;
 esac
 [ -e "$out/train" ] || pdtools generate dyck "$@" --number "$strings" --seed 1 --shards -o "$out/train"
-[ -e "$out/valid" ] || pdtools generate dyck "$@" --number 1000 --seed 2 --shards -o "$out/valid"
-[ -e "$out/test" ] || pdtools generate dyck "$@" --number 1000 --seed 4 --shards -o "$out/test"
+[ -e "$out/valid" ] || pdtools generate dyck "$@" --number "$held_out" --seed 2 --shards -o "$out/valid"
+[ -e "$out/test" ] || pdtools generate dyck "$@" --number "$held_out" --seed 4 --shards -o "$out/test"
 for depth in ${SOURCES:-10 40}; do
     for least in ${DEPENDENCIES:-50 100 200 300}; do
         file="$out/prefixes/dependency-$least-depth-$depth.tsv"
