@@ -196,3 +196,13 @@ def test_counts_add_up() -> None:
     one = TransformCounts(traces=1, emptied=2, rewritten=Counter(a=3), empty_trees=4)
     other = TransformCounts(traces=10, emptied=20, rewritten=Counter(a=30, b=1), empty_trees=40)
     assert one + other == TransformCounts(traces=11, emptied=22, rewritten=Counter(a=33, b=1), empty_trees=44)
+
+
+def test_labels_of_binarization_are_no_chains() -> None:
+    """They name children, of which one may be a chain itself: what is taken apart is that child alone."""
+    tree = Tree.from_brackets("(S (NP+N (A a) (B b)) (C c) (NP+N (A d) (B e)))")
+    binary = binarize(tree)
+    assert "S|<C-NP+N>" in binary.labels
+    expanded = expand_unaries(binary)
+    assert "S|<C-NP+N>" in expanded.labels
+    assert unbinarize(expanded) == expand_unaries(tree)
