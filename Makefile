@@ -30,24 +30,24 @@ bench: $(VENV)/installed-dev
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/table.py $(BENCH_ARGS)
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/agreement.py --table
 
-# Tables and sentences of docs/ that come from docs/results; a test says when they are stale (--check).
+# Tables and sentences of docs/ that come from docs/notes/results; a test says when they are stale (--check).
 docs: $(VENV)/installed-dev
 	$(VENV)/bin/python studies/pages.py
 
 # How cost grows with length, width and beam; four minutes.
 sweep: $(VENV)/installed-dev
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/sweep.py > sweep.jsonl
-	$(VENV)/bin/python benchmarks/sweep.py --plot sweep.jsonl docs/growth.svg
+	$(VENV)/bin/python benchmarks/sweep.py --plot sweep.jsonl docs/notes/growth.svg
 
-# Commands killed at random moments and gone on with, and readers fuzzed, for SOAK_MINUTES (10).
+# Commands killed at random moments and resumed, and readers fuzzed, for SOAK_MINUTES (10).
 soak: $(VENV)/installed-dev
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/soak.py
 
-# Table 1 of the Pushdown Layers paper: hours on two cores; it goes on where it was stopped.
+# Table 1 of the Pushdown Layers paper: hours on two cores; run again, it resumes.
 study-dyck: $(VENV)/installed-dev
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh studies/dyck/study.sh "$(STUDY)"
 
-# Tables 1 and 2 of the stack-attention paper at a reduced budget (FULL=1: the paper's); it goes on where it stopped.
+# Tables 1 and 2 of the stack-attention paper at a reduced budget (FULL=1: the paper's); run again, it resumes.
 study-dcf: $(VENV)/installed-dev
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh studies/dcf/study.sh "$(STUDY_DCF)"
 

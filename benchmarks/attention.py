@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import plain_pushdown
 import torch
 import torch.nn.functional as F
 from measure import Figure, Options, Run, main, peak_memory, seconds, treebank_batch
+from plain import pushdown as plain_pushdown
 from torch import Tensor
 
 from pdtools.models import tape_from_attachments
-from pdtools.models.attention import attend
-from pdtools.models.score_terms import DepthScores, ScoreInputs
+from pdtools.models.transformer.attention import attend
+from pdtools.models.transformer.score_terms import DepthScores, ScoreInputs
 
 SENTENCES, HEADS, D_HEAD, DEPTHS = 8, 4, 64, 64
-TIME_BARS = {128: 1.6, 512: 1.7}
+TIME_BARS = {128: 1.0, 512: 1.0}
 PLAIN_LENGTHS = (128,)
 
 

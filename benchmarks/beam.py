@@ -19,7 +19,7 @@ from pdtools.models import Batch, TransformerLM, collate
 from pdtools.search import beam_search
 
 WORDS, SENTENCES = 20, 3
-TIME_BARS: dict[int, float | None] = {10: None, 100: None, 300: 1.1}
+TIME_BARS: dict[int, float | None] = {10: None, 100: None, 300: 0.9}
 
 
 def figures(options: Options) -> Iterator[Figure]:

@@ -13,11 +13,11 @@ import numpy as np
 from comparison import REPOSITORY, Line, Missing, data_folder, largest, version
 
 from pdtools import data
-from pdtools.evaluation.blimp import evaluate_blimp
-from pdtools.evaluation.blimp_pairs import Pair, read_pairs
-from pdtools.evaluation.perplexity import evaluate_perplexity
-from pdtools.evaluation.sg import from_score, present
-from pdtools.evaluation.suites import read_suites, sentences
+from pdtools.evaluation.blimp.evaluate import evaluate_blimp
+from pdtools.evaluation.blimp.pairs import Pair, read_pairs
+from pdtools.evaluation.perplexity.evaluate import evaluate_perplexity
+from pdtools.evaluation.sg.evaluate import from_score, present
+from pdtools.evaluation.sg.suites import read_suites, sentences
 from pdtools.files import Rejects
 from pdtools.models import collate, load_checkpoint, save_checkpoint
 from pdtools.search import Scorer, SentenceScore, beam_search, load_scorer
@@ -26,7 +26,7 @@ from pdtools.tokenization import split_words, train_bpe_tokenizer
 from pdtools.trees import read_trees
 
 # The oracles are those of the tests.
-sys.path.insert(0, str(REPOSITORY / "tests"))
+sys.path.insert(0, str(REPOSITORY / "tests" / "helpers"))
 from search_oracle import all_attachments, exhaustive_prefixes, parts, row, tiny_model
 from toy_gpt2 import save_gpt2, transformers_losses
 

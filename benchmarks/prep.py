@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 python benchmarks/prep.py [TREES ...]
 
-Each line is a figure: its name, value, unit, ratio of the plain formulation's time (``plain_prep.py``) to
+Each line is a figure: its name, value, unit, ratio of the plain formulation's time (``plain/prep.py``) to
 ours, the lowest ratio that is accepted (``bar``, null if none), and the settings. Times are medians of
 interleaved runs, in processor time, which other work on the machine changes little. Both formulations
 tokenize as a new process would, without a word looked up before. Without files, the bundled treebank is
@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import plain_prep
 import pyarrow as pa
 import pyarrow.parquet as pq
 import tokenizers
 from measure import machine
+from plain import prep as plain_prep
 
 from pdtools import data
 from pdtools.files import Rejects, expand_inputs

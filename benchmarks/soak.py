@@ -1,4 +1,4 @@
-"""Commands killed at random moments, again and again, and gone on with; then readers fuzzed.
+"""Commands killed at random moments, again and again, and resumed; then readers fuzzed.
 
     OMP_NUM_THREADS=1 python benchmarks/soak.py [--minutes 10]          (make soak; SOAK_MINUTES)
 

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-import plain_stack_attention
 import torch
 from measure import EOS, PAD, ROOT, Figure, Options, Run, main, seconds
+from plain import stack_attention as plain_stack_attention
 from torch import Tensor
 
 from pdtools.models import Batch, TransformerLM, build_model, make_config
-from pdtools.models.native_stack_attention import native_stack_attention, stack_library
-from pdtools.models.stack_attention import fused_takes, stepwise_stack_attention
+from pdtools.models.kernels.native_stack_attention import native_stack_attention, stack_library
+from pdtools.models.transformer.stack_attention import fused_takes, stepwise_stack_attention
 
 SHAPE = {
     "vocab_size": 8,
@@ -50,7 +50,7 @@ PLAIN_BARS = {80: 1.7, 100: 2.0}
 
 def fused(actions: Tensor) -> Tensor:
     """The kernels for CUDA, imported where they are wanted: they need Triton."""
-    from pdtools.models.fused_stack_attention import fused_stack_attention
+    from pdtools.models.kernels.fused_stack_attention import fused_stack_attention
 
     return fused_stack_attention(actions)
 
@@ -88,7 +88,9 @@ def step(model: TransformerLM, batch: Batch, recurrence: str | None = None) -> R
         model.zero_grad(set_to_none=True)
 
     def run_with_it() -> None:
-        with mock.patch("pdtools.models.stack_attention.stack_attention", RECURRENCES[recurrence or ""]):
+        with mock.patch(
+            "pdtools.models.transformer.stack_attention.stack_attention", RECURRENCES[recurrence or ""]
+        ):
             run()
 
     return run if recurrence is None else run_with_it

@@ -14,14 +14,15 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-import plain_stacks
 import torch
 from measure import EOS, PAD, ROOT, Figure, Options, Run, main, seconds
+from plain import stacks as plain_stacks
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pdtools.models import Batch, RecurrentConfig, RecurrentLM, collate, recurrence
-from pdtools.models.stacks import nondeterministic
+from pdtools.models import Batch, RecurrentConfig, RecurrentLM, collate
+from pdtools.models.recurrent import recurrence
+from pdtools.models.recurrent.stacks import nondeterministic
 
 LENGTHS = (41, 61, 79)
 STRINGS = 10
@@ -65,7 +66,7 @@ class Comparison:
 
 
 COMPARISONS = (
-    Comparison(name="RNS", against="log-space einsums", options={}, plain=PLAIN, bar=10),
+    Comparison(name="RNS", against="log-space einsums", options={}, plain=PLAIN, bar=100),
     Comparison(name="RNS", against="log space, eq. 2 as printed", options={}, plain=PRINTED, only=(41,)),
     Comparison(name="RNS", against="torch's operations", options={}, plain=loss_without_c),
     Comparison(
@@ -79,7 +80,7 @@ COMPARISONS = (
         against="appendix A.1 as printed",
         options={"stack": "stratification"},
         plain=PRINTED,
-        bar=5,
+        bar=8,
     ),
     Comparison(
         name="Gref",
@@ -209,7 +210,7 @@ def side_by_side(name: str, models: list[RecurrentLM], options: Options) -> Figu
         for model in models:
             model.zero_grad(set_to_none=True)
 
-    with mock.patch("pdtools.models.recurrent.faster_as_one", return_value=True):
+    with mock.patch("pdtools.models.recurrent.model.faster_as_one", return_value=True):
         times = seconds({"together": together, "alone": alone}, options)
         counts = {"operations": operations(together), "plain_operations": operations(alone)}
     return Figure(

@@ -22,14 +22,14 @@ from measure import Figure, Options, main, seconds
 from train_step import LARGE_TRUNK, TRUNK
 
 from pdtools import data
-from pdtools.evaluation.blimp import evaluate_blimp
-from pdtools.evaluation.blimp_pairs import Pair, read_pairs
-from pdtools.evaluation.sg import evaluate_sg, present
-from pdtools.evaluation.suites import Suite, read_suites, sentences
+from pdtools.evaluation.blimp.evaluate import evaluate_blimp
+from pdtools.evaluation.blimp.pairs import Pair, read_pairs
+from pdtools.evaluation.sg.evaluate import evaluate_sg, present
+from pdtools.evaluation.sg.suites import Suite, read_suites, sentences
 from pdtools.models import build_model, load_checkpoint, make_config, save_checkpoint
 from pdtools.search import DerivationScorer, Scorer, SentenceScore, load_scorer
 from pdtools.search.beam import beam_widths
-from pdtools.search.prefixes import SortedStrings
+from pdtools.search.prefix_tree import SortedStrings
 from pdtools.tokenization import Sentence, Tokenizer, split_words, train_bpe_tokenizer
 
 BLIMP_SENTENCES = 134_000

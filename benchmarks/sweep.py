@@ -2,7 +2,7 @@
 the preparation with the corpus; and what threads and workers bring.
 
     python benchmarks/sweep.py [--device cuda] > sweep.jsonl
-    python benchmarks/sweep.py --plot sweep.jsonl docs/growth.svg
+    python benchmarks/sweep.py --plot sweep.jsonl docs/notes/growth.svg
 
 Steps are forward and backward, on the trunk and the real tapes of ``train_step.py``, with as many sentences
 as make a fixed number of positions. A step's operations are those of its matrix products, counted as it runs;

@@ -18,12 +18,15 @@ SUFFIXES = (".txt", ".tokens", ".raw")
 
 def blocks(
     texts: Annotated[list[str], typer.Argument(metavar="TEXT", help="Files, folders, globs, or -.")],
-    output: Annotated[str, typer.Option("--output", "-o", help="The folder to write.")],
+    output: Annotated[
+        str, typer.Option("--output", "-o", rich_help_panel="Output", help="The folder to write.")
+    ],
     length: Annotated[int, typer.Option("--length", min=1, help="Tokens per block.")] = 128,
     tokenizer: Annotated[
         str,
         typer.Option(
             "--tokenizer",
+            rich_help_panel="Model",
             metavar="word|bpe|DIR",
             help="Make one from this text, or use that of other shards, of a model, or a tokenizer.json.",
         ),
@@ -41,7 +44,10 @@ def blocks(
         bool, typer.Option("--lower-case", help="word: convert to lower case, in evaluation too.")
     ] = False,
     text_style: Annotated[
-        Style | None, typer.Option("--text-style", help="Words as in a treebank (the default), or raw text.")
+        Style | None,
+        typer.Option(
+            "--text-style", rich_help_panel="Input", help="Words as in a treebank (the default), or raw text."
+        ),
     ] = None,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,

@@ -43,8 +43,8 @@ def compare(
       pdtools compare results/base/blimp results/pushdown/blimp
       pdtools compare results/base results/pushdown
     """
-    from pdtools.evaluation.compare import compare_runs
-    from pdtools.evaluation.overview import is_collection, overview
+    from pdtools.evaluation.comparison.compare import compare_runs
+    from pdtools.evaluation.comparison.overview import is_collection, overview
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_comparison, print_overview
 

@@ -7,70 +7,64 @@ from typing import Annotated
 import typer
 
 from pdtools.files import STDIO, Rejects, rejects_path
-from pdtools.search.scores import DEFAULT_BEAM
 
 from .arguments import input_files
 from .console import message, print_json, progress, warn
 from .options import (
-    BeamOption,
-    DeviceOption,
-    Dtype,
-    DtypeOption,
     GivenTextOption,
     InputsArgument,
-    JsonOption,
-    MaxBatchOption,
     ModelOption,
-    OverwriteOption,
-    QuietOption,
-    ResumeOption,
-    SchedulerOption,
-    ShardOption,
+    RunOptions,
     Source,
-    ThreadsOption,
-    WorkersOption,
+    option_blocks,
 )
 from .outputs import check_json_output, check_output_or_done
-from .work import make_plan, model_settings, piecewise_searcher
+from .running import make_plan, model_settings, piecewise_searcher
 
 
+@option_blocks(without=("bos",))
 def decode(
     model: ModelOption,
+    run: RunOptions,
     inputs: InputsArgument = None,
     output: Annotated[
-        str, typer.Option("--output", "-o", help="A file for the trees (.gz, .zst), or -.")
+        str,
+        typer.Option(
+            "--output", "-o", rich_help_panel="Output", help="A file for the trees (.gz, .zst), or -."
+        ),
     ] = STDIO,
     text: GivenTextOption = None,
     source: Annotated[
-        Source, typer.Option("--from", help="Running text, words separated by spaces, or the words of trees.")
+        Source,
+        typer.Option(
+            "--from",
+            rich_help_panel="Input",
+            help="Running text, words separated by spaces, or the words of trees.",
+        ),
     ] = Source.text,
-    beam: BeamOption = DEFAULT_BEAM,
     k_best: Annotated[
-        int, typer.Option("--k-best", min=1, help="Different trees per sentence in --scores.")
+        int,
+        typer.Option(
+            "--k-best", rich_help_panel="Search", min=1, help="Different trees per sentence in --scores."
+        ),
     ] = 1,
     derivations: Annotated[
         bool,
         typer.Option(
-            "--derivations", help="--k-best: the best derivations, of which several may give one tree."
+            "--derivations",
+            rich_help_panel="Search",
+            help="--k-best: the best derivations, of which several may give one tree.",
         ),
     ] = False,
     scores: Annotated[
         str | None,
         typer.Option(
-            "--scores", metavar="FILE.tsv", help="Log-probabilities of the trees, in nats (or a .csv)."
+            "--scores",
+            rich_help_panel="Output",
+            metavar="FILE.tsv",
+            help="Log-probabilities of the trees, in nats (or a .csv).",
         ),
     ] = None,
-    max_batch: MaxBatchOption = None,
-    dtype: DtypeOption = Dtype.float32,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = 0,
-    workers: WorkersOption = 1,
-    shard: ShardOption = None,
-    scheduler: SchedulerOption = None,
-    resume: ResumeOption = False,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
 ) -> None:
     """Parse sentences with a trained model: line n of the output is the best tree of line n of the input.
 
@@ -99,8 +93,8 @@ def decode(
       pdtools decode test.tokens --from tokens --model runs/pushdown --beam 300 --k-best 5 \\
           --scores test.tsv -o test.trees
     """
-    check_json_output(as_json, output)
-    if scores == STDIO and (as_json or output == STDIO):
+    check_json_output(run.as_json, output)
+    if scores == STDIO and (run.as_json or output == STDIO):
         raise typer.BadParameter("standard output is taken: name a file for --scores")
     if k_best > 1 and scores is None:
         raise typer.BadParameter("--k-best over 1 needs --scores, where the other trees go")
@@ -113,45 +107,37 @@ def decode(
 
     files = input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
     merge_options = [] if scores is None else ["--scores", scores]
-    plan = make_plan(workers, shard, scheduler, resume, merge_options)
+    plan = make_plan(run, merge_options)
     beside = [str(path) for path in (scores, rejects_path(output)) if path is not None]
     check_output_or_done(
         output,
         plan,
         folder=False,
-        overwrite=overwrite,
+        overwrite=run.overwrite,
         inputs=[*files, model],
         beside=beside,
-        quiet=quiet,
+        quiet=run.quiet,
     )
-    settings = model_settings(
-        plan,
-        model,
-        beam=beam,
-        max_batch=max_batch,
-        dtype=dtype,
-        device=device,
-        threads=threads,
-    )
+    settings = model_settings(plan, model, run)
     rejects = Rejects("skip")
     with piecewise_searcher(
         output,
         settings,
         plan,
         beside=beside,
-        overwrite=overwrite,
-        quiet=quiet,
+        overwrite=run.overwrite,
+        quiet=run.quiet,
         k_best=k_best,
         merged=k_best > 1 and not derivations,
     ) as searcher:
         lines = read_inputs(files, source.value, searcher.settings["text_style"])
         results = decode_lines(lines, searcher, rejects=rejects, k_best=k_best, derivations=derivations)
         results = progress(
-            results, total=lambda: count_inputs(files, source.value), label="sentences", quiet=quiet
+            results, total=lambda: count_inputs(files, source.value), label="sentences", quiet=run.quiet
         )
         counts = write_decoded(results, output, rejects=rejects, scores=scores, k_best=k_best)
     warn(searcher.settings)
-    if as_json:
+    if run.as_json:
         from dataclasses import asdict
 
         from pdtools.provenance import provenance
@@ -164,6 +150,6 @@ def decode(
                 "provenance": provenance({"model": model, **{name: name for name in inputs or []}}),
             }
         )
-    message(f"{counts.trees} trees, {counts.words} words", quiet=quiet)
+    message(f"{counts.trees} trees, {counts.words} words", quiet=run.quiet)
     for record in rejects:
-        message(f"{record['file']}:{record['line']}: no parse: {record['reason']}", quiet=quiet)
+        message(f"{record['file']}:{record['line']}: no parse: {record['reason']}", quiet=run.quiet)

@@ -22,7 +22,7 @@ from .options import (
     ThreadsOption,
 )
 from .outputs import check_picture, check_target, deliver
-from .work import pick_device
+from .running import pick_device
 
 if TYPE_CHECKING:
     from pdtools.formal import Grammar
@@ -32,13 +32,24 @@ def eval_cfl(
     shards: Annotated[str, typer.Argument(metavar="SHARDS", help="Folder that generate cfl --shards wrote.")],
     model: Annotated[
         str | None,
-        typer.Option("--model", metavar="DIR", help="A checkpoint or a run; without it, only the bound."),
+        typer.Option(
+            "--model",
+            rich_help_panel="Model",
+            metavar="DIR",
+            help="A checkpoint or a run; without it, only the bound.",
+        ),
     ] = None,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="DIR", help="results.json, items.parquet.")
+        str | None,
+        typer.Option(
+            "--output", "-o", rich_help_panel="Output", metavar="DIR", help="results.json, items.parquet."
+        ),
     ] = None,
     plot: Annotated[
-        str | None, typer.Option("--plot", metavar="FILE", help="A figure by length: .svg, .pdf or .png.")
+        str | None,
+        typer.Option(
+            "--plot", rich_help_panel="Output", metavar="FILE", help="A figure by length: .svg, .pdf or .png."
+        ),
     ] = None,
     beside: Annotated[
         list[str] | None,
@@ -64,7 +75,7 @@ def eval_cfl(
       pdtools eval-cfl shards/test --model runs/lstm --plot both.svg --beside results/dyck
       pdtools eval-cfl shards/valid
     """
-    from pdtools.evaluation.cfl import evaluate_cfl, language_of
+    from pdtools.evaluation.formal.cfl import evaluate_cfl, language_of
     from pdtools.models import load_checkpoint
     from pdtools.provenance import provenance
     from pdtools.report.cfl import draw_by_length, print_cfl

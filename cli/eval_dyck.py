@@ -8,68 +8,62 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pdtools.files import STDIO, Rejects, expand_inputs
-from pdtools.search.scores import DEFAULT_BEAM
 
 from .console import bar
 from .options import (
-    BeamOption,
-    DeviceOption,
-    JsonOption,
-    MaxBatchOption,
     ModelOption,
-    OverwriteOption,
-    QuietOption,
-    ResumeOption,
-    SchedulerOption,
-    ShardOption,
-    ThreadsOption,
-    WorkersOption,
+    RunOptions,
+    option_blocks,
 )
 from .outputs import check_output_or_done, deliver
-from .work import kept_pieces, make_plan, model_settings
+from .running import kept_pieces, make_plan, model_settings
 
 if TYPE_CHECKING:
     from pdtools.evaluation.results import Results
 
 
+@option_blocks(without=("bos", "dtype"))
 def eval_dyck(
     prefixes: Annotated[
         list[str], typer.Argument(metavar="PREFIXES...", help="TSV files of generate dyck-prefixes.")
     ],
     model: ModelOption,
+    run: RunOptions,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="DIR", help="results.json, items.parquet.")
+        str | None,
+        typer.Option(
+            "--output", "-o", rich_help_panel="Output", metavar="DIR", help="results.json, items.parquet."
+        ),
     ] = None,
     strings: Annotated[
         str | None,
         typer.Option(
-            "--strings", metavar="SHARDS", help="Whole strings, for a comparison with the exact entropy."
+            "--strings",
+            rich_help_panel="Input",
+            metavar="SHARDS",
+            help="Whole strings, for a comparison with the exact entropy.",
         ),
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", min=1, metavar="N", help="Only the first N prefixes of each file."),
+        typer.Option(
+            "--limit",
+            rich_help_panel="Input",
+            min=1,
+            metavar="N",
+            help="Only the first N prefixes of each file.",
+        ),
     ] = None,
-    beam: BeamOption = DEFAULT_BEAM,
     margin: Annotated[
         float | None,
         typer.Option(
             "--margin",
+            rich_help_panel="Search",
             min=0,
             metavar="NATS",
             help="Drop hypotheses that are this much less probable than the best.",
         ),
     ] = None,
-    max_batch: MaxBatchOption = None,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = 0,
-    workers: WorkersOption = 1,
-    shard: ShardOption = None,
-    scheduler: SchedulerOption = None,
-    resume: ResumeOption = False,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
 ) -> None:
     """Choose the closing bracket after prefixes of bracket strings; accuracy by file, dependency and depth.
 
@@ -84,26 +78,26 @@ def eval_dyck(
       pdtools eval-dyck dependency-50.tsv depth.tsv --model runs/dyck --beam 50 -o results/dyck
       pdtools eval-dyck depth.tsv --model runs/dyck --strings shards/valid -o results/depth --resume
     """
-    from pdtools.evaluation.dyck import Search, evaluate_closing, evaluate_entropy
+    from pdtools.evaluation.formal.dyck import Search, evaluate_closing, evaluate_entropy
     from pdtools.evaluation.pieces import InPieces
     from pdtools.formal import read_prefixes
     from pdtools.jobs import independent_passes
+    from pdtools.jobs.workers import Workers
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_closing
-    from pdtools.search.work import model_settings_for_job
+    from pdtools.search.in_pieces import model_settings_for_job
     from pdtools.shards import ShardSet
-    from pdtools.workers import Workers
 
     target = output or STDIO
-    plan = make_plan(workers, shard, scheduler, resume)
+    plan = make_plan(run)
     read = [*prefixes, model, strings]
-    check_output_or_done(target, plan, folder=True, overwrite=overwrite, inputs=read, quiet=quiet)
+    check_output_or_done(target, plan, folder=True, overwrite=run.overwrite, inputs=read, quiet=run.quiet)
     files = expand_inputs(prefixes, (".tsv", ".csv"))
     sets = {Path(file).name.partition(".")[0]: read_prefixes(file)[:limit] for file in files}
     if len(sets) < len(files):
         raise typer.BadParameter("files of the same name: their scores could not be told apart")
     shards = ShardSet.open(strings) if strings else None
-    settings = model_settings(plan, model, beam=beam, max_batch=max_batch, device=device, threads=threads)
+    settings = model_settings(plan, model, run)
     loaded = settings.load_model()
     described = {
         "work": "closing: with leads and ends",
@@ -111,7 +105,7 @@ def eval_dyck(
         **model_settings_for_job(settings),
     }
     with (
-        kept_pieces(target, described, plan, overwrite=overwrite, quiet=quiet) as job,
+        kept_pieces(target, described, plan, overwrite=run.overwrite, quiet=run.quiet) as job,
         Workers(plan.workers) as processes,
     ):
 
@@ -121,10 +115,10 @@ def eval_dyck(
             return evaluate_entropy(
                 shards,
                 loaded,
-                beam=beam,
-                max_batch=max_batch,
+                beam=run.beam,
+                max_batch=run.max_batch,
                 rejects=Rejects("fail", hint=None),
-                progress=bar("strings", quiet=quiet),
+                progress=bar("strings", quiet=run.quiet),
                 in_pieces=InPieces(settings, plan, job, "strings", processes),
             )
 
@@ -132,8 +126,8 @@ def eval_dyck(
             return evaluate_closing(
                 sets,
                 loaded,
-                search=Search(beam=beam, margin=margin, max_batch=max_batch),
-                progress=bar("prefixes", quiet=quiet),
+                search=Search(beam=run.beam, margin=margin, max_batch=run.max_batch),
+                progress=bar("prefixes", quiet=run.quiet),
                 in_pieces=InPieces(settings, plan, job, "prefixes", processes),
             )
 
@@ -143,4 +137,4 @@ def eval_dyck(
             results.scores["entropy"] = entropy
         inputs = {**dict(zip(sets, files, strict=True)), "model": model}
         made = provenance(inputs | ({"strings": str(strings)} if strings else {}))
-        deliver(results, made, output, print_closing, overwrite=overwrite, as_json=as_json)
+        deliver(results, made, output, print_closing, overwrite=run.overwrite, as_json=run.as_json)

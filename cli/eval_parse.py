@@ -16,7 +16,7 @@ from .options import JsonOption, OverwriteOption, QuietOption
 from .outputs import check_target, deliver
 
 if TYPE_CHECKING:
-    from pdtools.evaluation.prm import Parameters
+    from pdtools.evaluation.parsing.prm import Parameters
     from pdtools.evaluation.results import Results
 
 
@@ -42,7 +42,10 @@ def eval_parse(
         str, typer.Argument(metavar="PREDICTED", help="Trees, one per line, in the same order.")
     ],
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="DIR", help="results.json, items.parquet.")
+        str | None,
+        typer.Option(
+            "--output", "-o", rich_help_panel="Output", metavar="DIR", help="results.json, items.parquet."
+        ),
     ] = None,
     prm: Annotated[
         str | None,
@@ -87,8 +90,8 @@ def eval_parse(
     """
     import dataclasses
 
-    from pdtools.evaluation.parsing import evaluate_parse, read_left_out
-    from pdtools.evaluation.prm import COMMON, read_parameters
+    from pdtools.evaluation.parsing.evaluate import evaluate_parse, read_left_out
+    from pdtools.evaluation.parsing.prm import COMMON, read_parameters
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_parse
 
@@ -135,7 +138,7 @@ def eval_parse(
 
 
 def _print_evalb(gold: str, predicted: str, parameters: Parameters, binarize: Factor) -> None:
-    from pdtools.evaluation.parsing import NO_LABELS, PreparationCounts, compare_files
+    from pdtools.evaluation.parsing.evaluate import NO_LABELS, PreparationCounts, compare_files
     from pdtools.report.evalb import TooManyErrors, evalb_lines
 
     counts = PreparationCounts()

@@ -9,30 +9,17 @@ import typer
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, Rejects
-from pdtools.search.scores import DEFAULT_BEAM
 
 from .console import bar, message
 from .options import (
-    BeamOption,
-    BosOption,
-    DeviceOption,
-    Dtype,
-    DtypeOption,
-    JsonOption,
-    MaxBatchOption,
     OnError,
     OnErrorOption,
-    OverwriteOption,
-    QuietOption,
-    ResumeOption,
-    SchedulerOption,
+    RunOptions,
     ScoredModelOption,
-    ShardOption,
-    ThreadsOption,
-    WorkersOption,
+    option_blocks,
 )
 from .outputs import check_output_or_done, deliver
-from .work import kept_pieces, make_plan, model_settings
+from .running import kept_pieces, make_plan, model_settings
 
 if TYPE_CHECKING:
     from pdtools.evaluation.results import Results
@@ -45,13 +32,18 @@ class Replacement(str, Enum):
     mask = "mask"
 
 
+@option_blocks()
 def eval_ppl(
     shards: Annotated[
         str, typer.Argument(metavar="SHARDS", help="Folder that pdtools tapes or blocks wrote.")
     ],
     model: ScoredModelOption,
+    run: RunOptions,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="DIR", help="results.json, items, rejects.")
+        str | None,
+        typer.Option(
+            "--output", "-o", rich_help_panel="Output", metavar="DIR", help="results.json, items, rejects."
+        ),
     ] = None,
     marginal: Annotated[
         bool,
@@ -80,20 +72,7 @@ def eval_ppl(
         int | None,
         typer.Option(min=1, help="Masked models: draws of tokens to predict (default: 1)."),
     ] = None,
-    beam: BeamOption = DEFAULT_BEAM,
-    bos: BosOption = True,
-    max_batch: MaxBatchOption = None,
-    dtype: DtypeOption = Dtype.float32,
     on_error: OnErrorOption = OnError.fail,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = 0,
-    workers: WorkersOption = 1,
-    shard: ShardOption = None,
-    scheduler: SchedulerOption = None,
-    resume: ResumeOption = False,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
 ) -> None:
     """Perplexity per token and per word: given the trees, joint (strings with their trees), and marginal.
 
@@ -113,20 +92,20 @@ def eval_ppl(
       pdtools eval-ppl shards/test --model runs/pushdown --no-marginal
       pdtools eval-ppl shards/test --model runs/rns --stream --streams 32
     """
-    from pdtools.evaluation.masked import HiddenTokens, evaluate_masked_perplexity
-    from pdtools.evaluation.perplexity import evaluate_perplexity, evaluate_string_perplexity
+    from pdtools.evaluation.perplexity.evaluate import evaluate_perplexity, evaluate_string_perplexity
+    from pdtools.evaluation.perplexity.masked import HiddenTokens, evaluate_masked_perplexity
+    from pdtools.evaluation.perplexity.streams import evaluate_stream_perplexity
     from pdtools.evaluation.pieces import InPieces
-    from pdtools.evaluation.streams import evaluate_stream_perplexity
     from pdtools.jobs import Plan
-    from pdtools.models.pretrained import check_no_hub_name
+    from pdtools.models.transformer.pretrained import check_no_hub_name
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_perplexity
     from pdtools.search.huggingface import is_huggingface
-    from pdtools.search.work import PiecewiseScorer, model_settings_for_job
+    from pdtools.search.in_pieces import PiecewiseScorer, model_settings_for_job
     from pdtools.shards import ShardFolder, ShardSet
 
     target = output or STDIO
-    plan = make_plan(workers, shard, scheduler, resume)
+    plan = make_plan(run)
     if streams > 1 and not stream:
         raise typer.BadParameter("--streams goes with --stream")
     if stream and plan != Plan():
@@ -147,30 +126,29 @@ def eval_ppl(
     hiding = ", ".join("--" + name.replace("_", "-") for name in hidden)
     if hidden and stream:
         raise PdtoolsError(f"{hiding}: with --stream nothing is hidden")
-    check_output_or_done(target, plan, folder=True, overwrite=overwrite, inputs=[shards, model], quiet=quiet)
-    rejects = Rejects(on_error.value)
-    settings = model_settings(
-        plan,
-        model,
-        beam=beam,
-        bos=bos,
-        max_batch=max_batch,
-        dtype=dtype,
-        device=device,
-        threads=threads,
+    check_output_or_done(
+        target, plan, folder=True, overwrite=run.overwrite, inputs=[shards, model], quiet=run.quiet
     )
+    rejects = Rejects(on_error.value)
+    settings = model_settings(plan, model, run)
 
     def end(results: Results) -> None:
         made = provenance({"shards": shards, "model": model})
         deliver(
-            results, made, output, print_perplexity, rejects=rejects, overwrite=overwrite, as_json=as_json
+            results,
+            made,
+            output,
+            print_perplexity,
+            rejects=rejects,
+            overwrite=run.overwrite,
+            as_json=run.as_json,
         )
 
     if stream:
-        rows, parts = ShardSet.open(shards), bar("parts", quiet=quiet)
+        rows, parts = ShardSet.open(shards), bar("parts", quiet=run.quiet)
         end(evaluate_stream_perplexity(rows, settings.load_model(), streams=streams, progress=parts))
         return
-    sentences, show = ShardFolder.open(shards), bar("sentences", quiet=quiet)
+    sentences, show = ShardFolder.open(shards), bar("sentences", quiet=run.quiet)
     if hidden and (is_huggingface(model) or settings.load_model().model.objective != "masked"):
         raise PdtoolsError(f"{hiding}: {model} is no masked model, nothing is hidden from it")
     described = {
@@ -180,7 +158,7 @@ def eval_ppl(
         **{name: value for name, value in hidden.items() if value != getattr(HiddenTokens(), name)},
         **model_settings_for_job(settings),
     }
-    with kept_pieces(target, described, plan, overwrite=overwrite, quiet=quiet) as job:
+    with kept_pieces(target, described, plan, overwrite=run.overwrite, quiet=run.quiet) as job:
         if is_huggingface(model):
             scorer = PiecewiseScorer(settings, plan, job)
             results = evaluate_string_perplexity(sentences, scorer, rejects=rejects, progress=show)
@@ -189,7 +167,7 @@ def eval_ppl(
                 sentences,
                 loaded,
                 hidden=HiddenTokens(**hidden),
-                max_batch=max_batch,
+                max_batch=run.max_batch,
                 rejects=rejects,
                 progress=show,
                 in_pieces=InPieces(settings, plan, job),
@@ -198,12 +176,12 @@ def eval_ppl(
             results = evaluate_perplexity(
                 sentences,
                 loaded,
-                beam=beam if marginal else None,
-                max_batch=max_batch,
+                beam=run.beam if marginal else None,
+                max_batch=run.max_batch,
                 rejects=rejects,
                 progress=show,
                 in_pieces=InPieces(settings, plan, job),
             )
         end(results)
     for reason, count in rejects.by_reason().items():
-        message(f"{count} left out: {reason}", quiet=quiet)
+        message(f"{count} left out: {reason}", quiet=run.quiet)

@@ -8,39 +8,23 @@ from typing import Annotated
 import typer
 
 from pdtools.files import expand_inputs
-from pdtools.search.scores import DEFAULT_BEAM
 
 from .arguments import pick_source
-from .console import bar, message, print_json
+from .console import bar, message
 from .options import (
-    BeamOption,
-    BosOption,
     DetailsOption,
-    DeviceOption,
-    Dtype,
-    DtypeOption,
     EvaluatedModelOption,
-    JsonOption,
-    MaxBatchOption,
-    OnError,
-    OverwriteOption,
-    QuietOption,
-    RecordedNatsOption,
-    RecordedOnErrorOption,
-    ResumeOption,
-    SchedulerOption,
-    ShardOption,
+    RecordedOptions,
+    RunOptions,
     Style,
-    SurprisalsOption,
-    TextOnlyOption,
-    ThreadsOption,
-    WorkersOption,
-    WriteSentencesOption,
+    option_blocks,
 )
-from .outputs import check_json_output, check_output_or_done, check_target, deliver, required_output
-from .work import make_plan, model_settings, piecewise_scorer
+from .outputs import check_output_or_done, check_target, deliver, required_output
+from .recorded import recorded_scorer, write_for_others
+from .running import make_plan, model_settings, piecewise_scorer
 
 
+@option_blocks()
 def eval_sg(
     context: typer.Context,
     suites: Annotated[
@@ -50,40 +34,36 @@ def eval_sg(
             help="A folder of .json files, one such file, or a zip; or the files for --from-items.",
         ),
     ],
+    run: RunOptions,
+    recorded: RecordedOptions,
     model: EvaluatedModelOption = None,
-    surprisals: SurprisalsOption = None,
-    write_sentences: WriteSentencesOption = None,
     from_items: Annotated[
         bool,
         typer.Option(
-            "--from-items", help="Instead of a model: aggregate results per item (CSV files, zips of them)."
+            "--from-items",
+            rich_help_panel="Input",
+            help="Instead of a model: aggregate results per item (CSV files, zips of them).",
         ),
     ] = False,
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", metavar="DIR", help="results.json, items.parquet, regions.parquet."),
+        typer.Option(
+            "--output",
+            "-o",
+            rich_help_panel="Output",
+            metavar="DIR",
+            help="results.json, items.parquet, regions.parquet.",
+        ),
     ] = None,
     text_style: Annotated[
         Style,
-        typer.Option("--text-style", help="How the sentences are written: words spaced, or as people write."),
+        typer.Option(
+            "--text-style",
+            rich_help_panel="Input",
+            help="How the sentences are written: words spaced, or as people write.",
+        ),
     ] = Style.ptb,
-    text_only: TextOnlyOption = False,
-    nats: RecordedNatsOption = False,
-    on_error: RecordedOnErrorOption = OnError.fail,
-    beam: BeamOption = DEFAULT_BEAM,
-    bos: BosOption = True,
-    max_batch: MaxBatchOption = None,
-    dtype: DtypeOption = Dtype.float32,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = 0,
-    workers: WorkersOption = 1,
-    shard: ShardOption = None,
-    scheduler: SchedulerOption = None,
-    resume: ResumeOption = False,
-    overwrite: OverwriteOption = False,
     details: DetailsOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
 ) -> None:
     """Score test suites in SyntaxGym's format: do the surprisals of regions satisfy the predictions?
 
@@ -114,92 +94,61 @@ def eval_sg(
     """
     sources = {
         "--model": model,
-        "--surprisals": surprisals,
-        "--write-sentences": write_sentences,
+        "--surprisals": recorded.surprisals,
+        "--write-sentences": recorded.write_sentences,
         "--from-items": from_items,
     }
     pick_source(context, sources)
     if from_items:
-        _aggregate(suites, output, overwrite=overwrite, as_json=as_json, quiet=quiet)
+        _aggregate(suites, output, overwrite=run.overwrite, as_json=run.as_json, quiet=run.quiet)
         return
     if len(suites) > 1:
         raise typer.BadParameter("several SUITES: only --from-items takes several files")
-    if write_sentences is not None:
-        _write(
-            suites[0],
-            write_sentences,
-            text_style.value,
-            text_only=text_only,
-            overwrite=overwrite,
-            as_json=as_json,
-            quiet=quiet,
+    if recorded.write_sentences is not None:
+        from pdtools.evaluation.recorded.sentence_files import SG_COLUMNS, sg_sentences
+        from pdtools.evaluation.sg.suites import SuiteFiles
+
+        write_for_others(
+            recorded,
+            run,
+            {"suites": suites[0]},
+            lambda: sg_sentences(SuiteFiles(suites[0]), text_style.value),
+            SG_COLUMNS,
         )
         return
 
-    from pdtools.evaluation.sentence_files import SG_COLUMNS, place_names, sg_sentences
-    from pdtools.evaluation.sg import evaluate_sg
-    from pdtools.evaluation.suites import SuiteFiles
-    from pdtools.evaluation.surprisal_files import RecordedScorer
+    from pdtools.evaluation.recorded.sentence_files import SG_COLUMNS, place_names, sg_sentences
+    from pdtools.evaluation.sg.evaluate import evaluate_sg
+    from pdtools.evaluation.sg.suites import SuiteFiles
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_sg
 
     show = partial(print_sg, details=details)
     output = required_output(output)
-    plan = make_plan(workers, shard, scheduler, resume)
-    inputs = [*suites, model, surprisals]
-    check_output_or_done(output, plan, folder=True, overwrite=overwrite, inputs=inputs, quiet=quiet)
+    plan = make_plan(run)
+    inputs = [*suites, model, recorded.surprisals]
+    check_output_or_done(output, plan, folder=True, overwrite=run.overwrite, inputs=inputs, quiet=run.quiet)
     found = SuiteFiles(suites[0])
     if model is not None:
-        settings = model_settings(
-            plan,
-            model,
-            beam=beam,
-            bos=bos,
-            max_batch=max_batch,
-            dtype=dtype,
-            device=device,
-            threads=threads,
-        )
-        with piecewise_scorer(output, settings, plan, overwrite=overwrite, quiet=quiet) as scorer:
-            results = evaluate_sg(found, scorer, bar("sentences", quiet=quiet))
+        settings = model_settings(plan, model, run)
+        with piecewise_scorer(output, settings, plan, overwrite=run.overwrite, quiet=run.quiet) as scorer:
+            results = evaluate_sg(found, scorer, bar("sentences", quiet=run.quiet))
             made = provenance({"suites": suites[0], "model": model})
-            deliver(results, made, output, show, overwrite=overwrite, as_json=as_json)
+            deliver(results, made, output, show, overwrite=run.overwrite, as_json=run.as_json)
     else:
-        assert surprisals is not None
-        recorded = RecordedScorer(
-            surprisals,
-            place_names(SG_COLUMNS, sg_sentences(found)),
-            unit="nats" if nats else "bits",
-            text_style=text_style.value,
-            on_error=on_error.value,
-        )
-        results = evaluate_sg(found, recorded, bar("sentences", quiet=quiet))
-        made = provenance({"suites": suites[0], "surprisals": surprisals})
-        deliver(results, made, output, show, overwrite=overwrite, as_json=as_json)
+        places = place_names(SG_COLUMNS, sg_sentences(found))
+        scored = recorded_scorer(recorded, places, text_style.value)
+        results = evaluate_sg(found, scored, bar("sentences", quiet=run.quiet))
+        made = provenance({"suites": suites[0], "surprisals": str(recorded.surprisals)})
+        deliver(results, made, output, show, overwrite=run.overwrite, as_json=run.as_json)
     if left_out := results.counts["items_unscorable"]:
-        message(f"{left_out} items could not be scored (items.parquet says why)", quiet=quiet)
+        message(f"{left_out} items could not be scored (items.parquet says why)", quiet=run.quiet)
     if unknown := results.counts["sentences_with_unknown_words"]:
-        message(f"{unknown} sentences have words that the model reads as <unk>", quiet=quiet)
-
-
-def _write(
-    suites: str, output: str, style: str, *, text_only: bool, overwrite: bool, as_json: bool, quiet: bool
-) -> None:
-    from pdtools.evaluation.sentence_files import SG_COLUMNS, sg_sentences, write_sentences
-    from pdtools.evaluation.suites import SuiteFiles
-    from pdtools.provenance import provenance
-
-    check_json_output(as_json, output)
-    check_target(output, folder=False, overwrite=overwrite, inputs=[suites])
-    sentences = sg_sentences(SuiteFiles(suites), style)
-    number = write_sentences(sentences, SG_COLUMNS, output, text_only=text_only, overwrite=overwrite)
-    if as_json:
-        print_json({"counts": {"sentences": number}, "provenance": provenance({"suites": suites})})
-    message(f"{number} sentences written", quiet=quiet)
+        message(f"{unknown} sentences have words that the model reads as <unk>", quiet=run.quiet)
 
 
 def _aggregate(inputs: list[str], output: str | None, *, overwrite: bool, as_json: bool, quiet: bool) -> None:
-    from pdtools.evaluation.sg_runs import aggregate_items
+    from pdtools.evaluation.sg.many_runs import aggregate_items
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_sg_runs
 

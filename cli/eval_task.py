@@ -20,17 +20,23 @@ from .options import (
     ThreadsOption,
 )
 from .outputs import check_picture, check_target, deliver
-from .work import pick_device
+from .running import pick_device
 
 
 def eval_task(
     pairs: Annotated[list[str], typer.Argument(metavar="PAIRS...", help="TSV files of generate task.")],
     model: ModelOption,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="DIR", help="results.json, items.parquet.")
+        str | None,
+        typer.Option(
+            "--output", "-o", rich_help_panel="Output", metavar="DIR", help="results.json, items.parquet."
+        ),
     ] = None,
     plot: Annotated[
-        str | None, typer.Option("--plot", metavar="FILE", help="Accuracy by length (.svg, .pdf, .png).")
+        str | None,
+        typer.Option(
+            "--plot", rich_help_panel="Output", metavar="FILE", help="Accuracy by length (.svg, .pdf, .png)."
+        ),
     ] = None,
     teacher_forced: Annotated[
         bool,
@@ -59,7 +65,7 @@ def eval_task(
     Example:
       pdtools eval-task rs.tsv --model runs/rs -o results/rs --plot rs.svg
     """
-    from pdtools.evaluation.transduction import DEFAULT_BATCH, evaluate_task, join_pairs, task_of
+    from pdtools.evaluation.formal.transduction import DEFAULT_BATCH, evaluate_task, join_pairs, task_of
     from pdtools.formal import read_pairs
     from pdtools.models import load_checkpoint
     from pdtools.provenance import provenance

@@ -27,7 +27,8 @@ def cfl(
         int | None, typer.Option("--number", "-n", min=1, help="How many strings (default: 10000).")
     ] = None,
     lengths: Annotated[
-        str, typer.Option("--lengths", metavar="FIRST-LAST", help="Tokens per string.")
+        str,
+        typer.Option("--lengths", rich_help_panel="Input", metavar="FIRST-LAST", help="Tokens per string."),
     ] = "40-80",
     batch: Annotated[
         int | None,
@@ -51,8 +52,8 @@ def cfl(
     """Draw strings of a weighted context-free grammar, exactly, given their lengths.
 
     For every batch, one length is drawn uniformly from those at which the language has strings. A grammar is
-    a text file, one line per symbol: S -> '0' S '0' [1/2] | '#' [1/2]; docs/context-free.md describes the
-    format. dyck-released is dyck as the code of DuSell and Chiang (2022) draws it.
+    a text file, one line per symbol: S -> '0' S '0' [1/2] | '#' [1/2]; docs/guide/context-free.md describes
+    the format. dyck-released is dyck as the code of DuSell and Chiang (2022) draws it.
 
     \b
     Example:

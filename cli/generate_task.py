@@ -24,7 +24,10 @@ def task(
     lengths: Annotated[
         str,
         typer.Option(
-            "--lengths", metavar="FIRST-LAST", help="Number of symbols of x: 41-100, or one length."
+            "--lengths",
+            rich_help_panel="Input",
+            metavar="FIRST-LAST",
+            help="Number of symbols of x: 41-100, or one length.",
         ),
     ] = "41-100",
     number: Annotated[

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 NumberOption = Annotated[int, typer.Option("--number", "-n", min=1, help="How many strings.")]
 OutputOption = Annotated[
-    str, typer.Option("--output", "-o", help="A file (.gz, .zst), or -; a folder with --shards.")
+    str,
+    typer.Option(
+        "--output", "-o", rich_help_panel="Output", help="A file (.gz, .zst), or -; a folder with --shards."
+    ),
 ]
 ShardsOption = Annotated[
     bool,

@@ -13,14 +13,17 @@ from .arguments import parse_range
 from .console import print_json, warn
 from .options import DeviceOption, JsonOption, ModelOption, OverwriteOption, ThreadsOption
 from .outputs import check_picture
-from .work import pick_device
+from .running import pick_device
 
 
 def inspect(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Words separated by spaces; for a task, x.")],
     model: ModelOption,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="A picture: .svg, .png or .pdf.")
+        str | None,
+        typer.Option(
+            "--output", "-o", rich_help_panel="Output", metavar="FILE", help="A picture: .svg, .png or .pdf."
+        ),
     ] = None,
     layers: Annotated[
         str | None, typer.Option(metavar="N,M-K", help="Stack attention: these layers only (default: all).")
@@ -51,8 +54,8 @@ def inspect(
         check_picture(output, overwrite=overwrite, inputs=[model])
     chosen = None if layers is None else {n for part in layers.split(",") for n in parse_range(part.strip())}
 
-    from pdtools.evaluation.inspection import inspect_stacks
-    from pdtools.evaluation.stack_runs import inspect_run
+    from pdtools.inspection.recurrent import inspect_run
+    from pdtools.inspection.stack_attention import inspect_stacks
     from pdtools.models import RecurrentLM
     from pdtools.report.stack_maps import draw_stacks, print_stacks
     from pdtools.report.stack_runs import draw_run, print_run

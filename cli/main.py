@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import signal
 import sys
@@ -21,6 +22,7 @@ from pdtools.visible import visible
 from . import (
     blocks,
     compare,
+    config,
     decode,
     eval_blimp,
     eval_cfl,
@@ -40,6 +42,7 @@ from . import (
     tapes,
     train,
 )
+from .options import PanelledCommand
 
 _UsageError: Any = typer.BadParameter.__base__  # of click, or of the copy of it that typer brings along
 
@@ -75,33 +78,35 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 
-app.command("parse", short_help="A treebank, or text through a parser, into binarized trees.")(parse.parse)
-app.command("tapes", short_help="Trees into shards: tokens, attachments and stack tapes.")(tapes.tapes)
-app.command("blocks", short_help="Running text into shards, for models without trees.")(blocks.blocks)
-app.command("show", short_help="Print one sentence of the shards, with its tree and tape.")(show.show)
-app.command("train", short_help="Train a language model on shards, or on a task.")(train.train)
-app.command("sweep", short_help="Train a model for every combination of some settings' values.")(sweep.sweep)
-app.command("decode", short_help="Parse sentences with a trained model.")(decode.decode)
-app.command("sample", short_help="Draw strings with their trees from a model.")(sample.sample)
-app.command("inspect")(inspect.inspect)
-app.command("surprisal", short_help="Print the surprisal of every token or word.")(surprisal.surprisal)
-app.command("eval-parse", short_help="Recall, precision and F1 of predicted trees, as EVALB's.")(
+_command = functools.partial(app.command, cls=PanelledCommand)
+_command("parse", short_help="A treebank, or text through a parser, into binarized trees.")(parse.parse)
+_command("tapes", short_help="Trees into shards: tokens, attachments and stack tapes.")(tapes.tapes)
+_command("blocks", short_help="Running text into shards, for models without trees.")(blocks.blocks)
+_command("show", short_help="Print one sentence of the shards, with its tree and tape.")(show.show)
+_command("train", short_help="Train a language model on shards, or on a task.")(train.train)
+_command("sweep", short_help="Train a model for every combination of some settings' values.")(sweep.sweep)
+_command("decode", short_help="Parse sentences with a trained model.")(decode.decode)
+_command("sample", short_help="Draw strings with their trees from a model.")(sample.sample)
+_command("inspect")(inspect.inspect)
+_command("surprisal", short_help="Print the surprisal of every token or word.")(surprisal.surprisal)
+_command("eval-parse", short_help="Recall, precision and F1 of predicted trees, as EVALB's.")(
     eval_parse.eval_parse
 )
-app.command("eval-ppl", short_help="Perplexity per token and per word.")(eval_ppl.eval_ppl)
-app.command("eval-blimp", short_help="Score minimal pairs (BLiMP).")(eval_blimp.eval_blimp)
-app.command("eval-sg", short_help="Score test suites in SyntaxGym's format.")(eval_sg.eval_sg)
-app.command("eval-cfl", short_help="Compare a model's cross-entropy with a language's exact one.")(
+_command("eval-ppl", short_help="Perplexity per token and per word.")(eval_ppl.eval_ppl)
+_command("eval-blimp", short_help="Score minimal pairs (BLiMP).")(eval_blimp.eval_blimp)
+_command("eval-sg", short_help="Score test suites in SyntaxGym's format.")(eval_sg.eval_sg)
+_command("eval-cfl", short_help="Compare a model's cross-entropy with a language's exact one.")(
     eval_cfl.eval_cfl
 )
-app.command("eval-dyck", short_help="Closing brackets of long or deep bracket strings.")(eval_dyck.eval_dyck)
-app.command("eval-task", short_help="Predict y from x, for a model of train --task.")(eval_task.eval_task)
-app.command("compare", short_help="Compare two models' results, item by item.")(compare.compare)
-app.command("merge", short_help="Make the output of a command that was divided with --shard.")(merge.merge)
+_command("eval-dyck", short_help="Closing brackets of long or deep bracket strings.")(eval_dyck.eval_dyck)
+_command("eval-task", short_help="Predict y from x, for a model of train --task.")(eval_task.eval_task)
+_command("compare", short_help="Compare two models' results, item by item.")(compare.compare)
+_command("merge", short_help="Make the output of a command that was divided with --shard.")(merge.merge)
+app.add_typer(config.app, name="config", short_help="List bundled recipes, print one, list every key.")
 app.add_typer(generate.app, name="generate", short_help="Draw strings of a formal language: text, or shards.")
 
 
-@app.command("help", short_help="Print the help of a command.")
+@_command("help", short_help="Print the help of a command.")
 def _help(
     command: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="One of them.")] = None,
 ) -> None:

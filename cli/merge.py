@@ -18,12 +18,18 @@ _IN_PIECES = ("parse", "tapes", "decode", "surprisal", "eval-blimp", "eval-sg", 
 
 
 def merge(
+    ctx: typer.Context,
     output: Annotated[
         str, typer.Argument(metavar="OUTPUT", help="The output, as named with -o in the jobs.")
     ],
     scores: Annotated[
         str | None,
-        typer.Option("--scores", metavar="FILE.tsv", help="decode: the other file, as named in the jobs."),
+        typer.Option(
+            "--scores",
+            rich_help_panel="Output",
+            metavar="FILE.tsv",
+            help="decode: the other file, as named in the jobs.",
+        ),
     ] = None,
 ) -> None:
     """Make the output of a command whose work was divided among jobs with --shard I/N.
@@ -43,7 +49,6 @@ def merge(
     from pdtools.jobs import finished, only_merging, read_job
 
     from .console import message
-    from .main import run
 
     if os.path.exists(output) and not job_path(output).exists():
         finished(output)  # deletes what a killed merge may have left
@@ -53,40 +58,38 @@ def merge(
     arguments = _without_shard(job["command"])
     if not arguments or arguments[0] not in _IN_PIECES:
         raise InputError("not begun by a command of pdtools that works in pieces", file=job_path(output))
-    _check_outputs(arguments, job, output, scores)
+    commands: Any = ctx.find_root().command
+    _check_outputs(commands, arguments, job, output, scores)
     os.chdir(job["folder"])
     sys.argv[1:] = arguments  # what the output was made with, as its provenance will say
     with only_merging():
-        status = run(arguments)
-    raise typer.Exit(status)
+        raise typer.Exit(commands.main(arguments, prog_name="pdtools", standalone_mode=False))
 
 
-def _check_outputs(arguments: list[str], job: dict[str, Any], output: str, scores: str | None) -> None:
+def _check_outputs(
+    commands: Any, arguments: list[str], job: dict[str, Any], output: str, scores: str | None
+) -> None:
     """Refuse a job that would write anything else than what is named: it may be from somebody else.
 
     Raises:
         InputError: naming what it would write.
     """
-    from typer.main import get_command
-
-    from .main import app
-
     file = job_path(output)
-    commands: dict[str, Any] = vars(get_command(app))["commands"]
+    name = arguments[0]
     # What is wrong with them the command will say: nothing after it is read then either.
-    parsed = commands[arguments[0]].make_context(arguments[0], arguments[1:], resilient_parsing=True)
+    parsed = commands.commands[name].make_context(name, arguments[1:], resilient_parsing=True)
     options = parsed.params
     hint = "was the folder moved? Run the command with --resume instead of --shard to continue"
     for made in (job["output"], options.get("output") or ""):
         if not _is_same(made, job, output):
             raise InputError(f"its jobs were to make {made or 'nothing'}", file=file, hint=hint)
-    for name in _WRITTEN_BESIDE:
-        file_name = options.get(name)
-        if file_name is None or (name == "scores" and scores and _is_same(file_name, job, scores)):
+    for beside in _WRITTEN_BESIDE:
+        file_name = options.get(beside)
+        if file_name is None or (beside == "scores" and scores and _is_same(file_name, job, scores)):
             continue
-        option = "--" + name.replace("_", "-")
+        option = "--" + beside.replace("_", "-")
         command = shlex.join(["pdtools", "merge", output, option, file_name])
-        right = f"if that is right: {command}" if name == "scores" else None
+        right = f"if that is right: {command}" if beside == "scores" else None
         raise InputError(f"its jobs were to write {file_name} too ({option})", file=file, hint=right)
 
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
+
+from pdtools.search.scores import DEFAULT_BEAM
 
 
 class OnError(str, Enum):
@@ -42,85 +50,283 @@ InputsArgument = Annotated[
 ]
 GivenTextOption = Annotated[
     list[str] | None,
-    typer.Option("--text", metavar="SENTENCE", help="Instead of INPUT: a sentence (or tree); repeatable."),
+    typer.Option(
+        "--text",
+        metavar="SENTENCE",
+        rich_help_panel="Input",
+        help="Instead of INPUT: a sentence (or tree); repeatable.",
+    ),
 ]
 TableOption = Annotated[
-    str, typer.Option("--output", "-o", help="A TSV file, or CSV (.csv); also compressed (.gz, .zst); or -.")
+    str,
+    typer.Option(
+        "--output",
+        "-o",
+        rich_help_panel="Output",
+        help="A TSV file, or CSV (.csv); also compressed (.gz, .zst); or -.",
+    ),
 ]
 OverwriteOption = Annotated[
     bool,
-    typer.Option("--overwrite", help="Replace an output that exists; a folder only if pdtools wrote it."),
+    typer.Option(
+        "--overwrite",
+        rich_help_panel="Output",
+        help="Replace an output that exists; a folder only if pdtools wrote it.",
+    ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", rich_help_panel="Output", help="One JSON document on standard output.")
+]
 DetailsOption = Annotated[
-    bool, typer.Option("--details", help="Print the scores of every paradigm or suite too.")
+    bool,
+    typer.Option(
+        "--details", rich_help_panel="Output", help="Print the scores of every paradigm or suite too."
+    ),
 ]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no messages.")]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", rich_help_panel="Output", help="No progress, no messages.")
+]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
-DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1, ...")]
-ThreadsOption = Annotated[int, typer.Option("--threads", min=0, max=1024, help="CPU threads (0: all).")]
+DeviceOption = Annotated[
+    str, typer.Option("--device", rich_help_panel="Parallel", help="auto, cpu, cuda, cuda:1, ...")
+]
+ThreadsOption = Annotated[
+    int, typer.Option("--threads", min=0, max=1024, rich_help_panel="Parallel", help="CPU threads (0: all).")
+]
 WorkersOption = Annotated[
     int,
-    typer.Option("--workers", min=1, max=1024, help="Number of processes; the result does not depend on it."),
+    typer.Option(
+        "--workers",
+        min=1,
+        max=1024,
+        rich_help_panel="Parallel",
+        help="Number of processes; the result does not depend on it.",
+    ),
 ]
 ShardOption = Annotated[
     str | None,
     typer.Option(
-        "--shard", metavar="I/N", help="Do part I of N of the work (I from 0); then run pdtools merge."
+        "--shard",
+        metavar="I/N",
+        rich_help_panel="Parallel",
+        help="Do part I of N of the work (I from 0); then run pdtools merge.",
     ),
 ]
 SchedulerOption = Annotated[
     str | None,
-    typer.Option("--scheduler", metavar="ADDRESS", help="A Dask scheduler whose workers do the work."),
+    typer.Option(
+        "--scheduler",
+        metavar="ADDRESS",
+        rich_help_panel="Parallel",
+        help="A Dask scheduler whose workers do the work.",
+    ),
 ]
 ResumeOption = Annotated[
-    bool, typer.Option("--resume", help="Continue an earlier run that was interrupted, if there was one.")
+    bool,
+    typer.Option(
+        "--resume",
+        rich_help_panel="Parallel",
+        help="Continue an earlier run that was interrupted, if there was one.",
+    ),
 ]
 OnErrorOption = Annotated[
-    OnError, typer.Option("--on-error", help="On bad input: stop, or record it in the rejects and continue.")
+    OnError,
+    typer.Option(
+        "--on-error",
+        rich_help_panel="Input",
+        help="On bad input: stop, or record it in the rejects and continue.",
+    ),
 ]
 ModelOption = Annotated[
-    str, typer.Option("--model", metavar="DIR", help="A checkpoint, or a run folder of pdtools train.")
+    str,
+    typer.Option(
+        "--model",
+        metavar="DIR",
+        rich_help_panel="Model",
+        help="A checkpoint, or a run folder of pdtools train.",
+    ),
 ]
 ScoredModelOption = Annotated[
-    str, typer.Option("--model", metavar="DIR", help="A checkpoint, a run, or a Hugging Face causal LM.")
+    str,
+    typer.Option(
+        "--model",
+        metavar="DIR",
+        rich_help_panel="Model",
+        help="A checkpoint, a run, or a Hugging Face causal LM.",
+    ),
 ]
 EvaluatedModelOption = Annotated[
     str | None,
-    typer.Option("--model", metavar="DIR", help="A checkpoint, a run, or a Hugging Face causal LM."),
+    typer.Option(
+        "--model",
+        metavar="DIR",
+        rich_help_panel="Model",
+        help="A checkpoint, a run, or a Hugging Face causal LM.",
+    ),
 ]
 SurprisalsOption = Annotated[
     str | None,
     typer.Option(
-        "--surprisals", metavar="FILE", help="Instead of a model: surprisals that were computed elsewhere."
+        "--surprisals",
+        metavar="FILE",
+        rich_help_panel="Input",
+        help="Instead of a model: surprisals that were computed elsewhere.",
     ),
 ]
 WriteSentencesOption = Annotated[
     str | None,
     typer.Option(
-        "--write-sentences", metavar="FILE", help="Write the sentences (.tsv, .csv; or -) instead of scoring."
+        "--write-sentences",
+        metavar="FILE",
+        rich_help_panel="Output",
+        help="Write the sentences (.tsv, .csv; or -) instead of scoring.",
     ),
 ]
 TextOnlyOption = Annotated[
-    bool, typer.Option("--text-only", help="--write-sentences: only the text, without a header.")
+    bool,
+    typer.Option(
+        "--text-only", rich_help_panel="Output", help="--write-sentences: only the text, without a header."
+    ),
 ]
 RecordedOnErrorOption = Annotated[
     OnError,
-    typer.Option("--on-error", help="If --surprisals do not fit a sentence: stop, or leave it out."),
+    typer.Option(
+        "--on-error",
+        rich_help_panel="Input",
+        help="If --surprisals do not fit a sentence: stop, or leave it out.",
+    ),
 ]
-RecordedNatsOption = Annotated[bool, typer.Option("--nats", help="--surprisals are in nats, not bits.")]
-BeamOption = Annotated[int, typer.Option("--beam", min=1, help="Hypotheses kept after each token.")]
+RecordedNatsOption = Annotated[
+    bool, typer.Option("--nats", rich_help_panel="Input", help="--surprisals are in nats, not bits.")
+]
+BeamOption = Annotated[
+    int, typer.Option("--beam", min=1, rich_help_panel="Search", help="Hypotheses kept after each token.")
+]
 MaxBatchOption = Annotated[
     int | None,
-    typer.Option("--max-batch", min=1, help="Sentences per batch (default: as many as memory allows)."),
+    typer.Option(
+        "--max-batch",
+        min=1,
+        rich_help_panel="Parallel",
+        help="Sentences per batch (default: as many as memory allows).",
+    ),
 ]
 DtypeOption = Annotated[
     Dtype,
-    typer.Option("--dtype", help="Type of the weights. bf16: faster on processors that have it, less exact."),
+    typer.Option(
+        "--dtype",
+        rich_help_panel="Model",
+        help="Type of the weights. bf16: faster on processors that have it, less exact.",
+    ),
 ]
 BosOption = Annotated[
     bool,
     typer.Option(
-        "--bos/--no-bos", help="Hugging Face models: read a beginning-of-sentence token first, or not."
+        "--bos/--no-bos",
+        rich_help_panel="Model",
+        help="Hugging Face models: read a beginning-of-sentence token first, or not.",
     ),
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PiecesOptions:
+    """How a command does work that it can divide, and what becomes of the results."""
+
+    workers: WorkersOption = 1
+    shard: ShardOption = None
+    scheduler: SchedulerOption = None
+    resume: ResumeOption = False
+    overwrite: OverwriteOption = False
+    as_json: JsonOption = False
+    quiet: QuietOption = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(PiecesOptions):
+    """The same for work that a model does, and how it computes."""
+
+    device: DeviceOption = "auto"
+    threads: ThreadsOption = 0
+    beam: BeamOption = DEFAULT_BEAM
+    bos: BosOption = True
+    max_batch: MaxBatchOption = None
+    dtype: DtypeOption = Dtype.float32
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedOptions:
+    """Evaluations of a model outside of pdtools: its surprisals, and the sentences that it is to read."""
+
+    surprisals: SurprisalsOption = None
+    write_sentences: WriteSentencesOption = None
+    text_only: TextOnlyOption = False
+    nats: RecordedNatsOption = False
+    on_error: RecordedOnErrorOption = OnError.fail
+
+
+def option_blocks(*, without: Sequence[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of its parameters' dataclasses, such as :class:`RunOptions`.
+
+    Typer sees a function with an option for every field; the command itself gets the dataclasses. Fields
+    ``without`` an option keep their default.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        # Before Python 3.11 typing.get_type_hints hides what Annotated says where the default is None.
+        signature = inspect.signature(command, eval_str=True)
+        plain: list[inspect.Parameter] = []
+        flat: list[inspect.Parameter] = []
+        blocks: dict[str, tuple[Any, list[str]]] = {}
+        for parameter in signature.parameters.values():
+            wanted = parameter.annotation
+            if not is_dataclass(wanted):
+                plain.append(parameter.replace(annotation=wanted, kind=inspect.Parameter.KEYWORD_ONLY))
+                continue
+            hints = typing.get_type_hints(wanted, include_extras=True)
+            taken = [field for field in fields(wanted) if field.name not in without]
+            blocks[parameter.name] = wanted, [field.name for field in taken]
+            flat += [
+                inspect.Parameter(
+                    field.name,
+                    inspect.Parameter.KEYWORD_ONLY,
+                    default=field.default,
+                    annotation=hints[field.name],
+                )
+                for field in taken
+            ]
+
+        @functools.wraps(command)
+        def run(**values: Any) -> None:
+            made = {
+                name: block(**{key: values.pop(key) for key in keys})
+                for name, (block, keys) in blocks.items()
+            }
+            command(**values, **made)
+
+        parameters = [*plain, *flat]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return run
+
+    return decorate
+
+
+_PANELS = ("Arguments", "Input", "Model", "Search", "Output", "Parallel", "Options")
+
+
+class PanelledCommand(TyperCommand):
+    """A command whose help lists its options by panel: plain text, without loading rich."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for each panel that has options."""
+        panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in _PANELS}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                rest = "Arguments" if parameter.param_type_name == "argument" else "Options"
+                panels.setdefault(getattr(parameter, "rich_help_panel", None) or rest, []).append(record)
+        for panel, records in panels.items():
+            if records:
+                with formatter.section(panel):
+                    formatter.write_dl(records)

@@ -121,29 +121,29 @@ def check_output_or_done(
 
     Raises:
         Done: if there is nothing to do.
-        PdtoolsError: if something is there that is not to be replaced, or a shard or an unfinished run would
+        PdtoolsError: if something is there that is not to be replaced, or a slice or an unfinished run would
             have to read standard input or a pipe again.
     """
     from pdtools.jobs import Done, begun, finished
 
     check_different(output, *beside)
-    if plan.shard is not None and (streams := [name for name in inputs if name and is_stream(name)]):
+    if plan.slice is not None and (streams := [name for name in inputs if name and is_stream(name)]):
         raise PdtoolsError(
             f"{streams[0]}: --shard needs files, because every job and pdtools merge read them"
         )
-    goes_on = (plan.resume or plan.merging) and not is_stream(output)
+    resumes = (plan.resume or plan.merging) and not is_stream(output)
     recover_directory(output)
-    if goes_on and os.path.lexists(output):
+    if resumes and os.path.lexists(output):
         if finished(output, beside) or not (overwrite or begun(output)):
             raise Done(f"{output}: done already", {"output": output, "done": "already"})
         if not overwrite:
             raise PdtoolsError(
                 f"{output}: exists already (--overwrite --resume continues the run that replaces it)"
             )
-    quiet = quiet or plan.shard is not None  # which leaves it to pdtools merge
+    quiet = quiet or plan.slice is not None  # which leaves it to pdtools merge
     check_target(output, folder=folder, overwrite=overwrite, inputs=inputs, quiet=quiet)
     for path in beside:  # an unfinished run may have written these
-        rewritten = overwrite or (goes_on and begun(output))
+        rewritten = overwrite or (resumes and begun(output))
         check_target(path, folder=False, overwrite=rewritten, inputs=inputs)
 
 

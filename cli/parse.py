@@ -16,29 +16,21 @@ from pdtools.search.scores import DEFAULT_BEAM
 from .arguments import input_files
 from .console import message, print_json, progress, warn
 from .options import (
-    BeamOption,
-    DeviceOption,
     GivenTextOption,
     InputsArgument,
-    JsonOption,
     OnError,
     OnErrorOption,
-    OverwriteOption,
-    QuietOption,
-    ResumeOption,
-    SchedulerOption,
-    ShardOption,
+    RunOptions,
     Source,
-    ThreadsOption,
-    WorkersOption,
+    option_blocks,
 )
 from .outputs import check_json_output, check_output_or_done
-from .work import kept_pieces, make_plan, model_settings, pick_device, threads_of_each
+from .running import kept_pieces, make_plan, model_settings, pick_device, threads_of_each
 
 if TYPE_CHECKING:
     from pdtools.jobs import Plan
+    from pdtools.parsers.in_pieces import ParserSettings
     from pdtools.parsers.pipeline import Bracketed, Counts
-    from pdtools.parsers.work import ParserSettings
 
 
 BENEPAR = "benepar"
@@ -59,29 +51,53 @@ class Functions(str, Enum):
     KEEP = "keep"
 
 
+@option_blocks(without=("bos", "max_batch", "dtype"))
 def parse(
+    run: RunOptions,
     inputs: InputsArgument = None,
     output: Annotated[
-        str, typer.Option("--output", "-o", help="A file (.gz, .zst), - , or a folder with --split.")
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            rich_help_panel="Output",
+            help="A file (.gz, .zst), - , or a folder with --split.",
+        ),
     ] = STDIO,
     text: GivenTextOption = None,
     source: Annotated[
-        Source, typer.Option("--from", help="Sentences as text, as words separated by spaces, or trees.")
+        Source,
+        typer.Option(
+            "--from",
+            rich_help_panel="Input",
+            help="Sentences as text, as words separated by spaces, or trees.",
+        ),
     ] = Source.text,
     split_sentences: Annotated[
         bool,
         typer.Option(
-            "--split-sentences", help="The text is not one sentence per line: split it into sentences."
+            "--split-sentences",
+            rich_help_panel="Input",
+            help="The text is not one sentence per line: split it into sentences.",
         ),
     ] = False,
     parser: Annotated[
-        str, typer.Option("--parser", metavar="NAME|DIR", help="benepar, or a trained checkpoint's folder.")
+        str,
+        typer.Option(
+            "--parser",
+            rich_help_panel="Model",
+            metavar="NAME|DIR",
+            help="benepar, or a trained checkpoint's folder.",
+        ),
     ] = BENEPAR,
     model: Annotated[
         str | None,
-        typer.Option("--model", help="benepar's model: a path or an installed name (default: benepar_en3)."),
+        typer.Option(
+            "--model",
+            rich_help_panel="Model",
+            help="benepar's model: a path or an installed name (default: benepar_en3).",
+        ),
     ] = None,
-    beam: BeamOption = DEFAULT_BEAM,
     binarize: Annotated[
         Binarize, typer.Option("--binarize", help="right, left (both collapse unaries), or none.")
     ] = Binarize.right,
@@ -95,15 +111,6 @@ def parse(
         ),
     ] = None,
     on_error: OnErrorOption = OnError.fail,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = 0,
-    workers: WorkersOption = 1,
-    shard: ShardOption = None,
-    scheduler: SchedulerOption = None,
-    resume: ResumeOption = False,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
 ) -> None:
     """Turn a treebank, or text through a parser, into binarized trees, one per line.
 
@@ -131,7 +138,7 @@ def parse(
     from dataclasses import asdict
 
     from pdtools.parsers import pipeline, read_sentences
-    from pdtools.parsers.work import convert_in_pieces, parse_in_pieces
+    from pdtools.parsers.in_pieces import convert_in_pieces, parse_in_pieces
     from pdtools.search.inputs import count_inputs
 
     fractions = None if split is None else _fractions(split)
@@ -139,25 +146,25 @@ def parse(
         raise typer.BadParameter("--split writes several files: name a folder with -o")
     if model is not None and Path(parser).is_dir():
         raise typer.BadParameter("--model is benepar's: --parser names the checkpoint already")
-    if source is Source.treebank and (parser != BENEPAR or model is not None or beam != DEFAULT_BEAM):
+    if source is Source.treebank and (parser != BENEPAR or model is not None or run.beam != DEFAULT_BEAM):
         raise typer.BadParameter("--parser, --model and --beam go with --from text or tokens")
     if split_sentences and source is not Source.text:
         raise typer.BadParameter("--split-sentences needs --from text")
-    check_json_output(as_json, output)
+    check_json_output(run.as_json, output)
     files = input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
-    plan = make_plan(workers, shard, scheduler, resume)
+    plan = make_plan(run)
     beside = [str(rejects_path(output) or STDIO)] if fractions is None else []
     check_output_or_done(
         output,
         plan,
         folder=fractions is not None,
-        overwrite=overwrite,
+        overwrite=run.overwrite,
         inputs=[
             *files,
             *(name for name in (parser, model) if name and Path(name).exists()),
         ],
         beside=beside,
-        quiet=quiet,
+        quiet=run.quiet,
     )
 
     form = pipeline.TreeForm(binarize=binarize.value, functions=functions.value)
@@ -170,9 +177,9 @@ def parse(
             from pdtools.models.checkpoint import describe_checkpoint
 
             described |= describe_checkpoint(parser)
-        used = _parser_settings(parser, model, beam, device, threads, plan)
+        used = _parser_settings(parser, model, run, plan)
         settings |= {"parser": used.described()}
-    with kept_pieces(output, settings, plan, beside=beside, overwrite=overwrite, quiet=quiet) as job:
+    with kept_pieces(output, settings, plan, beside=beside, overwrite=run.overwrite, quiet=run.quiet) as job:
         trees: Iterator[Bracketed]
         if source is Source.treebank:
             trees = convert_in_pieces(files, form, plan, job, rejects=rejects, counts=counts)
@@ -188,17 +195,17 @@ def parse(
                 placeholders=fractions is None,
             )
         total = None if split_sentences else lambda: count_inputs(files, source.value)
-        trees = progress(trees, total=total, label="trees", quiet=quiet)
+        trees = progress(trees, total=total, label="trees", quiet=run.quiet)
         if fractions is None:
             pipeline.write_trees(trees, output, rejects=rejects)
         else:
             pipeline.write_splits(
-                trees, output, fractions, counts=counts, rejects=rejects, overwrite=overwrite
+                trees, output, fractions, counts=counts, rejects=rejects, overwrite=run.overwrite
             )
     warn(described)
-    if as_json:
+    if run.as_json:
         print_json(_report(counts, rejects, inputs or [], len(files) if inputs else 0, described))
-    _tell(counts, rejects, output, quiet)
+    _tell(counts, rejects, output, run.quiet)
 
 
 def _fractions(split: str) -> list[float]:
@@ -215,21 +222,17 @@ def _fractions(split: str) -> list[float]:
     return fractions
 
 
-def _parser_settings(
-    name: str, model: str | None, beam: int, device: str, threads: int, plan: Plan
-) -> ParserSettings:
+def _parser_settings(name: str, model: str | None, run: RunOptions, plan: Plan) -> ParserSettings:
     if Path(name).is_dir():
         from pdtools.search.parser import CheckpointSettings
 
-        return CheckpointSettings(
-            model_settings(plan, name, beam=beam, max_batch=None, device=device, threads=threads)
-        )
+        return CheckpointSettings(model_settings(plan, name, run))
     from dataclasses import replace
 
-    from pdtools.parsers.work import BackendSettings
+    from pdtools.parsers.in_pieces import BackendSettings
     from pdtools.provenance import fingerprint
 
-    each = threads_of_each(threads, plan.workers)
+    device, each = run.device, threads_of_each(run.threads, plan.workers)
     if plan.scheduler is None:
         device = pick_device("cpu" if plan.merging else device, each)
     elif model is not None and Path(model).exists():

@@ -20,14 +20,18 @@ from .options import (
     ThreadsOption,
 )
 from .outputs import check_json_output, check_target
-from .work import pick_device
+from .running import pick_device
 
 
 def sample(
     model: ModelOption,
     number: Annotated[int, typer.Option("-n", "--number", min=1, help="How many.")] = 10,
-    output: Annotated[str, typer.Option("--output", "-o", help="A file (.gz, .zst), or -.")] = STDIO,
-    strings: Annotated[bool, typer.Option("--strings", help="Words only, without their trees.")] = False,
+    output: Annotated[
+        str, typer.Option("--output", "-o", rich_help_panel="Output", help="A file (.gz, .zst), or -.")
+    ] = STDIO,
+    strings: Annotated[
+        bool, typer.Option("--strings", rich_help_panel="Output", help="Words only, without their trees.")
+    ] = False,
     max_tokens: Annotated[
         int,
         typer.Option(
@@ -60,7 +64,7 @@ def sample(
     check_target(output, folder=False, overwrite=overwrite, inputs=[model])
     loaded = load_checkpoint(model, pick_device(device, threads))
     loaded.model.check_causal()
-    if not strings and not loaded.model.has_attachment_head:
+    if not strings and not loaded.model.derivation_kind.exist:
         raise PdtoolsError(
             f"{model}: this model has no attachment head, and so no trees: --strings draws strings"
         )

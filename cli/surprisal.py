@@ -7,63 +7,52 @@ from typing import Annotated
 import typer
 
 from pdtools.files import STDIO, Rejects, rejects_path
-from pdtools.search.scores import DEFAULT_BEAM
 
 from .arguments import input_files
 from .console import message, print_json, progress, warn
 from .options import (
-    BeamOption,
-    BosOption,
-    DeviceOption,
-    Dtype,
-    DtypeOption,
     GivenTextOption,
     InputsArgument,
-    JsonOption,
-    MaxBatchOption,
     OnError,
     OnErrorOption,
-    OverwriteOption,
-    QuietOption,
-    ResumeOption,
-    SchedulerOption,
-    ShardOption,
+    RunOptions,
     Source,
     TableOption,
-    ThreadsOption,
-    WorkersOption,
+    option_blocks,
 )
 from .outputs import check_json_output, check_output_or_done
-from .work import make_plan, model_settings, piecewise_scorer, piecewise_searcher
+from .running import make_plan, model_settings, piecewise_scorer, piecewise_searcher
 
 
+@option_blocks()
 def surprisal(
     model: Annotated[
-        str, typer.Option("--model", metavar="DIR", help="A checkpoint, a run, or a Hugging Face causal LM.")
+        str,
+        typer.Option(
+            "--model",
+            rich_help_panel="Model",
+            metavar="DIR",
+            help="A checkpoint, a run, or a Hugging Face causal LM.",
+        ),
     ],
+    run: RunOptions,
     inputs: InputsArgument = None,
     output: TableOption = STDIO,
     text: GivenTextOption = None,
     source: Annotated[
-        Source, typer.Option("--from", help="Running text, words separated by spaces, or the words of trees.")
+        Source,
+        typer.Option(
+            "--from",
+            rich_help_panel="Input",
+            help="Running text, words separated by spaces, or the words of trees.",
+        ),
     ] = Source.text,
     nats: Annotated[bool, typer.Option("--nats", help="Nats instead of bits.")] = False,
     words: Annotated[bool, typer.Option("--words", help="A row per word, or per text word of text.")] = False,
-    parses: Annotated[bool, typer.Option("--parses", help="Add the best incremental parse.")] = False,
-    beam: BeamOption = DEFAULT_BEAM,
-    bos: BosOption = True,
-    max_batch: MaxBatchOption = None,
-    dtype: DtypeOption = Dtype.float32,
+    parses: Annotated[
+        bool, typer.Option("--parses", rich_help_panel="Search", help="Add the best incremental parse.")
+    ] = False,
     on_error: OnErrorOption = OnError.fail,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = 0,
-    workers: WorkersOption = 1,
-    shard: ShardOption = None,
-    scheduler: SchedulerOption = None,
-    resume: ResumeOption = False,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
 ) -> None:
     """Print the surprisal of every token, in bits unless --nats, as TSV with a header.
 
@@ -95,41 +84,32 @@ def surprisal(
     from pdtools.search.inputs import count_inputs, read_inputs
     from pdtools.search.surprisal import Unit, surprisals, write_surprisals
 
-    check_json_output(as_json, output)
+    check_json_output(run.as_json, output)
     files = input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
-    plan = make_plan(workers, shard, scheduler, resume)
+    plan = make_plan(run)
     beside = [str(rejects_path(output) or STDIO)]
     check_output_or_done(
         output,
         plan,
         folder=False,
-        overwrite=overwrite,
+        overwrite=run.overwrite,
         inputs=[*files, model],
         beside=beside,
-        quiet=quiet,
+        quiet=run.quiet,
     )
-    settings = model_settings(
-        plan,
-        model,
-        beam=beam,
-        bos=bos,
-        max_batch=max_batch,
-        dtype=dtype,
-        device=device,
-        threads=threads,
-    )
+    settings = model_settings(plan, model, run)
     rejects = Rejects(on_error.value)
     unit: Unit = "nats" if nats else "bits"
     piecewise = piecewise_searcher if parses else piecewise_scorer
-    with piecewise(output, settings, plan, beside=beside, overwrite=overwrite, quiet=quiet) as scorer:
+    with piecewise(output, settings, plan, beside=beside, overwrite=run.overwrite, quiet=run.quiet) as scorer:
         lines = read_inputs(files, source.value, scorer.settings["text_style"])
         results = surprisals(lines, scorer, rejects=rejects, unit=unit, words=words, parses=parses)
         results = progress(
-            results, total=lambda: count_inputs(files, source.value), label="sentences", quiet=quiet
+            results, total=lambda: count_inputs(files, source.value), label="sentences", quiet=run.quiet
         )
         counts = write_surprisals(results, output, rejects=rejects, words=words, parses=parses)
     warn(scorer.settings)
-    if as_json:
+    if run.as_json:
         from dataclasses import asdict
 
         from pdtools.provenance import provenance
@@ -143,6 +123,6 @@ def surprisal(
                 "provenance": provenance({"model": model, **{name: name for name in inputs or []}}),
             }
         )
-    message(f"{counts.scored} of {counts.sentences} sentences scored, surprisal in {unit}", quiet=quiet)
+    message(f"{counts.scored} of {counts.sentences} sentences scored, surprisal in {unit}", quiet=run.quiet)
     for record in rejects:
-        message(f"{record['file']}:{record['line']}: no score: {record['reason']}", quiet=quiet)
+        message(f"{record['file']}:{record['line']}: no score: {record['reason']}", quiet=run.quiet)

@@ -13,10 +13,10 @@ from pdtools.files import Kind, check_kind, is_stream
 
 from .console import message, open_bar, print_json, say_it_will_stop
 from .options import DeviceOption, JsonOption, QuietOption, ThreadsOption
-from .work import pick_device
+from .running import pick_device
 
 if TYPE_CHECKING:
-    from pdtools.training import Outcome, Plan
+    from pdtools.training import Outcome, SweepRun
     from pdtools.training.train import OpenRun
 
 
@@ -34,14 +34,20 @@ def sweep(
         ),
     ],
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="DIR", help="Folder of the runs' folders.")
+        str,
+        typer.Option(
+            "--output", "-o", rich_help_panel="Output", metavar="DIR", help="Folder of the runs' folders."
+        ),
     ],
     name: Annotated[
         str | None,
         typer.Option("--name", metavar="PATTERN", help="Name of a run's folder, with {KEY}s in it."),
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", metavar="NAME", help="pushdown (default), transformer, rnn.")
+        str | None,
+        typer.Option(
+            "--model", rich_help_panel="Model", metavar="NAME", help="pushdown (default), transformer, rnn."
+        ),
     ] = None,
     config: Annotated[
         str | None,
@@ -74,10 +80,10 @@ def sweep(
     """
     if is_stream(output):
         raise typer.BadParameter("a sweep is a folder: name one with -o")
-    from pdtools.training import Interruption, make_plans
+    from pdtools.training import Interruption, make_runs
     from pdtools.training import sweep as run_sweep
 
-    plans = make_plans(
+    runs = make_runs(
         grid,
         data=shards,
         valid=valid,
@@ -87,15 +93,15 @@ def sweep(
         model=model,
         settings=settings or [],
     )
-    for path in dict.fromkeys(path for plan in plans for path in (plan.data, plan.valid)):
+    for path in dict.fromkeys(path for run in runs for path in (run.data, run.valid)):
         check_kind(path, Kind.SHARDS)
     chosen_device = pick_device(device, threads)
     with (
         Interruption(at_once=False, noted=lambda: say_it_will_stop(quiet=quiet)) as interruption,
-        Progress(plans, quiet=quiet) as progress,
+        Progress(runs, quiet=quiet) as progress,
     ):
         outcomes = run_sweep(
-            plans, at_once=at_once, device=chosen_device, listener=progress, stop=interruption
+            runs, at_once=at_once, device=chosen_device, listener=progress, stop=interruption
         )
     ordered = sorted(outcomes, key=lambda outcome: outcome.loss)
     if as_json:
@@ -126,8 +132,8 @@ def _row(outcome: Outcome) -> list[str | int | float | None]:
 class Progress:
     """A bar over the steps of all runs, and a line for each run that begins or ends, on standard error."""
 
-    def __init__(self, plans: Sequence[Plan], *, quiet: bool) -> None:
-        self._steps = {plan.name: plan.recipe.train.steps for plan in plans}
+    def __init__(self, runs: Sequence[SweepRun], *, quiet: bool) -> None:
+        self._steps = {run.name: run.recipe.train.steps for run in runs}
         self._quiet = quiet
         self._bar: Any = None
 
@@ -140,11 +146,11 @@ class Progress:
         if self._bar is not None:
             self._bar.close()
 
-    def opened(self, plan: Plan, run: OpenRun) -> None:
+    def opened(self, run: SweepRun, opened: OpenRun) -> None:
         """Move the bar by what was done before."""
-        step = run.loop.state.step
-        if not run.already_finished:
-            self._tell(f"{plan.name}: {f'going on from step {step}' if step else 'starting'}")
+        step = opened.loop.state.step
+        if not opened.already_finished:
+            self._tell(f"{run.name}: {f'resuming from step {step}' if step else 'starting'}")
         self._move(step)
 
     def closed(self, outcome: Outcome) -> None:

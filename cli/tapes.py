@@ -11,19 +11,14 @@ from pdtools.files import Kind, Rejects, expand_inputs, is_stream
 
 from .console import counter, message, print_json
 from .options import (
-    JsonOption,
     OnError,
     OnErrorOption,
-    OverwriteOption,
-    QuietOption,
-    ResumeOption,
-    SchedulerOption,
-    ShardOption,
+    PiecesOptions,
     Style,
-    WorkersOption,
+    option_blocks,
 )
 from .outputs import check_output_or_done
-from .work import kept_pieces, make_plan
+from .running import kept_pieces, make_plan
 
 if TYPE_CHECKING:
     from pdtools.shards import TokenizerSettings
@@ -52,13 +47,18 @@ class Tape(str, Enum):
     none = "none"
 
 
+@option_blocks()
 def tapes(
     trees: Annotated[list[str], typer.Argument(metavar="TREES", help="Files, folders, globs, or -.")],
-    output: Annotated[str, typer.Option("--output", "-o", help="The folder to write.")],
+    output: Annotated[
+        str, typer.Option("--output", "-o", rich_help_panel="Output", help="The folder to write.")
+    ],
+    run: PiecesOptions,
     tokenizer: Annotated[
         str,
         typer.Option(
             "--tokenizer",
+            rich_help_panel="Model",
             metavar="word|bpe|DIR",
             help="Make one from these trees, or use that of other shards, of a model, or a tokenizer.json.",
         ),
@@ -82,21 +82,20 @@ def tapes(
     ] = False,
     text_style: Annotated[
         Style | None,
-        typer.Option("--text-style", help="Words as in a treebank (the default), or as people write."),
+        typer.Option(
+            "--text-style",
+            rich_help_panel="Input",
+            help="Words as in a treebank (the default), or as people write.",
+        ),
     ] = None,
-    layout: Annotated[Layout, typer.Option("--layout", help="What a row is.")] = Layout.sentence,
+    layout: Annotated[
+        Layout, typer.Option("--layout", rich_help_panel="Input", help="What a row is.")
+    ] = Layout.sentence,
     tape: Annotated[Tape, typer.Option("--tape", help="Store the stack tapes, or not.")] = Tape.packed,
     binarize: Annotated[
         Factor, typer.Option("--binarize", help="Right- or left-branching binarization.")
     ] = Factor.right,
     on_error: OnErrorOption = OnError.fail,
-    workers: WorkersOption = 1,
-    shard: ShardOption = None,
-    scheduler: SchedulerOption = None,
-    resume: ResumeOption = False,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
 ) -> None:
     """Turn trees into shards: Parquet files of tokens, attachments and stack tapes, with their tokenizer.
 
@@ -123,9 +122,9 @@ def tapes(
     if is_stream(output):
         raise typer.BadParameter("shards are a folder: name one with -o")
     files = expand_inputs(trees, SUFFIXES, Kind.TREES)
-    plan = make_plan(workers, shard, scheduler, resume)
+    plan = make_plan(run)
     read = [*files, *tokenizer_input(tokenizer)]
-    check_output_or_done(output, plan, folder=True, overwrite=overwrite, inputs=read, quiet=quiet)
+    check_output_or_done(output, plan, folder=True, overwrite=run.overwrite, inputs=read, quiet=run.quiet)
     rejects = Rejects(on_error.value)
     used = chosen_tokenizer(tokenizer, vocab_size, min_count, unk, text_style, lower_case=lower_case)
     settings = ShardSettings(layout=layout.value, factor=binarize.value, tape=tape.value)
@@ -134,21 +133,23 @@ def tapes(
         **asdict(settings),
         "tokenizer": asdict(used) if isinstance(used, TokenizerSettings) else used.fingerprint,
     }
-    with kept_pieces(output, described, plan, overwrite=overwrite, quiet=quiet) as job:
+    with kept_pieces(output, described, plan, overwrite=run.overwrite, quiet=run.quiet) as job:
         manifest = shards_from_files(
             files,
             used,
             settings,
             output,
             rejects,
-            overwrite=overwrite,
+            overwrite=run.overwrite,
             plan=plan,
             job=job,
-            watch=lambda name: counter(name, total=lambda: count_trees(files), label="trees", quiet=quiet),
+            watch=lambda name: counter(
+                name, total=lambda: count_trees(files), label="trees", quiet=run.quiet
+            ),
         )
-    if as_json:
+    if run.as_json:
         print_json(manifest)
-    _tell(manifest, output, quiet)
+    _tell(manifest, output, run.quiet)
 
 
 def tokenizer_input(name: str) -> list[str]:

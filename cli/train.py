@@ -23,7 +23,7 @@ from .options import (
     QuietOption,
     ThreadsOption,
 )
-from .work import pick_device
+from .running import pick_device
 
 if TYPE_CHECKING:
     from pdtools.training import Recipe, RunState, TaskInput
@@ -37,20 +37,27 @@ class Distributed(str, Enum):
 
 
 def train(
-    output: Annotated[str, typer.Option("--output", "-o", metavar="DIR", help="Folder of the run.")],
+    output: Annotated[
+        str,
+        typer.Option("--output", "-o", rich_help_panel="Output", metavar="DIR", help="Folder of the run."),
+    ],
     shards: Annotated[
         str | None, typer.Argument(metavar="SHARDS", help="Folder that pdtools tapes or blocks wrote.")
     ] = None,
     task: Annotated[
         str | None,
         typer.Option(
-            "--task", metavar="NAME", help="Instead of SHARDS: strings of rs, sm, ma or se, drawn on the fly."
+            "--task",
+            rich_help_panel="Input",
+            metavar="NAME",
+            help="Instead of SHARDS: strings of rs, sm, ma or se, drawn on the fly.",
         ),
     ] = None,
     lengths: Annotated[
         str | None,
         typer.Option(
             "--lengths",
+            rich_help_panel="Input",
             metavar="FIRST-LAST",
             help="--task: number of symbols of x (1-40); one length per step.",
         ),
@@ -58,45 +65,59 @@ def train(
     as_released: Annotated[
         bool,
         typer.Option(
-            "--as-released", help="--task: follow its authors' code where it differs from the paper."
+            "--as-released",
+            rich_help_panel="Input",
+            help="--task: follow its authors' code where it differs from the paper.",
         ),
     ] = False,
     model: Annotated[
         str | None,
-        typer.Option("--model", metavar="NAME", help="pushdown (default), transformer, rnn."),
+        typer.Option(
+            "--model", rich_help_panel="Model", metavar="NAME", help="pushdown (default), transformer, rnn."
+        ),
     ] = None,
     init: Annotated[
         str | None,
         typer.Option(
             "--init",
+            rich_help_panel="Model",
             metavar="DIR",
             help="Model to take initial weights and sizes from: Hugging Face's GPT-2 or RoBERTa.",
         ),
     ] = None,
     config: Annotated[
         str | None,
-        typer.Option("--config", metavar="FILE", help="TOML recipe, or the name of a bundled one (tiny)."),
+        typer.Option(
+            "--config",
+            rich_help_panel="Model",
+            metavar="FILE",
+            help="TOML recipe, or a name (pdtools config list).",
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
+            rich_help_panel="Model",
             metavar="KEY=VALUE",
-            help="config.layers=4, train.steps=100, ... (repeatable). config.help= lists those of the model,"
-            " train.help= those of training.",
+            help="config.layers=4, train.steps=100, ... (repeatable); pdtools config keys lists all.",
         ),
     ] = None,
     valid: Annotated[
         str | None,
         typer.Option(
             "--valid",
+            rich_help_panel="Input",
             metavar="SHARDS",
             help="Validation data, to choose the best checkpoint; without, the newest is kept"
             " (--task: a file of pairs).",
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the run in DIR; start one if there is none.")
+        bool,
+        typer.Option(
+            "--resume", rich_help_panel="Output", help="Continue the run in DIR; start one if there is none."
+        ),
     ] = False,
     overwrite: OverwriteOption = False,
     on_error: OnErrorOption = OnError.fail,
@@ -108,6 +129,7 @@ def train(
         Distributed,
         typer.Option(
             "--distributed",
+            rich_help_panel="Parallel",
             help="Under torchrun: each process holds the whole model (ddp), or a part (fsdp).",
         ),
     ] = Distributed.ddp,
@@ -138,8 +160,15 @@ def train(
         raise typer.BadParameter("a run is a folder: name one with -o")
     if not task and (lengths or as_released):
         raise typer.BadParameter("--lengths and --as-released go with --task")
-    from pdtools.models.pretrained import pretrained_shape
-    from pdtools.training import Interruption, local_device, open_run, read_recipe, torchrun_ranks
+    from pdtools.models.transformer.pretrained import pretrained_shape
+    from pdtools.training import (
+        Interruption,
+        TrainOptions,
+        local_device,
+        open_run,
+        read_recipe,
+        torchrun_ranks,
+    )
 
     given = [*(settings or []), *([] if seed is None else [f"train.seed={seed}"])]
     as_it_was = resume and not (model or config or given)
@@ -161,16 +190,18 @@ def train(
                 data,
                 output,
                 recipe,
-                valid=None if task else valid,
-                init=init,
-                device=chosen_device,
-                resume=resume,
-                overwrite=overwrite,
-                on_error=on_error.value,
-                listener=progress,
-                stop=interruption,
-                ranks=ranks,
-                distribution=distributed.value,
+                TrainOptions(
+                    valid=None if task else valid,
+                    init=init,
+                    device=chosen_device,
+                    resume=resume,
+                    overwrite=overwrite,
+                    on_error=on_error.value,
+                    listener=progress,
+                    stop=interruption,
+                    ranks=ranks,
+                    distribution=distributed.value,
+                ),
             ) as run,
         ):
             progress.recipe = run.recipe
@@ -252,7 +283,7 @@ class Progress:
 
     def started(self, state: RunState, facts: Mapping[str, Any]) -> None:
         """Open the bar, if someone is there to see it."""
-        begin = f"going on from step {state.step}" if state.step else "starting"
+        begin = f"resuming from step {state.step}" if state.step else "starting"
         message(
             f"{begin}: {_described(self.recipe)}, {facts['parameters']} parameters, {facts['steps']} steps,"
             f" {_amount(facts)}, {facts['device']}",

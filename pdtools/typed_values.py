@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import reprlib
 import types
 import typing
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal
+
+from pdtools.errors import PdtoolsError
 
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
@@ -18,7 +23,8 @@ def shown(value: Any) -> str:
 
 
 def as_type(value: Any, wanted: Any) -> Any:
-    """A value as a field's type: lists become tuples, and 3 becomes 3.0, or 3.0 3, where that is wanted.
+    """A value as a field's type: lists become tuples or arrays, objects dataclasses, and 3
+    becomes 3.0, or 3.0 3, where that is wanted.
 
     Raises:
         ValueError: what it should have been.
@@ -35,10 +41,36 @@ def as_type(value: Any, wanted: Any) -> Any:
         a_list = "a list" if variadic else f"a list of {len(arguments)}"
         if not isinstance(value, (list, tuple)) or not (variadic or len(value) == len(arguments)):
             raise ValueError(a_list)
+        if variadic and all(type(v) is arguments[0] for v in value):
+            return tuple(value)
         try:
             return tuple(as_type(v, arguments[0] if variadic else t) for v, t in _pairs(value, arguments))
         except ValueError as error:
             raise ValueError(f"{a_list}, each {error}") from None
+    if getattr(origin, "__name__", "") == "ndarray":  # NDArray[…], of one axis
+        import numpy as np
+
+        number = typing.get_args(arguments[1])[0]
+        plain: Any = tuple[int, ...] if issubclass(number, np.integer) else tuple[float, ...]
+        try:
+            return np.array(as_type(value, plain), dtype=number)
+        except OverflowError:
+            raise ValueError("a list of smaller numbers") from None
+    if origin in (Counter, Mapping):
+        value_type = int if origin is Counter else arguments[1]
+        if not isinstance(value, dict):
+            raise ValueError("an object")
+        found = {key: as_type(item, value_type) for key, item in value.items()}
+        return Counter(found) if origin is Counter else found
+    if isinstance(wanted, type) and dataclasses.is_dataclass(wanted):
+        types_of = _types_of(wanted)
+        if not isinstance(value, dict) or value.keys() != types_of.keys():
+            raise ValueError("an object with " + ", ".join(types_of))
+        given = {name: as_type(value[name], types_of[name]) for name in types_of}
+        try:
+            return wanted(**given)
+        except PdtoolsError as error:
+            raise ValueError(str(error)) from None
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if wanted is int and isinstance(value, float) and value.is_integer():
@@ -47,6 +79,77 @@ def as_type(value: Any, wanted: Any) -> Any:
         names = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
         raise ValueError(names.get(wanted, f"of type {wanted}"))
     return value
+
+
+@lru_cache
+def _types_of(wanted: type) -> dict[str, Any]:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    # Modules that are to be imported fast name these for type checkers only.
+    return typing.get_type_hints(wanted, localns={"np": np, "NDArray": NDArray})
+
+
+class UnknownKeyError(ValueError):
+    """No such field.
+
+    Attributes:
+        key: the key.
+        known: the fields that there are, in order.
+    """
+
+    def __init__(self, key: str, known: Sequence[str]) -> None:
+        super().__init__(f"unknown key {key!r}")
+        self.key = key
+        self.known = known
+
+
+class WrongTypeError(ValueError):
+    """A value that its field cannot take; as text: ``must be a number, not 'x'``.
+
+    Attributes:
+        key: the field.
+    """
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(reason)
+        self.key = key
+
+
+def settings_of(config_class: type) -> list[dataclasses.Field[Any]]:
+    """The fields of a configuration's dataclass that are set from outside."""
+    return [field for field in dataclasses.fields(config_class) if field.init]
+
+
+def as_field(value: Any, config_class: type, key: str) -> Any:
+    """A value as the type of one field of a dataclass.
+
+    Raises:
+        UnknownKeyError: if there is no such field.
+        WrongTypeError: what the value should have been.
+    """
+    known = [field.name for field in settings_of(config_class)]
+    if key not in known:
+        raise UnknownKeyError(key, known)
+    try:
+        return as_type(value, typing.get_type_hints(config_class)[key])
+    except ValueError as error:
+        raise WrongTypeError(key, f"must be {error}, not {shown(value)}") from None
+
+
+def as_fields(values: Mapping[str, Any], config_class: type) -> dict[str, Any]:
+    """Values as the types of a dataclass's fields; :func:`missing` tells what is left out.
+
+    Raises:
+        UnknownKeyError, WrongTypeError: for the first value that does not fit.
+    """
+    return {key: as_field(value, config_class, key) for key, value in values.items()}
+
+
+def missing(given: Iterable[str], config_class: type) -> list[str]:
+    """The fields without a default that are not given."""
+    required = [field.name for field in settings_of(config_class) if field.default is dataclasses.MISSING]
+    return [key for key in required if key not in set(given)]
 
 
 def _pairs(values: Sequence[Any], wanted: Sequence[Any]) -> list[tuple[Any, Any]]:

@@ -12,6 +12,6 @@ settled() {
 
 # finished FAILED: ends the study; 1 where runs have failed or were stopped.
 finished() {
-    [ "$1" = 0 ] || echo "Not all runs are done; the same command goes on with them." >&2
+    [ "$1" = 0 ] || echo "Not all runs are done; the same command resumes them." >&2
     exit "$1"
 }

@@ -5,7 +5,7 @@ exit status is 1 if a page is not what it would become.
 
 What stands in a page between ``<!-- generated: STUDY PASSAGE ARGUMENT… -->`` and ``<!-- end -->``, on lines
 of its own or within one, is what ``PASSAGES[PASSAGE]`` of studies/STUDY/report.py makes of the arguments.
-NAME.json among them is that document of docs/results/STUDY, others are passed as they are.
+NAME.json among them is that document of docs/notes/results/STUDY, others are passed as they are.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def generated(text: str, page: Path) -> str:
 
 def argument(study: str, word: str) -> object:
     """A document of results, or the word itself."""
-    return read_json(DOCS / "results" / study / word) if word.endswith(".json") else word
+    return read_json(DOCS / "notes" / "results" / study / word) if word.endswith(".json") else word
 
 
 @cache

@@ -3,20 +3,20 @@
 Each evaluation is a function from data and a model to :class:`Results`, which :func:`write_results` writes.
 """
 
-from pdtools.evaluation.blimp import evaluate_blimp, evaluate_recorded_blimp
-from pdtools.evaluation.blimp_pairs import PairFiles, read_pairs
-from pdtools.evaluation.compare import compare_runs
-from pdtools.evaluation.evalb import BracketScore, SentenceRow, compare_sentence
-from pdtools.evaluation.formula import Formula, FormulaError
-from pdtools.evaluation.parsing import evaluate_parse
-from pdtools.evaluation.perplexity import evaluate_perplexity, evaluate_string_perplexity
-from pdtools.evaluation.prm import COMMON, Parameters, read_parameters
+from pdtools.evaluation.blimp.evaluate import evaluate_blimp, evaluate_recorded_blimp
+from pdtools.evaluation.blimp.pairs import PairFiles, read_pairs
+from pdtools.evaluation.comparison.compare import compare_runs
+from pdtools.evaluation.parsing.evalb import BracketScore, SentenceRow, compare_sentence
+from pdtools.evaluation.parsing.evaluate import evaluate_parse
+from pdtools.evaluation.parsing.prm import COMMON, Parameters, read_parameters
+from pdtools.evaluation.perplexity.evaluate import evaluate_perplexity, evaluate_string_perplexity
+from pdtools.evaluation.recorded.scorer import RecordedScorer
+from pdtools.evaluation.recorded.sentence_files import blimp_sentences, sg_sentences, write_sentences
 from pdtools.evaluation.results import Results, read_results, write_results
-from pdtools.evaluation.sentence_files import blimp_sentences, sg_sentences, write_sentences
-from pdtools.evaluation.sg import evaluate_sg
-from pdtools.evaluation.sg_runs import aggregate_items
-from pdtools.evaluation.suites import SuiteFiles, read_suites
-from pdtools.evaluation.surprisal_files import RecordedScorer
+from pdtools.evaluation.sg.evaluate import evaluate_sg
+from pdtools.evaluation.sg.formula import Formula, FormulaError
+from pdtools.evaluation.sg.many_runs import aggregate_items
+from pdtools.evaluation.sg.suites import SuiteFiles, read_suites
 
 __all__ = [
     "COMMON",

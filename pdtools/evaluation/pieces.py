@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from pdtools.jobs import JobFolder, Plan, Work, map_pieces
 
 if TYPE_CHECKING:
+    from pdtools.jobs.workers import Workers
     from pdtools.models import LoadedModel
-    from pdtools.workers import Workers
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

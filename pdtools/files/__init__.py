@@ -1,5 +1,6 @@
 """Reading and writing files: compression by suffix, globs, outputs that appear whole or not at all."""
 
+from pdtools.files.expand import expand_inputs
 from pdtools.files.inputs import (
     MAX_DOCUMENT_BYTES,
     MAX_LINE_BYTES,
@@ -8,7 +9,6 @@ from pdtools.files.inputs import (
     count_lines,
     decode_line,
     decode_utf8,
-    expand_inputs,
     is_stream,
     read_blocks,
     read_bytes,
@@ -34,6 +34,7 @@ from pdtools.files.outputs import (
 )
 from pdtools.files.rejects import (
     REJECTS_FILE,
+    LeftOut,
     Rejects,
     rejects_path,
     some_trees,
@@ -56,6 +57,7 @@ __all__ = [
     "STDIO",
     "GivenText",
     "Kind",
+    "LeftOut",
     "Rejects",
     "Unchanged",
     "atomic_directory",

@@ -1,9 +1,8 @@
-"""Reading files: names and globs, compression by suffix, text and JSON, with limits."""
+"""Reading files: compression by suffix, text and JSON, with limits."""
 
 from __future__ import annotations
 
 import contextlib
-import glob
 import gzip
 import hashlib
 import io
@@ -13,21 +12,16 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol, cast
+from typing import IO, Any, Protocol, cast
 
 from pdtools.errors import InputError
 from pdtools.files import zips
-from pdtools.files.system import recover_directory
-from pdtools.json_input import parse_json
-from pdtools.zstd import ZstdFile
-
-if TYPE_CHECKING:
-    from pdtools.files.kinds import Kind
+from pdtools.files.json_input import parse_json
+from pdtools.files.zstd import open_zstd
 
 STDIO = "-"
-_COMPRESSED = (".gz", ".zst")
 # What is read at once has a limit, so that no file, packed or not, fills the memory.
 MAX_LINE_BYTES = 1 << 24
 MAX_DOCUMENT_BYTES = 1 << 27
@@ -40,55 +34,6 @@ _BYTE_ORDER_MARKS = {
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
 }
-
-
-def expand_inputs(inputs: Sequence[str], suffixes: Sequence[str], kind: Kind | None = None) -> list[str]:
-    """Turn what a user named (files, folders, globs, ``-``) into a list of files.
-
-    Args:
-        inputs: paths, glob patterns or ``-``.
-        suffixes: the file endings (``.mrg``) that count inside a folder or a zip archive, searched
-            recursively and in sorted order; the same with ``.gz`` and ``.zst`` appended count too. With
-            ``.zip`` among them archives are left whole.
-        kind: what is needed: a file that is named, and clearly another one, is refused.
-
-    Raises:
-        InputError: if a path does not exist, a glob matches nothing, or a folder or archive holds no such
-            file.
-    """
-    from pdtools.files.kinds import check_kind
-
-    wanted = tuple(s + c for s in suffixes for c in ("", *_COMPRESSED))
-    files: list[str] = []
-    for name in inputs:
-        path = Path(name)
-        recover_directory(path)
-        if name == STDIO:
-            files.append(STDIO)
-        elif path.is_dir():
-            found = sorted(str(p) for p in path.rglob("*") if p.is_file() and p.name.endswith(wanted))
-            if not found:
-                if kind is not None:
-                    check_kind(path, kind)
-                raise InputError(f"no files ending in {', '.join(suffixes)} in this folder", file=name)
-            files += found
-        elif path.is_file() and name.endswith(zips.SUFFIX) and zips.SUFFIX not in suffixes:
-            members = zips.list_zip(name, wanted)
-            if not members:
-                raise InputError(f"no files ending in {', '.join(suffixes)} in this archive", file=name)
-            files += members
-        elif path.exists():
-            if kind is not None:
-                check_kind(path, kind)
-            files.append(name)
-        elif glob.has_magic(name):
-            matches = sorted(p for p in glob.glob(name, recursive=True) if os.path.isfile(p))
-            if not matches:
-                raise InputError("the pattern matches no file", file=name)
-            files += expand_inputs(matches, suffixes)
-        else:
-            raise InputError("no such file or folder", file=name)
-    return files
 
 
 class GivenText(str):
@@ -119,7 +64,7 @@ def open_binary(source: str | Path) -> Iterator[IO[bytes]]:
     if name.endswith(".gz"):
         stream = cast(IO[bytes], gzip.GzipFile(fileobj=raw))
     elif name.endswith(".zst"):
-        stream = cast(IO[bytes], ZstdFile(raw))
+        stream = open_zstd(raw)
     else:
         stream = raw
     if stream is not raw:
@@ -298,7 +243,7 @@ def _decompressing(read: Any, source: str | Path) -> bytes:
         raise InputError(f"damaged compressed file: {error}", file=source) from error
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", file=source) from error
-    except Exception as error:  # zstandard's error type is only importable with the package
+    except Exception as error:  # the error type of zstd is only importable with the package
         if type(error).__name__ == "ZstdError":
             raise InputError(f"damaged compressed file: {error}", file=source) from error
         raise
@@ -327,5 +272,5 @@ def sha256_stream(stream: Readable) -> str:
 
 
 def read_json(path: str | Path) -> Any:
-    """Read a JSON file, or say where it is damaged; see :func:`pdtools.json_input.parse_json`."""
+    """Read a JSON file, or say where it is damaged; see :func:`pdtools.files.json_input.parse_json`."""
     return parse_json(decode_utf8(read_bytes(path), path), path, lone_surrogates=True)

@@ -76,7 +76,7 @@ _HINTS: dict[Kind, dict[Kind | None, str]] = {
         None: "give a folder that pdtools train wrote",
     },
     Kind.HUGGING_FACE: {
-        Kind.MODEL: "pdtools train --resume goes on with a run",
+        Kind.MODEL: "pdtools train --resume resumes a run",
         None: "a folder with its config.json and weights, as transformers' save_pretrained writes it",
     },
     Kind.RESULTS: {

@@ -29,13 +29,15 @@ from pdtools.files.system import (
 )
 from pdtools.files.unchanged import check_inputs, input_files, input_folder
 from pdtools.files.written import is_checkpoint_of_a_run, is_part_of, written_as
-from pdtools.zstd import open_zstd_text
+from pdtools.files.zstd import open_zstd_text
 
 if TYPE_CHECKING:
     import torch
 
 _TRIES = 9
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}-\d+-\d*-[0-9a-f]{8}\.tmp")
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_UNWRITABLE = {errno.EIO, errno.EACCES, errno.EPERM, errno.EROFS, errno.ESTALE, errno.ENXIO}
 _NO_HARD_LINKS = {errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
 
 
@@ -136,7 +138,8 @@ def _temporary(final: Path) -> Iterator[Path]:
     except OSError as error:
         culprit = str(error.filename or "")
         ours = culprit.startswith((str(temporary), str(final))) or culprit == str(final.parent)
-        if ours or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        # Reading a file by name names it: what has no name is, as a rule, from writing or syncing this one.
+        if ours or error.errno in _FULL or (error.filename is None and error.errno in _UNWRITABLE):
             raise PdtoolsError(f"{final}: cannot be written: {error.strerror}") from error
         raise
 

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +21,16 @@ Item = TypeVar("Item")
 REJECTS_FILE = "rejects.jsonl"
 _MOST_REJECTED_TEXT = 1 << 16
 _REJECTS_IN_MEMORY = 1 << 23
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """An input that was left out, why, and where it is from; :meth:`Rejects.add` takes the same."""
+
+    reason: str
+    file: str
+    line: int
+    text: str
 
 
 class Rejects:

@@ -1,18 +1,18 @@
 """Formal languages: generators of strings, with attachments and exact probabilities where they exist."""
 
-from pdtools.formal.cfl import ContextFree
-from pdtools.formal.corpus import string_shards, word_tokenizer, write_strings
-from pdtools.formal.dyck import DYCK_SETTINGS, Dyck, dyck_attachments
-from pdtools.formal.dyck_exact import Expectations, expectations, length_probabilities
-from pdtools.formal.grammar import Grammar, Rule, Token, grammar_names, parse_grammar, read_grammar
-from pdtools.formal.language import FormalString, Language, StringArrays, draw, strings
-from pdtools.formal.prefixes import (
+from pdtools.formal.bracket_prefixes import (
     BracketPrefix,
     dependency_prefixes,
     depth_prefixes,
     read_prefixes,
     write_prefixes,
 )
+from pdtools.formal.cfl import ContextFree
+from pdtools.formal.corpus import string_shards, word_tokenizer, write_strings
+from pdtools.formal.dyck import DYCK_SETTINGS, Dyck, dyck_attachments
+from pdtools.formal.dyck_exact import Expectations, expectations, length_probabilities
+from pdtools.formal.grammar import Grammar, Rule, Token, grammar_names, parse_grammar, read_grammar
+from pdtools.formal.language import FormalString, Language, StringArrays, draw, strings
 from pdtools.formal.transduction_files import read_pairs, write_pairs
 from pdtools.formal.transduction_rows import RowLayout, TaskRows, task_tokenizer
 from pdtools.formal.transductions import TASKS, Pairs, Task, make_task

@@ -5,7 +5,7 @@ piece is kept beside the output until that is whole. So it does not matter who d
 """
 
 from pdtools.jobs.folder import JobFolder, Pieces, begun, finished, job_folder, job_path, read_job
-from pdtools.jobs.plan import Done, Plan, Shard, ShardDone, independent_passes, only_merging
+from pdtools.jobs.plan import Done, Plan, Slice, SliceDone, independent_passes, only_merging
 from pdtools.jobs.run import Work, cut, map_pieces
 
 __all__ = [
@@ -13,8 +13,8 @@ __all__ = [
     "JobFolder",
     "Pieces",
     "Plan",
-    "Shard",
-    "ShardDone",
+    "Slice",
+    "SliceDone",
     "Work",
     "begun",
     "cut",

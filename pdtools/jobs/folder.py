@@ -22,9 +22,10 @@ from typing import Any
 from pdtools import __version__
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import atomic_path, is_stream, read_json, remove_stale, temporary_name, write_json
+from pdtools.files.locks import locked
 from pdtools.files.written import JOB, holds_others, paths_below, written_as
-from pdtools.jobs.plan import Plan, Shard
-from pdtools.locks import locked
+from pdtools.files.zstd import compress_zstd, open_zstd
+from pdtools.jobs.plan import Plan, Slice
 
 FORMAT = "pdtools job"
 _JOB_FILE = "job.json"
@@ -59,10 +60,8 @@ class Pieces:
 
     def write(self, number: int, digest: str, data: bytes) -> None:
         """Keep what became of a piece; it is there whole or not at all."""
-        import zstandard
-
         with atomic_path(self.path(number, digest), durable=False) as temporary:
-            temporary.write_bytes(zstandard.ZstdCompressor(level=1, write_checksum=True).compress(data))
+            temporary.write_bytes(compress_zstd(data))
 
     def read(self, number: int, digest: str) -> bytes:
         """What became of a piece.
@@ -70,12 +69,13 @@ class Pieces:
         Raises:
             InputError: if the file is damaged.
         """
-        import zstandard
-
         path = self.path(number, digest)
         try:
-            return zstandard.ZstdDecompressor().decompress(path.read_bytes())
-        except (zstandard.ZstdError, MemoryError) as error:  # its header says how much memory it takes
+            with path.open("rb") as packed, open_zstd(packed) as stream:
+                return stream.read()
+        except Exception as error:  # the error type of zstd is only importable with the package
+            if not isinstance(error, (EOFError, MemoryError)) and type(error).__name__ != "ZstdError":
+                raise
             raise self.damaged(number, digest) from error
 
     def damaged(self, number: int, digest: str) -> InputError:
@@ -127,12 +127,12 @@ def job_folder(
         overwrite: whether what an earlier run left may be thrown away.
 
     Raises:
-        PdtoolsError: if an earlier run left pieces and the plan does not go on with them, or they were made
-            with other settings, or another process is at work there, or a shard's output is a pipe.
+        PdtoolsError: if an earlier run left pieces and the plan does not resume it, or they were made
+            with other settings, or another process is at work there, or a slice's output is a pipe.
     """
     if is_stream(output):
-        if plan.shard is not None or plan.resume:
-            option = "--resume" if plan.shard is None else "--shard"
+        if plan.slice is not None or plan.resume:
+            option = "--resume" if plan.slice is None else "--shard"
             raise PdtoolsError(f"{option} needs a file to write: name one with -o")
         yield None
         return
@@ -147,18 +147,18 @@ def job_folder(
         raise PdtoolsError(
             f"{output}: no folder can be made beside it ({error.filename}: {reason}): choose another -o"
         ) from error
-    with _alone(folder, plan.shard):
+    with _alone(folder, plan.slice):
         if (folder / _JOB_FILE).exists():
-            if not plan.goes_on:
+            if not plan.resumes:
                 if not overwrite and JobFolder(str(output), folder).worth_keeping():
                     raise PdtoolsError(
                         f"{folder}: an unfinished run (--resume continues it, --overwrite starts again)"
                     )
                 written_as(folder, (JOB,))
                 _empty(folder)
-        elif _holds_others(folder) and not (folder / _JOB_FILE).exists():  # of another shard, by now
+        elif _holds_others(folder) and not (folder / _JOB_FILE).exists():  # of another slice, by now
             raise PdtoolsError(f"{folder}: pieces would be kept there, but it holds something else")
-        if plan.shard is None:
+        if plan.slice is None:
             _delete_stale(output, beside)
         _check_settings(output, settings)
         job = JobFolder(str(output), folder)
@@ -166,12 +166,12 @@ def job_folder(
         try:
             yield job
         except BaseException as error:
-            if plan.shard is None and not plan.merging and not job.worth_keeping():
+            if plan.slice is None and not plan.merging and not job.worth_keeping():
                 for path in new:  # or the same command would find it in its way
                     path.unlink(missing_ok=True)
                 _discard(folder)
             elif isinstance(error, PdtoolsError) and not plan.merging:
-                error.args = (f"{error}; finished pieces are kept in {folder}: {plan.how_to_go_on}",)
+                error.args = (f"{error}; finished pieces are kept in {folder}: {plan.how_to_resume}",)
             raise
         _discard(folder)
 
@@ -211,14 +211,14 @@ def begun(output: str | Path) -> bool:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path, shard: Shard | None = None) -> Iterator[None]:
-    """Refuse a second run over the same pieces: of the same shard, or of all while a shard is at work."""
+def _alone(folder: Path, slice_: Slice | None = None) -> Iterator[None]:
+    """Refuse a second run over the same pieces: of the same slice, or of all while a slice is at work."""
     with contextlib.ExitStack() as stack:
         busy = f"{folder}: another process is at work there"
-        stack.enter_context(locked(folder / _LOCK, busy, shared=shard is not None))
-        if shard is not None:
-            name = f"{_LOCK}-{shard.number}-of-{shard.of}"
-            stack.enter_context(locked(folder / name, f"{busy}, on shard {shard}"))
+        stack.enter_context(locked(folder / _LOCK, busy, shared=slice_ is not None))
+        if slice_ is not None:
+            name = f"{_LOCK}-{slice_.number}-of-{slice_.of}"
+            stack.enter_context(locked(folder / name, f"{busy}, on shard {slice_}"))
         yield
 
 

@@ -16,14 +16,14 @@ _merging = ContextVar("merging", default=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Shard:
+class Slice:
     """One of several jobs that divide a command's pieces: those with i mod ``of`` = ``number``, from 0."""
 
     number: int
     of: int
 
     @classmethod
-    def parse(cls, text: str) -> Shard:
+    def parse(cls, text: str) -> Slice:
         """Read ``I/N``.
 
         Raises:
@@ -47,14 +47,14 @@ class Plan:
 
     Attributes:
         workers: processes on this machine; 1: this one alone.
-        shard: do only these pieces, and leave the output to ``pdtools merge``.
+        slice: do only these pieces, and leave the output to ``pdtools merge``.
         scheduler: address of a Dask scheduler whose workers do them.
-        resume: go on with what an earlier run left.
+        resume: use the pieces that an earlier run left.
         merge_options: what ``pdtools merge`` has to be given besides the output: other files that it writes.
     """
 
     workers: int = 1
-    shard: Shard | None = None
+    slice: Slice | None = None
     scheduler: str | None = None
     resume: bool = False
     merge_options: tuple[str, ...] = ()
@@ -74,15 +74,15 @@ class Plan:
         return self.workers > 1 or self.scheduler is not None
 
     @property
-    def how_to_go_on(self) -> str:
+    def how_to_resume(self) -> str:
         """What a person has to do after the command was cut short."""
-        same = self.shard is not None or self.merging
+        same = self.slice is not None or self.merging
         return "the same command continues it" if same else "--resume continues the run"
 
     @property
-    def goes_on(self) -> bool:
+    def resumes(self) -> bool:
         """Whether pieces that are there already are used."""
-        return self.resume or self.merging or self.shard is not None
+        return self.resume or self.merging or self.slice is not None
 
 
 class Done(Exception):
@@ -98,22 +98,22 @@ class Done(Exception):
         self.report = report
 
 
-class ShardDone(Done):
-    """The pieces of a shard are done; the output is made from all of them later.
+class SliceDone(Done):
+    """The pieces of a slice are done; the output is made from all of them later.
 
     Args:
-        plan: that of the shard.
+        plan: that of the slice.
         pieces: how many pieces it has.
         output: what ``pdtools merge`` will make.
-        passed: the pass that they are of, if the shard has to be called again for another one.
+        passed: the pass that they are of, if the slice has to be called again for another one.
     """
 
     def __init__(self, plan: Plan, pieces: int, output: str, passed: str | None = None) -> None:
-        shard, merge = plan.shard, shlex.join(["pdtools", "merge", output, *plan.merge_options])
+        slice_, merge = plan.slice, shlex.join(["pdtools", "merge", output, *plan.merge_options])
         then = merge if passed is None else "call all of them again for the next pass"
         of = "" if passed is None else f" of the pass over {passed}"
-        report = {"output": output, "shard": str(shard), "counts": {"pieces": pieces}, "pass": passed}
-        super().__init__(f"shard {shard}: {pieces} pieces{of} done; when all shards are: {then}", report)
+        report = {"output": output, "shard": str(slice_), "counts": {"pieces": pieces}, "pass": passed}
+        super().__init__(f"shard {slice_}: {pieces} pieces{of} done; when all shards are: {then}", report)
         self.plan, self.pieces, self.output = plan, pieces, output
 
 
@@ -121,17 +121,17 @@ def independent_passes(*passes: Callable[[], Any]) -> list[Any]:
     """Passes over pieces that need nothing of each other, one after the other.
 
     Raises:
-        ShardDone: once, after a shard's pieces of all passes.
+        SliceDone: once, after a slice's pieces of all passes.
     """
     results, n_done = [], 0
-    last: ShardDone | None = None
+    last: SliceDone | None = None
     for work in passes:
         try:
             results.append(work())
-        except ShardDone as done:
+        except SliceDone as done:
             last, n_done = done, n_done + done.pieces
     if last is not None:
-        raise ShardDone(last.plan, n_done, last.output)
+        raise SliceDone(last.plan, n_done, last.output)
     return results
 
 

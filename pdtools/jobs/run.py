@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
@@ -11,8 +11,8 @@ from typing import Any, Generic, Protocol, TypeVar
 from pdtools.errors import PdtoolsError
 from pdtools.jobs.cluster import map_on_cluster
 from pdtools.jobs.folder import JobFolder, Pieces
-from pdtools.jobs.plan import Plan, ShardDone
-from pdtools.workers import Workers
+from pdtools.jobs.plan import Plan, SliceDone
+from pdtools.jobs.workers import Workers
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -74,15 +74,15 @@ def map_pieces(
         plan: who does them.
         job: keeps the results; None: they are handed out only.
         name: of this pass over the input, if there are several.
-        another_pass: whether another one needs all results of this one. A shard goes on to that if the other
-            shards have done theirs. ``pieces`` are then iterated over twice.
+        another_pass: whether another one needs all results of this one. A slice continues with that if the
+            other slices have done theirs. ``pieces`` are then iterated over twice.
         processes: the plan's workers, if they do other things too.
 
     Yields:
         Each piece with its result, in order.
 
     Raises:
-        ShardDone: after the pieces of the plan's shard.
+        SliceDone: after the pieces of the plan's slice.
         PdtoolsError: if pieces are missing that should be there, or workers were killed; and what ``work``
             raises.
     """
@@ -103,13 +103,13 @@ def map_pieces(
     done: Iterator[tuple[_Piece[Item], Any]]
     if plan.merging:
         done = ((item, None) for item in _merged(numbered, kept, job))
-    elif plan.shard is not None:
-        mine = (item for item in numbered if item.number in plan.shard)
+    elif plan.slice is not None:
+        mine = (item for item in numbered if item.number in plan.slice)
         n_done = sum(1 for _ in _kept(work, mine, plan, kept, processes))
         if not another_pass:
-            raise ShardDone(plan, n_done, job.output)
+            raise SliceDone(plan, n_done, job.output)
         if not all(kept.has(item.number, item.digest) for item in _numbered(work, pieces)):
-            raise ShardDone(plan, n_done, job.output, passed=name)
+            raise SliceDone(plan, n_done, job.output, passed=name)
         done = ((item, None) for item in _numbered(work, pieces))
     else:
         done = _kept(work, numbered, plan, kept, processes)
@@ -148,8 +148,12 @@ def _kept(
 def _unpacked(work: Work[Any, Result], kept: Pieces, item: _Piece[Any]) -> Result:
     data = kept.read(item.number, item.digest)
     try:
-        return work.unpack(data)
+        result = work.unpack(data)
+        if isinstance(item.piece, Sequence) and isinstance(result, Sized) and len(result) != len(item.piece):
+            raise ValueError("not as many results as there are items")
+        return result
     except (
+        PdtoolsError,
         ValueError,
         TypeError,
         LookupError,

@@ -8,11 +8,10 @@ from pdtools.models.base import (
     count_parameters,
 )
 from pdtools.models.batch import Batch, collate
-from pdtools.models.cache import NoRoomError
 from pdtools.models.checkpoint import LoadedModel, load_checkpoint, save_checkpoint, write_checkpoint
-from pdtools.models.pushdown import PushdownConfig
-from pdtools.models.recurrent import RecurrentLM, RecurrentState
-from pdtools.models.recurrent_config import RecurrentConfig
+from pdtools.models.errors import NoRoomError
+from pdtools.models.recurrent.config import RecurrentConfig
+from pdtools.models.recurrent.model import RecurrentLM, RecurrentState
 from pdtools.models.registry import (
     MODELS,
     build_model,
@@ -22,10 +21,11 @@ from pdtools.models.registry import (
     model_name,
     register,
 )
-from pdtools.models.tape import StackState, legal_attachments, tape_from_attachments
-from pdtools.models.transformer import TransformerLM
-from pdtools.models.transformer_config import TransformerConfig
-from pdtools.models.transformer_state import TransformerState
+from pdtools.models.transformer.config import TransformerConfig
+from pdtools.models.transformer.model import TransformerLM
+from pdtools.models.transformer.pushdown import PushdownConfig
+from pdtools.models.transformer.state import TransformerState
+from pdtools.models.transformer.tape import StackState, legal_attachments, tape_from_attachments
 
 __all__ = [
     "MODELS",

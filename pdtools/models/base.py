@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from pdtools.errors import PdtoolsError
-from pdtools.models.batch import Batch
+from pdtools.models.batch import Batch, collate
+from pdtools.models.derivations import DerivationKind, Derivations
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -81,18 +82,17 @@ class DecoderState(ABC):
 class LanguageModel(nn.Module, ABC):
     """A model of strings, or of strings with their derivations.
 
+    To be scored a model of actions needs :meth:`forward_parts`, :meth:`derive` and :meth:`pack`. One of
+    strings or attachments has the other methods too, for search and for what is read token by token.
+
     Attributes:
         config: the frozen dataclass it was built from.
         max_length: most positions of a row (ROOT and EOS included), or None if there is no limit.
-        has_attachment_head: whether attachments are scored.
         reads_streams: whether batches of endless streams are taken (:attr:`Batch.continues`).
-        uses_tape: whether token probabilities depend on the derivation. If not, p(x) needs no search.
     """
 
     config: Any
     max_length: int | None
-    has_attachment_head: bool
-    uses_tape: bool
     reads_streams: bool = False
 
     @property
@@ -114,6 +114,11 @@ class LanguageModel(nn.Module, ABC):
     def eos_id(self) -> int:
         """The token at the end of every sentence."""
         return cast(int, self.config.eos_id)
+
+    @property
+    def derivation_kind(self) -> DerivationKind:
+        """Which derivations it has, and whether words depend on them."""
+        return cast(DerivationKind, self.config.derivation_kind)
 
     @property
     def objective(self) -> Objective:
@@ -161,7 +166,6 @@ class LanguageModel(nn.Module, ABC):
             PdtoolsError: if a sentence is longer than ``max_length``.
         """
 
-    @abstractmethod
     def following_logprobs(self, batch: Batch) -> Tensor:
         """log p(v | the whole row, its attachments) for every token v, by one teacher-forced pass.
 
@@ -174,8 +178,8 @@ class LanguageModel(nn.Module, ABC):
         Raises:
             PdtoolsError: if a row is longer than ``max_length``, or the model is a masked one.
         """
+        raise NotImplementedError
 
-    @abstractmethod
     def position_logprobs(self, batch: Batch) -> Tensor:
         """What :meth:`forward_parts` would say of every token in the place of each target, in one pass.
 
@@ -185,6 +189,7 @@ class LanguageModel(nn.Module, ABC):
         Raises:
             PdtoolsError: if a row is longer than ``max_length``.
         """
+        raise NotImplementedError
 
     def forward(self, batch: Batch) -> LossParts:
         """The same as :meth:`loss`, so that wrappers which call the module (data parallel) work."""
@@ -193,7 +198,7 @@ class LanguageModel(nn.Module, ABC):
     def loss(self, batch: Batch) -> LossParts:
         """The sums that training and validation need, of eq. 7's two factors."""
         parts = self.forward_parts(batch)
-        attached = batch.attached() if self.has_attachment_head else torch.zeros_like(batch.attached())
+        attached = batch.attached() if self.derivation_kind.exist else torch.zeros_like(batch.attached())
         return LossParts(
             token_nll_sum=-parts.token_logprobs.sum(),
             attach_nll_sum=-parts.attach_logprobs.sum(),
@@ -215,6 +220,20 @@ class LanguageModel(nn.Module, ABC):
         """
         return [model.loss(batch) for model, batch in zip(models, batches, strict=True)]
 
+    def stream_logprobs(self, tokens: Tensor, targets: Tensor, carry: Any) -> tuple[Tensor, Any]:
+        """Read the next part of streams, if :attr:`reads_streams`.
+
+        Args:
+            tokens: int64 (B, T), that are read.
+            targets: int64 (B, T), what follows each of them.
+            carry: what the part before left, or None at the beginning.
+
+        Returns:
+            log p of the targets, (B, T), nats, and what the next part starts from, which no gradient goes
+            through.
+        """
+        raise NotImplementedError
+
     def stream_state(self) -> dict[str, Tensor]:
         """What training batches of streams have left for the next one, by name; no weights."""
         return {}
@@ -223,6 +242,21 @@ class LanguageModel(nn.Module, ABC):
         """The inverse of :meth:`stream_state`."""
 
     @abstractmethod
+    def derive(self, rows: int, length: int) -> Derivations:
+        """R derivations side by side, of which nothing but ROOT is there yet.
+
+        Args:
+            rows: R at the start.
+            length: the most positions of one, ROOT and end-of-sentence included.
+
+        Raises:
+            PdtoolsError: if ``length`` is over ``max_length``, or the model is a masked one.
+        """
+
+    def pack(self, rows: Sequence[tuple[Any, Any]]) -> Batch:
+        """Rows of shards, (tokens, attach), as a batch of given derivations."""
+        return collate(rows, self.pad_id)
+
     def start(self, rows: int, length: int, entries: int | None = None) -> Any:
         """A state of ``rows`` hypotheses with room for ``length`` positions; not even ROOT is fed yet.
 
@@ -235,8 +269,8 @@ class LanguageModel(nn.Module, ABC):
         Raises:
             PdtoolsError: if ``length`` is over ``max_length``, or the model is a masked one.
         """
+        raise NotImplementedError
 
-    @abstractmethod
     def advance(self, state: Any, tokens: Tensor, tape_row: Tensor) -> None:
         """Feed the next token, k, of every hypothesis (in place).
 
@@ -248,10 +282,11 @@ class LanguageModel(nn.Module, ABC):
         Raises:
             NoRoomError: if more tokens are fed than the state has room for.
         """
+        raise NotImplementedError
 
-    @abstractmethod
     def next_token_logprobs(self, state: Any) -> Tensor:
         """log p(x_{k+1} | x_<=k, W_k): float (R, V)."""
+        raise NotImplementedError
 
     def token_logprobs(self, state: Any, next_tokens: Tensor, rows: Tensor | None = None) -> Tensor:
         """log p(x_{k+1} | x_<=k, W_k) of given tokens.

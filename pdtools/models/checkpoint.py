@@ -12,7 +12,6 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from pdtools.checksums import check_checksums, write_checksums
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import (
     Kind,
@@ -24,6 +23,7 @@ from pdtools.files import (
     write_json,
     write_tensors,
 )
+from pdtools.files.checksums import check_checksums, write_checksums
 from pdtools.models.base import LanguageModel
 from pdtools.models.registry import build_model, empty_model, make_config, model_name
 from pdtools.tokenization import Tokenizer

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import typing
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -12,12 +10,12 @@ from torch.overrides import TorchFunctionMode
 
 from pdtools.errors import PdtoolsError
 from pdtools.models.base import LanguageModel
-from pdtools.models.pushdown import PushdownConfig, build_pushdown
-from pdtools.models.recurrent import RecurrentLM
-from pdtools.models.recurrent_config import RecurrentConfig
-from pdtools.models.transformer import TransformerLM
-from pdtools.models.transformer_config import TransformerConfig
-from pdtools.typed_values import as_type, shown
+from pdtools.models.recurrent.config import RecurrentConfig
+from pdtools.models.recurrent.model import RecurrentLM
+from pdtools.models.transformer.config import TransformerConfig
+from pdtools.models.transformer.model import TransformerLM
+from pdtools.models.transformer.pushdown import PushdownConfig, build_pushdown
+from pdtools.typed_values import UnknownKeyError, WrongTypeError, as_fields, missing
 
 
 class ModelKind(NamedTuple):
@@ -71,20 +69,16 @@ def make_config(name: str, values: Mapping[str, Any]) -> Any:
         PdtoolsError: for an unknown model or key, a missing key, or a value of the wrong type or range.
     """
     config_class = model_kind(name).config_class
-    fields = {field.name: field for field in dataclasses.fields(config_class)}
-    types = typing.get_type_hints(config_class)
-    checked = {}
-    for key, value in values.items():
-        if key not in fields:
-            raise PdtoolsError(f"{name} has no setting {key!r} (known: {', '.join(sorted(fields))})")
-        try:
-            checked[key] = as_type(value, types[key])
-        except ValueError as error:
-            raise PdtoolsError(f"{name}: {key} must be {error}, not {shown(value)}") from None
-    required = [key for key, field in fields.items() if field.default is dataclasses.MISSING]
-    missing = [key for key in required if key not in checked]
-    if missing:
-        raise PdtoolsError(f"{name}: missing settings: {', '.join(missing)}")
+    try:
+        checked = as_fields(values, config_class)
+    except UnknownKeyError as error:
+        raise PdtoolsError(
+            f"{name} has no setting {error.key!r} (known: {', '.join(sorted(error.known))})"
+        ) from None
+    except WrongTypeError as error:
+        raise PdtoolsError(f"{name}: {error.key} {error}") from None
+    if left_out := missing(checked, config_class):
+        raise PdtoolsError(f"{name}: missing settings: {', '.join(left_out)}")
     return config_class(**checked)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pdtools.evaluation.evalb import BracketScore, SentenceRow, percent
-from pdtools.evaluation.prm import Parameters
+from pdtools.evaluation.parsing.evalb import BracketScore, SentenceRow, percent
+from pdtools.evaluation.parsing.prm import Parameters
 
 _RULE = "=" * 76
 _HEAD = (

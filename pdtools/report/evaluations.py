@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pdtools.evaluation.compare import Difference
-from pdtools.evaluation.overview import Headline
+from pdtools.evaluation.comparison.compare import Difference
+from pdtools.evaluation.comparison.overview import Headline
 from pdtools.evaluation.results import Results, mean
-from pdtools.evaluation.sg_scores import CONVENTIONS
+from pdtools.evaluation.sg.scores import CONVENTIONS
 from pdtools.report.plots import Line, draw_lines
 from pdtools.report.tables import WIDTH, Cell, print_table
 from pdtools.visible import visible

@@ -13,7 +13,7 @@ from pdtools.visible import visible
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from pdtools.evaluation.inspection import Inspection, LayerStacks
+    from pdtools.inspection.stack_attention import Inspection, LayerStacks
 
 _LETTERS = {0: "push", 1: "pop", 2: "-"}
 _CELL = 0.22  # inches of a position, if there are few
@@ -135,6 +135,6 @@ def _write_stacks(axes: Any, stacks: Sequence[Sequence[str]]) -> None:
 
 
 def _action_names() -> Sequence[str]:
-    from pdtools.evaluation.inspection import ACTIONS
+    from pdtools.inspection.stack_attention import ACTIONS
 
     return ACTIONS

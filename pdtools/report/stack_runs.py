@@ -11,7 +11,7 @@ from pdtools.report.tables import shade
 from pdtools.visible import visible
 
 if TYPE_CHECKING:
-    from pdtools.evaluation.stack_runs import StackRunView
+    from pdtools.inspection.recurrent import StackRunView
 
 _CELL = 0.25  # inches of a token
 _WIDTH = 3.0  # inches at least

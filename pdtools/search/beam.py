@@ -3,7 +3,7 @@
 The words are known, so all hypotheses of a string stand at the same token, and strings advance together: one
 step of the model serves every hypothesis of every string in the batch. Hypotheses are rows of tensors; there
 is no object per hypothesis. What the search does up to some token depends on nothing that follows, so strings
-that begin alike are one string to it up to where they part (:mod:`pdtools.search.prefixes`).
+that begin alike are one string to it up to where they part (:mod:`pdtools.search.prefix_tree`).
 
 A beam holds hypotheses with different attachment histories. Every history of k tokens has at least two
 continuations (from the second token on), so all prefixes have the same number of hypotheses at token k,
@@ -25,7 +25,7 @@ from torch import Tensor
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, NoRoomError, StackState
 from pdtools.search.memory import MOST_ROWS, check_room, entries_that_fit, explained_memory_errors
-from pdtools.search.prefixes import Level, SortedStrings
+from pdtools.search.prefix_tree import Level, SortedStrings
 
 # With a margin, batches are made for so many times the hypotheses that those before them had.
 _HEADROOM = 1.5
@@ -53,7 +53,7 @@ class BeamResult:
 
     @property
     def marginal(self) -> float:
-        """log p(x) in nats, over the beam: a lower bound, exact if the beam held every derivation."""
+        """log p(x) in nats, log Σ p(x, y) over the beam: a lower bound, exact if it held every derivation."""
         return float(self.prefix_logprobs[-1])
 
     @property
@@ -97,7 +97,7 @@ def beam_search(
         PdtoolsError: if the model has no attachment head, gives values that are not numbers, or the device
             is out of memory.
     """
-    if not model.has_attachment_head:
+    if model.derivation_kind.choices != "attachments":
         raise PdtoolsError("this model was trained without an attachment head: it has no parses to search")
     if beam < 1 or k_best < 1:
         raise PdtoolsError(f"beam and k-best must be at least 1, not {beam} and {k_best}")

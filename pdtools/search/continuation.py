@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pdtools.models import LanguageModel, collate
+from pdtools.models import LanguageModel
 from pdtools.search.memory import explained_memory_errors, length_groups
 
 # Cells of the tapes (prefixes × positions²) that a batch may have.
@@ -28,8 +28,8 @@ def next_token_logprobs(
     Args:
         model: in evaluation mode.
         prefixes: for each int32[n + 1]: ROOT and the n tokens.
-        attachments: for each int32[n + 1], positions in the prefix. A model without a tape does not read
-            them; shifts will do.
+        attachments: for each int32[n + 1], positions in the prefix. Where they do not reach
+            the words, shifts will do.
         max_batch: prefixes per batch; by default as many as fit a fixed amount of memory.
 
     Returns:
@@ -40,7 +40,7 @@ def next_token_logprobs(
         [len(prefix) for prefix in prefixes],
         lambda length: max_batch or max(1, _MOST_CELLS // length**2),
     ):
-        batch = collate([(prefixes[i], attachments[i]) for i in group], model.pad_id)
+        batch = model.pack([(prefixes[i], attachments[i]) for i in group])
         with explained_memory_errors():
             found = model.following_logprobs(batch.to(model.device))
         result[group] = found.double().cpu().numpy()

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from pdtools.errors import MissingDependencyError, PdtoolsError
 from pdtools.files import read_json
+from pdtools.search import encoding
 from pdtools.search.causality import check_causal, check_causal_config
 from pdtools.search.encoding import score_windows
 from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
-from pdtools.search.prefixes import SortedStrings
+from pdtools.search.prefix_tree import SortedStrings
 from pdtools.search.scores import Dtype, SentenceScore, Unscorable
 from pdtools.tokenization import Sentence, split_text_words
 
@@ -102,6 +103,11 @@ class HuggingFaceScorer:
     a :class:`Sentence`; a token belongs to the word that its first visible character stands in, so that
     sums over words count every token once.
     """
+
+    @property
+    def look_ahead(self) -> int:
+        """How many sentences are worth giving at once, to be batched by length."""
+        return encoding.LOOK_AHEAD
 
     def __init__(
         self,

@@ -44,7 +44,8 @@ def hypotheses_that_fit(model: LanguageModel, length: int) -> int:
 
     Each has its cache, and a row of next-token log-probabilities with the values that these are made from.
     """
-    each = model.start(1, length).nbytes + 16 * model.vocab_size
+    with explained_memory_errors():
+        each = model.derive(1, length).nbytes + 16 * model.vocab_size
     return max(1, min(_budget(model) // each, MOST_ROWS))
 
 

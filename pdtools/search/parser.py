@@ -10,16 +10,16 @@ from typing import Any
 from pdtools.devices import prepare_torch
 from pdtools.parsers.base import ParseFailure
 from pdtools.provenance import check_fingerprint
+from pdtools.search.in_pieces import ModelSettings, model_settings_for_job
 from pdtools.search.scorer import load_searcher
 from pdtools.search.scores import Unscorable
-from pdtools.search.work import ModelSettings, model_settings_for_job
 from pdtools.tokenization import join_words
 from pdtools.trees import Tree, escape, sentence_problem
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSettings:
-    """What a :class:`CheckpointParser` is loaded from (:class:`pdtools.parsers.work.ParserSettings`)."""
+    """What a :class:`CheckpointParser` is loaded from (:class:`pdtools.parsers.in_pieces.ParserSettings`)."""
 
     model: ModelSettings
 
@@ -51,15 +51,15 @@ class CheckpointParser:
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree | ParseFailure]:
         """See :meth:`pdtools.parsers.Parser.parse`."""
-        style = self._searcher.loaded.tokenizer.text_style
+        style = self._searcher.settings["text_style"]
         joined = (join_words(words, style) for words in sentences)
-        for words, found in zip(sentences, self._searcher.search(joined), strict=True):
+        for words, found in zip(sentences, self._searcher.parse(joined), strict=True):
             if isinstance(found, Unscorable):
                 yield ParseFailure(found.reason)
             elif problem := sentence_problem(words):
                 yield ParseFailure(problem)
             else:
-                tree = found.tree()
+                ((_, tree),) = found.k_best
                 yield Tree(
                     tuple(escape(word) for word in words), tree.tags, tree.labels, tree.starts, tree.ends
                 )

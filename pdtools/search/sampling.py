@@ -10,10 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pdtools.models import LanguageModel, StackState
+from pdtools.models import LanguageModel
+from pdtools.models.derivations import Derivation
 from pdtools.search.memory import hypotheses_that_fit
 from pdtools.tokenization import Tokenizer
-from pdtools.trees import Tree, escape, merge_subwords, placeholder, tree_from_attachments, word_problem
+from pdtools.trees import Tree, escape, merge_subwords, placeholder, word_problem
 
 # Strings drawn side by side.
 BATCH = 256
@@ -21,20 +22,22 @@ BATCH = 256
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One draw: n tokens with their attachments.
+    """One draw.
 
     Attributes:
-        tokens: int32[n], without ROOT and end-of-sentence.
-        attach: int32[n], positions counted from 0, attach[k] == k for a shift; all shifts for a model
-            without an attachment head.
-        logprob: log p of what was drawn, nats: tokens, attachments, and end-of-sentence if complete.
+        derivation: its tokens, and the choices among them.
+        logprob: log p of what was drawn, nats: all choices, end-of-sentence among them if complete.
         complete: whether the string ended by itself, and was not cut at the greatest length.
     """
 
-    tokens: NDArray[np.int32]
-    attach: NDArray[np.int32]
+    derivation: Derivation
     logprob: float
     complete: bool
+
+    @property
+    def tokens(self) -> NDArray[np.int32]:
+        """int32[n], without ROOT and end-of-sentence."""
+        return self.derivation.tokens
 
     def words(self, tokenizer: Tokenizer) -> tuple[str, ...]:
         """The string as words."""
@@ -49,9 +52,7 @@ class Sample:
             return None
         words, word_of_token = tokenizer.decode(self.tokens.tolist())
         leaves = ["\ufffd" if word_problem(word) else escape(word) for word in words]
-        return merge_subwords(
-            tree_from_attachments(self.attach, [""] * len(self.tokens)), word_of_token, leaves
-        )
+        return merge_subwords(self.derivation.tree(), word_of_token, leaves)
 
 
 def sample(model: LanguageModel, *, number: int, seed: int = 0, max_tokens: int = 200) -> Iterator[Sample]:
@@ -75,55 +76,37 @@ def sample(model: LanguageModel, *, number: int, seed: int = 0, max_tokens: int 
 
 @torch.inference_mode()
 def _draw(model: LanguageModel, draws: range, seed: int, max_tokens: int) -> list[Sample]:
-    rows, length, device = len(draws), max_tokens + 2, model.device
-    # Two random numbers per position: for its token and for its attachment.
-    numbers = np.stack([np.random.default_rng([seed, i]).random((length, 2)) for i in draws])
-    uniform = torch.from_numpy(numbers).to(device)  # (R, N, 2)
-    tokens = torch.zeros(rows, length, dtype=torch.int32, device=device)  # (R, N)
-    attach = torch.zeros(rows, length, dtype=torch.int32, device=device)  # (R, N)
+    rows, device = len(draws), model.device
+    derivations = model.derive(rows, max_tokens + 2)
+    numbers = np.stack([np.random.default_rng([seed, i]).random(derivations.most_steps) for i in draws])
+    uniform = torch.from_numpy(numbers).to(device)  # (R, steps)
+    made = torch.full(uniform.shape, -1, dtype=torch.int32, device=device)  # (R, steps), the choices
     logprob = torch.zeros(rows, dtype=torch.float64, device=device)  # (R,)
-    lengths = torch.full((rows,), max_tokens, device=device)  # (R,)
+    n_tokens = torch.zeros(rows, dtype=torch.int64, device=device)  # (R,)
     complete = torch.zeros(rows, dtype=torch.bool, device=device)  # (R,)
 
-    state, stack = model.start(rows, length), StackState.start(rows, length, device)
-    model.advance(state, torch.full((rows,), model.root_id, device=device), stack.tape_row())
-    live = torch.arange(rows, device=device)  # (r,) the draws that go on, one row of the state each
-    for k in range(1, length):
-        logprobs = model.next_token_logprobs(state).double()  # (r, V)
-        allowed = logprobs.exp()
-        allowed[:, [model.pad_id, model.root_id]] = 0
-        token = _pick(allowed, uniform[live, k, 0])  # (r,)
-        gained = logprobs.gather(1, token[:, None])[:, 0]  # (r,)
+    live = torch.arange(rows, device=device)  # (r,) draws that are not ended: the derivations' rows
+    while len(live):
+        step, logprobs = derivations.step, derivations.logprobs()  # (r, C)
+        choice = _pick(logprobs.exp(), uniform[live, step])  # (r,)
+        token = derivations.generated(choice)  # (r,)
         ends = token == model.eos_id  # (r,)
-        logprob[live[ends]] += gained[ends]
-        lengths[live[ends]] = k - 1
-        complete[live[ends]] = True
-        goes_on = torch.nonzero(~ends)[:, 0]  # (r',)
-        if k == length - 1 or not len(goes_on):
-            break
-        if len(goes_on) < len(live):
-            live, token, gained = live[goes_on], token[goes_on], gained[goes_on]
-            state.select(goes_on)
-            stack = stack.select(goes_on)
-        logprob[live] += gained
-        tokens[live, k] = token.int()
-
-        target = torch.full_like(token, k)
-        if model.has_attachment_head:
-            logprobs = model.attach_logprobs(state, token, stack.legal()).double()  # (r, k + 1)
-            target = _pick(logprobs.exp(), uniform[live, k, 1])  # (r,)
-            logprob[live] += logprobs.gather(1, target[:, None])[:, 0]
-        attach[live, k] = target.int()
-        stack.push(target)
-        model.advance(state, token, stack.tape_row())
+        continues = ~ends & ((token < 0) | (n_tokens[live] < max_tokens))  # (r,) others are cut
+        made[live, step] = torch.where(ends | continues, choice, -1).int()
+        gained = logprobs.gather(1, choice[:, None])[:, 0]  # (r,)
+        logprob[live] += gained.masked_fill(~(ends | continues), 0)
+        n_tokens[live] += continues & (token >= 0)
+        complete[live] = ends
+        if not bool(continues.all()):
+            kept = torch.nonzero(continues)[:, 0]  # (r',)
+            live, choice = live[kept], choice[kept]
+            if len(live):
+                derivations.select(kept)
+        if len(live):
+            derivations.push(choice)
     return [
-        Sample(
-            tokens=tokens[row, 1 : n + 1].cpu().numpy(),
-            attach=attach[row, 1 : n + 1].cpu().numpy() - 1,
-            logprob=float(logprob[row]),
-            complete=bool(complete[row]),
-        )
-        for row, n in enumerate(lengths.tolist())
+        Sample(derivations.derivation(choices[choices >= 0]), float(logprob[row]), bool(complete[row]))
+        for row, choices in enumerate(made.cpu().numpy())
     ]
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
-from pdtools.models import LanguageModel, LoadedModel, collate, load_checkpoint
-from pdtools.models.pretrained import check_no_hub_name
+from pdtools.models import LanguageModel, LoadedModel, load_checkpoint
+from pdtools.models.transformer.pretrained import check_no_hub_name
+from pdtools.search import encoding
 from pdtools.search.beam import BeamResult, beam_search
-from pdtools.search.encoding import SEARCH_LOOK_AHEAD, Encoded, encode_sentence, score_windows, sentence_score
+from pdtools.search.continuation import next_token_logprobs
+from pdtools.search.encoding import Encoded, encode_sentence, score_windows, sentence_score
 from pdtools.search.huggingface import HuggingFaceScorer, is_huggingface, torch_dtype
 from pdtools.search.memory import (
     MOST_ROWS,
@@ -24,10 +27,21 @@ from pdtools.search.memory import (
     length_groups,
     strings_that_fit,
 )
-from pdtools.search.prefixes import SortedStrings
-from pdtools.search.scores import DEFAULT_BEAM, Dtype, Scorer, SentenceScore, Unscorable
+from pdtools.search.prefix_tree import SortedStrings
+from pdtools.search.scores import (
+    DEFAULT_BEAM,
+    Continuation,
+    Dtype,
+    ModelScorer,
+    RowScore,
+    Scorer,
+    SentenceScore,
+    Unscorable,
+)
 from pdtools.tokenization import Sentence
 from pdtools.trees import Tree, escape, merge_subwords, sentence_problem, tree_from_attachments
+
+_ShardRow = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 
 def load_scorer(
@@ -38,7 +52,7 @@ def load_scorer(
     dtype: Dtype = "float32",
     bos: bool = True,
     max_batch: int | None = None,
-) -> Scorer:
+) -> ModelScorer | HuggingFaceScorer:
     """Load a model for scoring.
 
     Args:
@@ -60,9 +74,22 @@ def load_scorer(
         return HuggingFaceScorer(model_dir, device=device, dtype=dtype, bos=bos, max_batch=max_batch)
     check_bos(model_dir, bos)
     loaded = load_model(model_dir, device=device, dtype=dtype)
-    if loaded.model.uses_tape:
-        return DerivationScorer(loaded, beam=beam, max_batch=max_batch)
-    return StringScorer(loaded, max_batch=max_batch)
+    return scorer_of(loaded, beam=beam, max_batch=max_batch)
+
+
+def scorer_of(
+    loaded: LoadedModel, *, beam: int | None, margin: float | None = None, max_batch: int | None = None
+) -> ModelScorer:
+    """The scorer that a model's derivations need.
+
+    Args:
+        loaded: a checkpoint of a causal model.
+        beam: hypotheses per sentence, for models whose words depend on derivations; None: no marginals.
+        margin, max_batch: see :func:`pdtools.search.beam_search`.
+    """
+    if not loaded.model.derivation_kind.reach_words:
+        return StringScorer(loaded, max_batch=max_batch)
+    return _searcher_of(loaded)(loaded, beam=beam, margin=margin, max_batch=max_batch)
 
 
 def load_searcher(
@@ -72,8 +99,8 @@ def load_searcher(
     device: str = "cpu",
     dtype: Dtype = "float32",
     max_batch: int | None = None,
-) -> DerivationScorer:
-    """Load a model whose derivations can be searched: a checkpoint with an attachment head.
+) -> Searcher:
+    """Load a model whose derivations can be searched.
 
     Raises:
         PdtoolsError: if the folder holds no such model.
@@ -81,7 +108,11 @@ def load_searcher(
     if is_huggingface(model_dir):
         raise PdtoolsError(f"{model_dir}: a Hugging Face language model has no parses")
     loaded = load_model(model_dir, device=device, dtype=dtype)
-    return DerivationScorer(loaded, beam=beam, max_batch=max_batch)
+    if not loaded.model.derivation_kind.exist:
+        raise PdtoolsError(
+            f"{loaded.folder}: this model was trained without an attachment head: it cannot parse"
+        )
+    return _searcher_of(loaded)(loaded, beam=beam, margin=None, max_batch=max_batch)
 
 
 def check_bos(model_dir: str | Path, bos: bool) -> None:
@@ -103,21 +134,90 @@ def load_model(model_dir: str | Path, *, device: str = "cpu", dtype: Dtype = "fl
     return loaded
 
 
-class StringScorer:
-    """A :class:`Scorer` over a model that needs no derivations, and no search."""
+class CheckpointScorer(ABC):
+    """What the :class:`ModelScorer` of every checkpoint does.
 
-    def __init__(self, loaded: LoadedModel, *, max_batch: int | None = None) -> None:
+    Args:
+        loaded: a checkpoint of a causal model.
+        kind: of scorer, as results name it.
+        beam: hypotheses per sentence; None without a search.
+        max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
+    """
+
+    def __init__(self, loaded: LoadedModel, *, kind: str, beam: int | None, max_batch: int | None) -> None:
         loaded.model.check_causal()
         self.loaded = loaded
         self.max_batch = max_batch
-        self.settings = {"kind": "string", **_settings(loaded), "beam": None}
-
-    def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
-        """See :meth:`Scorer.score`."""
-        return score_windows(sentences, self._encode, self._score)
+        self.settings = {
+            "kind": kind,
+            **loaded.described,
+            "bos": True,
+            "eos": True,
+            "text_style": loaded.tokenizer.text_style,
+            "dtype": loaded.model.dtype_name,
+            "beam": beam,
+        }
 
     def _encode(self, sentence: str | Sentence) -> Encoded | Unscorable:
         return encode_sentence(self.loaded.tokenizer, self.loaded.model.max_length, sentence)
+
+    def score_rows(self, rows: Sequence[_ShardRow]) -> list[RowScore]:
+        """See :meth:`ModelScorer.score_rows`."""
+        found: dict[int, RowScore] = {}
+        for places in length_groups(
+            [len(tokens) for tokens, _ in rows],
+            lambda length: self.max_batch or strings_that_fit(length, self.loaded.model.vocab_size),
+        ):
+            group = [rows[place] for place in places]
+            found.update(zip(places, self._with_marginals(group, self._given(group)), strict=True))
+        return [found[place] for place in range(len(rows))]
+
+    @torch.inference_mode()
+    def _given(self, rows: Sequence[_ShardRow]) -> list[RowScore]:
+        """A batch of rows with their derivations, by one teacher-forced pass; no marginals."""
+        model = self.loaded.model
+        batch = model.pack(rows).to(model.device)
+        with explained_memory_errors():
+            parts = model.forward_parts(batch)
+        logprobs = parts.token_logprobs.double()
+        given = logprobs.sum(1).tolist()
+        ends = logprobs.masked_fill(batch.tokens != model.eos_id, 0.0).sum(1).tolist()
+        derived = parts.attach_logprobs.double().sum(1).tolist()
+        return [
+            RowScore(tokens, tokens + derivation if model.derivation_kind.exist else None, None, end, 0.0)
+            for tokens, derivation, end in zip(given, derived, ends, strict=True)
+        ]
+
+    @abstractmethod
+    def _with_marginals(self, rows: Sequence[_ShardRow], given: list[RowScore]) -> list[RowScore]:
+        """Scores of given derivations with the marginals beside."""
+
+
+class StringScorer(CheckpointScorer):
+    """A :class:`ModelScorer` over a model whose strings need no search."""
+
+    marginal: str | None = "exact: tokens do not depend on the tree"
+
+    def __init__(self, loaded: LoadedModel, *, max_batch: int | None = None) -> None:
+        super().__init__(loaded, kind="string", beam=None, max_batch=max_batch)
+
+    @property
+    def look_ahead(self) -> int:
+        """See :class:`Scorer`."""
+        return encoding.LOOK_AHEAD
+
+    def _with_marginals(self, rows: Sequence[_ShardRow], given: list[RowScore]) -> list[RowScore]:
+        return [row._replace(marginal=row.given_tree, end_marginal=row.end_given_tree) for row in given]
+
+    def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
+        """See :meth:`ModelScorer.continuations`."""
+        shifts = [np.arange(len(prefix), dtype=np.int32) for prefix in prefixes]
+        found = next_token_logprobs(self.loaded.model, prefixes, shifts, max_batch=self.max_batch)
+        return [Continuation(logprobs, None) for logprobs in found]
+
+    def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
+        """See :meth:`Scorer.score`."""
+        return score_windows(sentences, self._encode, self._score, self.look_ahead)
 
     def _score(self, window: list[Encoded]) -> list[SentenceScore]:
         logprobs = string_logprobs(self.loaded, [item.encoding.ids for item in window], self.max_batch)
@@ -152,7 +252,14 @@ class Parsed:
 
 @runtime_checkable
 class Searcher(Scorer, Protocol):
-    """A scorer that also gives derivations."""
+    """A scorer that also gives derivations.
+
+    Attributes:
+        look_ahead: how many sentences are worth giving at once.
+    """
+
+    @property
+    def look_ahead(self) -> int: ...
 
     def score_with_parses(self, sentences: Iterable[str | Sentence]) -> Iterator[ParsedScore | Unscorable]:
         """Score sentences as :meth:`Scorer.score` does, with the best incremental parses beside it."""
@@ -199,28 +306,79 @@ class Searched:
         return merge_subwords(tokens, self.encoded.encoding.word[1:-1], words)
 
 
-class DerivationScorer:
-    """A :class:`Scorer` over a model of strings and parses: marginals by beam search.
+class AnySearcher(Searcher, ModelScorer, Protocol):
+    """A searcher over a checkpoint."""
+
+
+class DerivationScorer(CheckpointScorer):
+    """A :class:`ModelScorer` over a model of strings and attachments: marginals by beam search.
 
     Args:
         loaded: a checkpoint with an attachment head.
-        beam: hypotheses per sentence.
+        beam: hypotheses per sentence; None: nothing is searched, only given derivations are scored.
+        margin: see :func:`beam_search`.
         max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
         share_prefixes: whether sentences that begin alike are searched once up to where they part.
     """
 
     def __init__(
-        self, loaded: LoadedModel, *, beam: int, max_batch: int | None = None, share_prefixes: bool = True
+        self,
+        loaded: LoadedModel,
+        *,
+        beam: int | None,
+        margin: float | None = None,
+        max_batch: int | None = None,
+        share_prefixes: bool = True,
     ) -> None:
-        if not loaded.model.has_attachment_head:
-            raise PdtoolsError(
-                f"{loaded.folder}: this model was trained without an attachment head: it cannot parse"
-            )
-        self.loaded = loaded
+        super().__init__(loaded, kind="derivation", beam=beam, max_batch=max_batch)
         self.beam = beam
-        self.max_batch = max_batch
+        self.margin = margin
         self.share_prefixes = share_prefixes
-        self.settings = {"kind": "derivation", **_settings(loaded), "beam": beam}
+
+    @property
+    def look_ahead(self) -> int:
+        """See :class:`Scorer`."""
+        return encoding.LOOK_AHEAD if self.beam is None else encoding.SEARCH_LOOK_AHEAD
+
+    @property
+    def marginal(self) -> str | None:
+        """See :class:`ModelScorer`."""
+        return None if self.beam is None else "beam: a lower bound of log p(x)"
+
+    def _with_marginals(self, rows: Sequence[_ShardRow], given: list[RowScore]) -> list[RowScore]:
+        if self.beam is None:
+            return given
+        found = self._beam_search([tokens for tokens, _ in rows])
+        return [
+            row._replace(marginal=result.marginal, end_marginal=float(result.logprobs[-1]))
+            for row, result in zip(given, found, strict=True)
+        ]
+
+    def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
+        """See :meth:`ModelScorer.continuations`."""
+        ended = [np.append(prefix, np.int32(self.loaded.model.eos_id)) for prefix in prefixes]
+        found = []
+        for prefix, result in zip(prefixes, self._beam_search(ended, next_tokens=True), strict=True):
+            assert result.next_logprobs is not None
+            n = len(prefix) - 1
+            logprobs = result.next_logprobs - np.logaddexp.reduce(result.next_logprobs)
+            found.append(Continuation(logprobs, result.incremental[n]))
+        return found
+
+    def _beam_search(
+        self, ids: Sequence[NDArray[np.int32]], *, k_best: int = 1, next_tokens: bool = False
+    ) -> list[BeamResult]:
+        assert self.beam is not None, "made without a beam, to score given derivations"
+        return beam_search(
+            self.loaded.model,
+            ids,
+            beam=self.beam,
+            margin=self.margin,
+            k_best=k_best,
+            next_tokens=next_tokens,
+            max_batch=self.max_batch,
+            share_prefixes=self.share_prefixes,
+        )
 
     def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
         """See :meth:`Scorer.score`."""
@@ -234,22 +392,14 @@ class DerivationScorer:
 
         def work(window: list[Encoded]) -> Iterator[Searched]:
             ids = [item.encoding.ids for item in window]
-            model = self.loaded.model
-            found = beam_search(
-                model,
-                ids,
-                beam=self.beam,
-                k_best=k_best,
-                max_batch=self.max_batch,
-                share_prefixes=self.share_prefixes,
-            )
-            if model.uses_tape:
+            found = self._beam_search(ids, k_best=k_best)
+            if self.loaded.model.derivation_kind.reach_words:
                 logprobs = [result.logprobs for result in found]
             else:
                 logprobs = string_logprobs(self.loaded, ids, self.max_batch)
             return map(Searched, window, found, logprobs)
 
-        return score_windows(sentences, self._encode, work, SEARCH_LOOK_AHEAD)
+        return score_windows(sentences, self._encode, work, self.look_ahead)
 
     def score_with_parses(self, sentences: Iterable[str | Sentence]) -> Iterator[ParsedScore | Unscorable]:
         """See :meth:`Searcher.score_with_parses`."""
@@ -264,7 +414,7 @@ class DerivationScorer:
     ) -> Iterator[Parsed | Unscorable]:
         """See :meth:`Searcher.parse`."""
         merging = k_best > 1 and not derivations
-        for found in self.search(sentences, k_best=self.beam if merging else k_best):
+        for found in self.search(sentences, k_best=self.beam if merging and self.beam else k_best):
             if isinstance(found, Unscorable):
                 yield found
             elif problem := sentence_problem(found.encoded.sentence.words):
@@ -278,8 +428,24 @@ class DerivationScorer:
         """The marginal log-probabilities that a search gave."""
         return sentence_score(self.loaded.tokenizer, found.encoded, found.logprobs)
 
-    def _encode(self, sentence: str | Sentence) -> Encoded | Unscorable:
-        return encode_sentence(self.loaded.tokenizer, self.loaded.model.max_length, sentence)
+
+class MakesSearcher(Protocol):
+    """What makes a searcher of a checkpoint: its class."""
+
+    def __call__(
+        self, loaded: LoadedModel, *, beam: int | None, margin: float | None, max_batch: int | None
+    ) -> AnySearcher: ...
+
+
+# What searches the derivations of a model, by what they are made of.
+SEARCHERS: dict[str, MakesSearcher] = {"attachments": DerivationScorer}
+
+
+def _searcher_of(loaded: LoadedModel) -> MakesSearcher:
+    choices = loaded.model.derivation_kind.choices
+    if choices not in SEARCHERS:
+        raise PdtoolsError(f"{loaded.folder}: nothing here searches derivations made of {choices}")
+    return SEARCHERS[choices]
 
 
 def _merged(derivations: Iterable[tuple[float, Tree]]) -> list[tuple[float, Tree]]:
@@ -306,7 +472,7 @@ def string_logprobs(
     """log p(x_k | x_<k) of strings.
 
     Args:
-        loaded: a model that reads no tape.
+        loaded: a model whose tokens depend on no derivation.
         token_ids: for each string int32[n + 2]: ROOT, the n tokens, end-of-sentence.
         max_batch: strings per batch; by default as many as fit a fixed amount of memory.
         share_prefixes: whether strings are read token by token, those that begin alike as one, rather than
@@ -335,14 +501,14 @@ def string_logprobs(
         # Attachments do not reach the tokens of such a model: every token may as well stay alone.
         rows = [(token_ids[i], np.arange(len(token_ids[i]), dtype=np.int32)) for i in places]
         with explained_memory_errors():
-            parts = model.forward_parts(collate(rows, model.pad_id).to(model.device))
+            parts = model.forward_parts(model.pack(rows).to(model.device))
         for i, values in zip(places, parts.token_logprobs.double().cpu().numpy(), strict=True):
             results[i] = values[1 : len(token_ids[i])]
     return [results[i] for i in range(len(token_ids))]
 
 
 def _read_prefixes(model: LanguageModel, strings: SortedStrings) -> list[NDArray[np.float64]]:
-    """Log-probabilities of strings whose common prefixes are read once; the model reads no tape."""
+    """Log-probabilities of strings whose common prefixes are read once; no derivation reaches the tokens."""
     levels, device = strings.levels(), model.device
 
     def tensor(values: NDArray[np.int64]) -> torch.Tensor:
@@ -363,13 +529,3 @@ def _read_prefixes(model: LanguageModel, strings: SortedStrings) -> list[NDArray
     for k, values in enumerate(found):
         logprobs[:, k] = values.double().cpu().numpy()[levels[k + 1].prefix_of]  # of ended strings: unused
     return [row[: len(ids) - 1] for row, ids in zip(logprobs, strings.ids, strict=True)]
-
-
-def _settings(loaded: LoadedModel) -> dict[str, Any]:
-    return {
-        **loaded.described,
-        "bos": True,
-        "eos": True,
-        "text_style": loaded.tokenizer.text_style,
-        "dtype": loaded.model.dtype_name,
-    }

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from pdtools.errors import PdtoolsError
 
@@ -87,4 +87,57 @@ class Scorer(Protocol):
         Args:
             sentences: running text (split into words in the model's text style), or words already split.
         """
+        ...
+
+
+class RowScore(NamedTuple):
+    """What is known of a row of shards, in nats; None where it was not computed or does not exist.
+
+    Attributes:
+        given_tree: Σ log p of the tokens and end-of-sentence, the derivation given.
+        joint: log p(x, y): the derivation scored too.
+        marginal: log p(x); by beam search a lower bound.
+        end_given_tree, end_marginal: what ends of sentences add to ``given_tree``, and to ``marginal``.
+    """
+
+    given_tree: float
+    joint: float | None
+    marginal: float | None
+    end_given_tree: float
+    end_marginal: float
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """What may follow a prefix of n tokens.
+
+    Attributes:
+        logprobs: float64 (V,), log p(v | prefix) of every token v, nats.
+        best: int32 (n + 1), the attachments of the best hypothesis; None without a search for them.
+    """
+
+    logprobs: NDArray[np.float64]
+    best: NDArray[np.int32] | None
+
+
+class ModelScorer(Scorer, Protocol):
+    """A scorer of a checkpoint: it answers of token ids and given derivations too.
+
+    Attributes:
+        look_ahead: how many sentences are worth giving at once, to be batched by length.
+        marginal: what its marginals are; None if it gives none.
+    """
+
+    @property
+    def look_ahead(self) -> int: ...
+
+    @property
+    def marginal(self) -> str | None: ...
+
+    def score_rows(self, rows: Sequence[tuple[NDArray[np.int32], NDArray[np.int32]]]) -> list[RowScore]:
+        """Score rows of shards with their derivations: (tokens, attach), each int32 (n + 2)."""
+        ...
+
+    def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
+        """What may follow prefixes, int32 (n + 1) with ROOT, over all derivations of them."""
         ...

@@ -20,6 +20,7 @@ from pdtools.files import (
     write_json,
 )
 from pdtools.jobs import JobFolder, Plan, map_pieces
+from pdtools.jobs.workers import Workers
 from pdtools.provenance import provenance
 from pdtools.shards.encode import PieceCounter, PieceRows, PieceWords
 from pdtools.shards.format import (
@@ -29,13 +30,12 @@ from pdtools.shards.format import (
     ShardSettings,
     arrow_schema,
 )
+from pdtools.shards.in_pieces import CountWork, EncodeWork, PiecesOf
 from pdtools.shards.plain import row_of_tree, sentence_of, usable_tree
 from pdtools.shards.rows import Rows, ShardRow
-from pdtools.shards.work import CountWork, EncodeWork, FilePieces
 from pdtools.shards.writer import Counts, PartWriter, cut_parts, in_tables
 from pdtools.tokenization import Sentence, Tokenizer, train_bpe_tokenizer, train_word_tokenizer
 from pdtools.trees import SourcedTree, Tree, in_order, read_trees
-from pdtools.workers import Workers
 
 Item = TypeVar("Item")
 
@@ -147,7 +147,7 @@ def shards_from_files(
                     count = PieceCounter(tokenizer.text_style)
                     counted = map_pieces(
                         CountWork(count),
-                        FilePieces(files),
+                        PiecesOf(files),
                         plan,
                         job,
                         "words",
@@ -158,7 +158,7 @@ def shards_from_files(
                     found = _seen(in_order(counted, count, passed_over), seen)
                     tokenizer = _tokenizer_of_words(some_trees(found, passed_over), tokenizer)
             encode = EncodeWork(tokenizer, settings)
-            encoded = map_pieces(encode, FilePieces(files), plan, job, "tapes", processes=processes)
+            encoded = map_pieces(encode, PiecesOf(files), plan, job, "tapes", processes=processes)
             rows = _rows(in_order(encoded, encode, rejects), tokenizer, settings, rejects)
         with watch("tapes") as seen:
             return write_shards(

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.arrow import arrow_array, join_lists
+from pdtools.files import LeftOut
 from pdtools.shards.format import MOST_PACKED, ShardSettings
 from pdtools.shards.plain import NO_WORDS, TOO_LONG, UNKNOWN_WORDS, row_of_tree, sentence_of, usable_tree
 from pdtools.shards.rows import Rows, ShardRow, make_rows, pack_rows
 from pdtools.tokenization import Sentence, Tokenizer, WordTable, count_words
-from pdtools.trees import UNKNOWN_TAG, Piece, Tree, TreeArrays, expand_attachments, parse_piece, unescape
+from pdtools.trees import UNKNOWN_TAG, FilePiece, Tree, TreeArrays, expand_attachments, parse_piece, unescape
 from pdtools.trees.tree import Factor
 
 if TYPE_CHECKING:
@@ -24,16 +25,6 @@ if TYPE_CHECKING:
 Bool = NDArray[np.bool_]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """A tree that has no row, as :meth:`pdtools.files.Rejects.leave_out` takes it."""
-
-    reason: str
-    file: str
-    line: int
-    text: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +48,7 @@ class PieceEncoder:
         self.settings = settings
         self._table = WordTable(tokenizer)
 
-    def __call__(self, piece: Piece) -> PieceRows | None:
+    def __call__(self, piece: FilePiece) -> PieceRows | None:
         arrays = parse_piece(piece, self.settings.factor)
         if arrays is None:
             return None
@@ -158,7 +149,7 @@ class PieceCounter:
 
     text_style: str
 
-    def __call__(self, piece: Piece) -> PieceWords | None:
+    def __call__(self, piece: FilePiece) -> PieceWords | None:
         arrays = parse_piece(piece)
         if arrays is None:
             return None

@@ -83,8 +83,10 @@ def check_numbers(description: Any) -> None:
     """
     if not isinstance(description, dict) or "model" not in description:
         raise PdtoolsError("not a tokenizer.json: it has no model")
-    vocabulary = vocabulary_of(description) or {}
-    if any(type(index) is not int or not 0 <= index < MOST_TOKENS for index in vocabulary.values()):
+    vocabulary = description["model"].get("vocab")
+    numbers = list(vocabulary.values()) if isinstance(vocabulary, dict) else []
+    numbers += [token["id"] for token in description.get("added_tokens") or []]
+    if any(type(index) is not int or not 0 <= index < MOST_TOKENS for index in numbers):
         raise ValueError(f"tokens are numbered from 0 to {MOST_TOKENS - 1:,}")
 
 

@@ -16,16 +16,16 @@ from pdtools.errors import PdtoolsError
 from pdtools.files import atomic_directory
 from pdtools.models import Batch, LossParts, count_parameters, write_checkpoint
 from pdtools.tokenization import Tokenizer
-from pdtools.training.batches import BatchLimits
-from pdtools.training.config import TrainConfig
+from pdtools.training.data.batches import BatchLimits
+from pdtools.training.data.loader import AHEAD, BatchLoader
+from pdtools.training.data.protocols import TrainingData, ValidationData
 from pdtools.training.evaluate import TOKENS, LossSums, autocast, evaluate, loss_sums, zero_sums
-from pdtools.training.loader import AHEAD, BatchLoader
 from pdtools.training.metrics import MetricsLog, NoMetrics
 from pdtools.training.optimizer import build_optimizer, learning_rate
 from pdtools.training.parallel import ParallelModel
+from pdtools.training.recipe import TrainConfig
 from pdtools.training.run_folder import TRAINER, RunFolder
 from pdtools.training.run_state import RunState, load_state, save_state, state_tensors
-from pdtools.training.sources import TrainingData, ValidationData
 
 
 class Listener(Protocol):
@@ -89,7 +89,7 @@ class TrainingLoop:
         device: where the model is.
         listener: hears of progress.
         stop: asked between steps; the run then writes ``last/`` and ends.
-        resume: go on from ``last/trainer/``, whose weights the model has.
+        resume: from ``last/trainer/``, whose weights the model has.
     """
 
     def __init__(
@@ -156,7 +156,12 @@ class TrainingLoop:
         """While the block runs, batches are loaded and the log is open."""
         self._clock = time.monotonic()
         log = (
-            MetricsLog(self.folder.path, step=self.state.step, size=self.state.metrics_size)
+            MetricsLog(
+                self.folder.path,
+                name=self.folder.name,
+                step=self.state.step,
+                size=self.state.metrics_size,
+            )
             if self.ranks.is_main
             else NoMetrics()
         )

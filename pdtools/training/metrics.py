@@ -34,13 +34,14 @@ class MetricsLog:
 
     Args:
         folder: of the run.
-        step: the step that the run goes on from.
+        name: what messages call the folder, if another than where it is.
+        step: the step that the run resumes from.
         size: bytes that ``metrics.jsonl`` had at that step: what an interrupted run wrote after it is
             cut off, so that no step appears twice.
     """
 
-    def __init__(self, folder: Path, *, step: int = 0, size: int = 0) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, *, name: Path | None = None, step: int = 0, size: int = 0) -> None:
+        self._name = name or folder
         self._flushed = time.monotonic()
         path = folder / METRICS
         with self._writing(METRICS):
@@ -98,7 +99,7 @@ class MetricsLog:
             yield
         except OSError as error:
             raise PdtoolsError(
-                f"{self._folder / name}: cannot be written: {error.strerror or error}"
+                f"{self._name / name}: cannot be written: {error.strerror or error}"
             ) from error
 
 

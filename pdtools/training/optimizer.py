@@ -7,7 +7,7 @@ import math
 import torch
 from torch import nn
 
-from pdtools.training.config import TrainConfig
+from pdtools.training.recipe import TrainConfig
 
 _TABLES = (nn.Embedding, nn.EmbeddingBag)
 

@@ -7,8 +7,8 @@ from typing import Any
 from pdtools.devices import memory_of
 from pdtools.errors import PdtoolsError
 from pdtools.models import count_parameters, empty_model
-from pdtools.training.config import Recipe
 from pdtools.training.parallel import Distribution
+from pdtools.training.recipe import Recipe
 
 _FLOAT_BYTES = 4
 

@@ -18,10 +18,10 @@ from pdtools.files import (
     replace_directory,
     write_json,
 )
+from pdtools.files.locks import locked
 from pdtools.files.system import hidden_beside
 from pdtools.files.written import holds_others
-from pdtools.locks import locked
-from pdtools.training.config import Recipe, recipe_from_table, setting_defaults
+from pdtools.training.recipe import Recipe, recipe_from_table, setting_defaults
 
 BEST, LAST, TRAINER = "best", "last", "trainer"
 _RUN, _SUM = "run.json", "sha256"
@@ -89,7 +89,7 @@ class RunFolder:
                 shutil.rmtree(left_over, ignore_errors=True)
 
     def recover(self) -> bool:
-        """Mend what a killed process may have left, and say whether there is a checkpoint to go on from.
+        """Mend what a killed process may have left, and say whether there is a checkpoint to resume from.
 
         Raises:
             PdtoolsError: if the folder holds something else than a run.
@@ -121,7 +121,7 @@ class RunFolder:
         )
 
     def check_same(self, recipe: Recipe, data: Mapping[str, str]) -> None:
-        """Refuse to go on with another recipe or other data than the run was started with.
+        """Refuse to resume with another recipe or other data than the run was started with.
 
         More steps are not refused where the learning rate does not depend on how many there are.
 
@@ -153,7 +153,7 @@ class RunFolder:
         )
 
     def record_resumption(self, step: int, recipe: Recipe, provenance: Mapping[str, Any]) -> None:
-        """Add to ``run.json`` that the run went on from a step to the recipe's last one, and what ran it."""
+        """Add to ``run.json`` that the run resumed from a step to the recipe's last one, and what ran it."""
         run = self._read()
         run["recipe"]["train"]["steps"] = recipe.train.steps
         run["resumed"] = [*run.get("resumed", []), {"step": step, **provenance}]

@@ -1,4 +1,4 @@
-"""All that a run needs beside its weights to go on where it stopped: safetensors and JSON, no pickle."""
+"""All that a run needs beside its weights to resume: safetensors and JSON, no pickle."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
-from pdtools.checksums import check_checksums, write_checksums
 from pdtools.errors import InputError
 from pdtools.files import read_json, utf8_name, write_json, write_tensors
+from pdtools.files.checksums import check_checksums, write_checksums
 from pdtools.training.distributed import Ranks, seed_rank
 from pdtools.training.parallel import ParallelModel, divided_like
 from pdtools.training.run_folder import RunFolder
@@ -29,7 +29,7 @@ class RunState:
 
     Args:
         step: updates done.
-        epoch, taken: the position in the batches (see :class:`~pdtools.training.batches.BatchStream`).
+        epoch, taken: the position in the batches (see :class:`~pdtools.training.data.batches.BatchStream`).
         evaluated_step: the step of the newest evaluation.
         best_loss, best_step, best_scores: the best evaluation so far.
         bad_evaluations: evaluations since then.

@@ -15,13 +15,13 @@ from typing import Any, Protocol
 import torch
 
 from pdtools.errors import PdtoolsError, explained_memory_errors
-from pdtools.locks import TakenError
+from pdtools.files.locks import TakenError
 from pdtools.models import Batch, model_kind
-from pdtools.training.config import Recipe, read_recipe
 from pdtools.training.evaluate import autocast
 from pdtools.training.loop import Listener, Silence
+from pdtools.training.recipe import Recipe, read_recipe
 from pdtools.training.run_state import RunState, run_state
-from pdtools.training.train import LESS_MEMORY, OpenRun, open_run
+from pdtools.training.train import LESS_MEMORY, OpenRun, TrainOptions, open_run
 
 _PLACE = re.compile(r"\{([^{}]*)\}")
 # Each is read before the first is trained.
@@ -29,7 +29,7 @@ MAX_RUNS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class SweepRun:
     """One run of a sweep.
 
     Attributes:
@@ -49,7 +49,7 @@ class Plan:
     recipe: Recipe
 
 
-def make_plans(
+def make_runs(
     grid: Sequence[str],
     *,
     data: str,
@@ -59,7 +59,7 @@ def make_plans(
     config: str | None = None,
     model: str | None = None,
     settings: Sequence[str] = (),
-) -> list[Plan]:
+) -> list[SweepRun]:
     """The runs of a grid: one for each combination of values.
 
     Args:
@@ -85,20 +85,20 @@ def make_plans(
     pattern = name or ",".join(f"{short[key]}={{{key}}}" for key in values)
     if (number := math.prod(map(len, values.values()))) > MAX_RUNS:
         raise PdtoolsError(f"--grid: {number:,} runs; a sweep has {MAX_RUNS:,} at most")
-    plans = {}
+    runs = {}
     for combination in itertools.product(*values.values()):
         point = dict(zip(values, combination, strict=True))
-        run = _filled(pattern, point)
-        if run in plans:
-            raise PdtoolsError(f"two runs are called {run}: --name needs every key of --grid in it")
-        if Path(run).name != run or run.startswith("."):
-            raise PdtoolsError(f"{run!r} is no name for a run's folder: choose another --name")
-        plans[run] = Plan(
-            name=run,
+        folder = _filled(pattern, point)
+        if folder in runs:
+            raise PdtoolsError(f"two runs are called {folder}: --name needs every key of --grid in it")
+        if Path(folder).name != folder or folder.startswith("."):
+            raise PdtoolsError(f"{folder!r} is no name for a run's folder: choose another --name")
+        runs[folder] = SweepRun(
+            name=folder,
             settings=point,
             data=_filled(data, point),
             valid=_filled(valid, point),
-            output=Path(output, run),
+            output=Path(output, folder),
             recipe=read_recipe(
                 config,
                 model=model,
@@ -106,7 +106,7 @@ def make_plans(
                 grid=[f"{key}={value}" for key, value in point.items()],
             ),
         )
-    return list(plans.values())
+    return list(runs.values())
 
 
 def _axis(text: str) -> tuple[str, list[str]]:
@@ -136,7 +136,7 @@ class Outcome:
     """What has become of a run.
 
     Attributes:
-        name, settings: of its plan.
+        name, settings: the run's.
         status: ``finished``; ``stopped`` before its end, or ``waiting`` to be begun; ``failed``;
             ``elsewhere``: another process has it.
         finished: ``steps`` or ``patience``; None before its end.
@@ -162,8 +162,8 @@ class Outcome:
 class SweepListener(Listener, Protocol):
     """What a sweep tells while it goes on; what its runs tell does not say of which run it is."""
 
-    def opened(self, plan: Plan, run: OpenRun) -> None:
-        """A run begins, goes on, or is found to have ended."""
+    def opened(self, run: SweepRun, opened: OpenRun) -> None:
+        """A run begins, resumes, or is found to have ended."""
 
     def closed(self, outcome: Outcome) -> None:
         """A run has ended, was stopped, could not be opened or has failed."""
@@ -172,7 +172,7 @@ class SweepListener(Listener, Protocol):
 class SilentSweep(Silence):
     """Tells nothing."""
 
-    def opened(self, plan: Plan, run: OpenRun) -> None:
+    def opened(self, run: SweepRun, opened: OpenRun) -> None:
         pass
 
     def closed(self, outcome: Outcome) -> None:
@@ -180,7 +180,7 @@ class SilentSweep(Silence):
 
 
 def sweep(
-    plans: Sequence[Plan],
+    runs: Sequence[SweepRun],
     *,
     at_once: int = 1,
     device: str = "cpu",
@@ -190,61 +190,61 @@ def sweep(
     """Train all runs that are not finished yet.
 
     Each is what :func:`~pdtools.training.train` makes of it; side by side the same but for rounding, and for
-    the times in its log, which are those of all of them. Runs that were stopped go on, runs that another
+    the times in its log, which are those of all of them. Runs that were stopped resume, runs that another
     process is training are left to it, and where one cannot be opened or trained the others go on.
 
     Args:
-        plans: the runs.
+        runs: what :func:`make_runs` gives.
         at_once: trained side by side: their batches are computed together where their models allow it.
         device: ``cpu``, ``cuda``, …
         listener: hears of progress.
         stop: asked between steps: all runs then write their state and end, to be resumed.
 
     Returns:
-        What has become of each of them, in the order of the plans.
+        What has become of each of them, in the order of ``runs``.
 
     Raises:
         PdtoolsError: if models are to be trained side by side that cannot be, or the memory is too small for
             several at once.
     """
-    for plan in plans:
-        if at_once > 1 and not model_kind(plan.recipe.model).side_by_side:
+    for run in runs:
+        if at_once > 1 and not model_kind(run.recipe.model).side_by_side:
             raise PdtoolsError(
-                f"--at-once {at_once}: models of the kind {plan.recipe.model} train one at a time"
+                f"--at-once {at_once}: models of the kind {run.recipe.model} train one at a time"
             )
     listener = listener or SilentSweep()
-    waiting, active = deque(plans), list[_Active]()
+    waiting, active = deque(runs), list[_Active]()
     outcomes: dict[Path, Outcome] = {}
 
-    def ended(plan: Plan, status: str | None = None, reason: str | None = None) -> None:
-        outcomes[plan.output] = _as_it_is(plan, status, reason)
-        listener.closed(outcomes[plan.output])
+    def ended(run: SweepRun, status: str | None = None, reason: str | None = None) -> None:
+        outcomes[run.output] = _as_it_is(run, status, reason)
+        listener.closed(outcomes[run.output])
 
     try:
         while waiting or active:
             while waiting and len(active) < at_once:
-                plan = waiting.popleft()
+                run = waiting.popleft()
                 if stop():
-                    ended(plan)
+                    ended(run)
                     continue
                 try:
-                    run = _Active(plan, device, listener, stop)
+                    trained = _Active(run, device, listener, stop)
                 except TakenError:
-                    ended(plan, "elsewhere")
+                    ended(run, "elsewhere")
                 except PdtoolsError as error:
-                    ended(plan, "failed", str(error))
+                    ended(run, "failed", str(error))
                 else:
-                    active.append(run)
+                    active.append(trained)
             _advance(active)
-            for run in [run for run in active if run.batch is None]:
-                active.remove(run)
-                run.close()
-                ended(run.plan, None if run.reason is None else "failed", run.reason)
+            for each in [each for each in active if each.batch is None]:
+                active.remove(each)
+                each.close()
+                ended(each.run, None if each.reason is None else "failed", each.reason)
     finally:
         with contextlib.ExitStack() as left:
-            for run in active:
-                left.callback(run.close)
-    return [outcomes[plan.output] for plan in plans]
+            for each in active:
+                left.callback(each.close)
+    return [outcomes[run.output] for run in runs]
 
 
 def _advance(runs: Sequence[_Active]) -> None:
@@ -269,28 +269,18 @@ class _Active:
         reason: why it has failed.
     """
 
-    def __init__(self, plan: Plan, device: str, listener: SweepListener, stop: Callable[[], bool]) -> None:
-        self.plan = plan
+    def __init__(self, run: SweepRun, device: str, listener: SweepListener, stop: Callable[[], bool]) -> None:
+        self.run = run
         self.batch: Batch | None = None
         self.reason: str | None = None
-        with contextlib.ExitStack() as opened:
-            self.run = opened.enter_context(
-                open_run(
-                    plan.data,
-                    plan.output,
-                    plan.recipe,
-                    valid=plan.valid,
-                    device=device,
-                    resume=True,
-                    listener=listener,
-                    stop=stop,
-                )
-            )
-            listener.opened(plan, self.run)
-            if not self.run.already_finished:
-                opened.enter_context(self.run.loop.running())
-            self._opened = opened.pop_all()
-        self.loop = self.run.loop
+        options = TrainOptions(valid=run.valid, device=device, resume=True, listener=listener, stop=stop)
+        with contextlib.ExitStack() as entered:
+            self.opened = entered.enter_context(open_run(run.data, run.output, run.recipe, options))
+            listener.opened(run, self.opened)
+            if not self.opened.already_finished:
+                entered.enter_context(self.opened.loop.running())
+            self._closing = entered.pop_all()
+        self.loop = self.opened.loop
 
     @property
     def group(self) -> Hashable:
@@ -306,7 +296,7 @@ class _Active:
 
     def close(self) -> None:
         """Let others have the run."""
-        self._opened.close()
+        self._closing.close()
 
 
 def _learn(runs: Sequence[_Active]) -> None:
@@ -328,17 +318,17 @@ def _learn(runs: Sequence[_Active]) -> None:
                 run.batch, run.reason = None, str(error)
 
 
-def _as_it_is(plan: Plan, status: str | None = None, reason: str | None = None) -> Outcome:
+def _as_it_is(run: SweepRun, status: str | None = None, reason: str | None = None) -> Outcome:
     """A run by what is in its folder, as far as that can be read: another process may be writing there."""
     try:
-        state = run_state(plan.output)
+        state = run_state(run.output)
     except PdtoolsError:
         state = RunState()
     if status is None and state.finished is None:
-        status = "stopped" if plan.output.exists() else "waiting"
+        status = "stopped" if run.output.exists() else "waiting"
     return Outcome(
-        name=plan.name,
-        settings=plan.settings,
+        name=run.name,
+        settings=run.settings,
         status=status or "finished",
         finished=state.finished,
         step=state.step,

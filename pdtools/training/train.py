@@ -20,20 +20,20 @@ from pdtools.models import (
     make_config,
     model_kind,
 )
-from pdtools.models.pretrained import load_pretrained, read_pretrained
+from pdtools.models.transformer.pretrained import load_pretrained, read_pretrained
 from pdtools.provenance import fingerprint, provenance
 from pdtools.tokenization import Tokenizer
 from pdtools.tokenization.tokenizer import TOKENIZER_FILE
-from pdtools.training.config import Recipe
-from pdtools.training.data import ShardInput
+from pdtools.training.data.protocols import TrainingInput
+from pdtools.training.data.sentences import ShardInput
+from pdtools.training.data.streams import StreamInput
 from pdtools.training.distributed import ALONE, Ranks, seed_rank
 from pdtools.training.interruption import Interruption
 from pdtools.training.loop import Checkpointing, Listener, Silence, TrainingLoop
 from pdtools.training.parallel import Distribution, ParallelModel
+from pdtools.training.recipe import Recipe
 from pdtools.training.room import check_room
 from pdtools.training.run_folder import RunFolder
-from pdtools.training.sources import TrainingInput
-from pdtools.training.streams import StreamInput
 
 LESS_MEMORY = "lower train.batch_tokens or train.batch_sentences (train.accumulate makes up for it)"
 _FROM_TOKENIZER = ("vocab_size", "pad_id", "root_id", "eos_id")
@@ -102,23 +102,40 @@ class OpenRun:
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions:
+    """How a run is made, besides its data, folder and recipe.
+
+    Attributes:
+        valid: shards that choose the best checkpoint, made with the same tokenizer.
+        init: a folder of Hugging Face's GPT-2 or RoBERTa: the shape of the model and its first weights, but
+            of what such models do not have. The recipe goes before its options.
+        device: ``cpu``, ``cuda``, …
+        resume: from ``last/`` in the run's folder; where nothing was written yet, start.
+        overwrite: replace an earlier run.
+        on_error: at a sentence longer than the model takes: ``fail``, or ``skip`` it (``rejects.jsonl``).
+        listener: hears of progress.
+        stop: asked between steps: the run writes ``last/`` and ends, to be resumed; one rank's is enough.
+        ranks: the processes that train together (:func:`~pdtools.training.distributed.torchrun_ranks`).
+        distribution: how they divide the work (:class:`~pdtools.training.parallel.ParallelModel`).
+    """
+
+    valid: str | Path | None = None
+    init: str | Path | None = None
+    device: str = "cpu"
+    resume: bool = False
+    overwrite: bool = False
+    on_error: str = "fail"
+    listener: Listener | None = None
+    stop: Callable[[], bool] = lambda: False
+    ranks: Ranks = ALONE
+    distribution: Distribution = "ddp"
+
+
 def train(
-    data: str | Path | TrainingInput,
-    output: str | Path,
-    recipe: Recipe | None = None,
-    *,
-    valid: str | Path | None = None,
-    init: str | Path | None = None,
-    device: str = "cpu",
-    resume: bool = False,
-    overwrite: bool = False,
-    on_error: str = "fail",
-    listener: Listener | None = None,
-    stop: Callable[[], bool] = lambda: False,
-    ranks: Ranks = ALONE,
-    distribution: Distribution = "ddp",
+    data: str | Path | TrainingInput, output: str | Path, recipe: Recipe | None = None, **options: Any
 ) -> dict[str, Any]:
-    """Train a model, or go on with a run that was stopped.
+    """Train a model, or resume a run that was stopped.
 
     Seeds torch's global random generators. A resumed run ends with the weights that it would have had
     without the stop: to the bit on a CPU, with the same machine, library versions and number of threads.
@@ -126,24 +143,14 @@ def train(
 
     Ranks that train together all call this, with the same arguments (but their own device) and the same
     folder. A batch is then one of all ranks together: without dropout, weights and losses are those of a
-    process alone, but for rounding. A run can go on with another number of ranks.
+    process alone, but for rounding. A run can resume with another number of ranks.
 
     Args:
         data: a folder of shards that ``pdtools tapes`` wrote, or another input, which says itself what it
             validates with.
         output: the run's folder.
         recipe: the model and how to train it; None: the run's own when resuming, else the defaults.
-        valid: shards that choose the best checkpoint, made with the same tokenizer.
-        init: a folder of Hugging Face's GPT-2 or RoBERTa: the shape of the model and its first weights, but
-            of what such models do not have. The recipe goes before its options.
-        device: ``cpu``, ``cuda``, …
-        resume: go on from ``last/`` in ``output``; where nothing was written yet, start.
-        overwrite: replace an earlier run.
-        on_error: at a sentence longer than the model takes: ``fail``, or ``skip`` it (``rejects.jsonl``).
-        listener: hears of progress.
-        stop: asked between steps: the run writes ``last/`` and ends, to be resumed; one rank's is enough.
-        ranks: the processes that train together (:func:`~pdtools.training.distributed.torchrun_ranks`).
-        distribution: how they divide the work (:class:`~pdtools.training.parallel.ParallelModel`).
+        options: the fields of :class:`TrainOptions`.
 
     Returns:
         A JSON-ready report: ``finished`` is ``steps``, ``patience``, or None if the run was stopped;
@@ -155,21 +162,7 @@ def train(
         PdtoolsError: unusable data or options, another run in the same folder, a file of the run that is
             damaged, a loss that is no longer finite, or not enough memory.
     """
-    with open_run(
-        data,
-        output,
-        recipe,
-        valid=valid,
-        init=init,
-        device=device,
-        resume=resume,
-        overwrite=overwrite,
-        on_error=on_error,
-        listener=listener,
-        stop=stop,
-        ranks=ranks,
-        distribution=distribution,
-    ) as run:
+    with open_run(data, output, recipe, TrainOptions(**options)) as run:
         return run.train()
 
 
@@ -178,35 +171,25 @@ def open_run(
     data: str | Path | TrainingInput,
     output: str | Path,
     recipe: Recipe | None = None,
-    *,
-    valid: str | Path | None = None,
-    init: str | Path | None = None,
-    device: str = "cpu",
-    resume: bool = False,
-    overwrite: bool = False,
-    on_error: str = "fail",
-    listener: Listener | None = None,
-    stop: Callable[[], bool] = lambda: False,
-    ranks: Ranks = ALONE,
-    distribution: Distribution = "ddp",
+    options: TrainOptions = TrainOptions(),
 ) -> Iterator[OpenRun]:
     """A run that is ready to be trained, for as long as the block runs: :func:`train` up to the first step.
 
-    The arguments are those of :func:`train`.
+    The first arguments are those of :func:`train`.
 
     Raises:
         PdtoolsError: as there.
     """
-    folder = RunFolder(output)
+    folder, valid, init, ranks = RunFolder(output), options.valid, options.init, options.ranks
     with folder.locked() if ranks.is_main else contextlib.nullcontext():
         named = [data, valid] if isinstance(data, (str, Path)) else [*data.files.values()]
         read = [str(path) for path in (*named, init) if path is not None]
-        if ranks.is_main and not resume:
-            check_output(output, overwrite=overwrite, folder=True, inputs=read)
+        if ranks.is_main and not options.resume:
+            check_output(output, overwrite=options.overwrite, folder=True, inputs=read)
         unchanged = Unchanged(read)
-        goes_on = ranks.largest(int(ranks.is_main and resume and folder.recover())) > 0
+        resumes = ranks.largest(int(ranks.is_main and options.resume and folder.recover())) > 0
         if recipe is None:
-            recipe = folder.recipe() if resume and folder.exists() else Recipe()
+            recipe = folder.recipe() if options.resume and folder.exists() else Recipe()
         shard_input = StreamInput if recipe.train.batches == "stream" else ShardInput
         if not isinstance(data, (str, Path)) and valid is not None:
             raise PdtoolsError("validation shards are only for training shards; other data have their own")
@@ -219,39 +202,39 @@ def open_run(
             _check_tokenizer(init, inputs.tokenizer)
             recipe = dataclasses.replace(recipe, options={**pretrained.options, **recipe.options})
         recipe, config = complete_recipe(recipe, inputs.tokenizer)
-        if goes_on:
+        if resumes:
             folder.check_same(recipe, identity)
 
-        check_room(recipe, config, device, distribution)
+        check_room(recipe, config, options.device, options.distribution)
         torch.manual_seed(recipe.train.seed)
-        model = load_checkpoint(folder.last).model if goes_on else build_model(recipe.model, config)
-        if pretrained is not None and not goes_on:
+        model = load_checkpoint(folder.last).model if resumes else build_model(recipe.model, config)
+        if pretrained is not None and not resumes:
             load_pretrained(model, pretrained)
         if not ranks.is_main:
             seed_rank(recipe.train.seed, ranks.rank, step=0)
-        rejects = Rejects(on_error)
+        rejects = Rejects(options.on_error)
         train_set, valid_set = inputs.open(model, recipe.train, rejects)
         loop = TrainingLoop(
             folder,
-            ParallelModel(model, device, ranks, distribution),
+            ParallelModel(model, options.device, ranks, options.distribution),
             recipe.train,
             train_set,
             valid_set,
             checkpointing=Checkpointing(tokenizer=inputs.tokenizer, shards=inputs.settings),
-            device=device,
-            listener=listener if listener is not None and ranks.is_main else Silence(),
-            stop=stop,
-            resume=goes_on,
+            device=options.device,
+            listener=options.listener if options.listener is not None and ranks.is_main else Silence(),
+            stop=options.stop,
+            resume=resumes,
         )
-        resumed_from = loop.state.step if goes_on else None
+        resumed_from = loop.state.step if resumes else None
         already_finished = loop.state.finished is not None
-        if isinstance(stop, Interruption):
-            stop.begin_noting()
+        if isinstance(options.stop, Interruption):
+            options.stop.begin_noting()
         if ranks.is_main:
             made = provenance(files)
             unchanged.check()  # from now on what they hold is in memory
-            if not goes_on:
-                folder = loop.folder = folder.create(overwrite=overwrite or resume)
+            if not resumes:
+                folder = loop.folder = folder.create(overwrite=options.overwrite or options.resume)
                 folder.describe(recipe, identity, made)
             elif not already_finished:
                 folder.record_resumption(loop.state.step, recipe, made)

@@ -9,7 +9,7 @@ from pdtools.trees.attachments import (
     spans_from_attachments,
     tree_from_attachments,
 )
-from pdtools.trees.pieces import Piece, cut_pieces, in_order
+from pdtools.trees.pieces import FilePiece, cut_pieces, in_order
 from pdtools.trees.placeholders import is_placeholder, placeholder, sentence_problem, word_problem
 from pdtools.trees.reader import SourcedTree, read_trees
 from pdtools.trees.tape import (
@@ -37,7 +37,7 @@ __all__ = [
     "TRACE_TAG",
     "UNKNOWN_LABEL",
     "UNKNOWN_TAG",
-    "Piece",
+    "FilePiece",
     "SourcedTree",
     "TransformCounts",
     "Tree",

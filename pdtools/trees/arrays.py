@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pdtools.arrow import arrow_array
 from pdtools.files import Rejects
 from pdtools.trees.lines import MAX_TREE_CHARS
-from pdtools.trees.pieces import PIECE_BYTES, Piece, cut_pieces, in_order, last_tree
+from pdtools.trees.pieces import PIECE_BYTES, FilePiece, cut_pieces, in_order, last_tree
 from pdtools.trees.reader import SourcedTree
 from pdtools.trees.transforms import TRACE_TAG
 from pdtools.trees.tree import Factor, Tree, check_factor
@@ -56,7 +56,7 @@ class TreeArrays:
             the other.
     """
 
-    piece: Piece
+    piece: FilePiece
     data: bytes
     tree_starts: Int64
     tree_ends: Int64
@@ -134,14 +134,14 @@ def read_arrays(
         InputError: as :func:`pdtools.trees.read_trees` does.
     """
 
-    def parse(piece: Piece) -> TreeArrays | None:
+    def parse(piece: FilePiece) -> TreeArrays | None:
         return parse_piece(piece, factor)
 
     pieces = cut_pieces(files, piece_bytes)
     yield from in_order(((piece, parse(piece)) for piece in pieces), parse, rejects)
 
 
-def parse_piece(piece: Piece, factor: Factor = "right") -> TreeArrays | None:
+def parse_piece(piece: FilePiece, factor: Factor = "right") -> TreeArrays | None:
     """The trees of a piece; None if they are not all in the ordinary form, or there is nothing to read."""
     check_factor(factor)
     if piece.contents is None:

@@ -30,7 +30,7 @@ _TRIED_ONE_BY_ONE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FilePiece:
     """What is read together.
 
     Attributes:
@@ -70,7 +70,7 @@ class Trees(Protocol):
 Made = TypeVar("Made", bound=Trees)
 
 
-def cut_pieces(files: Iterable[str], size: int = PIECE_BYTES) -> Iterator[Piece]:
+def cut_pieces(files: Iterable[str], size: int = PIECE_BYTES) -> Iterator[FilePiece]:
     """Files in pieces of about ``size`` bytes.
 
     A long file is cut before a tree that begins a line; short ones stay whole and are put together. Standard
@@ -91,7 +91,7 @@ def cut_pieces(files: Iterable[str], size: int = PIECE_BYTES) -> Iterator[Piece]
             yield _joined(group)
             group, group_bytes = [], 0
         if first is None:
-            yield Piece((file,), None)
+            yield FilePiece((file,), None)
         elif len(first) == size:
             yield from _cut_long(file, first, blocks)
     if group:
@@ -99,7 +99,7 @@ def cut_pieces(files: Iterable[str], size: int = PIECE_BYTES) -> Iterator[Piece]
 
 
 def in_order(
-    made: Iterable[tuple[Piece, Made | None]], make: Callable[[Piece], Made | None], rejects: Rejects
+    made: Iterable[tuple[FilePiece, Made | None]], make: Callable[[FilePiece], Made | None], rejects: Rejects
 ) -> Iterator[Made | SourcedTree]:
     """What was made of the pieces of files, and one by one the trees of which nothing could be made.
 
@@ -124,15 +124,15 @@ def in_order(
             n_read += result.n_trees
             yield result
         elif len(piece.files) > 1 and piece.contents is not None:
-            single = [Piece((f,), (c,)) for f, c in zip(piece.files, piece.contents, strict=True)]
+            single = [FilePiece((f,), (c,)) for f, c in zip(piece.files, piece.contents, strict=True)]
             yield from in_order(((one, make(one)) for one in single), make, rejects)
         else:
             given_up = True
             yield from islice(read_trees(piece.files, rejects), n_read, None)
 
 
-def _joined(group: list[tuple[str, bytes]]) -> Piece:
-    return Piece(tuple(file for file, _ in group), tuple(content for _, content in group))
+def _joined(group: list[tuple[str, bytes]]) -> FilePiece:
+    return FilePiece(tuple(file for file, _ in group), tuple(content for _, content in group))
 
 
 def _blocks(file: str, size: int) -> Iterator[bytes | None]:
@@ -167,7 +167,7 @@ def _short_file(file: str, size: int) -> bytes | None:
     return content if len(content) == status.st_size else None
 
 
-def _cut_long(file: str, first: bytes, blocks: Iterator[bytes | None]) -> Iterator[Piece]:
+def _cut_long(file: str, first: bytes, blocks: Iterator[bytes | None]) -> Iterator[FilePiece]:
     line, n_blocks = 1, 1
     data = first.removeprefix(_BYTE_ORDER_MARK)
     for block in blocks:
@@ -175,7 +175,7 @@ def _cut_long(file: str, first: bytes, blocks: Iterator[bytes | None]) -> Iterat
             break
         end = last_tree(data)
         if end:
-            yield Piece((file,), (data[:end],), line)
+            yield FilePiece((file,), (data[:end],), line)
             line += int(np.count_nonzero(np.frombuffer(data, np.uint8, end) == ord("\n")))
             data, n_blocks = data[end:] + block, 1
         elif n_blocks == _MOST_BLOCKS:
@@ -183,9 +183,9 @@ def _cut_long(file: str, first: bytes, blocks: Iterator[bytes | None]) -> Iterat
         else:
             data, n_blocks = data + block, n_blocks + 1
         if len(block) < len(first):
-            yield Piece((file,), (data,), line)
+            yield FilePiece((file,), (data,), line)
             return
-    yield Piece((file,), None, line)
+    yield FilePiece((file,), None, line)
 
 
 def last_tree(data: bytes) -> int:

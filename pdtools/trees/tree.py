@@ -96,7 +96,8 @@ class Tree:
     def to_brackets(self) -> str:
         """The tree on one line: ``(S (NP (DT the) (NN dog)) (VP (VBZ barks)))``.
 
-        A lone word without a tag is written under the label ``X``, because brackets need one.
+        A lone word without a tag is written under the label ``X``, because brackets need one; the first word
+        of a constituent without a label, where it would be read as that, under the tag ``XX``.
         """
         pieces: list[str] = []
         for event, i in self._events():
@@ -106,6 +107,8 @@ class Tree:
                 pieces.append(")")
             else:
                 tag = self.tags[i] or ("" if self.labels else "X")
+                if not tag and pieces[-1] == " (":
+                    tag = UNKNOWN_TAG
                 # nltk reads "\)" as an escaped bracket, so a backslash must not touch one.
                 word = self.words[i] + " " if self.words[i].endswith("\\") else self.words[i]
                 pieces.append(f" ({tag} {word})" if tag else f" {word}")

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from pdtools.evaluation.stack_runs import StackRunView, inspect_run
 from pdtools.files import STDIO, write_json
 from pdtools.formal import ContextFree, read_grammar, strings
+from pdtools.inspection.recurrent import StackRunView, inspect_run
 from pdtools.models import load_checkpoint
 from pdtools.provenance import provenance
 

@@ -56,7 +56,7 @@ class Run:
 
     @property
     def tested(self) -> str:
-        """What the results of its best step are called: a run that goes on may have another one later."""
+        """What the results of its best step are called: a run that is resumed may have another one later."""
         return f"{self.folder.name}-{self.steps[self.differences.index(self.best)]}"
 
 
@@ -240,7 +240,7 @@ def number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-# --- passages of docs/studies/cfl.md, from files of docs/results/cfl ----------------------------
+# --- passages of docs/notes/studies/cfl.md, from files of docs/notes/results/cfl ----------------------------
 
 Document = dict[str, Any]
 
@@ -249,7 +249,7 @@ def rns_within(base: Document, longer: Document, *again: Document) -> str:
     """Of how many runs of the RNS the best epoch is within the paper's 0.05 nats, for every language.
 
     Args:
-        base, longer: results of two studies. Runs of one name are one run, which the second went on with.
+        base, longer: results of two studies. Runs of one name are one run, which the second resumed.
         again: curves of runs that were trained once more; each counts as a run.
     """
     counts, best = [], []

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Context-free languages and differentiable stacks (DuSell and Chiang 2022, section 4): seven models on five languages,
 # cross-entropy against the exact bound. Generates, trains, chooses by validation, tests, and writes a table, figures
-# and results to a folder. Run again after a stop (Ctrl-C, a wall-time): it goes on where it was.
+# and results to a folder. Run again after a stop (Ctrl-C, a wall-time): it resumes.
 #
 # Usage: study.sh [OUTPUT FOLDER]
 # Environment, with defaults: a budget for two CPU cores and some hours. FULL=1: the paper's, in parentheses.

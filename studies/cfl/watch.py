@@ -1,7 +1,7 @@
 """Figure 3 of the paper: what a run has learned to do with its stack, epoch by epoch.
 
 Usage: watch.py DATA RUN EPOCHS [--set KEY=VALUE ...]. Trains RUN as pdtools train does, but stops after each
-of the first epochs to look at its actions; RUN.actions.json has a row for each. Run again, it goes on.
+of the first epochs to look at its actions; RUN.actions.json has a row for each. Run again, it resumes.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from pdtools.evaluation.stack_history import shares_of
-from pdtools.evaluation.stack_runs import inspect_run
 from pdtools.files import read_json, write_json
 from pdtools.formal import ContextFree, read_grammar, strings
+from pdtools.inspection.history import shares_of
+from pdtools.inspection.recurrent import inspect_run
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.training import Interruption, read_recipe, run_state, train
 from pdtools.training.loop import Silence

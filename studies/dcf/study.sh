@@ -1,13 +1,13 @@
 #!/bin/sh
 # Tables 1 and 2 of "A Transformer with Stack Attention" (Li et al. 2024): four deterministic context-free tasks.
-# Usage: study.sh [FOLDER]; it goes on where it was stopped. Settings, as environment variables:
+# Usage: study.sh [FOLDER]; run again, it resumes. Settings, as environment variables:
 #   FULL=1         the paper's budget: 100,000 steps of 32 strings (rs, sm), 1,000,000 of 128 (ma, se), 512 test
 #                  strings of each length, 5 seeds; for a GPU, with DEVICE=cuda and JOBS=4 or so. Otherwise:
 #   STEPS_RS=4000  STEPS_SM=4000    steps of rs and sm   BATCH=32   strings in each
 #   STEPS_ARITHMETIC=1000           of ma and se         BATCH_ARITHMETIC=128
 #   LEARNING_RATE=1e-3  SCHEDULE=linear   falling to a tenth of it; FULL: 1e-4, constant
 #   LENGTHS=1-40 (se: from 3, but not where it is as released)
-#   EVAL_EVERY=1000   steps between what a stop can go on from
+#   EVAL_EVERY=1000   steps between what a stopped run can resume from
 #   TEST_LENGTHS=41-100  NUMBER=16 test strings of each length   NUMBER_ARITHMETIC=256, whose y is one symbol
 #   SEEDS="1 2 3"  one run of each row for each; more can be added later
 #   TASKS="rs sm ma se"  OBJECTIVES="masked causal"

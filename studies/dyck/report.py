@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from pdtools.evaluation.dyck import binomial_interval
+from pdtools.evaluation.formal.dyck import binomial_interval
 from pdtools.evaluation.results import read_results
 from pdtools.files import atomic_text, write_json
 from pdtools.formal import BracketPrefix, read_prefixes
@@ -312,7 +312,7 @@ def accuracy_line(
     return Line(label=label, x=x, y=shares, low=lows, high=highs)
 
 
-# --- passages of docs/studies/dyck.md, from files of docs/results/dyck --------------------------
+# --- passages of docs/notes/studies/dyck.md, from files of docs/notes/results/dyck --------------------------
 
 Document = dict[str, Any]
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Table 1 of the Pushdown Layers paper (Murty et al. 2023): do models close brackets that were opened far away, or
 # deep inside others? Generates, trains, evaluates, and writes a table, figures and results to a folder.
-# Run again after a stop (Ctrl-C, a wall-time): it goes on where it was.
+# Run again after a stop (Ctrl-C, a wall-time): it resumes.
 #
 # Usage: study.sh [OUTPUT FOLDER]
 # Environment, with defaults:

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from pdtools.evaluation.circuits import CIRCUITS as SUITES_OF
+from pdtools.evaluation.sg.circuits import CIRCUITS as SUITES_OF
 from pdtools.files import atomic_text, write_json
 from pdtools.provenance import provenance
 from pdtools.training import read_metrics, run_state
@@ -155,7 +155,7 @@ def tested(document: dict[str, Any]) -> str:
     return ", ".join(f"{value:.1f} ({model})" for value, model in scores)
 
 
-# Passages of docs/studies/ptb.md, from files of docs/results/ptb.
+# Passages of docs/notes/studies/ptb.md, from files of docs/notes/results/ptb.
 PASSAGES: dict[str, Callable[..., str]] = {
     "table": lambda document: markdown(
         {name: document["scores"][name] for name in PAPER if name in document["scores"]}

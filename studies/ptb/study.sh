@@ -1,7 +1,7 @@
 #!/bin/sh
 # Natural language and memory-limited stacks (DuSell and Chiang 2022, section 5, tables 1, 3 and 4): models read a
 # corpus as one text; perplexity of the text, SG scores of sentences. Trains, chooses the best draw of learning rate and
-# clipping by validation, tests, and writes a table to a folder. Run again after a stop: it goes on where it was.
+# clipping by validation, tests, and writes a table to a folder. Run again after a stop: it resumes.
 #
 # Usage: study.sh SHARDS [OUTPUT FOLDER]
 #   SHARDS: a folder with train, valid and test, made by pdtools blocks or tapes (a vocabulary of 10,000, in lower case

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Table 3 of "A Transformer with Stack Attention" (Li et al. 2024): language models without and with stack attention.
 # Usage: study.sh TRAIN VALID TEST [FOLDER]: text, words between spaces, a line a sentence or paragraph (a treebank's:
-# pdtools show SHARDS --words). It goes on where it was stopped. Settings, as environment variables:
+# pdtools show SHARDS --words). Run again, it resumes. Settings, as environment variables:
 #   FULL=1         the paper's configurations (gpt2-stack, roberta-stack), 5 seeds, until five epochs bring nothing;
 #                  for a GPU, with DEVICE=cuda. Otherwise 4 layers, width 128, 4 heads, a vocabulary of 4000, and:
 #   EPOCHS=3       at most   LEARNING_RATE=1e-3 (from pretrained weights: 2e-5)   BATCH=32 blocks of LENGTH=128 tokens

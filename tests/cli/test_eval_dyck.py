@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pdtools.cli.main import run
-from pdtools.evaluation import dyck
-from pdtools.evaluation.dyck import Closed, ClosingWork, NumberedPrefix
+from pdtools.evaluation.formal import dyck
+from pdtools.evaluation.formal.dyck import Closed, ClosingWork, NumberedPrefix
 from pdtools.evaluation.results import read_results
 
 

@@ -15,11 +15,10 @@ import pytest
 from pdtools import files
 from pdtools.cli.main import run
 from pdtools.errors import InputError
-from pdtools.evaluation import archives
-from pdtools.evaluation.blimp_pairs import read_pairs
+from pdtools.evaluation.blimp.pairs import read_pairs
 from pdtools.evaluation.results import read_results
-from pdtools.evaluation.suites import read_suites
-from pdtools.files import zips
+from pdtools.evaluation.sg.suites import read_suites
+from pdtools.files import archives, zips
 
 N = 100_000
 DEEP = "(X " * N + "(NN a) (NN b)" + ")" * N

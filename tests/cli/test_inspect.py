@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from pdtools.cli.main import run
-from pdtools.evaluation.inspection import Inspection, LayerStacks, inspect_stacks, replay
+from pdtools.inspection.stack_attention import Inspection, LayerStacks, inspect_stacks, replay
 from pdtools.models import load_checkpoint
 from pdtools.report.stack_maps import draw_stacks, print_stacks
 from pdtools.report.tables import shade

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from pdtools.cli.main import run
-from pdtools.evaluation.inspection import Inspection, LayerStacks
-from pdtools.evaluation.stack_history import action_history, shares_of
-from pdtools.evaluation.stack_runs import StackRunView, inspect_run
+from pdtools.inspection.history import action_history, shares_of
+from pdtools.inspection.recurrent import StackRunView, inspect_run
+from pdtools.inspection.stack_attention import Inspection, LayerStacks
 from pdtools.models import (
     LoadedModel,
     build_model,
@@ -245,7 +245,7 @@ def test_a_history_has_evaluations_longer_than_what_lies_between_looks(
         next(looks)  # not without end
         return inspect_run(loaded, text)
 
-    monkeypatch.setattr("pdtools.evaluation.stack_history.inspect_run", look)
+    monkeypatch.setattr("pdtools.inspection.history.inspect_run", look)
     config = TrainConfig(steps=4, eval_every=2, warmup_steps=0, batch_sentences=1)  # 8 batches to validate
     recipe = Recipe(model="rnn", train=config)
     history = action_history(toy_shards, tmp_path / "run", recipe, "a b", every=1, valid=toy_shards)

@@ -124,5 +124,5 @@ main.main()
     assert stopped.stdout.count("stopped") == 2
     assert run(command) == 0
     captured = capsys.readouterr()
-    assert captured.err.count(": going on from step 4\n") == 2
+    assert captured.err.count(": resuming from step 4\n") == 2
     assert captured.out.count("finished") == 2

@@ -105,7 +105,7 @@ def test_bad_commas_are_named_by_their_line(
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_formal_languages(suffix: str, tmp_path: Path) -> None:
-    from pdtools.formal.prefixes import read_prefixes
+    from pdtools.formal.bracket_prefixes import read_prefixes
     from pdtools.formal.transduction_files import read_pairs
     from pdtools.formal.transductions import make_task
 

@@ -104,3 +104,14 @@ def test_a_folder_with_one_bad_file_goes_by_on_error(given: Path, tmp_path: Path
     assert run([*command]) == 1
     assert run([*command, "--on-error", "skip"]) == 0
     assert (tmp_path / "out").read_text().count("\n") == 3
+
+
+def test_a_file_in_the_place_of_a_model_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lines.txt").write_text("the dog\n")
+    (tmp_path / "large").write_bytes(b"\0")
+    monkeypatch.setattr("pdtools.provenance.sha256_file", lambda path: pytest.fail("read as a whole"))
+    command = ["surprisal", f"{tmp_path}/lines.txt", "--model", f"{tmp_path}/large", "-o", f"{tmp_path}/out"]
+    assert run(command) == 1
+    assert "large: not a folder" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from pdtools import data
 from pdtools.data.generate import MIN_COUNT, main
 from pdtools.data.minimal_pairs import PARADIGMS
 from pdtools.data.suites import SUITES
-from pdtools.evaluation.formula import Formula
+from pdtools.evaluation.sg.formula import Formula
 from pdtools.files import Rejects
 from pdtools.tokenization import split_words
 from pdtools.trees import normalize, read_trees

@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pdtools.evaluation.compare import Difference
-from pdtools.evaluation.overview import Headline
+from pdtools.evaluation.comparison.compare import Difference
+from pdtools.evaluation.comparison.overview import Headline
 from pdtools.evaluation.results import Results
-from pdtools.evaluation.sg_scores import CONVENTIONS
+from pdtools.evaluation.sg.scores import CONVENTIONS
 from pdtools.report.evaluations import (
     print_blimp,
     print_closing,

@@ -14,14 +14,19 @@ from hypothesis import strategies as st
 
 from fuzz.hostile import broken, deep, documents, fuzz, refusing
 from pdtools.errors import InputError
-from pdtools.evaluation.blimp_pairs import read_pairs
-from pdtools.evaluation.formula import Formula, FormulaError
-from pdtools.evaluation.parsing import read_left_out
-from pdtools.evaluation.prm import read_parameters
-from pdtools.evaluation.sentence_files import SG_COLUMNS, blimp_sentences, sg_sentences, write_sentences
-from pdtools.evaluation.sg_items import item_results, read_item_results
-from pdtools.evaluation.suites import read_suites
-from pdtools.evaluation.surprisal_files import RecordedScorer
+from pdtools.evaluation.blimp.pairs import read_pairs
+from pdtools.evaluation.parsing.evaluate import read_left_out
+from pdtools.evaluation.parsing.prm import read_parameters
+from pdtools.evaluation.recorded.scorer import RecordedScorer
+from pdtools.evaluation.recorded.sentence_files import (
+    SG_COLUMNS,
+    blimp_sentences,
+    sg_sentences,
+    write_sentences,
+)
+from pdtools.evaluation.sg.formula import Formula, FormulaError
+from pdtools.evaluation.sg.items import item_results, read_item_results
+from pdtools.evaluation.sg.suites import read_suites
 from pdtools.files import read_json, read_lines
 
 CONDITIONS = [

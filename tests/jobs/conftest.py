@@ -96,13 +96,15 @@ def _suite(rng: random.Random) -> dict[str, Any]:
 @pytest.fixture
 def case(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Case]:
     """A command of ``COMMANDS`` by name, with pieces of a few sentences or trees."""
-    for name in ("pdtools.search.work.LOOK_AHEAD", "pdtools.search.work.SEARCH_LOOK_AHEAD"):
-        monkeypatch.setattr(name, 5)
-    monkeypatch.setattr("pdtools.parsers.work.CHUNK", 5)
-    monkeypatch.setattr("pdtools.evaluation.dyck.PREFIXES_PER_PIECE", 3)
+    monkeypatch.setattr("pdtools.search.encoding.LOOK_AHEAD", 5)
     monkeypatch.setattr("pdtools.search.encoding.SEARCH_LOOK_AHEAD", 4)
+    monkeypatch.setattr("pdtools.parsers.in_pieces.CHUNK", 5)
+    monkeypatch.setattr("pdtools.evaluation.formal.dyck.PREFIXES_PER_PIECE", 3)
     monkeypatch.setattr("pdtools.shards.reader.ROWS_PER_BLOCK", 12)
-    for name in ("pdtools.evaluation.perplexity.ROWS_PER_PIECE", "pdtools.evaluation.masked.ROWS_PER_PIECE"):
+    for name in (
+        "pdtools.evaluation.perplexity.evaluate.ROWS_PER_PIECE",
+        "pdtools.evaluation.perplexity.masked.ROWS_PER_PIECE",
+    ):
         monkeypatch.setattr(name, 5)
     small_pieces(monkeypatch)
     (tmp_path / "out").mkdir()
@@ -150,5 +152,5 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     def cut(files: Any, size: int = 400) -> Any:
         return cut_pieces(files, size)
 
-    monkeypatch.setattr("pdtools.parsers.work.cut_pieces", cut)
-    monkeypatch.setattr("pdtools.shards.work.cut_pieces", cut)
+    monkeypatch.setattr("pdtools.parsers.in_pieces.cut_pieces", cut)
+    monkeypatch.setattr("pdtools.shards.in_pieces.cut_pieces", cut)

@@ -20,7 +20,7 @@ from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
 from pdtools.jobs import Plan, cut, job_folder, map_pieces
 from pdtools.provenance import fingerprint
-from pdtools.search.work import ModelSettings, ScoreWork
+from pdtools.search.in_pieces import ModelSettings, ScoreWork
 
 distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
 PIECES = list(cut(range(36), 3))

@@ -20,12 +20,13 @@ from hypothesis import strategies as st
 from toy_work import Doubling
 
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.files.locks import locked
 from pdtools.files.system import this_process
 from pdtools.jobs import (
     Done,
     Plan,
-    Shard,
-    ShardDone,
+    Slice,
+    SliceDone,
     begun,
     cut,
     finished,
@@ -35,7 +36,6 @@ from pdtools.jobs import (
     only_merging,
     read_job,
 )
-from pdtools.locks import locked
 
 NUMBERS = list(range(20))
 PIECES = list(cut(NUMBERS, 3))
@@ -80,15 +80,15 @@ def interrupt(output: Path, work: Doubling, after: int, **options: Any) -> None:
 
 
 @given(of=st.integers(1, 9), pieces=st.integers(0, 40))
-def test_shards_are_disjoint_and_complete(of: int, pieces: int) -> None:
-    taken = [i for number in range(of) for i in range(pieces) if i in Shard.parse(f"{number}/{of}")]
+def test_slices_are_disjoint_and_complete(of: int, pieces: int) -> None:
+    taken = [i for number in range(of) for i in range(pieces) if i in Slice.parse(f"{number}/{of}")]
     assert sorted(taken) == list(range(pieces))
 
 
 @pytest.mark.parametrize("text", ["", "1", "1/1", "2/1", "-1/2", "a/b", "0/0", "1/2/3", " 0/2", "0.5/2"])
-def test_a_shard_is_i_of_n(text: str) -> None:
+def test_a_slice_is_i_of_n(text: str) -> None:
     with pytest.raises(PdtoolsError, match="I/N"):
-        Shard.parse(text)
+        Slice.parse(text)
 
 
 def test_a_scheduler_has_workers_of_its_own() -> None:
@@ -116,7 +116,7 @@ def test_a_pipe_keeps_nothing(work: Doubling) -> None:
     with job_folder("-", {}, Plan()) as job:
         assert job is None
         assert [x for _, r in map_pieces(work, PIECES, Plan(), job) for x in r] == DOUBLED
-    for plan in (Plan(resume=True), Plan(shard=Shard(0, 2))):
+    for plan in (Plan(resume=True), Plan(slice=Slice(0, 2))):
         with pytest.raises(PdtoolsError, match="needs a file to write"), job_folder("-", {}, plan):
             pass
 
@@ -201,7 +201,7 @@ def test_a_folder_of_someone_else_is_left_alone(tmp_path: Path, work: Doubling) 
     folder = job_path(tmp_path / "out")
     folder.mkdir()
     (folder / "thesis.tex").write_text("mine")
-    for plan in (Plan(), Plan(resume=True), Plan(shard=Shard(0, 2))):
+    for plan in (Plan(), Plan(resume=True), Plan(slice=Slice(0, 2))):
         with pytest.raises(PdtoolsError, match="something else"):
             make(tmp_path / "out", work, plan, overwrite=True)
     assert (folder / "thesis.tex").read_text() == "mine"
@@ -281,11 +281,11 @@ def test_an_output_with_the_number_of_the_one_that_it_has_replaced(tmp_path: Pat
 # --- shards -----------------------------------------------------------------------------------
 
 
-def test_shards_and_merge(tmp_path: Path, work: Doubling) -> None:
+def test_slices_and_merge(tmp_path: Path, work: Doubling) -> None:
     out = tmp_path / "out"
     for number in (2, 0, 1):
-        with pytest.raises(ShardDone) as done:
-            make(out, work, Plan(shard=Shard(number, 3)))
+        with pytest.raises(SliceDone) as done:
+            make(out, work, Plan(slice=Slice(number, 3)))
         assert done.value.report["counts"]["pieces"] == [3, 2, 2][number]
     assert not out.exists()
     assert set(work.done().values()) == {"once\n"}
@@ -299,8 +299,8 @@ def test_merging_needs_all_pieces(tmp_path: Path, work: Doubling) -> None:
     out = tmp_path / "out"
     with only_merging(), pytest.raises(PdtoolsError, match="no pieces to merge"):
         make(out, work)
-    with pytest.raises(ShardDone):
-        make(out, work, Plan(shard=Shard(1, 3)))
+    with pytest.raises(SliceDone):
+        make(out, work, Plan(slice=Slice(1, 3)))
     with only_merging(), pytest.raises(PdtoolsError, match=r"5 pieces are missing: 0, 2, 3, 5, 6 "):
         make(out, work)
     assert len(work.done()) == 2
@@ -308,13 +308,13 @@ def test_merging_needs_all_pieces(tmp_path: Path, work: Doubling) -> None:
     assert set(work.done().values()) == {"once\n"}
 
 
-def test_a_shard_goes_on_by_itself(tmp_path: Path, work: Doubling) -> None:
+def test_a_slice_resumes_by_itself(tmp_path: Path, work: Doubling) -> None:
     out = tmp_path / "out"
-    plan = Plan(shard=Shard(0, 2))
+    plan = Plan(slice=Slice(0, 2))
     bad = [*PIECES[:4], [-1], *PIECES[5:]]
     with pytest.raises(ValueError, match="negative"):
         make(out, work, plan, bad)
-    with pytest.raises(ShardDone):
+    with pytest.raises(SliceDone):
         make(out, work, plan)
     assert work.done()["0-1-2"] == "once\n"
 
@@ -334,9 +334,9 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from toy_work import Doubling
-from pdtools.jobs import Plan, Shard, job_folder, map_pieces
+from pdtools.jobs import Plan, Slice, job_folder, map_pieces
 out, log, shard = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
-plan = Plan(shard=Shard.parse(shard) if shard else None)
+plan = Plan(slice=Slice.parse(shard) if shard else None)
 with job_folder(out, {"factor": 2}, plan) as job:
     print("at work", flush=True)
     for result in map_pieces(Doubling(log, 60), [[1], [2], [3]], plan, job):
@@ -351,7 +351,7 @@ def other_process(tmp_path: Path) -> Iterator[Any]:
     def start(shard: str = "") -> subprocess.Popen[str]:
         (tmp_path / "log").mkdir(exist_ok=True)
         arguments = [sys.executable, "-c", HOLD, str(tmp_path / "out"), str(tmp_path / "log"), shard]
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent / "helpers")}
         process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment)
         started.append(process)
         assert process.stdout is not None
@@ -370,7 +370,7 @@ def test_a_second_run_is_refused_and_a_killed_one_leaves_no_lock(
     tmp_path: Path, work: Doubling, other_process: Any
 ) -> None:
     process = other_process()
-    for plan in (Plan(), Plan(resume=True), Plan(shard=Shard(0, 2))):
+    for plan in (Plan(), Plan(resume=True), Plan(slice=Slice(0, 2))):
         with pytest.raises(PdtoolsError, match="another process is at work"):
             make(tmp_path / "out", work, plan, overwrite=True)
     process.kill()
@@ -378,12 +378,12 @@ def test_a_second_run_is_refused_and_a_killed_one_leaves_no_lock(
     assert make(tmp_path / "out", work, Plan(resume=True)) == DOUBLED
 
 
-def test_shards_run_side_by_side_but_not_twice(tmp_path: Path, work: Doubling, other_process: Any) -> None:
+def test_slices_run_side_by_side_but_not_twice(tmp_path: Path, work: Doubling, other_process: Any) -> None:
     other_process("0/2")
     with pytest.raises(PdtoolsError, match="on shard 0/2"):
-        make(tmp_path / "out", work, Plan(shard=Shard(0, 2)))
-    with pytest.raises(ShardDone):
-        make(tmp_path / "out", work, Plan(shard=Shard(1, 2)))
+        make(tmp_path / "out", work, Plan(slice=Slice(0, 2)))
+    with pytest.raises(SliceDone):
+        make(tmp_path / "out", work, Plan(slice=Slice(1, 2)))
     for plan in (Plan(), Plan(resume=True)):
         with pytest.raises(PdtoolsError, match="another process is at work"):
             make(tmp_path / "out", work, plan)
@@ -391,7 +391,7 @@ def test_shards_run_side_by_side_but_not_twice(tmp_path: Path, work: Doubling, o
         make(tmp_path / "out", work)
 
 
-def test_shards_that_begin_at_the_same_moment(
+def test_slices_that_begin_at_the_same_moment(
     tmp_path: Path, work: Doubling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pdtools.jobs import folder
@@ -400,13 +400,13 @@ def test_shards_that_begin_at_the_same_moment(
 
     def holds_others(path: Path) -> bool:
         monkeypatch.setattr(folder, "_holds_others", real)
-        with pytest.raises(ShardDone):
-            make(tmp_path / "out", work, Plan(shard=Shard(1, 2)))
+        with pytest.raises(SliceDone):
+            make(tmp_path / "out", work, Plan(slice=Slice(1, 2)))
         return real(path)
 
     monkeypatch.setattr(folder, "_holds_others", holds_others)
-    with pytest.raises(ShardDone):
-        make(tmp_path / "out", work, Plan(shard=Shard(0, 2)))
+    with pytest.raises(SliceDone):
+        make(tmp_path / "out", work, Plan(slice=Slice(0, 2)))
     with only_merging():
         assert make(tmp_path / "out", work) == DOUBLED
 
@@ -415,7 +415,7 @@ def test_no_locks_on_this_file_system(tmp_path: Path, monkeypatch: pytest.Monkey
     def flock(descriptor: int, operation: int) -> None:
         raise OSError(errno.ENOSYS, "not here")
 
-    monkeypatch.setattr("pdtools.locks.fcntl.flock", flock)
+    monkeypatch.setattr("pdtools.files.locks.fcntl.flock", flock)
     with locked(tmp_path / "lock", "busy"):
         pass
     with (
@@ -436,7 +436,7 @@ def test_a_lock_that_was_deleted_under_way_counts_for_nothing(
         path.unlink()  # by the process that held it, and is done
         real(descriptor, operation)
 
-    monkeypatch.setattr("pdtools.locks.fcntl.flock", flock)
+    monkeypatch.setattr("pdtools.files.locks.fcntl.flock", flock)
     with pytest.raises(PdtoolsError, match="busy"), locked(path, "busy"):
         pass
 

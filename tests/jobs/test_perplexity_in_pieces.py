@@ -21,9 +21,9 @@ from small_jobs import OTHER_PERPLEXITIES, Case
 from pdtools.arrow import cut_tables
 from pdtools.cli.main import run
 from pdtools.errors import InputError
-from pdtools.evaluation.perplexity import evaluate_perplexity
+from pdtools.evaluation.perplexity.evaluate import evaluate_perplexity
+from pdtools.evaluation.perplexity.shard_rows import Row, RowWork
 from pdtools.evaluation.pieces import Held
-from pdtools.evaluation.shard_rows import Row, RowWork
 from pdtools.files import Rejects
 from pdtools.formal import Dyck, string_shards
 from pdtools.models import load_checkpoint
@@ -63,7 +63,7 @@ def rows_scored(
 
 
 @pytest.mark.parametrize("name", OTHER_PERPLEXITIES)
-def test_every_kind_of_model_in_shards(name: str, case: Cases) -> None:
+def test_every_kind_of_model_in_slices(name: str, case: Cases) -> None:
     command = case(name)
     assert pdtools(command("-q")) == 0
     wanted = command.made()
@@ -150,7 +150,7 @@ def test_whatever_a_row_says_is_in_its_digest() -> None:
         dataclasses.replace(row, tokens=numbers[::-1].copy()),
         dataclasses.replace(row, attach=np.zeros(4, np.int32)),
     ]
-    work = RowWork(Held(None), len)  # type: ignore[arg-type]
+    work = RowWork(Held(None), len, tuple[float | None, ...])  # type: ignore[arg-type]
     assert len({work.digest(piece) for piece in ([], [row], *([other] for other in others))}) == 5
     assert work.digest([row]) == work.digest([dataclasses.replace(row, attach=numbers.copy())])
 
@@ -257,7 +257,7 @@ def test_cutting_tables(lengths: list[int], size: int) -> None:
     )
 )
 def test_numbers_come_back_as_they_were(numbers: list[list[Any]]) -> None:
-    work = RowWork(Held(None), len)  # type: ignore[arg-type]
+    work = RowWork(Held(None), len, tuple[float | None, ...])  # type: ignore[arg-type]
     back = work.unpack(work.pack(numbers))
     for one, other in zip(numbers, back, strict=True):
         for a, b in zip(one, other, strict=True):

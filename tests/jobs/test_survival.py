@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 import zstandard
-from small_jobs import COMMANDS, Case
+from small_jobs import COMMANDS, OTHER_PERPLEXITIES, Case
 
 from pdtools.cli.main import run
 
@@ -119,7 +119,7 @@ def test_after_a_full_disk_the_same_command_succeeds(
     """The disk is full at one of the renamings: those of job.json, a piece, the rejects and the output."""
     command, calls = case("surprisal"), itertools.count()
     for name in ("LOOK_AHEAD", "SEARCH_LOOK_AHEAD"):  # one piece, for which nobody needs --resume
-        monkeypatch.setattr(f"pdtools.search.work.{name}", 100)
+        monkeypatch.setattr(f"pdtools.search.encoding.{name}", 100)
     wanted = plain(command)
     real = os.replace
 
@@ -138,7 +138,7 @@ def test_after_a_full_disk_the_same_command_succeeds(
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_shards_and_merge(name: str, case: Cases, capsys: pytest.CaptureFixture[str]) -> None:
+def test_slices_and_merge(name: str, case: Cases, capsys: pytest.CaptureFixture[str]) -> None:
     command = case(name)
     wanted = plain(command)
     for number in (2, 0):
@@ -171,19 +171,27 @@ def test_merging_calls_no_other_command(
     assert "not begun by a command of pdtools" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["decode", "eval-blimp", "eval-ppl", "eval-dyck"])
+# Of no JSON, and JSON of other shapes than a piece has.
+OTHER_FORMATS = (
+    *(b"\xff\xfe", b"[", b"null", b"3", b"{}", b"[]", b"[[]]", b"[null]", b'["a"]', b'[{"a": 1}]'),
+    *(b'{"a": 1}', b'[{"reason": 1, "token": []}]'),
+    b'{"outcomes": [], "n_words": "a", "changes": {"rewritten": []}}',
+)
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *OTHER_PERPLEXITIES])
 def test_pieces_of_other_formats_are_refused(
     name: str, case: Cases, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = case(name)
     assert pdtools(command("--shard", "0/1")) == 0
-    for data in (b"", b"\xff\xfe", b"["):
-        for piece in command.output.with_name(f"{name}.job").glob("*/*.zst"):
+    for data in OTHER_FORMATS:
+        for piece in (command.output.parent / f"{command.output.name}.job").glob("*/*.zst"):
             piece.write_bytes(zstandard.ZstdCompressor().compress(data))
         capsys.readouterr()
-        assert pdtools(merge(command)) == 1
+        assert pdtools(merge(command)) == 1, data
         error = capsys.readouterr().err
-        assert "a damaged piece of an unfinished run" in error
+        assert "a damaged piece of an unfinished run" in error, data
         assert error.count("\n") == 1
         assert not command.made()
 
@@ -261,7 +269,7 @@ def test_a_lock_that_leads_elsewhere_is_not_followed(
 
 
 @pytest.mark.parametrize("name", ["decode", "parse"])
-def test_a_shard_names_the_command_that_merges(
+def test_a_slice_names_the_command_that_merges(
     name: str, case: Cases, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = case(name)
@@ -338,8 +346,8 @@ def test_an_input_error_and_going_on(case: Cases, inputs: Path, tmp_path: Path, 
     assert out.read_bytes() == resumed
 
 
-@pytest.mark.parametrize(("name", "pieces"), [("decode", 4), ("eval-dyck", 2 + 3)])  # strings and prefixes
-def test_json_of_a_shard_and_of_what_is_done(
+@pytest.mark.parametrize(("name", "pieces"), [("decode", 5), ("eval-dyck", 2 + 3)])  # strings and prefixes
+def test_json_of_a_slice_and_of_what_is_done(
     name: str, pieces: int, case: Cases, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = case(name)

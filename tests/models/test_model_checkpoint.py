@@ -11,8 +11,8 @@ import pytest
 import torch
 from model_oracle import small_model
 
-from pdtools.checksums import CHECKSUMS_FILE
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.files.checksums import CHECKSUMS_FILE
 from pdtools.models import LanguageModel, TransformerLM, load_checkpoint, save_checkpoint
 from pdtools.tokenization import Tokenizer, train_word_tokenizer
 

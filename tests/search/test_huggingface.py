@@ -9,7 +9,7 @@ import pytest
 from toy_gpt2 import save_gpt2, transformers_losses
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.blimp import Pair, judge
+from pdtools.evaluation.blimp.evaluate import Pair, judge
 from pdtools.search import SentenceScore, load_scorer, load_searcher
 from pdtools.search.surprisal import word_rows
 from pdtools.tokenization import Sentence, split_text_words

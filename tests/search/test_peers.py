@@ -14,7 +14,7 @@ from toy_gpt2 import save_gpt2, transformers_losses
 
 from pdtools import data
 from pdtools.cli.main import run
-from pdtools.evaluation.blimp_pairs import read_pairs
+from pdtools.evaluation.blimp.pairs import read_pairs
 from pdtools.search import HuggingFaceScorer, SentenceScore
 
 pytest.importorskip("transformers")

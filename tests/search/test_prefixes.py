@@ -16,7 +16,7 @@ from search_oracle import row, tiny_model
 from pdtools.models import LanguageModel, LoadedModel
 from pdtools.search import beam_search, memory
 from pdtools.search.beam import beam_widths
-from pdtools.search.prefixes import SortedStrings
+from pdtools.search.prefix_tree import SortedStrings
 from pdtools.search.scorer import string_logprobs
 
 MODELS = {
@@ -162,7 +162,9 @@ def test_little_memory_makes_smaller_groups_and_the_same_results(monkeypatch: py
 def test_pasts_are_read_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [row([3, 4, 5, 3, 4, 4]), row([3, 4, 4, 5])]
     whole = beam_search(MODELS["pushdown"], rows, beam=7)
-    monkeypatch.setattr("pdtools.models.cache.READ_CELLS_CPU", 200)  # three hypotheses of two tokens
+    monkeypatch.setattr(
+        "pdtools.models.transformer.cache.READ_CELLS_CPU", 200
+    )  # three hypotheses of two tokens
     parts = beam_search(MODELS["pushdown"], rows, beam=7)
     for one, other in zip(whole, parts, strict=True):
         np.testing.assert_allclose(one.prefix_logprobs, other.prefix_logprobs, atol=1e-5)

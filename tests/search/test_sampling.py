@@ -46,7 +46,8 @@ def test_frequencies_are_exact_probabilities() -> None:
     rest = 1 - sum(probability.values())
     assert 0.02 < rest < 0.9
     drawn = Counter(
-        (tuple(s.tokens.tolist()), tuple(s.attach.tolist())) for s in sample(model, number=number, seed=5)
+        (tuple(s.tokens.tolist()), tuple(s.derivation.attach.tolist()))
+        for s in sample(model, number=number, seed=5)
     )
     expected = np.array([*probability.values(), rest]) * number
     observed = np.array([drawn.pop(key, 0) for key in probability] + [0])
@@ -61,7 +62,7 @@ def test_frequencies_are_exact_probabilities() -> None:
 def test_log_probabilities_are_the_models_own() -> None:
     model = tiny_model()
     for draw in sample(model, number=30, seed=2, max_tokens=6):
-        attach = [0, *(draw.attach + 1).tolist(), 0]
+        attach = [0, *(draw.derivation.attach + 1).tolist(), 0]
         token, attached = parts(model, draw.tokens.tolist(), [attach])
         counted = token[0].sum() if draw.complete else token[0, :-1].sum()
         assert draw.logprob == pytest.approx(counted + attached[0].sum(), abs=1e-4)
@@ -74,7 +75,7 @@ def test_a_draw_depends_on_the_seed_and_its_number_alone(monkeypatch: pytest.Mon
     monkeypatch.setattr("pdtools.search.sampling.BATCH", 3)
     few = list(sample(model, number=10, seed=3, max_tokens=8))
     assert [s.tokens.tolist() for s in few] == [s.tokens.tolist() for s in many[:10]]
-    assert [s.attach.tolist() for s in few] == [s.attach.tolist() for s in many[:10]]
+    assert [s.derivation.attach.tolist() for s in few] == [s.derivation.attach.tolist() for s in many[:10]]
     other = list(sample(model, number=10, seed=4, max_tokens=8))
     assert [s.tokens.tolist() for s in few] != [s.tokens.tolist() for s in other]
 
@@ -89,7 +90,7 @@ def test_strings_stay_within_the_model() -> None:
 def test_a_model_without_a_head_draws_strings() -> None:
     model = tiny_model("transformer")
     (draw,) = sample(model, number=1, seed=1, max_tokens=5)
-    assert draw.attach.tolist() == list(range(len(draw.tokens)))
+    assert draw.derivation.attach.tolist() == list(range(len(draw.tokens)))
 
 
 def test_lines_are_trees_or_words() -> None:

@@ -28,10 +28,10 @@ from pdtools.shards import (
     build,
     build_shards,
     encode,
+    in_pieces,
     plain,
     shards_from_files,
     train_tokenizer,
-    work,
     writer,
 )
 from pdtools.trees import cut_pieces, read_trees
@@ -117,7 +117,7 @@ def test_odd_treebanks(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(work, "cut_pieces", partial(cut_pieces, size=size))
+    monkeypatch.setattr(in_pieces, "cut_pieces", partial(cut_pieces, size=size))
     monkeypatch.setattr(writer, "_ROWS_PER_GROUP", 3)
     files = []
     for number, content in enumerate(contents):
@@ -168,7 +168,7 @@ def test_workers_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     Path(files[0]).write_bytes(treebank + b"(S (NN odd) (NN one)\n" + treebank)
     Path(files[1]).write_bytes(treebank[: len(treebank) // 2] + b"\n(S (NN \xff))\n")
     Path(files[2]).write_bytes(b"(S (NN last))\n")
-    monkeypatch.setattr(work, "cut_pieces", partial(cut_pieces, size=10_000))
+    monkeypatch.setattr(in_pieces, "cut_pieces", partial(cut_pieces, size=10_000))
     expected = assert_same(files, SETTINGS[3], tmp_path, workers=2, rows_per_part=100)
     assert len(expected["manifest.json"]["parts"]) > 5
 

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects
-from pdtools.models.masking import Masking
 from pdtools.shards import ShardSet
 from pdtools.training import Sentences, TrainConfig
-from pdtools.training.batches import (
+from pdtools.training.data.batches import (
     BatchLimits,
     BatchStream,
     bucket_edges,
@@ -22,6 +21,7 @@ from pdtools.training.batches import (
     plan_epoch,
     plan_in_order,
 )
+from pdtools.training.data.masking import Masking
 from pdtools.training.distributed import ALONE
 
 LENGTHS = st.lists(st.integers(3, 60), min_size=1, max_size=120).map(np.array)

@@ -1,4 +1,4 @@
-"""Two gloo processes train what one trains; whatever ends them, the run goes on as if it had not."""
+"""Two gloo processes train what one trains; whatever ends them, the run resumes as if it had not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 from pdtools.errors import PdtoolsError
 from pdtools.formal import make_task
 from pdtools.training import Recipe, TaskInput, TrainConfig, train
-from pdtools.training.data import Sentences
+from pdtools.training.data.sentences import Sentences
 from pdtools.training.distributed import ALONE, Ranks, local_device
 from pdtools.training.run_folder import RunFolder
 
@@ -152,7 +152,7 @@ def test_the_training_moves_the_weights_and_meets_empty_shares(runs: Path, toy_t
     losses = [record["loss"] for record in metrics(runs / "one-even") if record["kind"] == "valid"]
     assert losses[-1] < losses[0] - 0.01
     from pdtools.shards import ShardSet
-    from pdtools.training.batches import BatchLimits, plan_epoch
+    from pdtools.training.data.batches import BatchLimits, plan_epoch
 
     lengths = ShardSet.open(toy_train).lengths
     plan = plan_epoch(lengths, BatchLimits(tokens=16, sentences=3), seed=5, epoch=0)
@@ -192,7 +192,7 @@ def test_a_batch_without_sentences_costs_nothing(toy_train: Path) -> None:
 
 def test_validation_batches_are_divided(toy_valid: Path) -> None:
     from pdtools.shards import ShardSet
-    from pdtools.training.batches import BatchLimits
+    from pdtools.training.data.batches import BatchLimits
 
     sentences = Sentences(ShardSet.open(toy_valid), max_length=None, rejects=None)  # type: ignore[arg-type]
     limits = BatchLimits(sentences=5)  # three batches of twelve sentences
@@ -245,7 +245,9 @@ def messages_of(process: subprocess.Popen[str]) -> list[str]:
     """The lines that are ours, not torchrun's, once it has ended."""
     _, text = process.communicate(timeout=120)
     return [
-        line for line in text.splitlines() if line.startswith(("pdtools:", "starting", "going", "step", "/"))
+        line
+        for line in text.splitlines()
+        if line.startswith(("pdtools:", "starting", "resuming", "step", "/"))
     ]
 
 
@@ -285,7 +287,7 @@ def test_signals_kills_and_damage_under_torchrun(
     os.kill(workers_of(process)[-1], signal.SIGKILL)
     ours = messages_of(process)
     assert process.returncode == 1
-    assert ours[0].startswith(f"going on from step {stopped}:")
+    assert ours[0].startswith(f"resuming from step {stopped}:")
     assert len([line for line in ours if line.startswith("pdtools:")]) <= 1  # torchrun may be faster
     assert saved_step() in (80, 160)
 

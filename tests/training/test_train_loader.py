@@ -13,9 +13,9 @@ from pdtools.files import Rejects
 from pdtools.models import Batch
 from pdtools.shards import ShardSet
 from pdtools.training import Sentences, TrainConfig
-from pdtools.training.data import SentenceSource
+from pdtools.training.data.loader import BatchLoader
+from pdtools.training.data.sentences import SentenceSource
 from pdtools.training.distributed import ALONE
-from pdtools.training.loader import BatchLoader
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_batches_and_positions_are_the_sources(ahead: int, sentences: Sentences)
             assert torch.equal(batch.attach, ours.attach)
             assert torch.equal(batch.lengths, ours.lengths)
             assert (epoch, taken) == (our_epoch, our_taken)
-    # Going on from a position that the loader told gives the batches after it, whatever was made ahead.
+    # Resuming from a position that the loader told gives the batches after it, whatever was made ahead.
     batch, epoch, taken = expected[6]
     with BatchLoader(source_of(sentences, epoch, taken), "cpu", ahead) as loader:
         assert torch.equal(next(loader).tokens, expected[7][0].tokens)

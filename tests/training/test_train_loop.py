@@ -33,7 +33,7 @@ from pdtools.training import (
     run_state,
     train,
 )
-from pdtools.training.batches import BatchLimits, plan_epoch
+from pdtools.training.data.batches import BatchLimits, plan_epoch
 from pdtools.training.evaluate import autocast
 from pdtools.training.loop import Silence
 from pdtools.training.metrics import MetricsLog
@@ -762,6 +762,25 @@ def test_a_full_disk_while_the_log_is_written(
     ):
         log._stream = open("/dev/full", "ab")  # noqa: SIM115
         log.write("train", 1, {"loss": 1.0})
+
+
+def test_the_log_of_a_run_in_the_place_of_another_names_that_place(
+    toy_train: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before its first checkpoint, while the run is in a hidden folder, and after it."""
+    run, write = tmp_path / "run", MetricsLog.write
+    train(toy_train, run, recipe(steps=1))
+    for full_at in (1, 6):  # the first checkpoint is that of step 4
+
+        def full(log: MetricsLog, kind: str, step: int, values: Any, full_at: int = full_at) -> None:
+            if step >= full_at:
+                log._stream = open("/dev/full", "ab")  # noqa: SIM115
+            write(log, kind, step, values)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(MetricsLog, "write", full)
+            with pytest.raises(PdtoolsError, match=f"^{run}/metrics.jsonl: cannot be written: No space left"):
+                train(toy_train, run, recipe(steps=8, log_every=1), overwrite=True)
 
 
 def test_what_tensorboard_reads(toy_train: Path, toy_valid: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Streams: every token once, in order; runs that are stopped and gone on with; evaluation."""
+"""Streams: every token once, in order; runs that are stopped and resumed; evaluation."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import torch
 from safetensors.torch import load_file
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.streams import evaluate_stream_perplexity
+from pdtools.evaluation.perplexity.streams import evaluate_stream_perplexity
 from pdtools.files import Rejects
 from pdtools.models import Batch, build_model, load_checkpoint, make_config
 from pdtools.shards import ShardSet
 from pdtools.shards.blocks import blocks_from_files
 from pdtools.training import Ranks, Recipe, TrainConfig, read_recipe, train
-from pdtools.training.streams import Stream
+from pdtools.training.data.streams import Stream
 
 IDS = {"vocab_size": 9, "pad_id": 0, "root_id": 1, "eos_id": 2}
 MODEL = {"hidden_size": 8, "embedding_size": 6, "first_input": "eos", "stack_window": 5, "stack_symbols": 2}
@@ -130,8 +130,8 @@ def test_pieces_of_any_length_give_the_same_perplexity(
 
     monkeypatch.setattr(Stream, "cut", watched)
     long = evaluate_stream_perplexity(shards, loaded, streams=4)
-    monkeypatch.setattr("pdtools.evaluation.streams._LENGTH", 4)
-    monkeypatch.setattr("pdtools.evaluation.streams._SHORTEST", 3)
+    monkeypatch.setattr("pdtools.evaluation.perplexity.streams._LENGTH", 4)
+    monkeypatch.setattr("pdtools.evaluation.perplexity.streams._SHORTEST", 3)
     short = evaluate_stream_perplexity(shards, loaded, streams=4)
     assert lengths == [128, 3]
     assert short.scores == pytest.approx(long.scores)

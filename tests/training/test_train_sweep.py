@@ -14,8 +14,8 @@ from pdtools.models import RecurrentLM, load_checkpoint
 from pdtools.training import (
     METRICS,
     Outcome,
-    Plan,
-    make_plans,
+    SweepRun,
+    make_runs,
     read_metrics,
     run_state,
     sweep,
@@ -36,15 +36,15 @@ SETTINGS = [
 GRID = ["train.learning_rate=0.05,0.01", "train.seed=1,2"]
 NAMES = [f"learning_rate={rate},seed={seed}" for rate in ("0.05", "0.01") for seed in (1, 2)]
 
-MakePlans = Callable[..., list[Plan]]
+MakeRuns = Callable[..., list[SweepRun]]
 
 
 @pytest.fixture
-def plans_of(toy_train: Path, toy_valid: Path, tmp_path: Path) -> MakePlans:
-    """Plans of small LSTMs with the toy shards."""
+def runs_of(toy_train: Path, toy_valid: Path, tmp_path: Path) -> MakeRuns:
+    """Runs of small LSTMs with the toy shards."""
 
-    def make(*more: str, grid: list[str] = GRID, output: str = "sweep", **options: Any) -> list[Plan]:
-        return make_plans(
+    def make(*more: str, grid: list[str] = GRID, output: str = "sweep", **options: Any) -> list[SweepRun]:
+        return make_runs(
             grid,
             **{
                 "data": str(toy_train),
@@ -59,25 +59,25 @@ def plans_of(toy_train: Path, toy_valid: Path, tmp_path: Path) -> MakePlans:
     return make
 
 
-def train_alone(plans: list[Plan], folder: Path) -> None:
-    for plan in plans:
-        train(plan.data, folder / plan.name, plan.recipe, valid=plan.valid)
+def train_alone(runs: list[SweepRun], folder: Path) -> None:
+    for run in runs:
+        train(run.data, folder / run.name, run.recipe, valid=run.valid)
 
 
-def check_same_runs(plans: list[Plan], alone: Path, names: list[str] | None = None) -> None:
+def check_same_runs(runs: list[SweepRun], alone: Path, names: list[str] | None = None) -> None:
     """Weights, states and logs are those of the runs in the other folder, but for rounding and times."""
-    for plan in plans:
-        other = alone / plan.name
-        ours, theirs = run_state(plan.output), run_state(other)
+    for run in runs:
+        other = alone / run.name
+        ours, theirs = run_state(run.output), run_state(other)
         for key in ("step", "best_step", "evaluated_step", "tokens", "epoch", "taken", "finished"):
             assert getattr(ours, key) == getattr(theirs, key), key
         assert ours.best_loss == pytest.approx(theirs.best_loss, rel=1e-4)
         for checkpoint in ("best", "last"):
-            weights = load_checkpoint(plan.output / checkpoint).model.state_dict()
+            weights = load_checkpoint(run.output / checkpoint).model.state_dict()
             expected = load_checkpoint(other / checkpoint).model.state_dict()
             torch.testing.assert_close(weights, expected, rtol=1e-3, atol=1e-4)
         for kind in ("train", "valid"):
-            for found, wanted in zip(read_metrics(plan.output, kind), read_metrics(other, kind), strict=True):
+            for found, wanted in zip(read_metrics(run.output, kind), read_metrics(other, kind), strict=True):
                 assert found["step"] == wanted["step"]
                 assert found["loss"] == pytest.approx(wanted["loss"], rel=1e-4)
 
@@ -85,11 +85,11 @@ def check_same_runs(plans: list[Plan], alone: Path, names: list[str] | None = No
 # --- the grid ---------------------------------------------------------------------------------
 
 
-def test_a_plan_for_every_combination(plans_of: MakePlans, tmp_path: Path) -> None:
-    plans = plans_of()
-    assert [plan.name for plan in plans] == NAMES
-    assert [plan.output for plan in plans] == [tmp_path / "sweep" / name for name in NAMES]
-    trains = [plan.recipe.train for plan in plans]
+def test_a_run_for_every_combination(runs_of: MakeRuns, tmp_path: Path) -> None:
+    runs = runs_of()
+    assert [run.name for run in runs] == NAMES
+    assert [run.output for run in runs] == [tmp_path / "sweep" / name for name in NAMES]
+    trains = [run.recipe.train for run in runs]
     assert [(each.learning_rate, each.seed) for each in trains] == [
         (0.05, 1),
         (0.05, 2),
@@ -97,26 +97,26 @@ def test_a_plan_for_every_combination(plans_of: MakePlans, tmp_path: Path) -> No
         (0.01, 2),
     ]
     assert all(each.steps == 12 for each in trains)
-    assert plans[0].settings == {"train.learning_rate": "0.05", "train.seed": "1"}
+    assert runs[0].settings == {"train.learning_rate": "0.05", "train.seed": "1"}
 
 
-def test_a_grid_of_a_million_runs_is_refused_at_once(plans_of: MakePlans) -> None:
+def test_a_grid_of_a_million_runs_is_refused_at_once(runs_of: MakeRuns) -> None:
     values = ",".join(str(number) for number in range(100))
     grid = [f"train.{key}={values}" for key in ("seed", "weight_decay", "patience")]
     with pytest.raises(PdtoolsError, match="--grid: 1,000,000 runs; a sweep has 10,000 at most"):
-        plans_of(grid=grid)
+        runs_of(grid=grid)
 
 
-def test_values_in_names_and_data(plans_of: MakePlans) -> None:
-    plans = plans_of(
+def test_values_in_names_and_data(runs_of: MakeRuns) -> None:
+    runs = runs_of(
         grid=["train.seed=1, 2", "config.stack_vector=3"],
         data="train-{train.seed}",
         valid="v/{config.stack_vector}/{train.seed}",
         name="size{config.stack_vector}-{train.seed}",
     )
-    assert [plan.name for plan in plans] == ["size3-1", "size3-2"]
-    assert [plan.data for plan in plans] == ["train-1", "train-2"]
-    assert [plan.valid for plan in plans] == ["v/3/1", "v/3/2"]
+    assert [run.name for run in runs] == ["size3-1", "size3-2"]
+    assert [run.data for run in runs] == ["train-1", "train-2"]
+    assert [run.valid for run in runs] == ["v/3/1", "v/3/2"]
 
 
 @pytest.mark.parametrize(
@@ -140,12 +140,12 @@ def test_values_in_names_and_data(plans_of: MakePlans) -> None:
     ],
 )
 def test_grids_that_make_no_sense(
-    grid: list[str], options: dict[str, Any], message: str, plans_of: MakePlans
+    grid: list[str], options: dict[str, Any], message: str, runs_of: MakeRuns
 ) -> None:
     with pytest.raises(
         PdtoolsError, match=message.replace("{", r"\{").replace("}", r"\}").replace("(", r"\(")
     ):
-        plans_of(grid=grid, **options)
+        runs_of(grid=grid, **options)
 
 
 # --- side by side -----------------------------------------------------------------------------
@@ -176,32 +176,32 @@ def several(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     ],
 )
 def test_runs_side_by_side_are_those_alone(
-    settings: tuple[str, ...], plans_of: MakePlans, tmp_path: Path, several: list[int]
+    settings: tuple[str, ...], runs_of: MakeRuns, tmp_path: Path, several: list[int]
 ) -> None:
-    plans = plans_of(*settings)
-    outcomes = sweep(plans, at_once=4)
+    runs = runs_of(*settings)
+    outcomes = sweep(runs, at_once=4)
     assert set(several) == {4}
     assert [outcome.name for outcome in outcomes] == NAMES
     assert [(outcome.status, outcome.step) for outcome in outcomes] == 4 * [("finished", 12)]
-    for plan, outcome in zip(plans, outcomes, strict=True):
-        assert outcome.loss == run_state(plan.output).best_loss
-        assert outcome.settings == plan.settings
-    train_alone(plans, tmp_path / "alone")
-    check_same_runs(plans, tmp_path / "alone")
+    for run, outcome in zip(runs, outcomes, strict=True):
+        assert outcome.loss == run_state(run.output).best_loss
+        assert outcome.settings == run.settings
+    train_alone(runs, tmp_path / "alone")
+    check_same_runs(runs, tmp_path / "alone")
 
 
-def test_fewer_at_once_than_there_are(plans_of: MakePlans, tmp_path: Path, several: list[int]) -> None:
-    plans = plans_of()
-    outcomes = sweep(plans, at_once=3)
+def test_fewer_at_once_than_there_are(runs_of: MakeRuns, tmp_path: Path, several: list[int]) -> None:
+    runs = runs_of()
+    outcomes = sweep(runs, at_once=3)
     assert set(several) == {1, 3}
     assert all(outcome.status == "finished" for outcome in outcomes)
-    train_alone(plans, tmp_path / "alone")
-    check_same_runs(plans, tmp_path / "alone")
+    train_alone(runs, tmp_path / "alone")
+    check_same_runs(runs, tmp_path / "alone")
 
 
-def test_only_models_of_one_shape_are_computed_as_one(plans_of: MakePlans, several: list[int]) -> None:
-    plans = plans_of(grid=["config.initial_range=0.1,0.2", "train.seed=1,2"])
-    assert all(outcome.status == "finished" for outcome in sweep(plans, at_once=4))
+def test_only_models_of_one_shape_are_computed_as_one(runs_of: MakeRuns, several: list[int]) -> None:
+    runs = runs_of(grid=["config.initial_range=0.1,0.2", "train.seed=1,2"])
+    assert all(outcome.status == "finished" for outcome in sweep(runs, at_once=4))
     assert set(several) == {2}
 
 
@@ -218,26 +218,26 @@ class StopAfter(SilentSweep):
         return self.left <= 0
 
 
-def test_stopped_and_continued(plans_of: MakePlans, tmp_path: Path) -> None:
-    plans = plans_of()
+def test_stopped_and_continued(runs_of: MakeRuns, tmp_path: Path) -> None:
+    runs = runs_of()
     stop = StopAfter(2 * 5 + 1)
-    outcomes = sweep(plans, at_once=2, listener=stop, stop=stop)
+    outcomes = sweep(runs, at_once=2, listener=stop, stop=stop)
     assert [outcome.status for outcome in outcomes] == ["stopped", "stopped", "waiting", "waiting"]
     assert [outcome.step for outcome in outcomes] == [6, 6, 0, 0]
     assert [outcome.best_step for outcome in outcomes] == [4, 4, 0, 0]
-    assert not plans[2].output.exists()
-    assert all(outcome.status == "finished" for outcome in sweep(plans, at_once=4))
-    train_alone(plans, tmp_path / "alone")
-    check_same_runs(plans, tmp_path / "alone")
+    assert not runs[2].output.exists()
+    assert all(outcome.status == "finished" for outcome in sweep(runs, at_once=4))
+    train_alone(runs, tmp_path / "alone")
+    check_same_runs(runs, tmp_path / "alone")
 
 
-def test_what_is_finished_stays(plans_of: MakePlans) -> None:
-    plans = plans_of()
-    sweep(plans[:2], at_once=2)
-    before = [(plan.output / METRICS).read_bytes() for plan in plans[:2]]
+def test_what_is_finished_stays(runs_of: MakeRuns) -> None:
+    runs = runs_of()
+    sweep(runs[:2], at_once=2)
+    before = [(run.output / METRICS).read_bytes() for run in runs[:2]]
     told = Told()
-    assert all(outcome.status == "finished" for outcome in sweep(plans, at_once=2, listener=told))
-    assert [(plan.output / METRICS).read_bytes() for plan in plans[:2]] == before
+    assert all(outcome.status == "finished" for outcome in sweep(runs, at_once=2, listener=told))
+    assert [(run.output / METRICS).read_bytes() for run in runs[:2]] == before
     assert told.opened_at == {NAMES[0]: 12, NAMES[1]: 12, NAMES[2]: 0, NAMES[3]: 0}
     assert told.steps == 2 * 12
     assert [outcome.name for outcome in told.outcomes] == NAMES
@@ -251,8 +251,8 @@ class Told(SilentSweep):
         self.steps = 0
         self.outcomes: list[Outcome] = []
 
-    def opened(self, plan: Plan, run: OpenRun) -> None:
-        self.opened_at[plan.name] = run.loop.state.step
+    def opened(self, run: SweepRun, opened: OpenRun) -> None:
+        self.opened_at[run.name] = opened.loop.state.step
 
     def stepped(self, step: int) -> None:
         self.steps += 1
@@ -261,53 +261,51 @@ class Told(SilentSweep):
         self.outcomes.append(outcome)
 
 
-def test_an_early_stop_makes_room(plans_of: MakePlans, tmp_path: Path) -> None:
+def test_an_early_stop_makes_room(runs_of: MakeRuns, tmp_path: Path) -> None:
     """Runs that never get better end after two evaluations; the next takes the place."""
     more = ("train.patience=1", "train.eval_every=1")
-    plans = plans_of(*more, grid=["train.learning_rate=0.01,1e-30", "train.seed=1,2"])
+    runs = runs_of(*more, grid=["train.learning_rate=0.01,1e-30", "train.seed=1,2"])
     told = Told()
-    outcomes = sweep(plans, at_once=2, listener=told)
-    assert list(told.opened_at) == [plan.name for plan in plans]
+    outcomes = sweep(runs, at_once=2, listener=told)
+    assert list(told.opened_at) == [run.name for run in runs]
     assert [outcome.finished for outcome in outcomes][2:] == ["patience", "patience"]
     assert [outcome.step for outcome in outcomes][2:] == [2, 2]
-    train_alone(plans, tmp_path / "alone")
-    check_same_runs(plans, tmp_path / "alone")
+    train_alone(runs, tmp_path / "alone")
+    check_same_runs(runs, tmp_path / "alone")
 
 
-def test_where_one_fails_the_others_go_on(plans_of: MakePlans, tmp_path: Path) -> None:
-    plans = plans_of(grid=["train.learning_rate=0.05,1e30", "train.seed=1,2"])
-    outcomes = sweep(plans, at_once=4)
+def test_where_one_fails_the_others_go_on(runs_of: MakeRuns, tmp_path: Path) -> None:
+    runs = runs_of(grid=["train.learning_rate=0.05,1e30", "train.seed=1,2"])
+    outcomes = sweep(runs, at_once=4)
     assert [outcome.status for outcome in outcomes] == ["finished", "finished", "failed", "failed"]
     assert "not finite any more" in str(outcomes[2].reason)
-    train_alone(plans[:2], tmp_path / "alone")
-    check_same_runs(plans[:2], tmp_path / "alone")
-    with RunFolder(plans[2].output).locked():  # nobody holds it any more
+    train_alone(runs[:2], tmp_path / "alone")
+    check_same_runs(runs[:2], tmp_path / "alone")
+    with RunFolder(runs[2].output).locked():  # nobody holds it any more
         pass
 
 
-def test_a_run_that_cannot_be_opened_fails_alone(
-    plans_of: MakePlans, toy_train: Path, tmp_path: Path
-) -> None:
+def test_a_run_that_cannot_be_opened_fails_alone(runs_of: MakeRuns, toy_train: Path, tmp_path: Path) -> None:
     (tmp_path / "data-1").symlink_to(toy_train)
-    plans = plans_of(grid=["train.seed=1,2"], data=str(tmp_path / "data-{train.seed}"))
-    outcomes = sweep(plans, at_once=2)
+    runs = runs_of(grid=["train.seed=1,2"], data=str(tmp_path / "data-{train.seed}"))
+    outcomes = sweep(runs, at_once=2)
     assert [outcome.status for outcome in outcomes] == ["finished", "failed"]
     assert "data-2" in str(outcomes[1].reason)
 
 
-def test_a_damaged_run_fails_alone(plans_of: MakePlans) -> None:
-    plans = plans_of()
-    sweep(plans[:1])
-    (plans[0].output / "last/trainer/state.json").write_text("{")
-    outcomes = sweep(plans, at_once=2)
+def test_a_damaged_run_fails_alone(runs_of: MakeRuns) -> None:
+    runs = runs_of()
+    sweep(runs[:1])
+    (runs[0].output / "last/trainer/state.json").write_text("{")
+    outcomes = sweep(runs, at_once=2)
     assert [outcome.status for outcome in outcomes] == ["failed", "finished", "finished", "finished"]
     assert "state.json" in str(outcomes[0].reason)
-    with RunFolder(plans[0].output).locked():  # as while somebody else is writing there
-        assert [outcome.status for outcome in sweep(plans)] == ["elsewhere", *3 * ["finished"]]
+    with RunFolder(runs[0].output).locked():  # as while somebody else is writing there
+        assert [outcome.status for outcome in sweep(runs)] == ["elsewhere", *3 * ["finished"]]
 
 
-def test_a_run_that_is_too_large_fails_alone(plans_of: MakePlans, monkeypatch: pytest.MonkeyPatch) -> None:
-    plans = plans_of(grid=["config.initial_range=0.1,0.2,0.3"])
+def test_a_run_that_is_too_large_fails_alone(runs_of: MakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = runs_of(grid=["config.initial_range=0.1,0.2,0.3"])
     losses = RecurrentLM.losses.__func__
 
     def lacking(cls: type[RecurrentLM], models: Any, batches: Any) -> Any:
@@ -316,46 +314,44 @@ def test_a_run_that_is_too_large_fails_alone(plans_of: MakePlans, monkeypatch: p
         return losses(cls, models, batches)
 
     monkeypatch.setattr(RecurrentLM, "losses", classmethod(lacking))
-    outcomes = sweep(plans)
+    outcomes = sweep(runs)
     assert [outcome.status for outcome in outcomes] == ["finished", "failed", "finished"]
     assert "not enough memory: lower train.batch_tokens" in str(outcomes[1].reason)
     with pytest.raises(PdtoolsError, match="not enough memory: lower --at-once, or lower train.batch_tokens"):
-        sweep(plans_of("config.initial_range=0.2", grid=["train.seed=1,2"], output="other"), at_once=2)
+        sweep(runs_of("config.initial_range=0.2", grid=["train.seed=1,2"], output="other"), at_once=2)
 
 
-def test_where_a_validation_needs_too_much_memory(
-    plans_of: MakePlans, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_a_validation_needs_too_much_memory(runs_of: MakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     def lacking(*_: Any, **__: Any) -> None:
         raise MemoryError
 
     monkeypatch.setattr("pdtools.training.loop.evaluate", lacking)
-    outcomes = sweep(plans_of(grid=["train.seed=1,2"]))
+    outcomes = sweep(runs_of(grid=["train.seed=1,2"]))
     assert [(outcome.status, outcome.step) for outcome in outcomes] == 2 * [("failed", 0)]
     assert "not enough memory" in str(outcomes[0].reason)
 
 
-def test_other_settings_than_before_are_refused_by_run(plans_of: MakePlans) -> None:
-    sweep(plans_of(grid=["train.seed=1"]))
-    outcomes = sweep(plans_of("train.clip=2", grid=["train.seed=1,2"]))
+def test_other_settings_than_before_are_refused_by_run(runs_of: MakeRuns) -> None:
+    sweep(runs_of(grid=["train.seed=1"]))
+    outcomes = sweep(runs_of("train.clip=2", grid=["train.seed=1,2"]))
     assert [outcome.status for outcome in outcomes] == ["failed", "finished"]
     assert "train.clip is 2.0, but was 1.0" in str(outcomes[0].reason)
 
 
-def test_what_another_process_trains_is_left_to_it(plans_of: MakePlans) -> None:
-    plans = plans_of()
-    plans[1].output.parent.mkdir()
-    with RunFolder(plans[1].output).locked():
-        outcomes = sweep(plans, at_once=2)
+def test_what_another_process_trains_is_left_to_it(runs_of: MakeRuns) -> None:
+    runs = runs_of()
+    runs[1].output.parent.mkdir()
+    with RunFolder(runs[1].output).locked():
+        outcomes = sweep(runs, at_once=2)
     assert [outcome.status for outcome in outcomes] == ["finished", "elsewhere", "finished", "finished"]
-    assert not plans[1].output.exists()
+    assert not runs[1].output.exists()
 
 
-def test_other_models_train_one_at_a_time(plans_of: MakePlans) -> None:
+def test_other_models_train_one_at_a_time(runs_of: MakeRuns) -> None:
     small = [f"config.{key}" for key in ("layers=1", "d_model=8", "heads=2", "d_ff=8")]
     settings = [*SETTINGS[1:], *small]
-    plans = plans_of(grid=["train.seed=1,2"], model="transformer", settings=settings)
+    runs = runs_of(grid=["train.seed=1,2"], model="transformer", settings=settings)
     with pytest.raises(PdtoolsError, match="models of the kind transformer train one at a time"):
-        sweep(plans, at_once=2)
-    assert not plans[0].output.exists()
-    assert all(outcome.status == "finished" for outcome in sweep(plans))
+        sweep(runs, at_once=2)
+    assert not runs[0].output.exists()
+    assert all(outcome.status == "finished" for outcome in sweep(runs))

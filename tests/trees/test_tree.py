@@ -97,6 +97,14 @@ def test_backslash_before_a_bracket_is_safe_for_nltk():
     assert Tree.from_brackets(str(tree)) == tree
 
 
+def test_first_word_of_a_constituent_without_a_label_gets_a_tag():
+    """Where a trace before it was taken out; as ``( c)`` it would be read as the label."""
+    starts, ends = np.array([0, 1], np.int32), np.array([3, 3], np.int32)
+    tree = Tree(("a", "c", "d"), ("NN", "", ""), ("S", ""), starts, ends)
+    assert str(tree) == "(S (NN a) ( (XX c) d))"
+    assert Tree.from_brackets(str(tree)).words == tree.words
+
+
 def test_lone_word_without_a_tag_gets_a_label():
     empty = np.zeros(0, np.int32)
     tree = Tree(words=("dog",), tags=("",), labels=(), starts=empty, ends=empty)

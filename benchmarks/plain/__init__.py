@@ -1,0 +1,1 @@
+"""What the papers print, written plainly, to measure against; pdtools never imports it."""

@@ -1,0 +1,55 @@
+"""Evaluations of models outside of pdtools: sentences are written for them, and their surprisals read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from .console import message, print_json
+from .options import RecordedOptions, RunOptions
+from .outputs import check_json_output, check_target
+
+if TYPE_CHECKING:
+    from pdtools.evaluation.recorded.scorer import RecordedScorer
+    from pdtools.evaluation.recorded.sentence_files import PlacedSentence
+
+
+def write_for_others(
+    options: RecordedOptions,
+    run: RunOptions,
+    inputs: dict[str, str],
+    sentences: Callable[[], Iterable[PlacedSentence]],
+    columns: Sequence[str],
+) -> None:
+    """Do ``--write-sentences``: the sentences of ``inputs``, under their columns."""
+    from pdtools.evaluation.recorded.sentence_files import write_sentences
+    from pdtools.provenance import provenance
+
+    assert options.write_sentences is not None
+    output = options.write_sentences
+    check_json_output(run.as_json, output)
+    check_target(output, folder=False, overwrite=run.overwrite, inputs=[*inputs.values()])
+    number = write_sentences(
+        sentences(), columns, output, text_only=options.text_only, overwrite=run.overwrite
+    )
+    if run.as_json:
+        print_json({"counts": {"sentences": number}, "provenance": provenance(inputs)})
+    message(f"{number} sentences written", quiet=run.quiet)
+
+
+def recorded_scorer(
+    options: RecordedOptions,
+    names: Iterable[str],
+    text_style: str | None = None,
+) -> RecordedScorer:
+    """What ``--surprisals`` tells of sentences, which messages call by these names."""
+    from pdtools.evaluation.recorded.scorer import RecordedScorer
+
+    assert options.surprisals is not None
+    return RecordedScorer(
+        options.surprisals,
+        names,
+        unit="nats" if options.nats else "bits",
+        text_style=text_style,
+        on_error=options.on_error.value,
+    )

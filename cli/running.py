@@ -1,0 +1,145 @@
+"""Who does the work: processes, jobs and devices, and the pieces that they finish."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from pdtools.errors import PdtoolsError
+from pdtools.files import check_output
+
+from .console import message
+from .options import PiecesOptions, RunOptions
+
+if TYPE_CHECKING:
+    from pdtools.jobs import JobFolder, Plan
+    from pdtools.search import Scorer
+    from pdtools.search.in_pieces import ModelSettings
+    from pdtools.search.scorer import Searcher
+
+
+def make_plan(run: PiecesOptions, merge_options: Sequence[str] = ()) -> Plan:
+    """Who does the pieces of the work; see :class:`pdtools.jobs.Plan`."""
+    from pdtools.jobs import Plan, Slice
+
+    return Plan(
+        workers=run.workers,
+        slice=None if run.shard is None else Slice.parse(run.shard),
+        scheduler=run.scheduler,
+        resume=run.resume,
+        merge_options=tuple(merge_options),
+    )
+
+
+def threads_of_each(threads: int, workers: int) -> int:
+    """CPU threads of one worker: as asked for, or what is there, divided (0: all)."""
+    if threads or workers == 1:
+        return threads
+    # A job may have few of a machine's processors.
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, there // workers)
+
+
+@contextmanager
+def kept_pieces(
+    output: str,
+    settings: Mapping[str, Any],
+    plan: Plan,
+    *,
+    beside: Sequence[str] = (),
+    overwrite: bool,
+    quiet: bool,
+) -> Iterator[JobFolder | None]:
+    """:func:`pdtools.jobs.job_folder`; whoever stops the command is told that it can be resumed."""
+    from pdtools.jobs import job_folder
+
+    with job_folder(output, settings, plan, beside=beside, overwrite=overwrite) as job:
+        check_output(output, overwrite=overwrite)  # another run may have come to its end
+        try:
+            yield job
+        except (KeyboardInterrupt, SystemExit):
+            if job is not None and job.worth_keeping():
+                message(f"{job.folder}: finished pieces are kept: {plan.how_to_resume}", quiet=quiet)
+            raise
+
+
+def model_settings(plan: Plan, model: str, run: RunOptions) -> ModelSettings:
+    """A model as the processes of the plan use it. A cluster's workers pick their devices themselves."""
+    from pdtools.models.checkpoint import checkpoint_folder
+    from pdtools.provenance import fingerprint
+    from pdtools.search.in_pieces import ModelSettings
+
+    if os.path.isfile(model):
+        checkpoint_folder(model)  # refuses it before all of it, which may be much, is read to identify it
+    each = threads_of_each(run.threads, plan.workers)
+    device = "cpu" if plan.merging else run.device  # to merge, jobs' GPUs are not needed
+    if plan.scheduler is None:
+        device = pick_device(device, each)
+    return ModelSettings(
+        model_dir=model if plan.scheduler is None else os.path.abspath(model),
+        beam=run.beam,
+        device=device,
+        dtype=run.dtype.value,
+        bos=run.bos,
+        max_batch=run.max_batch,
+        threads=each,
+        fingerprint=fingerprint(model) if plan.has_other_processes else None,
+    )
+
+
+@contextmanager
+def piecewise_scorer(
+    output: str,
+    settings: ModelSettings,
+    plan: Plan,
+    *,
+    beside: Sequence[str] = (),
+    overwrite: bool,
+    quiet: bool,
+) -> Iterator[Scorer]:
+    """A model's scorer whose finished pieces are kept beside the output until the block has made that."""
+    from pdtools.search.in_pieces import PiecewiseScorer, model_settings_for_job
+
+    described = {"work": "scores", **model_settings_for_job(settings)}
+    with kept_pieces(output, described, plan, beside=beside, overwrite=overwrite, quiet=quiet) as job:
+        yield PiecewiseScorer(settings, plan, job)
+
+
+@contextmanager
+def piecewise_searcher(
+    output: str,
+    settings: ModelSettings,
+    plan: Plan,
+    *,
+    beside: Sequence[str] = (),
+    overwrite: bool,
+    quiet: bool,
+    **described: Any,
+) -> Iterator[Searcher]:
+    """The same for a model whose derivations are searched; ``described``: what else its results depend on."""
+    from pdtools.search.in_pieces import PiecewiseSearcher, model_settings_for_job
+
+    described = {"work": "parses", **described, **model_settings_for_job(settings)}
+    with kept_pieces(output, described, plan, beside=beside, overwrite=overwrite, quiet=quiet) as job:
+        yield PiecewiseSearcher(settings, plan, job)
+
+
+def pick_device(name: str, threads: int) -> str:
+    """Resolve ``auto``, check that the device exists, and set the number of CPU threads."""
+    import torch
+
+    if threads:
+        torch.set_num_threads(threads)
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name.partition(":")[0] not in ("cpu", "cuda"):
+        raise PdtoolsError(f"--device {name}: must be auto, cpu, cuda or cuda:N")
+    try:
+        torch.empty(0, device=name)
+        if ":" in name and name.startswith("cuda"):
+            torch.cuda.set_device(name)  # where Triton launches kernels
+    except (RuntimeError, AssertionError) as error:
+        raise PdtoolsError(f"--device {name}: no such device here ({str(error).splitlines()[0]})") from error
+    return name

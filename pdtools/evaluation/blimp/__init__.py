@@ -1,0 +1,1 @@
+"""BLiMP: minimal pairs (Warstadt et al. 2020)."""

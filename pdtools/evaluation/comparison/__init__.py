@@ -1,0 +1,1 @@
+"""Two results or more side by side: differences, intervals, and whether they may be compared at all."""

@@ -1,0 +1,1 @@
+"""Formal languages: Dyck, context-free, and transduction tasks."""

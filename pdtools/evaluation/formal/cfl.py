@@ -1,0 +1,190 @@
+"""Context-free languages: how far is a model from the exact bound (DuSell and Chiang 2020, 2022)?
+
+The bound is the cross-entropy of the distribution that the strings were drawn from: a length, uniform over
+those that the language has in the range, and a string of the grammar given its length. Both it and the
+model's cross-entropy are sums of -log p(w EOS) divided by the sum of |w| + 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from pdtools.errors import PdtoolsError
+from pdtools.evaluation.perplexity.evaluate import evaluate_perplexity
+from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
+from pdtools.formal import ContextFree
+
+if TYPE_CHECKING:
+    from pdtools.files import Rejects
+    from pdtools.models import LoadedModel
+    from pdtools.shards import ShardSet
+
+# Strings whose exact probabilities are computed between two steps of a progress bar.
+_WINDOW = 64
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScoredString:
+    """One string, in nats.
+
+    Attributes:
+        id: its row in the shards.
+        tokens: its length, without the end-of-sentence.
+        exact: log p(string | its length) under the grammar.
+        model: log p(string, end-of-sentence) under the model; None without one.
+    """
+
+    id: int
+    tokens: int
+    exact: float
+    model: float | None
+
+
+def evaluate_cfl(
+    shards: ShardSet,
+    loaded: LoadedModel | None,
+    *,
+    beam: int,
+    max_batch: int | None = None,
+    rejects: Rejects,
+    progress: Progress = no_progress,
+) -> Results:
+    """Cross-entropies of a model and of the language on the same strings, overall and by length.
+
+    Args:
+        shards: strings that ``pdtools generate cfl --shards`` wrote.
+        loaded: a checkpoint trained on such strings; None: the bound alone.
+        beam, max_batch, rejects: see :func:`pdtools.evaluation.perplexity.evaluate.evaluate_perplexity`.
+        progress: wraps the iterators over strings, first for the language, then for the model.
+
+    Returns:
+        ``scores``: ``cross_entropy`` (the model's), ``bound`` and ``difference``, nats a symbol, the
+        end-of-sentence counted; ``by_length`` with the same for each length: there the bound is given the
+        length, as in the paper's figure 2. An ``items`` table with a row per string.
+
+    Raises:
+        PdtoolsError: if the shards do not say which grammar they are from, or hold a string that is none of
+            its.
+    """
+    language = language_of(shards)
+    exact = dict(progress(_exact(shards, language), len(shards)))
+    model: Mapping[int, float] = {}
+    if loaded is not None:
+        found = evaluate_perplexity(
+            shards, loaded, beam=beam, max_batch=max_batch, rejects=rejects, progress=progress
+        )
+        model = {row["id"]: row["marginal"] for row in found.table(ITEMS).to_pylist()}
+    items = []
+    for i, string_id in enumerate(shards.ids.tolist()):
+        if loaded is None or string_id in model:
+            items.append(
+                ScoredString(
+                    id=string_id,
+                    tokens=int(shards.lengths[i]) - 2,
+                    exact=exact[string_id],
+                    model=model.get(string_id),
+                )
+            )
+    results = _results(items, language, loaded, beam, len(rejects))
+    results.settings["text_sha256"] = shards.text_sha256()
+    return results
+
+
+def language_of(shards: ShardSet) -> ContextFree:
+    """The language that shards were drawn from.
+
+    Raises:
+        PdtoolsError: if their manifest does not say.
+    """
+    described = shards.manifest.get("language")
+    if not isinstance(described, dict) or described.get("name") != "cfl":
+        raise PdtoolsError(f"{shards.folder}: not strings of pdtools generate cfl: no exact probabilities")
+    settings = {name: value for name, value in described.items() if name not in ("name", "seed")}
+    return ContextFree.from_settings(settings)
+
+
+def cross_entropies(items: Sequence[ScoredString], log_lengths: float) -> dict[str, Any]:
+    """Of some strings: nats a symbol of model and bound, their difference, and how many strings.
+
+    Args:
+        items: the strings.
+        log_lengths: what the choice of a length adds to each string's bound, log of the number of lengths.
+    """
+    symbols = sum(item.tokens + 1 for item in items)
+    bound = math.fsum(log_lengths - item.exact for item in items) / symbols
+    logs = [item.model for item in items if item.model is not None]
+    model = -math.fsum(logs) / symbols if logs else None
+    return {
+        "cross_entropy": model,
+        "bound": bound,
+        "difference": None if model is None else model - bound,
+        "strings": len(items),
+    }
+
+
+def _exact(shards: ShardSet, language: ContextFree) -> Iterator[tuple[int, float]]:
+    """Ids with log p(string | its length); strings of a length together."""
+    order = sorted(range(len(shards)), key=lambda i: -int(shards.lengths[i]))
+    for start in range(0, len(order), _WINDOW):
+        some = order[start : start + _WINDOW]
+        texts = [shards.text(i) for i in some]
+        logs = language.log_probabilities([text.split() for text in texts])
+        for i, text, log in zip(some, texts, logs.tolist(), strict=True):
+            if log == -math.inf:
+                raise PdtoolsError(
+                    f"{shards.folder}: the string with id {int(shards.ids[i])} is not a string of the grammar"
+                    f" {language.grammar.name}: {text}"
+                )
+            yield int(shards.ids[i]), log
+
+
+def _results(
+    items: Sequence[ScoredString],
+    language: ContextFree,
+    loaded: LoadedModel | None,
+    beam: int,
+    left_out: int,
+) -> Results:
+    import pyarrow as pa
+
+    by_length: dict[int, list[ScoredString]] = {}
+    for item in sorted(items, key=lambda item: item.tokens):
+        by_length.setdefault(item.tokens, []).append(item)
+    scores = cross_entropies(items, math.log(len(language.valid_lengths)))
+    del scores["strings"]
+    return Results(
+        scores={
+            **scores,
+            "by_length": {str(length): cross_entropies(group, 0.0) for length, group in by_length.items()},
+        },
+        counts={
+            "strings": len(items),
+            "strings_left_out": left_out,
+            "symbols": sum(item.tokens + 1 for item in items),
+        },
+        settings={
+            "task": "cfl",
+            "language": language.settings,
+            "valid_lengths": len(language.valid_lengths),
+            **({"model": None} if loaded is None else loaded.described),
+            "beam": beam if loaded is not None and loaded.model.derivation_kind.reach_words else None,
+            "log_base": "nats",
+            "eos_counted": True,
+        },
+        tables={
+            ITEMS: pa.Table.from_pylist(
+                [asdict(item) for item in items],
+                schema=pa.schema(
+                    [
+                        ("id", pa.int64()),
+                        ("tokens", pa.int32()),
+                        ("exact", pa.float64()),
+                        ("model", pa.float64()),
+                    ]
+                ),
+            )
+        },
+    )

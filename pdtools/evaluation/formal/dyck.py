@@ -1,0 +1,415 @@
+"""Closing brackets: does a model know which one is open (Murty et al. 2023, section 4.1 and table 1)?"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pdtools.errors import PdtoolsError
+from pdtools.evaluation.perplexity.evaluate import evaluate_perplexity
+from pdtools.evaluation.pieces import Held, InPieces, ModelSource
+from pdtools.evaluation.results import ITEMS, Progress, Results, mean, no_progress
+from pdtools.formal import BracketPrefix, Dyck, dyck_attachments
+from pdtools.jobs import cut
+from pdtools.tokenization import split_spaces
+from pdtools.trees import sentence_layout
+from pdtools.typed_values import as_type
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pdtools.files import Rejects
+    from pdtools.models import LoadedModel
+    from pdtools.shards import ShardSet
+    from pdtools.tokenization import Tokenizer
+
+# A long prefix with a full beam takes half a minute on a CPU: a killed run loses no more than some minutes.
+PREFIXES_PER_PIECE = 16
+_NORMAL_97_5 = 1.959963984540054  # the standard normal's 97.5% quantile
+# Dependencies and open brackets are counted together by so many, depths one by one.
+_DEPENDENCY_BIN, _OPEN_BIN = 50, 10
+
+# Nats by which two derivations may differ that are equally probable.
+_ROUNDING = 1e-2
+
+NumberedPrefix = tuple[str, int, BracketPrefix]
+"""A prefix with the name of its set and its number there, from 1."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Search:
+    """How a model with a tape reads prefixes; see :func:`pdtools.search.beam_search`.
+
+    Attributes:
+        beam: hypotheses that are kept after each token.
+        margin: nats; hypotheses that are so much less probable than the best are dropped; None: none is.
+        max_batch: prefixes per batch; by default as many as fit a fixed amount of memory.
+    """
+
+    beam: int
+    margin: float | None = None
+    max_batch: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClosedPrefix:
+    """What a model did with one prefix.
+
+    Attributes:
+        set: the set that it is from.
+        number: which one of it, from 1.
+        tokens, dependency, depth, closer: as in the set.
+        open: brackets open at its end, that to be closed among them.
+        chosen: the likeliest closer, over the beam.
+        chosen_given_attachments: the likeliest closer, the attachments of the prefix given.
+        attachments_right: closing brackets of the prefix that are attached to their opening bracket, in the
+            best hypothesis; by a head without a tape, given the attachments before; None without a head.
+        lead: by how much the best hypothesis is more probable than the prefix with its right attachments, in
+            nats, of their joint probabilities; below 0 the beam has lost these. None without a tape.
+    """
+
+    set: str
+    number: int
+    tokens: int
+    dependency: int
+    depth: int
+    open: int
+    closer: str
+    chosen: str
+    chosen_given_attachments: str
+    attachments_right: int | None
+    lead: float | None
+
+    @property
+    def closers(self) -> int:
+        """Closing brackets of the prefix."""
+        return (self.tokens - self.open) // 2
+
+    @property
+    def right(self) -> bool:
+        """Whether the model closes the open bracket."""
+        return self.chosen == self.closer
+
+
+def binomial_interval(right: float, number: int) -> tuple[float, float]:
+    """Wilson's 95% interval of a proportion, fractions of 1; ``right`` may be a mean over models."""
+    share, z = right / number, _NORMAL_97_5
+    middle = (share + z * z / (2 * number)) / (1 + z * z / number)
+    half = z / (1 + z * z / number) * math.sqrt(share * (1 - share) / number + z * z / (4 * number**2))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+class Closed(NamedTuple):
+    """What a model says of a prefix; see :class:`ClosedPrefix`."""
+
+    chosen: str
+    chosen_given_attachments: str
+    attachments_right: int | None
+    lead: float | None
+
+
+_Record = tuple[str, str, int | None, float | None]  # of Closed
+
+
+@dataclass(frozen=True, slots=True)
+class ClosingWork:
+    """Closes the prefixes of a piece, which are of like lengths (:class:`pdtools.jobs.Work`).
+
+    Attributes:
+        model: a checkpoint whose tokens are the brackets.
+        search: how attachments are searched.
+    """
+
+    model: ModelSource
+    search: Search
+
+    def __call__(self, piece: Sequence[NumberedPrefix]) -> list[Closed]:
+        return list(_close([prefix for _, _, prefix in piece], self.model.load_model(), self.search))
+
+    def digest(self, piece: Sequence[NumberedPrefix]) -> str:
+        texts = [(*prefix.tokens, prefix.closer) for _, _, prefix in piece]
+        return hashlib.blake2b(json.dumps(texts).encode(), digest_size=8).hexdigest()
+
+    def pack(self, result: Sequence[Closed]) -> bytes:
+        return json.dumps(result).encode("ascii")
+
+    def unpack(self, data: bytes) -> list[Closed]:
+        return [Closed(*record) for record in as_type(json.loads(data), tuple[_Record, ...])]
+
+
+def evaluate_closing(
+    sets: Mapping[str, Sequence[BracketPrefix]],
+    loaded: LoadedModel,
+    *,
+    search: Search,
+    progress: Progress = no_progress,
+    in_pieces: InPieces | None = None,
+) -> Results:
+    """Choose the closing bracket after each prefix, among all closing brackets.
+
+    A model with a tape reads the prefix with a beam search over attachments; the probabilities of the
+    closers are summed over the beam. Other models read it once.
+
+    Args:
+        sets: prefixes by the name of their set.
+        loaded: a checkpoint whose tokens are the brackets.
+        search: how attachments are searched.
+        progress: wraps the iterator over prefixes.
+        in_pieces: who closes them; None: this process.
+
+    Returns:
+        ``scores.by_set``, ``scores.by_dependency``, ``scores.by_depth`` and ``scores.by_open``: accuracy with
+        its 95% interval (Wilson); an ``items`` table with a row per prefix.
+
+    Raises:
+        PdtoolsError: if a bracket is no token of the model's, or a prefix is too long for it.
+    """
+    work = sorted(
+        ((name, number, prefix) for name, each in sets.items() for number, prefix in enumerate(each, 1)),
+        key=lambda item: -len(item[2].tokens),
+    )
+    by = in_pieces or InPieces(Held(loaded))
+    pieces = by.map(ClosingWork(by.model, search), cut(work, PREFIXES_PER_PIECE))
+    found = (pair for piece, closed in pieces for pair in zip(piece, closed, strict=True))
+    items = [
+        ClosedPrefix(
+            set=name,
+            number=number,
+            tokens=len(prefix.tokens),
+            dependency=prefix.dependency,
+            depth=prefix.depth,
+            open=prefix.open,
+            closer=prefix.closer,
+            **closed._asdict(),
+        )
+        for (name, number, prefix), closed in progress(found, len(work))
+    ]
+    items.sort(key=lambda item: (list(sets).index(item.set), item.number))
+    return _results(items, loaded, search)
+
+
+def _close(prefixes: Sequence[BracketPrefix], loaded: LoadedModel, search: Search) -> Iterator[Closed]:
+    import numpy as np
+
+    from pdtools.search import next_token_logprobs
+    from pdtools.search.scorer import scorer_of
+
+    closers = _closers(loaded.tokenizer)
+    model, ids = loaded.model, [_encode(prefix, loaded) for prefix in prefixes]
+    gold = [sentence_layout(dyck_attachments(prefix.tokens)) for prefix in prefixes]
+    read = [tokens[:-1] for tokens in ids]
+    found = scorer_of(loaded, **asdict(search)).continuations(read)
+    given = [each.logprobs for each in found]
+    if model.derivation_kind.choices == "actions":
+        raise PdtoolsError(
+            f"{loaded.folder}: closing brackets is scored for models of strings or attachments"
+        )
+    if model.derivation_kind.reach_words:
+        attachments = [attach[:-1] for attach in gold]
+        given = list(next_token_logprobs(model, read, attachments, max_batch=search.max_batch))
+    for tokens, attach, logprobs, after in zip(ids, gold, given, found, strict=True):
+        right = lead = None
+        if after.best is not None:
+            right, lead = _attachments_right(after.best, attach), 0.0
+            if not np.array_equal(after.best, attach[:-1]):
+                found_joint = _scored(loaded, tokens, np.append(after.best, attach[-1])).joint
+                lead = found_joint - _scored(loaded, tokens, attach).joint
+        elif model.derivation_kind.exist:
+            right = _attachments_right(_scored(loaded, tokens, attach).best, attach)
+        yield Closed(_likeliest(after.logprobs, closers), _likeliest(logprobs, closers), right, lead)
+
+
+def _attachments_right(found: NDArray[np.int32], gold: NDArray[np.int32]) -> int:
+    """Closers attached as in the language, of (n + 1) and (n + 2) positions: ROOT, the prefix, an end."""
+    is_closer = gold[:-1] != range(len(gold) - 1)  # an opener is attached to itself, and so is ROOT
+    return int((found == gold[:-1])[is_closer].sum())
+
+
+class Scored(NamedTuple):
+    """A prefix with given attachments.
+
+    Attributes:
+        joint: log-probability of tokens and attachments, nats.
+        best: int32 (n + 1), the likeliest attachment of each token, those before given.
+    """
+
+    joint: float
+    best: NDArray[np.int32]
+
+
+def _scored(loaded: LoadedModel, tokens: NDArray[np.int32], attach: NDArray[np.int32]) -> Scored:
+    """Score ROOT, a prefix and an end (n + 2), which does not count."""
+    import torch
+
+    with torch.inference_mode():
+        batch = loaded.model.pack([(tokens, attach)]).to(loaded.model.device)
+        parts = loaded.model.forward_parts(batch)
+    logprobs = (parts.token_logprobs + parts.attach_logprobs)[0, :-1].double()
+    return Scored(float(logprobs.sum()), parts.attach_best[0, :-1].int().cpu().numpy())
+
+
+def _encode(prefix: BracketPrefix, loaded: LoadedModel) -> NDArray[np.int32]:
+    """int32 (n + 2): ROOT, the prefix, end-of-sentence (which the search needs, and nobody looks at)."""
+    import numpy as np
+
+    from pdtools.search.encoding import encode_sentence
+    from pdtools.search.scores import Unscorable
+
+    sentence = split_spaces(" ".join((*prefix.tokens, prefix.closer)))
+    encoded = encode_sentence(loaded.tokenizer, loaded.model.max_length, sentence)
+    if isinstance(encoded, Unscorable):
+        raise PdtoolsError(f"{loaded.folder}: a prefix cannot be read: {encoded.reason}")
+    ids = encoded.encoding.ids
+    if len(ids) != len(prefix.tokens) + 3 or encoded.encoding.n_unknown:
+        raise PdtoolsError(f"{loaded.folder}: this model's tokens are not the brackets of the prefixes")
+    return np.delete(ids, -2)
+
+
+def _closers(tokenizer: Tokenizer) -> dict[int, str]:
+    """The closing brackets among a model's tokens, by id."""
+    texts = ((token, tokenizer.token_text(token)) for token in range(tokenizer.vocab_size))
+    return {token: text for token, text in texts if text[:1] == ")"}
+
+
+def _likeliest(logprobs: NDArray[np.float64], closers: Mapping[int, str]) -> str:
+    return closers[max(closers, key=lambda token: float(logprobs[token]))]
+
+
+def _results(items: Sequence[ClosedPrefix], loaded: LoadedModel, search: Search) -> Results:
+    import pyarrow as pa
+
+    groups = {
+        "by_set": _grouped(items, lambda item: item.set),
+        "by_dependency": _grouped(
+            sorted(items, key=lambda item: item.dependency),
+            lambda item: _bin(item.dependency, 0, _DEPENDENCY_BIN),
+        ),
+        "by_depth": _grouped(sorted(items, key=lambda item: item.depth), lambda item: str(item.depth)),
+        "by_open": _grouped(
+            sorted(items, key=lambda item: item.open), lambda item: _bin(item.open, 1, _OPEN_BIN)
+        ),
+    }
+    return Results(
+        scores={
+            kind: {name: _accuracy(group) for name, group in each.items()} for kind, each in groups.items()
+        },
+        counts={"prefixes": len(items), "tokens": sum(item.tokens for item in items)},
+        settings={
+            "task": "dyck",
+            "unit": "fraction of 1",
+            "log_base": "nats",
+            **loaded.described,
+            "beam": search.beam if loaded.model.derivation_kind.reach_words else None,
+            "margin": search.margin if loaded.model.derivation_kind.reach_words else None,
+            "chosen_among": "closing brackets",
+            "interval": "95%, Wilson",
+            "dtype": loaded.model.dtype_name,
+        },
+        tables={ITEMS: pa.Table.from_pylist([asdict(item) for item in items])},
+    )
+
+
+def _grouped(
+    items: Sequence[ClosedPrefix], name: Callable[[ClosedPrefix], str]
+) -> dict[str, list[ClosedPrefix]]:
+    groups: dict[str, list[ClosedPrefix]] = {}
+    for item in items:
+        groups.setdefault(name(item), []).append(item)
+    return groups
+
+
+def _bin(number: int, first: int, width: int) -> str:
+    """The bin that a number is in, as 50-99."""
+    low = (number - first) // width * width + first
+    return f"{low}-{low + width - 1}"
+
+
+def _accuracy(items: Sequence[ClosedPrefix]) -> dict[str, Any]:
+    """Scores of one group of prefixes, as fractions of 1; attachments are those of all closing brackets."""
+    number, right = len(items), sum(item.right for item in items)
+    low, high = binomial_interval(right, number)
+    attachments = [item.attachments_right for item in items if item.attachments_right is not None]
+    closers = sum(item.closers for item in items)
+    leads = [item.lead for item in items if item.lead is not None]
+    return {
+        "accuracy": right / number,
+        "low": low,
+        "high": high,
+        "prefixes": number,
+        "accuracy_given_attachments": mean(
+            [float(item.chosen_given_attachments == item.closer) for item in items]
+        ),
+        "attachment_accuracy": sum(attachments) / closers if attachments and closers else None,
+        "lost_by_beam": mean([float(lead < -_ROUNDING) for lead in leads]) if leads else None,
+    }
+
+
+def evaluate_entropy(
+    shards: ShardSet,
+    loaded: LoadedModel,
+    *,
+    beam: int,
+    max_batch: int | None = None,
+    rejects: Rejects,
+    progress: Progress = no_progress,
+    in_pieces: InPieces | None = None,
+) -> dict[str, float]:
+    """How far a model is from the automaton that made some strings.
+
+    Args:
+        shards: strings that ``pdtools generate dyck --shards`` wrote.
+        loaded, beam, max_batch, rejects, progress, in_pieces: see
+            :func:`pdtools.evaluation.perplexity.evaluate.evaluate_perplexity`.
+
+    Returns:
+        Nats a token, end-of-sentence counted: ``model`` (its marginal on these strings), ``automaton`` (the
+        exact probability of these strings), ``entropy`` (of the language), and ``excess``, model less
+        automaton; ``ppl_model`` and ``ppl_entropy``, exponentials of two of them.
+
+    Raises:
+        PdtoolsError: if the shards don't say which language they are from.
+    """
+    language = _language_of(shards)
+    found = evaluate_perplexity(
+        shards,
+        loaded,
+        beam=beam,
+        max_batch=max_batch,
+        rejects=rejects,
+        progress=progress,
+        in_pieces=in_pieces,
+    )
+    rows = found.table(ITEMS).to_pylist()
+    tokens = sum(row["tokens"] for row in rows)
+    by_id = {int(shards.ids[i]): i for i in range(len(shards))}
+    model = -math.fsum(row["marginal"] for row in rows) / tokens
+    automaton = (
+        -math.fsum(language.log_probability(shards.text(by_id[row["id"]]).split()) for row in rows) / tokens
+    )
+    entropy = language.expectations.entropy_per_token
+    return {
+        "model": model,
+        "automaton": automaton,
+        "entropy": entropy,
+        "excess": model - automaton,
+        "ppl_model": math.exp(model),
+        "ppl_entropy": math.exp(entropy),
+    }
+
+
+def _language_of(shards: ShardSet) -> Dyck:
+    described = shards.manifest.get("language")
+    if not isinstance(described, dict) or described.get("name") != "dyck":
+        raise PdtoolsError(f"{shards.folder}: not strings of pdtools generate dyck: no exact probabilities")
+    settings = {name: value for name, value in described.items() if name not in ("name", "seed")}
+    try:
+        return Dyck(**settings)
+    except TypeError as error:
+        raise PdtoolsError(
+            f"{shards.folder}: not a language of generate dyck, which makes such shards anew ({error})"
+        ) from error

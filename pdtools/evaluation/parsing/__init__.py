@@ -1,0 +1,1 @@
+"""Bracketing scores by EVALB's rules."""

@@ -1,0 +1,285 @@
+"""Bracketing scores of a file of predicted trees against a file of gold trees."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pdtools.errors import InputError
+from pdtools.evaluation.parsing.evalb import BracketScore, SentenceRow, compare_sentence
+from pdtools.evaluation.parsing.prm import COMMON, Parameters
+from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
+from pdtools.files import read_lines
+from pdtools.files.json_input import number_of, parse_json, text_of
+
+if TYPE_CHECKING:
+    from pdtools.trees import Tree
+
+Binarize = Literal["right", "left", "none"]
+NO_LABELS = "all of its labels are X: without labels there is no labeled F1; --unlabeled compares spans"
+
+_LABEL = re.compile(r"\(\s*([^\s()]+)\s*(?=\()")  # of a constituent: a tag stands before a word
+
+
+@dataclass
+class PreparationCounts:
+    """What the predicted trees were like.
+
+    Attributes:
+        retagged: untagged ones, given the gold tags.
+        placeholders: flat ones of sentences without a parse.
+        labeled: those with a label that is not ``X``.
+        unlabeled: those with no other label than ``X``, where the gold tree has others.
+    """
+
+    retagged: int = 0
+    placeholders: int = 0
+    labeled: int = 0
+    unlabeled: int = 0
+
+    @property
+    def lack_labels(self) -> bool:
+        """Whether a comparison of labels says nothing: no predicted tree has any."""
+        return self.unlabeled > 0 and not self.labeled
+
+    def count_labels(self, gold: str, predicted: str) -> None:
+        """Count a pair of bracketed trees."""
+        from pdtools.trees import UNKNOWN_LABEL
+
+        found, wanted = (set(_LABEL.findall(text)) - {UNKNOWN_LABEL} for text in (predicted, gold))
+        self.labeled += bool(found)
+        self.unlabeled += bool(wanted and not found and _LABEL.search(predicted))
+
+
+def read_pairs(gold: str | Path, predicted: str | Path) -> Iterator[tuple[int, str, str]]:
+    """Line number, gold line and predicted line of two files with one tree (or nothing) per line.
+
+    Raises:
+        InputError: if one file has more lines than the other.
+    """
+    lines = zip_longest(read_lines(gold), read_lines(predicted))
+    for number, (one, other) in enumerate(lines, start=1):
+        if one is None or other is None:
+            longer, shorter = (predicted, gold) if one is None else (gold, predicted)
+            raise InputError(
+                f"ends after line {number - 1}, but {longer} has more",
+                file=shorter,
+                hint="both need one tree per line, an empty line for a missing one",
+            )
+        yield number, one[1], other[1]
+
+
+def read_left_out(rejects: str | Path) -> dict[int, str]:
+    """Lines without a parse, with their reasons: the ``rejects.jsonl`` of ``pdtools decode`` or ``parse``.
+
+    Raises:
+        InputError: for lines that are not such records, or records about several files.
+    """
+    reasons: dict[int, str] = {}
+    files = set()
+    for number, line in read_lines(rejects):
+        try:
+            record = parse_json(line, rejects, number, lone_surrogates=True)
+            reasons[number_of(record["line"])] = text_of(record["reason"])
+            files.add(text_of(record["file"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError("not a record of a left-out sentence", file=rejects, line=number) from error
+    if len(files) > 1:
+        raise InputError("its records are about several files, so line numbers are ambiguous", file=rejects)
+    return reasons
+
+
+def prepare(gold: str, predicted: str, binarize: Binarize, counts: PreparationCounts) -> tuple[str, str]:
+    """Make two bracketed trees comparable, beyond what EVALB does.
+
+    Words are spelled alike (``1\\/2`` and ``1/2``). A predicted tree without tags (all ``XX``, as ``pdtools
+    decode`` writes) gets the gold tags, so that the same punctuation is deleted on both sides. With
+    ``binarize`` both are cleaned (wrapper, traces, function tags) and binarized, and only their binary nodes
+    are compared: no unary chains, nothing over a single word. What is not one tree is left as it is.
+    """
+    from pdtools.trees import TRACE_TAG, is_placeholder
+
+    gold_tree, predicted_tree = (_tree(text, binarize) for text in (gold, predicted))
+    if gold_tree is not None and predicted_tree is not None:
+        untagged = _is_untagged(predicted_tree) and not _is_untagged(gold_tree)
+        if untagged and is_placeholder(predicted_tree):
+            counts.placeholders += 1
+        # A parser never sees traces: the gold tree may have them, the predicted one does not.
+        tagged = [
+            (word, tag) for word, tag in zip(gold_tree.words, gold_tree.tags, strict=True) if tag != TRACE_TAG
+        ]
+        if untagged and predicted_tree.words == tuple(word for word, _ in tagged):
+            predicted_tree = dataclasses.replace(predicted_tree, tags=tuple(tag for _, tag in tagged))
+            counts.retagged += 1
+    return (
+        gold if gold_tree is None else _binarized(gold_tree, binarize),
+        predicted if predicted_tree is None else _binarized(predicted_tree, binarize),
+    )
+
+
+def _tree(text: str, binarize: Binarize) -> Tree | None:
+    from pdtools.trees import Tree, escape, normalize, unescape
+
+    try:
+        tree: Tree | None = Tree.from_brackets(text)
+    except InputError:
+        return None
+    if tree is not None and binarize != "none":
+        tree = normalize(tree)
+    return tree and dataclasses.replace(tree, words=tuple(escape(unescape(word)) for word in tree.words))
+
+
+def _binarized(tree: Tree, binarize: Binarize) -> str:
+    from pdtools.trees import binarize as factor_out
+    from pdtools.trees import collapse_unaries
+
+    if binarize == "none":
+        return str(tree)
+    tree = factor_out(collapse_unaries(tree), binarize)
+    binary = tree.ends - tree.starts > 1  # what is left over one word is no binary node
+    labels = tuple(label for label, kept in zip(tree.labels, binary, strict=True) if kept)
+    return str(dataclasses.replace(tree, labels=labels, starts=tree.starts[binary], ends=tree.ends[binary]))
+
+
+def _is_untagged(tree: Tree) -> bool:
+    from pdtools.trees import UNKNOWN_TAG
+
+    return all(tag == UNKNOWN_TAG for tag in tree.tags)
+
+
+def compare_files(
+    gold: str | Path,
+    predicted: str | Path,
+    parameters: Parameters,
+    *,
+    binarize: Binarize = "none",
+    verbatim: bool = False,
+    left_out: Mapping[int, str] | None = None,
+    counts: PreparationCounts | None = None,
+) -> Iterator[SentenceRow]:
+    """Compare two files of trees, line by line.
+
+    Args:
+        gold, predicted: files with one tree per line, compressed or not; one of them may be ``-``.
+        parameters: what counts.
+        binarize: factor both sides before they are compared.
+        verbatim: do only what EVALB does; without it see :func:`prepare`.
+        left_out: lines to skip, with the reason.
+        counts: added to, if given.
+
+    Raises:
+        InputError: if one file has more lines than the other, or a line to skip is in neither.
+    """
+    counts = PreparationCounts() if counts is None else counts
+    line = 0
+    for line, one, other in read_pairs(gold, predicted):
+        if left_out and line in left_out:
+            length = compare_sentence(one, "", parameters).length
+            reason = f"left out: {left_out[line]}"
+            yield SentenceRow(line=line, length=length, status="skipped", reason=reason)
+            continue
+        counts.count_labels(one, other)
+        if not verbatim or binarize != "none":
+            one, other = prepare(one, other, binarize, counts)
+        yield compare_sentence(one, other, parameters, line)
+    if left_out and max(left_out) > line:
+        raise InputError(
+            f"ends after line {line}, but line {max(left_out)} is to be left out",
+            file=gold,
+            hint="give the rejects of the command that wrote the predicted trees",
+        )
+
+
+def evaluate_parse(
+    gold: str | Path,
+    predicted: str | Path,
+    parameters: Parameters = COMMON,
+    *,
+    binarize: Binarize = "none",
+    left_out: Mapping[int, str] | None = None,
+    progress: Progress = no_progress,
+) -> Results:
+    """Score a file of predicted trees; arguments as in :func:`compare_files`.
+
+    Returns:
+        Scores in percent, over all sentences and (``up_to_cutoff``) over those of at most
+        ``parameters.cutoff_len`` words; an ``items`` table with one row per sentence.
+
+    Raises:
+        InputError: as :func:`compare_files`; if there are no trees, or labels are to be compared and no
+            predicted tree has any but ``X``.
+    """
+    counts = PreparationCounts()
+    compared = compare_files(gold, predicted, parameters, binarize=binarize, left_out=left_out, counts=counts)
+    rows = list(progress(compared, None))
+    if not rows:
+        raise InputError("no trees in it", file=gold)
+    if parameters.labeled and counts.lack_labels:
+        raise InputError(NO_LABELS, file=predicted)
+    whole = sum(map(BracketScore.of, rows), BracketScore())
+    short_rows = [row for row in rows if row.length <= parameters.cutoff_len]
+    short = sum(map(BracketScore.of, short_rows), BracketScore())
+    scores: dict[str, Any] = {**whole.as_dict(), "up_to_cutoff": short.as_dict()}
+    if counts.retagged:  # gold tags are right by construction
+        scores["tagging_accuracy"] = scores["up_to_cutoff"]["tagging_accuracy"] = None
+    return Results(
+        scores=scores,
+        counts={
+            **_counts(whole, rows),
+            "up_to_cutoff": _counts(short, short_rows),
+            "retagged": counts.retagged,
+            "placeholders": counts.placeholders,
+            "unlabeled": counts.unlabeled,
+        },
+        settings={
+            "task": "parse",
+            "unit": "percent",
+            "binarize": binarize,
+            "labeled": parameters.labeled,
+            "cutoff_len": parameters.cutoff_len,
+            "max_error": parameters.max_error,
+            "delete_labels": sorted(parameters.delete_labels),
+            "delete_labels_for_length": sorted(parameters.delete_labels_for_length),
+            "quote_labels": sorted(parameters.quote_labels),
+            "equal_labels": sorted(map(list, parameters.equal_labels)),
+            "equal_words": sorted(map(list, parameters.equal_words)),
+        },
+        tables={ITEMS: _table(rows)},
+    )
+
+
+def _counts(score: BracketScore, rows: Iterable[SentenceRow]) -> dict[str, int]:
+    left_out = sum(row.status == "skipped" and row.reason is not None for row in rows)
+    return {
+        "sentences": score.sentences,
+        "scored": score.scored,
+        "errors": score.errors,
+        "skipped": score.skipped - left_out,
+        "left_out": left_out,
+        "gold_brackets": score.gold,
+        "predicted_brackets": score.predicted,
+        "matched_brackets": score.matched,
+        "matched_spans": score.matched_unlabeled,
+        "crossing_brackets": score.crossing,
+        "complete": score.complete,
+        "words": score.words,
+    }
+
+
+def _table(rows: Iterable[SentenceRow]) -> Any:
+    import pyarrow as pa
+
+    numbers = [f.name for f in dataclasses.fields(SentenceRow) if f.name not in ("status", "reason")]
+    return pa.Table.from_pylist(
+        [{**dataclasses.asdict(row), "recall": row.recall, "precision": row.precision} for row in rows],
+        schema=pa.schema(
+            [(name, pa.int32()) for name in numbers]
+            + [("recall", pa.float64()), ("precision", pa.float64())]
+            + [("status", pa.string()), ("reason", pa.string())]
+        ),
+    )

@@ -1,0 +1,1 @@
+"""Perplexity: of sentences with and without their trees, of streams, of masked models."""

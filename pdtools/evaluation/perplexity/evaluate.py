@@ -1,0 +1,309 @@
+"""Perplexity of the sentences of shards: given their trees, with their trees, and over all trees."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.perplexity.shard_rows import Row, score_blocks
+from pdtools.evaluation.pieces import InPieces
+from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
+from pdtools.jobs import cut
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from pdtools.files import Rejects
+    from pdtools.models import LoadedModel
+    from pdtools.search.scores import RowScore, Scorer
+    from pdtools.shards import ShardFolder
+    from pdtools.tokenization import Sentence
+
+# Sentences that are worked on together, if their derivations are not searched.
+ROWS_PER_PIECE = 256
+# What is kept of a :class:`~pdtools.search.scores.RowScore`.
+_Record = tuple[float, float | None, float | None, float, float]
+# Sentences of a table that is put together of such.
+_ROWS_PER_BATCH = 4096
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SentenceLogprobs:
+    """Log-probabilities of one sentence, in nats; None where they were not computed or do not exist.
+
+    Attributes:
+        id: its row in the shards.
+        tokens: tokens scored: end-of-sentence is one of them where the model counts it, ROOT never.
+        words: words scored, and one for end-of-sentence where it is counted.
+        unknown: tokens that are ``<unk>``.
+        given_tree: Σ log p(x_k | x_<k, W_{k−1}), the tree given.
+        joint: log p(x, y), the attachments of the tree scored too.
+        marginal: log p(x); by beam search it is a lower bound.
+        ends: ends of sentences among the tokens (and words): one, or none where they are not counted.
+        end_given_tree, end_marginal: what these add to ``given_tree`` and ``joint``, and to ``marginal``.
+    """
+
+    id: int
+    tokens: int
+    words: int
+    unknown: int
+    given_tree: float | None = None
+    joint: float | None = None
+    marginal: float | None = None
+    ends: int = 0
+    end_given_tree: float = 0.0
+    end_marginal: float = 0.0
+
+
+def evaluate_perplexity(
+    shards: ShardFolder,
+    loaded: LoadedModel,
+    *,
+    beam: int | None,
+    max_batch: int | None = None,
+    rejects: Rejects,
+    progress: Progress = no_progress,
+    in_pieces: InPieces | None = None,
+) -> Results:
+    """Perplexities of a checkpoint over shards made with its tokenizer.
+
+    Args:
+        shards: sentences with their trees (layout ``sentence``).
+        loaded: a checkpoint.
+        beam: hypotheses for the marginal; None leaves it out. Without a tape p(x) is exact and needs none.
+        max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
+        rejects: takes sentences longer than the model.
+        progress: wraps the iterator over sentences.
+        in_pieces: who scores them; None: this process.
+
+    Returns:
+        See :func:`perplexities`; an ``items`` table with a row per sentence.
+
+    Raises:
+        InputError: if the shards have another tokenizer, layout or binarization than the model's, or a
+            sentence is too long and ``rejects`` says to stop.
+    """
+    from pdtools.search.scorer import scorer_of
+
+    check_shards(shards, loaded)
+    scorer = scorer_of(loaded, beam=beam)
+    blocks = score_blocks(
+        shards,
+        loaded,
+        partial(_score, beam=beam, max_batch=max_batch),
+        kind=_Record,
+        rows_per_piece=min(scorer.look_ahead, ROWS_PER_PIECE),
+        in_pieces=in_pieces,
+        rejects=rejects,
+        progress=progress,
+    )
+    items = _table([_item(row, logprobs, loaded) for row, logprobs in block] for block in blocks)
+    settings = {
+        "task": "ppl",
+        **loaded.described,
+        "trees": f"the shards' own, {shards.manifest['settings']['factor']}-binarized",
+        "eos_counted": True,
+        "root_counted": False,
+        "words": "words and end-of-sentence",
+        "marginal": scorer.marginal,
+        "beam": scorer.settings["beam"],
+        "log_base": "nats",
+        "dtype": loaded.model.dtype_name,
+        "text_style": loaded.tokenizer.text_style,
+    }
+    return _results(items, len(rejects), settings, shards)
+
+
+def evaluate_string_perplexity(
+    shards: ShardFolder, scorer: Scorer, *, rejects: Rejects, progress: Progress = no_progress
+) -> Results:
+    """Perplexity of a model that reads the shards' text with a tokenizer of its own, such as GPT-2.
+
+    Arguments and results are as in :func:`evaluate_perplexity`; only marginals exist. The text has the
+    shards' words between single spaces.
+    """
+    items = _table(cut(_score_strings(shards, scorer, rejects, progress), _ROWS_PER_BATCH))
+    settings = {
+        "task": "ppl",
+        "eos_counted": scorer.settings["eos"],
+        "root_counted": False,
+        "words": "words and end-of-sentence" if scorer.settings["eos"] else "words",
+        "marginal": "exact",
+        "log_base": "nats",
+        "scorer": scorer.settings,
+    }
+    return _results(items, len(rejects), settings, shards)
+
+
+def _score_strings(
+    shards: ShardFolder, scorer: Scorer, rejects: Rejects, progress: Progress
+) -> Iterator[SentenceLogprobs]:
+    from pdtools.search.scores import Unscorable
+    from pdtools.tokenization import split_spaces
+
+    under_way: deque[tuple[int, int]] = deque()  # ids, and numbers of words
+
+    def sentences() -> Iterator[Sentence]:
+        for block in shards.blocks():
+            for i, row_id in enumerate(block.ids.tolist()):
+                sentence = split_spaces(block.text(i))
+                under_way.append((row_id, len(sentence.words)))
+                yield sentence
+
+    for score in progress(scorer.score(sentences()), len(shards)):
+        row_id, n_words = under_way.popleft()
+        if isinstance(score, Unscorable):
+            rejects.add(score.reason, file=shards.folder, line=row_id, text=score.text)
+            continue
+        yield SentenceLogprobs(
+            id=row_id,
+            tokens=len(score.logprobs),
+            # Without BOS the first token has no score: nor does its word, if that is all of it.
+            words=n_words - max(0, score.words[0]) + score.eos,
+            unknown=score.n_unknown,
+            marginal=score.total,
+            ends=int(score.eos),
+            end_marginal=float(score.logprobs[-1]) if score.eos else 0.0,
+        )
+
+
+_KINDS = {
+    "given_trees": ("given_tree", "end_given_tree"),
+    "joint": ("joint", "end_given_tree"),  # end-of-sentence attaches to ROOT with probability 1
+    "marginal": ("marginal", "end_marginal"),
+}
+
+
+def perplexities(items: pa.Table) -> dict[str, float | None]:
+    """exp(−Σ log p / count), by token and by word, for each kind of log-probability.
+
+    Args:
+        items: see :func:`items_table`.
+
+    Returns:
+        ``ppl_token_given_trees``, ``ppl_token_joint``, ``ppl_token_marginal``, the same with ``word``, and
+        with ``word_without_eos``, which leaves out what end-of-sentence adds to the logarithms and to the
+        words: models that count it and models that do not have that in common. None for a kind that some
+        sentence does not have.
+    """
+    import pyarrow.compute as pc
+
+    ends = _sum(items["ends"])
+    counts = {unit: _sum(items[f"{unit}s"]) for unit in ("token", "word")}
+    counts["word_without_eos"] = counts["word"] - ends
+    scores: dict[str, float | None] = {}
+    for unit, count in counts.items():
+        for name, (kind, end) in _KINDS.items():
+            known = count > 0 and bool(len(items)) and not items[kind].null_count
+            logprobs = [items[kind]] if known else []
+            if unit == "word_without_eos" and ends:
+                logprobs = [*logprobs, pc.negate(items[end])]
+            scores[f"ppl_{unit}_{name}"] = _perplexity(logprobs, count) if known else None
+    return scores
+
+
+def items_table(items: Sequence[SentenceLogprobs]) -> pa.Table:
+    """A row for each sentence, and a column for each attribute."""
+    import pyarrow as pa
+
+    types = {"id": pa.int64(), **dict.fromkeys(("tokens", "words", "unknown", "ends"), pa.int32())}
+    schema = pa.schema([(f.name, types.get(f.name, pa.float64())) for f in fields(SentenceLogprobs)])
+    return pa.Table.from_pylist([asdict(item) for item in items], schema=schema)
+
+
+def count_items(items: pa.Table) -> dict[str, Any]:
+    """Sentences, tokens, words (with and without ends of sentences), and tokens that are ``<unk>``."""
+    return {
+        "sentences": len(items),
+        "tokens": _sum(items["tokens"]),
+        "words": _sum(items["words"]),
+        "words_without_eos": _sum(items["words"]) - _sum(items["ends"]),
+        "unknown_tokens": _sum(items["unknown"]),
+    }
+
+
+def _table(blocks: Iterable[Sequence[SentenceLogprobs]]) -> pa.Table:
+    """One table, of which the numbers alone are in memory."""
+    import pyarrow as pa
+
+    return pa.concat_tables([items_table([]), *map(items_table, blocks)])
+
+
+def _sum(numbers: pa.ChunkedArray) -> int:
+    import pyarrow.compute as pc
+
+    return int(pc.sum(numbers).as_py() or 0)
+
+
+def _perplexity(logprobs: Sequence[pa.ChunkedArray], count: int) -> float:
+    """Of everything that these columns hold."""
+    total = math.fsum(number for each in logprobs for chunk in each.chunks for number in chunk.to_numpy())
+    if not math.isfinite(total):
+        raise PdtoolsError("the model gives probabilities that are zero or not numbers: no perplexity")
+    try:
+        return math.exp(-total / count)
+    except OverflowError:
+        raise PdtoolsError(
+            f"a perplexity of e to the {-total / count:.0f} is too large to be written"
+        ) from None
+
+
+def check_shards(shards: ShardFolder, loaded: LoadedModel, *, layouts: bool = True) -> None:
+    """Refuse shards with another tokenizer, layout (if ``layouts``) or binarization than the model's."""
+    hint = "make the shards with pdtools tapes or blocks, --tokenizer and the checkpoint's folder"
+    if shards.tokenizer.fingerprint != loaded.tokenizer.fingerprint:
+        raise InputError(f"not made with the tokenizer of {loaded.folder}", file=shards.folder, hint=hint)
+    for key in ("layout", "factor"):
+        found, wanted = shards.manifest["settings"][key], loaded.config["shards"].get(key, "sentence")
+        matters = layouts if key == "layout" else loaded.model.derivation_kind.exist
+        if found != wanted and matters:
+            raise InputError(
+                f"{key} {found}, but the model was trained with {key} {wanted}", file=shards.folder, hint=hint
+            )
+
+
+def _score(
+    loaded: LoadedModel, rows: Sequence[Row], *, beam: int | None, max_batch: int | None
+) -> list[RowScore]:
+    """What is known of each row."""
+    from pdtools.search.scorer import scorer_of
+
+    scorer = scorer_of(loaded, beam=beam, max_batch=max_batch)
+    return scorer.score_rows([(row.tokens, row.attach) for row in rows])
+
+
+def _item(row: Row, logprobs: RowScore, loaded: LoadedModel) -> SentenceLogprobs:
+    given_tree, joint, marginal, end_given_tree, end_marginal = logprobs
+    unk_id = loaded.tokenizer.unk_id
+    return SentenceLogprobs(
+        id=row.id,
+        tokens=len(row.tokens) - 1,
+        words=words_with_ends(row.word, row.tokens, loaded.model.eos_id),
+        unknown=0 if unk_id is None else int((row.tokens == unk_id).sum()),
+        given_tree=given_tree,
+        joint=joint,
+        marginal=marginal,
+        ends=int((row.tokens == loaded.model.eos_id).sum()),
+        end_given_tree=end_given_tree,
+        end_marginal=end_marginal,
+    )
+
+
+def words_with_ends(word: NDArray[np.int32], tokens: NDArray[np.int32], eos_id: int) -> int:
+    """Words of a row that begin in it, and its ends of sentences: one, or of a block one a line."""
+    return int(word.max()) + 1 + int((tokens == eos_id).sum())
+
+
+def _results(items: pa.Table, left_out: int, settings: dict[str, Any], shards: ShardFolder) -> Results:
+    if not len(items):
+        raise InputError("no sentence that the model can score", file=shards.folder)
+    counts = {"sentences": len(items), "sentences_left_out": left_out, **count_items(items)}
+    settings = {**settings, "layout": shards.layout, "text_sha256": shards.text_sha256()}
+    return Results(scores=perplexities(items), counts=counts, settings=settings, tables={ITEMS: items})

@@ -1,0 +1,133 @@
+"""The rows of shards in pieces, scored by this process or by whoever a plan says."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from pdtools.evaluation.pieces import Held, InPieces, ModelSource
+from pdtools.evaluation.results import Progress
+from pdtools.jobs import cut
+from pdtools.typed_values import as_type
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pdtools.files import Rejects
+    from pdtools.models import LoadedModel
+    from pdtools.shards import ShardFolder
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """A row of shards.
+
+    Attributes:
+        number: its place in the folder, from 0.
+        id: as the shards have it.
+        tokens, attach, word: int32 (n + 2), see :mod:`pdtools.shards.format`.
+    """
+
+    number: int
+    id: int
+    tokens: NDArray[np.int32]
+    attach: NDArray[np.int32]
+    word: NDArray[np.int32]
+
+
+ScoreRows = Callable[["LoadedModel", Sequence[Row]], list[Any]]
+"""What a model says of rows, longest first: a JSON-ready value for each. To be pickled to workers."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowWork:
+    """Scores the rows of a piece (:class:`pdtools.jobs.Work`)."""
+
+    model: ModelSource
+    score: ScoreRows
+    kind: Any  # the type of what is said of a row
+
+    def __call__(self, piece: Sequence[Row]) -> list[Any]:
+        return self.score(self.model.load_model(), piece)
+
+    def digest(self, piece: Sequence[Row]) -> str:
+        content = hashlib.blake2b(digest_size=8)
+        for row in piece:
+            content.update(f"{row.number} {len(row.tokens)} ".encode())
+            content.update(row.tokens.tobytes())
+            content.update(row.attach.tobytes())
+        return content.hexdigest()
+
+    def pack(self, result: list[Any]) -> bytes:
+        return json.dumps(result).encode("ascii")
+
+    def unpack(self, data: bytes) -> list[Any]:
+        return list(as_type(json.loads(data), tuple[self.kind, ...]))  # type: ignore[name-defined]
+
+
+def score_blocks(
+    shards: ShardFolder,
+    loaded: LoadedModel,
+    score: ScoreRows,
+    *,
+    kind: Any,
+    rows_per_piece: int,
+    in_pieces: InPieces | None,
+    rejects: Rejects,
+    progress: Progress,
+) -> Iterator[list[tuple[Row, Any]]]:
+    """Score the rows of shards that are not too long for a model.
+
+    Rows of a block (:meth:`pdtools.shards.ShardFolder.blocks`) are sorted by length and cut into pieces: what
+    is in a piece, and in a batch, depends on nothing but the shards.
+
+    Args:
+        shards: read block by block.
+        loaded: the model. Other processes load it themselves.
+        score: what is done with a piece.
+        kind: the type of what it says of a row.
+        rows_per_piece: at most.
+        in_pieces: who does it; None: this process.
+        rejects: takes rows that are too long.
+        progress: wraps the iterator over rows.
+
+    Yields:
+        For each block its rows, in order, with their scores.
+
+    Raises:
+        InputError: if a row is too long and ``rejects`` says to stop.
+    """
+    from pdtools.shards.reader import ROWS_PER_BLOCK
+
+    pieces = _cut(shards, loaded.model.max_length, rows_per_piece, rejects)
+    by = in_pieces or InPieces(Held(loaded))
+    found = by.map(RowWork(by.model, score, kind), pieces)
+    rows = progress(
+        (pair for piece, result in found for pair in zip(piece, result, strict=True)), len(shards)
+    )
+    for _, block in groupby(rows, key=lambda pair: pair[0].number // ROWS_PER_BLOCK):
+        yield sorted(block, key=lambda pair: pair[0].number)
+
+
+def _cut(
+    shards: ShardFolder, max_length: int | None, rows_per_piece: int, rejects: Rejects
+) -> Iterator[list[Row]]:
+    # ROOT, and a sentence's end, are no tokens of the text; a block ends anywhere.
+    besides = 1 if shards.layout == "block" else 2
+    first = 0
+    for block in shards.blocks():
+        rows = []
+        for i, (row_id, length) in enumerate(zip(block.ids.tolist(), block.lengths.tolist(), strict=True)):
+            if max_length is not None and length > max_length:
+                reason = f"longer than the model: {length - besides} tokens, at most {max_length - besides}"
+                rejects.add(reason, file=shards.folder, line=row_id, text=block.text(i))
+            else:
+                rows.append(Row(first + i, row_id, block.tokens(i), block.attach(i), block.word(i)))
+        rows.sort(key=lambda row: -len(row.tokens))
+        yield from cut(rows, rows_per_piece)
+        first += len(block)

@@ -1,0 +1,1 @@
+"""Scores that others computed, and the sentences for them to score."""

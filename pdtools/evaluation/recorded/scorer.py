@@ -1,0 +1,266 @@
+"""Surprisals computed elsewhere, read from a table and handed on as a scorer hands on its own."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from pdtools.errors import InputError
+from pdtools.evaluation.recorded.word_alignment import align_tokens, is_edge, is_unknown
+from pdtools.files import is_csv, read_table
+from pdtools.search.scores import SentenceScore, Unscorable
+
+if TYPE_CHECKING:
+    from pdtools.tokenization import Sentence
+
+N = TypeVar("N", int, float)
+_NATS_PER = {"bits": math.log(2), "nats": 1.0}
+# Surprisals are written with a few decimals: a sum may be this far below 0, a certain token's may be too.
+_ROUNDING = 1e-3
+MAX_ROWS = 1 << 17
+"""The most rows of one sentence that are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A line of the table: a token, its characters (None without offsets), its surprisal as written."""
+
+    line: int
+    sentence: int
+    token: str
+    span: tuple[int, int] | None
+    surprisal: float
+
+
+class _Unusable(Exception):
+    """Why the rows of a sentence give it no score."""
+
+
+class RecordedScorer:
+    """A :class:`~pdtools.search.scores.Scorer` that reads its scores from a table.
+
+    The table (:func:`pdtools.files.read_table`) has a header, with the rows of a sentence together and
+    sentences in order. Columns: ``sentence_id`` (from 1), ``token`` or ``word``, ``surprisal``, and, if it
+    has them, ``start`` and ``end``, the characters of the sentence; others are passed over. ``pdtools
+    surprisal`` writes such tables, and LM-Zoo such without offsets. Without them, tokens are found in the
+    words of the sentence, see :func:`.word_alignment.align_tokens`. A row for the beginning of the sentence
+    (with offsets: without characters) is passed over, a row for its end is counted.
+    """
+
+    def __init__(
+        self,
+        source: str | Path,
+        names: Iterable[str],
+        *,
+        unit: Literal["bits", "nats"] = "bits",
+        text_style: str | None = None,
+        on_error: Literal["fail", "skip"] = "fail",
+    ) -> None:
+        """Prepare to read a table; nothing is read before :meth:`score` is asked.
+
+        Args:
+            source: the file (decompressed by suffix; ``-``: standard input).
+            names: what to call each sentence in messages.
+            unit: of the surprisals.
+            text_style: how the sentences were written for the model, see ``Scorer.settings``.
+            on_error: whether a sentence without rows, or with rows that do not fit it, is an error, or one
+                without a score.
+        """
+        self._source = str(source)
+        self._names = names
+        self._scale = _NATS_PER[unit]
+        self._on_error = on_error
+        self.settings: dict[str, Any] = {
+            "kind": "surprisals",
+            "unit_of_file": unit,
+            "alignment": None,
+            "eos": None,
+            "text_style": text_style,
+        }
+
+    def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
+        """See :meth:`pdtools.search.scores.Scorer.score`; only one pass over the table is made.
+
+        Raises:
+            InputError: for a table that cannot be read, with its line; rows out of order; a sentence without
+                rows, or one whose rows do not fit it; rows of more sentences than there are.
+        """
+        from pdtools.tokenization import split_spaces
+
+        groups = groupby(self._rows(), key=lambda row: row.sentence)
+        number, rows = self._next(groups)
+        count = 0
+        for count, (given, name) in enumerate(zip(sentences, self._names, strict=True), start=1):
+            sentence = split_spaces(given) if isinstance(given, str) else given
+            here: list[_Row] = []
+            if number == count:
+                here = rows
+                number, rows = self._next(groups)
+            if not sentence.words and not here:
+                yield Unscorable(sentence.text, "no words")
+                continue
+            try:
+                yield self._scored(sentence, here)
+            except _Unusable as reason:
+                if self._on_error == "fail":
+                    line = here[0].line if here else rows[0].line if rows else None
+                    raise InputError(
+                        f"sentence {count} ({name}): {reason}",
+                        file=self._source,
+                        line=line,
+                        hint="--on-error skip leaves it out",
+                    ) from None
+                yield Unscorable(sentence.text, str(reason))
+        if rows:
+            raise InputError(
+                f"sentence {number}: there are only {count} sentences", file=self._source, line=rows[0].line
+            )
+
+    def _next(self, groups: Iterator[tuple[int, Iterator[_Row]]]) -> tuple[int, list[_Row]]:
+        number, group = next(groups, (0, iter(())))
+        rows = list(islice(group, MAX_ROWS + 1))
+        if len(rows) > MAX_ROWS:
+            reason = f"sentence {number} has more than {MAX_ROWS:,} rows"
+            raise InputError(reason, file=self._source, line=rows[-1].line)
+        return number, rows
+
+    def _scored(self, sentence: Sentence, rows: Sequence[_Row]) -> SentenceScore:
+        if not rows:
+            raise _Unusable("no surprisals")
+        place = _by_offsets if rows[0].span else _by_words
+        rows, spans, eos = place(sentence.text, rows)
+        if self.settings["eos"] not in (None, eos):
+            raise _Unusable(
+                f"{'a' if eos else 'no'} row for the end of the sentence, unlike the sentences before it"
+            )
+        logprobs = [-row.surprisal * self._scale for row in rows]
+        total = sum(logprobs)  # not fsum, which raises where infinities meet
+        if not math.isfinite(total):
+            raise _Unusable("its surprisals, or their sum, are not finite")
+        if total > _ROUNDING:
+            raise _Unusable("the sum of its surprisals is below 0: are they log-probabilities?")
+        self.settings["eos"] = eos
+        words = [max(0, bisect_right(sentence.starts, start) - 1) for start, _ in spans]
+        if eos:
+            words[-1] = -1
+        return _score(sentence.text, rows, words, spans, logprobs, eos)
+
+    def _rows(self) -> Iterator[_Row]:
+        lines = read_table(self._source)
+        number, columns = next(lines, (1, [""]))
+        wanted = ["sentence_id", "word" if "word" in columns else "token", "surprisal"]
+        if missing := [name for name in wanted if name not in columns]:
+            raise InputError(
+                f"no column {', '.join(missing)} in the header",
+                file=self._source,
+                line=number,
+                hint="commas" if is_csv(self._source) else "tabs",
+            )
+        has_offsets = "start" in columns and "end" in columns
+        wanted += ["start", "end"] if has_offsets else []
+        at = [columns.index(name) for name in wanted]
+        self.settings["alignment"] = "characters" if has_offsets else "words"
+        previous = 0
+        for number, cells in lines:
+            if cells == [""]:
+                continue
+            if len(cells) != len(columns):
+                raise InputError(
+                    f"{len(cells)} columns, the header has {len(columns)}", file=self._source, line=number
+                )
+            row = self._row(number, wanted, [cells[i].strip() for i in at])
+            if row.sentence < max(1, previous):
+                reason = f"after sentence {previous}" if previous else "numbers are from 1"
+                raise InputError(
+                    f"sentence {row.sentence}: {reason}: they must be in the order they were written in",
+                    file=self._source,
+                    line=number,
+                )
+            previous = row.sentence
+            yield row
+
+    def _row(self, line: int, columns: Sequence[str], cells: Sequence[str]) -> _Row:
+        def number(kind: Callable[[str], N], index: int) -> N:
+            try:
+                return kind(cells[index])
+            except ValueError:
+                reason = f"{columns[index]} {cells[index][:40]!r} is no number"
+                raise InputError(reason, file=self._source, line=line) from None
+
+        surprisal = number(float, 2)
+        if math.isnan(surprisal):
+            raise InputError(f"surprisal {cells[2]!r} is no number", file=self._source, line=line)
+        span = (number(int, 3), number(int, 4)) if len(cells) > 3 else None
+        return _Row(line, number(int, 0), cells[1], span, surprisal)
+
+
+_Placed = tuple[Sequence[_Row], list[tuple[int, int]], bool]
+
+
+def _by_offsets(text: str, rows: Sequence[_Row]) -> _Placed:
+    if len(rows) > 1 and rows[0].span == (0, 0) and is_edge(rows[0].token):
+        rows = rows[1:]
+    spans = [row.span for row in rows if row.span is not None]
+    # A token of nothing but space may stand at the end too, and is no end of the sentence.
+    eos = spans[-1] == (len(text), len(text)) and rows[-1].token.strip("Ġ▁ ") != ""
+    covered = spans[0][0]  # a model that reads nothing before the first token has no row for it
+    before = 0
+    for i, (row, (start, end)) in enumerate(zip(rows, spans, strict=True)):
+        if not before <= start <= end <= len(text) or text[covered:start].strip():
+            raise _Unusable(f"line {row.line}: characters {start} to {end} do not follow in {text!r}")
+        before, covered = start, max(covered, end)
+        while start < end and text[start].isspace():  # some tokenizers count the space before a token
+            start += 1
+        spans[i] = start, end
+        plain = row.token.isascii() and row.token.isalnum() and not is_unknown(row.token)
+        if plain and row.token.lower() != text[start:end].rstrip().lower():
+            raise _Unusable(
+                f"line {row.line}: the token {row.token!r} is {text[start:end]!r} in the sentence {text!r}"
+            )
+    if text[covered:].strip():
+        raise _Unusable(f"tokens up to character {covered} only, of {len(text)} in {text!r}")
+    return rows, spans, eos
+
+
+def _by_words(text: str, rows: Sequence[_Row]) -> _Placed:
+    rows = rows[1:] if is_edge(rows[0].token) else rows
+    eos = bool(rows) and is_edge(rows[-1].token)
+    inner = rows[:-1] if eos else rows
+    spans = align_tokens(text, [row.token for row in inner])
+    if isinstance(spans, int):
+        where = (
+            f"line {inner[spans].line}: the token {inner[spans].token!r} cannot be aligned"
+            if spans < len(inner)
+            else "its tokens end too early to be aligned"
+        )
+        raise _Unusable(f"{where} with the words of {text!r}")
+    if eos:
+        spans.append((len(text), len(text)))
+    return rows, spans, eos
+
+
+def _score(
+    text: str,
+    rows: Sequence[_Row],
+    words: Sequence[int],
+    spans: Sequence[tuple[int, int]],
+    logprobs: Sequence[float],
+    eos: bool,
+) -> SentenceScore:
+    import numpy as np
+
+    return SentenceScore(
+        text=text,
+        tokens=tuple(row.token for row in rows),
+        words=tuple(words),
+        starts=tuple(start for start, _ in spans),
+        ends=tuple(end for _, end in spans),
+        logprobs=np.array(logprobs, dtype=np.float64),
+        n_unknown=sum(is_unknown(row.token) for row in rows),
+        eos=eos,
+    )

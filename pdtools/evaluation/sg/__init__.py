@@ -1,0 +1,1 @@
+"""Syntactic generalization: suites, their formulas, and scores (Hu et al. 2020)."""

@@ -1,0 +1,340 @@
+"""Syntactic generalization: do surprisals satisfy the predictions of test suites (Hu et al. 2020)?"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from pdtools.errors import PdtoolsError
+from pdtools.evaluation.results import ITEMS, Batches, Progress, Results, no_progress
+from pdtools.evaluation.sg.scores import ItemResult, sg_scores
+from pdtools.evaluation.sg.suites import Condition, Item, Suite, Suites, sentences
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pdtools.search.scores import Scorer, SentenceScore, Unscorable
+    from pdtools.tokenization import Sentence
+
+
+# Sentences of suites that are sorted together, and whose surprisals are in memory at the same time.
+BLOCK = 4096
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Presented:
+    """A sentence as a model reads it, and where its regions lie there."""
+
+    sentence: Sentence
+    spans: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RegionSurprisals:
+    """Surprisals of one sentence, in bits.
+
+    Attributes:
+        regions: the sum over the tokens of each region; an empty region has 0.
+        eos: the surprisal of end-of-sentence, which belongs to no region; None if it is not counted.
+        tokens: how many tokens each region has.
+    """
+
+    regions: tuple[float, ...]
+    eos: float | None
+    tokens: tuple[int, ...]
+
+    @property
+    def total(self) -> float:
+        """The surprisal of the whole sentence: regions and end-of-sentence."""
+        return math.fsum((*self.regions, self.eos or 0.0))
+
+
+def present(condition: Condition, text_style: str | None) -> Presented:
+    """Write a sentence in a model's text style. Suites are spaced as treebanks are.
+
+    Args:
+        text_style: ``ptb``, ``raw``, or None for a model that reads the text as it is.
+    """
+    from pdtools.tokenization import join_words, split_spaces, split_words
+
+    if text_style != "raw":
+        text = condition.text
+        sentence = split_words(text, "ptb") if text_style == "ptb" else split_spaces(text)
+        return Presented(sentence=sentence, spans=condition.spans)
+    sentence = join_words(split_spaces(condition.text).words, "raw")
+    spans, word = [], 0
+    for region in condition.regions:
+        first, word = word, word + len(region.split(" ")) if region else word
+        empty_at = sentence.ends[word - 1] if word else 0
+        spans.append((sentence.starts[first], sentence.ends[word - 1]) if region else (empty_at, empty_at))
+    return Presented(sentence=sentence, spans=tuple(spans))
+
+
+def region_surprisals(
+    text: str,
+    spans: Sequence[tuple[int, int]],
+    starts: Sequence[int],
+    surprisals: Sequence[float],
+    eos: float | None = None,
+) -> RegionSurprisals:
+    """Sum token surprisals by region: a token belongs where its first character that is no space lies.
+
+    Args:
+        text: the sentence that all offsets refer to.
+        spans: start and end of each region in it.
+        starts: where each token begins.
+        surprisals: one for each token, in the unit wanted.
+        eos: the surprisal of end-of-sentence; None if it is not counted.
+    """
+    filled = [i for i, (start, end) in enumerate(spans) if end > start]
+    begins = [spans[i][0] for i in filled]
+    found: list[list[float]] = [[] for _ in spans]
+    for start, surprisal in zip(starts, surprisals, strict=True):
+        while start < len(text) and text[start].isspace():
+            start += 1
+        found[filled[max(0, bisect_right(begins, start) - 1)]].append(surprisal)
+    return RegionSurprisals(
+        regions=tuple(math.fsum(values) for values in found), eos=eos, tokens=tuple(len(v) for v in found)
+    )
+
+
+def from_score(presented: Presented, score: SentenceScore) -> RegionSurprisals:
+    """Region surprisals, in bits, of a sentence that a scorer has scored."""
+    if score.text != presented.sentence.text:
+        raise PdtoolsError(f"the scorer changed the sentence {presented.sentence.text!r} into {score.text!r}")
+    bits = [-float(x) / math.log(2) for x in score.logprobs]
+    eos = bits.pop() if score.eos else None
+    return region_surprisals(score.text, presented.spans, score.starts[: len(bits)], bits, eos)
+
+
+def judge(suite: Suite, item: Item, surprisals: dict[str, RegionSurprisals | str]) -> Iterator[ItemResult]:
+    """Evaluate the predictions of a suite on one item.
+
+    Args:
+        surprisals: by condition; a string says why a sentence has none. A prediction that needs such a
+            sentence has no result.
+    """
+    position = {c.name: {n: i for i, n in enumerate(c.numbers)} for c in item.conditions}
+
+    def value(number: int | None, condition: str) -> float:
+        found = surprisals[condition]
+        assert isinstance(found, RegionSurprisals)
+        return math.fsum(found.regions) if number is None else found.regions[position[condition][number]]
+
+    for prediction, formula in enumerate(suite.formulas, start=1):
+        needed = dict.fromkeys(condition for _, condition in formula.regions)
+        missing = [f"{c}: {reason}" for c in needed if isinstance(reason := surprisals[c], str)]
+        yield ItemResult(
+            suite=suite.name,
+            circuit=suite.circuit,
+            item=item.number,
+            prediction=prediction,
+            correct=None if missing else formula.holds(value),
+            reason="; ".join(missing) or None,
+        )
+
+
+def evaluate_sg(suites: Suites, scorer: Scorer, progress: Progress = no_progress) -> Results:
+    """Score suites with a model, a block of them at a time; what stays in memory are the rows of the tables.
+
+    Args:
+        suites: gone through three times.
+        scorer: any scorer; its text style decides how the sentences are written.
+        progress: wraps the iterator over sentence scores.
+
+    Returns:
+        Scores (see :func:`pdtools.evaluation.sg.scores.sg_scores`), an ``items`` table with one row per
+        item and prediction, and a ``regions`` table with one row per item, condition and region.
+    """
+    # Sentences that begin alike are handed over one after the other; those of a file come in its order.
+    by_text = scorer.settings["kind"] != "surprisals"
+    style = scorer.settings.get("text_style")
+    total = sum(1 for _ in sentences(suites))
+    given = (p.sentence for block in _blocks(suites) for _, p in _in_order(_present(block, style), by_text))
+    scores = iter(progress(scorer.score(given), total))
+    rows = _Rows()
+    contents = hashlib.sha256()
+    for block in _blocks(suites):
+        for suite, item, condition in sentences(block):
+            contents.update(json.dumps([suite.name, item.number, asdict(condition)]).encode())
+        presented = _present(block, style)
+        surprisals: list[RegionSurprisals | str] = [""] * len(presented)
+        in_order = _in_order(presented, by_text)
+        for (i, p), score in zip(in_order, islice(scores, len(presented)), strict=True):
+            surprisals[i] = _surprisals(p, score)
+            rows.sentences_with_unknown += getattr(score, "n_unknown", 0) > 0
+        rows.add(block, surprisals, [p.sentence.text for p in presented])
+    for _ in scores:
+        raise ValueError("more scores than sentences")
+    settings = {
+        "task": "sg",
+        "unit": "fraction of 1",
+        "log_base": "bits",
+        "text": "regions joined by single spaces, final punctuation and capitals as in the suites",
+        "equality": "|a - b| <= 1e-3 + 1e-5 |b|",
+        "eos_in_regions": False,
+        "text_sha256": contents.hexdigest(),
+        "scorer": scorer.settings,
+    }
+    return rows.results(settings)
+
+
+def _blocks(suites: Suites) -> Iterator[list[Suite]]:
+    """Suites with some thousand sentences together."""
+    block: list[Suite] = []
+    for suite in suites:
+        block.append(suite)
+        if sum(1 for _ in sentences(block)) >= BLOCK:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _present(block: Iterable[Suite], text_style: str | None) -> list[Presented]:
+    return [present(condition, text_style) for _, _, condition in sentences(block)]
+
+
+def _in_order(presented: list[Presented], by_text: bool) -> list[tuple[int, Presented]]:
+    """Sentences with their numbers, in the order in which they are scored."""
+    numbered = list(enumerate(presented))
+    return sorted(numbered, key=lambda pair: pair[1].sentence.text) if by_text else numbered
+
+
+def _surprisals(presented: Presented, score: SentenceScore | Unscorable) -> RegionSurprisals | str:
+    from pdtools.search.scores import Unscorable
+
+    return score.reason if isinstance(score, Unscorable) else from_score(presented, score)
+
+
+class _Rows:
+    """Scored suites, counted, and put into tables block by block."""
+
+    def __init__(self) -> None:
+        self.sentences_with_unknown = 0
+        self._suites = 0
+        self._sentences = 0
+        self._unscorable = 0
+        self._judged: list[ItemResult] = []
+        self._items = Batches(_item_rows([], []).schema)
+        self._regions = Batches(_region_rows([], [], []).schema)
+
+    def add(
+        self,
+        suites: Sequence[Suite],
+        surprisals: Sequence[RegionSurprisals | str],
+        texts: Sequence[str],
+    ) -> None:
+        """Add a block, its surprisals and texts in the order of ``sentences``."""
+        listed = list(sentences(suites))
+        by_item: dict[tuple[str, int], dict[str, RegionSurprisals | str]] = {}
+        for (suite, item, condition), found in zip(listed, surprisals, strict=True):
+            by_item.setdefault((suite.name, item.number), {})[condition.name] = found
+        judged = [
+            row
+            for suite in suites
+            for item in suite.items
+            for row in judge(suite, item, by_item[suite.name, item.number])
+        ]
+        self._suites += len(suites)
+        self._sentences += len(listed)
+        self._unscorable += sum(isinstance(s, str) for s in surprisals)
+        self._judged += judged
+        self._items.append(_item_rows(suites, judged))
+        self._regions.append(_region_rows(listed, surprisals, texts))
+
+    def results(self, settings: dict[str, Any]) -> Results:
+        """Scores, counts and tables of all blocks."""
+        scored = sum(row.correct is not None for row in self._judged if row.prediction == 1)
+        items = sum(row.prediction == 1 for row in self._judged)
+        counts = {
+            "suites": self._suites,
+            "items": items,
+            "items_scored": scored,
+            "items_unscorable": items - scored,
+            "sentences": self._sentences,
+            "sentences_unscorable": self._unscorable,
+            "sentences_with_unknown_words": self.sentences_with_unknown,
+        }
+        tables = {
+            ITEMS: self._items,
+            "regions": self._regions,
+        }
+        return Results(scores=sg_scores(self._judged), counts=counts, settings=settings, tables=tables)
+
+
+def _item_rows(suites: Sequence[Suite], rows: Iterable[ItemResult]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    formulas = {suite.name: suite.formulas for suite in suites}
+    return pa.RecordBatch.from_pylist(
+        [
+            {
+                "suite": row.suite,
+                "circuit": row.circuit,
+                "item": row.item,
+                "prediction": row.prediction,
+                "formula": formulas[row.suite][row.prediction - 1].text,
+                "correct": row.correct,
+                "reason": row.reason,
+            }
+            for row in rows
+        ],
+        schema=pa.schema(
+            {
+                "suite": pa.string(),
+                "circuit": pa.string(),
+                "item": pa.int32(),
+                "prediction": pa.int32(),
+                "formula": pa.string(),
+                "correct": pa.bool_(),
+                "reason": pa.string(),
+            }
+        ),
+    )
+
+
+def _region_rows(
+    listed: Sequence[tuple[Suite, Item, Condition]],
+    surprisals: Sequence[RegionSurprisals | str],
+    texts: Sequence[str],
+) -> pa.RecordBatch:
+    """A row for each region, and one without a region for the end of each sentence where it is counted."""
+    import pyarrow as pa
+
+    rows: list[dict[str, Any]] = []
+    for (suite, item, condition), found, text in zip(listed, surprisals, texts, strict=True):
+        sentence = {"suite": suite.name, "item": item.number, "condition": condition.name, "text": text}
+        regions = [
+            {**sentence, "region": number, "content": content}
+            for number, content in zip(condition.numbers, condition.regions, strict=True)
+        ]
+        if isinstance(found, str):
+            rows += [{**row, "reason": found} for row in regions]
+            continue
+        for row, surprisal, tokens in zip(regions, found.regions, found.tokens, strict=True):
+            rows.append({**row, "surprisal": surprisal, "tokens": tokens})
+        if found.eos is not None:
+            rows.append({**sentence, "region": None, "content": "", "surprisal": found.eos, "tokens": 1})
+    return pa.RecordBatch.from_pylist(
+        rows,
+        schema=pa.schema(
+            {
+                "suite": pa.string(),
+                "item": pa.int32(),
+                "condition": pa.string(),
+                "region": pa.int32(),
+                "content": pa.string(),
+                "surprisal": pa.float64(),
+                "tokens": pa.int32(),
+                "text": pa.string(),
+                "reason": pa.string(),
+            }
+        ),
+    )

@@ -1,0 +1,86 @@
+"""From results per item to the SG score, in every convention that papers use."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pdtools.evaluation.results import mean
+from pdtools.evaluation.sg.circuits import LEFT_OUT, SCORED_31, SCORED_33
+
+CONVENTIONS = ("overall", "sg_31", "sg_33", "mean_of_circuits", "mean_of_items")
+"""The ways to make one number of all items, see :func:`sg_scores`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ItemResult:
+    """Whether one prediction holds of one item.
+
+    Attributes:
+        suite: the suite's name.
+        circuit: its circuit.
+        item: the item's number.
+        prediction: which of the suite's predictions, from 1; the first is the scored one.
+        correct: None if a sentence has no score.
+        reason: why it has none.
+    """
+
+    suite: str
+    circuit: str
+    item: int
+    prediction: int = 1
+    correct: bool | None
+    reason: str | None = None
+
+
+def sg_scores(results: Iterable[ItemResult]) -> dict[str, Any]:
+    """Scores from results per item, as fractions of 1.
+
+    An item is right iff the suite's first prediction holds; a suite is the mean over its scored items; a
+    circuit the unweighted mean of its suites. fgd-embed3, fgd-embed4 and nn-nv-rpl are in ``by_suite`` only.
+
+    Returns:
+        ``overall``: the mean of the suites (Hu et al. 2020: unweighted, neither of circuits nor of items)
+        without the three left out; ``sg_31``: the same, if all 31 suites of the paper are there, else None;
+        ``sg_33``: with fgd-embed3 and fgd-embed4 (as Qian et al. 2021), if all are there;
+        ``mean_of_circuits``; ``mean_of_items``; ``by_circuit``; ``by_suite``; ``by_prediction``: every
+        prediction of every suite that has more than one.
+    """
+    right: dict[tuple[str, int], list[float]] = defaultdict(list)
+    circuits: dict[str, str] = {}
+    for result in results:
+        right.setdefault((result.suite, result.prediction), [])
+        circuits[result.suite] = result.circuit
+        if result.correct is not None:
+            right[result.suite, result.prediction].append(float(result.correct))
+    by_suite = {suite: mean(right[suite, 1]) for suite in sorted(circuits)}
+    by_circuit: dict[str, list[float]] = {}
+    for suite, score in by_suite.items():
+        if suite not in LEFT_OUT:
+            by_circuit.setdefault(circuits[suite], [])
+            if score is not None:
+                by_circuit[circuits[suite]].append(score)
+    circuit_scores = {circuit: mean(by_circuit[circuit]) for circuit in sorted(by_circuit)}
+    counted = {suite: score for suite, score in by_suite.items() if suite not in LEFT_OUT}
+    several = sorted({suite for suite, prediction in right if prediction > 1})
+    return {
+        "overall": mean([score for score in counted.values() if score is not None]),
+        "sg_31": _mean_of_all(by_suite, SCORED_31),
+        "sg_33": _mean_of_all(by_suite, SCORED_33),
+        "mean_of_circuits": mean([score for score in circuit_scores.values() if score is not None]),
+        "mean_of_items": mean([x for suite in counted for x in right[suite, 1]]),
+        "by_circuit": circuit_scores,
+        "by_suite": by_suite,
+        "by_prediction": {
+            suite: {str(p): mean(right[s, p]) for s, p in sorted(right) if s == suite} for suite in several
+        },
+    }
+
+
+def _mean_of_all(by_suite: Mapping[str, float | None], wanted: frozenset[str]) -> float | None:
+    """The mean of these suites, if every one of them has a score."""
+    scores = [by_suite.get(suite) for suite in sorted(wanted)]
+    present = [score for score in scores if score is not None]
+    return mean(present) if len(present) == len(wanted) else None

@@ -1,0 +1,217 @@
+"""Test suites in the format of SyntaxGym: items with conditions, conditions with regions, predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from pdtools.errors import InputError
+from pdtools.evaluation.sg.circuits import circuit_of
+from pdtools.evaluation.sg.formula import Formula, FormulaError
+from pdtools.files import Kind, check_kind, decode_utf8, is_stream, read_bytes
+from pdtools.files.archives import zip_members
+from pdtools.files.json_input import number_of, parse_json, text_of
+from pdtools.files.zips import is_data
+
+MAX_SUITE_BYTES = 16 << 20
+"""The longest document of a suite, unpacked. In memory it may take 30 times as much."""
+
+MOST_REGIONS = 1000
+"""The highest number of a region."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Condition:
+    """One sentence of an item, in regions.
+
+    Attributes:
+        name: the condition.
+        regions: the text of each region, words separated by single spaces; "" for an empty one.
+        numbers: the number by which formulas name each region.
+    """
+
+    name: str
+    regions: tuple[str, ...]
+    numbers: tuple[int, ...]
+
+    @property
+    def text(self) -> str:
+        """The sentence: its regions joined by single spaces, empty ones skipped."""
+        return " ".join(region for region in self.regions if region)
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """Start and end of each region in ``text``, in characters; an empty region is empty there too."""
+        spans, position = [], 0
+        for region in self.regions:
+            start = position + bool(region and position)
+            position = start + len(region)
+            spans.append((start, position))
+        return tuple(spans)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Item:
+    """One item: the same materials in every condition."""
+
+    number: int
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Suite:
+    """A test suite.
+
+    Attributes:
+        name: as in its ``meta``.
+        circuit: the circuit it belongs to (see :func:`pdtools.evaluation.sg.circuits.circuit_of`).
+        formulas: its predictions; the first is the scored one.
+        items: in file order.
+    """
+
+    name: str
+    circuit: str
+    formulas: tuple[Formula, ...]
+    items: tuple[Item, ...]
+
+
+class Suites(Protocol):
+    """Suites that can be gone through several times: a list, or :class:`SuiteFiles`."""
+
+    def __iter__(self) -> Iterator[Suite]: ...
+
+
+class SuiteFiles:
+    """The suites of a JSON file, of a folder of them (searched recursively), or of a zip, sorted by name.
+
+    They are read once to check them, and again each time that they are gone through.
+
+    Args:
+        source: where they are.
+
+    Raises:
+        InputError: for a missing source, one without suites, a damaged file, two suites of one name, a
+            formula that cannot be parsed or names a region or condition that an item lacks.
+    """
+
+    def __init__(self, source: str | Path) -> None:
+        self._source = Path(source)
+        check_kind(source, Kind.SUITES)
+        numbers: dict[str, int] = {}
+        kept: list[Suite] = []
+        for number, (place, data) in enumerate(_documents(self._source)):
+            suite = _suite(data, place)
+            if suite.name in numbers:
+                raise InputError(f"a second suite named {suite.name!r}", file=place)
+            numbers[suite.name] = number
+            if is_stream(source):  # which cannot be read again
+                kept.append(suite)
+        if not numbers:
+            raise InputError("no test suites (.json files) in it", file=source)
+        self._order = [numbers[name] for name in sorted(numbers)]
+        self._kept = kept
+
+    def __iter__(self) -> Iterator[Suite]:
+        if self._kept:
+            yield from self._kept
+            return
+        for place, data in _documents(self._source, self._order):
+            yield _suite(data, place)
+
+
+def read_suites(source: str | Path) -> list[Suite]:
+    """The suites of :class:`SuiteFiles`, in memory."""
+    return list(SuiteFiles(source))
+
+
+def _documents(source: Path, order: Sequence[int] | None = None) -> Iterator[tuple[str, Any]]:
+    """The JSON documents, in the order of their names, or those of these numbers."""
+    if source.is_dir():
+        paths = [p for p in sorted(source.rglob("*.json")) if is_data(p.relative_to(source).as_posix())]
+        for path in paths if order is None else [paths[number] for number in order]:
+            yield str(path), _parse(read_bytes(path, MAX_SUITE_BYTES), str(path))
+    elif source.suffix == ".zip":
+        for place, data in zip_members(source, ".json", MAX_SUITE_BYTES, order):
+            yield place, _parse(data, place)
+    else:
+        yield str(source), _parse(read_bytes(source, MAX_SUITE_BYTES), str(source))
+
+
+def _parse(data: bytes, place: str) -> Any:
+    return parse_json(decode_utf8(data, place), place)
+
+
+def _suite(data: Any, place: str) -> Suite:
+    try:
+        meta = data["meta"]
+        name = text_of(meta["name"])
+        metric = meta.get("metric", "sum")
+        formulas = [text_of(prediction["formula"]) for prediction in data["predictions"]]
+        items = tuple(_item(item) for item in data["items"])
+        named = meta.get("circuit")
+        circuit = circuit_of(name, None if named is None else text_of(named))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        missing = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise InputError(f"not a test suite: {missing}", file=place) from error
+    if metric != "sum":
+        raise InputError(f"metric {metric!r}: only sums of surprisals are supported", file=place)
+    if not items or not formulas:
+        raise InputError("a test suite without items or without predictions", file=place)
+    try:
+        parsed = tuple(Formula.parse(formula) for formula in formulas)
+    except FormulaError as error:
+        raise InputError(str(error), file=place) from error
+    suite = Suite(name=name, circuit=circuit, formulas=parsed, items=items)
+    _check_references(suite, place)
+    return suite
+
+
+def _item(data: Any) -> Item:
+    conditions = tuple(_condition(condition) for condition in data["conditions"])
+    number = number_of(data["item_number"])
+    if len({condition.name for condition in conditions}) != len(conditions):
+        raise ValueError(f"item {number} has two conditions of one name")
+    return Item(number=number, conditions=conditions)
+
+
+def _condition(data: Any) -> Condition:
+    regions = sorted(data["regions"], key=lambda region: number_of(region["region_number"]))
+    numbers = tuple(number_of(region["region_number"]) for region in regions)
+    texts = [text_of(region["content"]) for region in regions]
+    name = text_of(data["condition_name"])
+    if len(set(numbers)) != len(numbers):
+        raise ValueError(f"condition {name!r} has two regions of one number")
+    if numbers and not 0 <= numbers[0] <= numbers[-1] <= MOST_REGIONS:
+        wrong = numbers[0] if numbers[0] < 0 else numbers[-1]
+        raise ValueError(f"condition {name!r} has a region {wrong}: numbers go from 0 to {MOST_REGIONS:,}")
+    return Condition(
+        name=name,
+        # Only ASCII spaces separate words: contents may begin or end with some, or consist of nothing else.
+        regions=tuple(" ".join(word for word in text.split(" ") if word) for text in texts),
+        numbers=numbers,
+    )
+
+
+def _check_references(suite: Suite, place: str) -> None:
+    numbers = [item.number for item in suite.items]
+    if len(set(numbers)) != len(numbers):
+        raise InputError("two items of one number", file=place)
+    for item in suite.items:
+        present = {condition.name: set(condition.numbers) for condition in item.conditions}
+        for region, condition in (reference for formula in suite.formulas for reference in formula.regions):
+            if condition not in present:
+                raise InputError(f"item {item.number} has no condition {condition!r}", file=place)
+            if region is not None and region not in present[condition]:
+                raise InputError(
+                    f"item {item.number}, condition {condition!r}: no region {region}", file=place
+                )
+
+
+def sentences(suites: Iterable[Suite]) -> Iterator[tuple[Suite, Item, Condition]]:
+    """Every sentence of these suites in a fixed order: by suite, item and condition, as they come."""
+    for suite in suites:
+        for item in suite.items:
+            for condition in item.conditions:
+                yield suite, item, condition

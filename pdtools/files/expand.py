@@ -1,0 +1,63 @@
+"""What a user names (files, folders, zip archives, globs) as a list of files."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from pdtools.errors import InputError
+from pdtools.files import zips
+from pdtools.files.inputs import STDIO
+from pdtools.files.kinds import Kind, check_kind
+from pdtools.files.system import recover_directory
+
+_COMPRESSED = (".gz", ".zst")
+
+
+def expand_inputs(inputs: Sequence[str], suffixes: Sequence[str], kind: Kind | None = None) -> list[str]:
+    """Turn what a user named (files, folders, globs, ``-``) into a list of files.
+
+    Args:
+        inputs: paths, glob patterns or ``-``.
+        suffixes: the file endings (``.mrg``) that count inside a folder or a zip archive, searched
+            recursively and in sorted order; the same with ``.gz`` and ``.zst`` appended count too. With
+            ``.zip`` among them archives are left whole.
+        kind: what is needed: a file that is named, and clearly another one, is refused.
+
+    Raises:
+        InputError: if a path does not exist, a glob matches nothing, or a folder or archive holds no such
+            file.
+    """
+    wanted = tuple(s + c for s in suffixes for c in ("", *_COMPRESSED))
+    files: list[str] = []
+    for name in inputs:
+        path = Path(name)
+        recover_directory(path)
+        if name == STDIO:
+            files.append(STDIO)
+        elif path.is_dir():
+            found = sorted(str(p) for p in path.rglob("*") if p.is_file() and p.name.endswith(wanted))
+            if not found:
+                if kind is not None:
+                    check_kind(path, kind)
+                raise InputError(f"no files ending in {', '.join(suffixes)} in this folder", file=name)
+            files += found
+        elif path.is_file() and name.endswith(zips.SUFFIX) and zips.SUFFIX not in suffixes:
+            members = zips.list_zip(name, wanted)
+            if not members:
+                raise InputError(f"no files ending in {', '.join(suffixes)} in this archive", file=name)
+            files += members
+        elif path.exists():
+            if kind is not None:
+                check_kind(path, kind)
+            files.append(name)
+        elif glob.has_magic(name):
+            matches = sorted(p for p in glob.glob(name, recursive=True) if os.path.isfile(p))
+            if not matches:
+                raise InputError("the pattern matches no file", file=name)
+            files += expand_inputs(matches, suffixes, kind)
+        else:
+            raise InputError("no such file or folder", file=name)
+    return files

@@ -1,0 +1,62 @@
+"""What the stacks of a model did: actions and attention of every layer with stack attention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pdtools.models.base import LanguageModel
+from pdtools.models.batch import Batch
+from pdtools.models.transformer.stack_attention import StackAttention
+
+
+@dataclass(frozen=True)
+class StackView:
+    """A layer's stacks for some rows. The model's first position may be the second of a row, see ``first``.
+
+    Attributes:
+        layer: from 0.
+        actions: float (B, n, 3), probabilities of push, pop and no-op; the first position's are not used.
+        attention: float (B, n, n), α_i.
+        first: the position in the rows that the layer's first one stands for.
+    """
+
+    layer: int
+    actions: Tensor
+    attention: Tensor
+    first: int
+
+
+@torch.no_grad()
+def stack_views(model: LanguageModel, batch: Batch) -> list[StackView]:
+    """Let a model read rows, and keep what its stacks do; empty for a model without stack attention."""
+    found: list[StackView] = []
+    with _watched(model, found, batch.tokens.shape[1]):
+        model.forward_parts(batch)
+    return found
+
+
+@contextmanager
+def _watched(model: nn.Module, found: list[StackView], length: int) -> Iterator[None]:
+    def keep(layer: int, module: nn.Module, given: tuple[Any, ...]) -> None:
+        assert isinstance(module, StackAttention)
+        x = given[0]  # (B, n, D)
+        view = StackView(layer, module.probabilities(x), module.attention(x), length - x.shape[1])
+        found.append(view)
+
+    hooks = [
+        block.stack.register_forward_pre_hook(partial(keep, layer))
+        for layer, block in enumerate(getattr(model, "blocks", ()))
+        if isinstance(getattr(block, "stack", None), StackAttention)
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()

@@ -1,0 +1,188 @@
+"""Looking inside recurrent models: what their stacks do while they read one string."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from pdtools.errors import PdtoolsError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from pdtools.models import LoadedModel, RecurrentLM
+    from pdtools.models.recurrent.stacks import NondeterministicStack
+
+ACTIONS = {
+    "nondeterministic": ("push", "replace", "pop"),
+    "superposition": ("push", "no-op", "pop"),
+    "stratification": ("pop", "push"),
+}
+
+
+@dataclass(frozen=True)
+class StackRunView:
+    """What a stack did over n tokens.
+
+    Attributes:
+        tokens: that were read.
+        surprisal: of each of them, and of end-of-sentence: n + 1 values in bits; None of a masked model.
+        stack: its kind.
+        actions: names of the actions' kinds.
+        shares: for each token how much of each kind is done after it. Of the nondeterministic stack the
+            weight of the transitions of a kind from where the automaton is then, over the weight of all
+            (whether or not the stack allows them); of superposition the mixture; of stratification the two
+            amounts, which need not make up 1.
+        shares_everywhere: of the nondeterministic stack, the same for the transitions from all configurations
+            alike, whether or not the automaton can be there (figure 3 of the paper); else None.
+        tops: of the nondeterministic stack, for each token the distribution of the symbol that is on top
+            afterwards; else None.
+        states: the same for the automaton's state.
+        run: of the nondeterministic stack, the heaviest run: for each token the transition after it, the
+            state, and the symbols on the stack, bottom first; else None.
+        run_log_share: its share of the weight of all runs, as a logarithm (nats).
+        predicted: what a masked model of a task says at each token of y, None at those of x; else None.
+    """
+
+    tokens: list[str]
+    surprisal: list[float] | None
+    stack: str
+    actions: tuple[str, ...]
+    shares: list[list[float]]
+    shares_everywhere: list[list[float]] | None = None
+    tops: list[list[float]] | None = None
+    states: list[list[float]] | None = None
+    run: list[tuple[str, int, list[int]]] | None = None
+    run_log_share: float | None = None
+    predicted: list[str | None] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return asdict(self)
+
+
+def inspect_run(loaded: LoadedModel, text: str) -> StackRunView:
+    """Read one string and look at the stack.
+
+    The actions after the last token are listed too, though no reading follows.
+
+    Args:
+        loaded: a checkpoint of a recurrent model with a stack.
+        text: words between spaces; for a masked model of a task the symbols of x, which it answers.
+
+    Raises:
+        PdtoolsError: if the model has no stack, or the text no words, or other symbols than the task's.
+    """
+    import torch
+
+    from pdtools.inspection.stack_attention import read_task
+    from pdtools.models import RecurrentLM
+    from pdtools.models.recurrent.stacks import NondeterministicStack
+
+    model = loaded.model
+    if not isinstance(model, RecurrentLM) or model.stack is None:
+        raise PdtoolsError(f"{loaded.folder}: this model has no stack to look at")
+    surprisal = predicted = None
+    with torch.inference_mode():
+        if model.objective == "masked":
+            batch, said = read_task(loaded, text)
+            predicted = said[1:]
+            ids, actions = batch.tokens[0, 1:], _actions_at_once(model.eval(), batch.tokens)
+        else:
+            ids, surprisal, actions = _read(model.eval(), _encoded(loaded, text))
+        before = len(actions) - len(ids)  # 1 if an input before the first token has actions too
+        view: dict[str, Any] = {
+            "tokens": [loaded.tokenizer.token_text(token) for token in ids.tolist()],
+            "surprisal": surprisal,
+            "predicted": predicted,
+            "stack": model.config.stack,
+            "actions": ACTIONS[model.config.stack],
+        }
+        if isinstance(model.stack, NondeterministicStack):
+            return StackRunView(**view, **_automaton(model.stack, actions, before))
+        actions = actions[before:]
+        if model.config.stack == "superposition":
+            return StackRunView(**view, shares=actions[:, :3].softmax(1).tolist())
+        return StackRunView(**view, shares=actions[:, :2].sigmoid().tolist())
+
+
+def _encoded(loaded: LoadedModel, text: str) -> Tensor:
+    """ROOT, the words and end-of-sentence: (n + 2,)."""
+    import torch
+
+    from pdtools.tokenization import split_spaces
+
+    sentence = split_spaces(text)
+    if not sentence.words:
+        raise PdtoolsError("no words to read")
+    return torch.from_numpy(loaded.tokenizer.encode(sentence).ids).long().to(loaded.model.device)
+
+
+def _actions_at_once(model: RecurrentLM, tokens: Tensor) -> Tensor:
+    """What the action layer makes after every token of one row (1, 1 + n), in :func:`_read`'s order."""
+    assert model.actions is not None
+    hidden = model.hidden_states(tokens.to(model.device))[0]  # (1 + n, H)
+    actions: Tensor = model.actions(hidden if model.config.first_input != "none" else hidden[1:])
+    return actions
+
+
+def _read(model: RecurrentLM, ids: Tensor) -> tuple[Tensor, list[float], Tensor]:
+    """Tokens (n,), surprisals of them and end-of-sentence, and the actions (n, A) after every token.
+
+    Where something is read before the first token, its actions come first: (n + 1, A).
+    """
+    import torch
+
+    state = model.start(1, len(ids))
+    surprisal, actions = [], []
+    for k, token in enumerate(ids):
+        if k:
+            surprisal.append(float(-model.next_token_logprobs(state)[0, token]) / math.log(2))
+        if k < len(ids) - 1:
+            model.advance(state, token[None], torch.zeros(1, k + 1, dtype=torch.int16))
+            if k or model.config.first_input != "none":
+                actions.append(state.run.actions()[0])
+    return ids[1:-1], surprisal, torch.stack(actions)
+
+
+def _automaton(stack: NondeterministicStack, actions: Tensor, before: int) -> dict[str, Any]:
+    """What there is to tell of the automaton after every token.
+
+    Args:
+        stack: of the model.
+        actions: (before + n, A), all that were done.
+        before: how many of them come before the first token's: they are done, and not told.
+    """
+    import torch
+
+    from pdtools.models.recurrent.stacks.viterbi import heaviest_run
+
+    run = stack.start(1, len(actions), actions, keep=False)
+    alphas, log_total = [run.alpha[0]], 0.0
+    for action in actions:
+        run.step(action[None])
+        alphas.append(run.alpha[0])
+        log_total += math.log(float(run.total)) + float(run.log_factor)
+    log_weights = stack.log_weights(actions)  # (n, C, 2C + Q)
+    reached = log_weights + torch.stack(alphas[:-1]).log()[:, :, None]
+    after = torch.stack(alphas[1 + before :]).unflatten(1, (stack.symbols, stack.states))  # (n, S, Q)
+    best = heaviest_run(log_weights.cpu().numpy(), stack.states, stack.symbols, stack.window)
+    return {
+        "shares": _by_kind(stack, reached[before:]),
+        "shares_everywhere": _by_kind(stack, log_weights[before:]),
+        "tops": after.sum(2).tolist(),
+        "states": after.sum(1).tolist(),
+        "run": [(step.kind, step.state, list(step.stack)) for step in best.steps[before:]],
+        "run_log_share": best.log_weight - log_total,
+    }
+
+
+def _by_kind(stack: NondeterministicStack, log_weights: Tensor) -> list[list[float]]:
+    """Shares of pushes, replacements and pops in the weights (n, C, 2C + Q) of transitions: (n, 3)."""
+    import torch
+
+    c = stack.configurations
+    kinds = log_weights.logsumexp(1).split([c, c, stack.states], 1)
+    shares: list[list[float]] = torch.stack([kind.logsumexp(1) for kind in kinds], 1).softmax(1).tolist()
+    return shares

@@ -1,0 +1,165 @@
+"""Looking inside: what the stacks of a model do while it reads one string."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from pdtools.errors import PdtoolsError
+
+if TYPE_CHECKING:
+    from pdtools.models import Batch, LoadedModel
+
+ACTIONS = ("push", "pop", "no-op")
+
+
+@dataclass(frozen=True)
+class LayerStacks:
+    """The stacks of a layer, over n positions.
+
+    Attributes:
+        layer: from 1.
+        actions: n rows of three probabilities: push, pop, no-op; at the first position, the empty stack, none
+            is used.
+        attention: n rows of n: α_i(j), how likely the token at j is on top after position i.
+        replayed: the likeliest action at each position, carried out on a real stack: the positions in it
+            afterwards, bottom first. (The first position's stays empty.)
+    """
+
+    layer: int
+    actions: list[list[float]]
+    attention: list[list[float]]
+    replayed: list[list[int]]
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What was looked at.
+
+    Attributes:
+        tokens: that the model read.
+        predicted: what it says at each position, of models of a task where y stands; else None.
+        layers: those that have stacks.
+    """
+
+    tokens: list[str]
+    predicted: list[str | None]
+    layers: list[LayerStacks]
+
+    def as_json(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return asdict(self)
+
+
+def inspect_stacks(loaded: LoadedModel, text: str, layers: Collection[int] | None = None) -> Inspection:
+    """Read one string and look at the stacks.
+
+    Args:
+        loaded: a checkpoint of a model with stack attention.
+        text: words between spaces; for a model of a task the symbols of x. Such a model answers: a masked one
+            at once, a causal one symbol by symbol.
+        layers: which ones, from 1; None: all that have stacks.
+
+    Raises:
+        PdtoolsError: if the model, or one of ``layers``, has no stack attention, or the string is none of
+            its.
+    """
+    from pdtools.inspection.layers import stack_views
+    from pdtools.models import TransformerLM
+
+    is_task = "task" in loaded.config["shards"]
+    batch, predicted = read_task(loaded, text) if is_task else _text_batch(loaded, text)
+    loaded.model.check_length(batch.tokens.shape[1])
+    views = stack_views(loaded.model.eval(), batch.to(loaded.model.device))
+    if not views:
+        raise PdtoolsError(f"{loaded.folder}: this model has no stack attention to look at")
+    missing = sorted(set(layers or ()) - {view.layer + 1 for view in views})
+    if missing:
+        there = ", ".join(str(view.layer + 1) for view in views)
+        raise PdtoolsError(f"{loaded.folder}: layer {missing[0]} has no stacks (these have: {there})")
+    model = loaded.model
+    assert isinstance(model, TransformerLM)
+    read = model.as_read(batch)[0][0].tolist()
+    # A released causal model reads every token one position later.
+    is_late = read != batch.tokens[0, views[0].first :].tolist()
+    return Inspection(
+        tokens=[loaded.tokenizer.token_text(token) for token in read],
+        predicted=[None, *predicted[:-1]] if is_late else predicted[views[0].first :],
+        layers=[
+            LayerStacks(
+                layer=view.layer + 1,
+                actions=view.actions[0].tolist(),
+                attention=view.attention[0].tolist(),
+                replayed=replay(view.actions[0].argmax(-1).tolist()),
+            )
+            for view in views
+            if layers is None or view.layer + 1 in layers
+        ],
+    )
+
+
+def replay(actions: Sequence[int]) -> list[list[int]]:
+    """A stack of positions after each action (0 push, 1 pop, 2 no-op); the first action is not taken."""
+    stack: list[int] = []
+    states: list[list[int]] = []
+    for position, action in enumerate(actions):
+        if position > 0 and action == 0:
+            stack.append(position)
+        elif position > 0 and action == 1 and stack:
+            stack.pop()
+        states.append(list(stack))
+    return states
+
+
+def _text_batch(loaded: LoadedModel, text: str) -> tuple[Batch, list[str | None]]:
+    import numpy as np
+
+    from pdtools.models import collate
+    from pdtools.tokenization import split_spaces
+
+    sentence = split_spaces(text)
+    if not sentence.words:
+        raise PdtoolsError("no words to read")
+    ids = loaded.tokenizer.encode(sentence).ids
+    return collate([(ids, np.arange(len(ids)))], loaded.tokenizer.pad_id), [None] * len(ids)
+
+
+def read_task(loaded: LoadedModel, text: str) -> tuple[Batch, list[str | None]]:
+    """The row of a string x, and what the model says at each of its positions: None before y.
+
+    Raises:
+        PdtoolsError: if the model is of no task, or the string is none of its.
+    """
+    import numpy as np
+
+    from pdtools.evaluation.formal.transduction import predict_at_once, predict_greedily, task_of
+    from pdtools.formal import Pairs, RowLayout
+    from pdtools.formal.transduction_batches import task_batch
+
+    task, _ = task_of(loaded)
+    symbols = text.split()
+    unknown = [symbol for symbol in symbols if symbol not in task.symbols]
+    if unknown:
+        raise PdtoolsError(f"{unknown[0]!r} is no symbol of the task {task.name}: {' '.join(task.symbols)}")
+    task.check_length(len(symbols))
+    x = [task.symbols.index(symbol) for symbol in symbols]
+    try:
+        task.answer(x)
+    except ValueError as error:
+        raise PdtoolsError(f"{text!r} is no x of the task {task.name}: {error}") from None
+    layout = RowLayout(task=task, tokenizer=loaded.tokenizer, objective=loaded.model.objective)
+    answer = task.output_length(len(symbols))
+    pairs = Pairs(
+        x=np.array([x]),
+        y=np.zeros((1, answer), dtype=np.int64),  # stands for what the model is to find
+        counted=np.array([answer]),
+    )
+    rows = layout.rows(pairs)
+    predict = predict_at_once if loaded.model.objective == "masked" else predict_greedily
+    found = predict(rows, layout, loaded.model)[0]  # (m,)
+    if loaded.model.objective == "causal":
+        rows.tokens[0, rows.first :] = found
+    said: list[str | None] = [None] * rows.first
+    said += [loaded.tokenizer.token_text(token) for token in found.tolist()]
+    return task_batch(rows), said

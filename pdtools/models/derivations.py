@@ -1,0 +1,114 @@
+"""What a model derives besides strings: nothing, attachments, or actions; one protocol for all.
+
+A derivation is a sequence of choices, made from left to right: of a string its tokens; with attachments a
+token, what it attaches to, the next token, and so on; with actions the tree is written into the string.
+p(x, y) is the product of the choices' probabilities. Sampling, and whatever enumerates derivations, know
+nothing else of a model; a beam search knows the choices of its kind (:mod:`pdtools.search.beam`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from torch import Tensor
+
+from pdtools.trees import Tree, tree_from_attachments
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Choices = Literal["none", "attachments", "actions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DerivationKind:
+    """The derivations that a model has.
+
+    Attributes:
+        choices: what they are made of besides tokens.
+        reach_words: whether the probabilities of tokens depend on the choices before. If not, p(x) needs no
+            search.
+    """
+
+    choices: Choices = "none"
+    reach_words: bool = False
+
+    @property
+    def exist(self) -> bool:
+        """Whether there are any, and so trees."""
+        return self.choices != "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """A string with its derivation, as attachments; models of actions have a class of their own.
+
+    Attributes:
+        tokens: int32[n], without ROOT and end-of-sentence.
+        attach: int32[n], positions counted from 0, attach[k] == k for a shift; all shifts for a model
+            without derivations.
+    """
+
+    tokens: NDArray[np.int32]
+    attach: NDArray[np.int32]
+
+    def tree(self) -> Tree:
+        """The tree over the tokens (at least one); its leaves are empty strings."""
+        return tree_from_attachments(self.attach, [""] * len(self.tokens))
+
+
+class Derivations(ABC):
+    """R unfinished derivations that a model makes side by side, one choice after the other.
+
+    Attributes:
+        step: number of the next choice. Draws of one seed take the random number of this number.
+        most_steps: choices are numbered below this.
+    """
+
+    step: int
+    most_steps: int
+
+    @abstractmethod
+    def logprobs(self) -> Tensor:
+        """Log-probabilities of every next choice, float64 (R, C), nats; −inf where it is not allowed.
+
+        What is allowed depends on the choices before alone, never on the string that is to come.
+        """
+
+    @abstractmethod
+    def fits(self, token: int) -> Tensor:
+        """Choices that a string leaves whose next token (or end-of-sentence) is given: bool (R or 1, C).
+
+        The others are dropped, not renormalised: their mass is other strings'.
+        """
+
+    @abstractmethod
+    def generated(self, choices: Tensor) -> Tensor:
+        """The token, end-of-sentence included, that each choice adds; −1 for none.
+
+        Args:
+            choices: int64 (R,).
+
+        Returns:
+            int64 (R,).
+        """
+
+    @abstractmethod
+    def push(self, choices: Tensor) -> None:
+        """Make a choice, int64 (R,), in each derivation; none may end it."""
+
+    @abstractmethod
+    def select(self, rows: Tensor) -> None:
+        """Continue with copies of the given derivations: int64 (R',), in any order, repeats allowed."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Memory that is kept of what was read."""
+
+    @abstractmethod
+    def derivation(self, choices: NDArray[np.int32]) -> Derivation:
+        """All choices of one derivation, read: with end-of-sentence, or cut off before a token."""

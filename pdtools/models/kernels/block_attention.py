@@ -1,0 +1,407 @@
+"""Attention in blocks of rows, for CPUs: each block's scores stay in the cache, up to its last key only.
+
+In training it is computed in C where there is a compiler
+(:mod:`pdtools.models.kernels.native_block_attention`); what follows is for scoring, and for other machines.
+
+Torch's attention takes what is added to the scores as one tensor for all of them; making, adding and keeping
+such tensors (by depth, by distance, dropout's) costs more than the attention. Here each term is added to a
+block as it is computed. The backward pass computes the weights again, or keeps them where that is cheaper.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from pdtools.models.kernels.dropout import multipliers, random_levels
+from pdtools.models.kernels.native_block_attention import library_for, native_block_attention
+from pdtools.models.kernels.self_test import agrees
+from pdtools.models.kernels.terms import Terms
+
+# Scores (heads x queries x keys) made at a time, by each thread: as many as stay in its cache.
+BLOCK_CELLS = 1 << 17
+MOST_QUERIES = 32
+# Torch's softmax is slow on rows that are shorter than the processor's vectors.
+SHORT_ROW = 16
+
+
+def block_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    terms: Terms,
+    *,
+    dropout: float = 0.0,
+    keep_weights: bool = False,
+) -> Tensor:
+    """Causal attention with terms added to its scores.
+
+    Args:
+        q, k, v: float (B, H, N, d_head), on the CPU.
+        terms: what is added.
+        dropout: of the attention weights.
+        keep_weights: keep them for the backward pass (B x H x N x N), instead of computing them again; C
+            always computes them again.
+
+    Returns:
+        float (B, H, N, d_head). It can be differentiated once.
+
+    Raises:
+        IndexError: if a depth is not in the table.
+    """
+    if terms.table is not None and terms.tape is not None:
+        # Most tapes are far less deep than the table.
+        deepest = int(terms.tape.max()) if terms.tape.numel() else 0
+        if deepest >= terms.table.shape[1]:
+            raise IndexError(f"a depth of {deepest} is not in a table of {terms.table.shape[1]} rows")
+        terms = terms._replace(table=terms.table[:, : deepest + 1])
+    if terms.alibi is not None:
+        assert terms.fixed is None
+        terms = terms._replace(fixed=_penalties(terms.alibi, q.shape[2], q.shape[3]), alibi=None)
+    if _native_takes(q, k, v, terms):
+        return native_block_attention(q, k, v, terms, dropout)
+    return _BlockAttention.apply(q, k, v, *terms.without_alibi(), dropout, keep_weights)
+
+
+def _penalties(slopes: Tensor, n: int, d_head: int) -> Tensor:
+    """ALiBi's, before scores are scaled: float (H, N, N)."""
+    position = torch.arange(n, device=slopes.device)
+    return -slopes[:, None, None] * (position[:, None] - position).abs() * math.sqrt(d_head)
+
+
+def _native_takes(q: Tensor, k: Tensor, v: Tensor, terms: Terms) -> bool:
+    """Whether the functions in C compute this, and work here.
+
+    Compiling them takes as long as scoring many sentences: it is done for training alone.
+    """
+    floats = {x.dtype for x in (q, k, v, *terms) if x is not None and x.is_floating_point()}
+    if torch.is_autocast_enabled("cpu"):
+        dtype, fits = torch.float32, torch.float64 not in floats  # all others are converted
+    else:
+        dtype, fits = q.dtype, floats <= {q.dtype} and q.dtype in (torch.float32, torch.float64)
+    return (
+        fits
+        and torch.is_grad_enabled()
+        and q.requires_grad
+        and q.shape == k.shape == v.shape
+        and (terms.tape is None or terms.tape.dtype == torch.uint8)
+        and (terms.open is None or terms.open.dtype == torch.int16)
+        and _shapes_fit(q, terms)
+        and _native_works(dtype)
+    )
+
+
+def _shapes_fit(q: Tensor, terms: Terms) -> bool:
+    """Whether terms have the shapes described: torch may broadcast others, C would read beyond them."""
+    batch, heads, n, d_head = q.shape
+    wanted = {
+        "content_bias": (heads, 1, d_head),
+        "position_bias": (heads, 1, d_head),
+        "distance": (heads, n, d_head),
+        "tape": (batch, n, n),
+        "slopes": (heads,),
+        "open": (batch, n, n),
+        "fixed": (heads, n, n),
+    }
+    given = {name: term.shape for name, term in terms._asdict().items() if term is not None}
+    return all(given.get(name, shape) == shape for name, shape in wanted.items())
+
+
+@cache
+def _native_works(dtype: torch.dtype) -> bool:
+    """Whether the functions in C compile, and compute what torch's operations do.
+
+    Args:
+        dtype: float32 or float64.
+    """
+    if library_for(dtype) is None:
+        return False
+    heads, n, d_head, depths = 2, 40, 8, 3
+
+    def pairs(random: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+        def normal(*shape: int) -> Tensor:
+            return torch.randn(shape, generator=random, dtype=dtype).requires_grad_()
+
+        def some(dtype: torch.dtype) -> Tensor:
+            return torch.randint(depths, (2, n, n), generator=random, dtype=dtype)
+
+        q, k, v = (normal(2, heads, n, d_head) for _ in range(3))
+        terms = Terms(
+            content_bias=normal(heads, 1, d_head),
+            position_bias=normal(heads, 1, d_head),
+            distance=normal(heads, n, d_head),
+            table=normal(heads, depths, d_head),
+            tape=some(torch.uint8),
+            slopes=normal(heads),
+            open=some(torch.int16),
+            fixed=normal(heads, n, n).detach(),
+        )
+        learned = [x for x in (q, k, v, *terms) if x is not None and x.requires_grad]
+        weight = normal(2, heads, n, d_head).detach()
+        plain, ours = (
+            (mixed, *torch.autograd.grad((mixed * weight).sum(), learned))
+            for mixed in (
+                _BlockAttention.apply(q, k, v, *terms.without_alibi(), 0.0, False),
+                native_block_attention(q, k, v, terms, 0.0),
+            )
+        )
+        yield from zip(ours, plain, strict=True)
+        # What is linear in the values is its own derivative by them, if both passes drop the same weights.
+        dropped = (native_block_attention(q, k, v, terms, 0.5) * weight).sum()
+        (by_values,) = torch.autograd.grad(dropped, v)
+        yield dropped, (by_values * v).sum()
+
+    return agrees(pairs, "attention is", "in C", tolerance=1e-10 if dtype == torch.float64 else 1e-3)
+
+
+class _BlockAttention(torch.autograd.Function):
+    # Mixed precision stops here: conversions in both directions cost more than narrow products save.
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.float32)
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
+        *terms, ctx.dropout, keep_weights = rest
+        ctx.seed = int(torch.randint(2**62, ())) if ctx.dropout else 0
+        ctx.cells = BLOCK_CELLS * torch.get_num_threads()
+        blocks = _Blocks(q, k, terms, ctx.cells, ctx.dropout, ctx.seed)
+        v = v.contiguous()
+        # Heads side by side, as the output layer takes them: what is kept for the backward pass is kept once.
+        mixed = torch.empty_like(v.transpose(1, 2), memory_format=torch.contiguous_format).transpose(1, 2)
+        kept = []
+        for sentences, rows in blocks:
+            weights = blocks.weights(sentences, rows)  # (b, H, r, rows.stop)
+            if keep_weights:
+                kept.append(weights)
+            if ctx.dropout:
+                weights = blocks.multipliers(weights).mul_(weights)
+            mixed[sentences, :, rows] = weights @ v[sentences, :, : rows.stop]
+        ctx.save_for_backward(q, k, v, mixed, *terms, *kept)
+        return mixed
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cpu")
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, mixed, *terms = ctx.saved_tensors[:12]
+        kept = iter(ctx.saved_tensors[12:])
+        blocks = _Blocks(q, k, terms, ctx.cells, ctx.dropout, ctx.seed)
+        grad = grad.contiguous()
+        mean = (grad * mixed).sum(-1, keepdim=True)  # (B, H, N, 1): the softmax's gradient, averaged
+        sums = _Gradients(blocks)
+        grad_v = torch.empty_like(grad)
+        for sentences, rows in blocks:
+            weights = next(kept, None)  # (b, H, r, rows.stop)
+            if weights is None:
+                weights = blocks.weights(sentences, rows)
+            grad_rows = grad[sentences, :, rows]  # (b, H, r, d_head)
+            scores = grad_rows @ v[sentences, :, : rows.stop].transpose(2, 3)  # (b, H, r, rows.stop)
+            if ctx.dropout:
+                factors = blocks.multipliers(weights)
+                scores.mul_(factors)
+                mixing = factors.mul_(weights)
+            else:
+                mixing = weights
+            _add(grad_v, sentences, rows, mixing.transpose(2, 3) @ grad_rows)
+            sums.add(sentences, rows, scores.sub_(mean[sentences, :, rows]).mul_(weights))
+        return (
+            sums.q * blocks.scale,
+            sums.k,
+            grad_v,
+            sums.u,
+            sums.v,
+            sums.r,
+            sums.table,
+            None,
+            sums.slopes,
+            None,
+            None,
+            None,
+            None,
+        )
+
+
+class _Blocks:
+    """The attention weights, block by block: some sentences, some of their rows.
+
+    Args:
+        cells: scores made at a time. Random numbers go by blocks: passes with the same cells have the same.
+    """
+
+    def __init__(
+        self, q: Tensor, k: Tensor, terms: list[Tensor | None], cells: int, dropout: float, seed: int
+    ) -> None:
+        u, v, r, self.table, self.tape, slopes, self.number, self.fixed = terms
+        self.batch, self.heads, self.n, d_head = q.shape
+        self.scale = 1 / math.sqrt(d_head)
+        self.slopes = None if slopes is None else slopes[:, None, None] * self.scale  # (H, 1, 1)
+        self.dropout = dropout
+        self.random = torch.Generator().manual_seed(seed)
+        self.q = (q * self.scale).contiguous()  # (B, H, N, d_head)
+        self.q_content = self.q if u is None else self.q + u * self.scale  # (B, H, N, d_head)
+        self.q_distance = None if v is None else self.q + v * self.scale  # (B, H, N, d_head)
+        self.r = None if r is None else r.contiguous()  # (H, N, d_head)
+        self.k = k.contiguous()
+        self.queries = min(self.n, MOST_QUERIES)
+        self.sentences = max(1, cells // (self.heads * self.queries * self.n))
+        above = torch.ones(self.queries, self.queries, dtype=torch.bool).triu(1)
+        self.above = torch.zeros_like(above, dtype=q.dtype).masked_fill(above, -math.inf)
+
+    def __iter__(self) -> Iterator[tuple[slice, slice]]:
+        for first in range(0, self.batch, self.sentences):
+            sentences = slice(first, min(first + self.sentences, self.batch))
+            # The last rows come first: gradients of all keys are written there, and then added to.
+            for row in reversed(range(0, self.n, self.queries)):
+                yield sentences, slice(row, min(row + self.queries, self.n))
+
+    def weights(self, sentences: slice, rows: slice) -> Tensor:
+        """(b, H, r, rows.stop)."""
+        r = rows.stop - rows.start
+        q = self.q_content[sentences, :, rows]  # (b, H, r, d_head)
+        scores = q @ self.k[sentences, :, : rows.stop].transpose(2, 3)  # (b, H, r, rows.stop)
+        if self.table is not None:
+            by_depth = _by_table(self.q[sentences, :, rows], self.table.transpose(1, 2))  # (b, H, r, depths)
+            scores += by_depth.gather(3, self.index(sentences, rows))
+        if self.q_distance is not None:
+            q = self.by_head(self.q_distance, sentences, rows)  # (H, b·r, d_head)
+            by_distance = q @ self.vectors(rows).transpose(1, 2)  # (H, b·r, rows.stop)
+            scores += _by_key(by_distance.view(self.heads, -1, r, rows.stop)).transpose(0, 1)
+        if self.slopes is not None:
+            scores.addcmul_(self.slopes, self.open_tokens(sentences, rows)[:, None], value=-1)
+        if self.fixed is not None:
+            scores += self.fixed[:, rows, : rows.stop] * self.scale
+        scores[..., rows] += self.above[:r, :r]
+        return _softmax(scores)
+
+    def multipliers(self, weights: Tensor) -> Tensor:
+        """Dropout's, of the next block; every pass over the blocks has the same."""
+        return multipliers(random_levels(weights.shape, self.random), self.dropout, weights.dtype)
+
+    def index(self, sentences: slice, rows: slice) -> Tensor:
+        """Depths of the keys that rows see, for every head: int64 (b, H, r, rows.stop)."""
+        assert self.tape is not None
+        return self.tape[sentences, None, rows, : rows.stop].long().expand(-1, self.heads, -1, -1)
+
+    def open_tokens(self, sentences: slice, rows: slice) -> Tensor:
+        """Open tokens above the keys that rows see: (b, r, rows.stop)."""
+        assert self.number is not None
+        return self.number[sentences, rows, : rows.stop].to(self.q.dtype)
+
+    def vectors(self, rows: slice) -> Tensor:
+        """Vectors of the distances from rows to what they see, the farthest first: (H, rows.stop, d_head)."""
+        assert self.r is not None
+        return self.r[:, self.n - rows.stop :]
+
+    @staticmethod
+    def by_head(values: Tensor, sentences: slice, rows: slice) -> Tensor:
+        """Rows of (B, H, N, d_head) as one matrix a head: (H, b·r, d_head)."""
+        return values[sentences, :, rows].transpose(0, 1).flatten(1, 2)
+
+
+class _Gradients:
+    """Of everything that scores are made from, added up over the blocks."""
+
+    def __init__(self, blocks: _Blocks) -> None:
+        self.blocks = blocks
+        self.q = torch.empty_like(blocks.q)  # (B, H, N, d_head)
+        self.k = torch.empty_like(blocks.k)
+        self.table = None if blocks.table is None else torch.zeros_like(blocks.table)
+        self.slopes = None if blocks.slopes is None else torch.zeros_like(blocks.slopes[:, 0, 0])  # (H)
+        self.u = self.v = self.r = None
+        if blocks.r is not None:
+            self.r = torch.zeros_like(blocks.r)  # (H, N, d_head)
+            self.u, self.v = (torch.zeros_like(blocks.r[:, :1]) for _ in range(2))  # (H, 1, d_head)
+
+    def add(self, sentences: slice, rows: slice, scores: Tensor) -> None:
+        """Add those of a block, whose scores have the gradient (b, H, r, rows.stop)."""
+        blocks = self.blocks
+        _add(self.k, sentences, rows, scores.transpose(2, 3) @ blocks.q_content[sentences, :, rows])
+        grad_q = scores @ blocks.k[sentences, :, : rows.stop]  # (b, H, r, d_head)
+        if self.u is not None:
+            self.u += grad_q.sum((0, 2))[:, None] * blocks.scale
+            grad_q += self._by_distance(sentences, rows, scores)
+        if self.table is not None:
+            grad_q += self._by_depth(sentences, rows, scores)
+        if self.slopes is not None:
+            number = blocks.open_tokens(sentences, rows).flatten(1)[:, :, None]  # (b, r·rows.stop, 1)
+            self.slopes -= torch.bmm(scores.flatten(2), number).sum((0, 2)) * blocks.scale
+        self.q[sentences, :, rows] = grad_q
+
+    def _by_depth(self, sentences: slice, rows: slice, scores: Tensor) -> Tensor:
+        """Add to the table's; return what q gets by it, (b, H, r, d_head)."""
+        blocks = self.blocks
+        assert self.table is not None
+        assert blocks.table is not None
+        by_depth = scores.new_zeros(*scores.shape[:3], self.table.shape[1])  # (b, H, r, depths)
+        by_depth.scatter_add_(3, blocks.index(sentences, rows), scores)
+        q = blocks.q[sentences, :, rows]  # (b, H, r, d_head)
+        if len(self.table) == 1:
+            self.table += by_depth.flatten(0, 2).T @ q.flatten(0, 2)
+        else:
+            self.table += (by_depth.transpose(2, 3) @ q).sum(0)
+        return _by_table(by_depth, blocks.table)
+
+    def _by_distance(self, sentences: slice, rows: slice, scores: Tensor) -> Tensor:
+        """Add to those of v and r; return what q gets by them, (b, H, r, d_head)."""
+        blocks = self.blocks
+        assert self.v is not None
+        assert self.r is not None
+        assert blocks.q_distance is not None
+        by_distance = _from_keys(scores.transpose(0, 1)).flatten(1, 2)  # (H, b·r, rows.stop)
+        q = blocks.by_head(blocks.q_distance, sentences, rows)  # (H, b·r, d_head)
+        self.r[:, blocks.n - rows.stop :] += by_distance.transpose(1, 2) @ q
+        mapped = by_distance @ blocks.vectors(rows)  # (H, b·r, d_head)
+        self.v += mapped.sum(1, keepdim=True) * blocks.scale
+        return mapped.unflatten(1, (-1, scores.shape[2])).transpose(0, 1)
+
+
+def _add(total: Tensor, sentences: slice, rows: slice, values: Tensor) -> None:
+    """Add values of a block (b, H, rows.stop, d_head) to those of all keys; the last rows come first."""
+    if rows.stop == total.shape[2]:
+        total[sentences] = values
+    else:
+        total[sentences, :, : rows.stop] += values
+
+
+def _by_table(values: Tensor, table: Tensor) -> Tensor:
+    """values (b, H, r, x) @ table (H or 1, x, y): one product where the heads share it."""
+    return values @ (table if len(table) > 1 else table[0])
+
+
+def _by_key(by_distance: Tensor) -> Tensor:
+    """Scores by distance (farthest first) read as scores by key, without a copy.
+
+    Row i of r rows moves left by r - 1 - i columns. What enters on the right is above the diagonal.
+
+    Args:
+        by_distance: (…, …, r, K), contiguous.
+
+    Returns:
+        (…, …, r, K), of the same memory.
+    """
+    inner, rows, keys = by_distance.shape[1:]
+    step = rows * keys
+    return by_distance.as_strided(
+        by_distance.shape, (inner * step, step, keys - 1, 1), by_distance.storage_offset() + rows - 1
+    )
+
+
+def _from_keys(scores: Tensor) -> Tensor:
+    """The other way round: gradients by key (…, …, r, K), zero above the diagonal, by distance."""
+    by_distance = scores.new_zeros(scores.shape)
+    # The last key of a row lies where the next row begins: only the last row has one below the diagonal.
+    _by_key(by_distance)[..., :-1] = scores[..., :-1]
+    by_distance[..., -1, -1] = scores[..., -1, -1]
+    return by_distance
+
+
+def _softmax(scores: Tensor) -> Tensor:
+    """Over the last dimension."""
+    if scores.shape[-1] >= SHORT_ROW:
+        return scores.softmax(-1)
+    weights = (scores - scores.amax(-1, keepdim=True)).exp_()
+    return weights.div_(weights.sum(-1, keepdim=True))

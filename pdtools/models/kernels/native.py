@@ -1,0 +1,70 @@
+"""Functions in C for CPUs, compiled when they are first wanted, where there is a compiler.
+
+A library is built anew in every process, for its own processor, in half a second to two: nothing is kept that
+could be of another machine or another version.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+import torch
+
+COMPILERS = ("cc", "gcc", "clang")
+FLAGS = ("-O3", "-march=native", "-fopenmp-simd", "-std=c11", "-shared", "-fPIC")
+_SECONDS = 60
+
+
+@cache
+def native_library(package: str, name: str, functions: tuple[str, ...], *options: str) -> ctypes.CDLL | None:
+    """The functions of a file in C; None where there is no compiler, or what it makes cannot be loaded.
+
+    Args:
+        package: that the file is in.
+        name: of the file, without ``.c``.
+        functions: that it has.
+        options: for the compiler.
+    """
+    for compiler in filter(None, map(shutil.which, COMPILERS)):
+        # A full or read-only disk, libraries that may not be loaded from it, flags that are not known, …
+        with contextlib.suppress(OSError, subprocess.SubprocessError, AttributeError):
+            return _compiled(compiler, package, name, functions, options)
+    return None
+
+
+def _compiled(
+    compiler: str, package: str, name: str, functions: tuple[str, ...], options: tuple[str, ...]
+) -> ctypes.CDLL:
+    source = resources.files(package).joinpath(f"{name}.c").read_bytes()
+    with tempfile.TemporaryDirectory(prefix="pdtools-") as folder:
+        Path(folder, f"{name}.c").write_bytes(source)
+        file = Path(folder, f"{name}.so")
+        command = [compiler, *FLAGS, *options, "-o", str(file), f"{name}.c", "-lm"]
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=_SECONDS)
+        library = ctypes.CDLL(str(file))
+        for function in functions:
+            getattr(library, function)  # an AttributeError if it is not there
+        return library
+
+
+def share_among_threads(number: int, call: Callable[[slice], None], most: int | None = None) -> None:
+    """Call a function on some of ``number`` things in each of torch's threads, or of ``most`` of them."""
+    if number == 0:
+        return
+    at_most = torch.get_num_threads() if most is None else min(torch.get_num_threads(), most)
+    share = -(-number // min(at_most, number))
+    parts = [slice(first, min(first + share, number)) for first in range(0, number, share)]
+    if len(parts) == 1:
+        call(parts[0])
+        return
+    with ThreadPoolExecutor(len(parts)) as threads:  # ctypes lets others run meanwhile
+        list(threads.map(call, parts))

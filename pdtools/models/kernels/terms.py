@@ -1,0 +1,37 @@
+"""What is added to attention scores, as kernels take it: plain tensors, the same for all of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+class Terms(NamedTuple):
+    """Scores are (q_i·k_j + u·k_j + (q_i + v)·r_{i-j} + q_i·e[W_i[j]] - m s_i[j]) / sqrt(d_head) - l |i - j|.
+
+    Attributes:
+        content_bias, position_bias: u and v of Transformer-XL (Dai et al. 2019, section 3.3): float
+            (H, 1, d_head).
+        distance: its r = W_R R: float (H, N, d_head), the farthest first.
+        table: e, the depths' vectors (Murty et al. 2023, fig. 7): float (H or 1, depths, d_head).
+        tape: W: uint8, or another int for more depths than that, (B, N, N), within the table.
+        slopes: m times sqrt(d_head), of open tokens above a key in the stack: float (H).
+        open: s, their number: int16 (B, N, N).
+        fixed: added to q·k before scaling, with nothing to learn: float (H, N, N).
+        alibi: l, ALiBi's slopes (Press et al. 2022), which are not learned: float (H).
+    """
+
+    content_bias: Tensor | None = None
+    position_bias: Tensor | None = None
+    distance: Tensor | None = None
+    table: Tensor | None = None
+    tape: Tensor | None = None
+    slopes: Tensor | None = None
+    open: Tensor | None = None
+    fixed: Tensor | None = None
+    alibi: Tensor | None = None
+
+    def without_alibi(self) -> list[Tensor | None]:
+        """The others, in order."""
+        return [term for name, term in self._asdict().items() if name != "alibi"]

@@ -1,0 +1,131 @@
+"""The shape of recurrent language models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from pdtools.models.base import Objective
+from pdtools.models.derivations import DerivationKind
+from pdtools.models.errors import bad_config
+from pdtools.models.recurrent.stacks import (
+    NondeterministicStack,
+    Stack,
+    StratificationStack,
+    SuperpositionStack,
+)
+
+Controller = Literal["lstm", "rnn", "rnn-relu"]
+StackKind = Literal["none", "stratification", "superposition", "nondeterministic"]
+Push = Literal["learned", "linear", "hidden"]
+FirstInput = Literal["none", "root", "eos"]
+InitialOutput = Literal["xavier", "uniform"]
+Initialization = Literal["uniform", "fan-in"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentConfig:
+    """Shape of a recurrent language model.
+
+    Attributes:
+        vocab_size, pad_id, root_id, eos_id: the tokenizer's.
+        controller: "lstm", or "rnn": h = tanh(W x + U h + V r + b); "rnn-relu" has max(0, ·) for tanh.
+        hidden_size: the controller's.
+        embedding_size: of the tokens; 0 for one-hot vectors.
+        stack: "none", "stratification" (Grefenstette et al., 2015), "superposition" (Joulin and Mikolov,
+            2015), or "nondeterministic" (DuSell and Chiang, 2020, 2022).
+        stack_vector: numbers in what the first two push.
+        stack_depth: most elements of their stacks, the lowest are lost; 0 for no limit.
+        stack_push: what superposition pushes: "learned" vectors, made by a layer and the logistic function;
+            "linear", without that function; or the "hidden" state (``stack_vector`` is ignored).
+        stack_states, stack_symbols: of the nondeterministic stack's automaton.
+        stack_unnormalized: whether its transitions' weights are exponentials, not distributions.
+        stack_states_in_reading: whether its reading tells states apart.
+        stack_window: tokens that a symbol on it is remembered for at most; 0 for no limit.
+        first_input: what the controller reads before the first prediction: "none" (which is then made from
+            h = 0), "root", or "eos".
+        objective: "causal": the token at k is predicted from those before it; "masked": from those up to k.
+        initialization: of all weights: "uniform", as the next two say; or "fan-in": Haiku's truncated normal
+            of deviation 1 / sqrt(inputs), biases 0.
+        initial_range: controller and action layer are at first uniform within plus or minus this.
+        initial_output: output layer and embedding are "uniform" too, or "xavier" (Glorot's) with biases 0; so
+            is the action layer of the first two stacks then, as in the paper's implementation.
+    """
+
+    vocab_size: int
+    pad_id: int
+    root_id: int
+    eos_id: int
+    controller: Controller = "lstm"
+    hidden_size: int = 20
+    embedding_size: int = 0
+    stack: StackKind = "nondeterministic"
+    stack_vector: int = 20
+    stack_depth: int = 0
+    stack_push: Push = "learned"
+    stack_states: int = 2
+    stack_symbols: int = 3
+    stack_unnormalized: bool = True
+    stack_states_in_reading: bool = True
+    stack_window: int = 0
+    first_input: FirstInput = "none"
+    objective: Objective = "causal"
+    initialization: Initialization = "uniform"
+    initial_output: InitialOutput = "xavier"
+    initial_range: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "hidden_size", "stack_vector", "stack_states", "stack_symbols"):
+            if getattr(self, name) < 1:
+                raise bad_config(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("embedding_size", "stack_depth", "stack_window"):
+            if getattr(self, name) < 0:
+                raise bad_config(f"{name} must be 0 or more, not {getattr(self, name)}")
+        if not 0 <= self.initial_range < float("inf"):
+            raise bad_config(f"initial_range must be 0 or more, not {self.initial_range}")
+        for name, choices in (
+            ("controller", Controller),
+            ("stack", StackKind),
+            ("stack_push", Push),
+            ("first_input", FirstInput),
+            ("objective", Objective),
+            ("initialization", Initialization),
+            ("initial_output", InitialOutput),
+        ):
+            if getattr(self, name) not in get_args(choices):
+                raise bad_config(
+                    f"{name} must be one of {', '.join(get_args(choices))}, not {getattr(self, name)!r}"
+                )
+        for name in ("pad_id", "root_id", "eos_id"):
+            if not 0 <= getattr(self, name) < self.vocab_size:
+                raise bad_config(
+                    f"{name} must be below vocab_size ({self.vocab_size}), not {getattr(self, name)}"
+                )
+
+    @property
+    def derivation_kind(self) -> DerivationKind:
+        """None."""
+        return DerivationKind()
+
+    @property
+    def layers(self) -> int:
+        """Always one."""
+        return 1
+
+
+def build_stack(config: RecurrentConfig) -> Stack | None:
+    """The stack that a configuration names; None for none."""
+    if config.stack == "stratification":
+        return StratificationStack(config.stack_vector, config.stack_depth)
+    if config.stack == "superposition":
+        size = config.hidden_size if config.stack_push == "hidden" else config.stack_vector
+        return SuperpositionStack(size, config.stack_depth, config.stack_push)
+    if config.stack == "nondeterministic":
+        return NondeterministicStack(
+            config.stack_states,
+            config.stack_symbols,
+            unnormalized=config.stack_unnormalized,
+            states_in_reading=config.stack_states_in_reading,
+            window=config.stack_window,
+        )
+    return None

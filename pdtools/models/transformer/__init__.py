@@ -1,0 +1,1 @@
+"""Transformers: the base model, pushdown layers, stack attention; pretrained weights."""

@@ -1,0 +1,114 @@
+"""What a decoder keeps of the tokens it has read, for many hypotheses that share most of their past."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pdtools.models.errors import NoRoomError
+
+# Values (hypotheses × tokens × width) that are laid out side by side at a time: on a CPU as many as stay in
+# its cache until they are used.
+READ_CELLS = 1 << 26
+READ_CELLS_CPU = 1 << 19
+
+
+class Past:
+    """Which tokens each of R hypotheses has read.
+
+    Every token that is fed to a hypothesis is one *entry*, written once into the :class:`Cache` of every
+    layer. A hypothesis is a row of entry numbers, so copies of a hypothesis share its entries, and to
+    select hypotheses moves numbers only.
+
+    Attributes:
+        entries: int64 (R, k + 1), the entry of every token up to the last.
+    """
+
+    def __init__(self, rows: int, entries: int, like: Tensor) -> None:
+        """Nothing read yet.
+
+        Args:
+            rows: R.
+            entries: the most tokens that are fed to all hypotheses together.
+            like: whose device the caches have, and whose dtype, where they have none of their own.
+        """
+        self.entries = torch.empty(rows, 0, dtype=torch.int64, device=like.device)
+        self._most = entries
+        self._like = like
+        self._cells = READ_CELLS_CPU if like.device.type == "cpu" else READ_CELLS
+        self._used = 0
+        self._scratch: dict[torch.dtype, Tensor] = {}
+
+    @property
+    def position(self) -> int:
+        """Of the token that was fed last; -1 before the first."""
+        return self.entries.shape[1] - 1
+
+    def cache(self, width: int, dtype: torch.dtype | None = None) -> Cache:
+        """Room for a vector of each entry."""
+        return Cache(self, self._like.new_empty(self._most, width, dtype=dtype))
+
+    def feed(self) -> None:
+        """One more token for every hypothesis.
+
+        Raises:
+            NoRoomError: if there is no room for them.
+        """
+        rows = len(self.entries)
+        if self._used + rows > self._most:
+            raise NoRoomError(
+                f"the state has room for {self._most} tokens of all hypotheses together, and all are fed:"
+                " start it with more entries"
+            )
+        new = torch.arange(self._used, self._used + rows, device=self.entries.device)
+        self.entries = torch.cat([self.entries, new[:, None]], dim=1)
+        self._used += rows
+
+    def select(self, rows: Tensor) -> None:
+        """Go on with the given hypotheses (int64 (R',)), in any order, repeats allowed."""
+        self.entries = self.entries[rows]
+
+    def newest(self) -> slice:
+        """The entries of the token that was fed last."""
+        return slice(self._used - len(self.entries), self._used)
+
+    def blocks(self, width: int) -> Iterator[slice]:
+        """All hypotheses, so many at a time as vectors of this width can be read for."""
+        rows = max(1, self._cells // (width * self.entries.shape[1]))
+        for first in range(0, len(self.entries), rows):
+            yield slice(first, first + rows)
+
+    def scratch(self, cells: int, dtype: torch.dtype) -> Tensor:
+        """Memory that every read overwrites: fresh memory costs a CPU more than what is done with it."""
+        found = self._scratch.get(dtype)
+        if found is None or found.numel() < cells:
+            most = max(cells, self._cells) if self._like.device.type == "cpu" else cells
+            found = self._scratch[dtype] = self._like.new_empty(most, dtype=dtype)
+        return found[:cells]
+
+
+@dataclass
+class Cache:
+    """A vector for every token that was fed to a hypothesis: (entries, width)."""
+
+    past: Past
+    values: Tensor
+
+    def write(self, new: Tensor) -> None:
+        """Store the vectors (R, width) of the token that was fed last."""
+        self.values[self.past.newest()] = new
+
+    def blocks(self) -> Iterator[slice]:
+        """All hypotheses, in blocks that :meth:`read` is made for."""
+        return self.past.blocks(self.values.shape[1])
+
+    def read(self, rows: slice) -> Tensor:
+        """The vectors of all tokens of some hypotheses, (r, k + 1, width); valid until the next read."""
+        entries = self.past.entries[rows]  # (r, k + 1)
+        width = self.values.shape[1]
+        found = self.past.scratch(entries.numel() * width, self.values.dtype).view(entries.numel(), width)
+        torch.index_select(self.values, 0, entries.flatten(), out=found)
+        return found.view(*entries.shape, width)

@@ -1,0 +1,148 @@
+"""The shape of a transformer language model."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from pdtools.models.base import Objective
+from pdtools.models.derivations import DerivationKind
+from pdtools.models.errors import bad_config
+
+Positions = Literal["learned", "sincos", "relative", "rotary", "alibi", "none"]
+Norm = Literal["pre", "post"]
+Activation = Literal["gelu", "gelu-exact", "relu"]
+Initialization = Literal["gpt2", "normal", "fan-in"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """Shape of a transformer language model.
+
+    Attributes:
+        vocab_size, pad_id, root_id, eos_id: the tokenizer's.
+        layers, d_model, heads, d_ff: the trunk.
+        positions: "learned" (an embedding per position, added to the input), "sincos" (fixed ones),
+            "relative" (Transformer-XL), "rotary" (queries and keys are turned by their positions),
+            "alibi" (a fixed penalty on distance), or "none".
+        max_length: positions that learned embeddings exist for; the other kinds have no limit and ignore it.
+        input_dropout: on the embeddings.
+        attention_dropout: on the attention weights.
+        output_dropout: on the output of every sub-layer.
+        tie_embeddings: the output layer is the token embedding.
+        attachment_head: score attachments too.
+        objective: "causal": the token at k is predicted from those before it; "masked": from the whole row,
+            at its own position.
+        norm: of a sub-layer's input ("pre"), or of the sum of its input and output ("post").
+        norm_eps: added to variances by layer norms.
+        activation: of the feed-forward network; "gelu" is GPT-2's, approximated with tanh.
+        attention_bias: whether the maps to queries, keys, values and from the heads have biases.
+        output_bias: whether the output layer has one.
+        scale_embeddings: multiply token embeddings by the root of d_model.
+        embedding_norm: a layer norm of the input.
+        output_transform: a feed-forward layer with a norm before the output layer (RoBERTa).
+        initialization: "gpt2": normal, deviation 0.02, smaller where the residual stream is added to;
+            "normal": deviation 0.02 everywhere (RoBERTa); "fan-in": truncated normal, of deviation 0.02 for
+            embeddings and 1 / sqrt(inputs) for matrices.
+        sincos_timescale: the longest wavelength of "sincos" is nearly 2π times this.
+        stack_layers: layers with stack attention (Li et al. 2024): "none", "all", or "last N".
+        as_released: where stack attention's released code differs from the paper, do as the code does:
+            sincos positions are counted down to 1; relative has the timescale of sincos, distances of causal
+            models from 1 on, and biases that are not 0 at first; alibi takes half a step off distances to the
+            past; masked models do not read ROOT; causal models predict the token at k from those before
+            k - 1.
+    """
+
+    vocab_size: int
+    pad_id: int
+    root_id: int
+    eos_id: int
+    layers: int = 6
+    d_model: int = 256
+    heads: int = 8
+    d_ff: int = 1024
+    positions: Positions = "relative"
+    max_length: int = 1024
+    input_dropout: float = 0.1
+    attention_dropout: float = 0.1
+    output_dropout: float = 0.1
+    tie_embeddings: bool = True
+    attachment_head: bool = False
+    objective: Objective = "causal"
+    norm: Norm = "pre"
+    norm_eps: float = 1e-5
+    activation: Activation = "gelu"
+    attention_bias: bool = True
+    output_bias: bool = False
+    scale_embeddings: bool = False
+    embedding_norm: bool = False
+    output_transform: bool = False
+    initialization: Initialization = "gpt2"
+    sincos_timescale: float = 256.0
+    stack_layers: str = "none"
+    as_released: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "layers", "d_model", "heads", "d_ff", "max_length"):
+            if getattr(self, name) < 1:
+                raise bad_config(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("input_dropout", "attention_dropout", "output_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise bad_config(f"{name} must be from 0 to below 1, not {getattr(self, name)}")
+        if self.d_model % self.heads:
+            raise bad_config(f"d_model ({self.d_model}) must be a multiple of heads ({self.heads})")
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in get_args(choices):
+                raise bad_config(
+                    f"{name} must be one of {', '.join(get_args(choices))}, not {getattr(self, name)!r}"
+                )
+        if self.positions in ("relative", "sincos") and self.d_model % 2:
+            raise bad_config(f"{self.positions} positions need an even d_model, not {self.d_model}")
+        if self.positions == "rotary" and self.d_model // self.heads % 2:
+            raise bad_config(
+                f"rotary positions need an even d_model / heads, not {self.d_model // self.heads}"
+            )
+        for name in ("norm_eps", "sincos_timescale"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise bad_config(f"{name} must be above 0, not {getattr(self, name)}")
+        if self.attachment_head and (self.objective == "masked" or self.as_released):
+            raise bad_config("an attachment head needs the causal objective, and no as_released")
+        if self.first_stack_layer < 0:
+            raise bad_config(
+                f'stack_layers must be "none", "all" or "last N", N from 1 to {self.layers}, '
+                f"not {self.stack_layers!r}"
+            )
+        for name in ("pad_id", "root_id", "eos_id"):
+            if not 0 <= getattr(self, name) < self.vocab_size:
+                raise bad_config(
+                    f"{name} must be below vocab_size ({self.vocab_size}), not {getattr(self, name)}"
+                )
+
+    @property
+    def derivation_kind(self) -> DerivationKind:
+        """Attachments if there is a head for them, which do not reach the tokens."""
+        return DerivationKind(choices="attachments" if self.attachment_head else "none")
+
+    @property
+    def first_stack_layer(self) -> int:
+        """The first layer with stack attention, from 0 (all after it have it too); -1 for a bad setting."""
+        return self.layers if self.stack_layers == "none" else first_of_layers(self.stack_layers, self.layers)
+
+
+CHOICES = {
+    "positions": Positions,
+    "objective": Objective,
+    "norm": Norm,
+    "activation": Activation,
+    "initialization": Initialization,
+}
+
+
+def first_of_layers(setting: str, layers: int) -> int:
+    """The first layer, from 0, that "all" or "last N" means; -1 if the setting makes no sense."""
+    if setting == "all":
+        return 0
+    last = re.fullmatch(r"last (\d+)", setting, re.ASCII)
+    return layers - int(last[1]) if last and 1 <= int(last[1]) <= layers else -1

@@ -1,0 +1,358 @@
+"""A transformer; pushdown layers, stack attention and the attachment head are parts that it may be given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pdtools.models.base import LanguageModel, TokenParts, initialize, initialize_by_fan_in
+from pdtools.models.batch import Batch
+from pdtools.models.derivations import Derivations
+from pdtools.models.kernels.dropout import Dropout
+from pdtools.models.strings import StringDerivations
+from pdtools.models.transformer.attachment import AttachmentHead
+from pdtools.models.transformer.attachment_derivations import AttachmentDerivations
+from pdtools.models.transformer.block import Block
+from pdtools.models.transformer.cache import Past
+from pdtools.models.transformer.config import TransformerConfig
+from pdtools.models.transformer.positions import position_terms, sincos_positions
+from pdtools.models.transformer.score_terms import ScoreInputs, ScoreTerm
+from pdtools.models.transformer.stack_attention import StackCache
+from pdtools.models.transformer.state import TransformerState
+from pdtools.models.transformer.view import View
+
+# Logits (hypotheses × vocabulary) that are made at a time where only one token's probability is asked for:
+# on a CPU as many as stay in its cache.
+LOGIT_CELLS = 1 << 26
+LOGIT_CELLS_CPU = 1 << 20
+# Where few positions are scored, their logits alone are made on a GPU if there are so many of each.
+SELECTING_VOCABULARY = 1 << 10
+
+
+class TransformerLM(LanguageModel):
+    """The decoder.
+
+    Args:
+        config: its shape.
+        extra_terms: score terms of single layers (from 0), besides those for positions.
+        depths: rows of the depth tables of those terms and of the attachment head; None: no tape is used.
+        stack_distances: whether those terms and the attachment head look at distances in the stack.
+    """
+
+    config: TransformerConfig
+
+    def __init__(
+        self,
+        config: TransformerConfig,
+        *,
+        extra_terms: Mapping[int, Sequence[ScoreTerm]] | None = None,
+        depths: int | None = None,
+        stack_distances: bool = False,
+    ) -> None:
+        super().__init__()
+        extra_terms = extra_terms or {}
+        self.config = config
+        self.depths = depths
+        self.stack_distances = stack_distances
+        self.max_length = config.max_length if config.positions == "learned" else None
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        self.position_embedding = (
+            nn.Embedding(config.max_length, config.d_model) if config.positions == "learned" else None
+        )
+        self.embedding_norm = (
+            nn.LayerNorm(config.d_model, eps=config.norm_eps) if config.embedding_norm else None
+        )
+        self.input_dropout = Dropout(config.input_dropout)
+        self.blocks = nn.ModuleList(
+            Block(
+                config,
+                [*position_terms(config), *extra_terms.get(layer, ())],
+                has_stack=layer >= config.first_stack_layer,
+            )
+            for layer in range(config.layers)
+        )
+        # Post-LN layers end in a norm of their own.
+        self.final_norm = (
+            nn.LayerNorm(config.d_model, eps=config.norm_eps) if config.norm == "pre" else nn.Identity()
+        )
+        self.output_transform = (
+            nn.Sequential(
+                nn.Linear(config.d_model, config.d_model),
+                nn.GELU(),
+                nn.LayerNorm(config.d_model, eps=config.norm_eps),
+            )
+            if config.output_transform
+            else None
+        )
+        self.output = (
+            None if config.tie_embeddings else nn.Linear(config.d_model, config.vocab_size, bias=False)
+        )
+        self.output_bias = nn.Parameter(torch.zeros(config.vocab_size)) if config.output_bias else None
+        self.head = (
+            AttachmentHead(config.d_model, depths, stack_distances=stack_distances)
+            if config.attachment_head
+            else None
+        )
+
+        if config.initialization == "fan-in":
+            self.apply(initialize_by_fan_in)
+            return
+        self.apply(initialize)
+        if config.initialization == "normal":
+            return
+        for name, parameter in self.named_parameters():
+            if name.endswith(("attention.output.weight", "feed_forward.2.weight")):
+                # GPT-2: the residual stream's variance does not grow with the number of layers.
+                nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * config.layers))
+
+    # --- whole sentences ----------------------------------------------------------------------
+
+    def hidden_states(self, embedding: Tensor, lengths: Tensor, view: View) -> Tensor:
+        """Final hidden states.
+
+        Args:
+            embedding: (B, N, D), of the tokens.
+            lengths: int64 (B,), positions that are not padding.
+            view: of the rows.
+
+        Returns:
+            float (B, N, D).
+        """
+        n = embedding.shape[1]
+        causal = real = None
+        if self.objective == "causal":
+            causal = torch.ones(n, n, dtype=torch.bool, device=embedding.device).tril()
+        else:
+            real = (torch.arange(n, device=embedding.device) < lengths[:, None])[:, None, None]
+        inputs = ScoreInputs(
+            causal=causal,
+            tape=None if view.depths is None else view.depths[:, None],
+            stack_distance=None if view.distance is None else view.distance[:, None],
+            real=real,
+        )
+        x = self._input(embedding, first=0, lengths=lengths)  # (B, N, D)
+        for block in self.blocks:
+            x = block(x, inputs)
+        return self._final(x)
+
+    def forward_parts(self, batch: Batch) -> TokenParts:
+        """See :meth:`LanguageModel.forward_parts`: the factors of eq. 7 (Murty et al. 2023)."""
+        self.check_length(batch.tokens.shape[1])
+        view, n_clamped = View(), batch.tokens.new_zeros(())
+        if self.depths is not None or self.head is not None:
+            view = self._view(batch)
+        if self.depths is not None:
+            # Nothing is predicted from EOS or padding, so their rows do not count.
+            position = torch.arange(batch.tokens.shape[1], device=batch.tokens.device)
+            used = position < batch.lengths[:, None] - 1  # (B, N)
+            n_clamped = (view.clamped(self.depths) & used[:, :, None]).sum()
+        tokens, lengths = self.as_read(batch)
+        embedding = self.embedding(tokens)  # (B, N, D): once, so that it has one gradient
+        hidden = self.hidden_states(embedding, lengths, view)  # (B, N, D)
+        # Of masked models that do not read ROOT nothing is predicted there.
+        hidden = F.pad(hidden, (0, 0, batch.tokens.shape[1] - tokens.shape[1], 0))
+
+        targets = batch.tokens if batch.targets is None else batch.targets  # (B, N)
+        shift = 1 if self.objective == "causal" else 0
+        hidden_before = hidden[:, : hidden.shape[1] - shift]  # (B, N - shift, D)
+        if batch.scored is None or not self._selects():
+            token_logprobs = -self._nll(hidden_before.flatten(0, 1), targets[:, shift:].flatten())
+            token_logprobs = F.pad(token_logprobs.view(len(batch.tokens), -1), (shift, 0))  # (B, N)
+            token_logprobs = token_logprobs.masked_fill(~batch.predicted(), 0)
+        else:
+            # Few are scored: logits, the largest tensor, are made for those alone.
+            scored = batch.scored[:, shift:]  # (B, N - shift)
+            found = -self._nll(hidden_before[scored], targets[:, shift:][scored])  # (S,)
+            token_logprobs = found.new_zeros(scored.shape).masked_scatter(scored, found)
+            token_logprobs = F.pad(token_logprobs, (shift, 0))  # (B, N)
+
+        attach_logprobs = torch.zeros_like(token_logprobs)
+        attach_best = torch.arange(batch.tokens.shape[1], device=hidden.device).expand_as(batch.tokens)
+        if self.head is not None:
+            every = self.head.logprobs(
+                hidden, view.arrival, embedding, view.legal, view.distance
+            )  # (B, N, N)
+            chosen = every.gather(2, batch.attach[:, :, None])[:, :, 0]  # (B, N)
+            # EOS attaches to ROOT, which is no candidate here: probability 1.
+            attach_logprobs = chosen.masked_fill(~batch.attached(), 0)
+            attach_best = every.argmax(2)
+        return TokenParts(
+            token_logprobs=token_logprobs,
+            attach_logprobs=attach_logprobs,
+            attach_best=attach_best,
+            n_clamped=n_clamped,
+        )
+
+    def following_logprobs(self, batch: Batch) -> Tensor:
+        """See :meth:`LanguageModel.following_logprobs`."""
+        self.check_causal()
+        hidden = self._read(batch)  # (B, N, D)
+        last = hidden[torch.arange(len(hidden), device=hidden.device), batch.lengths - 1]  # (B, D)
+        return self._logits(last).log_softmax(-1, dtype=torch.float32)
+
+    def position_logprobs(self, batch: Batch) -> Tensor:
+        """See :meth:`LanguageModel.position_logprobs`."""
+        hidden = self._read(batch)  # (B, N, D), without ROOT where it is not read
+        logprobs = self._logits(hidden).log_softmax(-1, dtype=torch.float32)
+        shift = 1 if self.objective == "causal" else 0
+        length = batch.tokens.shape[1]
+        logprobs = logprobs[:, : logprobs.shape[1] - shift]
+        return F.pad(logprobs, (0, 0, length - logprobs.shape[1], 0))  # (B, N, V)
+
+    def _read(self, batch: Batch) -> Tensor:
+        """Final hidden states of rows, (B, N, D); of masked models that do not read ROOT, (B, N - 1, D)."""
+        self.check_length(batch.tokens.shape[1])
+        tokens, lengths = self.as_read(batch)
+        view = View() if self.depths is None else self._view(batch)
+        return self.hidden_states(self.embedding(tokens), lengths, view)
+
+    def _view(self, batch: Batch) -> View:
+        return View.of_rows(batch.attach, self.depths, stack_distances=self.stack_distances)
+
+    # --- token by token -----------------------------------------------------------------------
+
+    def derive(self, rows: int, length: int) -> Derivations:
+        """See :meth:`LanguageModel.derive`."""
+        kind = StringDerivations if self.head is None else AttachmentDerivations
+        return kind(self, rows, length)
+
+    def start(self, rows: int, length: int, entries: int | None = None) -> TransformerState:
+        """See :meth:`LanguageModel.start`."""
+        self.check_causal()
+        self.check_length(length)
+        config, weight = self.config, self.embedding.weight
+        past = Past(rows, rows * length if entries is None else entries, like=weight)
+        return TransformerState(
+            position=-1,
+            past=past,
+            lengths=torch.tensor([length], device=weight.device),
+            caches=[past.cache(2 * config.d_model) for _ in self.blocks],
+            stacks=[
+                None if block.stack is None else StackCache(past, length, weight) for block in self.blocks
+            ],
+            hidden=weight.new_zeros(rows, config.d_model),
+            head_keys=None if self.head is None else past.cache(config.d_model),
+            head_query=None if self.head is None else weight.new_zeros(rows, config.d_model),
+            stack_distance=None,
+            held=None,
+            n_clamped=torch.zeros((), dtype=torch.int64, device=weight.device),
+        )
+
+    @torch.no_grad()
+    def advance(self, state: TransformerState, tokens: Tensor, tape_row: Tensor) -> None:
+        """See :meth:`LanguageModel.advance`."""
+        state.position += 1
+        state.past.feed()
+        k = state.position
+        view = View.of_step(tape_row, self.depths, stack_distances=self.stack_distances)
+        state.stack_distance = view.distance
+        if self.depths is not None:
+            state.n_clamped = state.n_clamped + view.clamped(self.depths).sum()
+        inputs = ScoreInputs(
+            causal=None,
+            tape=None if view.depths is None else view.depths[:, None, None],
+            stack_distance=None if view.distance is None else view.distance[:, None, None],
+        )
+        if self.config.as_released:
+            tokens, state.held = tokens if state.held is None else state.held, tokens
+        x = self._input(self.embedding(tokens[:, None]), first=k, lengths=state.lengths)  # (R, 1, D)
+        for block, cache, stack in zip(self.blocks, state.caches, state.stacks, strict=True):
+            x = block(x, inputs, cache, stack)
+        state.hidden = self._final(x)[:, 0]  # (R, D)
+        if self.head is not None:
+            assert state.head_keys is not None
+            arrival = None if view.depths is None else view.depths[:, k]  # (R,)
+            state.head_query, keys = self.head.queries_and_keys(state.hidden, arrival)  # (R, D)
+            state.head_keys.write(keys)
+
+    @torch.no_grad()
+    def next_token_logprobs(self, state: TransformerState) -> Tensor:
+        """See :meth:`LanguageModel.next_token_logprobs`."""
+        return self._logits(state.hidden).log_softmax(-1, dtype=torch.float32)
+
+    @torch.no_grad()
+    def token_logprobs(
+        self, state: TransformerState, next_tokens: Tensor, rows: Tensor | None = None
+    ) -> Tensor:
+        """See :meth:`LanguageModel.token_logprobs`."""
+        cells = LOGIT_CELLS_CPU if state.hidden.device.type == "cpu" else LOGIT_CELLS
+        block = max(1, cells // self.vocab_size)
+        hidden = state.hidden  # (R, D)
+        total = torch.cat([_logsumexp(self._logits(part).float()) for part in hidden.split(block)])  # (R,)
+        if rows is not None:
+            hidden, total = hidden[rows], total[rows]
+        chosen = (hidden.float() * self._output_weight[next_tokens].float()).sum(1)  # (M,)
+        if self.output_bias is not None:
+            chosen = chosen + self.output_bias[next_tokens].float()
+        # Rounded as the logits in the total are: else in bfloat16 what is nearly certain would be above 1.
+        return chosen.to(hidden.dtype).float() - total
+
+    @torch.no_grad()
+    def attach_logprobs(self, state: TransformerState, next_tokens: Tensor, legal: Tensor) -> Tensor:
+        """See :meth:`LanguageModel.attach_logprobs`."""
+        if self.head is None or state.head_query is None or state.head_keys is None:
+            return super().attach_logprobs(state, next_tokens, legal)
+        embedding = self.embedding(next_tokens)  # (R, D)
+        return torch.cat(
+            [
+                self.head.next_logprobs(
+                    state.head_query[rows],
+                    state.head_keys.read(rows),
+                    embedding[rows],
+                    legal[rows],
+                    None if state.stack_distance is None else state.stack_distance[rows],
+                )
+                for rows in state.head_keys.blocks()
+            ]
+        )
+
+    # --- shared -------------------------------------------------------------------------------
+
+    def as_read(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Tokens (B, N) and lengths (B,) as the layers read them: see ``as_released``."""
+        if not self.config.as_released:
+            return batch.tokens, batch.lengths
+        if self.objective == "masked":
+            return batch.tokens[:, 1:], (batch.lengths - 1).clamp(min=1)
+        return torch.cat([batch.tokens[:, :1], batch.tokens[:, :-1]], dim=1), batch.lengths
+
+    def _input(self, embedding: Tensor, first: int, lengths: Tensor) -> Tensor:
+        """Of the first layer, for tokens at positions ``first``, first + 1, … of rows: (B, n, D)."""
+        config, n = self.config, embedding.shape[1]
+        x = embedding * math.sqrt(config.d_model) if config.scale_embeddings else embedding
+        if self.position_embedding is not None:
+            x = x + self.position_embedding.weight[first : first + n]
+        if config.positions == "sincos":
+            x = x + sincos_positions(config, first, n, lengths).to(x.dtype)
+        return self.input_dropout(x if self.embedding_norm is None else self.embedding_norm(x))
+
+    def _final(self, x: Tensor) -> Tensor:
+        """What the output layer and the attachment head get: (…, D) to (…, D)."""
+        x = self.final_norm(x)
+        return x if self.output_transform is None else self.output_transform(x)
+
+    def _selects(self) -> bool:
+        """Whether it is worth it to pick the positions that are scored; a GPU has to be waited for."""
+        return self.device.type == "cpu" or self.vocab_size >= SELECTING_VOCABULARY
+
+    def _nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """-log p of targets (S,) given hidden states (S, D), in single precision: (S,)."""
+        return F.cross_entropy(self._logits(hidden).float(), targets, reduction="none")
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        """(…, D) to (…, V)."""
+        return F.linear(hidden, self._output_weight, self.output_bias)
+
+    @property
+    def _output_weight(self) -> Tensor:
+        """(V, D)."""
+        return self.embedding.weight if self.output is None else self.output.weight
+
+
+def _logsumexp(logits: Tensor) -> Tensor:
+    """log Σ exp of rows (R, V): log_softmax goes over them once, torch.logsumexp makes copies on the way."""
+    return logits[:, 0] - logits.log_softmax(1)[:, 0]

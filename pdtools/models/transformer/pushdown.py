@@ -1,0 +1,79 @@
+"""The Pushdown LM: a transformer with depth-scored attention in some layers, and the attachment head."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import get_args
+
+from pdtools.models.derivations import DerivationKind
+from pdtools.models.errors import bad_config
+from pdtools.models.transformer.config import TransformerConfig, first_of_layers
+from pdtools.models.transformer.model import TransformerLM
+from pdtools.models.transformer.score_terms import DepthScores, DepthSpace, StackDistances
+
+
+@dataclass(frozen=True, kw_only=True)
+class PushdownConfig(TransformerConfig):
+    """Shape of a Pushdown LM (Murty et al. 2023).
+
+    Attributes:
+        attachment_head: always true.
+        pushdown_layers: "all", or "last N".
+        depths: rows of each depth table; deeper tokens use the last row, and are counted.
+        depth_space: "key": depth embeddings are added to the keys (fig. 7); "hidden": to the hidden states
+            before the key map (eq. 6).
+        stack_distances: also give the attention of pushdown layers and the attachment head a learned penalty
+            on distance from the top of the stack. Not in the paper.
+    """
+
+    attachment_head: bool = True
+    pushdown_layers: str = "all"
+    depths: int = 64
+    depth_space: DepthSpace = "key"
+    stack_distances: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.attachment_head:
+            raise bad_config("a pushdown model needs its attachment_head (a transformer doesn't)")
+        if self.depths < 1:
+            raise bad_config(f"depths must be at least 1, not {self.depths}")
+        if self.depth_space not in get_args(DepthSpace):
+            raise bad_config(
+                f"depth_space must be one of {', '.join(get_args(DepthSpace))}, not {self.depth_space!r}"
+            )
+        if self.positions == "rotary":
+            raise bad_config(
+                "rotary positions do not go with depths: these are scored by queries as they are"
+            )
+        if self.first_pushdown_layer < 0:
+            raise bad_config(
+                f'pushdown_layers must be "all" or "last N", N from 1 to {self.layers}, '
+                f"not {self.pushdown_layers!r}"
+            )
+
+    @property
+    def derivation_kind(self) -> DerivationKind:
+        """Attachments, which make the tape that tokens are read with."""
+        return DerivationKind(choices="attachments", reach_words=True)
+
+    @property
+    def first_pushdown_layer(self) -> int:
+        """The first pushdown layer, from 0 (all after it are too); -1 if the setting makes no sense."""
+        return first_of_layers(self.pushdown_layers, self.layers)
+
+
+def build_pushdown(config: PushdownConfig) -> TransformerLM:
+    """The model of a configuration, with random weights."""
+    return TransformerLM(
+        config,
+        extra_terms={
+            layer: [
+                DepthScores(config.d_model, config.heads, config.depths, config.depth_space),
+                *([StackDistances(config.heads)] if config.stack_distances else []),
+            ]
+            for layer in range(config.first_pushdown_layer, config.layers)
+        },
+        depths=config.depths,
+        stack_distances=config.stack_distances,
+    )

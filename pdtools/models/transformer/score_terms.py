@@ -1,0 +1,248 @@
+"""What models add to attention scores: positions, depths, distances in the stack."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+DepthSpace = Literal["key", "hidden"]
+Kernels = Literal["all", "cpu", "none"]
+
+
+@dataclass(frozen=True)
+class ScoreInputs:
+    """What score terms may look at, made once per pass and shared by all layers.
+
+    Queries are the last Q of K positions (Q = K when training, 1 when decoding).
+
+    Attributes:
+        causal: bool (Q, K), keys that a query may see; None if it may see all (decoding, masked models).
+        tape: int (B, 1, Q, K), depths W_k[j], uint8 for the kernels; None for models without a tape.
+        stack_distance: int16 (B, 1, Q, K), :func:`.tape.open_tokens_after` of the tape; None for models that
+            do not look at it.
+        real: bool (B, 1, 1, K), keys that are not padding, of masked models; None: no query sees padding.
+    """
+
+    causal: Tensor | None
+    tape: Tensor | None
+    stack_distance: Tensor | None = None
+    real: Tensor | None = None
+
+    def of(self, rows: slice) -> ScoreInputs:
+        """For some of the rows when decoding."""
+        return ScoreInputs(
+            causal=None,
+            tape=None if self.tape is None else self.tape[rows],
+            stack_distance=None if self.stack_distance is None else self.stack_distance[rows],
+        )
+
+
+class ScoreTerm(nn.Module, ABC):
+    """Something added to the attention scores q·k before they are scaled by 1/sqrt(d_head).
+
+    Attributes:
+        kernels: the fast paths that compute it too, from :meth:`tensors`: "all", those for CPUs, or none.
+    """
+
+    kernels: Kernels = "none"
+
+    def tensors(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> dict[str, Tensor]:
+        """Its share of :class:`pdtools.models.kernels.terms.Terms`; arguments as of :meth:`forward`."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
+        """Compute the term.
+
+        Args:
+            q: (B, H, Q, d_head).
+            k: (B, H, K, d_head).
+            key_map: (D, D), the weight of the layer's key projection.
+            inputs: of this pass.
+
+        Returns:
+            broadcastable to (B, H, Q, K); cells above the diagonal are masked later and may hold anything.
+        """
+
+
+def sinusoids_of(positions: Tensor, d_model: int, timescale: float = 10000.0) -> Tensor:
+    """Sines of positions (…), then cosines (Vaswani et al. 2017, section 3.5): float (…, d_model).
+
+    The wavelengths go from 2π to nearly 2π times ``timescale``.
+    """
+    rate = timescale ** (-torch.arange(0, d_model, 2, device=positions.device, dtype=torch.float32) / d_model)
+    angle = positions[..., None].float() * rate  # (…, D / 2)
+    return torch.cat([angle.sin(), angle.cos()], dim=-1)
+
+
+class RelativePositions(ScoreTerm):
+    """Transformer-XL's relative positions (Dai et al. 2019, section 3.3): u·k_j + (q_i + v)·W_R R_{i-j}.
+
+    Args:
+        d_model, heads: of the model.
+        timescale: of the sinusoids, see :func:`sinusoids_of`.
+        nearest: what the distance of a token to itself is counted as.
+        deviation: of the first biases u and v.
+    """
+
+    kernels: Kernels = "all"
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        *,
+        timescale: float = 10000.0,
+        nearest: int = 0,
+        deviation: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.d_model = d_model
+        self.timescale = timescale
+        self.nearest = nearest
+        self.content_bias = nn.Parameter(torch.zeros(heads, 1, d_model // heads))  # u
+        self.position_bias = nn.Parameter(torch.zeros(heads, 1, d_model // heads))  # v
+        self.distance_map = nn.Linear(d_model, d_model, bias=False)  # W_R
+        if deviation:
+            nn.init.normal_(self.content_bias, std=deviation)
+            nn.init.normal_(self.position_bias, std=deviation)
+
+    def vectors(self, keys: int) -> Tensor:
+        """W_R R of the distances keys - 1, …, 1, 0: (H, K, d_head)."""
+        return self._vectors(torch.arange(keys - 1, -1, -1, device=self.distance_map.weight.device))
+
+    def _vectors(self, distances: Tensor) -> Tensor:
+        """W_R R of distances (K): (H, K, d_head)."""
+        weight = self.distance_map.weight
+        r = self.distance_map(
+            sinusoids_of(distances + self.nearest, self.d_model, self.timescale).to(weight.dtype)
+        )  # (K, D)
+        return r.view(len(distances), len(self.content_bias), -1).transpose(0, 1)
+
+    def tensors(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> dict[str, Tensor]:
+        """See :meth:`ScoreTerm.tensors`."""
+        biases = {"content_bias": self.content_bias, "position_bias": self.position_bias}
+        return {**biases, "distance": self.vectors(k.shape[2])}
+
+    def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
+        r = self.vectors(k.shape[2]).transpose(1, 2)  # (H, d_head, K)
+        # einsum folds batch and queries into one matrix; matmul would first copy r for every row.
+        by_distance = torch.einsum("bhqd,hdk->bhqk", q + self.position_bias, r)  # (B, H, Q, K)
+        content = self.content_bias @ k.transpose(2, 3)  # (B, H, 1, K)
+        return content + shift_to_keys(by_distance)
+
+
+def shift_to_keys(by_distance: Tensor) -> Tensor:
+    """From scores by distance (farthest first) to scores by key: row i moves left by Q - 1 - i columns.
+
+    Padding each row by one cell and reading the rows as one stretch moves each row one cell further than the
+    one before. What enters on the right is above the diagonal.
+    """
+    batch, heads, queries, keys = by_distance.shape
+    padded = F.pad(by_distance, (1, 0))  # (B, H, Q, K + 1)
+    return padded.view(batch, heads, keys + 1, queries)[:, :, 1:].reshape(batch, heads, queries, keys)
+
+
+class LinearPositions(ScoreTerm):
+    """ALiBi's penalty on distance (Press et al. 2022): -m_h |i - j|, with m_h = 2^(-8h / H) for head h of H.
+
+    Nothing is learned, and no distance is unlike those of training.
+    """
+
+    kernels: Kernels = "all"
+    slopes: Tensor
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        slopes = 2.0 ** (-8 * torch.arange(1, heads + 1) / heads)
+        self.register_buffer("slopes", slopes[:, None, None], persistent=False)  # (H, 1, 1)
+
+    def tensors(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> dict[str, Tensor]:
+        """See :meth:`ScoreTerm.tensors`."""
+        return {"alibi": self.slopes.view(-1)}
+
+    def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
+        queries, keys, d_head = q.shape[2], k.shape[2], q.shape[3]
+        position = torch.arange(keys, device=q.device)
+        distance = self.distance(position[keys - queries :, None] - position)  # (Q, K)
+        return -self.slopes * distance * math.sqrt(d_head)  # (H, Q, K): scores are scaled later
+
+    def distance(self, i_minus_j: Tensor) -> Tensor:
+        """What is penalized of a query at i and a key at j, (Q, K)."""
+        return i_minus_j.abs()
+
+
+class StackDistances(ScoreTerm):
+    """A penalty on distance in the stack: -m_h s_k[j], s the number of open tokens above j, m_h > 0 learned.
+
+    Ours, not the paper's: the tape says which tokens are open, this says which of them is the last, however
+    many there are and however far back it is. As ALiBi, it extends to stacks deeper than those of training.
+    """
+
+    kernels: Kernels = "cpu"
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        # The steepest sees the top alone; it goes with the flattest of other penalties on distance, if any.
+        slopes = 4 * 2.0 ** (-8 * torch.arange(heads, 0, -1) / heads)
+        self.log_slopes = nn.Parameter(slopes.log()[:, None, None])  # (H, 1, 1)
+
+    def tensors(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> dict[str, Tensor]:
+        """See :meth:`ScoreTerm.tensors`."""
+        assert inputs.stack_distance is not None
+        slopes = self.scaled_slopes(q.shape[3])[:, 0, 0]  # (H)
+        return {"slopes": slopes, "open": inputs.stack_distance[:, 0]}
+
+    def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
+        assert inputs.stack_distance is not None
+        return -self.scaled_slopes(q.shape[3]) * inputs.stack_distance  # (B, H, Q, K)
+
+    def scaled_slopes(self, d_head: int) -> Tensor:
+        """m sqrt(d_head), since scores are scaled later: (H, 1, 1)."""
+        return self.log_slopes.exp() * math.sqrt(d_head)
+
+
+class DepthScores(ScoreTerm):
+    """The pushdown layer's term q_k·e[W_k[j]] (Murty et al. 2023, eq. 6 and fig. 7).
+
+    The scores of all depths are computed once per query and picked by the tape, so keys of size K x K x d
+    never exist. Depths beyond the table use its last row.
+
+    Args:
+        space: "key": e is added to the keys, one vector shared by the heads (fig. 7); "hidden": e is added
+            to the hidden state before the key map (eq. 6).
+    """
+
+    kernels: Kernels = "all"
+
+    def __init__(self, d_model: int, heads: int, depths: int, space: DepthSpace) -> None:
+        super().__init__()
+        self.space = space
+        self.heads = heads
+        self.embedding = nn.Embedding(depths, d_model // heads if space == "key" else d_model)
+
+    def tensors(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> dict[str, Tensor]:
+        """See :meth:`ScoreTerm.tensors`."""
+        assert inputs.tape is not None
+        return {"table": self.vectors(key_map), "tape": inputs.tape[:, 0]}
+
+    def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
+        assert inputs.tape is not None
+        tape = inputs.tape.long().expand(-1, self.heads, -1, -1)  # (B, H, Q, K)
+        vectors = self.vectors(key_map)  # (H or 1, depths, d_head)
+        by_depth = q @ vectors.transpose(1, 2)  # (B, H, Q, depths): q·e of all depths
+        return by_depth.gather(3, tape)  # (B, H, Q, K)
+
+    def vectors(self, key_map: Tensor) -> Tensor:
+        """What each depth adds to keys: (H, depths, d_head), or (1, depths, d_head) for all heads alike."""
+        table = self.embedding.weight  # (depths, d_head or D)
+        if self.space == "key":
+            return table[None]
+        mapped = F.linear(table, key_map)  # (depths, D)
+        return mapped.view(len(table), self.heads, -1).transpose(0, 1)

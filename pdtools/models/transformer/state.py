@@ -1,0 +1,60 @@
+"""What a transformer remembers while it reads token by token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from pdtools.models.base import DecoderState
+from pdtools.models.transformer.cache import Cache, Past
+from pdtools.models.transformer.stack_attention import StackCache
+
+
+@dataclass
+class TransformerState(DecoderState):
+    """What a transformer remembers of R hypotheses.
+
+    Attributes:
+        position: last position that was fed; -1 at the start.
+        past: what each hypothesis has read.
+        lengths: int64 (1,), the most tokens of one hypothesis.
+        caches: keys and values (2D wide) of each layer.
+        stacks: of each layer; None where it has no stack attention.
+        hidden: (R, D), final hidden state of the last token.
+        head_keys: the attachment head's keys, D wide; None without a head.
+        head_query: (R, D), the attachment head's q of the last token; None without a head.
+        stack_distance: int16 (R, position + 1), after the last token; None for a model that uses none.
+        held: int64 (R,), the last token of models that read with a delay of one; None for others.
+        n_clamped: cells of tape rows fed so far that were deeper than the depth table.
+    """
+
+    position: int
+    past: Past
+    lengths: Tensor
+    caches: list[Cache]
+    stacks: list[StackCache | None]
+    hidden: Tensor
+    head_keys: Cache | None
+    head_query: Tensor | None
+    stack_distance: Tensor | None
+    held: Tensor | None
+    n_clamped: Tensor
+
+    def select(self, rows: Tensor) -> None:
+        """See :meth:`DecoderState.select`."""
+        self.past.select(rows)
+        self.hidden = self.hidden[rows]
+        if self.head_query is not None:
+            self.head_query = self.head_query[rows]
+        if self.stack_distance is not None:
+            self.stack_distance = self.stack_distance[rows]
+        if self.held is not None:
+            self.held = self.held[rows]
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the caches."""
+        per_layer = sum(cache.values.nbytes for cache in self.caches)
+        per_layer += sum(stack.nbytes for stack in self.stacks if stack is not None)
+        return per_layer + (0 if self.head_keys is None else self.head_keys.values.nbytes)

@@ -1,0 +1,74 @@
+"""What a transformer's layers and attachment head see of a derivation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pdtools.models.transformer.tape import legal_attachments, open_tokens_after, tape_from_attachments
+
+# Tapes of so many depths have one byte a cell, as the fast paths need them.
+KERNEL_DEPTHS = 256
+
+
+@dataclass(frozen=True)
+class View:
+    """Of whole rows (B, N, N), or of the last token of hypotheses (R, k + 1).
+
+    Attributes:
+        tape: int16, W_k[j]; None where none was made, because nothing looks at it.
+        depths: the same within the depth tables, deeper tokens in the last row; uint8 if that is enough; None
+            for a model without them.
+        distance: int16, open tokens above each (:func:`open_tokens_after`); None where nothing looks at it.
+    """
+
+    tape: Tensor | None = None
+    depths: Tensor | None = None
+    distance: Tensor | None = None
+
+    @classmethod
+    def of_rows(cls, attach: Tensor, depths: int | None, *, stack_distances: bool) -> View:
+        """Of whole rows with attachments int (B, N).
+
+        Args:
+            attach: of the batch.
+            depths: rows of the depth tables; None for a model without them.
+            stack_distances: whether the model looks at them.
+        """
+        tape = tape_from_attachments(attach)  # (B, N, N)
+        distance = None
+        if stack_distances:
+            distance = open_tokens_after(tape, torch.ones_like(tape[0], dtype=torch.bool).tril())
+        return cls(tape, _within(tape, depths), distance)
+
+    @classmethod
+    def of_step(cls, tape_row: Tensor, depths: int | None, *, stack_distances: bool) -> View:
+        """Of the last token of hypotheses, from its row of the tape int16 (R, k + 1)."""
+        return cls(
+            tape_row, _within(tape_row, depths), open_tokens_after(tape_row) if stack_distances else None
+        )
+
+    @property
+    def arrival(self) -> Tensor | None:
+        """Of whole rows, W_j[j], the depth of each token when it arrived: (B, N); None without depths."""
+        return None if self.depths is None else self.depths.diagonal(dim1=1, dim2=2)
+
+    @property
+    def legal(self) -> Tensor:
+        """Of whole rows, which tokens each may attach to: bool (B, N, N)."""
+        assert self.tape is not None
+        return legal_attachments(self.tape)
+
+    def clamped(self, depths: int) -> Tensor:
+        """Cells that are deeper than a table of so many rows: bool."""
+        assert self.tape is not None
+        return self.tape >= depths
+
+
+def _within(tape: Tensor, depths: int | None) -> Tensor | None:
+    if depths is None:
+        return None
+    clamped = tape.clamp(max=depths - 1)
+    return clamped.to(torch.uint8) if depths <= KERNEL_DEPTHS else clamped

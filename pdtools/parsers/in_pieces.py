@@ -1,0 +1,274 @@
+"""Parsing and conversion in pieces: what workers do with a piece, and what is handed out of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
+from typing import Any, Protocol
+
+from pdtools.devices import prepare_torch
+from pdtools.files import LeftOut, Rejects
+from pdtools.jobs import JobFolder, Plan, cut, map_pieces
+from pdtools.parsers.base import ParseFailure, Parser, load_parser
+from pdtools.parsers.benepar import model_path
+from pdtools.parsers.pipeline import CHUNK, Counts, TreeForm, parse_batch
+from pdtools.parsers.sentences import SourcedSentence
+from pdtools.provenance import check_fingerprint, identify
+from pdtools.trees import (
+    FilePiece,
+    SourcedTree,
+    TransformCounts,
+    Tree,
+    cut_pieces,
+    in_order,
+    parse_piece,
+    placeholder,
+)
+from pdtools.typed_values import as_type
+
+_LEAF = re.compile(r"([^ ()]+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class TreeLine:
+    """A tree that is to be written, and nothing else."""
+
+    text: str
+
+    def to_brackets(self) -> str:
+        """Its brackets."""
+        return self.text
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Its words, as they stand there."""
+        return tuple(_LEAF.findall(self.text))
+
+
+@dataclass(frozen=True, slots=True)
+class Formed:
+    """What became of the trees or sentences of a piece, one by one.
+
+    Attributes:
+        outcomes: a tree, or why there is none.
+        n_words: of all trees.
+        changes: traces removed, labels rewritten.
+    """
+
+    outcomes: tuple[TreeLine | LeftOut, ...]
+    n_words: int
+    changes: TransformCounts
+
+    @property
+    def n_trees(self) -> int:
+        """How many there were."""
+        return len(self.outcomes)
+
+    def __len__(self) -> int:
+        return self.n_trees
+
+    def pack(self) -> bytes:
+        """As bytes."""
+        record = {
+            "outcomes": [o.text if isinstance(o, TreeLine) else asdict(o) for o in self.outcomes],
+            "n_words": self.n_words,
+            "changes": {f.name: getattr(self.changes, f.name) for f in fields(self.changes)},
+        }
+        return json.dumps(record).encode("ascii")
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Formed:
+        """Undo :meth:`pack`."""
+        record = as_type(json.loads(data), _FormedRecord)
+        outcomes = (TreeLine(o) if isinstance(o, str) else o for o in record.outcomes)
+        return cls(tuple(outcomes), record.n_words, record.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class _FormedRecord:
+    """:class:`Formed` with brackets."""
+
+    outcomes: tuple[str | LeftOut, ...]
+    n_words: int
+    changes: TransformCounts
+
+
+# --- from a treebank --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertWork:
+    """Brings the trees of a piece of files into a form; None where :func:`parse_piece` gives None."""
+
+    form: TreeForm
+
+    def __call__(self, piece: FilePiece) -> Formed | None:
+        arrays = parse_piece(piece)
+        return None if arrays is None else self.formed(arrays.source(i) for i in range(len(arrays)))
+
+    def formed(self, trees: Iterable[SourcedTree]) -> Formed:
+        """What becomes of trees."""
+        changes = TransformCounts()
+        outcomes: list[TreeLine | LeftOut] = []
+        n_words = 0
+        for sourced in trees:
+            tree = self.form.usable(sourced.tree, changes)
+            if isinstance(tree, Tree):
+                n_words += len(tree)
+                outcomes.append(TreeLine(tree.to_brackets()))
+            else:
+                outcomes.append(LeftOut(tree, sourced.file, sourced.line, sourced.text))
+        return Formed(tuple(outcomes), n_words, changes)
+
+    def digest(self, piece: FilePiece) -> str:
+        return piece.digest()
+
+    def pack(self, result: Formed | None) -> bytes:
+        return b"" if result is None else result.pack()
+
+    def unpack(self, data: bytes) -> Formed | None:
+        return Formed.unpack(data) if data else None
+
+
+def convert_in_pieces(
+    files: Sequence[str],
+    form: TreeForm,
+    plan: Plan,
+    job: JobFolder | None,
+    *,
+    rejects: Rejects,
+    counts: Counts,
+) -> Iterator[TreeLine]:
+    """:func:`pdtools.parsers.convert_treebank` in pieces, by whoever the plan says.
+
+    What is not in the ordinary form that :func:`pdtools.trees.parse_piece` reads, standard input and pipes
+    are converted here.
+    """
+    work = ConvertWork(form)
+    made = map_pieces(work, cut_pieces(files), plan, job)
+    for item in in_order(made, work, rejects):
+        formed = work.formed([item]) if isinstance(item, SourcedTree) else item
+        counts.changes += formed.changes
+        counts.tokens += formed.n_words
+        for outcome in formed.outcomes:
+            if isinstance(outcome, LeftOut):
+                rejects.add(**asdict(outcome))
+            else:
+                counts.trees += 1
+                yield outcome
+
+
+# --- through a parser -------------------------------------------------------------------------
+
+
+class ParserSettings(Hashable, Protocol):
+    """What a parser is loaded from. To be compared, hashed, and pickled to workers."""
+
+    def load(self) -> Parser:
+        """The parser."""
+        ...
+
+    def described(self) -> dict[str, Any]:
+        """What its trees depend on, for :func:`pdtools.jobs.job_folder`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BackendSettings:
+    """A parser of :func:`pdtools.parsers.load_parser`.
+
+    Attributes:
+        threads: of each worker; 0: as torch finds best.
+        fingerprint: of the model, if other processes load it; they refuse another one.
+    """
+
+    name: str
+    model: str | None
+    device: str
+    threads: int = 0
+    fingerprint: str | None = None
+
+    def load(self) -> Parser:
+        """See :class:`ParserSettings`."""
+        if self.fingerprint is not None:
+            check_fingerprint(self.path or "", self.fingerprint)
+        return load_parser(self.name, self.model, prepare_torch(self.device, self.threads))
+
+    @property
+    def path(self) -> str | None:
+        """Where the model is, if that is known."""
+        return model_path(self.model) if self.name == "benepar" else self.model
+
+    def described(self) -> dict[str, Any]:
+        """See :class:`ParserSettings`."""
+        found = {} if self.path is None else identify(self.path)
+        return {"parser": self.name, "model": found.get("sha256", self.model)}
+
+
+@lru_cache(maxsize=1)
+def _loaded(parser: ParserSettings) -> Parser:
+    return parser.load()
+
+
+@dataclass(frozen=True, slots=True)
+class ParseWork:
+    """Parses the sentences of a piece (:class:`pdtools.jobs.Work`)."""
+
+    parser: ParserSettings
+    form: TreeForm
+
+    def __call__(self, piece: Sequence[SourcedSentence]) -> Formed:
+        changes = TransformCounts()
+        outcomes: list[TreeLine | LeftOut] = []
+        n_words = 0
+        for sentence, tree in zip(
+            piece, parse_batch(piece, _loaded(self.parser), self.form, changes), strict=True
+        ):
+            if isinstance(tree, ParseFailure):
+                outcomes.append(LeftOut(tree.reason, sentence.file, sentence.line, sentence.text))
+            else:
+                n_words += len(tree)
+                outcomes.append(TreeLine(tree.to_brackets()))
+        return Formed(tuple(outcomes), n_words, changes)
+
+    def digest(self, piece: Sequence[SourcedSentence]) -> str:
+        content = json.dumps([[sentence.text, sentence.words] for sentence in piece]).encode()
+        return hashlib.blake2b(content, digest_size=8).hexdigest()
+
+    def pack(self, result: Formed) -> bytes:
+        return result.pack()
+
+    def unpack(self, data: bytes) -> Formed:
+        return Formed.unpack(data)
+
+
+def parse_in_pieces(
+    sentences: Iterable[SourcedSentence],
+    parser: ParserSettings,
+    form: TreeForm,
+    plan: Plan,
+    job: JobFolder | None,
+    *,
+    rejects: Rejects,
+    counts: Counts,
+    placeholders: bool = True,
+) -> Iterator[Tree | TreeLine]:
+    """:func:`pdtools.parsers.parse_corpus` in pieces, by whoever the plan says."""
+    for piece, formed in map_pieces(ParseWork(parser, form), cut(sentences, CHUNK), plan, job):
+        counts.changes += formed.changes
+        counts.tokens += formed.n_words
+        for sentence, outcome in zip(piece, formed.outcomes, strict=True):
+            if isinstance(outcome, TreeLine):
+                counts.trees += 1
+                yield outcome
+                continue
+            rejects.add(outcome.reason, file=sentence.file, line=sentence.line, text=sentence.text)
+            if placeholders:
+                counts.trees += 1
+                counts.placeholders += 1
+                counts.tokens += len(sentence.words)
+                yield placeholder(sentence.words)

@@ -1,0 +1,270 @@
+"""Scoring in pieces: what workers do with the sentences of a piece, and scorers made of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any
+
+from pdtools.devices import prepare_torch
+from pdtools.jobs import JobFolder, Plan, cut, map_pieces
+from pdtools.models import LoadedModel
+from pdtools.provenance import check_fingerprint, identify
+from pdtools.search.huggingface import HuggingFaceScorer
+from pdtools.search.scorer import (
+    Parsed,
+    ParsedScore,
+    Searcher,
+    check_bos,
+    load_model,
+    load_scorer,
+    load_searcher,
+)
+from pdtools.search.scores import DEFAULT_BEAM, Dtype, ModelScorer, SentenceScore, Unscorable
+from pdtools.tokenization import Sentence
+from pdtools.trees import Tree
+from pdtools.typed_values import as_type
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings:
+    """A model and how it is used; see :func:`pdtools.search.load_scorer`.
+
+    Attributes:
+        device: ``auto``: a GPU, where a process has one.
+        threads: of each worker; 0: as torch finds best.
+        fingerprint: of the model, if other processes load it; they refuse another one.
+    """
+
+    model_dir: str
+    beam: int = DEFAULT_BEAM
+    device: str = "cpu"
+    dtype: Dtype = "float32"
+    bos: bool = True
+    max_batch: int | None = None
+    threads: int = 0
+    fingerprint: str | None = None
+
+    def load_model(self) -> LoadedModel:
+        """A checkpoint, loaded once in each process."""
+        return _load_model(self)
+
+    def load_scorer(self) -> ModelScorer | HuggingFaceScorer:
+        """The scorer, loaded once in each process."""
+        return _load_scorer(self)
+
+    def load_searcher(self) -> Searcher:
+        """The scorer of a model whose derivations can be searched, loaded once in each process."""
+        return _load_searcher(self)
+
+
+@lru_cache(maxsize=1)
+def _load_model(settings: ModelSettings) -> LoadedModel:
+    check_bos(settings.model_dir, settings.bos)
+    check_fingerprint(settings.model_dir, settings.fingerprint)
+    device = prepare_torch(settings.device, settings.threads)
+    return load_model(settings.model_dir, device=device, dtype=settings.dtype)
+
+
+@lru_cache(maxsize=1)
+def _load_scorer(settings: ModelSettings) -> ModelScorer | HuggingFaceScorer:
+    check_fingerprint(settings.model_dir, settings.fingerprint)
+    return load_scorer(
+        settings.model_dir,
+        beam=settings.beam,
+        device=prepare_torch(settings.device, settings.threads),
+        dtype=settings.dtype,
+        bos=settings.bos,
+        max_batch=settings.max_batch,
+    )
+
+
+@lru_cache(maxsize=1)
+def _load_searcher(settings: ModelSettings) -> Searcher:
+    check_bos(settings.model_dir, settings.bos)
+    check_fingerprint(settings.model_dir, settings.fingerprint)
+    return load_searcher(
+        settings.model_dir,
+        beam=settings.beam,
+        device=prepare_torch(settings.device, settings.threads),
+        dtype=settings.dtype,
+        max_batch=settings.max_batch,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreWork:
+    """Scores the sentences of a piece (:class:`pdtools.jobs.Work`)."""
+
+    settings: ModelSettings
+
+    def __call__(self, piece: Sequence[str | Sentence]) -> list[SentenceScore | Unscorable]:
+        return list(self.settings.load_scorer().score(piece))
+
+    def digest(self, piece: Sequence[str | Sentence]) -> str:
+        return digest_of_sentences(piece)
+
+    def pack(self, result: Sequence[SentenceScore | Unscorable]) -> bytes:
+        return pack_json([score_record(score) for score in result])
+
+    def unpack(self, data: bytes) -> list[SentenceScore | Unscorable]:
+        return list(as_type(json.loads(data), tuple[SentenceScore | Unscorable, ...]))
+
+
+@dataclass(frozen=True, slots=True)
+class IncrementalWork:
+    """Scores the sentences of a piece, with incremental parses (:class:`pdtools.jobs.Work`)."""
+
+    settings: ModelSettings
+
+    def __call__(self, piece: Sequence[str | Sentence]) -> list[ParsedScore | Unscorable]:
+        return list(self.settings.load_searcher().score_with_parses(piece))
+
+    def digest(self, piece: Sequence[str | Sentence]) -> str:
+        return digest_of_sentences(piece)
+
+    def pack(self, result: Sequence[ParsedScore | Unscorable]) -> bytes:
+        return pack_json(
+            [
+                score_record(found)
+                if isinstance(found, Unscorable)
+                else {
+                    "score": score_record(found.score),
+                    "incremental": [attach.tolist() for attach in found.incremental],
+                }
+                for found in result
+            ]
+        )
+
+    def unpack(self, data: bytes) -> list[ParsedScore | Unscorable]:
+        return list(as_type(json.loads(data), tuple[ParsedScore | Unscorable, ...]))
+
+
+@dataclass(frozen=True, slots=True)
+class ParseWork:
+    """Parses the sentences of a piece (:class:`pdtools.jobs.Work`)."""
+
+    settings: ModelSettings
+    k_best: int
+    derivations: bool
+
+    def __call__(self, piece: Sequence[str | Sentence]) -> list[Parsed | Unscorable]:
+        searcher = self.settings.load_searcher()
+        return list(searcher.parse(piece, k_best=self.k_best, derivations=self.derivations))
+
+    def digest(self, piece: Sequence[str | Sentence]) -> str:
+        return digest_of_sentences(piece)
+
+    def pack(self, result: Sequence[Parsed | Unscorable]) -> bytes:
+        return pack_json(
+            [
+                score_record(found)
+                if isinstance(found, Unscorable)
+                else {
+                    "k_best": [[joint, tree.to_brackets()] for joint, tree in found.k_best],
+                    "marginal": found.marginal,
+                }
+                for found in result
+            ]
+        )
+
+    def unpack(self, data: bytes) -> list[Parsed | Unscorable]:
+        found = as_type(json.loads(data), tuple[_ParsedRecord | Unscorable, ...])
+        return [
+            record
+            if isinstance(record, Unscorable)
+            else Parsed(
+                tuple((joint, Tree.from_brackets(text)) for joint, text in record.k_best), record.marginal
+            )
+            for record in found
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _ParsedRecord:
+    """:class:`Parsed` with brackets."""
+
+    k_best: tuple[tuple[float, str], ...]
+    marginal: float
+
+
+class PiecewiseScorer:
+    """A :class:`Scorer` whose sentences are scored in pieces, by whoever the plan says.
+
+    Args:
+        settings: the model.
+        plan: who does the pieces.
+        job: keeps them.
+    """
+
+    def __init__(self, settings: ModelSettings, plan: Plan, job: JobFolder | None) -> None:
+        self._model = settings
+        self._plan = plan
+        self._job = job
+        scorer = settings.load_scorer()
+        self.settings: dict[str, Any] = scorer.settings
+        self.look_ahead = scorer.look_ahead
+
+    def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
+        """See :meth:`Scorer.score`."""
+        pieces = cut(sentences, self.look_ahead)
+        for _, scores in map_pieces(ScoreWork(self._model), pieces, self._plan, self._job):
+            yield from scores
+
+
+class PiecewiseSearcher(PiecewiseScorer):
+    """A :class:`Searcher` whose sentences are searched in pieces, by whoever the plan says."""
+
+    def __init__(self, settings: ModelSettings, plan: Plan, job: JobFolder | None) -> None:
+        self._model = settings
+        self._plan = plan
+        self._job = job
+        searcher = settings.load_searcher()
+        self.settings = searcher.settings
+        self.look_ahead = searcher.look_ahead
+
+    def score_with_parses(self, sentences: Iterable[str | Sentence]) -> Iterator[ParsedScore | Unscorable]:
+        """See :meth:`Searcher.score_with_parses`."""
+        pieces = cut(sentences, self.look_ahead)
+        for _, found in map_pieces(IncrementalWork(self._model), pieces, self._plan, self._job):
+            yield from found
+
+    def parse(
+        self, sentences: Iterable[str | Sentence], *, k_best: int = 1, derivations: bool = False
+    ) -> Iterator[Parsed | Unscorable]:
+        """See :meth:`Searcher.parse`."""
+        work, pieces = ParseWork(self._model, k_best, derivations), cut(sentences, self.look_ahead)
+        for _, found in map_pieces(work, pieces, self._plan, self._job):
+            yield from found
+
+
+def model_settings_for_job(settings: ModelSettings) -> dict[str, Any]:
+    """What scores depend on, for :func:`pdtools.jobs.job_folder`: weights, beam, dtype and the like."""
+    described = asdict(settings)
+    for name in ("threads", "device", "max_batch", "fingerprint"):  # scores agree across these
+        del described[name]
+    weights = {**identify(described.pop("model_dir"))}
+    path = weights.pop("path")
+    return {**described, "model": weights or path}
+
+
+def digest_of_sentences(piece: Sequence[str | Sentence]) -> str:
+    """Says whether sentences are the same as in an earlier run."""
+    texts = [item if isinstance(item, str) else [item.text, item.words] for item in piece]
+    return hashlib.blake2b(json.dumps(texts).encode(), digest_size=8).hexdigest()
+
+
+def score_record(score: SentenceScore | Unscorable) -> dict[str, Any]:
+    """A score as JSON has it; floats keep all their digits."""
+    record = asdict(score)
+    if isinstance(score, SentenceScore):
+        record["logprobs"] = score.logprobs.tolist()
+    return record
+
+
+def pack_json(value: Any) -> bytes:
+    """A JSON value as bytes; lone surrogates, which no UTF-8 has, stay escapes."""
+    return json.dumps(value).encode("ascii")

@@ -1,0 +1,118 @@
+"""Preparation in pieces: how the rows and word counts of a piece are kept (:class:`pdtools.jobs.Work`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+
+from pdtools.files import LeftOut
+from pdtools.shards.encode import PieceCounter, PieceEncoder, PieceRows, PieceWords
+from pdtools.shards.format import ShardSettings
+from pdtools.shards.rows import Rows, load_table, table_bytes
+from pdtools.tokenization import Tokenizer
+from pdtools.trees import FilePiece, cut_pieces
+from pdtools.typed_values import as_type
+
+_ABOUT = b"pdtools.piece"  # the key of the schema metadata that says what no column does
+
+
+@dataclass(frozen=True, slots=True)
+class PiecesOf:
+    """The pieces of files; can be iterated over again and again."""
+
+    files: Sequence[str]
+
+    def __iter__(self) -> Iterator[FilePiece]:
+        return cut_pieces(self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class CountWork:
+    """Counts the words of a piece; results are kept as JSON."""
+
+    count: PieceCounter
+
+    def __call__(self, piece: FilePiece) -> PieceWords | None:
+        return self.count(piece)
+
+    def digest(self, piece: FilePiece) -> str:
+        return piece.digest()
+
+    def pack(self, result: PieceWords | None) -> bytes:
+        if result is None:
+            return b""
+        record = {
+            "n_trees": result.n_trees,
+            "counts": dict(result.counts),
+            "sentences": [asdict(sentence) for sentence in result.sentences],
+        }
+        return json.dumps(record).encode("ascii")
+
+    def unpack(self, data: bytes) -> PieceWords | None:
+        if not data:
+            return None
+        found: PieceWords = as_type(json.loads(data), PieceWords)
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodeWork:
+    """Makes the rows of a piece; they are kept as an Arrow IPC stream."""
+
+    tokenizer: Tokenizer
+    settings: ShardSettings
+
+    def __call__(self, piece: FilePiece) -> PieceRows | None:
+        return _encoder(self)(piece)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EncodeWork) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[str, ShardSettings]:
+        return self.tokenizer.fingerprint, self.settings
+
+    def digest(self, piece: FilePiece) -> str:
+        # A tokenizer that is made of the same trees changes with any of them.
+        return piece.digest(self.tokenizer.fingerprint)
+
+    def pack(self, result: PieceRows | None) -> bytes:
+        if result is None:
+            return b""
+        about = {
+            "n_trees": result.n_trees,
+            "n_words": result.rows.n_words,
+            "n_unknown": result.rows.n_unknown,
+            "left_out": [asdict(item) for item in result.left_out],
+        }
+        table = result.rows.table.replace_schema_metadata({_ABOUT: json.dumps(about).encode("ascii")})
+        return bytes(table_bytes(table))
+
+    def unpack(self, data: bytes) -> PieceRows | None:
+        if not data:
+            return None
+        import pyarrow as pa
+
+        table = load_table(pa.py_buffer(data))
+        about = as_type(json.loads(table.schema.metadata[_ABOUT]), _About)
+        rows = Rows(table.replace_schema_metadata(None), about.n_words, about.n_unknown)
+        return PieceRows(about.n_trees, rows, about.left_out)
+
+
+@dataclass(frozen=True, slots=True)
+class _About:
+    """What the metadata of a piece's rows say."""
+
+    n_trees: int
+    n_words: int
+    n_unknown: int
+    left_out: tuple[LeftOut, ...]
+
+
+@lru_cache(maxsize=1)
+def _encoder(work: EncodeWork) -> PieceEncoder:
+    return PieceEncoder(work.tokenizer, work.settings)

@@ -1,0 +1,1 @@
+"""What training reads: sentences, streams and tasks, in batches."""

@@ -1,0 +1,243 @@
+"""The sentences of shards that a model is trained on or validated with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.files import Rejects
+from pdtools.models import Batch, LanguageModel, collate
+from pdtools.shards import ShardSet
+from pdtools.tokenization import Tokenizer
+from pdtools.training.data.batches import BatchLimits, BatchStream, plan_in_order
+from pdtools.training.data.masking import EVALUATION, TRAINING, Masking
+from pdtools.training.distributed import ALONE, Ranks
+from pdtools.training.recipe import TrainConfig
+
+
+class Sentences:
+    """The rows of a shard folder that a model can take.
+
+    Args:
+        shards: the rows.
+        max_length: most positions that the model takes, ROOT and EOS included; None: any number.
+        rejects: what to do with a longer row: fail, or record it.
+        masking: hides tokens, which are to be predicted; None: all are read.
+        longest: positions of the longest row that the model has to take, here or elsewhere; None: of these.
+
+    Raises:
+        InputError: a row is too long, and the policy is to fail; or none is left.
+    """
+
+    def __init__(
+        self,
+        shards: ShardSet,
+        *,
+        max_length: int | None,
+        rejects: Rejects,
+        masking: Masking | None = None,
+        longest: int | None = None,
+    ) -> None:
+        self._shards = shards
+        self._masking = masking
+        lengths = np.asarray(shards.lengths, dtype=np.int64)
+        fits = np.ones(len(lengths), dtype=bool) if max_length is None else lengths <= max_length
+        for row in np.flatnonzero(~fits).tolist():
+            if rejects.on_error == "fail":
+                raise InputError(
+                    f"the sentence with id {int(shards.ids[row])} has {lengths[row]} positions,"
+                    f" the model takes {max_length}",
+                    file=shards.folder,
+                    hint="--on-error skip leaves such sentences out,"
+                    f" --set config.max_length={longest or lengths.max()} takes them",
+                )
+            reason = f"longer than the model's {max_length} positions"
+            rejects.add(reason, file=shards.folder, line=int(shards.ids[row]), text=shards.text(row))
+        self.rows: NDArray[np.int64] = np.flatnonzero(fits)
+        self.lengths: NDArray[np.int64] = lengths[fits]
+        if not len(self.rows):
+            raise InputError("no sentences that the model can take", file=shards.folder)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def count(self) -> int:
+        """How many sentences there are."""
+        return len(self)
+
+    def source(self, config: TrainConfig, *, epoch: int = 0, taken: int = 0) -> SentenceSource:
+        """Batches of the sentences, each once an epoch, from a position on."""
+        stream = BatchStream(
+            lengths=self.lengths,
+            limits=BatchLimits(tokens=config.batch_tokens, sentences=config.batch_sentences),
+            seed=config.seed,
+            stored=config.batches == "stored",
+            epoch=epoch,
+            taken=taken,
+        )
+        return SentenceSource(self, stream, config)
+
+    def batch(self, numbers: NDArray[np.int64], draw: Sequence[int] = EVALUATION) -> Batch:
+        """The batch of these sentences (numbers count those that are taken), on the CPU.
+
+        Args:
+            numbers: which sentences.
+            draw: decides what is hidden, see :class:`~pdtools.training.data.masking.Masking`.
+        """
+        tokenizer = self._shards.tokenizer
+        if len(numbers) == 0:
+            return empty_batch(tokenizer)
+        rows = self.rows[numbers].tolist()
+        pieces = [(self._shards.tokens(row), self._shards.attach(row)) for row in rows]
+        batch = collate(pieces, tokenizer.pad_id)
+        return self._masking.apply(batch, rows, draw) if self._masking else batch
+
+    def in_order(self, limits: BatchLimits, ranks: Ranks = ALONE) -> Iterator[Batch]:
+        """This rank's batches, longest first: whole ones, in turns, as many for every rank (the last empty).
+
+        All ranks' together hold every sentence once, in the batches of a process alone.
+        """
+        plan = plan_in_order(self.lengths, limits)
+        nothing = np.zeros(0, dtype=np.int64)
+        for turn in range(0, len(plan), ranks.size):
+            mine = turn + ranks.rank
+            yield self.batch(plan[mine] if mine < len(plan) else nothing)
+
+
+def empty_batch(tokenizer: Tokenizer) -> Batch:
+    """A batch of no sentences: a row with nothing to predict, whose losses and gradients are 0.
+
+    A rank without a sentence goes the same way as the others with it.
+    """
+    return Batch(
+        tokens=torch.tensor([[tokenizer.root_id, tokenizer.pad_id]]),
+        attach=torch.tensor([[0, 1]]),
+        lengths=torch.tensor([1]),
+    )
+
+
+@dataclass(frozen=True)
+class SentenceSource:
+    """Batches of sentences, a :class:`~pdtools.training.data.protocols.BatchSource`.
+
+    Args:
+        sentences: what batches are made of.
+        stream: which sentences; nobody else may take from it.
+        config: has the seed of what is hidden from masked models, anew every epoch.
+    """
+
+    sentences: Sentences
+    stream: BatchStream
+    config: TrainConfig
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the next batch is of, from 0."""
+        return self.stream.epoch
+
+    @property
+    def taken(self) -> int:
+        """Batches already taken from that epoch."""
+        return self.stream.taken
+
+    def take(self, ranks: Ranks) -> Batch:
+        """This rank's part of the next batch: every so many-th of its sentences."""
+        numbers = next(self.stream)[ranks.rank :: ranks.size]
+        draw = (TRAINING, self.config.seed, self.epoch)
+        return self.sentences.batch(numbers, draw)
+
+    def padding_share(self) -> float:
+        """The share of padding in this epoch's batches."""
+        return self.stream.padding_share()
+
+
+@dataclass(frozen=True)
+class ShardInput:
+    """Shards to train on, and perhaps to validate with: a :class:`~.protocols.TrainingInput`.
+
+    Args:
+        train, valid: folders that ``pdtools tapes`` wrote, with the same tokenizer.
+
+    Raises:
+        PdtoolsError: unusable shards, or shards that do not go together.
+    """
+
+    train: str | Path
+    valid: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        if "valid" in self._sets:
+            check_same_tokenizer(self._sets["train"], self._sets["valid"])
+
+    @property
+    def files(self) -> dict[str, str | Path]:
+        """The folders."""
+        return {"train": self.train} | ({} if self.valid is None else {"valid": self.valid})
+
+    @cached_property
+    def _sets(self) -> dict[str, ShardSet]:
+        return {role: ShardSet.open(place) for role, place in self.files.items()}
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """That the shards were made with."""
+        return self._sets["train"].tokenizer
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Settings of the training shards (layout, factor, …)."""
+        settings: Mapping[str, Any] = self._sets["train"].manifest["settings"]
+        return settings
+
+    @cached_property
+    def identity(self) -> dict[str, str]:
+        """Hashes of what the shards hold."""
+        return {role: shards.sha256 for role, shards in self._sets.items()}
+
+    def open(
+        self, model: LanguageModel, config: TrainConfig, rejects: Rejects
+    ) -> tuple[Sentences, Sentences | None]:
+        """The sentences that the model can take.
+
+        Raises:
+            PdtoolsError: if the model scores attachments, of which blocks of running text have none.
+        """
+        if model.derivation_kind.exist and self.settings["layout"] == "block":
+            raise PdtoolsError("blocks of running text have no trees: choose model transformer")
+        masking = None
+        if model.objective == "masked":
+            masking = Masking(tokenizer=self.tokenizer, share=config.mask_share, replacement=config.masking)
+        longest = max(int(np.max(shards.lengths, initial=0)) for shards in self._sets.values())
+        kept = {
+            role: Sentences(
+                shards, max_length=model.max_length, rejects=rejects, masking=masking, longest=longest
+            )
+            for role, shards in self._sets.items()
+        }
+        return kept["train"], kept.get("valid")
+
+
+def check_same_tokenizer(train: ShardSet, valid: ShardSet) -> None:
+    """Refuse validation shards whose token numbers, or trees, mean something else than the training shards'.
+
+    Raises:
+        PdtoolsError: another tokenizer, or another binarization.
+    """
+    if train.tokenizer.fingerprint != valid.tokenizer.fingerprint:
+        raise PdtoolsError(
+            f"{valid.folder}: tokenized differently from the training shards"
+            " (build them with pdtools tapes --tokenizer TRAINING_SHARDS)"
+        )
+    for key in ("layout", "factor"):
+        ours, theirs = (shards.manifest["settings"][key] for shards in (train, valid))
+        if ours != theirs:
+            raise PdtoolsError(f"{valid.folder}: {key} is {theirs}, but {ours} in the training shards")

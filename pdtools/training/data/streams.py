@@ -1,0 +1,146 @@
+"""A corpus as one text, cut into streams side by side, for truncated backpropagation through time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pdtools.errors import PdtoolsError
+from pdtools.files import Rejects
+from pdtools.models import Batch, LanguageModel
+from pdtools.shards import ShardSet
+from pdtools.training.data.batches import BatchLimits
+from pdtools.training.data.sentences import ShardInput
+from pdtools.training.distributed import ALONE, Ranks
+from pdtools.training.recipe import TrainConfig
+
+
+class Stream:
+    """The rows of shards, one after the other in their order: sentences, each with its end, or blocks.
+
+    The text begins with an end-of-sentence that is read and not predicted. It is cut into B streams of equal
+    length, but for the last ones, which may be shorter, or empty; a batch holds the next T tokens of each. So
+    every token is predicted once an epoch, as in the paper's experiments (appendix D).
+
+    Args:
+        shards: what ``pdtools tapes`` or ``pdtools blocks`` wrote.
+    """
+
+    def __init__(self, shards: ShardSet) -> None:
+        self._eos_id = shards.tokenizer.eos_id
+        self._pad_id = shards.tokenizer.pad_id
+        self._rows = len(shards)
+        rows = [shards.tokens(row)[1:] for row in range(len(shards))]
+        self.tokens: NDArray[np.int32] = np.concatenate([[self._eos_id], *rows]).astype(np.int32)
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return self._rows
+
+    def cut(self, streams: int, length: int) -> list[Batch]:
+        """All batches of an epoch.
+
+        Args:
+            streams: B.
+            length: T.
+
+        Returns:
+            Batches of (B, T), the last one perhaps narrower.
+        """
+        total = len(self.tokens) - 1
+        each = -(-total // streams)
+        read = np.full(streams * each, self._pad_id, dtype=np.int64)
+        target = read.copy()
+        read[:total], target[:total] = self.tokens[:-1], self.tokens[1:]
+        is_scored = np.arange(streams * each) < total
+        parts = [torch.from_numpy(part.reshape(streams, each)) for part in (read, target, is_scored)]
+        return [
+            _batch(*(part[:, first : first + length] for part in parts), continues=first > 0)
+            for first in range(0, each, length)
+        ]
+
+    def source(self, config: TrainConfig, *, epoch: int = 0, taken: int = 0) -> StreamSource:
+        """See :meth:`~pdtools.training.data.protocols.TrainingData.source`."""
+        return StreamSource(self.cut(*_shape(config.batch_sentences, config.batch_tokens)), epoch, taken)
+
+    def in_order(self, limits: BatchLimits, ranks: Ranks = ALONE) -> Iterator[Batch]:
+        """See :meth:`~pdtools.training.data.protocols.ValidationData.in_order`."""
+        _check_alone(ranks)
+        yield from self.cut(*_shape(limits.sentences, limits.tokens))
+
+
+def _shape(sentences: int, tokens: int) -> tuple[int, int]:
+    return sentences, max(1, tokens // sentences)
+
+
+def _batch(read: torch.Tensor, target: torch.Tensor, scored: torch.Tensor, *, continues: bool) -> Batch:
+    rows, length = read.shape
+    return Batch(
+        tokens=read,
+        attach=torch.arange(length).expand(rows, length),
+        lengths=torch.full((rows,), length),
+        targets=target,
+        scored=scored,
+        continues=continues,
+    )
+
+
+def _check_alone(ranks: Ranks) -> None:
+    if ranks.size > 1:
+        raise PdtoolsError("training on streams takes one process: a stream's state is on one device")
+
+
+@dataclass
+class StreamSource:
+    """Batches in their order, epoch after epoch: a :class:`~pdtools.training.data.protocols.BatchSource`.
+
+    Args:
+        batches: of one epoch.
+        epoch, taken: the position.
+    """
+
+    batches: list[Batch]
+    epoch: int = 0
+    taken: int = 0
+
+    def take(self, ranks: Ranks) -> Batch:
+        """The next batch."""
+        _check_alone(ranks)
+        if self.taken == len(self.batches):
+            self.epoch, self.taken = self.epoch + 1, 0
+        self.taken += 1
+        return self.batches[self.taken - 1]
+
+    def padding_share(self) -> float:
+        """The share of padding in an epoch's batches."""
+        scored = sum(int(batch.predicted().sum()) for batch in self.batches)
+        return 1 - scored / sum(batch.tokens.numel() for batch in self.batches)
+
+
+class StreamInput(ShardInput):
+    """Shards whose rows are read as streams: a :class:`~pdtools.training.data.protocols.TrainingInput`."""
+
+    @cached_property
+    def _streams(self) -> dict[str, Stream]:
+        return {role: Stream(shards) for role, shards in self._sets.items()}
+
+    def open(  # type: ignore[override]
+        self, model: LanguageModel, config: TrainConfig, rejects: Rejects
+    ) -> tuple[Stream, Stream | None]:
+        """The streams.
+
+        Raises:
+            PdtoolsError: if the model keeps no state from one batch to the next.
+        """
+        if not model.reads_streams:
+            raise PdtoolsError(
+                "train.batches stream needs model rnn with a limited stack (config.stack_window if the stack"
+                " is nondeterministic, else config.stack_depth)"
+            )
+        return self._streams["train"], self._streams.get("valid")

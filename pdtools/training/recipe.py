@@ -1,0 +1,315 @@
+"""What a run is: the model and how it is trained, from a TOML file and ``--set``, every key checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.files import decode_utf8, read_bytes
+from pdtools.typed_values import UnknownKeyError, WrongTypeError, as_field, settings_of
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How a model is trained. A *step* is one update of the weights, from ``accumulate`` batches.
+
+    The loss of a step is ``(token NLL + attachment_weight × attachment NLL) / tokens``, sums over all
+    batches of the step, in nats; at weight 1 it is the negative log of the joint p(x, y) per token. With
+    ``normalize = "sentence"`` it is divided by the sentences instead: summed over time, mean over a batch.
+
+    Attributes:
+        steps: updates in all.
+        learning_rate: the highest learning rate.
+        optimizer: ``adamw``, or ``sgd``: plain gradient descent.
+        min_learning_rate_ratio: the share of it that the schedules ``cosine`` and ``linear`` end at.
+        warmup_steps: updates of linear warm-up from 0 (cut off where the run is shorter).
+        schedule: after the warm-up, ``cosine`` or ``linear`` (down to the last step), ``constant``, or
+            ``plateau``: multiplied by ``decay`` after every ``decay_patience`` evaluations in a row without a
+            better validation loss.
+        decay, decay_patience: of the schedule ``plateau``.
+        weight_decay: on matrices only: not on embeddings, norms and biases.
+        betas: AdamW's decay rates of the gradient's mean and square.
+        eps: AdamW's eps.
+        clip: largest norm of the gradient; 0 for no clipping.
+        batch_tokens: most positions in a batch, ROOT, EOS and padding included; 0 for no limit.
+        batch_sentences: most sentences in a batch; 0 for no limit.
+        batches: ``bucketed``: sentences of similar length together, other ones in every epoch (where
+            ``batch_sentences`` is the limit, batches of long ones have more tokens, each of which weighs less
+            then, unless ``accumulate`` mixes batches in a step); ``stored``: as they follow each other in the
+            shards, the batches alone in a new order in every epoch; ``stream``: the text of all sentences,
+            read as ``batch_sentences`` streams side by side, so many tokens of each at a time as make
+            ``batch_tokens``; gradients end where a batch begins.
+        accumulate: batches in one step.
+        normalize: what the loss of a step is divided by, its tokens or its sentences.
+        attachment_weight: weight of the attachment loss.
+        eval_every: steps between evaluations, each of which writes ``last/``.
+        patience: evaluations without a better validation loss before the run stops early; 0 for never.
+        log_every: steps between lines in ``metrics.jsonl``.
+        mask_share: of masked models: the share of a row's tokens that are to be predicted.
+        masking: of masked models: what is read in place of these, see
+            :data:`~pdtools.training.data.masking.Replacement`.
+        precision: ``bf16`` is mixed precision; ``auto`` means bf16 on a GPU that has it, else float32.
+        seed: of the first weights, the order of the batches, and dropout.
+    """
+
+    steps: int = 10_000
+    learning_rate: float = 3e-4
+    optimizer: Literal["adamw", "sgd"] = "adamw"
+    min_learning_rate_ratio: float = 0.1
+    warmup_steps: int = 500
+    schedule: Literal["cosine", "linear", "constant", "plateau"] = "cosine"
+    decay: float = 0.9
+    decay_patience: int = 5
+    weight_decay: float = 0.01
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    clip: float = 1.0
+    batch_tokens: int = 4096
+    batch_sentences: int = 0
+    batches: Literal["bucketed", "stored", "stream"] = "bucketed"
+    accumulate: int = 1
+    normalize: Literal["token", "sentence"] = "token"
+    attachment_weight: float = 1.0
+    eval_every: int = 500
+    patience: int = 0
+    log_every: int = 50
+    mask_share: float = 0.15
+    masking: Literal["bert", "mask"] = "bert"
+    precision: Literal["auto", "float32", "bf16"] = "auto"
+    seed: int = 1
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether a run can be given more steps: no learning rate depends on how many there are."""
+        return self.schedule in ("constant", "plateau")
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "accumulate", "eval_every", "log_every", "decay_patience"):
+            _check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
+        for name in ("learning_rate", "eps"):
+            _check(name, getattr(self, name), 0 < getattr(self, name) < math.inf, "above 0")
+        for name in (
+            "warmup_steps",
+            "weight_decay",
+            "clip",
+            "batch_tokens",
+            "batch_sentences",
+            "attachment_weight",
+            "patience",
+            "seed",
+        ):
+            _check(name, getattr(self, name), 0 <= getattr(self, name) < math.inf, "0 or more")
+        _check(
+            "min_learning_rate_ratio",
+            self.min_learning_rate_ratio,
+            0 <= self.min_learning_rate_ratio <= 1,
+            "from 0 to 1",
+        )
+        _check("mask_share", self.mask_share, 0 < self.mask_share <= 1, "above 0 and at most 1")
+        _check("decay", self.decay, 0 < self.decay <= 1, "above 0 and at most 1")
+        _check("betas", self.betas, all(0 <= beta < 1 for beta in self.betas), "from 0 to below 1")
+        _check("seed", self.seed, self.seed < 2**63, "below 2**63")
+        if not (self.batch_tokens or self.batch_sentences):
+            raise PdtoolsError(
+                "train.batch_tokens and train.batch_sentences are both 0: give a batch one limit"
+            )
+        if self.batches == "stream" and not 0 < self.batch_sentences <= self.batch_tokens:
+            raise PdtoolsError(
+                "train.batches stream: batch_sentences is the number of streams,"
+                " and batch_tokens must be at least as large"
+            )
+
+
+def _check(name: str, value: object, good: bool, wanted: str) -> None:
+    if not good:
+        raise PdtoolsError(f"train.{name} must be {wanted}, not {value}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """One experiment: a model's name, the options of its configuration that were given, and the training.
+
+    ``options`` is checked against the model's configuration class by :func:`read_recipe`; what it leaves out
+    is the class's default, or comes from the tokenizer (the vocabulary). ``source`` is the bundled name or
+    the file that it was read from, before any settings.
+    """
+
+    model: str = "pushdown"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    source: str | None = field(default=None, compare=False)
+
+    def as_json(self) -> dict[str, Any]:
+        """The recipe as ``run.json`` keeps it."""
+        return {"model": self.model, "config": dict(self.options), "train": dataclasses.asdict(self.train)}
+
+
+def bundled_recipes() -> list[str]:
+    """Names of the recipes that come with pdtools (``configs/*.toml``)."""
+    folder = resources.files("pdtools.configs")
+    return sorted(Path(entry.name).stem for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def read_recipe(
+    source: str | None = None,
+    *,
+    model: str | None = None,
+    settings: Sequence[str] = (),
+    grid: Sequence[str] = (),
+    shape: Mapping[str, Any] | None = None,
+) -> Recipe:
+    """Read a TOML recipe and apply ``key=value`` settings to it.
+
+    The file has ``model`` (a name in the registry) and two tables: ``[config]``, fields of the model's
+    configuration, and ``[train]``, fields of :class:`TrainConfig`.
+
+    Args:
+        source: a bundled name (``tiny``) or the path of a TOML file; None for the defaults alone.
+        model: the model to train, whatever the file says. Options of the file's model that this one does not
+            have are left out, so that one file serves a model and its baseline.
+        settings: ``config.layers=4``, ``train.steps=100``: typed by the field that they set.
+        grid: more of them, those of one run of a sweep.
+        shape: options that pretrained weights ask for
+            (:func:`pdtools.models.transformer.pretrained.pretrained_shape`): they go before the file's,
+            not before the settings.
+
+    Raises:
+        InputError: an unknown key, a value of the wrong type, or a file that is not TOML.
+        PdtoolsError: an unknown model, or a value out of range.
+    """
+    recipe = Recipe() if source is None else recipe_from_table(_read_toml(source), source)
+    name = model or recipe.model
+    classes = {"config": _config_class(name), "train": TrainConfig}
+    options = {**recipe.options, **(shape or {})}
+    known = {field.name for field in settings_of(classes["config"])}
+    given = {
+        "config": {key: value for key, value in options.items() if key in known},
+        "train": dataclasses.asdict(recipe.train),
+    }
+    for option, setting in [*(("--set", each) for each in settings), *(("--grid", each) for each in grid)]:
+        section, key, text = _split_setting(option, setting)
+        given[section][key] = convert(_toml_value(text), classes[section], key, section, option)
+    train = TrainConfig(**given["train"])
+    return Recipe(model=name, options=given["config"], train=train, source=recipe.source)
+
+
+def recipe_from_table(table: Mapping[str, Any], place: str) -> Recipe:
+    """A recipe from what a TOML or JSON file holds, every key and type checked.
+
+    Raises:
+        InputError: an unknown key, or a value of the wrong type, at ``place``.
+        PdtoolsError: an unknown model, or a value out of range.
+    """
+    for key in table.keys() - {"model", "config", "train"}:
+        raise InputError(f"unknown key {key} (valid: model, config, train)", file=place)
+    name = table.get("model", Recipe.model)
+    if not isinstance(name, str):
+        raise InputError("model must be a string", file=place)
+    converted = {}
+    for section, config_class in (("config", _config_class(name)), ("train", TrainConfig)):
+        values = table.get(section, {})
+        if not isinstance(values, dict):
+            raise InputError(f"{section} must be a table", file=place)
+        converted[section] = {
+            key: convert(value, config_class, key, section, place) for key, value in values.items()
+        }
+    train = TrainConfig(**converted["train"])
+    return Recipe(model=name, options=converted["config"], train=train, source=place)
+
+
+def recipe_text(source: str) -> tuple[str, str]:
+    """The text of a recipe, by its bundled name or its path, and where it is.
+
+    Raises:
+        InputError: if there is no such recipe.
+    """
+    path = Path(source)
+    if path.is_file():
+        return decode_utf8(read_bytes(path), source), source
+    if source in bundled_recipes():
+        file = resources.files("pdtools.configs").joinpath(f"{source}.toml")
+        return file.read_text("utf-8"), str(file)
+    raise InputError(
+        "no such file, nor a recipe of this name",
+        file=source,
+        hint=f"recipes: {', '.join(bundled_recipes())}",
+    )
+
+
+def _read_toml(source: str) -> dict[str, Any]:
+    text, _ = recipe_text(source)
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"not TOML: {error}", file=source) from error
+    except RecursionError as error:
+        raise InputError("not usable TOML: nested too deep", file=source) from error
+
+
+def _config_class(model: str) -> type:
+    from pdtools.models import model_kind
+
+    return model_kind(model).config_class
+
+
+def setting_defaults(model: str) -> dict[str, Any]:
+    """The settings of a model's configuration that have a default, with it."""
+    fields = settings_of(_config_class(model))
+    return {f.name: f.default for f in fields if f.default is not dataclasses.MISSING}
+
+
+def _shown(field: dataclasses.Field[Any]) -> str:
+    """A setting's default, as ``--set`` takes it; nothing where it has none."""
+    if field.default is dataclasses.MISSING or field.default is None:
+        return ""
+    return json.dumps(field.default).strip('"')
+
+
+def _split_setting(option: str, setting: str) -> tuple[str, str, str]:
+    key, equals, value = setting.partition("=")
+    section, dot, name = key.strip().partition(".")
+    if not (equals and dot and section in ("config", "train")):
+        raise PdtoolsError(f"{option} {setting}: write config.KEY=VALUE or train.KEY=VALUE")
+    return section, name, value.strip()
+
+
+def _toml_value(text: str) -> Any:
+    """A value as TOML writes it; anything else is a plain string, so that strings need no quotes."""
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return text
+    return parsed["value"] if parsed.keys() == {"value"} else text
+
+
+def convert(value: Any, config_class: type, key: str, section: str, place: str | None = None) -> Any:
+    """Check a value against the type of a dataclass's field, and convert it (lists to tuples, 3 to 3.0).
+
+    Raises:
+        InputError: no such field, or a value of another type.
+    """
+    if key == "help":
+        known = (f"{f.name}={_shown(f)}" for f in settings_of(config_class))
+        raise InputError(f"settings of {section}, and their defaults: {', '.join(known)}", file=place)
+    try:
+        return as_field(value, config_class, key)
+    except UnknownKeyError as error:
+        valid = ", ".join(error.known)
+        raise InputError(f"unknown key {section}.{key} (valid: {valid})", file=place) from None
+    except WrongTypeError as error:
+        raise InputError(f"{section}.{key} {error}", file=place) from None

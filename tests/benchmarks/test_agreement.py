@@ -1,0 +1,78 @@
+"""benchmarks/agreement.py: what it prints, what it skips, and that it can fail."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def agreement(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
+    import agreement
+
+    return agreement
+
+
+def test_a_line_shows_the_largest_difference(agreement: Any) -> None:
+    from comparison import largest
+
+    line = largest("name", "peer", [(1.0, 1.0), (2.0, 2.5), (3.0, 3.1)], 0.1, unit="bits")
+    assert (line["peer_value"], line["ours"], line["difference"], line["compared"]) == (2.0, 2.5, 0.5, 3)
+    assert line["settings"] == {"unit": "bits"}
+    assert agreement.table_row(line) == "| name | peer | 2 | 2.5 | 0.5 | 3 |"
+
+
+def test_sums_over_derivations_agree_and_are_in_the_docs(agreement: Any) -> None:
+    lines = list(agreement.exhaustive())
+    documented = (REPOSITORY / "docs" / "reference" / "scoring.md").read_text()
+    for line in lines:
+        assert line["difference"] <= line["allowed"]
+        assert f"| {line['name']} | {line['peer']} |" in documented
+    assert len(lines) == 4
+
+
+def test_published_scores_agree_and_are_in_the_docs(agreement: Any, test_data: Path) -> None:
+    lines = [*agreement.evalb(), *agreement.sg_published()]
+    documented = (REPOSITORY / "docs" / "reference" / "scoring.md").read_text()
+    for line in lines:
+        assert line["difference"] <= line["allowed"], line
+        assert agreement.table_row(line) in documented
+    assert {line["compared"] for line in lines} >= {640, 496, 96, 16}
+
+
+def test_missing_data_are_named(agreement: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PDTOOLS_TEST_DATA", str(tmp_path / "nowhere"))
+    monkeypatch.setattr(agreement, "COMPARISONS", (("EVALB", lambda folder: agreement.evalb()),))
+    (line,) = agreement.compare(tmp_path)
+    assert line == {
+        "name": "EVALB",
+        "skipped": f"no test data at {tmp_path / 'nowhere'} (set PDTOOLS_TEST_DATA)",
+    }
+    assert "skipped: no test data" in agreement.table_row(line)
+
+
+@pytest.mark.parametrize(("difference", "status"), [(0.5, 0), (1.5, 1)])
+def test_the_exit_status_says_whether_all_agree(
+    agreement: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    difference: float,
+    status: int,
+) -> None:
+    def comparison(folder: Path) -> Iterator[dict[str, Any]]:
+        yield {"name": "one", "difference": difference, "allowed": 1.0}
+        yield {"name": "two", "skipped": "not here"}
+
+    monkeypatch.setattr(agreement, "COMPARISONS", (("it", comparison),))
+    monkeypatch.setattr(sys, "argv", ["agreement.py"])
+    assert agreement.main() == status
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["name"] for line in lines] == ["one", "two"]

@@ -1,0 +1,184 @@
+"""The benchmarks: the plain formulation is the same model, inputs are legal, and what is printed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from pdtools.models import build_model, legal_attachments, make_config, tape_from_attachments
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _benchmarks_importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
+
+
+def options(**changes: Any) -> Any:
+    from measure import Options
+
+    return Options(**{"device": "cpu", "dtype": torch.float32, "threads": 1, "repeats": 1, **changes})
+
+
+def test_the_plain_formulation_has_the_same_loss_and_gradients() -> None:
+    from measure import treebank_batch
+    from plain import pushdown as plain_pushdown
+
+    batch = treebank_batch(2, 40, vocab_size=20)
+    dropout = dict.fromkeys(("input_dropout", "attention_dropout", "output_dropout"), 0.0)
+    shape = {"vocab_size": 20, "pad_id": 0, "root_id": 1, "eos_id": 2, "layers": 2, "d_model": 16, "heads": 4}
+    settings = {**shape, **dropout, "positions": "learned", "depths": 4}
+    torch.manual_seed(0)
+    model = build_model("pushdown", make_config("pushdown", settings)).double()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    assert int(tape_from_attachments(batch.attach).max()) >= 4  # some are deeper than the table
+
+    parts = model.loss(batch)
+    ours = parts.token_nll_sum + parts.attach_nll_sum
+    plain = plain_pushdown.loss(model, batch)
+    torch.testing.assert_close(plain, ours, rtol=1e-6, atol=0, check_dtype=False)
+    parameters = list(model.parameters())
+    for one, other in zip(
+        torch.autograd.grad(plain, parameters), torch.autograd.grad(ours, parameters), strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)  # our loss is in single precision
+
+
+def test_rows_are_full_and_legal() -> None:
+    from measure import treebank_batch
+
+    batch = treebank_batch(3, 70, vocab_size=20)
+    assert batch.lengths.tolist() == [70] * 3
+    legal = legal_attachments(tape_from_attachments(batch.attach))
+    chosen = legal.gather(2, batch.attach[:, :, None])[:, :, 0]
+    assert bool(chosen[batch.attached()].all())
+    shifts = batch.attach == torch.arange(70)
+    assert 0.2 < float(shifts.float().mean()) < 0.8
+
+
+def test_peak_memory_is_that_of_tensors_held_at_once() -> None:
+    from measure import peak_memory
+
+    def run() -> None:
+        first = torch.empty(3 << 18)  # 3 MiB
+        second = torch.empty_like(first)
+        del first, second
+        torch.empty(1 << 18)
+
+    assert peak_memory(run, "cpu") == pytest.approx(6, rel=0.01)
+
+
+def test_medians_of_interleaved_runs() -> None:
+    from measure import seconds
+
+    order: list[str] = []
+    times = seconds({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, options(repeats=2))
+    assert order == ["a", "b"] * 3  # the first round is not counted
+    assert set(times) == {"a", "b"}
+
+
+def test_a_figure_is_one_json_line() -> None:
+    from measure import Figure
+
+    line = Figure(name="it", value=1.23456, unit="s", ratio=2.0, against="that", settings={"n": 3}).line()
+    assert json.loads(line) == {
+        "name": "it",
+        "value": 1.235,
+        "unit": "s",
+        "ratio": 2.0,
+        "against": "that",
+        "bar": None,
+        "at_least": False,
+        "settings": {"n": 3},
+    }
+
+
+def test_whole_evaluations_are_measured_on_bundled_suites_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("minicons")
+    import suite
+    from train_step import TRUNK
+
+    monkeypatch.setenv("PDTOOLS_TEST_DATA", "nowhere")
+    monkeypatch.setattr(suite, "SAMPLES", {1: 4, 5: 4})
+    monkeypatch.setattr(suite, "SHARED_BEAM", 5)
+    monkeypatch.setattr(suite, "PEER_BATCHES", (16,))
+    monkeypatch.setattr(suite, "VOCABULARY", 400)
+    for name, size in {"layers": 1, "d_model": 16, "heads": 2, "d_ff": 32}.items():
+        monkeypatch.setitem(TRUNK, name, size)
+    found = {figure.name: figure for figure in suite.figures(options())}
+    assert len(found) == 2 + 2 * 2 + 3 + 1
+    assert all(figure.value > 0 for figure in found.values())
+    assert all("no test data" in figure.settings["suites"] for figure in found.values())
+    assert found["eval-blimp, GPT-2 architecture"].settings["largest_difference_nats"] < 1e-4
+    shared = found["shared prefixes, SG, beam 5"]
+    assert 0 < shared.settings["hypotheses_saved"] < shared.settings["tokens_saved"] < 1
+
+
+def test_the_preparation_is_measured_as_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    import prep_growth
+
+    for name, value in (("ONCE_BYTES", 1), ("GROWTH", (1, 2)), ("WORKERS", (1,))):
+        monkeypatch.setattr(prep_growth, name, value)
+    found = list(prep_growth.figures(1))
+    assert [figure.name for figure in found] == [
+        "tapes by corpus, 1",
+        "tapes by corpus, 1, memory",
+        "tapes by corpus, 2",
+        "tapes by corpus, 2, memory",
+        "tapes by workers, 1",
+        "tapes by workers, 1, memory",
+    ]
+    once, twice = (found[i].settings["words"] for i in (0, 2))
+    assert twice == 2 * once
+    # This process has loaded torch; the command, whose memory is measured, has not.
+    assert all(50 < figure.value < 250 for figure in found if figure.unit == "MiB")
+
+
+def test_rows_of_every_size_that_is_measured() -> None:
+    import train_step
+    from measure import treebank_batch
+
+    for setting in (train_step.CPU, train_step.GPU):
+        for length in setting.lengths:
+            batch = treebank_batch(setting.sentences, length, 100)
+            assert batch.tokens.shape == (setting.sentences, length)
+            assert batch.lengths.tolist() == [length] * setting.sentences
+
+
+def test_where_the_time_of_a_training_run_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    import loop
+
+    for name, value in (("STEPS", 6), ("FIRST", 2), ("LAST", 5)):
+        monkeypatch.setattr(loop, name, value)
+    monkeypatch.setattr(loop, "CPU_MODEL", {"layers": 1, "d_model": 32, "heads": 2, "d_ff": 64})
+    found = {figure.name: figure for figure in loop.figures(options())}
+    assert len(found) == 2 * 3
+    assert all(0 < figure.value < 100 for figure in found.values())
+    assert found["loop: pushdown, padding"].settings["recorded_steps"] == 3
+
+
+def test_the_time_in_which_some_operation_runs() -> None:
+    from loop import covered
+
+    assert covered([]) == 0
+    assert covered([(5, 6), (0, 3), (1, 2), (2, 4)]) == 5
+
+
+def test_on_a_gpu_kernels_are_counted_once() -> None:
+    """What starts them has their time too, as torch's profiler tells it; named spans hold many of them."""
+    from loop import is_on_gpu
+    from torch.autograd import DeviceType
+
+    def event(device: DeviceType, *, annotation: bool = False) -> Any:
+        return SimpleNamespace(device_type=device, is_user_annotation=annotation)
+
+    assert is_on_gpu(event(DeviceType.CUDA))
+    assert not is_on_gpu(event(DeviceType.CUDA, annotation=True))
+    assert not is_on_gpu(event(DeviceType.CPU))

@@ -1,0 +1,54 @@
+"""``pdtools config``: bundled recipes, and every key with its meaning."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from pdtools.cli.main import run
+from pdtools.models import MODELS
+from pdtools.training.recipe import TrainConfig, bundled_recipes, read_recipe
+from pdtools.training.settings import all_settings, meanings
+
+
+@pytest.mark.parametrize("config_class", [*(kind.config_class for kind in MODELS.values()), TrainConfig])
+def test_every_field_has_a_meaning_and_every_meaning_a_field(config_class: type) -> None:
+    assert set(meanings(config_class)) == {field.name for field in dataclasses.fields(config_class)}
+    assert all(meanings(config_class).values())
+
+
+def test_a_meaning_is_whole() -> None:
+    patience = meanings(TrainConfig)["patience"]
+    assert patience.endswith("0 for never.")
+    assert meanings(TrainConfig)["masking"].count("\n") == 0
+
+
+def test_recipes_are_listed_and_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert run(["config", "list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [recipe["name"] for recipe in listed] == bundled_recipes()
+    assert all(recipe["about"] for recipe in listed)
+    for name in bundled_recipes():
+        assert run(["config", "show", name]) == 0
+        mine = tmp_path / f"{name}.toml"
+        mine.write_text(capsys.readouterr().out)
+        assert read_recipe(str(mine)) == read_recipe(name)
+        assert Path(mine.read_text().splitlines()[0].lstrip("# ")).is_file()
+    assert run(["config", "show", "nothing"]) == 1
+    assert "recipes: bllip, cfl" in capsys.readouterr().err
+
+
+def test_keys_are_what_recipes_take(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["config", "keys", "--json"]) == 0
+    keys = json.loads(capsys.readouterr().out)
+    assert len(keys) == len(list(all_settings()))
+    assert {key["model"] for key in keys} == {*MODELS, None}
+    eps = next(key for key in keys if key["key"] == "train.eps")
+    assert (eps["type"], eps["default"], eps["meaning"]) == ("float", 1e-8, "AdamW's eps.")
+    assert run(["config", "keys", "--model", "rnn"]) == 0
+    said = capsys.readouterr().out
+    assert "  config.controller (lstm|rnn|rnn-relu; default: lstm)\n" in said
+    assert "config.d_model" not in said

@@ -1,0 +1,292 @@
+"""BLiMP: reading, outcomes, means."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import tracemalloc
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.blimp.evaluate import evaluate_blimp, judge
+from pdtools.evaluation.blimp.pairs import Pair, PairFiles, read_pairs
+from pdtools.search.scores import SentenceScore
+
+
+def pair(
+    uid: str, number: int, good: str, bad: str, field: str = "syntax", term: str = "binding"
+) -> dict[str, Any]:
+    return {
+        "UID": uid,
+        "pairID": str(number),
+        "sentence_good": good,
+        "sentence_bad": bad,
+        "field": field,
+        "linguistics_term": term,
+    }
+
+
+def write(folder: Path, *pairs: dict[str, Any]) -> Path:
+    folder.mkdir(exist_ok=True)
+    for uid in {p["UID"] for p in pairs}:
+        lines = [json.dumps(p) for p in pairs if p["UID"] == uid]
+        (folder / f"{uid}.jsonl").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+# A sentence is the more probable, the fewer letters it has.
+SMALL = (
+    pair("one", 0, "He is .", "He are .", "syntax", "binding"),  # right
+    pair("one", 1, "They are .", "They is .", "syntax", "binding"),  # wrong
+    pair("two", 0, "We go .", "We go .", "syntax/semantics", "s-selection"),  # a tie: the same sentence
+    pair("two", 1, "We go .", "Go we .", "syntax/semantics", "s-selection"),  # a tie: the same length
+    pair("two", 2, "We go .", "We runs .", "syntax/semantics", "s-selection"),  # right
+    pair("three", 0, "I know .", "I knows .", "syntax_semantics", "argument_structure"),  # right
+)
+
+
+def test_outcomes_and_means(word_scorer: Any, tmp_path: Path) -> None:
+    scorer = word_scorer()
+    results = evaluate_blimp(read_pairs(write(tmp_path / "d", *SMALL)), scorer)
+    scores, counts = results.scores, results.counts
+    assert scores["by_paradigm"] == pytest.approx({"one": 1 / 2, "two": 1 / 3, "three": 1.0})
+    assert scores["by_phenomenon"] == pytest.approx({"argument_structure": (1 / 3 + 1) / 2, "binding": 1 / 2})
+    assert scores["by_field"] == pytest.approx({"syntax": 1 / 2, "syntax_semantics": (1 / 3 + 1) / 2})
+    assert scores["overall"] == pytest.approx((1 / 2 + 1 / 3 + 1) / 3)
+    assert scores["mean_of_items"] == pytest.approx(3 / 6)
+    assert (counts["pairs"], counts["ties"], counts["pairs_unscorable"]) == (6, 2, 0)
+    assert len(scorer.seen) == len(set(scorer.seen)) == counts["sentences"]
+    rows = results.table("items").to_pylist()
+    assert [row["outcome"] for row in rows] == ["right", "wrong", "right", "tie", "tie", "right"]
+    assert rows[0]["logprob_good"] == -6.0
+    assert rows[0]["logprob_bad"] == -7.0
+
+
+def test_longer_but_likelier_per_token(word_scorer: Any, tmp_path: Path) -> None:
+    data = write(tmp_path / "d", pair("one", 0, "aa a a a a", "aaaaa a"))
+    scores = evaluate_blimp(read_pairs(data), word_scorer(eos=None)).scores
+    assert (scores["overall"], scores["overall_per_token"]) == (0.0, 1.0)
+
+
+def test_unscorable_pairs_are_left_out_and_listed(word_scorer: Any, tmp_path: Path) -> None:
+    data = read_pairs(write(tmp_path / "d", *SMALL))
+    results = evaluate_blimp(data, word_scorer(unknown=frozenset({"They", "I"})))
+    assert results.scores["by_paradigm"] == pytest.approx({"one": 1.0, "two": 1 / 3, "three": None})
+    assert results.scores["by_phenomenon"]["argument_structure"] == pytest.approx(1 / 3)
+    assert results.counts["pairs_scored"] == 4
+    assert results.counts["by_paradigm"]["three"] == {"pairs": 1, "scored": 0, "ties": 0}
+    unscorable = [row for row in results.table("items").to_pylist() if row["outcome"] == "unscorable"]
+    assert len(unscorable) == 2
+    assert all(row["correct"] is None and "words unknown" in row["reason"] for row in unscorable)
+
+
+def test_sentences_that_are_the_same_to_the_model_are_a_tie() -> None:
+    def score(last: str, end: int, rounding: float) -> SentenceScore:
+        logprobs = np.array([-1.0, -2.0 + rounding, -1.0])
+        return SentenceScore(
+            "", ("He", last, "<eos>"), (0, 1, -1), (0, 3, end), (2, end, end), logprobs, 1, True
+        )
+
+    one = Pair(paradigm="p", phenomenon="q", field="f", number="0", good="He zyx", bad="He zyxes")
+    unknown = judge(one, score("<unk>", 6, 1e-7), score("<unk>", 8, 0.0))
+    assert (unknown.outcome, unknown.correct, unknown.correct_per_token) == ("tie", False, False)
+    assert judge(one, score("zyx", 6, 1e-7), score("zyxes", 8, 0.0)).outcome == "right"
+
+
+def test_scores_that_are_not_numbers_are_never_judged(word_scorer: Any, tmp_path: Path) -> None:
+    with pytest.raises(PdtoolsError, match="weights are damaged"):
+        evaluate_blimp(read_pairs(write(tmp_path / "d", *SMALL)), word_scorer(lambda word: float("nan")))
+
+
+def test_sentences_with_unknown_words_are_counted(tmp_path: Path) -> None:
+    class Unknowing:
+        settings: ClassVar = {"kind": "test"}
+
+        def score(self, texts: list[str]) -> Iterator[SentenceScore]:
+            for text in texts:
+                spot = (len(text), len(text))
+                values = np.array([-1.0])
+                yield SentenceScore(text, ("<eos>",), (-1,), spot[:1], spot[:1], values, "They" in text, True)
+
+    results = evaluate_blimp(read_pairs(write(tmp_path / "d", *SMALL)), Unknowing())  # type: ignore[arg-type]
+    assert results.counts["sentences_with_unknown_words"] == 2
+
+
+def test_limit_and_zip(tmp_path: Path) -> None:
+    folder = write(tmp_path / "d", *SMALL)
+    assert [(p.paradigm, p.number) for p in read_pairs(folder, limit=1)] == [
+        ("one", "0"),
+        ("three", "0"),
+        ("two", "0"),
+    ]
+    with zipfile.ZipFile(tmp_path / "d.zip", "w") as archive:
+        for path in folder.iterdir():
+            archive.write(path, f"data/{path.name}")
+        archive.writestr("__MACOSX/data/._one.jsonl", "x")
+    assert read_pairs(tmp_path / "d.zip") == read_pairs(folder)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("{", "not JSON"),
+        ("{}", "'sentence_good' is missing"),
+        ('{"sentence_good": "He is ."}', "'sentence_bad' is missing"),
+        ("[]", "not a JSON object"),
+        (json.dumps({**SMALL[1], "sentence_good": None}), "no text"),
+        (json.dumps(SMALL[0]), "second"),
+    ],
+)
+def test_bad_lines_are_named(tmp_path: Path, line: str, says: str) -> None:
+    file = write(tmp_path / "d", SMALL[0]) / "one.jsonl"
+    file.write_text(file.read_text() + line + "\n")
+    with pytest.raises(InputError, match=r"one\.jsonl:2: ") as caught:
+        read_pairs(tmp_path / "d")
+    assert says in str(caught.value)
+
+
+def test_pairs_of_ones_own_need_two_sentences(word_scorer: Any, tmp_path: Path) -> None:
+    sentences = [("He is .", "He are ."), ("They are .", "They is .")]
+    names = ("sentence_good", "sentence_bad")
+    (tmp_path / "own.jsonl").write_text(
+        "".join(json.dumps(dict(zip(names, s, strict=True))) + "\n" for s in sentences)
+    )
+    (tmp_path / "mine.v2.tsv").write_text(
+        "sentence_bad\tmade by\tsentence_good\r\n\n"
+        + "".join(f"{bad}\tme\t{good}\n" for good, bad in sentences)
+    )
+    pairs = read_pairs(tmp_path)
+    assert [(p.paradigm, p.number, p.good, p.bad) for p in pairs] == [
+        ("mine.v2", "3", *sentences[0]),
+        ("mine.v2", "4", *sentences[1]),
+        ("own", "1", *sentences[0]),
+        ("own", "2", *sentences[1]),
+    ]
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        for file in ("own.jsonl", "mine.v2.tsv"):
+            archive.write(tmp_path / file, f"data/{file}")
+    assert sorted(read_pairs(tmp_path / "all.zip"), key=pairs.index) == pairs
+    assert {(p.phenomenon, p.field) for p in pairs} == {(None, None)}
+    results = evaluate_blimp(pairs, word_scorer())
+    assert results.scores["by_paradigm"] == {"mine.v2": 0.5, "own": 0.5}
+    assert results.scores["by_field"] == results.scores["by_phenomenon"] == {}
+    assert results.scores["overall"] == 0.5
+    assert results.table("items").to_pylist()[0]["field"] is None
+    some = [*pairs, *read_pairs(write(tmp_path / "d", *SMALL))]
+    assert evaluate_blimp(some, word_scorer()).scores["by_field"].keys() == {"syntax", "syntax_semantics"}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("He is .\tHe are .\n", "p.tsv: plain text, not minimal pairs"),
+        ("sentence_good\tbad\nHe is .\tHe are .\n", "p.tsv:1: no column sentence_bad in the header"),
+        ("sentence_good\tsentence_bad\na\n", "p.tsv:2: not a minimal pair: 1 columns, the header has 2"),
+        ("sentence_good\tsentence_bad\tpairID\na\tb\t1\nc\td\t1\n", "p.tsv:3: a second pair 1 of p"),
+        ("sentence_good\tsentence_bad\n", "p.tsv: no minimal pairs"),
+        ("sentence_good\tsentence_bad\tsentence_bad\na\tb\tc\n", "p.tsv:1: two columns 'sentence_bad'"),
+        ("", "p.tsv:1: no column"),
+    ],
+)
+def test_bad_tables_of_pairs(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "p.tsv").write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_pairs(tmp_path / "p.tsv")
+    assert says in str(caught.value)
+
+
+def test_blocks_change_nothing(word_scorer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = PairFiles(write(tmp_path / "d", *SMALL))
+    whole = evaluate_blimp(files, word_scorer())
+    monkeypatch.setattr("pdtools.evaluation.blimp.evaluate.BLOCK", 2)
+    divided = evaluate_blimp(files, word_scorer())
+    assert divided.scores == whole.scores
+    assert divided.table("items").equals(whole.table("items"))
+    assert whole.counts["sentences"] == len({text for p in files for text in (p.good, p.bad)})
+    assert divided.counts["sentences"] > whole.counts["sentences"]  # "We go ." is in two blocks
+
+
+class ManyPairs:
+    """Pairs that are made as they are gone through."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __iter__(self) -> Iterator[Pair]:
+        for i in range(self.number):
+            names = {"paradigm": "one", "phenomenon": "binding", "field": "syntax", "number": str(i)}
+            yield Pair(**names, good=f"The {i} dogs bark .", bad=f"The {i} dogs barks .")
+
+
+def test_memory_does_not_grow_with_the_pairs(word_scorer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pdtools.evaluation.blimp.evaluate.BLOCK", 64)
+    scorer = word_scorer()
+    peaks = []
+    for number in (256, 1536):
+        tracemalloc.start()
+        before = pa.total_allocated_bytes()
+        results = evaluate_blimp(ManyPairs(number), scorer)
+        kept = pa.total_allocated_bytes() - before
+        peaks.append(tracemalloc.get_traced_memory()[1] + kept)
+        tracemalloc.stop()
+        assert results.table("items").num_rows == number
+    assert peaks[1] - peaks[0] < 400 * (1536 - 256)  # a pair with its scores takes 2 kB
+
+
+def test_pairs_from_a_pipe(word_scorer: Any, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    text = "\n".join(map(json.dumps, SMALL))
+    writing = threading.Thread(target=(tmp_path / "pipe").write_text, args=(text,))
+    writing.start()
+    piped = evaluate_blimp(PairFiles(tmp_path / "pipe"), word_scorer())
+    writing.join()
+    assert piped.scores == evaluate_blimp(read_pairs(write(tmp_path / "d", *SMALL)), word_scorer()).scores
+
+
+def test_too_few_or_too_many_scores_are_refused(word_scorer: Any, tmp_path: Path) -> None:
+    scorer = word_scorer()
+    pairs = read_pairs(write(tmp_path / "d", *SMALL))
+    for change in (lambda found: found[:-1], lambda found: [*found, found[0]]):
+        broken = word_scorer()
+        broken.score = lambda texts, change=change: iter(change(list(scorer.score(texts))))
+        with pytest.raises(ValueError, match="shorter|more scores"):
+            evaluate_blimp(pairs, broken)
+
+
+def test_empty_sources(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_text("\n")
+    with pytest.raises(InputError, match="no minimal pairs"):
+        read_pairs(tmp_path / "empty.jsonl")
+    with pytest.raises(InputError, match="no such file"):
+        read_pairs(tmp_path / "nowhere")
+
+
+def test_the_official_data(test_data: Path, word_scorer: Any) -> None:
+    pairs = read_pairs(test_data / "blimp" / "BLiMP.zip")
+    assert len(pairs) == 67_000
+    assert len({p.paradigm for p in pairs}) == 67
+    assert len({p.phenomenon for p in pairs}) == 12
+    assert {p.field for p in pairs} == {"morphology", "semantics", "syntax", "syntax_semantics"}
+    assert len({p.paradigm for p in pairs if p.phenomenon == "argument_structure"}) == 9
+    assert sum(p.good == p.bad for p in pairs) == 7
+    identical = [p for p in pairs if p.good == p.bad]
+    assert evaluate_blimp(identical, word_scorer()).counts["ties"] == 7
+
+
+def test_the_same_tokens_in_other_words_are_no_tie() -> None:
+    def score(text: str, starts: tuple[int, int], logprob: float) -> SentenceScore:
+        ends = (starts[0] + 3, starts[1] + 3)
+        words, logprobs = (0, int(" " in text)), np.array([logprob, -1.0])
+        return SentenceScore(text, ("can", "not"), words, starts, ends, logprobs, 0, eos=False)
+
+    pair = Pair(paradigm="p", phenomenon=None, field=None, number="1", good="can not", bad="cannot")
+    assert judge(pair, score("can not", (0, 4), -1.0), score("cannot", (0, 3), -2.0)).outcome == "right"
+    assert judge(pair, score("can not", (0, 4), -2.0), score("cannot", (0, 3), -1.0)).outcome == "wrong"

@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pdtools.errors import PdtoolsError
+from pdtools.evaluation.formal.transduction import evaluate_task, join_pairs, task_of
+from pdtools.formal import Pairs, RowLayout, Task, make_task, task_tokenizer
+from pdtools.formal.transduction_batches import task_batch
+from pdtools.models import Batch, LoadedModel, build_model, make_config
+from pdtools.models.transformer.view import View
+
+SMALL = {
+    "layers": 2,
+    "d_model": 16,
+    "heads": 2,
+    "d_ff": 32,
+    "stack_layers": "all",
+    "positions": "learned",
+}
+
+
+def loaded(
+    task: Task, model: str = "transformer", lengths: tuple[int, int] = (1, 4), **options: Any
+) -> LoadedModel:
+    """A model with random weights, large enough that its predictions differ from each other."""
+    tokenizer = task_tokenizer(task)
+    given = SMALL if model == "transformer" else {"hidden_size": 8}
+    special = {name: getattr(tokenizer, name) for name in ("vocab_size", "pad_id", "root_id", "eos_id")}
+    torch.manual_seed(1)
+    built = build_model(model, make_config(model, {**special, **given, **options})).eval()
+    with torch.no_grad():
+        for parameter in built.parameters():
+            if parameter.ndim == 2:
+                parameter.add_(torch.randn_like(parameter) * 0.5)
+    settings = {**task.settings, "lengths": list(lengths)}
+    config = {"model": model, "shards": settings}
+    return LoadedModel(model=built, tokenizer=tokenizer, config=config, folder=Path("run"))
+
+
+def drawn(task: Task, lengths: tuple[int, ...], number: int = 6) -> dict[int, Pairs]:
+    return {length: task.test_pairs(length, number, seed=3) for length in lengths}
+
+
+@pytest.mark.parametrize("name", ["rs", "sm", "ma"])
+def test_masked_predictions_are_the_likeliest(name: str) -> None:
+    task = make_task(name)
+    found = loaded(task, objective="masked")
+    pairs = drawn(task, (5, 7))
+    results = evaluate_task(pairs, found, max_batch=4)
+    assert results.settings["unit"] == "fraction of 1"
+    items = results.tables["items"].to_pylist()
+    assert [(item["length"], item["number"]) for item in items] == [
+        (n, i) for n in (5, 7) for i in range(1, 7)
+    ]
+    layout = RowLayout(task=task, tokenizer=found.tokenizer, objective="masked")
+    seen = set()
+    for item in items:
+        number = item["number"] - 1
+        rows = layout.rows(pairs[item["length"]].take(slice(number, number + 1)))
+        hidden = found.model.hidden_states(  # type: ignore[operator]
+            found.model.embedding(torch.from_numpy(rows.tokens)),
+            torch.tensor([rows.tokens.shape[1]]),
+            View(),
+        )
+        every = found.model._logits(hidden)[0]  # type: ignore[operator]
+        outputs = layout.output_tokens
+        best = [outputs[int(every[k][outputs].argmax())] for k in np.flatnonzero(rows.counted[0])]
+        assert item["predicted"].split() == [found.tokenizer.token_text(int(token)) for token in best]
+        right = (np.array(best) == rows.targets[0][rows.counted[0]]).sum()
+        assert (item["right"], item["symbols"]) == (right, rows.counted.sum())
+        seen |= set(best)
+    assert len(seen) > 1
+
+
+@pytest.mark.parametrize("objective", ["masked", "causal"])
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        ("transformer", {}),
+        ("transformer", {"as_released": True}),
+        ("rnn", {"controller": "rnn", "stack": "superposition"}),
+        ("rnn", {"stack": "none", "first_input": "root"}),
+    ],
+)
+def test_position_logprobs_are_those_of_targets(model: str, options: dict[str, Any], objective: str) -> None:
+    task = make_task("sm")
+    found = loaded(task, model, objective=objective, **options)
+    layout = RowLayout(task=task, tokenizer=found.tokenizer, objective=found.model.objective)
+    batch = task_batch(layout.rows(task.test_pairs(5, 4, seed=3)))
+    assert batch.scored is not None
+    with torch.no_grad():
+        every = found.model.position_logprobs(batch)
+        for token in range(found.tokenizer.vocab_size):
+            asked = dataclasses.replace(batch, targets=torch.full_like(batch.tokens, token))
+            of_targets = found.model.forward_parts(asked).token_logprobs
+            torch.testing.assert_close(every[..., token][batch.scored], of_targets[batch.scored])
+
+
+def greedy_by_hand(found: LoadedModel, layout: RowLayout, tokens: list[int], symbols: int) -> list[int]:
+    """One row, read again from its beginning for every symbol."""
+    read, chosen = list(tokens), []
+    for _ in range(symbols):
+        row = torch.tensor([read])
+        batch = Batch(tokens=row, attach=torch.arange(len(read))[None], lengths=torch.tensor([len(read)]))
+        following = found.model.following_logprobs(batch)[0]
+        chosen.append(max(layout.output_tokens.tolist(), key=lambda token: following[token].item()))
+        read.append(chosen[-1])
+    return chosen
+
+
+@pytest.mark.parametrize("name", ["rs", "sm", "se"])
+def test_greedy_predictions_are_read_by_the_model(name: str) -> None:
+    task = make_task(name)
+    found = loaded(task)
+    pairs = drawn(task, (6,))
+    items = evaluate_task(pairs, found, max_batch=4).tables["items"].to_pylist()
+    layout = RowLayout(task=task, tokenizer=found.tokenizer, objective="causal")
+    rows = layout.rows(pairs[6])
+    for i, item in enumerate(items):
+        by_hand = greedy_by_hand(found, layout, rows.tokens[i, : rows.first].tolist(), item["symbols"])
+        assert item["predicted"].split() == [found.tokenizer.token_text(token) for token in by_hand]
+
+
+@pytest.mark.parametrize("as_released", [False, True])
+@pytest.mark.parametrize("positions", ["none", "learned", "sincos", "relative", "rotary", "alibi"])
+def test_symbol_by_symbol_is_as_in_the_whole_row(positions: str, as_released: bool) -> None:
+    """What a model says after its own symbols: rows have one length, also where the answer ends before."""
+    task = make_task("sm")
+    found = loaded(task, positions=positions, as_released=as_released)
+    pairs = drawn(task, (6,))[6]
+    items = evaluate_task({6: pairs}, found).tables["items"].to_pylist()
+    layout = RowLayout(task=task, tokenizer=found.tokenizer, objective="causal")
+    of_text = {found.tokenizer.token_text(token): token for token in layout.output_tokens.tolist()}
+    rows = layout.rows(pairs)
+    for i, item in enumerate(items):
+        said = [of_text[text] for text in item["predicted"].split()]
+        rows.tokens[i, rows.first : rows.first + len(said)] = said
+    with torch.no_grad():
+        every = found.model.position_logprobs(task_batch(rows))[..., layout.output_tokens]
+    for i, item in enumerate(items):
+        best = layout.output_tokens[every[i, rows.first : rows.first + item["symbols"]].argmax(-1).numpy()]
+        assert [found.tokenizer.token_text(token) for token in best.tolist()] == item["predicted"].split()
+
+
+def test_teacher_forcing_tells_the_right_symbols() -> None:
+    task = make_task("rs")
+    found = loaded(task)
+    pairs = drawn(task, (6,))
+    forced = evaluate_task(pairs, found, decoding="teacher-forced").tables["items"].to_pylist()
+    greedy = evaluate_task(pairs, found).tables["items"].to_pylist()
+    layout = RowLayout(task=task, tokenizer=found.tokenizer, objective="causal")
+    rows = layout.rows(pairs[6])
+    for i, item in enumerate(forced):
+        by_hand = [
+            greedy_by_hand(found, layout, rows.tokens[i, :k].tolist(), 1)[0]
+            for k in range(rows.first, rows.tokens.shape[1])
+        ]
+        assert item["predicted"].split() == [found.tokenizer.token_text(token) for token in by_hand]
+    assert [item["predicted"] for item in forced] != [item["predicted"] for item in greedy]
+
+
+def says(found: LoadedModel, symbol: str) -> LoadedModel:
+    """The same, but for a model that is sure of one symbol everywhere."""
+    (wanted,) = found.tokenizer.word_tokens(symbol)
+
+    def sure(batch: Batch) -> torch.Tensor:
+        every = torch.full((*batch.tokens.shape, found.tokenizer.vocab_size), -9.0)
+        every[:, :, wanted] = 0
+        return every
+
+    found.model.position_logprobs = sure  # type: ignore[method-assign]
+    return found
+
+
+def test_scores() -> None:
+    task = make_task("sm")
+    found = says(loaded(task, objective="masked", lengths=(1, 4)), "a")
+    pairs = drawn(task, (4, 5, 6, 9), number=40)
+    results = evaluate_task(pairs, found)
+    shares = {
+        length: [
+            (pairs[length].y[i, :counted] == 0).mean() for i, counted in enumerate(pairs[length].counted)
+        ]
+        for length in pairs
+    }
+    pooled = {length: float((each.y == 0).sum() / each.counted.sum()) for length, each in pairs.items()}
+    by_length = {length: results.scores["by_length"][str(length)]["accuracy"] for length in pairs}
+    assert by_length == pytest.approx(pooled)
+    assert by_length != pytest.approx({length: np.mean(share) for length, share in shares.items()})
+    for score, lengths in (
+        ("accuracy", (4, 5, 6, 9)),
+        ("accuracy_beyond_training", (5, 6, 9)),
+        ("accuracy_as_released", (6, 9)),
+    ):
+        assert results.scores[score] == pytest.approx(np.mean([pooled[length] for length in lengths]))
+    assert results.scores["exact"] == 0  # END is never said
+    assert results.counts == {
+        "pairs": 160,
+        "symbols": sum(int(each.counted.sum()) for each in pairs.values()),
+    }
+    always = says(loaded(make_task("rs"), objective="masked"), "a")
+    alike = Pairs(*(np.zeros((3, 5), dtype=np.int64),) * 2, np.full(3, 5))
+    results = evaluate_task({5: alike}, always)
+    assert (results.scores["accuracy"], results.scores["exact"]) == (1, 1)
+    assert (
+        evaluate_task({4: Pairs(alike.x[:, :4], alike.y[:, :4], np.full(3, 4))}, always).scores[
+            "accuracy_beyond_training"
+        ]
+        is None
+    )
+
+
+def test_dropout() -> None:
+    task = make_task("rs")
+    found = loaded(task, objective="masked", output_dropout=0.5)
+    pairs = drawn(task, (12,), number=20)
+
+    def predicted(**options: Any) -> list[str]:
+        return evaluate_task(pairs, found, **options).tables["items"]["predicted"].to_pylist()
+
+    assert predicted() == predicted(seed=1)
+    assert predicted(dropout=True) != predicted()
+    assert predicted(dropout=True) == predicted(dropout=True)
+    assert predicted(dropout=True) != predicted(dropout=True, seed=1)
+    assert not found.model.training
+
+
+def test_files_are_joined() -> None:
+    task = make_task("rs")
+    first, second = drawn(task, (5, 7)), drawn(task, (3, 5))
+    joined = join_pairs([first, second])
+    assert list(joined) == [3, 5, 7]
+    np.testing.assert_array_equal(joined[5].x, np.concatenate([first[5].x, second[5].x]))
+    assert len(joined[7]) == len(joined[3]) == 6
+
+
+def test_models_without_a_task() -> None:
+    found = loaded(make_task("rs"))
+    for settings in ({"layout": "sentence"}, {"task": "rs"}, {"task": 3, "as_released": True}):
+        found.config["shards"] = settings
+        with pytest.raises(PdtoolsError, match=r"run: not trained on a task \(pdtools train --task NAME\)"):
+            task_of(found)

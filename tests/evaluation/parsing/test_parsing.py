@@ -1,0 +1,121 @@
+"""Files of trees against files of trees."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from pdtools.errors import InputError
+from pdtools.evaluation.parsing.evaluate import PreparationCounts, evaluate_parse, prepare, read_left_out
+from pdtools.evaluation.parsing.prm import COMMON
+from pdtools.trees import tree_from_attachments
+
+UNLABELED = dataclasses.replace(COMMON, labeled=False)
+GOLD = (
+    "(TOP (S (NP-SBJ (PRP She)) (VP (VBD ate) (NP (CD 1\\/2) (NN cake)) (NP-TMP (NN today))) (. .)))",
+    "(TOP (S (NP (DT the) (NN dog)) (VP (VBZ barks)) (. .)))",
+    "(TOP (NP (NN dog)))",
+)
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("".join(line + "\n" for line in lines))
+    return path
+
+
+def test_trees_without_tags_get_the_gold_ones(tmp_path: Path) -> None:
+    predicted = (
+        "(X (XX She) (X (X (XX ate) (X (X (XX 1/2) (XX cake)) (XX today))) (XX .)))",
+        "(X (X (XX the) (XX dog)) (X (XX barks) (XX .)))",
+        "(X (XX dog))",
+    )
+    results = evaluate_parse(write(tmp_path / "g", *GOLD), write(tmp_path / "p", *predicted), UNLABELED)
+    assert (results.counts["retagged"], results.counts["errors"]) == (3, 0)
+    assert results.counts["words"] == 9  # full stops are gone from both sides
+    assert results.scores["tagging_accuracy"] is None
+    assert results.scores["unlabeled_f1"] > 50
+    with pytest.raises(InputError, match="no labeled F1"):  # no X in the treebank
+        evaluate_parse(tmp_path / "g", tmp_path / "p")
+
+
+def test_traces_of_the_gold_tree_need_no_counterpart(tmp_path: Path) -> None:
+    gold = "( (S (NP-SBJ (DT The) (NN dog)) (VP (VBD ran) (NP (-NONE- *T*-1))) (. .)) )"
+    predicted = "(X (X (XX The) (XX dog)) (X (XX ran) (XX .)))"
+    results = evaluate_parse(write(tmp_path / "g", gold), write(tmp_path / "p", predicted), UNLABELED)
+    assert (results.counts["retagged"], results.counts["errors"], results.counts["words"]) == (1, 0, 3)
+
+
+@pytest.mark.parametrize("factor", ["right", "left"])
+def test_binarized_trees_have_as_many_nodes_on_both_sides(tmp_path: Path, factor: str) -> None:
+    rng = random.Random(0)
+    predicted = []
+    for text in GOLD:
+        words = [part.split(")")[0] for part in text.split(" ") if ")" in part]
+        # Any legal attachments: each word to itself or to the word before it.
+        attach = [0, *(rng.choice([k, k - 1]) for k in range(1, len(words)))]
+        predicted.append(str(tree_from_attachments(attach, words)))
+    gold, mine = write(tmp_path / "g", *GOLD), write(tmp_path / "p", *predicted)
+    parameters = {"parameters": UNLABELED, "binarize": factor}
+    results = evaluate_parse(gold, mine, **parameters)  # type: ignore[arg-type]
+    assert results.counts["gold_brackets"] == results.counts["predicted_brackets"]
+    same = evaluate_parse(gold, gold, **parameters)  # type: ignore[arg-type]
+    assert same.scores["f1"] == same.scores["unlabeled_f1"] == same.scores["complete_match"] == 100.0
+
+
+def test_binarization_by_hand() -> None:
+    counts = PreparationCounts()
+    gold, _ = prepare("(TOP (S (NP (NN a)) (VP (VB b) (NN c) (NN d))))", "", "right", counts)
+    assert gold == "(S (NN a) (VP (VB b) (VP|<NN-NN> (NN c) (NN d))))"
+    gold, _ = prepare("(TOP (S (NP (NN a)) (VP (VB b) (NN c) (NN d))))", "", "left", counts)
+    assert gold == "(S (NN a) (VP (VP|<VB-NN> (VB b) (NN c)) (NN d)))"
+
+
+def test_left_out_sentences_are_counted_apart(tmp_path: Path) -> None:
+    flat = "(X (XX the) (XX dog) (XX barks) (XX .))"
+    gold, predicted = write(tmp_path / "g", *GOLD), write(tmp_path / "p", GOLD[0], flat, "")
+    record = {
+        "file": "in.txt",
+        "line": 2,
+        "reason": "words unknown to the model: dog",
+        "text": "the dog barks .",
+    }
+    rejects = write(tmp_path / "rejects.jsonl", json.dumps(record))
+    with_flat = evaluate_parse(gold, predicted)
+    assert (with_flat.counts["placeholders"], with_flat.counts["scored"], with_flat.counts["skipped"]) == (
+        1,
+        2,
+        1,
+    )
+    results = evaluate_parse(gold, predicted, left_out=read_left_out(rejects))
+    counts = results.counts
+    assert (counts["sentences"], counts["scored"], counts["skipped"], counts["left_out"]) == (3, 1, 1, 1)
+    assert results.scores["f1"] == 100.0
+    assert results.tables["items"].column("reason").to_pylist()[1] == f"left out: {record['reason']}"
+    with pytest.raises(InputError, match="ends after line 3, but line 4 is to be left out"):
+        evaluate_parse(gold, predicted, left_out={2: "unknown", 4: "unknown"})
+
+
+def test_damaged_lines_are_errors_of_their_sentence(tmp_path: Path) -> None:
+    gold, predicted = write(tmp_path / "g", *GOLD), write(tmp_path / "p", GOLD[0], "(S (NP", GOLD[2])
+    for binarize in ("none", "right"):
+        results = evaluate_parse(gold, predicted, binarize=binarize)  # type: ignore[arg-type]
+        assert (results.counts["errors"], results.counts["scored"]) == (1, 2)
+
+
+def test_files_of_different_lengths(tmp_path: Path) -> None:
+    gold, predicted = write(tmp_path / "g", *GOLD), write(tmp_path / "p", *GOLD[:2])
+    for one, other in ((gold, predicted), (predicted, gold)):
+        with pytest.raises(InputError, match=r"p: ends after line 2, but .*g has more"):
+            evaluate_parse(one, other)
+    with pytest.raises(InputError, match="no trees"):
+        evaluate_parse(write(tmp_path / "e1"), write(tmp_path / "e2"))
+
+
+@pytest.mark.parametrize("line", ["{", '{"line": 1}', "[]", '{"line": "x", "reason": "r", "file": "f"}'])
+def test_bad_rejects(tmp_path: Path, line: str) -> None:
+    with pytest.raises(InputError, match=r"r\.jsonl:1"):
+        read_left_out(write(tmp_path / "r.jsonl", line))

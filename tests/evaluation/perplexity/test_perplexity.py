@@ -1,0 +1,280 @@
+"""Perplexities against log-probabilities summed by hand, over all derivations for the marginal."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import math
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from search_oracle import all_attachments, exhaustive_prefixes, parts, save_checkpoints
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.perplexity.evaluate import (
+    SentenceLogprobs,
+    evaluate_perplexity,
+    evaluate_string_perplexity,
+    items_table,
+    perplexities,
+)
+from pdtools.files import Rejects
+from pdtools.models import load_checkpoint
+from pdtools.search import load_scorer
+from pdtools.search.scores import SentenceScore
+from pdtools.shards import ShardFolder, ShardSet, ShardSettings, build_shards
+from pdtools.shards.blocks import blocks_from_files
+from pdtools.tokenization import Sentence, Tokenizer, train_word_tokenizer
+from pdtools.trees import SourcedTree, Tree
+
+TREES = (
+    "(S (X a) (Y (X b) (X c)))",
+    "(S (Y (X b) (X b)) (X a))",
+    "(X c)",
+    "(S (Y (Y (X c) (X a)) (X b)) (X a))",
+)
+
+
+def make_shards(
+    folder: Path, tokenizer: Tokenizer, factor: str = "right", trees: tuple[str, ...] = TREES
+) -> ShardSet:
+    sourced = [SourcedTree(Tree.from_brackets(t), "toy", i, t) for i, t in enumerate(trees, start=1)]
+    build_shards(sourced, tokenizer, ShardSettings(factor=factor), folder, Rejects())  # type: ignore[arg-type]
+    return ShardSet.open(folder)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Path], ShardSet, Tokenizer]:
+    folder = tmp_path_factory.mktemp("ppl")
+    models, tokenizer = save_checkpoints(folder)
+    return models, make_shards(folder / "shards", tokenizer), tokenizer
+
+
+@pytest.mark.parametrize("name", ["pushdown", "head", "base"])
+def test_against_sums_over_all_derivations(
+    world: tuple[dict[str, Path], ShardSet, Tokenizer], name: str
+) -> None:
+    models, shards, _ = world
+    loaded = load_checkpoint(models[name])
+    results = evaluate_perplexity(shards, loaded, beam=1000, rejects=Rejects(), max_batch=2)
+    given, joint, marginal, counted = 0.0, 0.0, 0.0, 0
+    given_end, marginal_without_end = 0.0, 0.0
+    for i in range(len(shards)):
+        tokens = shards.tokens(i)[1:-1].tolist()
+        on_tree, attached = parts(loaded.model, tokens, [shards.attach(i).tolist()])
+        given += on_tree.sum()
+        given_end += on_tree[0, -1]
+        joint += on_tree.sum() + attached.sum()
+        every = list(all_attachments(len(tokens)))
+        every_token, every_attached = parts(loaded.model, tokens, every)
+        marginal += (
+            np.logaddexp.reduce(every_token.sum(1) + every_attached.sum(1))
+            if name != "base"
+            else on_tree.sum()
+        )
+        marginal_without_end += (
+            exhaustive_prefixes(loaded.model, tokens)[-2] if name != "base" else on_tree[0, :-1].sum()
+        )
+        counted += len(tokens) + 1
+    scores = results.scores
+    without = scores["ppl_word_without_eos_given_trees"]
+    assert without == pytest.approx(math.exp(-(given - given_end) / (counted - 4)), rel=1e-5)
+    without = scores["ppl_word_without_eos_marginal"]
+    assert without == pytest.approx(math.exp(-marginal_without_end / (counted - 4)), rel=1e-5)
+    if name != "base":
+        without = scores["ppl_word_without_eos_joint"]
+        assert without == pytest.approx(math.exp(-(joint - given_end) / (counted - 4)), rel=1e-5)
+    assert scores["ppl_token_given_trees"] == pytest.approx(math.exp(-given / counted), rel=1e-5)
+    assert scores["ppl_token_marginal"] == pytest.approx(math.exp(-marginal / counted), rel=1e-5)
+    if name == "base":
+        assert scores["ppl_token_joint"] is None
+    else:
+        assert scores["ppl_token_joint"] == pytest.approx(math.exp(-joint / counted), rel=1e-5)
+    if name != "pushdown":  # tokens do not depend on the tree: plain perplexity is the marginal
+        assert scores["ppl_token_marginal"] == pytest.approx(scores["ppl_token_given_trees"], rel=1e-6)
+    assert results.counts == {
+        "sentences": 4,
+        "sentences_left_out": 0,
+        "tokens": counted,
+        "words": counted,
+        "words_without_eos": counted - 4,
+        "unknown_tokens": 0,
+    }
+    assert results.tables["items"].column("id").to_pylist() == [0, 1, 2, 3]
+
+
+def test_a_narrow_beam_is_a_lower_bound(world: tuple[dict[str, Path], ShardSet, Tokenizer]) -> None:
+    models, shards, _ = world
+    loaded = load_checkpoint(models["pushdown"])
+    narrow, wide, none = (
+        evaluate_perplexity(shards, loaded, beam=beam, rejects=Rejects()).scores for beam in (1, 1000, None)
+    )
+    assert narrow["ppl_token_marginal"] > wide["ppl_token_marginal"]
+    assert none["ppl_token_marginal"] is None
+    assert none["ppl_token_joint"] == pytest.approx(wide["ppl_token_joint"])
+
+
+def test_a_scorer_gives_the_same_marginal(world: tuple[dict[str, Path], ShardSet, Tokenizer]) -> None:
+    models, shards, _ = world
+    direct = evaluate_perplexity(shards, load_checkpoint(models["base"]), beam=None, rejects=Rejects())
+    scored = evaluate_string_perplexity(shards, load_scorer(models["base"]), rejects=Rejects())
+    assert scored.scores["ppl_word_marginal"] == pytest.approx(direct.scores["ppl_word_marginal"], rel=1e-6)
+    assert scored.counts == direct.counts
+    assert scored.scores["ppl_token_given_trees"] is None
+
+
+def test_with_and_without_end_of_sentence_there_is_a_score_in_common(
+    world: tuple[dict[str, Path], ShardSet, Tokenizer],
+) -> None:
+    models, shards, _ = world
+    counting = load_scorer(models["pushdown"], beam=1000)
+
+    class WithoutEnds:
+        settings: ClassVar = {"eos": False}
+
+        def score(self, sentences: list[Sentence]) -> Iterator[SentenceScore]:
+            for found in counting.score(sentences):
+                assert isinstance(found, SentenceScore)
+                names = ("tokens", "words", "starts", "ends", "logprobs")
+                rows = {name: getattr(found, name)[:-1] for name in names}
+                yield dataclasses.replace(found, **rows, eos=False)
+
+    with_ends = evaluate_perplexity(shards, load_checkpoint(models["pushdown"]), beam=1000, rejects=Rejects())
+    without = evaluate_string_perplexity(shards, WithoutEnds(), rejects=Rejects())  # type: ignore[arg-type]
+    assert (
+        with_ends.counts["words_without_eos"]
+        == without.counts["words"]
+        == without.counts["words_without_eos"]
+    )
+    assert with_ends.settings["text_sha256"] == without.settings["text_sha256"]
+    common = without.scores["ppl_word_without_eos_marginal"]
+    assert (
+        common == without.scores["ppl_word_marginal"] != pytest.approx(with_ends.scores["ppl_word_marginal"])
+    )
+    assert common == pytest.approx(with_ends.scores["ppl_word_without_eos_marginal"], rel=1e-6)
+
+
+def test_words_and_tokens_are_different_units() -> None:
+    items = [SentenceLogprobs(id=0, tokens=6, words=3, unknown=0, given_tree=-6 * math.log(2), marginal=-3.0)]
+    scores = perplexities(items_table([*items, dataclasses.replace(items[0], id=1, marginal=None)]))
+    assert scores["ppl_token_given_trees"] == pytest.approx(2)
+    assert scores["ppl_word_given_trees"] == pytest.approx(4)
+    assert scores["ppl_word_marginal"] is None
+
+
+def test_zero_probabilities_are_an_error_and_no_number() -> None:
+    items = [SentenceLogprobs(id=0, tokens=2, words=2, unknown=0, marginal=-math.inf)]
+    with pytest.raises(PdtoolsError, match="zero or not numbers"):
+        perplexities(items_table(items))
+    with pytest.raises(PdtoolsError, match="e to the 750 is too large"):
+        perplexities(items_table([dataclasses.replace(items[0], marginal=-1500.0)]))
+
+
+def test_words_without_a_score_are_not_counted(
+    world: tuple[dict[str, Path], ShardSet, Tokenizer],
+) -> None:
+    _, shards, _ = world
+
+    class WithoutBos:
+        settings: ClassVar = {"eos": False}
+
+        def score(self, sentences: list[Sentence]) -> Iterator[SentenceScore]:
+            for s in sentences:
+                n = len(s.words)
+                # The first word has two tokens in sentences of three words, one in longer ones.
+                words = (*([0] if n == 3 else []), *range(1, n))
+                spans = [(s.starts[w], s.ends[w]) for w in words]
+                starts, ends = zip(*spans, strict=True) if spans else ((), ())
+                tokens = tuple(s.words[w] for w in words)
+                yield SentenceScore(
+                    s.text, tokens, words, starts, ends, np.full(len(words), -1.0), 0, False, first_token=2
+                )
+
+    several = [i for i in range(len(shards)) if len(shards.text(i).split()) > 1]
+    scored = [text for i in several for text in [shards.text(i).split()]]
+    expected = sum(len(words) - (len(words) > 3) for words in scored)
+    subset = dataclasses.replace(
+        shards,
+        ids=shards.ids[several],
+        lengths=shards.lengths[several],
+        _texts=shards._texts.take(several),
+    )
+    results = evaluate_string_perplexity(subset, WithoutBos(), rejects=Rejects())  # type: ignore[arg-type]
+    assert results.counts["words"] == expected
+
+
+def test_shards_of_another_kind_are_refused(
+    world: tuple[dict[str, Path], ShardSet, Tokenizer], tmp_path: Path
+) -> None:
+    models, _, tokenizer = world
+    loaded = load_checkpoint(models["pushdown"])
+    other = train_word_tokenizer(("a", "b", "c", "d"), text_style="ptb", unk=False)
+    with pytest.raises(InputError, match="not made with the tokenizer"):
+        evaluate_perplexity(make_shards(tmp_path / "other", other), loaded, beam=1, rejects=Rejects())
+    with pytest.raises(InputError, match="factor left"):
+        evaluate_perplexity(
+            make_shards(tmp_path / "left", tokenizer, "left"), loaded, beam=1, rejects=Rejects()
+        )
+
+
+def test_sentences_longer_than_the_model(tmp_path: Path) -> None:
+    models, tokenizer = save_checkpoints(tmp_path, max_length=5)
+    shards = make_shards(tmp_path / "shards", tokenizer)
+    loaded = load_checkpoint(models["pushdown"])
+    with pytest.raises(InputError, match="longer than the model: 4 tokens, at most 3"):
+        evaluate_perplexity(shards, loaded, beam=2, rejects=Rejects())
+    results = evaluate_perplexity(shards, loaded, beam=2, rejects=Rejects("skip"))
+    assert (results.counts["sentences"], results.counts["sentences_left_out"]) == (3, 1)
+    only_long = make_shards(tmp_path / "long", tokenizer, trees=TREES[3:])
+    with pytest.raises(InputError, match="no sentence"):
+        evaluate_perplexity(only_long, loaded, beam=2, rejects=Rejects("skip"))
+
+
+def test_blocks_longer_than_the_model(tmp_path: Path) -> None:
+    models, tokenizer = save_checkpoints(tmp_path, max_length=5)
+    loaded = load_checkpoint(models["base"])
+    loaded = dataclasses.replace(loaded, config={**loaded.config, "shards": {"layout": "block"}})
+    (tmp_path / "text").write_text("a b c\nb\na\n")  # eight tokens with the ends of the lines
+    shards = {}
+    for length in (4, 6):
+        blocks_from_files(
+            [str(tmp_path / "text")], tokenizer, tmp_path / str(length), Rejects(), length=length
+        )
+        shards[length] = ShardFolder.open(tmp_path / str(length))
+    whole = evaluate_perplexity(shards[4], loaded, beam=None, rejects=Rejects())
+    assert whole.counts == {
+        "sentences": 2,
+        "sentences_left_out": 0,
+        "tokens": 8,
+        "words": 8,
+        "words_without_eos": 5,
+        "unknown_tokens": 0,
+    }
+    with pytest.raises(InputError, match="longer than the model: 6 tokens, at most 4"):
+        evaluate_perplexity(shards[6], loaded, beam=None, rejects=Rejects())
+    rest = evaluate_perplexity(shards[6], loaded, beam=None, rejects=Rejects("skip"))
+    assert (rest.counts["sentences_left_out"], rest.counts["tokens"]) == (1, 2)
+
+
+def test_memory_does_not_grow_with_the_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pdtools.shards.reader.ROWS_PER_BLOCK", 128)
+    models, tokenizer = save_checkpoints(tmp_path)
+    loaded = load_checkpoint(models["base"])
+    peaks = []
+    for number in (1, 512, 1536):  # first what is loaded once
+        make_shards(tmp_path / str(number), tokenizer, trees=TREES[3:] * number)
+        shards = ShardFolder.open(tmp_path / str(number))
+        gc.collect()
+        tracemalloc.start()
+        before = pa.total_allocated_bytes()
+        results = evaluate_perplexity(shards, loaded, beam=None, rejects=Rejects())
+        kept = pa.total_allocated_bytes() - before
+        peaks.append(tracemalloc.get_traced_memory()[1] + kept)
+        tracemalloc.stop()
+        assert results.table("items").num_rows == number
+    assert peaks[2] - peaks[1] < 250 * (1536 - 512)  # a row with its arrays takes 700 bytes more

@@ -1,0 +1,168 @@
+"""The formula parser, against a brute-force evaluator on random expressions."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdtools.evaluation.sg.formula import Formula, FormulaError, is_close
+
+REGIONS = {
+    (n, c): float(n * 3 + len(c)) / 2 for n in (1, 2, 3, None) for c in ("gap", "no-gap", "x_Y") if n
+} | {(None, c): 20.0 + len(c) for c in ("gap", "no-gap", "x_Y")}
+
+
+def lookup(number: int | None, condition: str) -> float:
+    return REGIONS[number, condition]
+
+
+# An expression is drawn together with its value, so that the value owes nothing to the parser. Every
+# operator's operands are in brackets of some kind, or are of a tighter level.
+Drawn = tuple[str, float]
+spaces = st.sampled_from(["", " ", "  "])
+
+
+@st.composite
+def bracketed(draw: st.DrawFn, inner: st.SearchStrategy[Drawn]) -> Drawn:
+    text, value = draw(inner)
+    left, right = draw(st.sampled_from(["[]", "()"]))
+    return f"{left}{draw(spaces)}{text}{draw(spaces)}{right}", value
+
+
+atoms = st.one_of(
+    st.sampled_from(sorted(REGIONS, key=str)).map(
+        lambda key: (f"({'*' if key[0] is None else key[0]};%{key[1]}%)", REGIONS[key])
+    ),
+    st.sampled_from(["0", "2", "1.5", ".25", "1e1", "-1", "+2", "-.5", "-1e1"]).map(
+        lambda text: (text, float(text))
+    ),
+)
+
+
+def chain(operands: st.SearchStrategy[Drawn], operators: dict[str, object]) -> st.SearchStrategy[Drawn]:
+    """Two or more operands, folded from the left."""
+
+    @st.composite
+    def build(draw: st.DrawFn) -> Drawn:
+        text, value = draw(operands)
+        for _ in range(draw(st.integers(1, 3))):
+            symbol = draw(st.sampled_from(sorted(operators)))
+            other, right = draw(operands)
+            text = f"{text}{draw(spaces)}{symbol}{draw(spaces)}{other}"
+            value = operators[symbol](value, right)  # type: ignore[operator]
+        return text, value
+
+    return build()
+
+
+ARITHMETIC = {"+": lambda a, b: a + b, "-": lambda a, b: a - b}
+LOGIC = {"&": lambda a, b: a and b, "|": lambda a, b: a or b}
+numbers = st.recursive(
+    atoms, lambda inner: st.one_of(inner, bracketed(chain(inner, ARITHMETIC)), bracketed(inner))
+)
+sums = st.one_of(numbers, chain(numbers, ARITHMETIC))
+
+
+@st.composite
+def comparisons(draw: st.DrawFn) -> Drawn:
+    (left, a), (right, b) = draw(sums), draw(sums)
+    symbol = draw(st.sampled_from("<>="))
+    value = {"<": a < b, ">": a > b, "=": abs(a - b) <= 1e-3 + 1e-5 * abs(b)}[symbol]
+    return f"{left}{draw(spaces)}{symbol}{draw(spaces)}{right}", value
+
+
+truths = st.recursive(
+    comparisons(),
+    lambda inner: st.one_of(
+        bracketed(inner), chain(bracketed(inner), LOGIC).flatmap(lambda d: bracketed(st.just(d)))
+    ),
+    max_leaves=6,
+)
+formulas = st.one_of(truths, chain(truths, LOGIC))
+
+
+@given(formulas)
+def test_random_formulas_have_the_value_they_were_built_with(drawn: Drawn) -> None:
+    text, value = drawn
+    assert Formula.parse(text).holds(lookup) == value
+
+
+@pytest.mark.parametrize(
+    ("formula", "value"),
+    [
+        ("1 - 1 - 1 < 0", True),  # from the left: -1, not 1
+        ("1 + 1 = 2 & 3 > 2", True),
+        ("1 < 0 & 1 < 0 | 2 > 1", True),
+        ("2 > 1 | 2 > 1 & 1 < 0", False),  # one level, from the left
+        ("[(1;%gap%) + (*;%gap%)] > 0", True),
+        ("1000 = 1000.01", True),
+        ("0 = 0.0011", False),
+        (" 2>1 ", True),
+        ("(1;%gap%) > -1", True),
+        ("-1<(1;%no-gap%)-1", True),
+        ("1--1 = 2", True),
+        ("1 -1 = 0", True),  # a difference, whatever the spaces
+        ("1 - -1 + -2 = 0", True),
+        ("[+1 > -1]", True),
+    ],
+)
+def test_precedence(formula: str, value: bool) -> None:
+    assert Formula.parse(formula).holds(lookup) is value
+
+
+@pytest.mark.parametrize(
+    ("formula", "column", "says"),
+    [
+        ("", 1, "missing before the end"),
+        ("(1;%gap%)", 1, "a number, where a comparison"),
+        ("[(1;%gap%) > (2;%gap%)", 23, "']' expected for the '[' of column 1, not the end"),
+        ("[1 > 2)", 7, "']' expected"),
+        ("1 > 2 > 3", 1, "'>' needs a number, this is a comparison"),
+        ("[1 > 2] > 3", 1, "'>' needs a number"),
+        ("1 & 2 > 1", 1, "'&' needs a comparison"),
+        ("1 > 2 & 3", 9, "'&' needs a comparison"),
+        ("1 > 2 3", 7, "unexpected a number"),
+        ("1 > two", 5, "unexpected 't'"),
+        ("(1;%gap) > 2", 3, "unexpected ';'"),
+        ("1 > - 2", 5, "missing before '-'"),  # a sign stands at its number
+        ("1 > --2", 5, "missing before '-'"),
+        ("1 > -(1;%gap%)", 5, "missing before '-'"),
+        ("1 > -[2]", 5, "missing before '-'"),
+        ("__import__('os')", 1, "unexpected '_'"),
+        ("[" * 101, 101, "nested deeper"),
+    ],
+)
+def test_errors_name_their_place(formula: str, column: int, says: str) -> None:
+    with pytest.raises(FormulaError) as caught:
+        Formula.parse(formula)
+    assert caught.value.column == column
+    assert says in caught.value.reason
+
+
+def test_long_formulas_need_no_deep_stack() -> None:
+    assert Formula.parse("+".join(["1"] * 20_000) + " > 19999").holds(lookup)
+
+
+def test_regions_are_listed_once() -> None:
+    formula = Formula.parse("(1;%gap%) > (2;%no-gap%) & (1;%gap%) > (*;%gap%)")
+    assert formula.regions == ((1, "gap"), (2, "no-gap"), (None, "gap"))
+
+
+@given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))
+def test_equality_is_numpys_isclose(a: float, b: float) -> None:
+    import numpy as np
+
+    assert is_close(a, b) == np.isclose(a, b, rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("a", [1e5 + 1.001005, -1e5 - 1.001005])
+def test_of_two_close_numbers_the_second_is_the_reference(a: float) -> None:
+    import numpy as np
+
+    b = math.copysign(1e5, a)  # the tolerance is 1.001 of b, and 1.00101 of what is farther from 0
+    assert is_close(a, b) == np.isclose(a, b, rtol=1e-5, atol=1e-3)
+    assert is_close(b, a) == np.isclose(b, a, rtol=1e-5, atol=1e-3)
+    assert is_close(a, b) != is_close(b, a)

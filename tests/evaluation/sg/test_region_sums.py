@@ -1,0 +1,89 @@
+"""Region surprisals under real tokenizers: they add up to the sentence's, whatever straddles a boundary."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from search_oracle import tiny_model
+from toy_gpt2 import save_gpt2
+
+from pdtools.evaluation.sg.evaluate import from_score, present
+from pdtools.evaluation.sg.suites import Condition
+from pdtools.models import save_checkpoint
+from pdtools.search import Scorer, SentenceScore, load_scorer
+from pdtools.tokenization import split_spaces, train_bpe_tokenizer
+
+CORPUS = ["The dogs did n't bark .", "company 's dog , she said , can not bark .", "the the dog dog"]
+
+pieces = st.sampled_from(
+    [
+        "The",
+        "dog",
+        "dogs",
+        "did",
+        "n't",
+        "company",
+        "'s",
+        ",",
+        ".",
+        "(",
+        ")",
+        "naïve",
+        "can",
+        "not",
+        "x",
+        "``",
+    ]
+)
+# Regions as suites write them: empty ones, and blanks before and after the text.
+regions = st.lists(
+    st.builds(
+        lambda before, words, after: before + " ".join(words) + after,
+        st.sampled_from(["", " "]),
+        st.lists(pieces, max_size=3),
+        st.sampled_from(["", " "]),
+    ),
+    min_size=1,
+    max_size=6,
+).filter(lambda contents: any(text.strip() for text in contents))
+
+
+@pytest.fixture(scope="module", params=["ptb", "raw", "gpt2"])
+def scorer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Scorer:
+    folder: Path = tmp_path_factory.mktemp("model") / "model"
+    if request.param == "gpt2":
+        pytest.importorskip("transformers", reason="transformers is not installed")
+        return load_scorer(save_gpt2(folder, CORPUS, vocab_size=290, positions=128))
+    tokenizer = train_bpe_tokenizer(
+        [split_spaces(text) for text in CORPUS], size=290, min_count=1, text_style=request.param
+    )
+    model = tiny_model(vocab_size=tokenizer.vocab_size, max_length=128)
+    save_checkpoint(folder, model, tokenizer, shards={})
+    return load_scorer(folder, beam=2)
+
+
+@settings(max_examples=40)
+@given(contents=regions)
+def test_regions_add_up_to_the_sentence(scorer: Scorer, contents: list[str]) -> None:
+    normalized = tuple(" ".join(text.split()) for text in contents)
+    condition = Condition(name="c", regions=normalized, numbers=tuple(range(1, len(contents) + 1)))
+    presented = present(condition, scorer.settings["text_style"])
+    (score,) = scorer.score([presented.sentence])
+    assert isinstance(score, SentenceScore)
+    found = from_score(presented, score)
+    assert found.total * math.log(2) == pytest.approx(-score.total, abs=1e-9)
+    assert sum(found.tokens) == len(score.logprobs) - score.eos
+    for text, surprisal, tokens in zip(normalized, found.regions, found.tokens, strict=True):
+        if not text:
+            assert (surprisal, tokens) == (0, 0)
+
+    # The same sums by the definition: every token belongs where its first visible character lies.
+    expected = [0.0] * len(normalized)
+    for start, logprob in list(zip(score.starts, score.logprobs.tolist(), strict=True))[: sum(found.tokens)]:
+        (inside,) = (i for i, (first, stop) in enumerate(presented.spans) if first <= start < stop)
+        expected[inside] -= logprob / math.log(2)
+    assert list(found.regions) == pytest.approx(expected)

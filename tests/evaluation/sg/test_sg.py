@@ -1,0 +1,382 @@
+"""Suites, region surprisals and SG scores."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import threading
+import warnings
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdtools.errors import InputError
+from pdtools.evaluation.comparison.compare import compare_runs
+from pdtools.evaluation.results import write_results
+from pdtools.evaluation.sg.circuits import CIRCUITS, LEFT_OUT, SCORED_31, SCORED_33
+from pdtools.evaluation.sg.evaluate import evaluate_sg, present, region_surprisals
+from pdtools.evaluation.sg.items import majority, read_item_results
+from pdtools.evaluation.sg.many_runs import aggregate_items
+from pdtools.evaluation.sg.scores import ItemResult, sg_scores
+from pdtools.evaluation.sg.suites import Condition, SuiteFiles, read_suites, sentences
+
+
+def suite(name: str = "toy", formula: str = "(2;%a%) < (2;%b-1%)", **meta: Any) -> dict[str, Any]:
+    """A suite of two items: in the first, condition a has the shorter region 2; in the second, b has."""
+
+    def condition(name: str, *contents: str) -> dict[str, Any]:
+        regions = [{"region_number": n, "content": text} for n, text in enumerate(contents, start=1)]
+        return {"condition_name": name, "regions": regions}
+
+    items = [
+        [
+            condition("a", "The dog", "ran", "", "home ."),
+            condition("b-1", "The dog", " runs fast", "", "home ."),
+        ],
+        [condition("b-1", "A cat", "sat", "", " ."), condition("a", "A cat", "slept", "", " .")],
+    ]
+    return {
+        "meta": {"name": name, "metric": "sum", **meta},
+        "predictions": [{"type": "formula", "formula": formula}],
+        "items": [{"item_number": n, "conditions": c} for n, c in enumerate(items, start=1)],
+        "region_meta": {},
+    }
+
+
+def write(path: Path, content: dict[str, Any]) -> Path:
+    path.write_text(json.dumps(content))
+    return path
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+def test_text_and_regions(tmp_path: Path) -> None:
+    (found,) = read_suites(write(tmp_path / "toy.json", suite()))
+    first = found.items[0].conditions[1]
+    assert first.text == "The dog runs fast home ."
+    assert [first.text[a:b] for a, b in first.spans] == ["The dog", "runs fast", "", "home ."]
+    assert found.circuit == "other"
+
+
+def test_folder_and_zip_are_the_same(tmp_path: Path) -> None:
+    folder = tmp_path / "suites"
+    folder.mkdir()
+    write(folder / "b.json", suite("b", circuit="Agreement"))
+    write(folder / "a.json", suite("a"))
+    with zipfile.ZipFile(tmp_path / "s.zip", "w") as archive:
+        for path in folder.iterdir():
+            archive.write(path, f"deep/json/{path.name}")
+        archive.writestr("__MACOSX/deep/json/._a.json", b"\x00\x05")
+    assert [s.name for s in read_suites(folder)] == ["a", "b"]
+    assert read_suites(folder) == read_suites(tmp_path / "s.zip")
+    assert read_suites(folder)[1].circuit == "Agreement"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda d: d["predictions"][0].update(formula="(2;%a%) <"), "column 10"),
+        (lambda d: d["predictions"][0].update(formula="(2;%c%) < 1"), "no condition 'c'"),
+        (lambda d: d["predictions"][0].update(formula="(9;%a%) < 1"), "no region 9"),
+        (lambda d: d.pop("items"), "not a test suite: no 'items'"),
+        (lambda d: d["meta"].update(metric="mean"), "only sums"),
+        (lambda d: d["items"][1].update(item_number=1), "two items of one number"),
+        (
+            lambda d: d["items"][0]["conditions"][0]["regions"][0].update(region_number=2),
+            "condition 'a' has two regions of one number",
+        ),
+        (lambda d: d.update(items=[]), "without items"),
+    ],
+)
+def test_bad_suites_are_named(tmp_path: Path, change: Any, says: str) -> None:
+    data = suite()
+    change(data)
+    with pytest.raises(InputError, match=r"toy\.json") as caught:
+        read_suites(write(tmp_path / "toy.json", data))
+    assert says in str(caught.value)
+
+
+def test_missing_and_empty_sources(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no test suites"):
+        read_suites(tmp_path)
+    for name in ("none.json", "none.zip"):
+        with pytest.raises(InputError, match=r"[Nn]o such file"):
+            read_suites(tmp_path / name)
+    (tmp_path / "bad.zip").write_bytes(b"not a zip")
+    with pytest.raises(InputError, match="damaged zip"):
+        read_suites(tmp_path / "bad.zip")
+
+
+def test_a_zip_damaged_inside_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "s.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("toy.json", json.dumps(suite()))
+    whole = path.read_bytes()
+    for damaged in (0, 45, 90):  # the member's own header, the beginning and the middle of its data
+        path.write_bytes(
+            whole[:damaged] + bytes(byte ^ 0xFF for byte in whole[damaged:][:12]) + whole[damaged + 12 :]
+        )
+        with pytest.raises(InputError, match="damaged zip archive") as caught:
+            read_suites(path)
+        assert str(caught.value).isprintable()
+
+
+def test_the_official_suites(test_data: Path) -> None:
+    suites = {s.name: s for s in read_suites(test_data / "sg" / "sg_suites.zip")}
+    with (test_data / "sg" / "suites.csv").open() as stream:
+        expected = list(csv.DictReader(stream))
+    assert len(suites) == len(expected) == 34
+    for row in expected:
+        found = suites[row["suite"]]
+        assert found.circuit == (row["circuit"] or "other")
+        assert len(found.items) == int(row["n_items"])
+        assert len(found.formulas) == int(row["n_predictions"])
+        assert {len(item.conditions) for item in found.items} == {int(row["n_conditions"])}
+        assert (found.name in SCORED_31) == bool(int(row["scored"]))
+    every = list(sentences(list(suites.values())))
+    assert len(every) == 3304
+    with zipfile.ZipFile(test_data / "sg" / "sg_suites.zip") as archive:
+        raw = {
+            (name.split("/")[-1].removesuffix(".json"), item["item_number"], c["condition_name"]): c[
+                "regions"
+            ]
+            for name in archive.namelist()
+            if name.endswith(".json")
+            for item in json.loads(archive.read(name))["items"]
+            for c in item["conditions"]
+        }
+    for found, item, condition in every:
+        contents = [region["content"] for region in raw[found.name, item.number, condition.name]]
+        assert condition.text.split() == " ".join(contents).split()
+        assert "  " not in condition.text
+        assert condition.text == condition.text.strip()
+        assert [condition.text[a:b].split() for a, b in condition.spans] == [
+            text.split() for text in contents
+        ]
+
+
+# --- region surprisals ------------------------------------------------------------------------
+
+contents = st.lists(
+    st.sampled_from(["", "the dog", "did n't", ",", "company 's", "(", "a b c ."]), min_size=1, max_size=6
+)
+
+
+@given(contents.filter(any), st.sampled_from(["ptb", "raw", None]), st.integers(1, 3), st.booleans())
+def test_regions_add_up_to_the_sentence(
+    word_scorer: Any, regions: list[str], style: str | None, pieces: int, eos: bool
+) -> None:
+    condition = Condition(name="c", regions=tuple(regions), numbers=tuple(range(1, len(regions) + 1)))
+    presented = present(condition, style)
+    scorer = word_scorer(text_style=style, pieces=pieces, eos=-1.5 if eos else None)
+    (score,) = scorer.score([presented.sentence])
+    from pdtools.evaluation.sg.evaluate import from_score
+
+    found = from_score(presented, score)
+    assert found.total * math.log(2) == pytest.approx(-score.total)
+    # A word's log-probability is minus its length, however many pieces it is in.
+    lengths = [sum(len(word) for word in region.split()) for region in regions]
+    assert [value * math.log(2) for value in found.regions] == pytest.approx(lengths)
+
+
+def test_tokens_that_straddle_a_boundary_belong_where_they_begin() -> None:
+    text = "The dog ran"
+    found = region_surprisals(text, [(0, 7), (7, 7), (8, 11)], [0, 3, 6, 9], [1.0, 2.0, 4.0, 8.0], eos=16.0)
+    assert found.regions == (7.0, 0.0, 8.0)  # the token from 6 on covers "g ra"
+    assert region_surprisals(text, [(0, 7), (8, 11)], [0, 7], [1.0, 2.0]).regions == (1.0, 2.0)
+    assert found.total == 31.0
+
+
+def test_sentences_are_written_in_the_models_style() -> None:
+    condition = Condition(name="c", regions=("She did n't", "", ", he said ,", "go ."), numbers=(1, 2, 3, 4))
+    raw = present(condition, "raw")
+    assert raw.sentence.text == "She didn't, he said, go."
+    assert [raw.sentence.text[a:b] for a, b in raw.spans] == ["She didn't", "", ", he said,", "go."]
+    assert present(condition, "ptb").sentence.text == "She did n't , he said , go ."
+
+
+# --- evaluation -------------------------------------------------------------------------------
+
+
+def test_an_empty_sentence_has_no_words_in_any_style() -> None:
+    empty = Condition(name="x", regions=("", ""), numbers=(1, 2))
+    for style in ("ptb", "raw", None):
+        presented = present(empty, style)
+        assert presented.sentence.words == ()
+        assert presented.spans == ((0, 0), (0, 0))
+
+
+def test_evaluation_of_a_toy_suite(word_scorer: Any, tmp_path: Path) -> None:
+    results = evaluate_sg(read_suites(write(tmp_path / "toy.json", suite())), word_scorer())
+    assert results.scores["by_suite"] == {"toy": 0.5}
+    assert results.scores["overall"] == 0.5
+    assert results.scores["sg_31"] is None
+    assert results.table("items").column("correct").to_pylist() == [True, False]
+    regions = results.table("regions").to_pylist()
+    first = [row for row in regions if (row["item"], row["condition"]) == (1, "a")]
+    assert regions[: len(first)] == first
+    assert [row["content"] for row in first] == ["The dog", "ran", "", "home .", ""]
+    assert [row["region"] for row in first] == [1, 2, 3, 4, None]  # end-of-sentence is in none
+    assert [row["tokens"] for row in first] == [2, 1, 0, 2, 1]
+    assert [row["surprisal"] for row in first] == pytest.approx([x / math.log(2) for x in (6, 3, 0, 5, 1)])
+    assert {row["text"] for row in first} == {"The dog ran home ."}
+    assert {row["suite"] for row in regions} == {"toy"}
+    places = {(row["item"], row["condition"], row["region"]) for row in regions}
+    assert len(places) == len(regions) == results.counts["sentences"] * 5
+    assert results.counts["items_scored"] == 2
+
+
+def test_regions_of_sentences_without_a_score_or_an_end(word_scorer: Any, tmp_path: Path) -> None:
+    suites = read_suites(write(tmp_path / "toy.json", suite()))
+    scorer = word_scorer(eos=None, unknown=frozenset({"slept"}))
+    regions = evaluate_sg(suites, scorer).table("regions").to_pylist()
+    assert all(row["region"] is not None for row in regions)
+    without = [row for row in regions if "slept" in row["text"]]
+    assert without
+    assert all(row["surprisal"] is row["tokens"] is None for row in without)
+    assert {row["reason"] for row in without} == {"words unknown to the model: slept"}
+    assert all((row["surprisal"] is None) == (row in without) for row in regions)
+
+
+def test_blocks_change_nothing(word_scorer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with zipfile.ZipFile(tmp_path / "s.zip", "w") as archive:
+        for name in ("c", "a", "b"):
+            archive.writestr(f"deep/{name}.json", json.dumps(suite(name)))
+    files = SuiteFiles(tmp_path / "s.zip")
+    assert [found.name for found in files] == ["a", "b", "c"]
+    scorer = word_scorer(unknown=frozenset({"slept"}))
+    whole = evaluate_sg(files, scorer)
+    monkeypatch.setattr("pdtools.evaluation.sg.evaluate.BLOCK", 5)  # two suites, then one
+    divided = evaluate_sg(files, scorer)
+    assert (divided.scores, divided.counts) == (whole.scores, whole.counts)
+    assert divided.settings == whole.settings
+    for name in ("items", "regions"):
+        assert divided.table(name).equals(whole.table(name))
+        assert divided.table(name).column(0).num_chunks == 2
+
+
+def test_members_of_one_name_and_pipes(word_scorer: Any, tmp_path: Path) -> None:
+    with warnings.catch_warnings(), zipfile.ZipFile(tmp_path / "s.zip", "w") as archive:
+        warnings.simplefilter("ignore")
+        for name in ("b", "a"):
+            archive.writestr("same.json", json.dumps(suite(name)))
+    assert [found.name for found in SuiteFiles(tmp_path / "s.zip")] == ["a", "b"]
+
+    os.mkfifo(tmp_path / "pipe")
+    writing = threading.Thread(target=write, args=(tmp_path / "pipe", suite()))
+    writing.start()
+    results = evaluate_sg(SuiteFiles(tmp_path / "pipe"), word_scorer())
+    writing.join()
+    assert results.scores["by_suite"] == {"toy": 0.5}
+
+
+def test_a_document_that_is_no_suite_by_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pdtools.evaluation.sg.suites.MAX_SUITE_BYTES", 1 << 10)
+    with zipfile.ZipFile(tmp_path / "s.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("s.json", "[" + "{}," * 1000 + "{}]")
+    (tmp_path / "s.json").write_text("[" + "{}," * 1000 + "{}]")
+    for name in ("s.zip", "s.json"):
+        with pytest.raises(InputError, match="longer than"):
+            read_suites(tmp_path / name)
+
+
+def test_suites_with_other_sentences_are_not_compared(word_scorer: Any, tmp_path: Path) -> None:
+    """Their items have the same names and formulas."""
+    other = suite()
+    other["items"][0]["conditions"][0]["regions"][0]["content"] += "x"
+    for name, contents in (("one", suite()), ("other", other)):
+        found = evaluate_sg(read_suites(write(tmp_path / f"{name}.json", contents)), word_scorer())
+        write_results(tmp_path / name, found, {})
+    assert compare_runs(tmp_path / "one", tmp_path / "one")["notes"] == []
+    with pytest.raises(InputError, match="other: results of other sentences than .*one"):
+        compare_runs(tmp_path / "one", tmp_path / "other")
+
+
+def test_unscorable_sentences_leave_items_out(word_scorer: Any, tmp_path: Path) -> None:
+    suites = read_suites(write(tmp_path / "toy.json", suite()))
+    results = evaluate_sg(suites, word_scorer(unknown=frozenset({"slept"})))
+    assert results.table("items").column("correct").to_pylist() == [True, None]
+    assert "slept" in results.table("items").column("reason").to_pylist()[1]
+    assert results.scores["by_suite"] == {"toy": 1.0}
+    assert results.counts["items_unscorable"] == 1
+    nothing = evaluate_sg(suites, word_scorer(unknown=frozenset({"The", "A"})))
+    assert nothing.scores["by_suite"] == {"toy": None}
+    assert nothing.scores["overall"] is None
+
+
+def test_all_regions_leave_out_end_of_sentence(word_scorer: Any, tmp_path: Path) -> None:
+    data = suite(formula=f"(*;%a%) = {14 / math.log(2)} | (*;%a%) = {10 / math.log(2)}")
+    results = evaluate_sg(read_suites(write(tmp_path / "toy.json", data)), word_scorer(eos=-7.0))
+    assert results.scores["overall"] == 1.0
+
+
+def test_conventions_differ_as_named() -> None:
+    def result(name: str, circuit: str, *right: bool, prediction: int = 1) -> list[ItemResult]:
+        return [
+            ItemResult(suite=name, circuit=circuit, item=i, prediction=prediction, correct=x)
+            for i, x in enumerate(right)
+        ]
+
+    rows = [
+        r
+        for circuit, names in CIRCUITS.items()
+        for name in names
+        for r in result(name, circuit, name != "cleft")
+    ]
+    rows += result("nn-nv-rpl", "other", False)
+    rows += result("fgd_hierarchy", "Long-Distance Dependencies", False, prediction=2)
+    rows = [r for r in rows if r.suite != "fgd-embed3"] + result(
+        "fgd-embed3", "Long-Distance Dependencies", False
+    )
+    scores = sg_scores(rows)
+    assert scores["sg_31"] == scores["overall"] == pytest.approx(30 / 31)
+    assert scores["sg_33"] == pytest.approx(31 / 33)
+    assert scores["mean_of_circuits"] == pytest.approx((5 + 5 / 6) / 6)
+    assert scores["mean_of_items"] == pytest.approx(30 / 31)  # of the suites that overall counts
+    longer = sg_scores(rows + [r for _ in range(8) for r in result("mvrr", "Garden-Path Effects", False)])
+    assert longer["mean_of_items"] == pytest.approx(30 / 39)
+    # Where one of the suites is missing, so is the score that is named after their number.
+    fewer = sg_scores([r for r in rows if r.suite != "mvrr"])
+    assert (fewer["overall"], fewer["sg_31"], fewer["sg_33"]) == (pytest.approx(29 / 30), None, None)
+    assert scores["by_suite"]["nn-nv-rpl"] == 0.0
+    assert scores["by_prediction"] == {"fgd_hierarchy": {"1": 1.0, "2": 0.0}}
+    assert len(SCORED_31) == 31
+    assert len(SCORED_33) == 33
+    assert not LEFT_OUT & SCORED_31
+
+
+def test_a_mean_over_seeds_is_of_what_all_of_them_have(tmp_path: Path) -> None:
+    rows = ["model,suite,item,correct", "m_c_1,cleft,0,1", "m_c_2,cleft,0,0", "m_c_2,mvrr,0,1"]
+    for order in (rows, [rows[0], *(row.replace("m_c_2", "m_c_0") for row in rows[1:])]):
+        (tmp_path / "items.csv").write_text("\n".join(order) + "\n")
+        mean = aggregate_items([tmp_path / "items.csv"]).scores["runs"][-1]
+        assert (mean["seed"], mean["by_suite"]) == ("mean", {"cleft": 0.5, "mvrr": None})
+
+
+def test_a_majority_is_more_than_half() -> None:
+    key = ("cleft", 0)
+    assert majority([{key: True}, {key: False}]) == {key: False}
+    assert majority([{key: True}, {key: False}, {key: True}]) == {key: True}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("model,suite,item\na,b,1\n", "no column correct"),
+        ("model,suite,item,correct\na,b,1,maybe\n", "truth value"),
+        ("model,suite,item,correct\na,b,x,True\n", "no number"),
+        ("model,suite,item,correct\na,b,1,True\na,b,1,True\n", "second result"),
+        pytest.param(f"model,suite,item,correct\n{'a' * 200_000},b,1,True\n", "not CSV", id="a long cell"),
+    ],
+)
+def test_bad_item_tables(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "items.csv").write_text(text)
+    with pytest.raises(InputError, match=says):
+        read_item_results([tmp_path / "items.csv"])

@@ -1,0 +1,607 @@
+"""Compression, globs, and outputs that appear whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gzip
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from pdtools import files
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.results import read_results
+from pdtools.files import outputs
+from pdtools.files.inputs import read_bytes
+from pdtools.files.system import exchange, may_live, this_process
+from pdtools.files.zips import list_zip
+from pdtools.models.checkpoint import checkpoint_folder
+from pdtools.provenance import provenance
+from pdtools.shards import ShardFolder
+from pdtools.tokenization import Tokenizer
+
+
+def test_expand_inputs_folder_is_recursive_sorted_and_filtered(tmp_path: Path) -> None:
+    for name in ("b.mrg", "a.mrg.gz", "sub/c.mrg", "notes.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    found = files.expand_inputs([str(tmp_path)], [".mrg"])
+    assert [Path(f).relative_to(tmp_path).as_posix() for f in found] == ["a.mrg.gz", "b.mrg", "sub/c.mrg"]
+
+
+def test_what_a_pattern_matches_is_checked_as_what_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.trees").write_text("The dog barks.\nIt runs.\n")
+    for name in ("x.trees", "*.trees"):
+        with pytest.raises(InputError, match="plain text, not bracketed trees"):
+            files.expand_inputs([str(tmp_path / name)], [".mrg"], files.Kind.TREES)
+
+
+def test_expand_inputs_takes_a_file_whose_name_looks_like_a_glob(tmp_path: Path) -> None:
+    strange = tmp_path / "a[1].mrg"
+    strange.write_text("x")
+    assert files.expand_inputs([str(strange)], [".mrg"]) == [str(strange)]
+
+
+@pytest.mark.parametrize("name", ["missing.mrg", "*.mrg", "empty"])
+def test_expand_inputs_names_what_is_missing(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"no such|matches no|no files"):
+        files.expand_inputs([str(tmp_path / name)], [".mrg"])
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+def test_text_round_trip_through_compression(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"x.txt{suffix}"
+    with files.atomic_text(path) as stream:
+        stream.write("eins\nzwei\u2028drei\r\n")
+    assert list(files.read_lines(path)) == [(1, "eins"), (2, "zwei\u2028drei")]
+
+
+def test_compressed_files_are_really_compressed(tmp_path: Path) -> None:
+    for suffix, read in ((".gz", gzip.decompress), (".zst", zstandard.ZstdDecompressor().decompressobj)):
+        path = tmp_path / f"x{suffix}"
+        with files.atomic_text(path) as stream:
+            stream.write("text")
+        data = path.read_bytes()
+        assert (read(data) if suffix == ".gz" else read().decompress(data)) == b"text"
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+def test_the_same_text_is_the_same_bytes_at_another_time_and_place(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = []
+    for name, seconds in (("a", 1e9), ("b", 2e9)):
+        monkeypatch.setattr("time.time", lambda seconds=seconds: seconds)
+        with files.atomic_text(tmp_path / f"{name}{suffix}") as stream:
+            stream.write("text\n")
+        written.append((tmp_path / f"{name}{suffix}").read_bytes())
+    assert written[0] == written[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a.jsonl", True),
+        ("data/a.jsonl", True),
+        (".a.jsonl", False),
+        ("data/.a.jsonl", False),
+        (".cache/a.jsonl", False),
+        ("data/.cache/deep/a.jsonl", False),
+        ("__MACOSX/data/a.jsonl", False),
+    ],
+)
+def test_what_is_data_in_an_archive(name: str, expected: bool, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr(name, "{}")
+    found = list_zip(str(tmp_path / "x.zip"), [".jsonl"])
+    assert found == ([f"{tmp_path}/x.zip/{name}"] if expected else [])
+
+
+def test_failed_output_leaves_nothing_and_keeps_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    path.write_text("old")
+    with pytest.raises(RuntimeError), files.atomic_text(path) as stream:
+        stream.write("new")
+        raise RuntimeError
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["x.txt"]
+
+
+def test_failed_folder_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), files.atomic_directory(tmp_path / "d") as folder:
+        (folder / "part").write_text("x")
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_file_that_appears_meanwhile(
+    has_links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(new: Path, final: Path) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    if not has_links:
+        monkeypatch.setattr(os, "link", link)
+    final = tmp_path / "x.txt"
+    with files.atomic_text(final, overwrite=False) as stream:
+        stream.write("first")
+    with (
+        pytest.raises(PdtoolsError, match=r"x\.txt: exists already: another process"),
+        files.atomic_text(final, overwrite=False) as stream,
+    ):
+        stream.write("second")
+    assert final.read_text() == "first"
+    with files.atomic_text(final) as stream:
+        stream.write("third")
+    assert final.read_text() == "third"
+    assert os.listdir(tmp_path) == ["x.txt"]
+
+
+def trees(folder: Path, content: str) -> Path:
+    """A folder as parse --split writes it."""
+    folder.mkdir(exist_ok=True)
+    for name in ("train.trees", "valid.trees", "rejects.jsonl"):
+        (folder / name).write_text(content)
+    return folder
+
+
+def content(folder: Path) -> str:
+    """What :func:`trees` wrote, all of it of one kind."""
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == ["rejects.jsonl", "train.trees", "valid.trees"]
+    found = {path.read_text() for path in folder.iterdir()}
+    assert len(found) == 1
+    return found.pop()
+
+
+@pytest.fixture(params=["exchanged", "renamed"])
+def swap(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How folders are replaced: at one blow, or where the system cannot, by two renames."""
+    if request.param == "renamed":
+        monkeypatch.setattr(outputs, "exchange", lambda one, other: False)
+    return str(request.param)
+
+
+def test_two_runs_that_replace_the_same_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    final, real = trees(tmp_path / "d", "old"), os.rename
+
+    def rename(source: Path, target: Path) -> None:
+        real(source, target)
+        if source == final:  # out of the way: now another run comes
+            monkeypatch.setattr(os, "rename", real)
+            with files.atomic_directory(final, overwrite=True) as folder:
+                trees(folder, "other")
+
+    monkeypatch.setattr(outputs, "exchange", lambda one, other: False)
+    monkeypatch.setattr(os, "rename", rename)
+    with files.atomic_directory(final, overwrite=True) as folder:
+        trees(folder, "new")
+    assert content(final) == "new"
+    assert os.listdir(tmp_path) == ["d"]
+
+
+def test_a_reader_between_the_two_renames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    final, real = trees(tmp_path / "d", "old"), os.rename
+
+    def rename(source: Path, target: Path) -> None:
+        real(source, target)
+        if source == final and not (tmp_path / "read").exists():
+            (tmp_path / "read").touch()
+            files.recover_directory(final)
+            assert content(final) == "old"
+
+    monkeypatch.setattr(outputs, "exchange", lambda one, other: False)
+    monkeypatch.setattr(os, "rename", rename)
+    with files.atomic_directory(final, overwrite=True) as folder:
+        trees(folder, "new")
+    assert content(final) == "new"
+    assert sorted(os.listdir(tmp_path)) == ["d", "read"]
+
+
+def test_existing_folder_is_refused_or_replaced(tmp_path: Path, swap: str) -> None:
+    final = trees(tmp_path / "d", "old")
+    with pytest.raises(PdtoolsError, match="--overwrite"), files.atomic_directory(final):
+        pass
+    with files.atomic_directory(final, overwrite=True) as folder:
+        trees(folder, "new")
+    assert content(final) == "new"
+    assert [p.name for p in tmp_path.iterdir()] == ["d"]
+
+
+def test_a_folder_is_never_away_where_the_system_can_exchange_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    if not exchange(tmp_path / "a", tmp_path / "b"):
+        pytest.skip("no exchange here")
+    final, real = trees(tmp_path / "d", "old"), os.rename
+
+    def rename(source: Path, target: Path) -> None:
+        assert source != final
+        real(source, target)
+
+    monkeypatch.setattr(os, "rename", rename)
+    with files.atomic_directory(final, overwrite=True) as folder:
+        trees(folder, "new")
+    assert content(final) == "new"
+
+
+def killed_at(step: int, *, swapping: str, how: str, work: Callable[[], None]) -> bool:
+    """Do some work in a process of its own that ends at one of its renames or deletions; whether it did."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    steps = 0
+
+    def deadly(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            nonlocal steps
+            steps += 1
+            if steps == step + 1:
+                if how == "raises":
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
+                if how == "after":
+                    function(*arguments, **options)
+                os._exit(9)
+            return function(*arguments, **options)
+
+        return call
+
+    try:
+        outputs.exchange = deadly(outputs.exchange if swapping == "exchanged" else lambda one, other: False)
+        for name in ("rename", "replace", "unlink", "rmdir", "link"):
+            setattr(os, name, deadly(getattr(os, name)))
+        with contextlib.suppress(OSError, PdtoolsError):
+            work()
+        os._exit(9 if steps > step else 0)
+    finally:
+        os._exit(70)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="not a POSIX system")
+@pytest.mark.parametrize("how", ["before", "after", "raises"])
+@pytest.mark.parametrize("swapping", ["exchanged", "renamed"])
+def test_killed_at_every_step_of_a_swap(swapping: str, how: str, tmp_path: Path) -> None:
+    """At the name is the whole old or the whole new folder; what was replaced never returns."""
+    seen = set()
+    for step in range(100):
+        place = tmp_path / f"{step}"
+        place.mkdir()
+        final = trees(place / "d", "old")
+
+        def work(final: Path = final) -> None:
+            with files.atomic_directory(final, overwrite=True) as folder:
+                trees(folder, "new")
+
+        was_killed = killed_at(step, swapping=swapping, how=how, work=work)
+        if swapping == "exchanged" or not was_killed:
+            assert final.is_dir()
+        files.recover_directory(final)  # what a reader does
+        seen.add(content(final))
+        shutil.rmtree(final)
+        files.recover_directory(final)
+        assert not final.exists()
+        with files.atomic_directory(final) as folder:
+            trees(folder, "newer")
+        assert content(final) == "newer"
+        assert os.listdir(place) == ["d"]
+        if not was_killed:
+            break
+    assert seen == ({"new"} if how == "after" and swapping == "exchanged" else {"old", "new"})
+    assert step > 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="not a POSIX system")
+@pytest.mark.parametrize("how", ["before", "after"])
+def test_killed_at_every_step_of_a_new_file(how: str, tmp_path: Path) -> None:
+    for overwrite in (True, False):
+        for step in range(10):
+            final = tmp_path / f"{overwrite}-{step}" / "x.txt"
+            final.parent.mkdir()
+
+            def work(final: Path = final, overwrite: bool = overwrite) -> None:
+                with files.atomic_text(final, overwrite=overwrite) as stream:
+                    stream.write("whole")
+
+            was_killed = killed_at(step, swapping="exchanged", how=how, work=work)
+            assert not final.exists() or final.read_text() == "whole"
+            with files.atomic_text(final) as stream:
+                stream.write("again")
+            assert [(path.name, path.read_text()) for path in final.parent.iterdir()] == [("x.txt", "again")]
+            if not was_killed:
+                break
+        assert 0 < step < 9
+
+
+def test_what_living_processes_and_other_machines_left_stays(tmp_path: Path) -> None:
+    final = tmp_path / "x.txt"
+    mine = this_process()
+    machine, number, start = mine.split("-")
+    elsewhere = f"{'f' * 8}-{number}-{start}"
+    living = [
+        f".x.txt.{mine}-0a0a0a0a.tmp",
+        f".x.txt.{elsewhere}-0a0a0a0a.tmp",
+        ".x.txt.new.tmp",
+    ]
+    dead = [f".x.txt.{machine}-{number}-{int(start or 0) + 1}-0a0a0a0a.tmp"]
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+    dead.append(f".x.txt.{machine}-{child}-{start}-0a0a0a0a.tmp")
+    for name in (*living, *dead, ".x.txt.bak", ".x.tmp", "x.txt.tmp"):
+        (tmp_path / name).write_text("x")
+    with files.atomic_text(final) as stream:
+        stream.write("new")
+    assert set(os.listdir(tmp_path)) == {*living, "x.txt", ".x.txt.bak", ".x.tmp", "x.txt.tmp"}
+
+
+def test_hidden_names_of_others_are_no_interrupted_swap(tmp_path: Path) -> None:
+    for name in (".x.backup.old", ".x.backup.tmp"):
+        (tmp_path / name).write_text("ten years")
+    files.recover_directory(tmp_path / "x")
+    assert sorted(os.listdir(tmp_path)) == [".x.backup.old", ".x.backup.tmp"]
+
+
+def test_a_process_that_lives_is_known_by_its_start() -> None:
+    mine = this_process()
+    assert may_live(mine)
+    machine, number, _ = mine.split("-")
+    assert not may_live(f"{machine}-{number}-1")
+    assert may_live(f"{machine}-1-{this_process().split('-')[2]}") or os.getpid() != 1
+    assert may_live(f"00000000-{number}-1")
+
+
+def test_what_is_written_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swap: str
+) -> None:
+    """Every file once; then the folders; then the renaming; then the folder of that."""
+    happened: list[str] = []
+    real = {name: getattr(os, name) for name in ("fsync", "rename", "replace")}
+
+    def fsync(descriptor: int) -> None:
+        happened.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+        real["fsync"](descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    for name in ("rename", "replace"):
+        monkeypatch.setattr(
+            os, name, lambda a, b, name=name: (happened.append(f"-> {Path(b).name}"), real[name](a, b))
+        )
+    with files.atomic_directory(tmp_path / "d") as folder:
+        (folder / "part").write_text("x")
+        files.write_json(folder / "x.json", {})
+    inside = happened.index(folder.name)
+    assert sorted(name for name in happened[:inside] if "->" not in name) == ["part", "x.json"]
+    assert happened[inside:] == [folder.name, "-> d", tmp_path.name]
+    happened.clear()
+    with files.atomic_text(tmp_path / "x.txt") as stream:
+        stream.write("x")
+    assert happened[0].startswith(".x.txt.")
+    assert happened[1:] == ["-> x.txt", tmp_path.name]
+
+
+def test_bad_utf8_is_named_by_line(tmp_path: Path) -> None:
+    path = tmp_path / "latin.txt"
+    path.write_bytes(b"fine\ncaf\xe9\n")
+    with pytest.raises(InputError, match=r"latin\.txt:2: not UTF-8 \(byte 0xe9\)"):
+        list(files.read_lines(path))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_damaged_compression_is_named(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"x{suffix}"
+    path.write_bytes(b"this is not compressed at all")
+    with pytest.raises(InputError, match="damaged|cannot be read"):
+        files.read_bytes(path)
+
+
+# Many compressed blocks of whole lines, so that a file can be cut, or spoilt, where only its frame tells.
+LINES = "".join(f"line {number * 7919 % 10007}\n" for number in range(100_000)).encode()
+PACK = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor(write_checksum=True).compress}
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.99])
+def test_a_compressed_file_cut_short_is_named(tmp_path: Path, suffix: str, share: float) -> None:
+    path = tmp_path / f"x{suffix}"
+    packed = PACK[suffix](LINES)
+    path.write_bytes(packed[: int(len(packed) * share)])
+    with pytest.raises(InputError, match=r"x\.(gz|zst): damaged compressed file"):
+        list(files.read_lines(path))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_a_compressed_file_damaged_inside_is_named(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"x{suffix}"
+    packed = bytearray(PACK[suffix](LINES))
+    middle = len(packed) // 2
+    packed[middle : middle + 50] = b"\xff" * 50
+    path.write_bytes(packed)
+    with pytest.raises(InputError, match=r"x\.(gz|zst): damaged compressed file"):
+        list(files.read_lines(path))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_compressed_files_written_one_after_the_other_are_read_whole(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"x{suffix}"
+    path.write_bytes(PACK[suffix](LINES) + PACK[suffix](b"last\n"))
+    lines = [line for _, line in files.read_lines(path)]
+    assert len(lines) == 100_001
+    assert lines[-1] == "last"
+
+
+@pytest.mark.parametrize("name", [".", "sub/.."])
+def test_a_folder_without_a_name_cannot_be_an_output(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with (
+        pytest.raises(PdtoolsError, match="the current directory is not replaced"),
+        files.atomic_directory(name, overwrite=True),
+    ):
+        pass
+    with pytest.raises(PdtoolsError, match="cannot be replaced"), files.atomic_text(name):
+        pass
+
+
+def test_a_pipe_is_written_to_and_never_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    files.check_output(pipe, overwrite=False)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with files.atomic_text(pipe) as stream:
+            stream.write("text\n")
+        assert os.read(reader, 100) == b"text\n"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    with pytest.raises(PdtoolsError, match="folder"), files.atomic_directory(pipe, overwrite=True):
+        pass
+    assert pipe.is_fifo()
+
+
+def test_a_folder_with_the_input_in_it_is_not_overwritten(tmp_path: Path) -> None:
+    inside = tmp_path / "d" / "sub" / "in.trees"
+    inside.parent.mkdir(parents=True)
+    inside.write_text("x")
+    with pytest.raises(PdtoolsError, match=r"holds the input .*in\.trees"):
+        files.check_output(tmp_path / "d", overwrite=True, inputs=["elsewhere", str(inside)])
+    with pytest.raises(PdtoolsError, match="is the input"):
+        files.check_output(tmp_path / "d", overwrite=True, inputs=[f"{tmp_path}/d/sub/.."])
+    files.check_output(tmp_path / "other", overwrite=True, inputs=[str(inside)])
+
+
+def test_json_of_a_file_name_that_is_not_utf8(tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9 \xc3\xa9.trees")
+    files.write_json(tmp_path / "x.json", {"file": name})
+    assert "é.trees" in (tmp_path / "x.json").read_text(encoding="utf-8")
+    assert files.read_json(tmp_path / "x.json") == {"file": name}
+
+
+def test_rejects_fail_or_are_written(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a\.mrg:3: unbalanced .*--on-error skip"):
+        files.Rejects("fail").add("unbalanced", file="a.mrg", line=3, text="(S")
+    rejects = files.Rejects("skip")
+    rejects.add("unbalanced", file="a.mrg", line=3, text="(S")
+    rejects.write(tmp_path / "rejects.jsonl")
+    assert rejects.by_reason() == {"unbalanced": 1}
+    assert json.loads((tmp_path / "rejects.jsonl").read_text()) == {
+        "file": "a.mrg",
+        "line": 3,
+        "reason": "unbalanced",
+        "text": "(S",
+    }
+
+
+def test_json_errors_name_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text('{\n"a": }')
+    with pytest.raises(InputError, match=r"x\.json:2: not JSON"):
+        files.read_json(path)
+
+
+@pytest.mark.parametrize("place", ["blocked/x", "blocked/deep/x", "/proc/x"])
+def test_an_output_that_cannot_be_written_is_named_as_the_user_named_it(tmp_path: Path, place: str) -> None:
+    (tmp_path / "blocked").write_text("a file, not a folder")
+    final = tmp_path / place
+    with pytest.raises(PdtoolsError, match="cannot be written"), files.atomic_text(final) as stream:
+        stream.write("x")
+    with pytest.raises(PdtoolsError, match="cannot be written"), files.atomic_directory(final):
+        pass
+
+
+def test_a_full_disk_names_the_output(tmp_path: Path) -> None:
+    with (
+        pytest.raises(PdtoolsError, match=r"x\.txt: cannot be written: No space"),
+        files.atomic_text(tmp_path / "x.txt"),
+        open("/dev/full", "w") as full,
+    ):
+        full.write("x")
+        full.flush()
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EACCES, errno.ESTALE])
+@pytest.mark.parametrize("where", ["writing", "syncing"])
+def test_an_error_of_the_system_without_a_name_names_the_output(
+    code: int, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*arguments: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    if where == "syncing":
+        monkeypatch.setattr(outputs.os, "fsync", fails)
+    for open_output in (files.atomic_text, files.atomic_directory):
+        with (
+            pytest.raises(PdtoolsError, match=f"{tmp_path / 'x'}: cannot be written: {os.strerror(code)}"),
+            open_output(tmp_path / "x") as made,
+        ):
+            if isinstance(made, Path):
+                (made / "part").touch()
+            if where == "writing":
+                fails()
+    assert not list(tmp_path.iterdir())
+
+
+def cut_swap(folder: Path) -> None:
+    """Leave a folder as a process does that is killed between the two renames of a swap."""
+    folder.rename(folder.with_name(f".{folder.name}.0.old"))
+    folder.with_name(f".{folder.name}.0.tmp").mkdir(exist_ok=True)
+
+
+def test_every_reader_of_folders_recovers(tmp_path: Path) -> None:
+    place = trees(tmp_path / "d", "(S (A b))")
+    cut_swap(place)
+    assert len(files.expand_inputs([str(place)], [".trees"])) == 2
+    cut_swap(place)
+    assert provenance({"data": place})["inputs"]["data"]["files"] == 3
+    document = {"scores": {}, "counts": {}, "settings": {"task": "sg"}}
+    (place / "results.json").write_text(json.dumps(document))
+    cut_swap(place)
+    with pytest.raises(InputError, match=r"no items\.parquet"):
+        read_results(place)
+    (place / "results.json").unlink()
+    cut_swap(place)
+    with pytest.raises(InputError, match=r"d/tokenizer\.json: no such tokenizer"):
+        Tokenizer.load(place)
+    cut_swap(place)
+    with pytest.raises(InputError, match="not shards"):
+        ShardFolder.open(place)
+    cut_swap(place)
+    with pytest.raises(InputError, match="not a (pdtools )?checkpoint"):
+        checkpoint_folder(place)
+    (tmp_path / ".d.0.tmp").rmdir()
+    with pytest.raises(PdtoolsError, match="exists already"):
+        files.check_output(place, overwrite=False)
+
+
+def test_zstd_files_that_are_cut_short_or_damaged(tmp_path: Path) -> None:
+    """At every byte of one frame and of a second one; another package's frames are the oracle."""
+    frame = PACK[".zst"](b"a line\n" * 40 + bytes(range(32, 127)))
+    data = zstandard.ZstdDecompressor().decompress(frame)
+    source = tmp_path / "x.zst"
+    source.write_bytes(frame + frame)
+    assert read_bytes(source) == data + data
+    source.write_bytes(b"")
+    assert read_bytes(source) == b""
+    for end in set(range(1, 2 * len(frame))) - {len(frame)}:
+        source.write_bytes((frame + frame)[:end])
+        with pytest.raises(InputError, match="damaged compressed file"):
+            read_bytes(source)
+    for place in range(len(frame)):
+        source.write_bytes(frame[:place] + bytes([frame[place] ^ 0x55]) + frame[place + 1 :])
+        with pytest.raises(InputError, match="damaged compressed file"):
+            read_bytes(source)

@@ -1,0 +1,292 @@
+"""A language model of actions, as small as there can be: the tree is written into the string.
+
+Actions are tokens, OPEN, CLOSE and end-of-sentence, which closes the root: ``OPEN a OPEN b c CLOSE EOS``.
+Their probabilities depend on the last action and on how many constituents are open, at most ``max_open``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pdtools.models import Batch, LanguageModel, LoadedModel, TokenParts
+from pdtools.models.base import Objective
+from pdtools.models.derivations import DerivationKind, Derivations
+from pdtools.search.encoding import Encoded, score_windows, sentence_score
+from pdtools.search.scorer import CheckpointScorer, Parsed
+from pdtools.search.scores import Continuation, RowScore, SentenceScore, Unscorable
+from pdtools.tokenization import Sentence
+from pdtools.trees import Tree, escape, merge_subwords, tree_from_attachments
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToyConfig:
+    """Sizes."""
+
+    vocab_size: int
+    pad_id: int
+    root_id: int
+    eos_id: int
+    max_open: int = 3
+    layers: int = 1
+    objective: Objective = "causal"
+
+    @property
+    def derivation_kind(self) -> DerivationKind:
+        """Actions."""
+        return DerivationKind(choices="actions", reach_words=True)
+
+
+class ToyGrammarLM(LanguageModel):
+    """``weight[last action, open constituents]`` are the logits of the next action."""
+
+    config: ToyConfig
+    max_length = None
+
+    def __init__(self, config: ToyConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.open_id, self.close_id = config.vocab_size, config.vocab_size + 1
+        n_actions = config.vocab_size + 2
+        self.weight = nn.Parameter(torch.randn(n_actions, config.max_open + 1, n_actions))
+
+    def allowed(self, last: int, n_open: int) -> list[int]:
+        """Actions after these; the last one is ROOT at the start. They depend on the prefix alone."""
+        if last == self.root_id:
+            return [self.open_id]
+        special = (self.pad_id, self.root_id, self.eos_id)
+        opening = [self.open_id] if n_open < self.config.max_open else []
+        tokens = [token for token in range(self.vocab_size) if token not in special]
+        closing = [] if last == self.open_id else [self.close_id if n_open > 1 else self.eos_id]
+        return [*opening, *tokens, *closing]
+
+    @torch.no_grad()
+    def action_logprobs(self, last: int, n_open: int) -> Tensor:
+        """float64 (actions,); −inf where not allowed."""
+        mask = torch.full((self.weight.shape[2],), -torch.inf)
+        mask[self.allowed(last, n_open)] = 0
+        return (self.weight[last, n_open] + mask).double().log_softmax(0)
+
+    def opened(self, action: int) -> int:
+        """How an action changes the number of open constituents."""
+        return int(action == self.open_id) - int(action in (self.close_id, self.eos_id))
+
+    def derive(self, rows: int, length: int) -> ToyDerivations:
+        """See :meth:`LanguageModel.derive`."""
+        return ToyDerivations(self, rows, length)
+
+    def pack(self, rows: Sequence[tuple[Any, Any]]) -> Batch:
+        """The binary trees of rows as actions, ROOT before them."""
+        lines = []
+        for tokens, attach in rows:
+            inner = tokens[1:-1].tolist()
+            leaves = [str(token) for token in inner]
+            text = str(tree_from_attachments(np.asarray(attach)[1:-1] - 1, leaves))
+            lines.append([self.root_id, *self._actions(text), self.eos_id])
+        longest = max(map(len, lines))
+        padded = [[*line, *[self.pad_id] * (longest - len(line))] for line in lines]
+        return Batch(
+            tokens=torch.tensor(padded),
+            attach=torch.arange(longest).expand(len(lines), -1),
+            lengths=torch.tensor([len(line) for line in lines]),
+        )
+
+    def _actions(self, text: str) -> Iterator[int]:
+        """Of a bracketed binary tree over token numbers, without its last bracket."""
+        tree = Tree.from_brackets(text)
+        nodes = sorted(zip(tree.starts.tolist(), (-tree.ends).tolist(), strict=True))
+        found: list[int] = []
+        for k, word in enumerate(tree.words):
+            found += [self.open_id] * sum(start == k for start, _ in nodes)
+            found.append(int(word))
+            found += [self.close_id] * sum(-end == k + 1 for _, end in nodes)
+        assert found[-1] == self.close_id
+        return iter(found[:-1])
+
+    def forward_parts(self, batch: Batch) -> TokenParts:
+        """See :meth:`LanguageModel.forward_parts`; what is no token counts as the derivation."""
+        words = torch.zeros(batch.tokens.shape, dtype=torch.float64)
+        derived = torch.zeros_like(words)
+        for b, length in enumerate(batch.lengths.tolist()):
+            n_open = 0
+            for k in range(1, length):
+                last, action = int(batch.tokens[b, k - 1]), int(batch.tokens[b, k])
+                part = words if action < self.vocab_size else derived
+                part[b, k] = self.action_logprobs(last, n_open)[action]
+                n_open += self.opened(action)
+        return TokenParts(words, derived, batch.attach, torch.zeros((), dtype=torch.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class ToyDerivation:
+    """Tokens and brackets."""
+
+    tokens: NDArray[np.int32]
+    text: str
+
+    def tree(self) -> Tree:
+        """See :class:`pdtools.models.derivations.Derivation`."""
+        return Tree.from_brackets(self.text)
+
+
+class ToyDerivations(Derivations):
+    """Row by row, in Python."""
+
+    def __init__(self, model: ToyGrammarLM, rows: int, length: int) -> None:
+        self._model = model
+        self._last, self._open = [model.root_id] * rows, [0] * rows
+        self.step, self.most_steps = 0, 20 * length
+
+    def logprobs(self) -> Tensor:
+        """See :meth:`Derivations.logprobs`."""
+        return torch.stack(
+            [self._model.action_logprobs(*s) for s in zip(self._last, self._open, strict=True)]
+        )
+
+    def fits(self, token: int) -> Tensor:
+        """See :meth:`Derivations.fits`."""
+        model = self._model
+        structure = [model.close_id] if token == model.eos_id else [model.open_id, model.close_id]
+        fits = torch.zeros(len(self._last), model.vocab_size + 2, dtype=torch.bool)
+        fits[:, [token, *structure]] = True
+        return fits
+
+    def generated(self, choices: Tensor) -> Tensor:
+        """See :meth:`Derivations.generated`."""
+        return choices.where(choices < self._model.vocab_size, -1)
+
+    def push(self, choices: Tensor) -> None:
+        """See :meth:`Derivations.push`."""
+        self.step += 1
+        self._last = choices.tolist()
+        self._open = [n + self._model.opened(a) for n, a in zip(self._open, self._last, strict=True)]
+
+    def select(self, rows: Tensor) -> None:
+        """See :meth:`Derivations.select`."""
+        self._last = [self._last[row] for row in rows.tolist()]
+        self._open = [self._open[row] for row in rows.tolist()]
+
+    @property
+    def nbytes(self) -> int:
+        """See :attr:`Derivations.nbytes`."""
+        return 1
+
+    def derivation(self, choices: NDArray[np.int32]) -> Any:
+        """See :meth:`Derivations.derivation`; what is open is closed."""
+        model, actions = self._model, choices.tolist()
+        n_open = sum(model.opened(action) for action in actions)
+        brackets = {model.open_id: " (X", model.close_id: ")", model.eos_id: ")"}
+        text = "".join(brackets.get(action, " w") for action in actions) + ")" * n_open
+        return ToyDerivation(choices[(choices < model.vocab_size) & (choices != model.eos_id)], text.strip())
+
+
+@dataclass(frozen=True, slots=True)
+class Enumerated:
+    """All derivations of a string: log joints with choices, best first, and A_0, …, A_n, A_end."""
+
+    joints: list[tuple[float, list[int]]]
+    prefix_logprobs: list[float]
+
+
+@torch.no_grad()
+def enumerate_derivations(model: LanguageModel, ids: Sequence[int]) -> Enumerated:
+    """Of ROOT, tokens and end-of-sentence, by the protocol alone: for any model with finitely many."""
+    prefixes, reached = [0.0], [(0.0, list[int]())]
+    for token in ids[1:]:
+        under_way, reached = reached, []
+        while under_way:
+            score, choices = under_way.pop()
+            derivations = replayed(model, choices, len(ids))
+            logprobs = derivations.logprobs()[0]
+            fits = derivations.fits(token)[0] & (logprobs > -torch.inf)
+            for choice in torch.nonzero(fits)[:, 0]:
+                longer = (score + float(logprobs[choice]), [*choices, int(choice)])
+                there = int(derivations.generated(choice[None])) == token
+                (reached if there else under_way).append(longer)
+        prefixes.append(float(np.logaddexp.reduce([score for score, _ in reached])))
+    return Enumerated(sorted(reached, reverse=True), prefixes)
+
+
+def replayed(model: LanguageModel, choices: Sequence[int], length: int) -> Derivations:
+    """A derivation after some choices."""
+    derivations = model.derive(1, length)
+    for choice in choices:
+        derivations.push(torch.tensor([choice]))
+    return derivations
+
+
+class EnumeratingScorer(CheckpointScorer):
+    """A searcher for models of actions that has a beam for all derivations."""
+
+    look_ahead = 2
+    marginal = "exact: all derivations"
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        *,
+        beam: int | None,
+        margin: float | None = None,
+        max_batch: int | None = None,
+    ) -> None:
+        super().__init__(loaded, kind="enumeration", beam=beam, max_batch=max_batch)
+
+    def _with_marginals(self, rows: Any, given: list[RowScore]) -> list[RowScore]:
+        found = [
+            enumerate_derivations(self.loaded.model, tokens.tolist()).prefix_logprobs for tokens, _ in rows
+        ]
+        return [
+            row._replace(marginal=reached[-1], end_marginal=reached[-1] - reached[-2])
+            for row, reached in zip(given, found, strict=True)
+        ]
+
+    def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
+        """See :meth:`ModelScorer.continuations`."""
+        vocabulary = range(self.loaded.model.vocab_size)
+        found = []
+        for prefix in prefixes:
+            reached = [enumerate_derivations(self.loaded.model, [*prefix.tolist(), v]) for v in vocabulary]
+            logprobs = np.array([each.prefix_logprobs[-1] - each.prefix_logprobs[-2] for each in reached])
+            found.append(Continuation(logprobs, None))
+        return found
+
+    def _search(self, window: list[Encoded]) -> list[tuple[Encoded, Enumerated]]:
+        return [
+            (item, enumerate_derivations(self.loaded.model, item.encoding.ids.tolist())) for item in window
+        ]
+
+    def score(self, sentences: Any) -> Iterator[SentenceScore | Unscorable]:
+        """See :meth:`Scorer.score`."""
+        for found in score_windows(sentences, self._encode, self._search, self.look_ahead):
+            if isinstance(found, Unscorable):
+                yield found
+            else:
+                item, enumerated = found
+                yield sentence_score(self.loaded.tokenizer, item, np.diff(enumerated.prefix_logprobs))
+
+    def score_with_parses(self, sentences: Any) -> Iterator[Any]:
+        """See :meth:`Searcher.score_with_parses`; there are no attachments to show."""
+        raise NotImplementedError
+
+    def parse(
+        self, sentences: Any, *, k_best: int = 1, derivations: bool = False
+    ) -> Iterator[Parsed | Unscorable]:
+        """See :meth:`Searcher.parse`."""
+        for found in score_windows(sentences, self._encode, self._search, self.look_ahead):
+            if isinstance(found, Unscorable):
+                yield found
+                continue
+            item, enumerated = found
+            words: Sentence = item.sentence
+            trees = []
+            for joint, choices in enumerated.joints[:k_best]:
+                shape = self.loaded.model.derive(1, 1).derivation(np.array(choices, np.int32)).tree()
+                leaves = [escape(word) for word in words.words]
+                trees.append((joint, merge_subwords(shape, item.encoding.word[1:-1], leaves)))
+            yield Parsed(tuple(trees), enumerated.prefix_logprobs[-1])

@@ -1,0 +1,287 @@
+"""Attention in C: in single precision, where numbers get extreme, and where the compiler is missing or wrong.
+
+``test_model_layers.py`` holds it, and attention by torch's operations, to the paper's figure 7.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import pdtools.models.kernels.block_attention as module
+from pdtools.models.kernels.block_attention import block_attention
+from pdtools.models.kernels.native import COMPILERS, native_library
+from pdtools.models.kernels.native_block_attention import library_for, native_block_attention
+from pdtools.models.kernels.terms import Terms
+
+HEADS = 3
+
+
+class Layer:
+    """Queries, keys and values, and all terms that attention may have."""
+
+    def __init__(
+        self,
+        n: int,
+        d_head: int,
+        dtype: torch.dtype,
+        *,
+        shared_table: bool = False,
+        depths: int = 5,
+        sentences: int = 2,
+    ) -> None:
+        random = torch.Generator().manual_seed(n)
+
+        def normal(*shape: int) -> Tensor:
+            drawn = torch.randn(shape, generator=random, dtype=torch.float64)
+            return drawn.to(dtype).requires_grad_()
+
+        self.qkv = normal(sentences, n, 3, HEADS, d_head)
+        content, position, distance = (normal(HEADS, length, d_head) for length in (1, 1, n))
+        table = normal(1 if shared_table else HEADS, depths, d_head)
+        tape = torch.randint(depths, (sentences, n, n), generator=random, dtype=torch.uint8)
+        tape[:1, 0, 0] = depths - 1  # the deepest is there
+        number = torch.randint(4, (sentences, n, n), generator=random, dtype=torch.int16)
+        slopes, fixed = normal(HEADS), normal(HEADS, n, n).detach()
+        self.terms = Terms(content, position, distance, table, tape, slopes, number, fixed)
+        self.weight = normal(sentences, HEADS, n, d_head).detach()
+
+    def learned(self) -> list[Tensor]:
+        """What has a gradient."""
+        return [self.qkv, *(x for x in self.terms if x is not None and x.requires_grad)]
+
+    def mixed(self) -> Tensor:
+        """Of the whole layer."""
+        q, k, v = self.qkv.permute(2, 0, 3, 1, 4)
+        return block_attention(q, k, v, self.terms)
+
+    def mixed_and_gradients(self) -> list[Tensor]:
+        """Its output, and the gradients of what is learned."""
+        mixed = self.mixed()
+        return [mixed.detach(), *torch.autograd.grad((mixed * self.weight).sum(), self.learned())]
+
+
+def by_torch(layer: Layer, monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
+    """The same without C."""
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_native_takes", lambda *_: False)
+        return layer.mixed_and_gradients()
+
+
+@pytest.fixture
+def compiler() -> str:
+    """A C compiler that works."""
+    if library_for(torch.float32) is None:
+        pytest.skip("no C compiler")
+    return next(filter(None, map(shutil.which, COMPILERS)))
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 31, 32, 33, 64, 100])
+@pytest.mark.parametrize("d_head", [1, 8, 20, 64])
+@pytest.mark.parametrize("shared_table", [False, True])
+def test_single_precision_equals_double(
+    n: int, d_head: int, shared_table: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = Layer(n, d_head, torch.float32, shared_table=shared_table).mixed_and_gradients()
+    plain = by_torch(Layer(n, d_head, torch.float64, shared_table=shared_table), monkeypatch)
+    for one, other in zip(ours, plain, strict=True):
+        assert one.dtype == torch.float32
+        # Gradients are sums of up to n² numbers.
+        torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-5 * math.sqrt(n))
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("n", [1, 17])
+@pytest.mark.parametrize("depths", [1, 16, 40, 256])
+def test_tables_that_are_longer_than_rows(n: int, depths: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = Layer(n, 8, torch.float64, depths=depths)
+    for one, other in zip(layer.mixed_and_gradients(), by_torch(layer, monkeypatch), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.usefixtures("compiler")
+def test_scores_that_are_large() -> None:
+    layer = Layer(40, 8, torch.float32)
+    layer.terms.fixed.add_(1e6)
+    gradients = layer.mixed_and_gradients()[1]
+    # Each row's weights sum to 1 in the backward pass too.
+    by_values = gradients[:, :, 2].sum(1)  # (B, H, d_head)
+    torch.testing.assert_close(by_values, layer.weight.sum(2), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.usefixtures("compiler")
+def test_what_c_does_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = Layer(20, 8, torch.float32)
+    expected, terms = layer.mixed(), layer.terms
+    used = []
+    monkeypatch.setattr(module, "native_block_attention", lambda *_: used.append(1))
+    assert layer.mixed() is None
+    assert used == [1]
+    other = torch.float64
+    for name, value in (
+        ("fixed", terms.fixed.to(other)),
+        ("slopes", terms.slopes.to(other)),
+        ("open", terms.open.long()),
+        ("tape", terms.tape.long()),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(layer, "terms", terms._replace(**{name: value}))
+            torch.testing.assert_close(layer.mixed(), expected, check_dtype=False)
+    wide = terms.fixed[:1, :1].expand_as(terms.fixed)
+    with monkeypatch.context() as patch:
+        patch.setattr(layer, "terms", terms._replace(fixed=wide))
+        of_all = layer.mixed
+        patch.setattr(module, "native_block_attention", native_block_attention)
+        same = of_all()
+        patch.setattr(layer, "terms", terms._replace(fixed=terms.fixed[:1, :1]))
+        torch.testing.assert_close(layer.mixed(), same)
+    # Scoring doesn't even ask whether it works, which would compile it.
+    monkeypatch.setattr(module, "_native_works", lambda dtype: pytest.fail("asked for"))
+    with torch.no_grad():
+        torch.testing.assert_close(layer.mixed(), expected)
+    assert used == [1]
+
+
+def test_depths_that_are_not_in_the_table() -> None:
+    layer = Layer(20, 8, torch.float32)
+    layer.terms.tape[1, 3, 2] = 200
+    with pytest.raises(IndexError, match="a depth of 200 is not in a table of 5 rows"):
+        layer.mixed()
+
+
+@pytest.mark.usefixtures("compiler")
+def test_weights_that_are_next_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        layer = Layer(40, 8, dtype)
+        layer.terms.fixed.copy_(-1000.0 * torch.arange(40).expand(40, 40).flip(1))
+        found.append(layer.mixed_and_gradients())
+    layer.terms.fixed[:, 3, 1] = 1e30
+    found.append(layer.mixed_and_gradients())
+    for one, other in zip(*found[:2], strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-5)
+    for one, other in zip(found[2], by_torch(layer, monkeypatch), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("what", [math.nan, math.inf])
+def test_what_is_not_a_number_stays_so(what: float) -> None:
+    layer = Layer(20, 8, torch.float32)
+    with torch.no_grad():
+        layer.qkv[0, 7, 1] = what  # a key
+    mixed, *gradients = layer.mixed_and_gradients()
+    assert bool(mixed[0, :, :7].isfinite().all())
+    assert not bool(mixed[0, :, 7:].isfinite().any())
+    assert bool(mixed[1].isfinite().all())
+    assert not bool(gradients[0][0].isfinite().all())
+
+
+@pytest.mark.usefixtures("compiler")
+def test_no_sentences() -> None:
+    layer = Layer(4, 8, torch.float32, sentences=0, depths=1)
+    mixed, *gradients = layer.mixed_and_gradients()
+    assert mixed.shape == (0, HEADS, 4, 8)
+    assert [gradient.shape for gradient in gradients] == [each.shape for each in layer.learned()]
+    assert not any(bool(gradient.any()) for gradient in gradients)
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("threads", [2, 3, 5, 50])
+def test_heads_and_sentences_are_divided_among_threads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = Layer(40, 8, torch.float64, sentences=5)
+    expected = layer.mixed_and_gradients()
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    for one, other in zip(layer.mixed_and_gradients(), expected, strict=True):
+        if threads == HEADS:
+            assert torch.equal(one, other)
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.usefixtures("compiler")
+def test_dropout_drops_each_cell_as_often() -> None:
+    n, dropout, times = 12, 0.3, 400
+    torch.manual_seed(0)
+    q = torch.zeros(times, 1, n, n, requires_grad=True)
+    values = torch.eye(n).expand(times, 1, n, n)
+    weights = block_attention(q, q, values, Terms(), dropout=dropout).detach()
+    below = torch.ones(n, n, dtype=torch.bool).tril()
+    kept = (weights > 0).double()[..., below]  # (times, 1, cells)
+    within = 4.5 * math.sqrt(dropout * (1 - dropout) / times)
+    assert float((kept.mean(0) - (1 - dropout)).abs().max()) < within
+    # Neither neighbours nor the same cells of two sentences go together.
+    for one, other in ((kept[..., 1:], kept[..., :-1]), (kept[1:], kept[:-1])):
+        together = (one * other).mean() - (1 - dropout) ** 2
+        assert abs(float(together)) < 0.01
+    whole = (weights * torch.arange(1, n + 1)[:, None])[..., below]
+    torch.testing.assert_close(whole[whole > 0], torch.full((int(kept.sum()),), 1 / (1 - dropout)))
+
+
+@pytest.fixture
+def fresh_library() -> Iterator[None]:
+    """Everything is compiled and tried anew, before and after."""
+
+    def forget() -> None:
+        native_library.cache_clear()
+        module._native_works.cache_clear()
+
+    forget()
+    yield
+    forget()
+
+
+@pytest.mark.usefixtures("fresh_library")
+def test_trying_it_leaves_the_random_numbers_alone() -> None:
+    layer = Layer(20, 8, torch.float32)
+    torch.manual_seed(1)
+    layer.mixed_and_gradients()
+    found = torch.rand(3)
+    torch.manual_seed(1)
+    assert torch.equal(found, torch.rand(3))
+
+
+@pytest.mark.usefixtures("fresh_library")
+def test_without_a_compiler_torch_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = Layer(20, 8, torch.float32)
+    expected = by_torch(layer, monkeypatch)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert library_for(torch.float32) is None
+    for one, other in zip(layer.mixed_and_gradients(), expected, strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.usefixtures("fresh_library")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        "s/at\\[j\\] -= slope/at[j] += slope/",
+        "s/grad_table + unit/grad_table + 0/",
+        "s/weights\\[j\\] = weight \\* factors\\[j\\]/weights[j] = weight/",
+    ],
+)
+def test_a_compiler_that_makes_mistakes_is_not_used(
+    mistake: str, dtype: torch.dtype, compiler: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    wrong = tmp_path / "cc"
+    change = f'sed "{mistake}" block_attention.c >wrong.c; mv wrong.c block_attention.c'
+    wrong.write_text(f'#!/bin/sh\nset -e\n{change}\nexec {compiler} "$@"\n')
+    wrong.chmod(0o755)
+    native_library.cache_clear()
+    monkeypatch.setattr(shutil, "which", lambda name: str(wrong))
+    layer = Layer(20, 8, dtype)
+    expected = by_torch(layer, monkeypatch)
+    with pytest.warns(UserWarning, match="attention is not computed in C") as caught:
+        found = [layer.mixed_and_gradients() for _ in range(3)]
+    assert len(caught) == 1
+    assert library_for(dtype) is not None
+    for each in found:
+        for one, other in zip(each, expected, strict=True):
+            assert torch.equal(one, other)

@@ -1,0 +1,399 @@
+"""Whole models: decoding equals teacher forcing, probabilities sum to one, nothing looks ahead."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from model_oracle import EOS, PAD, ROOT, derivations, random_row, small_model
+from torch import Tensor
+
+import pdtools.configs
+from pdtools.errors import PdtoolsError
+from pdtools.models import (
+    MODELS,
+    Batch,
+    LossParts,
+    StackState,
+    TransformerConfig,
+    TransformerLM,
+    build_model,
+    collate,
+    count_parameters,
+    make_config,
+    registry,
+)
+from pdtools.trees import tape as numpy_tape
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+IDS = {"vocab_size": 50257, "pad_id": 0, "root_id": 1, "eos_id": 2}
+VARIANTS = [
+    {"name": name, "positions": positions, "tie_embeddings": tied, **extra}
+    for positions in ("learned", "relative", "alibi", "none")
+    for tied in (True, False)
+    for name, extra in (
+        ("transformer", {"attachment_head": True}),
+        ("pushdown", {"depths": 4}),
+        ("pushdown", {"depths": 4, "pushdown_layers": "last 1", "depth_space": "hidden"}),
+    )
+]
+
+
+def sentences(lengths: list[int], seed: int = 0) -> list[tuple[list[int], list[int]]]:
+    rng = random.Random(seed)
+    return [random_row(n, 11, rng) for n in lengths]
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: "-".join(str(x) for x in v.values()))
+def test_decoding_equals_teacher_forcing(variant: dict[str, Any]) -> None:
+    model = small_model(**variant)
+    length = 12
+    rows = sentences([length] * 5)
+    with torch.no_grad():
+        parts = model.forward_parts(collate(rows, PAD))
+    tokens = torch.tensor([t for t, _ in rows])
+    attach = torch.tensor([a for _, a in rows])
+    order = torch.arange(len(rows))
+    state = model.start(len(rows), length + 2, entries=2 * len(rows) * length)
+    stack = StackState.start(len(rows), length + 2)
+    model.advance(state, tokens[:, 0], stack.tape_row())
+    rng = torch.Generator().manual_seed(0)
+    for k in range(1, length + 2):
+        got = model.next_token_logprobs(state).gather(1, tokens[order, k, None])[:, 0]
+        torch.testing.assert_close(got, parts.token_logprobs[order, k], rtol=0, atol=1e-5)
+        if k == length + 1:
+            break
+        every = model.attach_logprobs(state, tokens[order, k], stack.legal())
+        chosen = every.gather(1, attach[order, k, None])[:, 0]
+        torch.testing.assert_close(chosen, parts.attach_logprobs[order, k], rtol=0, atol=1e-5)
+        assert torch.equal(every.argmax(1), parts.attach_best[order, k])
+        # Reorder, drop and double hypotheses on the way.
+        again = torch.randint(len(order), (len(order) + k % 2,), generator=rng)
+        order = order[again]
+        state.select(again)
+        stack = stack.select(again)
+        stack.push(attach[order, k])
+        model.advance(state, tokens[order, k], stack.tape_row())
+
+
+@pytest.mark.parametrize("name", ["transformer", "pushdown"])
+def test_probabilities_of_everything_sum_to_one(name: str) -> None:
+    # All strings that end within 2 tokens, and all beginnings of 3 tokens, each with all derivations.
+    settings = {"attachment_head": True, "vocab_size": 5, "max_length": 6}
+    model = small_model(name, **settings)
+    words = [token for token in range(5) if token != EOS]
+    total = 0.0
+    for n in range(4):
+        rows = [
+            ([ROOT, *string, EOS], attach)
+            for string in itertools.product(words, repeat=n)
+            for attach in derivations(n)
+        ]
+        with torch.no_grad():
+            parts = model.forward_parts(collate(rows, PAD))
+        scored = parts.token_logprobs if n < 3 else parts.token_logprobs[:, :-1]
+        joint = scored.sum(1) + parts.attach_logprobs.sum(1)
+        total += float(joint.double().exp().sum())
+    assert total == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("cells", [1, 30, 1000])
+def test_given_next_tokens_are_scored_block_by_block(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pdtools.models.transformer.model.LOGIT_CELLS_CPU", cells)
+    model = small_model("pushdown")
+    state, stack = model.start(7, 4), StackState.start(7, 4)
+    model.advance(state, torch.tensor([ROOT] * 7), stack.tape_row())
+    stack.push(torch.tensor([1] * 7))
+    model.advance(state, torch.arange(3, 10), stack.tape_row())
+    tokens = torch.tensor([4, 3, 9, EOS, 5, 5, 10])
+    expected = model.next_token_logprobs(state)[torch.arange(7), tokens]
+    torch.testing.assert_close(model.token_logprobs(state, tokens), expected, rtol=0, atol=1e-6)
+
+
+def test_given_next_tokens_have_no_probability_above_one_in_bfloat16() -> None:
+    model = small_model("transformer", d_model=64).to(torch.bfloat16)
+    model.embedding.weight.data *= 100  # the likeliest token is nearly certain
+    state, stack = model.start(8, 1), StackState.start(8, 1)
+    model.advance(state, torch.arange(3, 11), stack.tape_row())
+    logprobs, tokens = model.next_token_logprobs(state).max(1)
+    assert float(logprobs.exp().mean()) > 0.9
+    torch.testing.assert_close(model.token_logprobs(state, tokens), logprobs, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("entries", [None, 5])
+def test_a_state_says_when_it_is_full(entries: int | None) -> None:
+    model = small_model("pushdown")
+    state, stack = model.start(1, 4, entries), StackState.start(1, 4)
+    model.advance(state, torch.tensor([ROOT]), stack.tape_row())
+    every = torch.zeros(4, dtype=torch.int64)
+    state.select(every)
+    stack = stack.select(every)
+    stack.push(torch.tensor([1] * 4))
+    if entries == 5:
+        model.advance(state, torch.tensor([3] * 4), stack.tape_row())
+        stack.push(torch.tensor([2] * 4))
+    with pytest.raises(PdtoolsError, match=f"room for {entries or 4} tokens"):
+        model.advance(state, torch.tensor([4] * 4), stack.tape_row())
+
+
+@pytest.mark.parametrize("name", ["transformer", "pushdown"])
+def test_decoding_distributions_sum_to_one(name: str) -> None:
+    model = small_model(name, attachment_head=True)
+    tokens, attach = sentences([8])[0]
+    state, stack = model.start(1, 10), StackState.start(1, 10)
+    for k in range(9):
+        if k:
+            stack.push(torch.tensor([attach[k]]))
+        model.advance(state, torch.tensor([tokens[k]]), stack.tape_row())
+        assert float(model.next_token_logprobs(state).exp().sum()) == pytest.approx(1, abs=1e-5)
+        legal = stack.legal()
+        every = model.attach_logprobs(state, torch.tensor([tokens[k + 1]]), legal)
+        assert float(every.exp().sum()) == pytest.approx(1, abs=1e-5)
+        assert torch.equal(every.isfinite(), legal)
+
+
+@pytest.mark.parametrize("variant", VARIANTS[:9:2], ids=str)
+def test_later_tokens_and_attachments_change_nothing_before(variant: dict[str, Any]) -> None:
+    model = small_model(**variant)
+    tokens, _ = sentences([7])[0]
+    attach = [0, 1, 1, 3, 3, 4, 1, 7, 0]
+    other = [0, 1, 1, 3, 4, 2, 6, 2, 0]  # differs from position 4 on
+    with torch.no_grad():
+        first = model.forward_parts(collate([(tokens, attach)], PAD))
+        moved = model.forward_parts(collate([(tokens, other)], PAD))
+        changed = [*tokens[:4], *(3 + (t - 2) % 8 for t in tokens[4:-1]), EOS]
+        spelled = model.forward_parts(collate([(changed, attach)], PAD))
+    assert torch.equal(first.token_logprobs[:, :5], moved.token_logprobs[:, :5])
+    assert torch.equal(first.attach_logprobs[:, :4], moved.attach_logprobs[:, :4])
+    assert torch.equal(first.attach_best[:, :5], moved.attach_best[:, :5])
+    assert torch.equal(first.token_logprobs[:, :4], spelled.token_logprobs[:, :4])
+    assert torch.equal(first.attach_logprobs[:, :4], spelled.attach_logprobs[:, :4])
+    # And what may depend on them does.
+    assert (
+        not torch.equal(first.token_logprobs[:, 5:], moved.token_logprobs[:, 5:])
+        or not model.derivation_kind.reach_words
+    )
+    assert not torch.equal(first.attach_logprobs[:, 4], spelled.attach_logprobs[:, 4])
+
+
+@pytest.mark.parametrize("variant", VARIANTS[:9:2], ids=str)
+def test_sentences_score_the_same_alone_and_in_a_batch(variant: dict[str, Any]) -> None:
+    model = small_model(**variant)
+    rows = sentences([1, 4, 20, 9])
+    with torch.no_grad():
+        together = model.forward_parts(collate(rows, PAD))
+        sums = model.loss(collate(rows, PAD))
+        parts = [model.loss(collate([row], PAD)) for row in rows]
+        for i, row in enumerate(rows):
+            n = len(row[0])
+            alone = model.forward_parts(collate([row], PAD))
+            for field in ("token_logprobs", "attach_logprobs", "attach_best"):
+                one, other = getattr(together, field)[i, :n], getattr(alone, field)[0]
+                torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
+            assert not bool(together.token_logprobs[i, n:].any())
+            assert not bool(together.attach_logprobs[i, n - 1 :].any())
+    for field in dataclasses.fields(LossParts):
+        added = torch.stack([getattr(each, field.name) for each in parts]).sum(0)
+        torch.testing.assert_close(getattr(sums, field.name), added)
+    assert int(sums.n_tokens) == sum(len(t) - 1 for t, _ in rows)
+    assert int(sums.n_attach) == sum(len(t) - 2 for t, _ in rows)
+
+
+def test_gradients_are_finite_with_padding() -> None:
+    model = small_model("pushdown", depths=4).train()
+    loss = model(collate(sentences([1, 12, 5]), PAD))
+    (loss.token_nll_sum + loss.attach_nll_sum).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert bool(parameter.grad.isfinite().all()), name
+
+
+def test_depths_beyond_the_table_are_counted() -> None:
+    attach = [0, 1, 1, 2, 3, 4, 5, 0]
+    left_branching = ([ROOT, *[3] * 6, EOS], attach)
+    longer = ([ROOT, *[3] * 9, EOS], [*range(10), 0])  # shifts only: nothing is deep, the first is padded
+    assert int(small_model("pushdown", depths=6).loss(collate([left_branching], PAD)).n_clamped) == 0
+    model = small_model("pushdown", depths=4)
+    deep = int((numpy_tape(attach)[:-1] >= 4).sum())  # what EOS does to the tape is never looked at
+    assert deep == 5
+    assert int(model.loss(collate([left_branching, longer], PAD)).n_clamped) == deep
+    state, stack = model.start(1, 8), StackState.start(1, 8)
+    for k in range(7):
+        if k:
+            stack.push(torch.tensor([attach[k]]))
+        model.advance(state, torch.tensor([3]), stack.tape_row())
+    assert int(state.n_clamped) == deep
+
+
+def test_base_model_needs_no_derivation() -> None:
+    model = small_model("transformer")
+    assert not model.derivation_kind.reach_words
+    assert not model.derivation_kind.exist
+    tokens, attach = sentences([6])[0]
+    batch = collate([(tokens, attach), (tokens, [0, *range(1, 7), 0])], PAD)
+    parts = model.forward_parts(batch)
+    assert torch.equal(parts.token_logprobs[0], parts.token_logprobs[1])
+    assert not bool(parts.attach_logprobs.any())
+    assert int(model.loss(batch).n_attach) == 0
+    state = model.start(1, 3)
+    with pytest.raises(PdtoolsError, match="attachment head"):
+        model.attach_logprobs(state, torch.tensor([3]), torch.tensor([[True]]))
+
+
+def test_too_long_sentences_are_refused_by_learned_positions_only() -> None:
+    batch = collate(sentences([30]), PAD)
+    learned = small_model("pushdown", positions="learned")
+    with pytest.raises(PdtoolsError, match=r"32 positions.*max_length of 24"):
+        learned.loss(batch)
+    with pytest.raises(PdtoolsError, match="32 positions"):
+        learned.start(1, 32)
+    relative = small_model("pushdown", positions="relative")
+    assert relative.max_length is None
+    assert math.isfinite(relative.loss(batch).token_nll_sum.item())
+
+
+def test_dropout_only_in_training() -> None:
+    batch = collate(sentences([9]), PAD)
+    for where in ("input_dropout", "attention_dropout", "output_dropout"):
+        rates = dict.fromkeys(("input_dropout", "attention_dropout", "output_dropout"), 0.0) | {where: 0.5}
+        model = small_model("pushdown", **rates)
+        assert torch.equal(model.loss(batch).token_nll_sum, model.loss(batch).token_nll_sum)
+        model.train()
+        assert not torch.equal(model.loss(batch).token_nll_sum, model.loss(batch).token_nll_sum)
+
+
+def test_dropout_of_attention_token_by_token() -> None:
+    model = small_model("transformer", attention_dropout=0.5, input_dropout=0.0, output_dropout=0.0)
+
+    def after_four() -> Tensor:
+        state = model.start(1, 4)
+        for k in range(4):
+            model.advance(state, torch.tensor([5]), torch.zeros(1, k + 1, dtype=torch.int16))
+        return model.next_token_logprobs(state)
+
+    assert torch.equal(after_four(), after_four())
+    model.train()
+    assert not torch.equal(after_four(), after_four())
+
+
+def test_parameter_counts() -> None:
+    def count(name: str, **settings: Any) -> int:
+        with torch.device("meta"):
+            return count_parameters(build_model(name, make_config(name, {**IDS, **settings})))
+
+    shape = recipe("gpt2-small-last6")["config"]
+    plain = {key: value for key, value in shape.items() if key != "pushdown_layers"}
+    assert count("transformer", **plain) == 124_439_808  # GPT-2 small
+    head = count("transformer", **plain, attachment_head=True) - 124_439_808
+    d = 768
+    assert head == (d + 1) * 2 * d + 2 * ((2 * d + 1) * d + (d + 1) * d) + 2 * (d + 1) * d
+    # A depth table per pushdown layer, shared by heads; one for the head, whose key network is wider.
+    tables = 6 * 64 * 64 + 64 * d + d * d
+    assert count("pushdown", **shape) == 124_439_808 + head + tables
+    medium = recipe("gpt2-medium-last12")["config"]
+    plain = {key: value for key, value in medium.items() if key != "pushdown_layers"}
+    assert count("transformer", **plain) == 354_823_168  # GPT-2 medium
+    assert count("transformer", **plain, tie_embeddings=False) == 354_823_168 + 50257 * 1024
+
+
+def recipe(name: str) -> dict[str, Any]:
+    return tomllib.loads((Path(pdtools.configs.__path__[0]) / f"{name}.toml").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", ["tiny", "small", "dyck", "bllip", "gpt2-small-last6", "gpt2-medium-last12"])
+def test_recipes_build(name: str) -> None:
+    table = recipe(name)
+    with torch.device("meta"):
+        model = build_model(table["model"], make_config(table["model"], {**IDS, **table["config"]}))
+    assert isinstance(model, TransformerLM)
+    assert model.derivation_kind.exist
+    assert model.derivation_kind.reach_words
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("pushup", {}, "unknown model 'pushup'.*pushdown.*transformer"),
+        ("transformer", {"depths": 4}, "no setting 'depths'"),
+        ("transformer", {"layers": "six"}, "layers must be a whole number"),
+        ("transformer", {"layers": True}, "layers must be a whole number"),
+        ("transformer", {"layers": 0}, "layers must be at least 1"),
+        ("transformer", {"heads": 7}, "multiple of heads"),
+        ("transformer", {"positions": "absolute"}, "positions must be one of"),
+        ("transformer", {"input_dropout": 1}, "input_dropout must be"),
+        ("transformer", {"pad_id": 60000}, "pad_id must be below"),
+        ("pushdown", {"attachment_head": False}, "needs its attachment_head"),
+        ("pushdown", {"pushdown_layers": "last 7"}, "pushdown_layers must be"),
+        ("pushdown", {"pushdown_layers": "last 0"}, "pushdown_layers must be"),
+        ("pushdown", {"pushdown_layers": "first 2"}, "pushdown_layers must be"),
+        ("pushdown", {"depths": 0}, "depths must be"),
+        ("pushdown", {"depth_space": "value"}, "depth_space must be one of"),
+    ],
+)
+def test_bad_settings_are_named(name: str, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(PdtoolsError, match=message):
+        make_config(name, {**IDS, **settings})
+    with pytest.raises(PdtoolsError, match="missing settings: vocab_size"):
+        make_config("transformer", {"pad_id": 0, "root_id": 1, "eos_id": 2})
+
+
+def test_pushdown_layers_are_the_chosen_ones() -> None:
+    model = small_model("pushdown", layers=3, pushdown_layers="last 2")
+    assert [len(block.attention.terms) for block in model.blocks] == [1, 2, 2]
+    assert set(MODELS) >= {"transformer", "pushdown"}
+
+
+def test_batch_masks() -> None:
+    batch = collate(sentences([1, 3]), PAD)
+    assert isinstance(batch, Batch)
+    assert batch.tokens[0, 3:].tolist() == [PAD, PAD]
+    assert batch.attach[0, 3:].tolist() == [3, 4]
+    assert batch.predicted().tolist() == [[False, True, True, False, False], [False, True, True, True, True]]
+    assert batch.attached().tolist() == [[False, True, False, False, False], [False, True, True, True, False]]
+
+
+def test_mixed_precision_gives_nearly_the_same_loss() -> None:
+    model = small_model("pushdown", depths=4)
+    batch = collate(sentences([9, 12]), PAD)
+    exact = model.loss(batch)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mixed = model.loss(batch)
+    assert mixed.token_nll_sum.dtype == mixed.attach_nll_sum.dtype == torch.float32
+    (mixed.token_nll_sum + mixed.attach_nll_sum).backward()
+    assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in model.parameters())
+    torch.testing.assert_close(mixed.token_nll_sum, exact.token_nll_sum, rtol=0.05, atol=0)
+    torch.testing.assert_close(mixed.attach_nll_sum, exact.attach_nll_sum, rtol=0.05, atol=0)
+
+
+def test_rows_may_be_read_only_arrays(recwarn: pytest.WarningsRecorder) -> None:
+    tokens, attach = (np.array(column, dtype=np.int32) for column in sentences([4])[0])
+    tokens.flags.writeable = attach.flags.writeable = False
+    batch = collate([(tokens, attach)], PAD)
+    assert batch.tokens.tolist() == [tokens.tolist()]
+    assert batch.tokens.dtype == batch.attach.dtype == batch.lengths.dtype == torch.int64
+    assert not recwarn.list
+
+
+def test_a_new_kind_of_model_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "MODELS", dict(MODELS))
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Config(TransformerConfig):
+        layers: int = 1
+
+    registry.register("shallow", Config, TransformerLM)
+    config = registry.make_config("shallow", {**IDS, "vocab_size": 9})
+    assert registry.model_name(config) == "shallow"
+    assert len(registry.build_model("shallow", config).blocks) == 1

@@ -1,0 +1,317 @@
+"""The studies, end to end on a few strings: every stage runs, and a second run does nothing twice."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from pdtools.evaluation.formal.dyck import binomial_interval
+from pdtools.formal import BracketPrefix, read_prefixes
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+SMALL = {"SEEDS": "1", "JOBS": "1", "STEPS": "2", "STRINGS": "200", "PREFIXES": "2", "BEAM": "2"}
+SMALL |= {"HELD_OUT": "20"}
+
+
+def study(name: str, folder: Path, out: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **settings, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    script = REPOSITORY / "studies" / name / "study.sh"
+    return subprocess.run(["sh", script, out], cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def first_cells(table: str) -> list[str]:
+    return [line.split(" | ")[0].strip("| ") for line in table.splitlines() if line.startswith("| ")]
+
+
+def test_dyck(tmp_path: Path) -> None:
+    out = tmp_path / "a study"
+    settings = {**SMALL, "DEPENDENCIES": "50", "PUSHDOWN_PREFIXES": "1"}
+    models = ("base", "base-attachment", "pushdown", "pushdown-distances")
+    done = study("dyck", tmp_path, out.name, **settings)
+    assert done.returncode == 0, done.stderr
+    table = (out / "table.md").read_text()
+    assert table.strip() in done.stdout
+    by_set, others = table.split("\nSeeds: ")
+    by_open, by_deepest = others.split("\n\n|")[1:]
+    assert first_cells("|" + by_deepest) == [
+        "percent right (prefixes)",
+        "---",
+        *(["base LM"] * 4),
+        *(["base LM + attachment loss"] * 4),
+        *(["Pushdown LM"] * 4),
+        *(["Pushdown LM + stack distances"] * 4),
+    ]
+    by_open = "|" + by_open
+    shallow, deep = by_set.split("\nPrefixes of strings with at most 40 brackets open")
+    assert first_cells(by_open) == [
+        "percent right",
+        "---",
+        *(["base LM"] * 2),
+        *(["base LM + attachment loss"] * 2),
+        *(["Pushdown LM"] * 2),
+        *(["— attachments given"] * 2),
+        *(["Pushdown LM + stack distances"] * 2),
+        *(["— attachments given"] * 2),
+    ]
+    assert first_cells(shallow) == first_cells(deep)
+    assert first_cells(deep) == [
+        "percent right",
+        "---",
+        "the type of any opener before",
+        "the type that most open brackets have, of these the last",
+        "base LM",
+        "paper: base LM (+ attachment loss)",
+        "base LM + attachment loss",
+        "— closers attached right, those before given",
+        "paper: Pushdown LM",
+        "Pushdown LM, 1 prefixes",
+        "— attachments given",
+        "— closers attached right",
+        "— right attachments more probable than all in the beam",
+        "Pushdown LM + stack distances",
+        "— attachments given",
+        "— closers attached right",
+        "— right attachments more probable than all in the beam",
+        "the automaton",
+    ]
+    assert {path.name for path in out.glob("*.svg")} == {
+        "by-dependency-depth-10.svg",
+        "by-dependency-depth-40.svg",
+        "by-depth.svg",
+    }
+    deepest = [prefix.depth for prefix in read_prefixes(out / "prefixes" / "dependency-50-depth-10.tsv")]
+    assert max(deepest) <= 10
+    results = json.loads((out / "results.json").read_text())
+    assert set(results["scores"]) == set(models)
+    assert results["scores"]["pushdown-distances"]["dependency-50-depth-40"]["1"]["prefixes"] == 2
+    assert results["scores"]["pushdown"]["depth"]["1"]["prefixes"] == 1
+    assert [line["label"] for line in results["figures"]["depth"]] == [
+        "base LM",
+        "base LM + attachment loss",
+        "Pushdown LM",
+        "Pushdown LM + stack distances",
+    ]
+
+    # A stop between two stages: what is missing is made again, the rest is left alone.
+    kept = out / "results" / "base-1" / "depth" / "results.json"
+    lost = out / "results" / "pushdown-distances-1" / "depth" / "results.json"
+    before = kept.stat().st_mtime_ns
+    for path in lost.parent.iterdir():
+        path.unlink()
+    lost.parent.rmdir()
+    # And a run that fails, its record damaged: the others go on, the exit status says so.
+    record = out / "runs" / "base-1" / "run.json"
+    record.write_text(record.read_text().replace('"train": "', '"train": "not '))
+    again = study("dyck", tmp_path, out.name, **settings)
+    assert again.returncode == 1
+    assert f"pdtools: {out.name}/runs/base-1/run.json: " in again.stderr
+    assert "Not all runs are done" in again.stderr
+    assert lost.exists()
+    assert kept.stat().st_mtime_ns == before
+    assert (out / "table.md").read_text() == table
+
+    # Other settings would mix with what is there.
+    other = study("dyck", tmp_path, out.name, **{**settings, "BEAM": "3"})
+    assert other.returncode == 1
+    assert (
+        "begun with SETTING=released-like POSITIONS=alibi BATCHES=1 STEPS=2 STRINGS=200 PREFIXES=2 BEAM=2"
+        " MARGIN=8, not" in other.stderr
+    )
+
+
+def test_dyck_on_free_strings_with_other_positions_and_batches(tmp_path: Path) -> None:
+    settings = {**SMALL, "DEPENDENCIES": "50", "MODELS": "base pushdown", "PUSHDOWN_PREFIXES": "1"}
+    settings |= {"SETTING": "free", "POSITIONS": "relative", "BATCHES": "4", "STEPS": "1"}
+    done = study("dyck", tmp_path, "free", **settings)
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((tmp_path / "free" / "train" / "manifest.json").read_text())
+    assert (manifest["language"]["max_length"], manifest["language"]["max_dependency"]) == (598, None)
+    model = json.loads((tmp_path / "free" / "runs" / "base-1" / "best" / "config.json").read_text())
+    assert model["config"]["positions"] == "relative"
+    record = json.loads((tmp_path / "free" / "runs" / "base-1" / "run.json").read_text())
+    training = record["recipe"]["train"]
+    assert (training["batch_sentences"], training["accumulate"]) == (16, 4)
+    # The plain Pushdown LM is slow on deeper strings, and is tested on fewer of them.
+    scores = json.loads((tmp_path / "free" / "results.json").read_text())["scores"]["pushdown"]
+    tested = {name: scores[f"dependency-50-{name}"]["1"]["prefixes"] for name in ("depth-10", "depth-40")}
+    assert tested == {"depth-10": 2, "depth-40": 1}
+
+
+def test_batches_that_do_not_divide_a_step_are_refused(tmp_path: Path) -> None:
+    for batches in ("3", "0", "128", "x"):
+        done = study("dyck", tmp_path, "none", **{**SMALL, "BATCHES": batches})
+        assert done.returncode == 1
+        assert done.stderr == f"BATCHES={batches}: must divide 64, the strings of a step\n"
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.fixture(scope="module")
+def report() -> ModuleType:
+    return module("report")
+
+
+def module(name: str) -> ModuleType:
+    """A script of the Dyck study."""
+    spec = importlib.util.spec_from_file_location(
+        f"dyck_{name}", REPOSITORY / "studies" / "dyck" / f"{name}.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_seeds_that_close_the_same_prefixes_do_not_narrow_the_interval(report: ModuleType) -> None:
+    seeds = [{"accuracy": accuracy, "prefixes": 100} for accuracy in (0.5, 0.7)]
+    low, high = binomial_interval(60, 100)
+    assert report.cell(seeds) == f"**60.0** [{100 * low:.1f}, {100 * high:.1f}] (50.0, 70.0)"
+    seeds.insert(0, {"accuracy": 0.6, "prefixes": 200})  # one that was begun before the test was made smaller
+    assert f"[{100 * low:.1f}, {100 * high:.1f}]" in report.cell(seeds)
+    assert report.cell([]) == "-"
+
+
+def test_lines_of_the_figures(report: ModuleType) -> None:
+    def item(number: int, depth: int, chosen: str) -> dict[str, Any]:
+        return {"set": "depth", "number": number, "depth": depth, "closer": ")1", "chosen": chosen}
+
+    one = [item(1, 15, ")1"), item(2, 20, ")1"), item(3, 21, ")2")]
+    other = [item(1, 15, ")1"), item(2, 20, ")2"), item(3, 21, ")2")]
+    elsewhere = {**item(1, 16, ")2"), "set": "dependency-50-depth-40"}
+    line = report.accuracy_line("a model", [*one, *other, elsewhere], "depth", "depth", 15, 6)
+    assert line.x == [17.5, 21]
+    assert line.y == [75, 0]
+    assert (line.low[0], line.high[0]) == pytest.approx([100 * end for end in binomial_interval(1.5, 2)])
+    assert line.high[1] == pytest.approx(100 * binomial_interval(0, 1)[1])
+
+
+def test_closers_by_the_brackets_that_are_open(report: ModuleType) -> None:
+    def prefix(openers: int) -> BracketPrefix:
+        return BracketPrefix(tokens=("(1",) * openers, closer=")1", dependency=1, depth=1)
+
+    def item(number: int, chosen: str, given: str) -> dict[str, Any]:
+        where = {"set": "dependency-50-depth-40", "number": number, "closer": ")1"}
+        return {**where, "chosen": chosen, "chosen_given_attachments": given}
+
+    items = [item(1, ")1", ")1"), item(2, ")2", ")1"), item(3, ")2", ")2"), item(1, ")2", ")1")]
+    counts = report.open_brackets(items, {"dependency-50-depth-40": [prefix(10), prefix(11), prefix(12)]})
+    assert counts == {
+        "dependency-50-depth-40": {
+            "few": {"prefixes": 2, "right": 1, "right_given_attachments": 2},
+            "many": {"prefixes": 2, "right": 0, "right_given_attachments": 1},
+        }
+    }
+    rows = report.open_table({"base": counts, "pushdown": counts}).splitlines()[2:]
+    assert rows == [
+        "| base LM | at most 10 | 50 | - | - | - |",
+        "| base LM | more | 0 | - | - | - |",
+        "| Pushdown LM | at most 10 | 50 | - | - | - |",
+        "| Pushdown LM | more | 0 | - | - | - |",
+        "| — attachments given | at most 10 | 100 | - | - | - |",
+        "| — attachments given | more | 50 | - | - | - |",
+    ]
+
+
+def test_closers_by_the_most_brackets_that_are_open(report: ModuleType) -> None:
+    def prefix(deepest: int) -> BracketPrefix:
+        tokens = ("(1", *deepest * ("(2",), *deepest * (")2",), *("(2",), *(")2",))
+        return BracketPrefix(tokens=tokens, closer=")1", dependency=1, depth=1)
+
+    where = {"set": "dependency-50-depth-40", "closer": ")1"}
+    items = [
+        {**where, "number": number, "chosen": chosen}
+        for number, chosen in [(1, ")1"), (2, ")2"), (3, ")1"), (4, ")1"), (5, ")2"), (1, ")2")]
+    ]
+    prefixes = {"dependency-50-depth-40": [prefix(deepest) for deepest in (9, 10, 13, 14, 39)]}
+    counts = report.deepest_brackets(items, prefixes)
+    assert counts == {
+        "dependency-50-depth-40": {
+            "at most 10": {"prefixes": 2, "right": 1},
+            "11 to 14": {"prefixes": 2, "right": 1},
+            "15 to 20": {"prefixes": 1, "right": 1},
+            "more": {"prefixes": 1, "right": 0},
+        }
+    }
+    rows = report.deepest_table({"base": counts}).splitlines()[2:]
+    assert rows == [
+        "| base LM | at most 10 | 50 (2) | - | - | - |",
+        "| base LM | 11 to 14 | 50 (2) | - | - | - |",
+        "| base LM | 15 to 20 | 100 (1) | - | - | - |",
+        "| base LM | more | 0 (1) | - | - | - |",
+    ]
+
+
+def test_prefixes_as_the_authors_draw_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authors = module("authors_prefixes")
+    for name, value in (("LONGEST_STRING", 6), ("PREFIXES", 2), ("DEPENDENCIES", (3,)), ("SAMPLES", 2)):
+        monkeypatch.setattr(authors, name, value)
+    inner = "(1 (2 )2 )1"  # one closer is 3 tokens after its opener
+    text = [inner, f"(3 {inner} )3", f"(3 (4 {inner} )4 )3", inner, inner, inner]
+    (tmp_path / "strings.txt").write_text("\n".join(text) + "\n")
+    authors.main(tmp_path / "strings.txt", tmp_path / "out")
+    # The third string is too long; of the last two only one sample can be made, with the string before them.
+    first, second = (read_prefixes(path) for path in sorted((tmp_path / "out").iterdir()))
+    found = [
+        [(" ".join(each.tokens), each.closer, each.dependency, each.depth) for each in sample]
+        for sample in (first, second)
+    ]
+    one = ("(1 (2 )2", ")1", 3, 2)
+    assert found[0] == [one, ("(3 (1 (2 )2", ")1", 3, 3), ("(3 (1 (2 )2 )1", ")3", 5, 3)]
+    assert found[1] == [one, one]
+
+
+def test_what_is_not_known_of_a_seed_is_left_out_of_the_mean(report: ModuleType) -> None:
+    assert report.mean_percent([{"share": None}, {"share": 0.5}, {"share": 1.0}], "share") == "75.0"
+    assert report.mean_percent([{"share": None}], "share") == "-"
+
+
+def test_a_table_without_results(report: ModuleType) -> None:
+    found: Any = report.defaultdict(lambda: report.defaultdict(dict))
+    table = report.markdown(found, {}, {})
+    assert "| paper: base LM (+ attachment loss) | 90.0 | 81.0 | 40.6 | 14.1 | 40.6 |  |" in table
+    assert "| Pushdown LM | - | - | - | - | - | - |" in table
+
+
+def test_perplexities_are_those_of_the_same_strings(report: ModuleType) -> None:
+    found: Any = report.defaultdict(lambda: report.defaultdict(dict))
+    entropy = {
+        "base": {
+            seed: {"ppl_model": model, "automaton": math.log(7.0), "ppl_entropy": 6.5}
+            for seed, model in (("1", 7.4), ("2", 7.6))
+        }
+    }
+    lines = report.markdown(found, entropy, {}).splitlines()
+    assert next(line for line in lines if line.startswith("| base LM |")).endswith("| 7.500 |")
+    assert next(line for line in lines if line.startswith("| the automaton")).endswith("| 7.000 |")
+
+
+def test_guesses_without_a_model(report: ModuleType) -> None:
+    def prefix(text: str, closer: str) -> BracketPrefix:
+        return BracketPrefix(tokens=tuple(text.split()), closer=closer, dependency=1, depth=1)
+
+    # The right type is two of three openers, and open twice; then two of four, and the last that is open.
+    assert report.guess([prefix("(1 (2 (1", ")1")]) == {"any": pytest.approx(2 / 3), "most": 1}
+    assert report.guess([prefix("(1 (2 (3 )3 (3", ")3")]) == {"any": 0.5, "most": 1}
+    assert report.guess([prefix("(2 (2 (1", ")1")]) == {"any": pytest.approx(1 / 3), "most": 0}
+
+
+def test_a_model_tested_on_fewer_prefixes_says_so(report: ModuleType) -> None:
+    found: Any = report.defaultdict(lambda: report.defaultdict(dict))
+    for model, prefixes in (("base", 100), ("pushdown", 20)):
+        for name in [name for sets in report.TABLES.values() for name in sets]:
+            score = {"accuracy": 0.5, "prefixes": prefixes, **dict.fromkeys(report.PARTS, 0.5)}
+            found[model][name]["1"] = score
+    table = report.markdown(found, {}, {})
+    assert "| base LM | **50.0**" in table
+    assert "| Pushdown LM, 20 prefixes | **50.0**" in table
