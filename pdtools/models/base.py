@@ -17,6 +17,8 @@ from pdtools.models.derivations import DerivationKind, Derivations
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from pdtools.tokenization import Tokenizer
+
 # Of which tokens a prediction may depend: those before it, or the whole row with what is asked for masked.
 Objective = Literal["causal", "masked"]
 
@@ -134,6 +136,9 @@ class LanguageModel(nn.Module, ABC):
     def dtype_name(self) -> str:
         """The type of its parameters, such as ``float32``."""
         return str(next(self.parameters()).dtype).removeprefix("torch.")
+
+    def use_tokenizer(self, tokenizer: Tokenizer) -> None:
+        """Take note of what the tokenizer knows of its tokens, before anything is computed."""
 
     def check_length(self, length: int) -> None:
         """Refuse a row that is longer than the model.

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclass(frozen=True)
@@ -33,25 +36,29 @@ class Batch:
     scored: Tensor | None = None
     continues: bool | None = None
 
-    def to(self, device: torch.device | str) -> Batch:
+    def to(self, device: torch.device | str) -> Self:
         """The same batch on another device."""
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
-    def pinned(self) -> Batch:
+    def pinned(self) -> Self:
         """The same batch in memory that a GPU copies from without waiting."""
         return self._each(Tensor.pin_memory)
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
         changed = {
             name: change(value) if isinstance(value, Tensor) else value for name, value in vars(self).items()
         }
-        return Batch(**cast(dict[str, Any], changed))
+        return type(self)(**cast(dict[str, Any], changed))
 
     def predicted(self) -> Tensor:
         """Positions whose target is scored, bool (B, N): those given, or all but ROOT and padding."""
         if self.scored is not None:
             return self.scored
         return self.real() & (torch.arange(self.tokens.shape[1], device=self.tokens.device) > 0)
+
+    def ends(self, eos_id: int) -> Tensor:
+        """Positions whose target ends a sentence, bool (B, N)."""
+        return (self.tokens if self.targets is None else self.targets) == eos_id
 
     def real(self) -> Tensor:
         """Positions that are not padding, bool (B, N)."""

@@ -96,6 +96,10 @@ class Derivations(ABC):
             int64 (R,).
         """
 
+    def full(self) -> Tensor | None:
+        """Derivations that have no room for another choice, bool (R,); None: all have."""
+        return None
+
     @abstractmethod
     def push(self, choices: Tensor) -> None:
         """Make a choice, int64 (R,), in each derivation; none may end it."""

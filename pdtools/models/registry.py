@@ -10,6 +10,8 @@ from torch.overrides import TorchFunctionMode
 
 from pdtools.errors import PdtoolsError
 from pdtools.models.base import LanguageModel
+from pdtools.models.grammar.config import PlmConfig, PlmMaskConfig, TransformerGrammarConfig
+from pdtools.models.grammar.model import GrammarLM
 from pdtools.models.recurrent.config import RecurrentConfig
 from pdtools.models.recurrent.model import RecurrentLM
 from pdtools.models.transformer.config import TransformerConfig
@@ -43,6 +45,9 @@ def register(
 
 register("transformer", TransformerConfig, TransformerLM)
 register("pushdown", PushdownConfig, build_pushdown)
+register("plm", PlmConfig, GrammarLM)
+register("plm-mask", PlmMaskConfig, GrammarLM)
+register("tg", TransformerGrammarConfig, GrammarLM)
 register("rnn", RecurrentConfig, RecurrentLM, side_by_side=True)
 
 

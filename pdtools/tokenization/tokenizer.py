@@ -306,6 +306,15 @@ class Tokenizer:
         begin[[index for piece, index in self._vocabulary.items() if piece.startswith(_SPACE_LETTER)]] = True
         return begin
 
+    @cached_property
+    def continue_words(self) -> NDArray[np.bool_]:
+        """Bool (vocabulary), tokens that are never a word's first. In ``raw`` style no token shows it."""
+        continues = np.zeros(self.vocab_size, dtype=bool)
+        if self.text_style != "raw":
+            special = {*self._reserved, self.unk_id}
+            continues[[i for i in self._vocabulary.values() if not (i in special or self._begins_word(i))]] = True
+        return continues
+
     def word_piece(self, word: str, space_before: bool) -> _Piece:
         """A word's tokens and their spans, looked up once."""
         key = (word, space_before)

@@ -123,7 +123,7 @@ def attend(
         shares = [term.tensors(q, k, key_map, inputs) for term in terms]
         given = Terms(**{name: tensor for share in shares for name, tensor in share.items()})
         return (_attend_in_blocks if in_blocks else _attend_in_kernel)(q, k, v, given, dropout)
-    bias = inputs.real if not terms else _bias(q, k, terms, key_map, inputs)
+    bias = inputs.visible if not terms else _bias(q, k, terms, key_map, inputs)
     is_causal = bias is None and inputs.causal is not None
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout, is_causal=is_causal)
 
@@ -184,6 +184,6 @@ def _bias(q: Tensor, k: Tensor, terms: Sequence[ScoreTerm], key_map: Tensor, inp
     bias = cast(Tensor, sum(term(q, k, key_map, inputs) for term in terms)) / math.sqrt(q.shape[-1])
     if inputs.causal is not None:
         bias = bias.masked_fill(~inputs.causal, float("-inf"))
-    if inputs.real is not None:
-        bias = bias.masked_fill(~inputs.real, float("-inf"))
+    if inputs.visible is not None:
+        bias = bias.masked_fill(~inputs.visible, float("-inf"))
     return bias.to(q.dtype)

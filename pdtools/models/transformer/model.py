@@ -59,7 +59,7 @@ class TransformerLM(LanguageModel):
         self.depths = depths
         self.stack_distances = stack_distances
         self.max_length = config.max_length if config.positions == "learned" else None
-        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        self.embedding = nn.Embedding(config.n_inputs, config.d_model)
         self.position_embedding = (
             nn.Embedding(config.max_length, config.d_model) if config.positions == "learned" else None
         )
@@ -89,9 +89,9 @@ class TransformerLM(LanguageModel):
             else None
         )
         self.output = (
-            None if config.tie_embeddings else nn.Linear(config.d_model, config.vocab_size, bias=False)
+            None if config.tie_embeddings else nn.Linear(config.d_model, config.n_inputs, bias=False)
         )
-        self.output_bias = nn.Parameter(torch.zeros(config.vocab_size)) if config.output_bias else None
+        self.output_bias = nn.Parameter(torch.zeros(config.n_inputs)) if config.output_bias else None
         self.head = (
             AttachmentHead(config.d_model, depths, stack_distances=stack_distances)
             if config.attachment_head
@@ -132,7 +132,7 @@ class TransformerLM(LanguageModel):
             causal=causal,
             tape=None if view.depths is None else view.depths[:, None],
             stack_distance=None if view.distance is None else view.distance[:, None],
-            real=real,
+            visible=real,
         )
         x = self._input(embedding, first=0, lengths=lengths)  # (B, N, D)
         for block in self.blocks:

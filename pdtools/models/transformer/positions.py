@@ -7,6 +7,7 @@ from torch import Tensor
 
 from pdtools.models.transformer.config import TransformerConfig
 from pdtools.models.transformer.score_terms import (
+    DepthPositions,
     LinearPositions,
     RelativePositions,
     ScoreInputs,
@@ -57,6 +58,8 @@ def position_terms(config: TransformerConfig) -> list[ScoreTerm]:
         nearest = 0 if is_masked else 1
         scale = config.sincos_timescale
         return [relative(config.d_model, config.heads, timescale=scale, nearest=nearest, deviation=0.02)]
+    if config.positions == "depth":
+        return [DepthPositions(config.d_model, config.heads, config.input_dropout)]
     if config.positions == "alibi":
         linear = TiltedLinearPositions if config.as_released else LinearPositions
         return [linear(config.heads)]

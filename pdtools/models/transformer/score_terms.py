@@ -26,13 +26,17 @@ class ScoreInputs:
         tape: int (B, 1, Q, K), depths W_k[j], uint8 for the kernels; None for models without a tape.
         stack_distance: int16 (B, 1, Q, K), :func:`.tape.open_tokens_after` of the tape; None for models that
             do not look at it.
-        real: bool (B, 1, 1, K), keys that are not padding, of masked models; None: no query sees padding.
+        visible: bool (B, 1 or H, 1 or Q, K), keys that a query may see besides: of masked models those that are
+            not padding, of models of actions what they say; None: all.
+        depth_difference: int16 (B, 1, Q, K), which of its distances :class:`DepthPositions` reads; None for
+            models without.
     """
 
     causal: Tensor | None
     tape: Tensor | None
     stack_distance: Tensor | None = None
-    real: Tensor | None = None
+    visible: Tensor | None = None
+    depth_difference: Tensor | None = None
 
     def of(self, rows: slice) -> ScoreInputs:
         """For some of the rows when decoding."""
@@ -40,6 +44,8 @@ class ScoreInputs:
             causal=None,
             tape=None if self.tape is None else self.tape[rows],
             stack_distance=None if self.stack_distance is None else self.stack_distance[rows],
+            visible=None if self.visible is None else self.visible[rows],
+            depth_difference=None if self.depth_difference is None else self.depth_difference[rows],
         )
 
 
@@ -136,6 +142,42 @@ class RelativePositions(ScoreTerm):
         by_distance = torch.einsum("bhqd,hdk->bhqk", q + self.position_bias, r)  # (B, H, Q, K)
         content = self.content_bias @ k.transpose(2, 3)  # (B, H, 1, K)
         return content + shift_to_keys(by_distance)
+
+
+class DepthPositions(RelativePositions):
+    """Transformer-XL's form with differences of depth as distances (Sartran et al. 2022, section 3.3).
+
+    Args:
+        d_model, heads: of the model.
+        dropout: of the sinusoids.
+    """
+
+    kernels = "none"
+    NEAREST, FARTHEST = -1, 62
+
+    def __init__(self, d_model: int, heads: int, dropout: float) -> None:
+        super().__init__(d_model, heads)
+        self.dropout = dropout
+
+    @classmethod
+    def differences(cls, query: Tensor, key: Tensor) -> Tensor:
+        """Which of the distances lies between depths that go together by broadcasting: int16."""
+        return (query - key).clamp(cls.NEAREST, cls.FARTHEST).sub(cls.NEAREST).to(torch.int16)
+
+    def vectors(self, keys: int) -> Tensor:
+        """W_R R of the distances from the nearest on: (H, 64, d_head)."""
+        weight = self.distance_map.weight
+        distances = torch.arange(self.NEAREST, self.FARTHEST + 1, device=weight.device)
+        sinusoids = sinusoids_of(distances, self.d_model).to(weight.dtype)  # (64, D)
+        r = self.distance_map(F.dropout(sinusoids, self.dropout, self.training))
+        return r.view(len(distances), len(self.content_bias), -1).transpose(0, 1)
+
+    def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
+        assert inputs.depth_difference is not None
+        r = self.vectors(k.shape[2]).transpose(1, 2)  # (H, d_head, 64)
+        by_distance = torch.einsum("bhqd,hdk->bhqk", q + self.position_bias, r)  # (B, H, Q, 64)
+        place = inputs.depth_difference.long().expand(-1, q.shape[1], -1, -1)  # (B, H, Q, K)
+        return self.content_bias @ k.transpose(2, 3) + by_distance.gather(3, place)
 
 
 def shift_to_keys(by_distance: Tensor) -> Tensor:

@@ -1,0 +1,1 @@
+"""Models that write the tree into the string: PLM, PLM-mask and Transformer Grammars."""

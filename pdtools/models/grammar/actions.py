@@ -1,0 +1,185 @@
+"""Trees as actions: NT(X) opens a constituent, GEN(w) generates a token, a closer ends what is open.
+
+Two forms of ``(S (NP the cat) (VP meows))``, after a start token:
+
+- one closer for all labels (Qian et al. 2021): ``(S (NP the cat ) (VP meows ) )``;
+- closers by label, each twice (Sartran et al. 2022): ``(S (NP the cat NP) NP) (VP meows VP) VP) S) S)``. The
+  first, COMPOSE, reads a constituent and stands for it from then on; the second, STACK, predicts what follows.
+
+Positions of a row are those of its actions, the start token's first. Everything a mask needs is an integer a
+position, made here for many rows at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+
+class Constituents(Protocol):
+    """The constituents over n tokens.
+
+    Attributes:
+        labels: int32 (m), their labels' numbers in pre-order.
+        opens, closes: int32 (n), how many open just before and close just after each token.
+    """
+
+    @property
+    def labels(self) -> Int32: ...
+
+    @property
+    def opens(self) -> Int32: ...
+
+    @property
+    def closes(self) -> Int32: ...
+
+
+@dataclass(frozen=True)
+class ActionIds:
+    """What number an action has: tokens come first, then openers, then closers.
+
+    Attributes:
+        tokens: how many tokens there are, special ones included.
+        labels: how many labels.
+        typed: whether each label has a closer of its own.
+        doubled: whether closers stand twice in a row.
+    """
+
+    tokens: int
+    labels: int
+    typed: bool
+    doubled: bool
+
+    @property
+    def first_closer(self) -> int:
+        """The smallest number of a closer."""
+        return self.tokens + self.labels
+
+    @property
+    def closers(self) -> int:
+        """How many closers there are."""
+        return self.labels if self.typed else 1
+
+    @property
+    def number(self) -> int:
+        """How many actions there are."""
+        return self.first_closer + self.closers
+
+    def positions(self, tokens: NDArray[np.integer], constituents: NDArray[np.integer]) -> Int64:
+        """Positions of rows with so many tokens (special ones aside) and constituents."""
+        return 1 + np.asarray(tokens, np.int64) + (3 if self.doubled else 2) * np.asarray(constituents, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class ActionRows:
+    """Rows of actions one after the other, T positions together. Positions are counted from 0 in each row.
+
+    Attributes:
+        begins: int64 (rows + 1), where each row begins, and the last one ends.
+        actions: int64 (T), the start token first in each row.
+        n_open: int32 (T), constituents that are open after each position.
+        depth: int32 (T): of the start 0; an opener and its closers count the constituent itself, and what is in
+            it is one deeper.
+        innermost: int32 (T), the opener of the innermost constituent that is open after it; -1 for none.
+        pop: int32 (T), the COMPOSE that takes it off the stack: of the constituent it is a part of; the row's
+            length if none does, and itself if it is never put there (STACK).
+    """
+
+    begins: Int64
+    actions: Int64
+    n_open: Int32
+    depth: Int32
+    innermost: Int32
+    pop: Int32
+
+
+def action_rows(
+    rows: Sequence[tuple[NDArray[np.integer], Constituents]], ids: ActionIds, start: int
+) -> ActionRows:
+    """Write trees into their strings, by operations on the arrays of all rows.
+
+    Args:
+        rows: the n tokens of each, without ROOT and end-of-sentence, and their constituents, balanced, one of
+            them around all.
+        ids: numbers of actions.
+        start: the number that the start token has.
+    """
+    zero = np.zeros(1, np.int64)  # the start: a token that nothing opens before or closes after
+    tokens = np.concatenate([np.append(start, row) for row, _ in rows]).astype(np.int64)
+    opens = np.concatenate([np.append(zero, tree.opens) for _, tree in rows])  # (tokens and starts)
+    closes = np.concatenate([np.append(zero, tree.closes) for _, tree in rows])
+    labels = np.concatenate([tree.labels for _, tree in rows]).astype(np.int64)
+    each = 2 if ids.doubled else 1
+    sizes = opens + 1 + each * closes  # positions of a token with what stands around it
+    ends = np.cumsum(sizes)
+    token_at = ends - each * closes - 1
+    first_of_rows = np.cumsum([0, *(len(row) + 1 for row, _ in rows)])
+    begins = np.append(ends - sizes, ends[-1])[first_of_rows]  # (rows + 1)
+    total = int(ends[-1])
+
+    actions = np.zeros(total, np.int64)
+    actions[token_at] = tokens
+    opener_at = _counted_from(ends - sizes, opens)  # (m)
+    closer_at = _counted_from(token_at + 1, closes, each)  # (m)
+    actions[opener_at] = ids.tokens + labels
+    step = np.zeros(total, np.int32)
+    step[opener_at], step[closer_at] = 1, -1
+    n_open = np.cumsum(step, dtype=np.int32)
+    depth = n_open + 1
+    depth[opener_at] -= 1
+    depth[begins[:-1]] = 0
+
+    # Of the brackets of one depth every opener is followed by its closer, in all rows.
+    brackets = np.flatnonzero(step)
+    opener, closer = brackets[np.argsort(depth[brackets], kind="stable")].reshape(-1, 2).T  # (m) each
+    closed_by = np.zeros(total, np.int64)
+    closed_by[opener] = closer
+    actions[closer] = ids.first_closer + (actions[opener] - ids.tokens if ids.typed else 0)
+    # The innermost open constituent is the last one that opened at the depth there is now.
+    key = n_open.astype(np.int64) * total + np.arange(total)
+    opened = np.sort(depth[opener_at].astype(np.int64) * total + opener_at)
+    is_inside = n_open > 0
+    innermost = np.full(total, -1, np.int64)
+    innermost[is_inside] = opened[np.searchsorted(opened, key[is_inside], side="right") - 1] % total
+    pop = np.repeat(begins[1:], np.diff(begins))
+    pop[is_inside] = closed_by[innermost[is_inside]]
+    if ids.doubled:
+        second = closer_at + 1
+        actions[second] = actions[closer_at]
+        pop[second] = second
+
+    first = np.repeat(begins[:-1], np.diff(begins))
+    return ActionRows(
+        begins=begins,
+        actions=actions,
+        n_open=n_open,
+        depth=depth,
+        innermost=np.where(is_inside, innermost - first, -1).astype(np.int32),
+        pop=(pop - first).astype(np.int32),
+    )
+
+
+def _counted_from(first: Int64, counts: Int64, step: int = 1) -> Int64:
+    """For each place as many as counted, ``step`` apart: first, first + step, …; all places' in a row."""
+    before = np.cumsum(counts) - counts
+    within = np.arange(int(counts.sum())) - np.repeat(before, counts)
+    found: Int64 = np.repeat(first, counts) + step * within
+    return found
+
+
+def padded(rows: ActionRows, values: NDArray[Any], fill: int | None) -> NDArray[Any]:
+    """Values of all positions as a table, a line a row: (B, N); ``fill`` None: padding has its own position."""
+    lengths = np.diff(rows.begins)
+    position = np.arange(int(lengths.max()))
+    real = position < lengths[:, None]  # (B, N)
+    table = np.broadcast_to(position, real.shape) if fill is None else np.full(real.shape, fill)
+    table = table.astype(values.dtype)
+    table[real] = values
+    return table

@@ -1,0 +1,91 @@
+"""The shapes of models that write the tree into the string."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from pdtools.models.derivations import DerivationKind
+from pdtools.models.errors import bad_config
+from pdtools.models.grammar.actions import ActionIds
+from pdtools.models.transformer.config import Positions, TransformerConfig
+
+Normalize = Literal["allowed", "all"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlmConfig(TransformerConfig):
+    """Shape of a PLM (Qian et al. 2021): a language model of actions, one closer for all labels.
+
+    Attributes:
+        n_labels: of constituents: the tokenizer's.
+        max_open: the most constituents that may be open at once.
+        normalize: over the actions that are "allowed" after those before, so that p(x, y) is a distribution; or
+            over "all" of them, as in effect the released code does: then probability is lost.
+    """
+
+    n_labels: int
+    max_open: int = 50
+    normalize: Normalize = "allowed"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("n_labels", "max_open"):
+            if getattr(self, name) < 1:
+                raise bad_config(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.normalize not in get_args(Normalize):
+            raise bad_config(f"normalize must be allowed or all, not {self.normalize!r}")
+        if self.objective != "causal" or self.attachment_head or self.as_released:
+            raise bad_config("a model of actions is causal, without attachment_head and as_released")
+        if self.stack_layers != "none":
+            raise bad_config("a model of actions has no stack_layers")
+
+    @classmethod
+    def _positions(cls) -> tuple[Positions, ...]:
+        return ("learned", "relative", "alibi", "none")
+
+    @property
+    def actions(self) -> ActionIds:
+        """Numbers of its actions."""
+        return ActionIds(self.vocab_size, self.n_labels, typed=False, doubled=False)
+
+    @property
+    def n_inputs(self) -> int:
+        """See :attr:`TransformerConfig.n_inputs`: every action."""
+        return self.actions.number
+
+    @property
+    def derivation_kind(self) -> DerivationKind:
+        """Actions, on which tokens depend."""
+        return DerivationKind(choices="actions", reach_words=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlmMaskConfig(PlmConfig):
+    """Shape of a PLM-mask (Qian et al. 2021): two heads of each layer see, one of them what is in the innermost
+    open constituent, the other what is before it."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.heads < 2:
+            raise bad_config(f"two heads look at constituents: heads must be at least 2, not {self.heads}")
+
+    @classmethod
+    def _positions(cls) -> tuple[Positions, ...]:
+        return ("learned", "none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerGrammarConfig(PlmConfig):
+    """Shape of a Transformer Grammar (Sartran et al. 2022): positions see what is on the stack."""
+
+    positions: Positions = "depth"
+
+    @classmethod
+    def _positions(cls) -> tuple[Positions, ...]:
+        return ("depth",)
+
+    @property
+    def actions(self) -> ActionIds:
+        """See :attr:`PlmConfig.actions`."""
+        return ActionIds(self.vocab_size, self.n_labels, typed=True, doubled=True)

@@ -1,0 +1,132 @@
+"""Derivations of actions: sampling and enumeration of models that write the tree into the string."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pdtools.models.derivations import Derivations
+from pdtools.models.grammar.actions import ActionIds
+from pdtools.trees import Tree
+
+if TYPE_CHECKING:
+    from pdtools.models.grammar.model import GrammarLM
+
+
+@dataclass(frozen=True, slots=True)
+class ActionDerivation:
+    """A string and what opens and closes in it.
+
+    Attributes:
+        tokens: int32[n].
+        labels: int32[m], labels' numbers in pre-order.
+        opens, closes: int32[n], how many constituents open before and close after each token.
+    """
+
+    tokens: NDArray[np.int32]
+    labels: NDArray[np.int32]
+    opens: NDArray[np.int32]
+    closes: NDArray[np.int32]
+
+    def tree(self, names: tuple[str, ...] = ()) -> Tree:
+        """The tree over the tokens (at least one); its leaves are empty strings.
+
+        Args:
+            names: of the labels; without, their numbers.
+        """
+        return tree_of(self, [""] * len(self.tokens), names)
+
+
+def tree_of(found: ActionDerivation, words: list[str], names: tuple[str, ...] = ()) -> Tree:
+    """A derivation as a tree over words, one for each token, without tags."""
+    starts = np.repeat(np.arange(len(words), dtype=np.int32), found.opens)
+    ends = np.zeros_like(starts)
+    open_nodes: list[int] = []
+    upcoming = 0
+    for k, (opens, closes) in enumerate(zip(found.opens.tolist(), found.closes.tolist(), strict=True)):
+        open_nodes.extend(range(upcoming, upcoming + opens))
+        upcoming += opens
+        for _ in range(closes):
+            ends[open_nodes.pop()] = k + 1
+    ends[open_nodes] = len(words)
+    labels = tuple(names[label] if names else str(label) for label in found.labels.tolist())
+    return Tree(tuple(words), ("",) * len(words), labels, starts, ends)
+
+
+def read_actions(actions: NDArray[np.integer], ids: ActionIds) -> ActionDerivation:
+    """A sequence of actions without the start, closers once: what is open at the end, it leaves open.
+
+    Openers after the last token, of constituents without words, are left out.
+    """
+    is_token = actions < ids.tokens
+    n = int(is_token.sum())
+    is_opener = (actions >= ids.tokens) & (actions < ids.first_closer)
+    before = np.cumsum(is_token) - is_token  # tokens before each action
+    opens = np.bincount(before[is_opener], minlength=n + 1)[:n]
+    is_closer = actions >= ids.first_closer
+    closes = np.bincount(before[is_closer] - 1, minlength=n)[:n] if n else np.zeros(0, np.int64)
+    return ActionDerivation(
+        tokens=actions[is_token].astype(np.int32),
+        labels=(actions[is_opener & (before < n)] - ids.tokens).astype(np.int32),
+        opens=opens.astype(np.int32),
+        closes=closes.astype(np.int32),
+    )
+
+
+class ActionDerivations(Derivations):
+    """Prefixes of actions of one length: tokens, then openers, then closers are the columns of choices."""
+
+    def __init__(self, model: GrammarLM, rows: int, length: int) -> None:
+        """The start is read."""
+        self._model = model
+        self._ids = model.actions
+        self._state = model.begin(rows)
+        # Between two tokens as many constituents close and open as may be open.
+        self.step, self.most_steps = 0, length * (2 * model.config.max_open + 1)
+
+    def logprobs(self) -> Tensor:
+        """See :meth:`Derivations.logprobs`."""
+        structure, tokens = self._model.action_logprobs(self._state)
+        return torch.cat([tokens, structure], 1).double()  # (R, A)
+
+    def fits(self, token: int) -> Tensor:
+        """See :meth:`Derivations.fits`."""
+        n_open = self._state.n_open[:, None]  # (R, 1)
+        choice = torch.arange(self._ids.number, device=n_open.device)
+        is_closer = choice >= self._ids.first_closer
+        if token == self._model.eos_id:
+            return is_closer.expand(len(n_open), -1)
+        return (choice == token) | ((choice >= self._ids.tokens) & (~is_closer | (n_open > 1)))
+
+    def generated(self, choices: Tensor) -> Tensor:
+        """See :meth:`Derivations.generated`: the end is where the last constituent is closed."""
+        ends = (choices >= self._ids.first_closer) & (self._state.n_open == 1)
+        return choices.where(choices < self._ids.tokens, -1).masked_fill(ends, self._model.eos_id)
+
+    def full(self) -> Tensor | None:
+        """See :meth:`Derivations.full`."""
+        most = self._model.max_length
+        return None if most is None else self._state.read >= most
+
+    def push(self, choices: Tensor) -> None:
+        """See :meth:`Derivations.push`."""
+        self.step += 1
+        self._model.feed(self._state, choices)
+
+    def select(self, rows: Tensor) -> None:
+        """See :meth:`Derivations.select`."""
+        self._state.select(rows)
+
+    @property
+    def nbytes(self) -> int:
+        """See :attr:`Derivations.nbytes`."""
+        return self._state.nbytes * self.most_steps
+
+    def derivation(self, choices: NDArray[np.int32]) -> ActionDerivation:
+        """See :meth:`Derivations.derivation`; what is open where it was cut off is closed after the last token."""
+        return read_actions(choices, self._ids)

@@ -1,0 +1,223 @@
+"""Language models of actions: a PLM, one with masked heads, or a Transformer Grammar, by their configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pdtools.errors import PdtoolsError
+from pdtools.models.base import LossParts, TokenParts
+from pdtools.models.batch import Batch
+from pdtools.models.derivations import Derivations
+from pdtools.models.grammar.actions import ActionIds
+from pdtools.models.grammar.batch import ActionBatch
+from pdtools.models.grammar.config import PlmConfig, PlmMaskConfig
+from pdtools.models.grammar.masks import Prefix, allowed, constituent_mask, stack_mask
+from pdtools.models.grammar.state import ActionState
+from pdtools.models.transformer.model import LOGIT_CELLS, LOGIT_CELLS_CPU, TransformerLM
+from pdtools.models.transformer.score_terms import DepthPositions, ScoreInputs
+from pdtools.tokenization import Tokenizer
+
+
+class GrammarLM(TransformerLM):
+    """The decoder over actions. p(x, y) is the product of their probabilities, each over those allowed there."""
+
+    config: PlmConfig  # type: ignore[assignment]
+    continuing: Tensor
+
+    def __init__(self, config: PlmConfig) -> None:
+        super().__init__(config)
+        # What the tokenizer knows: see :meth:`use_tokenizer`.
+        self.register_buffer("continuing", torch.zeros(config.vocab_size, dtype=torch.bool), persistent=False)
+
+    @property
+    def actions(self) -> ActionIds:
+        """Numbers of its actions."""
+        return self.config.actions
+
+    @property
+    def sees_stack(self) -> bool:
+        """Whether it sees the stack alone (a Transformer Grammar)."""
+        return self.actions.doubled
+
+    def use_tokenizer(self, tokenizer: Tokenizer) -> None:
+        """See :meth:`LanguageModel.use_tokenizer`: which tokens are allowed after another token alone."""
+        continuing = torch.from_numpy(tokenizer.continue_words)
+        self.continuing.copy_(F.pad(continuing, (0, self.vocab_size - len(continuing))))
+
+    def pack(self, rows: Sequence[tuple[Any, Any]]) -> ActionBatch:
+        """See :meth:`LanguageModel.pack`: (tokens, constituents)."""
+        return ActionBatch.of_rows(rows, self.actions, self.root_id, self.pad_id)
+
+    # --- given derivations --------------------------------------------------------------------
+
+    def forward_parts(self, batch: Batch) -> TokenParts:
+        """See :meth:`LanguageModel.forward_parts`; the end counts as a token, other structure as the derivation."""
+        assert isinstance(batch, ActionBatch) and batch.scored is not None
+        self.check_length(batch.tokens.shape[1])
+        hidden = self._read_actions(batch)[:, :-1]  # (B, N - 1, D)
+        scored = batch.scored[:, 1:]  # (B, N - 1)
+        targets = batch.tokens[:, 1:][scored]  # (S,)
+        logits = self._allowed_logits(hidden[scored], self._prefix(batch, scored))  # (S, A)
+        found = -F.cross_entropy(logits.float(), targets, reduction="none")  # (S,)
+        logprobs = F.pad(found.new_zeros(scored.shape).masked_scatter(scored, found), (1, 0))  # (B, N)
+
+        structure = logits[:, self.vocab_size :].argmax(1) + self.vocab_size  # (S,)
+        best = F.pad(torch.zeros_like(scored, dtype=torch.int64).masked_scatter(scored, structure), (1, 0))
+        is_token = (batch.tokens < self.vocab_size) | batch.ends(self.eos_id)
+        return TokenParts(
+            token_logprobs=logprobs.masked_fill(~is_token, 0),
+            attach_logprobs=logprobs.masked_fill(is_token, 0),
+            attach_best=best,
+            n_clamped=batch.lengths.new_zeros(()),
+        )
+
+    def loss(self, batch: Batch) -> LossParts:
+        """See :meth:`LanguageModel.loss`; what counts as right is the likeliest of opening and closing."""
+        assert isinstance(batch, ActionBatch) and batch.scored is not None
+        parts = self.forward_parts(batch)
+        ends = batch.ends(self.eos_id)
+        structure = batch.scored & (batch.tokens >= self.vocab_size) & ~ends
+        return LossParts(
+            token_nll_sum=-parts.token_logprobs.sum(),
+            attach_nll_sum=-parts.attach_logprobs.sum(),
+            n_tokens=(batch.scored & ~structure).sum(),
+            n_attach=structure.sum(),
+            n_attach_correct=((parts.attach_best == batch.tokens) & structure).sum(),
+            n_clamped=parts.n_clamped,
+        )
+
+    def _read_actions(self, batch: ActionBatch) -> Tensor:
+        """Final hidden states (B, N, D)."""
+        n = batch.tokens.shape[1]
+        inputs = ScoreInputs(causal=None, tape=None)
+        if self.sees_stack:
+            depth = batch.depth[:, None]  # (B, 1, N)
+            difference = DepthPositions.differences(depth[..., :, None], depth[..., None, :])
+            visible = stack_mask(batch, self.actions)
+            inputs = ScoreInputs(causal=None, tape=None, visible=visible, depth_difference=difference)
+        elif isinstance(self.config, PlmMaskConfig):
+            visible = constituent_mask(batch.innermost, self.config.heads)
+            inputs = ScoreInputs(causal=None, tape=None, visible=visible)
+        else:
+            causal = torch.ones(n, n, dtype=torch.bool, device=batch.tokens.device).tril()
+            inputs = ScoreInputs(causal=causal, tape=None)
+        x = self._input(self.embedding(batch.tokens), first=0, lengths=batch.lengths)  # (B, N, D)
+        for block in self.blocks:
+            x = block(x, inputs)
+        return self._final(x)
+
+    def _prefix(self, batch: ActionBatch, scored: Tensor) -> Prefix:
+        """Before the actions that are scored, bool (B, N - 1)."""
+        opener = batch.tokens.gather(1, batch.innermost.clamp(min=0).long())  # (B, N)
+        return Prefix(
+            last=batch.tokens[:, :-1][scored],
+            n_open=batch.n_open[:, :-1][scored],
+            label=(opener - self.vocab_size)[:, :-1][scored],
+        )
+
+    def _allowed_logits(self, hidden: Tensor, prefix: Prefix) -> Tensor:
+        """(S, D) to (S, A); -inf for what is not allowed."""
+        logits = self._logits(hidden)
+        if self.config.normalize == "all":
+            return logits
+        may = allowed(prefix, self.actions, self.root_id, self.config.max_open)
+        v = self.vocab_size
+        # Logits are fresh, and too many for copies: what is not allowed is overwritten.
+        logits[:, v:].masked_fill_(~may.structure, -torch.inf)
+        logits[:, [self.pad_id, self.root_id, self.eos_id]] = -torch.inf
+        if bool(self.continuing.any()):
+            logits[:, :v].masked_fill_(~may.continuing[:, None] & self.continuing, -torch.inf)
+        starts = torch.nonzero(~may.tokens)[:, 0]
+        logits[starts, :v] = -torch.inf
+        return logits
+
+    # --- action by action ---------------------------------------------------------------------
+
+    def derive(self, rows: int, length: int) -> Derivations:
+        """See :meth:`LanguageModel.derive`."""
+        from pdtools.models.grammar.derivations import ActionDerivations
+
+        return ActionDerivations(self, rows, length)
+
+    def start(self, rows: int, length: int, entries: int | None = None) -> Any:
+        """Not for actions: see :meth:`begin`.
+
+        Raises:
+            PdtoolsError: always.
+        """
+        raise PdtoolsError("a model of actions is not read token by token")
+
+    @torch.no_grad()
+    def begin(self, rows: int) -> ActionState:
+        """R prefixes that have read the start."""
+        config, weight = self.config, self.embedding.weight
+        state = ActionState.empty(
+            rows,
+            layers=config.layers,
+            d_model=config.d_model,
+            max_open=config.max_open,
+            like=weight,
+            has_stack=self.sees_stack,
+        )
+        self.feed(state, torch.full((rows,), self.root_id, device=weight.device))
+        return state
+
+    @torch.no_grad()
+    def feed(self, state: ActionState, actions: Tensor) -> None:
+        """Read the next action of every prefix (in place).
+
+        Args:
+            state: from :meth:`begin`; none of its prefixes has ended.
+            actions: int64 (R,), allowed ones.
+        """
+        config = self.config
+        n_heads = config.heads if isinstance(config, PlmMaskConfig) else None
+        step = state.push(actions, self.actions, n_heads)
+        x = self.embedding(step.actions)[:, None]  # (M, 1, D)
+        if self.position_embedding is not None:
+            x = x + self.position_embedding(step.positions.clamp(max=config.max_length - 1))[:, None]
+        x = x if self.embedding_norm is None else self.embedding_norm(x)
+        inputs = ScoreInputs(
+            causal=None, tape=None, visible=step.visible, depth_difference=step.depth_difference
+        )
+        for block, cache in zip(self.blocks, step.caches, strict=True):
+            x = block(x, inputs, cast(Any, cache))
+        state.take(self._final(x)[:, 0])
+
+    @torch.no_grad()
+    def action_logprobs(self, state: ActionState, tokens: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Log-probabilities of the next action.
+
+        Args:
+            state: R prefixes.
+            tokens: int64 (R,), the token of each that is asked for; None: all.
+
+        Returns:
+            Of opening and closing float (R, labels + closers), and of the tokens float (R,) or (R, V), nats;
+            -inf where one is not allowed, or there is no room for more positions.
+        """
+        v = self.vocab_size
+        rows = max(1, (LOGIT_CELLS_CPU if self.device.type == "cpu" else LOGIT_CELLS) // self.actions.number)
+        structure, chosen = [], []
+        prefix = state.prefix()
+        for first in range(0, len(state.hidden), rows):
+            part = slice(first, first + rows)
+            logits = self._allowed_logits(state.hidden[part], Prefix(*(each[part] for each in prefix)))
+            logits = logits.float()
+            total = logits.logsumexp(1, keepdim=True)
+            structure.append(logits[:, v:] - total)
+            if tokens is None:
+                chosen.append(logits[:, :v] - total)
+            else:
+                chosen.append((logits.gather(1, tokens[part, None]) - total)[:, 0])
+        found = torch.cat(structure), torch.cat(chosen)
+        if self.max_length is not None:
+            full = state.read >= self.max_length  # (R,)
+            found[0].masked_fill_(full[:, None], -torch.inf)
+            found[1].masked_fill_(full if tokens is not None else full[:, None], -torch.inf)
+        return found

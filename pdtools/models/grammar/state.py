@@ -1,0 +1,321 @@
+"""What a model of actions remembers of many prefixes, which need not be of one length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pdtools.models.base import DecoderState
+from pdtools.models.grammar.actions import ActionIds
+from pdtools.models.grammar.masks import Prefix
+from pdtools.models.transformer.cache import READ_CELLS, READ_CELLS_CPU
+from pdtools.models.transformer.score_terms import DepthPositions
+
+
+class Step(NamedTuple):
+    """M positions that are read at once: of every prefix one, then a second one of those that close, if doubled.
+
+    Attributes:
+        actions, positions: int64 (M,).
+        visible: bool (M, 1 or H, 1, K), keys that each may see; the last is its own.
+        depth_difference: int16 (M, 1, 1, K), for Transformer Grammars.
+        caches: of the layers.
+    """
+
+    actions: Tensor
+    positions: Tensor
+    visible: Tensor
+    depth_difference: Tensor | None
+    caches: list[StepCache]
+
+
+@dataclass
+class StepCache:
+    """Keys and values of one layer, and which of them the positions of a step read.
+
+    Attributes:
+        values: (entries, 2D).
+        new: the entries of the step's own positions.
+        keys: int64 (M, K), entries.
+    """
+
+    values: Tensor
+    new: slice
+    keys: Tensor
+
+    def write(self, new: Tensor) -> None:
+        """Store the vectors (M, 2D) of the step."""
+        self.values[self.new] = new
+
+    def blocks(self) -> Iterator[slice]:
+        """All positions of the step, so many at a time as stay in the processor's cache."""
+        cells = READ_CELLS_CPU if self.values.device.type == "cpu" else READ_CELLS
+        rows = max(1, cells // (self.values.shape[1] * self.keys.shape[1]))
+        for first in range(0, len(self.keys), rows):
+            yield slice(first, first + rows)
+
+    def read(self, rows: slice) -> Tensor:
+        """The vectors that some positions read: (m, K, 2D)."""
+        keys = self.keys[rows]
+        return self.values[keys.flatten()].view(*keys.shape, -1)
+
+
+@dataclass
+class Memory:
+    """Keys and values of positions that were read, shared by all prefixes.
+
+    Attributes:
+        values: of each layer (entries, 2D).
+        used: entries that are taken.
+    """
+
+    values: list[Tensor]
+    used: int = 0
+
+    def take(self, number: int) -> None:
+        """Take so many entries; there is twice as much room each time that there is none, so copies are few."""
+        self.used += number
+        there = len(self.values[0])
+        if self.used > there:
+            more = max(self.used, 2 * there) - there
+            self.values = [torch.cat([values, values.new_empty(more, values.shape[1])]) for values in self.values]
+
+
+@dataclass
+class ActionState(DecoderState):
+    """R prefixes of actions.
+
+    Attributes:
+        hidden: (R, D), final hidden state of the last position.
+        last: int64 (R,), the last action; -1 before the start.
+        read: int64 (R,), positions that were read.
+        n_open: int64 (R,), constituents that are open.
+        labels: int64 (R, max_open), theirs, the outermost first.
+        places: int64 (R, max_open), where their openers are among the entries.
+        entries: int64 (R, W), of each prefix the positions that are to be seen: all, or what is on the stack.
+        count: int64 (R,), how many of these there are.
+        depths: int16 (R, W), of these; only with a stack.
+        memory: what the entries are of.
+        closing: int64 (C,), prefixes whose newest position is the second of two.
+    """
+
+    hidden: Tensor
+    last: Tensor
+    read: Tensor
+    n_open: Tensor
+    labels: Tensor
+    places: Tensor
+    entries: Tensor
+    count: Tensor
+    depths: Tensor | None
+    memory: Memory
+    closing: Tensor | None = None
+
+    @classmethod
+    def empty(
+        cls, rows: int, *, layers: int, d_model: int, max_open: int, like: Tensor, has_stack: bool
+    ) -> ActionState:
+        """Prefixes of which nothing was read.
+
+        Args:
+            rows: R.
+            layers, d_model, max_open: of the model.
+            like: whose device and dtype the vectors have.
+            has_stack: whether only what is on the stack is to be seen.
+        """
+        zeros = torch.zeros(rows, dtype=torch.int64, device=like.device)
+        table = zeros[:, None].repeat(1, max_open)
+        return cls(
+            hidden=like.new_zeros(rows, d_model),
+            last=zeros - 1,
+            read=zeros,
+            n_open=zeros,
+            labels=table,
+            places=table,
+            entries=zeros[:, None],
+            count=zeros,
+            depths=zeros[:, None].short() if has_stack else None,
+            memory=Memory([like.new_empty(rows, 2 * d_model) for _ in range(layers)]),
+        )
+
+    def prefix(self) -> Prefix:
+        """What the next actions depend on."""
+        innermost = (self.n_open - 1).clamp(min=0)[:, None]
+        return Prefix(self.last, self.n_open, self.labels.gather(1, innermost)[:, 0])
+
+    def select(self, rows: Tensor) -> None:
+        """See :meth:`DecoderState.select`."""
+        for name, table in self._tables().items():
+            setattr(self, name, table[rows])
+
+    def taken(self, rows: Tensor) -> ActionState:
+        """Copies of the given prefixes beside these, with the same memory."""
+        return replace(self, **{name: table[rows] for name, table in self._tables().items()})
+
+    @staticmethod
+    def join(states: Sequence[ActionState]) -> ActionState:
+        """Prefixes of one memory, one after the other."""
+        width = max(state.entries.shape[1] for state in states)
+        tables = [state._tables() for state in states]
+        return replace(
+            states[0],
+            **{
+                name: torch.cat(
+                    [
+                        F.pad(table[name], (0, width - table[name].shape[1]))
+                        if name in ("entries", "depths")
+                        else table[name]
+                        for table in tables
+                    ]
+                )
+                for name in tables[0]
+            },
+        )
+
+    def _tables(self) -> dict[str, Tensor]:
+        """What has a row for each prefix."""
+        named = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("memory", "closing")}
+        return {name: table for name, table in named.items() if table is not None}
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of keys and values."""
+        return sum(values.nbytes for values in self.memory.values)
+
+    def compact(self) -> None:
+        """Give up the entries that none of these prefixes sees; there must be no others."""
+        width = self.entries.shape[1]
+        real = torch.arange(width, device=self.entries.device) < self.count[:, None]
+        kept, place = torch.unique(self.entries[real], return_inverse=True)
+        self.entries = torch.zeros_like(self.entries).masked_scatter(real, place)
+        self.memory.values = [values[kept] for values in self.memory.values]
+        self.memory.used = len(kept)
+
+    def push(self, actions: Tensor, ids: ActionIds, masked_heads: int | None) -> Step:
+        """Note the next action of every prefix, and say what is to be read.
+
+        Args:
+            actions: int64 (R,).
+            ids: numbers of actions.
+            masked_heads: H, if two of them look at constituents.
+        """
+        rows = len(actions)
+        number = torch.arange(rows, device=actions.device)
+        opening = (actions >= ids.tokens) & (actions < ids.first_closer)
+        closing = actions >= ids.first_closer
+        is_start = self.last < 0
+        has_stack = self.depths is not None
+        innermost = (self.n_open - 1).clamp(min=0)
+        opened_at = self.places.gather(1, innermost[:, None])[:, 0]  # (R,)
+        begin = self.memory.used
+        own = begin + number
+
+        # What each sees: entries from the first on, and itself.
+        first = torch.where(closing, opened_at, 0) if has_stack else torch.zeros_like(opened_at)
+        seen, count = self.entries, self.count - first
+        depth = (self.n_open + torch.where(closing, 0, 1)).short()
+        depth = torch.where(is_start, 0, depth)
+        keys, real, left = _aligned(seen, first, count)  # (R, K) each
+        keys = torch.cat([keys, own[:, None]], 1)
+        depths = None if self.depths is None else self.depths.gather(1, left.clamp(min=0))
+
+        # What stays on the stack, or of the past.
+        put_at = torch.where(closing, opened_at, self.count) if has_stack else self.count
+        self._put(put_at, own, depth)
+        self.n_open = self.n_open + opening.long() - closing.long()
+        if bool(opening.any()):
+            level = (self.n_open - 1).clamp(min=0)[:, None]
+            self.labels = torch.where(
+                opening[:, None], self.labels.scatter(1, level, (actions - ids.tokens)[:, None]), self.labels
+            )
+            self.places = torch.where(
+                opening[:, None], self.places.scatter(1, level, put_at[:, None]), self.places
+            )
+        positions = self.read
+        self.last, self.read, self.closing = actions, self.read + 1, None
+
+        visible = F.pad(real, (0, 1), value=True)[:, None]  # (R, 1, K)
+        if masked_heads is not None:
+            visible = self._heads(visible, left, self.read - 1, masked_heads)
+        difference = None
+        if depths is not None:
+            depths = torch.cat([depths, depth[:, None]], 1)
+            difference = DepthPositions.differences(depth[:, None], depths)
+            second = torch.nonzero(closing)[:, 0]
+            if len(second):
+                # The second closers see the new stack and themselves, and are not put on it.
+                self.closing, self.read = second, self.read + closing.long()
+                after, is_there, place = _aligned(
+                    self.entries[second], torch.zeros_like(second), self.count[second]
+                )
+                after = torch.cat([after, begin + rows + torch.arange(len(second), device=second.device)[:, None]], 1)
+                assert self.depths is not None
+                on_stack = self.depths[second].gather(1, place.clamp(min=0))
+                again = depth[second]
+                on_stack = DepthPositions.differences(again[:, None], torch.cat([on_stack, again[:, None]], 1))
+                keys, difference = _stacked(keys, after), _stacked(difference, on_stack)
+                is_there = F.pad(is_there, (0, 1), value=True)
+                visible = _stacked(visible[:, 0], is_there)[:, None]
+                actions = torch.cat([actions, actions[second]])
+                positions = torch.cat([positions, positions[second] + 1])
+        self.memory.take(len(actions))
+        new = slice(begin, begin + len(actions))
+        return Step(
+            actions=actions,
+            positions=positions,
+            visible=visible[:, :, None],
+            depth_difference=None if difference is None else difference[:, None, None],
+            caches=[StepCache(values, new, keys) for values in self.memory.values],
+        )
+
+    def take(self, hidden: Tensor) -> None:
+        """The final hidden states (M, D) of what :meth:`push` said was to be read."""
+        self.hidden = hidden[: len(self.last)]
+        if self.closing is not None:
+            self.hidden = self.hidden.index_copy(0, self.closing, hidden[len(self.last) :])
+
+    def _put(self, place: Tensor, entry: Tensor, depth: Tensor) -> None:
+        """Write an entry at a place of each prefix; what was there or after it goes."""
+        self.count = place + 1
+        width = int(self.count.max())
+        more = width - self.entries.shape[1]
+        entries = F.pad(self.entries, (0, more)) if more > 0 else self.entries[:, :width]
+        self.entries = entries.scatter(1, place[:, None], entry[:, None])
+        if self.depths is not None:
+            depths = F.pad(self.depths, (0, more)) if more > 0 else self.depths[:, :width]
+            self.depths = depths.scatter(1, place[:, None], depth[:, None])
+
+    def _heads(self, visible: Tensor, left: Tensor, own: Tensor, heads: int) -> Tensor:
+        """What the heads of PLM-mask see: (R, H, K)."""
+        level = (self.n_open - 1).clamp(min=0)[:, None]
+        innermost = self.places.gather(1, level)  # (R, 1)
+        none = (self.n_open == 0)[:, None]
+        place = torch.cat([left, own[:, None]], 1)  # (R, K)
+        inside, before = (place >= innermost) | none, (place < innermost) | none
+        special = torch.stack([before, inside], 1)  # (R, 2, K)
+        rest = torch.ones_like(special[:, :1]).expand(-1, heads - 2, -1)
+        return torch.cat([special, rest], 1) & visible
+
+
+def _aligned(entries: Tensor, first: Tensor, count: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of rows ``count`` entries from the first on, to the right of as few columns as do.
+
+    Returns:
+        Entries int64 (R, K) (anything where there are none), whether there is one bool (R, K), and which of the
+        row's it is int64 (R, K), negative or before the first where there is none.
+    """
+    width = int(count.max()) if len(count) else 0
+    column = torch.arange(width, device=entries.device) - (width - count)[:, None]  # (R, K)
+    place = first[:, None] + column
+    return entries.gather(1, place.clamp(min=0, max=max(entries.shape[1] - 1, 0))), column >= 0, place
+
+
+def _stacked(upper: Tensor, lower: Tensor) -> Tensor:
+    """Tables one above the other, filled up at the left: (a + b, K)."""
+    width = max(upper.shape[1], lower.shape[1])
+    return torch.cat([F.pad(each, (width - each.shape[1], 0)) for each in (upper, lower)])
