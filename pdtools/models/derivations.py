@@ -9,12 +9,13 @@ nothing else of a model; a beam search knows the choices of its kind (:mod:`pdto
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from torch import Tensor
 
-from pdtools.trees import Tree, tree_from_attachments
+from pdtools.trees import Tree, merge_subwords, tree_from_attachments
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,9 +43,31 @@ class DerivationKind:
         return self.choices != "none"
 
 
+class AnyDerivation(Protocol):
+    """A string with its derivation.
+
+    Attributes:
+        tokens: int32[n], without ROOT and end-of-sentence.
+    """
+
+    @property
+    def tokens(self) -> NDArray[np.int32]: ...
+
+    def tree(self, words: Sequence[str], word_of_token: Sequence[int], labels: Sequence[str] | None) -> Tree:
+        """The tree over words, of which there is one at least; where a word's tokens end up in different
+        constituents, these go.
+
+        Args:
+            words: as trees have them.
+            word_of_token: of each token, which word it belongs to.
+            labels: names of the labels' numbers; None: there are none.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """A string with its derivation, as attachments; models of actions have a class of their own.
+    """A string with attachments.
 
     Attributes:
         tokens: int32[n], without ROOT and end-of-sentence.
@@ -55,9 +78,12 @@ class Derivation:
     tokens: NDArray[np.int32]
     attach: NDArray[np.int32]
 
-    def tree(self) -> Tree:
-        """The tree over the tokens (at least one); its leaves are empty strings."""
-        return tree_from_attachments(self.attach, [""] * len(self.tokens))
+    def tree(
+        self, words: Sequence[str], word_of_token: Sequence[int], labels: Sequence[str] | None = None
+    ) -> Tree:
+        """See :meth:`AnyDerivation.tree`: a binary one without labels."""
+        tree = tree_from_attachments(self.attach, [""] * len(self.tokens))
+        return merge_subwords(tree, word_of_token, words)
 
 
 class Derivations(ABC):
@@ -114,5 +140,5 @@ class Derivations(ABC):
         """Memory that is kept of what was read."""
 
     @abstractmethod
-    def derivation(self, choices: NDArray[np.int32]) -> Derivation:
+    def derivation(self, choices: NDArray[np.int32]) -> AnyDerivation:
         """All choices of one derivation, read: with end-of-sentence, or cut off before a token."""

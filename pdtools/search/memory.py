@@ -46,7 +46,7 @@ def hypotheses_that_fit(model: LanguageModel, length: int) -> int:
     """
     with explained_memory_errors():
         each = model.derive(1, length).nbytes + 16 * model.vocab_size
-    return max(1, min(_budget(model) // each, MOST_ROWS))
+    return max(1, min(budget(model) // each, MOST_ROWS))
 
 
 def entries_that_fit(model: LanguageModel, length: int) -> int:
@@ -55,7 +55,7 @@ def entries_that_fit(model: LanguageModel, length: int) -> int:
     Args:
         length: the most tokens of one hypothesis.
     """
-    return max(1, _budget(model) * length // model.start(1, length).nbytes)
+    return max(1, budget(model) * length // model.start(1, length).nbytes)
 
 
 def check_room(model: LanguageModel, length: int, entries: int) -> None:
@@ -72,7 +72,8 @@ def check_room(model: LanguageModel, length: int, entries: int) -> None:
         )
 
 
-def _budget(model: LanguageModel) -> int:
+def budget(model: LanguageModel) -> int:
+    """Bytes that a batch may take."""
     device = model.device
     if device.type != "cuda":
         return CPU_BUDGET

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdtools.models import LanguageModel
-from pdtools.models.derivations import Derivation
+from pdtools.models.derivations import AnyDerivation
 from pdtools.search.memory import hypotheses_that_fit
 from pdtools.tokenization import Tokenizer
-from pdtools.trees import Tree, escape, merge_subwords, placeholder, word_problem
+from pdtools.trees import Tree, escape, placeholder, word_problem
 
 # Strings drawn side by side.
 BATCH = 256
@@ -30,7 +30,7 @@ class Sample:
         complete: whether the string ended by itself, and was not cut at the greatest length.
     """
 
-    derivation: Derivation
+    derivation: AnyDerivation
     logprob: float
     complete: bool
 
@@ -44,7 +44,7 @@ class Sample:
         return tokenizer.decode(self.tokens.tolist())[0]
 
     def tree(self, tokenizer: Tokenizer) -> Tree | None:
-        """The derivation as a binary tree over words, escaped as brackets need; None for the empty string.
+        """The derivation as a tree over words, escaped as brackets need; None for the empty string.
 
         A word that no tree can hold (nothing visible in it) becomes U+FFFD.
         """
@@ -52,7 +52,7 @@ class Sample:
             return None
         words, word_of_token = tokenizer.decode(self.tokens.tolist())
         leaves = ["\ufffd" if word_problem(word) else escape(word) for word in words]
-        return merge_subwords(self.derivation.tree(), word_of_token, leaves)
+        return self.derivation.tree(leaves, word_of_token, tokenizer.labels)
 
 
 def sample(model: LanguageModel, *, number: int, seed: int = 0, max_tokens: int = 200) -> Iterator[Sample]:
@@ -92,6 +92,8 @@ def _draw(model: LanguageModel, draws: range, seed: int, max_tokens: int) -> lis
         token = derivations.generated(choice)  # (r,)
         ends = token == model.eos_id  # (r,)
         continues = ~ends & ((token < 0) | (n_tokens[live] < max_tokens))  # (r,) others are cut
+        if (full := derivations.full()) is not None:
+            ends, continues = ends & ~full, continues & ~full
         made[live, step] = torch.where(ends | continues, choice, -1).int()
         gained = logprobs.gather(1, choice[:, None])[:, 0]  # (r,)
         logprob[live] += gained.masked_fill(~(ends | continues), 0)

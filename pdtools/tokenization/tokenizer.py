@@ -312,7 +312,9 @@ class Tokenizer:
         continues = np.zeros(self.vocab_size, dtype=bool)
         if self.text_style != "raw":
             special = {*self._reserved, self.unk_id}
-            continues[[i for i in self._vocabulary.values() if not (i in special or self._begins_word(i))]] = True
+            continues[
+                [i for i in self._vocabulary.values() if not (i in special or self._begins_word(i))]
+            ] = True
         return continues
 
     def word_piece(self, word: str, space_before: bool) -> _Piece:

@@ -3,6 +3,7 @@
 from pdtools.trees.arrays import TreeArrays, count_trees, parse_piece, read_arrays
 from pdtools.trees.attachments import (
     attachments,
+    constituents_of_words,
     expand_attachments,
     merge_subwords,
     sentence_layout,
@@ -45,6 +46,7 @@ __all__ = [
     "attachments",
     "binarize",
     "collapse_unaries",
+    "constituents_of_words",
     "count_trees",
     "cut_pieces",
     "deepest_of",

@@ -6,6 +6,7 @@ The attachment r_k is the last token of the constituent that token k reduces wit
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -165,6 +166,15 @@ def merge_subwords(tree: Tree, word_of_token: ArrayLike, words: Sequence[str]) -
     Raises:
         ValueError: if the tokens do not belong to exactly these words, in order.
     """
+    merged = constituents_of_words(tree, word_of_token, words)
+    return tree_from_attachments(attachments(merged), words)
+
+
+def constituents_of_words(tree: Tree, word_of_token: ArrayLike, words: Sequence[str]) -> Tree:
+    """The constituents of a tree over tokens whose two edges are word edges, with their labels; tagged ``XX``.
+
+    Arguments and errors are those of :func:`merge_subwords`.
+    """
     word = np.asarray(word_of_token, dtype=np.int64)
     if (
         len(word) != len(tree)
@@ -177,11 +187,10 @@ def merge_subwords(tree: Tree, word_of_token: ArrayLike, words: Sequence[str]) -
     )  # (t + 1) is there a word edge before token j
     index = np.append(word, len(words)).astype(np.int32)  # (t + 1) the word that starts at an edge
     kept = edge[tree.starts] & edge[tree.ends]
-    merged = Tree(
+    return Tree(
         words=tuple(words),
         tags=(UNKNOWN_TAG,) * len(words),
-        labels=(UNKNOWN_LABEL,) * int(kept.sum()),
+        labels=tuple(itertools.compress(tree.labels, kept.tolist())),
         starts=index[tree.starts[kept]],
         ends=index[tree.ends[kept]],
     )
-    return tree_from_attachments(attachments(merged), words)

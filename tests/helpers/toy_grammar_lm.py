@@ -130,9 +130,11 @@ class ToyDerivation:
     tokens: NDArray[np.int32]
     text: str
 
-    def tree(self) -> Tree:
-        """See :class:`pdtools.models.derivations.Derivation`."""
-        return Tree.from_brackets(self.text)
+    def tree(
+        self, words: Sequence[str], word_of_token: Sequence[int], labels: Sequence[str] | None = None
+    ) -> Tree:
+        """See :class:`pdtools.models.derivations.AnyDerivation`."""
+        return merge_subwords(Tree.from_brackets(self.text), word_of_token, words)
 
 
 class ToyDerivations(Derivations):
@@ -286,7 +288,7 @@ class EnumeratingScorer(CheckpointScorer):
             words: Sentence = item.sentence
             trees = []
             for joint, choices in enumerated.joints[:k_best]:
-                shape = self.loaded.model.derive(1, 1).derivation(np.array(choices, np.int32)).tree()
+                derivation = self.loaded.model.derive(1, 1).derivation(np.array(choices, np.int32))
                 leaves = [escape(word) for word in words.words]
-                trees.append((joint, merge_subwords(shape, item.encoding.word[1:-1], leaves)))
+                trees.append((joint, derivation.tree(leaves, item.encoding.word[1:-1].tolist(), None)))
             yield Parsed(tuple(trees), enumerated.prefix_logprobs[-1])

@@ -213,7 +213,8 @@ def test_parses(toy: Path, tmp_path: Path) -> None:
     for line, sentence in zip(out.read_text().splitlines(), sentences, strict=True):
         parsed, ids = Tree.from_brackets(line), row([3 + WORDS.index(w) for w in sentence.split()])
         choices = enumerate_derivations(model, ids.tolist()).joints[0][1]
-        best = model.derive(1, 1).derivation(np.array(choices, np.int32)).tree()
+        best = model.derive(1, 1).derivation(np.array(choices, np.int32))
+        best = best.tree(sentence.split(), range(len(sentence.split())), None)
         assert parsed.words == tuple(sentence.split())
         # Trees come out binary: with the constituents of the best derivation, and more.
         assert _spans(best) <= _spans(parsed)

@@ -4,7 +4,8 @@ Two forms of ``(S (NP the cat) (VP meows))``, after a start token:
 
 - one closer for all labels (Qian et al. 2021): ``(S (NP the cat ) (VP meows ) )``;
 - closers by label, each twice (Sartran et al. 2022): ``(S (NP the cat NP) NP) (VP meows VP) VP) S) S)``. The
-  first, COMPOSE, reads a constituent and stands for it from then on; the second, STACK, predicts what follows.
+  first, COMPOSE, reads a constituent and stands for it from then on; the second, STACK, predicts what
+  follows.
 
 Positions of a row are those of its actions, the start token's first. Everything a mask needs is an integer a
 position, made here for many rows at once.
@@ -74,7 +75,9 @@ class ActionIds:
 
     def positions(self, tokens: NDArray[np.integer], constituents: NDArray[np.integer]) -> Int64:
         """Positions of rows with so many tokens (special ones aside) and constituents."""
-        return 1 + np.asarray(tokens, np.int64) + (3 if self.doubled else 2) * np.asarray(constituents, np.int64)
+        return (
+            1 + np.asarray(tokens, np.int64) + (3 if self.doubled else 2) * np.asarray(constituents, np.int64)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +88,8 @@ class ActionRows:
         begins: int64 (rows + 1), where each row begins, and the last one ends.
         actions: int64 (T), the start token first in each row.
         n_open: int32 (T), constituents that are open after each position.
-        depth: int32 (T): of the start 0; an opener and its closers count the constituent itself, and what is in
-            it is one deeper.
+        depth: int32 (T): of the start 0; an opener and its closers count the constituent itself, and what is
+            in it is one deeper.
         innermost: int32 (T), the opener of the innermost constituent that is open after it; -1 for none.
         pop: int32 (T), the COMPOSE that takes it off the stack: of the constituent it is a part of; the row's
             length if none does, and itself if it is never put there (STACK).
@@ -175,7 +178,8 @@ def _counted_from(first: Int64, counts: Int64, step: int = 1) -> Int64:
 
 
 def padded(rows: ActionRows, values: NDArray[Any], fill: int | None) -> NDArray[Any]:
-    """Values of all positions as a table, a line a row: (B, N); ``fill`` None: padding has its own position."""
+    """Values of all positions as a table, a line a row: (B, N); ``fill`` None: padding has its own
+    position."""
     lengths = np.diff(rows.begins)
     position = np.arange(int(lengths.max()))
     real = position < lengths[:, None]  # (B, N)

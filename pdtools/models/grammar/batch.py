@@ -42,7 +42,9 @@ class ActionBatch(Batch):
             zero = torch.zeros(1, 2, dtype=torch.int32)
             own = torch.arange(2, dtype=torch.int32)[None]
             nothing = torch.zeros(1, 2, dtype=torch.bool)
-            return cls(two, own.long(), one, scored=nothing, n_open=zero, depth=zero, innermost=zero - 1, pop=own)
+            return cls(
+                two, own.long(), one, scored=nothing, n_open=zero, depth=zero, innermost=zero - 1, pop=own
+            )
         made = action_rows([(tokens[1:-1], tree) for tokens, tree in rows], ids, start)
         lengths = np.diff(made.begins)
         position = np.arange(int(lengths.max()))

@@ -20,8 +20,8 @@ class PlmConfig(TransformerConfig):
     Attributes:
         n_labels: of constituents: the tokenizer's.
         max_open: the most constituents that may be open at once.
-        normalize: over the actions that are "allowed" after those before, so that p(x, y) is a distribution; or
-            over "all" of them, as in effect the released code does: then probability is lost.
+        normalize: over the actions that are "allowed" after those before, so that p(x, y) is a distribution;
+            or over "all" of them, as in effect the released code does: then probability is lost.
     """
 
     n_labels: int
@@ -62,7 +62,8 @@ class PlmConfig(TransformerConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class PlmMaskConfig(PlmConfig):
-    """Shape of a PLM-mask (Qian et al. 2021): two heads of each layer see, one of them what is in the innermost
+    """Shape of a PLM-mask (Qian et al. 2021): two heads of each layer see, one of them what is in the
+    innermost
     open constituent, the other what is before it."""
 
     def __post_init__(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from pdtools.models.derivations import Derivations
 from pdtools.models.grammar.actions import ActionIds
-from pdtools.trees import Tree
+from pdtools.trees import UNKNOWN_LABEL, Tree, constituents_of_words
 
 if TYPE_CHECKING:
     from pdtools.models.grammar.model import GrammarLM
@@ -33,29 +34,23 @@ class ActionDerivation:
     opens: NDArray[np.int32]
     closes: NDArray[np.int32]
 
-    def tree(self, names: tuple[str, ...] = ()) -> Tree:
-        """The tree over the tokens (at least one); its leaves are empty strings.
-
-        Args:
-            names: of the labels; without, their numbers.
-        """
-        return tree_of(self, [""] * len(self.tokens), names)
-
-
-def tree_of(found: ActionDerivation, words: list[str], names: tuple[str, ...] = ()) -> Tree:
-    """A derivation as a tree over words, one for each token, without tags."""
-    starts = np.repeat(np.arange(len(words), dtype=np.int32), found.opens)
-    ends = np.zeros_like(starts)
-    open_nodes: list[int] = []
-    upcoming = 0
-    for k, (opens, closes) in enumerate(zip(found.opens.tolist(), found.closes.tolist(), strict=True)):
-        open_nodes.extend(range(upcoming, upcoming + opens))
-        upcoming += opens
-        for _ in range(closes):
-            ends[open_nodes.pop()] = k + 1
-    ends[open_nodes] = len(words)
-    labels = tuple(names[label] if names else str(label) for label in found.labels.tolist())
-    return Tree(tuple(words), ("",) * len(words), labels, starts, ends)
+    def tree(
+        self, words: Sequence[str], word_of_token: Sequence[int], labels: Sequence[str] | None = None
+    ) -> Tree:
+        """See :class:`~pdtools.models.derivations.AnyDerivation`; what is open at the end is closed there."""
+        n = len(self.tokens)
+        starts = np.repeat(np.arange(n, dtype=np.int32), self.opens)
+        ends = np.full_like(starts, n)
+        open_nodes: list[int] = []
+        upcoming = 0
+        for k, (opens, closes) in enumerate(zip(self.opens.tolist(), self.closes.tolist(), strict=True)):
+            open_nodes.extend(range(upcoming, upcoming + opens))
+            upcoming += opens
+            for _ in range(closes):
+                ends[open_nodes.pop()] = k + 1
+        names = tuple(labels[i] if labels else UNKNOWN_LABEL for i in self.labels.tolist())
+        tree = Tree(("",) * n, ("",) * n, names, starts, ends)
+        return constituents_of_words(tree, word_of_token, words)
 
 
 def read_actions(actions: NDArray[np.integer], ids: ActionIds) -> ActionDerivation:
@@ -66,7 +61,7 @@ def read_actions(actions: NDArray[np.integer], ids: ActionIds) -> ActionDerivati
     is_token = actions < ids.tokens
     n = int(is_token.sum())
     is_opener = (actions >= ids.tokens) & (actions < ids.first_closer)
-    before = np.cumsum(is_token) - is_token  # tokens before each action
+    before: NDArray[np.int64] = np.cumsum(is_token) - is_token  # tokens before each action
     opens = np.bincount(before[is_opener], minlength=n + 1)[:n]
     is_closer = actions >= ids.first_closer
     closes = np.bincount(before[is_closer] - 1, minlength=n)[:n] if n else np.zeros(0, np.int64)
@@ -128,5 +123,6 @@ class ActionDerivations(Derivations):
         return self._state.nbytes * self.most_steps
 
     def derivation(self, choices: NDArray[np.int32]) -> ActionDerivation:
-        """See :meth:`Derivations.derivation`; what is open where it was cut off is closed after the last token."""
+        """See :meth:`Derivations.derivation`; what is open where it was cut off is closed after the last
+        token."""
         return read_actions(choices, self._ids)

@@ -26,7 +26,8 @@ def stack_mask(batch: ActionBatch, ids: ActionIds) -> Tensor:
 
 def constituent_mask(innermost: Tensor, heads: int) -> Tensor:
     """PLM-mask (Qian et al. 2021, section 3.2): of two heads one sees what is before the innermost open
-    constituent, the other what is in it; the rest, and all where none is open, see all before: bool (B, H, N, N).
+    constituent, the other what is in it; the rest, and all where none is open, see all before: bool (B, H,
+    N, N).
 
     Args:
         innermost: int (B, N), its opener; -1 for none.
@@ -36,12 +37,16 @@ def constituent_mask(innermost: Tensor, heads: int) -> Tensor:
     causal = position[:, None] >= position  # (N, N)
     inside = position >= innermost[:, :, None]  # (B, N, N)
     before = ~inside | (innermost < 0)[:, :, None]
-    return torch.stack([before & causal, inside & causal], 1).expand(-1, 2, -1, -1) if heads == 2 else torch.cat(
-        [
-            torch.stack([before & causal, inside & causal], 1),
-            causal.expand(len(innermost), heads - 2, -1, -1),
-        ],
-        1,
+    return (
+        torch.stack([before & causal, inside & causal], 1).expand(-1, 2, -1, -1)
+        if heads == 2
+        else torch.cat(
+            [
+                torch.stack([before & causal, inside & causal], 1),
+                causal.expand(len(innermost), heads - 2, -1, -1),
+            ],
+            1,
+        )
     )
 
 

@@ -1,4 +1,5 @@
-"""Language models of actions: a PLM, one with masked heads, or a Transformer Grammar, by their configuration."""
+"""Language models of actions: a PLM, one with masked heads, or a Transformer Grammar, by their
+configuration."""
 
 from __future__ import annotations
 
@@ -24,9 +25,10 @@ from pdtools.tokenization import Tokenizer
 
 
 class GrammarLM(TransformerLM):
-    """The decoder over actions. p(x, y) is the product of their probabilities, each over those allowed there."""
+    """The decoder over actions. p(x, y) is the product of their probabilities, each over those allowed
+    there."""
 
-    config: PlmConfig  # type: ignore[assignment]
+    config: PlmConfig
     continuing: Tensor
 
     def __init__(self, config: PlmConfig) -> None:
@@ -56,8 +58,10 @@ class GrammarLM(TransformerLM):
     # --- given derivations --------------------------------------------------------------------
 
     def forward_parts(self, batch: Batch) -> TokenParts:
-        """See :meth:`LanguageModel.forward_parts`; the end counts as a token, other structure as the derivation."""
-        assert isinstance(batch, ActionBatch) and batch.scored is not None
+        """See :meth:`LanguageModel.forward_parts`; the end counts as a token, other structure as the
+        derivation."""
+        assert isinstance(batch, ActionBatch)
+        assert batch.scored is not None
         self.check_length(batch.tokens.shape[1])
         hidden = self._read_actions(batch)[:, :-1]  # (B, N - 1, D)
         scored = batch.scored[:, 1:]  # (B, N - 1)
@@ -78,7 +82,8 @@ class GrammarLM(TransformerLM):
 
     def loss(self, batch: Batch) -> LossParts:
         """See :meth:`LanguageModel.loss`; what counts as right is the likeliest of opening and closing."""
-        assert isinstance(batch, ActionBatch) and batch.scored is not None
+        assert isinstance(batch, ActionBatch)
+        assert batch.scored is not None
         parts = self.forward_parts(batch)
         ends = batch.ends(self.eos_id)
         structure = batch.scored & (batch.tokens >= self.vocab_size) & ~ends

@@ -18,7 +18,8 @@ from pdtools.models.transformer.score_terms import DepthPositions
 
 
 class Step(NamedTuple):
-    """M positions that are read at once: of every prefix one, then a second one of those that close, if doubled.
+    """M positions that are read at once: of every prefix one, then a second one of those that close, if
+    doubled.
 
     Attributes:
         actions, positions: int64 (M,).
@@ -78,12 +79,15 @@ class Memory:
     used: int = 0
 
     def take(self, number: int) -> None:
-        """Take so many entries; there is twice as much room each time that there is none, so copies are few."""
+        """Take so many entries; there is twice as much room each time that there is none, so copies are
+        few."""
         self.used += number
         there = len(self.values[0])
         if self.used > there:
             more = max(self.used, 2 * there) - there
-            self.values = [torch.cat([values, values.new_empty(more, values.shape[1])]) for values in self.values]
+            self.values = [
+                torch.cat([values, values.new_empty(more, values.shape[1])]) for values in self.values
+            ]
 
 
 @dataclass
@@ -155,27 +159,21 @@ class ActionState(DecoderState):
 
     def taken(self, rows: Tensor) -> ActionState:
         """Copies of the given prefixes beside these, with the same memory."""
-        return replace(self, **{name: table[rows] for name, table in self._tables().items()})
+        copy = replace(self)
+        copy.select(rows)
+        return copy
 
     @staticmethod
     def join(states: Sequence[ActionState]) -> ActionState:
         """Prefixes of one memory, one after the other."""
-        width = max(state.entries.shape[1] for state in states)
+        joined, width = replace(states[0]), max(state.entries.shape[1] for state in states)
         tables = [state._tables() for state in states]
-        return replace(
-            states[0],
-            **{
-                name: torch.cat(
-                    [
-                        F.pad(table[name], (0, width - table[name].shape[1]))
-                        if name in ("entries", "depths")
-                        else table[name]
-                        for table in tables
-                    ]
-                )
-                for name in tables[0]
-            },
-        )
+        for name in tables[0]:
+            each = [table[name] for table in tables]
+            if name in ("entries", "depths"):
+                each = [F.pad(table, (0, width - table.shape[1])) for table in each]
+            setattr(joined, name, torch.cat(each))
+        return joined
 
     def _tables(self) -> dict[str, Tensor]:
         """What has a row for each prefix."""
@@ -253,11 +251,15 @@ class ActionState(DecoderState):
                 after, is_there, place = _aligned(
                     self.entries[second], torch.zeros_like(second), self.count[second]
                 )
-                after = torch.cat([after, begin + rows + torch.arange(len(second), device=second.device)[:, None]], 1)
+                after = torch.cat(
+                    [after, begin + rows + torch.arange(len(second), device=second.device)[:, None]], 1
+                )
                 assert self.depths is not None
                 on_stack = self.depths[second].gather(1, place.clamp(min=0))
                 again = depth[second]
-                on_stack = DepthPositions.differences(again[:, None], torch.cat([on_stack, again[:, None]], 1))
+                on_stack = DepthPositions.differences(
+                    again[:, None], torch.cat([on_stack, again[:, None]], 1)
+                )
                 keys, difference = _stacked(keys, after), _stacked(difference, on_stack)
                 is_there = F.pad(is_there, (0, 1), value=True)
                 visible = _stacked(visible[:, 0], is_there)[:, None]
@@ -306,8 +308,8 @@ def _aligned(entries: Tensor, first: Tensor, count: Tensor) -> tuple[Tensor, Ten
     """Of rows ``count`` entries from the first on, to the right of as few columns as do.
 
     Returns:
-        Entries int64 (R, K) (anything where there are none), whether there is one bool (R, K), and which of the
-        row's it is int64 (R, K), negative or before the first where there is none.
+        Entries int64 (R, K) (anything where there are none), whether there is one bool (R, K), and which of
+        the row's it is int64 (R, K), negative or before the first where there is none.
     """
     width = int(count.max()) if len(count) else 0
     column = torch.arange(width, device=entries.device) - (width - count)[:, None]  # (R, K)

@@ -26,8 +26,8 @@ class ScoreInputs:
         tape: int (B, 1, Q, K), depths W_k[j], uint8 for the kernels; None for models without a tape.
         stack_distance: int16 (B, 1, Q, K), :func:`.tape.open_tokens_after` of the tape; None for models that
             do not look at it.
-        visible: bool (B, 1 or H, 1 or Q, K), keys that a query may see besides: of masked models those that are
-            not padding, of models of actions what they say; None: all.
+        visible: bool (B, 1 or H, 1 or Q, K), keys that a query may see besides: of masked models those that
+            are not padding, of models of actions what they say; None: all.
         depth_difference: int16 (B, 1, Q, K), which of its distances :class:`DepthPositions` reads; None for
             models without.
     """

@@ -1,0 +1,411 @@
+"""Word-synchronous beam search over actions (Stern et al. 2017; Noji and Oseki 2021) of given strings.
+
+Hypotheses of a string are compared where they have generated the same tokens: between two tokens each opens
+and closes what it likes, in rounds, and those that generate the next token wait for the others. Hypotheses
+are rows of tensors, of all strings together, though they differ in length; strings wait for each other at
+tokens only. Strings that begin alike are one string up to where they part
+(:mod:`pdtools.search.prefix_tree`). What a hypothesis adds is computed when it is needed, so that of those
+that generated a token only the kept ones are read on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pdtools.errors import PdtoolsError
+from pdtools.models.grammar.derivations import ActionDerivation, read_actions
+from pdtools.models.grammar.model import GrammarLM
+from pdtools.models.grammar.state import ActionState
+from pdtools.search.memory import budget, explained_memory_errors
+from pdtools.search.prefix_tree import Level, SortedStrings
+
+# Rounds between two tokens that memory is reckoned for; more are possible, and rare.
+_ROUNDS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActionBeam:
+    """How many hypotheses of a string are kept.
+
+    Attributes:
+        actions: after an action.
+        words: after a token; at most as many.
+        fast_track: of those after an action that generated the token, as many more as were not kept.
+    """
+
+    actions: int = 100
+    words: int = 10
+    fast_track: int = 5
+
+    def __post_init__(self) -> None:
+        for name in ("actions", "words"):
+            if getattr(self, name) < 1:
+                raise PdtoolsError(f"a beam must be at least 1, not {getattr(self, name)}")
+        if self.words > self.actions:
+            raise PdtoolsError(f"a word beam of {self.words} is more than the action beam of {self.actions}")
+        if self.fast_track < 0:
+            raise PdtoolsError(f"fast-track must be at least 0, not {self.fast_track}")
+
+    @classmethod
+    def of(cls, actions: int, words: int | None = None, fast_track: int | None = None) -> ActionBeam:
+        """With a tenth of the action beam for words, and a twentieth for the fast track, if nothing is
+        said."""
+        words = max(1, actions // 10) if words is None else words
+        return cls(
+            actions=actions, words=words, fast_track=actions // 20 if fast_track is None else fast_track
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ActionResult:
+    """What the search found out about one string of n tokens.
+
+    Attributes:
+        prefix_logprobs: float64[n + 2], nats. Entry t is A_t = log Σ over the word beam of the joint
+            probability of the first t tokens and the actions among them; A_0 = 0, and the last is that of
+            the whole string. -inf from where no hypothesis had room for more positions.
+        derivations: the best ones, best first, with their log joints.
+        incremental: for every t from 1 to n, the best hypothesis after token t; then the best derivation.
+        expanded: how many actions were read.
+    """
+
+    prefix_logprobs: NDArray[np.float64]
+    derivations: tuple[tuple[float, ActionDerivation], ...]
+    incremental: tuple[ActionDerivation, ...]
+    expanded: int
+
+    @property
+    def marginal(self) -> float:
+        """log p(x) in nats, over the beam: a lower bound, exact if it held every derivation."""
+        return float(self.prefix_logprobs[-1])
+
+    @property
+    def logprobs(self) -> NDArray[np.float64]:
+        """float64[n + 1], nats: A_t − A_{t−1} for every token and the end."""
+        return np.diff(self.prefix_logprobs)
+
+
+@torch.inference_mode()
+def word_synchronous_search(
+    model: GrammarLM,
+    token_ids: Sequence[NDArray[np.int32]],
+    *,
+    beam: ActionBeam,
+    inside_words: Sequence[NDArray[np.bool_]] | None = None,
+    k_best: int = 1,
+    max_batch: int | None = None,
+    share_prefixes: bool = True,
+) -> list[ActionResult]:
+    """Search the derivations of strings.
+
+    Args:
+        model: in evaluation mode.
+        token_ids: for each string int32[n + 2]: ROOT, the n tokens, end-of-sentence.
+        beam: how many hypotheses are kept.
+        inside_words: for each string bool[n + 2], tokens before which the word goes on: nothing opens or
+            closes there. None: there are none.
+        k_best: how many derivations to return, at most ``beam.words``.
+        max_batch: strings per batch; by default as many as fit a fixed amount of memory.
+        share_prefixes: whether strings that begin alike are searched once up to where they part.
+
+    Returns:
+        One result per string, in input order. Equal scores are ranked by the rank of the hypothesis they
+        extend, then openers by label, the token, closers.
+
+    Raises:
+        PdtoolsError: if the model gives values that are not numbers, or the device is out of memory.
+    """
+    if not 1 <= k_best <= beam.words:
+        raise PdtoolsError(f"k-best must be from 1 to the word beam of {beam.words}, not {k_best}")
+    inside = inside_words or [np.zeros(len(ids), bool) for ids in token_ids]
+    # Prefixes are the same if their words end at the same tokens too.
+    keys = [2 * ids.astype(np.int64) + at for ids, at in zip(token_ids, inside, strict=True)]
+    strings = SortedStrings.of(keys, share=share_prefixes)  # type: ignore[arg-type]
+    with explained_memory_errors():
+        each = model.begin(1).nbytes * beam.actions * _ROUNDS
+        most = max_batch or max(1, budget(model) // each)
+        results: dict[int, ActionResult] = {}
+        for group in strings.groups([1.0] * max(map(len, keys), default=0), 1 << 62, most):
+            results.update(zip(group.order, _Batch(model, group, beam).search(k_best), strict=True))
+    return [results[i] for i in range(len(token_ids))]
+
+
+@dataclass
+class _Hypotheses:
+    """R hypotheses, sorted by string and rank.
+
+    Attributes:
+        state: that has read all but ``pending``.
+        score: float64 (R,), log joint.
+        string: int64 (R,), the prefix that each is of.
+        node: int64 (R,), its newest action in the history.
+        pending: int64 (R,), actions that are not read yet.
+    """
+
+    state: ActionState
+    score: Tensor
+    string: Tensor
+    node: Tensor
+    pending: Tensor
+
+    def taken(self, rows: Tensor) -> _Hypotheses:
+        """Copies of some of them."""
+        return _Hypotheses(
+            self.state.taken(rows), self.score[rows], self.string[rows], self.node[rows], self.pending[rows]
+        )
+
+    @staticmethod
+    def join(parts: Sequence[_Hypotheses]) -> _Hypotheses:
+        """One after the other."""
+        names = ("score", "string", "node", "pending")
+        joined = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
+        return _Hypotheses(ActionState.join([part.state for part in parts]), **joined)
+
+
+class _History:
+    """What led to hypotheses: for every node the one before (-1: the start), and the action."""
+
+    def __init__(self) -> None:
+        self._parents: list[NDArray[np.int64]] = []
+        self._actions: list[NDArray[np.int64]] = []
+        self._number = 0
+
+    def add(self, parents: Tensor, actions: Tensor) -> Tensor:
+        """New nodes, int64 (R,)."""
+        self._parents.append(parents.cpu().numpy())
+        self._actions.append(actions.cpu().numpy())
+        first, self._number = self._number, self._number + len(parents)
+        return torch.arange(first, self._number, device=parents.device)
+
+    def close(self) -> None:
+        """No more come; from now on they are read."""
+        self.parents = np.concatenate([np.zeros(0, np.int64), *self._parents])
+        self.actions = np.concatenate([np.zeros(0, np.int64), *self._actions])
+
+    def path(self, node: int) -> NDArray[np.int64]:
+        """The actions up to a node."""
+        found = []
+        while node >= 0:
+            found.append(int(self.actions[node]))
+            node = int(self.parents[node])
+        return np.array(found[::-1], dtype=np.int64)
+
+
+class _Batch:
+    """Strings that are searched together."""
+
+    def __init__(self, model: GrammarLM, strings: SortedStrings, beam: ActionBeam) -> None:
+        self.model = model
+        self.ids = model.actions
+        self.beam = beam
+        self.levels = strings.levels()
+        self.n_strings = len(strings.order)
+        self.device = model.device
+        self.history = _History()
+        self.expanded = 0
+
+    def search(self, k_best: int) -> list[ActionResult]:
+        """Go on token by token until every string has ended."""
+        first = self.levels[0]
+        rows = len(first.going)
+        start = torch.full((rows,), -1, dtype=torch.int64, device=self.device)
+        begun = _Hypotheses(
+            state=self.model.begin(rows),
+            score=torch.zeros(rows, dtype=torch.float64, device=self.device),
+            string=torch.arange(rows, device=self.device),
+            node=start,
+            pending=start,
+        )
+        fed = begun
+        reached: list[NDArray[np.float64]] = []  # for every level (c,), A_k
+        best: list[NDArray[np.int64]] = []  # for every level (c,), the node of the best hypothesis
+        ended: dict[int, tuple[NDArray[np.float64], NDArray[np.int64]]] = {}
+        for k, level in enumerate(self.levels[1:], start=1):
+            kept = self._generate(fed, level)
+            sums = torch.full((len(level.tokens),), -torch.inf, dtype=torch.float64, device=self.device)
+            offsets = torch.searchsorted(kept.string, torch.arange(len(level.tokens) + 1, device=self.device))
+            bounds = offsets.tolist()
+            for i in range(len(level.tokens)):
+                sums[i] = kept.score[bounds[i] : bounds[i + 1]].logsumexp(0)
+            reached.append(sums.cpu().numpy())
+            nodes, scores = kept.node.cpu().numpy(), kept.score.cpu().numpy()
+            best.append(np.array([nodes[a] if a < b else -1 for a, b in itertools.pairwise(bounds)]))
+            for string in level.ending.tolist():
+                a, b = bounds[level.prefix_of[string]], bounds[level.prefix_of[string] + 1]
+                ended[string] = scores[a:b][:k_best], nodes[a:b][:k_best]
+            if len(level.going) and k + 1 < len(self.levels):
+                fed = self._go_on(kept, level)
+        return self._results(reached, best, ended)
+
+    def _go_on(self, kept: _Hypotheses, level: Level) -> _Hypotheses:
+        """Those of prefixes that go on, after their tokens were read."""
+        going = torch.from_numpy(level.going).to(self.device)
+        place = torch.searchsorted(going, kept.string).clamp(max=len(going) - 1)
+        goes = torch.nonzero(going[place] == kept.string)[:, 0]
+        fed = kept.taken(goes)
+        fed.string = place[goes]
+        fed.state.compact()
+        self._read(fed)
+        return fed
+
+    def _read(self, hypotheses: _Hypotheses) -> None:
+        """Let the model read what is pending."""
+        if len(hypotheses.pending):
+            self.model.feed(hypotheses.state, hypotheses.pending)
+            self.expanded += len(hypotheses.pending)
+
+    def _generate(self, fed: _Hypotheses, level: Level) -> _Hypotheses:
+        """From hypotheses of the prefixes before, the best ones that have generated one more token, or
+        ended."""
+        beam, n_goals = self.beam, len(level.tokens)
+        tokens = torch.from_numpy(level.tokens >> 1).to(self.device)  # (c,)
+        inside = torch.from_numpy((level.tokens & 1).astype(bool)).to(self.device)  # (c,)
+        frontier = self._of_children(fed, level)
+        generated: list[_Hypotheses] = []
+        count = torch.zeros(n_goals, dtype=torch.int64, device=self.device)
+        best = torch.full((n_goals, beam.words), -torch.inf, dtype=torch.float64, device=self.device)
+        while len(frontier.score):
+            score, row, action, is_goal = self._pool(frontier, tokens, inside)
+            string = frontier.string[row]
+            rank = _rank(string, n_goals)
+            in_beam = rank < beam.actions
+            late = torch.nonzero(is_goal & ~in_beam)[:, 0]
+            late = late[_rank(string[late], n_goals) < beam.fast_track]
+            chosen = torch.cat([torch.nonzero(is_goal & in_beam)[:, 0], late]).sort().values
+            others = torch.nonzero(~is_goal & in_beam)[:, 0]
+            generated.append(self._extended(frontier, score, row, action, chosen))
+            new = generated[-1]
+            count += torch.bincount(new.string, minlength=n_goals)
+            best = _best(best, new.score, new.string)
+            # The best that is under way bounds what may still come.
+            leading = torch.full((n_goals,), -torch.inf, dtype=torch.float64, device=self.device)
+            leading = leading.scatter_reduce(0, string[others], score[others], "amax")
+            done = (count >= beam.actions) | ((count >= beam.words) & (leading < best[:, -1]))
+            others = others[~done[string[others]]]
+            frontier = self._extended(frontier, score, row, action, others)
+            self._read(frontier)
+        every = _Hypotheses.join(generated)
+        order = torch.sort(every.score, descending=True, stable=True).indices
+        order = order[torch.sort(every.string[order], stable=True).indices]
+        kept = order[_rank(every.string[order], n_goals) < beam.words]
+        return every.taken(kept)
+
+    def _of_children(self, fed: _Hypotheses, level: Level) -> _Hypotheses:
+        """The hypotheses of each prefix's parent, as its own."""
+        parents = torch.from_numpy(level.parents).to(self.device)  # (c,)
+        first = torch.searchsorted(fed.string, parents)
+        number = torch.searchsorted(fed.string, parents, right=True) - first
+        before = number.cumsum(0) - number
+        total = int(number.sum())
+        child = torch.repeat_interleave(torch.arange(len(parents), device=self.device), number)
+        rows = torch.arange(total, device=self.device) - before[child] + first[child]
+        frontier = fed.taken(rows)
+        frontier.string = child
+        return frontier
+
+    def _pool(
+        self, frontier: _Hypotheses, tokens: Tensor, inside: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """All that the strings leave of the hypotheses' next actions, the strings' best first.
+
+        What a string rules out is dropped, and what is left is not normalised again: it belongs to other
+            strings.
+
+        Returns:
+            Of P extensions: log joints float64, rows of what they extend, actions, and whether they are what
+                is
+            waited for: the token, or the end.
+        """
+        ids, n_labels = self.ids, self.ids.labels
+        goal = tokens[frontier.string]  # (R,)
+        structure, generate = self.model.action_logprobs(frontier.state, goal)
+        opening, closing = structure[:, :n_labels], structure[:, n_labels:]
+        n_open = frontier.state.n_open
+        ends = goal == self.model.eos_id  # (R,)
+        opening = opening.masked_fill((ends | inside[frontier.string])[:, None], -torch.inf)
+        generate = generate.masked_fill(ends, -torch.inf)
+        cannot = torch.where(ends, False, (n_open <= 1) | inside[frontier.string])
+        closing = closing.masked_fill(cannot[:, None], -torch.inf)
+        each = torch.cat([opening, generate[:, None], closing], 1)  # (R, labels + 1 + closers)
+        joint = frontier.score[:, None] + each.double()
+        if bool(joint.isnan().any()):
+            raise PdtoolsError("the model gives probabilities that are not numbers: its weights are damaged")
+        row, column = torch.nonzero(joint > -torch.inf, as_tuple=True)
+        score = joint[row, column]
+        order = torch.sort(score, descending=True, stable=True).indices
+        order = order[torch.sort(frontier.string[row[order]], stable=True).indices]
+        score, row, column = score[order], row[order], column[order]
+        is_token = column == n_labels
+        action = torch.where(is_token, goal[row], ids.tokens + column - (column > n_labels).long())
+        is_goal = is_token | ((column > n_labels) & ends[row] & (n_open[row] == 1))
+        return score, row, action, is_goal
+
+    def _extended(
+        self, frontier: _Hypotheses, score: Tensor, row: Tensor, action: Tensor, chosen: Tensor
+    ) -> _Hypotheses:
+        """Some of the extensions as hypotheses whose actions are to be read."""
+        rows, actions = row[chosen], action[chosen]
+        return _Hypotheses(
+            state=frontier.state.taken(rows),
+            score=score[chosen],
+            string=frontier.string[rows],
+            node=self.history.add(frontier.node[rows], actions),
+            pending=actions,
+        )
+
+    def _results(
+        self,
+        reached: list[NDArray[np.float64]],
+        best: list[NDArray[np.int64]],
+        ended: dict[int, tuple[NDArray[np.float64], NDArray[np.int64]]],
+    ) -> list[ActionResult]:
+        """Follow every string through its prefixes."""
+        self.history.close()
+        results = []
+        for string in range(self.n_strings):
+            scores, nodes = ended[string]
+            prefix, incremental = [0.0], []
+            for k, level in enumerate(self.levels[1:]):
+                if (place := level.prefix_of[string]) < 0:
+                    break
+                prefix.append(float(reached[k][place]))
+                incremental.append(self._derivation(best[k][place]))
+            results.append(
+                ActionResult(
+                    prefix_logprobs=np.array(prefix),
+                    derivations=tuple(
+                        (score, self._derivation(node))
+                        for score, node in zip(scores.tolist(), nodes.tolist(), strict=True)
+                    ),
+                    incremental=tuple(incremental),
+                    expanded=self.expanded,
+                )
+            )
+        return results
+
+    def _derivation(self, node: int) -> ActionDerivation:
+        return read_actions(self.history.path(int(node)), self.ids)
+
+
+def _rank(string: Tensor, strings: int) -> Tensor:
+    """Of rows sorted by string, the place of each among those of its string: int64 (R,)."""
+    first = torch.searchsorted(string, torch.arange(strings, device=string.device))
+    return torch.arange(len(string), device=string.device) - first[string]
+
+
+def _best(best: Tensor, score: Tensor, string: Tensor) -> Tensor:
+    """The best scores of strings, (c, words), with those of new rows (sorted by string, best first)."""
+    strings, words = best.shape
+    rank = _rank(string, strings)
+    table = torch.full_like(best, -math.inf)
+    kept = rank < words
+    table[string[kept], rank[kept]] = score[kept]
+    return torch.cat([best, table], 1).topk(words, dim=1).values
