@@ -8,7 +8,7 @@ to :func:`pdtools.trees.read_trees`, which knows what is wrong with it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -33,10 +33,32 @@ Int64 = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
 _STRETCH_BYTES = 1 << 18
+_PLACES = {
+    *("tree_starts", "tree_ends", "word_starts", "word_ends", "tag_starts"),
+    *("label_starts", "label_ends"),
+}
 
 _OPEN, _CLOSE, _NEWLINE = ord("("), ord(")"), ord("\n")
 _SPACES = b" \t\n\r\f\v"
 _TRACE = np.frombuffer(TRACE_TAG.encode(), dtype=np.uint8)
+
+
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """The m constituents of some trees as they are written, in pre-order, tree by tree.
+
+    Those that binarization made and those without words (but traces) are not among them; wrappers are, and
+    unary chains are as they stand.
+
+    Attributes:
+        label_starts, label_ends: int64 (m), each label is ``data[start:end]``.
+        opens, closes: int32 (w), how many constituents open just before a word, and close just after it.
+    """
+
+    label_starts: Int64
+    label_ends: Int64
+    opens: Int32
+    closes: Int32
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +76,7 @@ class TreeArrays:
         between: int32 (w), the fewest brackets open between a word and the next; -1 after the last one.
         attachments: int32 (w), what ``attachments(normalize(tree), factor)`` is for each tree, one after
             the other.
+        nodes: the constituents, where they were asked for.
     """
 
     piece: FilePiece
@@ -66,6 +89,7 @@ class TreeArrays:
     tag_starts: Int64
     between: Int32
     attachments: Int32
+    nodes: Nodes | None = None
 
     def __len__(self) -> int:
         return len(self.tree_starts)
@@ -77,13 +101,17 @@ class TreeArrays:
 
     def words(self) -> pa.StringArray:
         """The w words, as the treebank writes them."""
+        return self.texts(self.word_starts, self.word_ends)
+
+    def texts(self, starts: Int64, ends: Int64) -> pa.StringArray:
+        """The texts ``data[start:end]`` (n), which stand one behind the other."""
         import pyarrow as pa
 
-        # Strings that lie one behind the other: what stands between the words, and the words.
-        n = len(self.word_starts)
+        # Strings that lie one behind the other: what stands between the texts, and the texts.
+        n = len(starts)
         bounds = np.empty(2 * n + 2, dtype=np.int32)
         bounds[0], bounds[-1] = 0, len(self.data)
-        bounds[1:-1:2], bounds[2:-1:2] = self.word_starts, self.word_ends
+        bounds[1:-1:2], bounds[2:-1:2] = starts, ends
         stretches = pa.StringArray.from_buffers(2 * n + 1, pa.py_buffer(bounds), pa.py_buffer(self.data))
         return stretches.take(arrow_array(np.arange(1, 2 * n + 1, 2, dtype=np.int32)))
 
@@ -141,7 +169,7 @@ def read_arrays(
     yield from in_order(((piece, parse(piece)) for piece in pieces), parse, rejects)
 
 
-def parse_piece(piece: FilePiece, factor: Factor = "right") -> TreeArrays | None:
+def parse_piece(piece: FilePiece, factor: Factor = "right", *, with_nodes: bool = False) -> TreeArrays | None:
     """The trees of a piece; None if they are not all in the ordinary form, or there is nothing to read."""
     check_factor(factor)
     if piece.contents is None:
@@ -157,10 +185,10 @@ def parse_piece(piece: FilePiece, factor: Factor = "right") -> TreeArrays | None
             stretch = stretch[:cut]
         elif end < len(data):
             stretch = data[start:]
-        part = _parse(stretch, factor)
+        part = _parse(stretch, factor, with_nodes)
         if part is None:
             return None
-        for name in ("tree_starts", "tree_ends", "word_starts", "word_ends", "tag_starts"):
+        for name in _PLACES & part.keys():
             part[name] += start
         part["sentences"] += n_words
         parts.append(part)
@@ -171,7 +199,8 @@ def parse_piece(piece: FilePiece, factor: Factor = "right") -> TreeArrays | None
     if not _are_in_files(joined["tree_starts"], joined["tree_ends"], piece.contents):
         return None
     joined["sentences"] = np.append(joined["sentences"], n_words)
-    return TreeArrays(piece=piece, data=data, **joined)
+    nodes = Nodes(**{field.name: joined.pop(field.name) for field in fields(Nodes)}) if with_nodes else None
+    return TreeArrays(piece=piece, data=data, nodes=nodes, **joined)
 
 
 def count_trees(files: Iterable[str]) -> int | None:
@@ -188,8 +217,8 @@ def count_trees(files: Iterable[str]) -> int | None:
     return number
 
 
-def _parse(data: bytes, factor: Factor) -> dict[str, NDArray[Any]] | None:
-    """What a :class:`TreeArrays` of these bytes holds, ``sentences`` without its last entry."""
+def _parse(data: bytes, factor: Factor, with_nodes: bool) -> dict[str, NDArray[Any]] | None:
+    """What a :class:`TreeArrays` of these bytes and its nodes hold, ``sentences`` without its last entry."""
     text = np.frombuffer(data, dtype=np.uint8)  # (bytes)
     # Events are brackets and the first bytes of labels and words.
     brackets = (text & 0xFE) == _OPEN
@@ -216,19 +245,27 @@ def _parse(data: bytes, factor: Factor) -> dict[str, NDArray[Any]] | None:
     if (tree_ends - tree_starts).max() > MAX_TREE_CHARS:
         return None
     artificial = _artificial_nodes(data, text, at, opens)
+    artificial = artificial[depths[artificial] > 1]  # the top node stays, whatever its label
     if len(artificial):
         depths = np.cumsum(_without(steps, opens, closes, depths, artificial), dtype=np.int32)
 
     # After a leaf come closing brackets, up to where the next one opens: nowhere are fewer open between them.
     turns = np.flatnonzero(closes[:-1] & opens[1:])
     between = depths[np.append(turns, len(depths) - 1)]  # (leaves)
+    tagged = leaves - 2  # the brackets around a tag and a word
     kept = ~_are_traces(text, at[leaves - 1])
     if not kept.all():
         between = _over_traces(between, kept)
         leaves = leaves[kept]
     sentences = np.concatenate([[0], np.searchsorted(leaves, lasts)])
     between[sentences[1:][np.diff(sentences) > 0] - 1] = -1  # the last words of sentences
+    nodes = {}
+    if with_nodes:
+        is_node = opens.copy()
+        is_node[tagged] = is_node[artificial] = False
+        nodes = _nodes(text, at, opens, np.flatnonzero(is_node), depths, leaves, between)
     return {
+        **nodes,
         "tree_starts": tree_starts,
         "tree_ends": tree_ends,
         "sentences": sentences[:-1],
@@ -238,6 +275,50 @@ def _parse(data: bytes, factor: Factor) -> dict[str, NDArray[Any]] | None:
         "between": between,
         "attachments": attachments_between(between, sentences, factor),
     }
+
+
+def _nodes(
+    text: Bytes, at: Int64, opens: Bool, nodes: Int64, depths: Int32, leaves: Int64, between: Int32
+) -> dict[str, NDArray[Any]]:
+    """What :class:`Nodes` holds, of the events (``at``, ``opens``, ``depths``) of some bytes.
+
+    Args:
+        nodes: the events that open constituents, with or without words in them.
+        leaves: int64 (w), the events of words.
+        between: int32 (w), see :class:`TreeArrays`.
+    """
+    over = depths[leaves] - np.int32(1)  # (w) constituents over each word
+    after = np.maximum(between, 0)  # (w) those of them over the next word too
+    before = np.append(np.int32(0), after[:-1])[: len(over)]
+    if len(nodes) > (over - before).sum():
+        nodes = nodes[_are_filled(nodes, depths[nodes], leaves, over, before)]
+    has_label = ~opens[nodes + 1]
+    return {
+        "label_starts": np.where(has_label, at[nodes + 1], at[nodes] + 1),
+        "label_ends": _ends(text, at[nodes + 1 + has_label]),
+        "opens": over - before,
+        "closes": over - after,
+    }
+
+
+def _are_filled(nodes: Int64, depths: Int32, leaves: Int64, over: Int32, before: Int32) -> Bool:
+    """Which constituents, given by the events that open them and their depths, have words in them.
+
+    A word is in the last constituent that opens at each depth between the word before and it. Those that
+    are closed again before the word have none.
+    """
+    word = np.searchsorted(leaves, nodes)  # (nodes) the next word
+    n_found = np.bincount(word, minlength=len(leaves) + 1)
+    wanted, floor = np.append(over, 0), np.append(before, 0)
+    filled = np.ones(len(nodes), dtype=bool)
+    doubtful = np.flatnonzero((n_found != wanted - floor)[word])
+    word, depths = word[doubtful], depths[doubtful]
+    order = np.lexsort((depths, word))  # stable: of the same word and depth, in their order
+    is_last = np.ones(len(order), dtype=bool)
+    is_last[:-1] = (np.diff(word[order]) != 0) | (np.diff(depths[order]) != 0)
+    filled[doubtful[order]] = is_last
+    filled[doubtful] &= (depths > floor[word]) & (depths <= wanted[word])
+    return filled
 
 
 def _are_spaces(text: Bytes) -> Bool:

@@ -70,10 +70,9 @@ def normalize(
         The clean tree, or None if it had no words but traces.
     """
     counts = TransformCounts() if counts is None else counts
-    bare = remove_traces(unbinarize(tree), counts)
+    bare = bare_tree(tree, counts)
     if bare is None:
         return None
-    bare = _unwrap(bare)
     return Tree(
         words=bare.words,
         tags=tuple(_clean_label(tag, functions, counts) for tag in bare.tags),
@@ -81,6 +80,12 @@ def normalize(
         starts=bare.starts,
         ends=bare.ends,
     )
+
+
+def bare_tree(tree: Tree, counts: TransformCounts | None = None) -> Tree | None:
+    """What :func:`normalize` gives, with tags and labels as they are written."""
+    bare = remove_traces(unbinarize(tree), counts)
+    return None if bare is None else _unwrap(bare)
 
 
 def remove_traces(tree: Tree, counts: TransformCounts | None = None) -> Tree | None:
@@ -123,6 +128,11 @@ def _has_one_child(tree: Tree, node: int) -> bool:
 def _clean_label(label: str, functions: Functions, counts: TransformCounts) -> str:
     if "|" in label:
         counts.rewritten[label] += 1
+    return clean_label(label, functions)
+
+
+def clean_label(label: str, functions: Functions = "strip") -> str:
+    """A label as :func:`normalize` writes it."""
     return (_remembered if len(label) <= _REMEMBERED_LABEL else _cleaned)(label, functions)
 
 

@@ -1,0 +1,208 @@
+"""Labelled constituents as numbers: what models that write the tree into the string are made of.
+
+Constituents are those of the normalized tree, not binarized; what collapsing joined (``S+VP``) is a chain
+again. Tags are none. A constituent without a label is an ``X``, and so is one put around a tree without any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pdtools.arrow import numpy_array
+from pdtools.trees.arrays import TreeArrays
+from pdtools.trees.transforms import WRAPPERS, clean_label, expand_unaries
+from pdtools.trees.tree import UNKNOWN_LABEL, UNKNOWN_TAG, Tree, flat_tree
+
+Bool = NDArray[np.bool_]
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constituents:
+    """The m constituents over n tokens (or words) of a sentence, or of many sentences one after the other.
+
+    Attributes:
+        labels: int32 (m), in pre-order, places in a vocabulary of labels; -1 is none of them.
+        opens: int32 (n), how many open just before each token.
+        closes: int32 (n), how many close just after it.
+    """
+
+    labels: Int32
+    opens: Int32
+    closes: Int32
+
+
+def labelled(tree: Tree) -> Tree:
+    """A normalized tree with the constituents, and labels, that this module speaks of."""
+    if not tree.labels:
+        return flat_tree(tree.words, tree.tags)
+    chains = expand_unaries(tree)
+    return replace(chains, labels=tuple(label or UNKNOWN_LABEL for label in chains.labels))
+
+
+def opens_and_closes(tree: Tree) -> tuple[Int32, Int32]:
+    """How many constituents of a tree open before, and close after, each word: int32 (n) twice."""
+    n = len(tree)
+    opens, closes = np.bincount(tree.starts, minlength=n), np.bincount(tree.ends - 1, minlength=n)
+    return opens.astype(np.int32), closes.astype(np.int32)
+
+
+def tree_from_constituents(
+    labels: Sequence[str], opens: ArrayLike, closes: ArrayLike, words: Sequence[str]
+) -> Tree:
+    """The tree of constituents; words are tagged ``XX``.
+
+    Args:
+        labels: (m), in pre-order.
+        opens, closes: int (n), see :class:`Constituents`.
+        words: (n).
+
+    Raises:
+        ValueError: unless what opens closes, and there are as many labels as constituents.
+    """
+    starts, ends, path = [], [0] * len(labels), []
+    for k, (n_open, n_close) in enumerate(zip(np.asarray(opens), np.asarray(closes), strict=True)):
+        path += range(len(starts), len(starts) + n_open)
+        starts += [k] * n_open
+        if n_close > len(path) or len(starts) > len(labels):
+            raise ValueError("more closes than opens, or fewer labels than constituents")
+        for _ in range(n_close):
+            ends[path.pop()] = k + 1
+    if path or len(starts) != len(labels):
+        raise ValueError("more opens than closes, or more labels than constituents")
+    return Tree(
+        words=tuple(words),
+        tags=(UNKNOWN_TAG,) * len(words),
+        labels=tuple(labels),
+        starts=np.array(starts, dtype=np.int32),
+        ends=np.array(ends, dtype=np.int32),
+    )
+
+
+def expand_constituents(opens: Int32, closes: Int32, pieces: ArrayLike) -> tuple[Int32, Int32]:
+    """Openers and closers of words as those of tokens: at a word's first token, and at its last.
+
+    Args:
+        opens, closes: int32 (w).
+        pieces: int (w), how many tokens each word has, at least one.
+
+    Returns:
+        opens, closes: int32 (n).
+    """
+    past = np.cumsum(pieces)
+    n = int(past[-1]) if len(past) else 0
+    token_opens, token_closes = np.zeros(n, np.int32), np.zeros(n, np.int32)
+    token_opens[past - pieces], token_closes[past - 1] = opens, closes
+    return token_opens, token_closes
+
+
+@dataclass(frozen=True, eq=False)
+class PieceConstituents:
+    """The m constituents of the s trees, with w words, of a piece.
+
+    Attributes:
+        names: the labels that occur.
+        flat: of all trees, labels being places in ``names``, tokens the words.
+        bounds: int64 (s + 1), where the constituents of each tree begin, and those of the last one end.
+        wrapped: bool (s), which trees had none.
+        rewritten: int64 (s), how many constituents of each tree had labels that held ``|``.
+    """
+
+    names: tuple[str, ...]
+    flat: Constituents
+    bounds: Int64
+    wrapped: Bool
+    rewritten: Int64
+
+
+def piece_constituents(arrays: TreeArrays) -> PieceConstituents:
+    """The constituents of a piece that was read with its nodes: of each tree, those of :func:`labelled`."""
+    nodes, sentences = arrays.nodes, arrays.sentences
+    assert nodes is not None
+    encoded = arrays.texts(nodes.label_starts, nodes.label_ends).dictionary_encode()
+    written = encoded.dictionary.to_pylist()
+    numbers = numpy_array(encoded.indices, np.int32)  # (nodes) places in ``written``
+    opens, closes = nodes.opens.copy(), nodes.closes.copy()
+    filled = sentences[1:] > sentences[:-1]  # (s) those that have words
+    firsts, lasts = sentences[:-1][filled], sentences[1:][filled] - 1
+
+    is_wrapper = np.array([label in WRAPPERS for label in written], dtype=bool)[numbers]
+    begins = _sums(opens)[firsts]  # (filled) their top nodes
+    n_outer = _outer_wrappers(is_wrapper, begins, _most_wrappers(arrays.between, opens, firsts, lasts))
+    if n_outer.any():
+        opens[firsts] -= n_outer
+        closes[lasts] -= n_outer
+        numbers = np.delete(numbers, _ranges(begins, n_outer))
+
+    bars = np.array(["|" in label for label in written], dtype=bool)[numbers]
+    rewritten = np.diff(_sums(bars)[_sums(opens)[sentences]])
+    chains = [[part or UNKNOWN_LABEL for part in clean_label(label).split("+")] for label in written]
+    names = tuple(dict.fromkeys([*(name for chain in chains for name in chain), UNKNOWN_LABEL]))
+    place = {name: i for i, name in enumerate(names)}
+    parts = np.array([place[name] for chain in chains for name in chain], dtype=np.int32)
+    lengths = np.array([len(chain) for chain in chains], dtype=np.int64)
+    n_parts = lengths[numbers]
+    labels = parts[_ranges(_sums(lengths)[numbers], n_parts)]
+    if len(labels) > len(numbers):
+        start, end = _spans(opens, closes)
+        opens = np.bincount(start, n_parts, len(opens)).astype(np.int32)
+        closes = np.bincount(end, n_parts, len(closes)).astype(np.int32)
+
+    bare = opens[firsts] == 0  # a tree of one word
+    if bare.any():
+        words = firsts[bare]
+        labels = np.insert(labels, _sums(opens)[words], place[UNKNOWN_LABEL])
+        opens[words] = closes[words] = 1
+    wrapped = filled.copy()
+    wrapped[filled] = bare
+    flat = Constituents(labels, opens, closes)
+    return PieceConstituents(names, flat, _sums(opens)[sentences], wrapped, rewritten)
+
+
+def _most_wrappers(between: Int32, opens: Int32, firsts: Int64, lasts: Int64) -> Int64:
+    """How many nodes of each tree are over all its words, and have one child."""
+    inside = np.where(between < 0, np.iinfo(np.int32).max, between)
+    whole = np.minimum.reduceat(inside, firsts) if len(firsts) else inside[:0]
+    return np.where(firsts == lasts, opens[firsts], whole - 1)
+
+
+def _outer_wrappers(is_wrapper: Bool, begins: Int64, most: Int64) -> Int32:
+    """How many nodes from the top of each tree are wrappers, one below the other, at most ``most``."""
+    n_outer = np.zeros(len(begins), dtype=np.int32)
+    active = np.flatnonzero(most > 0)
+    while len(active):
+        active = active[is_wrapper[begins[active] + n_outer[active]]]
+        n_outer[active] += 1
+        active = active[n_outer[active] < most[active]]
+    return n_outer
+
+
+def _spans(opens: Int32, closes: Int32) -> tuple[Int64, Int64]:
+    """The first and the last word of each constituent, int64 (m) twice."""
+    start, end = (np.repeat(np.arange(len(counts)), counts) for counts in (opens, closes))
+    places = np.arange(len(start))
+    # How many are open around each when it opens, and when it closes: of one depth the i-th that opens is
+    # the i-th that closes.
+    opening = places - _sums(closes)[start]
+    closing = _sums(opens)[end + 1] - 1 - places
+    if len(opening) and opening.max() < np.iinfo(np.int16).max:
+        opening, closing = opening.astype(np.int16), closing.astype(np.int16)  # are sorted faster
+    last = np.empty_like(end)
+    last[np.argsort(opening, kind="stable")] = end[np.argsort(closing, kind="stable")]
+    return start, last
+
+
+def _ranges(starts: Int64, lengths: Int64) -> Int64:
+    """The numbers from each start on, so many each, one after the other."""
+    return np.repeat(starts - _sums(lengths)[:-1], lengths) + np.arange(lengths.sum())
+
+
+def _sums(counts: NDArray[Any]) -> Int64:
+    """The sums of all counts before each, and of all: int64 (n + 1)."""
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])

@@ -1,0 +1,174 @@
+"""Labelled constituents: of a piece at once as of each tree, and of a tree as by recursion."""
+
+from __future__ import annotations
+
+import zipfile
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from odd_treebanks import FILES
+
+from pdtools.files import Rejects, expand_inputs
+from pdtools.trees import (
+    Tree,
+    arrays,
+    bare_tree,
+    binarize,
+    collapse_unaries,
+    cut_pieces,
+    expand_constituents,
+    labelled,
+    normalize,
+    opens_and_closes,
+    parse_piece,
+    piece_constituents,
+    read_trees,
+    tree_from_constituents,
+)
+
+
+def described(tree):
+    """Labels, openers, closers, whether wrapped, and rewritten labels of a tree as it was read."""
+    clean = normalize(tree)
+    if clean is None:
+        return [], [], [], False, 0
+    whole = labelled(clean)
+    opens, closes = opens_and_closes(whole)
+    n_rewritten = sum("|" in label for label in bare_tree(tree).labels)
+    return list(whole.labels), opens.tolist(), closes.tolist(), not clean.labels, n_rewritten
+
+
+def unpacked(some):
+    """The same of arrays, tree by tree."""
+    found = piece_constituents(some)
+    for i in range(len(some)):
+        inside, words = slice(*found.bounds[i : i + 2]), slice(*some.sentences[i : i + 2])
+        yield (
+            [found.names[k] for k in found.flat.labels[inside]],
+            found.flat.opens[words].tolist(),
+            found.flat.closes[words].tolist(),
+            bool(found.wrapped[i]),
+            int(found.rewritten[i]),
+        )
+
+
+def assert_same(files):
+    for piece in cut_pieces(files):
+        some = parse_piece(piece, with_nodes=True)
+        assert some is not None
+        for i, found in enumerate(unpacked(some)):
+            assert found == described(some.source(i).tree), some.source(i).text
+
+
+@settings(max_examples=300)
+@given(contents=st.lists(FILES, min_size=1, max_size=3), block=st.sampled_from([8, 40, 10**6]))
+@example(contents=[b"(NN a) (- b) ((- c)) (X|<Y> (X|<Y> (NN a)))"], block=10**6)
+@example(contents=[b"(ROOT (TOP (+ (NN a)) (S+VP|Q+ (NN b))))"], block=10**6)
+@example(
+    contents=[b"(S (A (-NONE- x) (B (-NONE- x))) (A (B (NN b)) (-NONE- *)) (C (-NONE- *)))"], block=10**6
+)
+def test_random_treebanks(contents, block, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("random", numbered=True)
+    files = [folder / f"{i}.mrg" for i in range(len(contents))]
+    for file, content in zip(files, contents, strict=True):
+        file.write_bytes(content)
+    with mock.patch.object(arrays, "_STRETCH_BYTES", block):
+        assert_same(map(str, files))
+
+
+def test_deep_trees(tmp_path):
+    n = 40_000
+    file = tmp_path / "deep.mrg"
+    chain = "(S (VP+NP " * n + "(N a) (N b)" + "))" * n
+    file.write_text(chain + "\n" + "(ROOT " * n + "(N a)" + ")" * n + "\n(S (N a)" + " (-NONE- *)" * n + ")")
+    assert_same([str(file)])
+
+
+# --- one tree ---------------------------------------------------------------------------------
+
+
+def recursively(node):
+    """Labels in pre-order, and what opens and closes around each word, of an nltk tree without tags."""
+    if isinstance(node, str):
+        return [], [0], [0]
+    parts = [recursively(child) for child in node]
+    labels, opens, closes = (sum((part[i] for part in parts), []) for i in range(3))
+    opens[0] += 1
+    closes[-1] += 1
+    return [node.label() or "X", *labels], opens, closes
+
+
+@given(FILES)
+def test_one_tree_by_recursion(content):
+    for text in content.decode().replace("-NONE-", "NONE").split("\n"):
+        try:
+            tree = normalize(Tree.from_brackets(text))
+        except Exception:
+            continue
+        assert tree is not None
+        whole = labelled(tree)
+        nested = Tree(whole.words, ("",) * len(whole), whole.labels, whole.starts, whole.ends).to_nltk()
+        opens, closes = opens_and_closes(whole)
+        assert recursively(nested) == (list(whole.labels), opens.tolist(), closes.tolist())
+        again = tree_from_constituents(whole.labels, opens, closes, whole.words)
+        assert (again.labels, again.words) == (whole.labels, whole.words)
+        assert again.starts.tolist() == whole.starts.tolist()
+        assert again.ends.tolist() == whole.ends.tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("( (S (NP-SBJ (DT the) (NN dog)) (VP (VBZ barks) (NP (-NONE- *)))))", "(S (NP the dog) (VP barks))"),
+        ("(S+VP (S+VP|<NP-.> (VB go) (NP (NN home))) (. .))", "(S (VP go (NP home) .))"),
+        ("(ROOT (NN a))", "(X a)"),
+        ("(NN a)", "(X a)"),
+        ("(S ( (ADVP|PRT (RB up)) (UH ah)))", "(S (X (ADVP up) ah))"),
+    ],
+)
+def test_what_constituents_are(text, expected):
+    whole = labelled(normalize(Tree.from_brackets(text)))
+    bare = Tree(whole.words, ("",) * len(whole), whole.labels, whole.starts, whole.ends)
+    assert str(bare) == expected
+
+
+def test_subwords():
+    opens, closes = np.array([2, 0, 1], np.int32), np.array([1, 0, 2], np.int32)
+    found = expand_constituents(opens, closes, [1, 2, 3])
+    assert [some.tolist() for some in found] == [[2, 0, 0, 1, 0, 0], [1, 0, 0, 0, 0, 2]]
+
+
+@pytest.mark.parametrize(
+    ("labels", "opens", "closes"),
+    [(["S"], [1, 0], [2, 0]), (["S"], [1, 0], [0, 0]), (["S"], [2, 0], [0, 2]), (["S", "S"], [1, 0], [0, 1])],
+)
+def test_brackets_that_do_not_match(labels, opens, closes):
+    with pytest.raises(ValueError, match="than"):
+        tree_from_constituents(labels, opens, closes, ["a", "b"])
+
+
+# --- real treebanks ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix", "n_files"),
+    [("nltk_treebank", ".mrg", None), ("gum_const", ".ptb", 150), ("craft_penn", ".tree", 20)],
+)
+def test_real_treebanks(name, suffix, n_files, test_data, tmp_path):
+    with zipfile.ZipFile(test_data / "treebanks" / f"{name}.zip") as archive:
+        archive.extractall(tmp_path)
+    files = expand_inputs([str(tmp_path)], [suffix])[:n_files]
+    assert_same(files)
+    # And of what pdtools parse writes the same constituents, but that labels are clean already.
+    written = [normalize(source.tree) for source in read_trees(files, Rejects())]
+    expected = [described(tree)[:4] for tree in written]
+    for factor in ("right", "left"):
+        file = tmp_path / f"{factor}.trees"
+        file.write_text("".join(f"{binarize(collapse_unaries(tree), factor)}\n" for tree in written))
+        found = []
+        for piece in cut_pieces([str(file)]):
+            found += [tree[:4] for tree in unpacked(parse_piece(piece, with_nodes=True))]
+        assert found == expected
