@@ -127,7 +127,9 @@ def tapes(
     check_output_or_done(output, plan, folder=True, overwrite=run.overwrite, inputs=read, quiet=run.quiet)
     rejects = Rejects(on_error.value)
     used = chosen_tokenizer(tokenizer, vocab_size, min_count, unk, text_style, lower_case=lower_case)
-    settings = ShardSettings(layout=layout.value, factor=binarize.value, tape=tape.value)
+    settings = ShardSettings(
+        layout=layout.value, factor=binarize.value, tape=tape.value, constituents="labelled"
+    )
     described = {
         "work": "tapes",
         **asdict(settings),

@@ -31,7 +31,7 @@ from pdtools.shards.format import (
     arrow_schema,
 )
 from pdtools.shards.in_pieces import CountWork, EncodeWork, PiecesOf
-from pdtools.shards.plain import row_of_tree, sentence_of, usable_tree
+from pdtools.shards.plain import labels_of, row_of_tree, sentence_of, usable_tree
 from pdtools.shards.rows import Rows, ShardRow
 from pdtools.shards.writer import Counts, PartWriter, cut_parts, in_tables
 from pdtools.tokenization import Sentence, Tokenizer, train_bpe_tokenizer, train_word_tokenizer
@@ -96,6 +96,17 @@ def tokenizer_of(corpus: Iterable[Sentence] | Mapping[str, int], settings: Token
     )
 
 
+def label_vocabulary(counts: Counter[str]) -> tuple[str, ...]:
+    """The labels that a tokenizer is given: the most frequent first, of equally frequent ones by name."""
+    return tuple(sorted(counts, key=lambda label: (-counts[label], label)))
+
+
+def needs_labels(tokenizer: Tokenizer | TokenizerSettings, settings: ShardSettings) -> bool:
+    """Whether labels have to be collected for the tokenizer before rows are made."""
+    has_labels = isinstance(tokenizer, Tokenizer) and tokenizer.labels
+    return settings.constituents == "labelled" and not has_labels
+
+
 def shards_from_files(
     files: Sequence[str],
     tokenizer: Tokenizer | TokenizerSettings,
@@ -112,7 +123,8 @@ def shards_from_files(
 ) -> dict[str, Any]:
     """Make shards from tree files, and a tokenizer from the same trees if none is given.
 
-    Files are read twice to make a tokenizer; standard input and pipes are kept in memory instead. Files go
+    Files are read twice to make a tokenizer, or to find the labels of constituents where the tokenizer that
+    is given has none; standard input and pipes are kept in memory instead. Files go
     through in pieces (:func:`pdtools.trees.cut_pieces`), so what is made does not depend on ``workers``.
 
     Args:
@@ -136,15 +148,18 @@ def shards_from_files(
     rows: Iterator[ShardRow | Rows]
     plan = plan or Plan(workers=workers)
     with Workers(plan.workers) as processes:
-        if not isinstance(tokenizer, Tokenizer) and any(is_stream(file) for file in files):
+        given = tokenizer if isinstance(tokenizer, Tokenizer) else None
+        labelling = needs_labels(tokenizer, settings)
+        complete = None if labelling else given
+        if complete is None and any(is_stream(file) for file in files):
             with watch("reading") as seen:
                 trees = list(_seen(read_trees(files, rejects), seen))
-            tokenizer = train_tokenizer(some_trees(trees, rejects), tokenizer)
-            rows = _rows(trees, tokenizer, settings, rejects)
+            complete = _completed(tokenizer, some_trees(trees, rejects), labelling)
+            rows = _rows(trees, complete, settings, rejects)
         else:
-            if not isinstance(tokenizer, Tokenizer):
-                with watch("tokenizer") as seen:
-                    count = PieceCounter(tokenizer.text_style)
+            if complete is None:
+                with watch("labels" if given else "tokenizer") as seen:
+                    count = PieceCounter(None if given else tokenizer.text_style, labelling)
                     counted = map_pieces(
                         CountWork(count),
                         PiecesOf(files),
@@ -156,14 +171,14 @@ def shards_from_files(
                     )
                     passed_over = Rejects(rejects.on_error)
                     found = _seen(in_order(counted, count, passed_over), seen)
-                    tokenizer = _tokenizer_of_words(some_trees(found, passed_over), tokenizer)
-            encode = EncodeWork(tokenizer, settings)
+                    complete = _completed(tokenizer, some_trees(found, passed_over), labelling)
+            encode = EncodeWork(complete, settings)
             encoded = map_pieces(encode, PiecesOf(files), plan, job, "tapes", processes=processes)
-            rows = _rows(in_order(encoded, encode, rejects), tokenizer, settings, rejects)
+            rows = _rows(in_order(encoded, encode, rejects), complete, settings, rejects)
         with watch("tapes") as seen:
             return write_shards(
                 _seen(rows, seen),
-                tokenizer,
+                complete,
                 settings,
                 out_dir,
                 rejects,
@@ -172,6 +187,30 @@ def shards_from_files(
                 rows_per_part=rows_per_part,
                 workers=processes,
             )
+
+
+def _completed(
+    tokenizer: Tokenizer | TokenizerSettings, found: Iterable[PieceWords | SourcedTree], labelling: bool
+) -> Tokenizer:
+    """A tokenizer, made of what was found if none is given, with the labels found if there are to be any."""
+    labels: Counter[str] = Counter()
+    if labelling:
+        found = _count_labels(found, labels)
+    if isinstance(tokenizer, Tokenizer):
+        for _ in found:
+            pass  # their labels are counted
+    else:
+        tokenizer = _tokenizer_of_words(found, tokenizer)
+    return tokenizer.with_labels(label_vocabulary(labels)) if labelling else tokenizer
+
+
+def _count_labels(
+    found: Iterable[PieceWords | SourcedTree], labels: Counter[str]
+) -> Iterator[PieceWords | SourcedTree]:
+    """Pass through what was found, and add its labels to the counts."""
+    for item in found:
+        labels.update(item.labels if isinstance(item, PieceWords) else labels_of(item.tree))
+        yield item
 
 
 def _tokenizer_of_words(found: Iterable[PieceWords | SourcedTree], settings: TokenizerSettings) -> Tokenizer:
@@ -218,7 +257,8 @@ def build_shards(
 
     Args:
         trees: treebank trees, or binarized ones of ``pdtools parse``.
-        tokenizer: encodes their words; copied into the folder.
+        tokenizer: encodes their words; copied into the folder. Where constituents are stored and it has no
+            labels, those of the trees are found first, which are all in memory then.
         settings: what the shards hold.
         out_dir: the folder.
         rejects: written to ``rejects.jsonl`` together with what the reading of ``trees`` adds to it.
@@ -232,6 +272,9 @@ def build_shards(
     Raises:
         PdtoolsError: if the output exists, or no sentence is left.
     """
+    if needs_labels(tokenizer, settings):
+        trees = list(trees)
+        tokenizer = _completed(tokenizer, trees, labelling=True)
     return write_shards(
         _rows(trees, tokenizer, settings, rejects),
         tokenizer,
@@ -293,7 +336,7 @@ def write_shards(
         described = [_describe_source(file) for file in sources]
         write = PartWriter(folder, arrow_schema(settings, tokenizer, described), settings)
         words = Counts()
-        parts = cut_parts(_count_words(in_tables(rows), words), rows_per_part)
+        parts = cut_parts(_count_words(in_tables(rows, settings), words), rows_per_part)
         with closing((workers or Workers()).map_in_order(write, parts)) as written:
             done = [part for _, part in written]
         counts = sum((part.counts for part in done), words)
@@ -308,6 +351,7 @@ def write_shards(
                 "vocab_size": tokenizer.vocab_size,
                 "fingerprint": tokenizer.fingerprint,
             },
+            **({"labels": list(tokenizer.labels)} if settings.constituents == "labelled" else {}),
             "counts": {**asdict(counts), "left_out": len(rejects)},
             "left_out": rejects.by_reason(),
             "parts": [part.record for part in done],
@@ -322,10 +366,12 @@ def write_shards(
 
 
 def _count_words(rows: Iterable[Rows], counts: Counts) -> Iterator[Rows]:
-    """Pass rows through, and add their words to the counts."""
+    """Pass rows through, and add what only they know to the counts."""
     for some in rows:
         counts.words += some.n_words
         counts.unknown_words += some.n_unknown
+        counts.wrapped += some.n_wrapped
+        counts.rewritten_labels += some.n_rewritten
         yield some
 
 

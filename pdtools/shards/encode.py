@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,19 @@ from pdtools.shards.format import MOST_PACKED, ShardSettings
 from pdtools.shards.plain import NO_WORDS, TOO_LONG, UNKNOWN_WORDS, row_of_tree, sentence_of, usable_tree
 from pdtools.shards.rows import Rows, ShardRow, make_rows, pack_rows
 from pdtools.tokenization import Sentence, Tokenizer, WordTable, count_words
-from pdtools.trees import UNKNOWN_TAG, FilePiece, Tree, TreeArrays, expand_attachments, parse_piece, unescape
+from pdtools.trees import (
+    UNKNOWN_TAG,
+    Constituents,
+    FilePiece,
+    PieceConstituents,
+    Tree,
+    TreeArrays,
+    expand_attachments,
+    expand_constituents,
+    parse_piece,
+    piece_constituents,
+    unescape,
+)
 from pdtools.trees.tree import Factor
 
 if TYPE_CHECKING:
@@ -47,9 +59,10 @@ class PieceEncoder:
         self.tokenizer = tokenizer
         self.settings = settings
         self._table = WordTable(tokenizer)
+        self._labelled = settings.constituents == "labelled" and tokenizer.text_style == "ptb"
 
     def __call__(self, piece: FilePiece) -> PieceRows | None:
-        arrays = parse_piece(piece, self.settings.factor)
+        arrays = parse_piece(piece, self.settings.factor, with_nodes=self._labelled)
         if arrays is None:
             return None
         rows, reasons = self._plain_rows(arrays) if self.tokenizer.text_style == "raw" else self._rows(arrays)
@@ -64,12 +77,13 @@ class PieceEncoder:
 
     def _plain_rows(self, arrays: TreeArrays) -> tuple[Rows, dict[int, str]]:
         made = [row_of_tree(arrays.source(i).tree, self.tokenizer, self.settings) for i in range(len(arrays))]
-        rows = pack_rows([row for row in made if isinstance(row, ShardRow)])
+        rows = pack_rows([row for row in made if isinstance(row, ShardRow)], self.settings)
         return rows, {i: row for i, row in enumerate(made) if isinstance(row, str)}
 
     def _rows(self, arrays: TreeArrays) -> tuple[Rows, dict[int, str]]:
         numbers, words = self._table.look_up(arrays.words())
         r, sentences = arrays.attachments, arrays.sentences
+        constituents = piece_constituents(arrays) if self._labelled else None
         reasons = unusable_trees(arrays, self.settings.factor)
         pieces = self._table.counts[numbers]  # (w) tokens of each word
         missing = np.flatnonzero(pieces == 0)
@@ -86,9 +100,17 @@ class PieceEncoder:
             inside = np.repeat(kept, lengths)
             numbers, r, words = numbers[inside], r[inside], words.filter(arrow_array(inside))
             sentences = np.concatenate([[0], np.cumsum(lengths[kept])])
-        return self._assemble(numbers, words, r, sentences), reasons
+            constituents = constituents and constituents.kept(kept, inside)
+        return self._assemble(numbers, words, r, sentences, constituents), reasons
 
-    def _assemble(self, numbers: Int32, words: pa.StringArray, r: Int32, sentences: Int64) -> Rows:
+    def _assemble(
+        self,
+        numbers: Int32,
+        words: pa.StringArray,
+        r: Int32,
+        sentences: Int64,
+        constituents: PieceConstituents | None,
+    ) -> Rows:
         """The rows of sentences, all at once.
 
         Args:
@@ -96,8 +118,8 @@ class PieceEncoder:
             words: (w), their text.
             r: int32 (w), their attachments, counted from the beginning of each sentence.
             sentences: int64 (s + 1), where these begin.
+            constituents: their constituents, if the shards have them.
         """
-
         n_rows, n_words = len(sentences) - 1, len(numbers)
         # ROOT and EOS are words of their own: a row of n words has n + 2.
         begins = sentences + 2 * np.arange(n_rows + 1)  # (s + 1)
@@ -120,6 +142,11 @@ class PieceEncoder:
             word = np.repeat(word, counts)
             begins = token_begins[begins]
             attach -= np.repeat(begins[:-1], np.diff(begins)).astype(np.int32)
+        more: dict[str, Any] = {}
+        if constituents is not None:
+            more["constituents"] = self._over_tokens(constituents, numbers), constituents.bounds
+            more["n_wrapped"] = int(constituents.wrapped.sum())
+            more["n_rewritten"] = int(constituents.rewritten.sum())
         return make_rows(
             join_lists(words, sentences.astype(np.int32)),
             tokens,
@@ -128,15 +155,32 @@ class PieceEncoder:
             begins,
             n_words=n_words,
             n_unknown=int(np.count_nonzero(self._table.unknown[numbers])),
+            **more,
         )
+
+    def _over_tokens(self, constituents: PieceConstituents, numbers: Int32) -> Constituents:
+        """Constituents over words as those over their tokens, labels as the tokenizer numbers them."""
+        flat = constituents.flat
+        known = self.tokenizer.label_ids
+        labels = np.array([known.get(name, -1) for name in constituents.names], dtype=np.int32)[flat.labels]
+        opens, closes = expand_constituents(flat.opens, flat.closes, self._table.counts[numbers])
+        return Constituents(labels, opens, closes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PieceWords:
-    """How often each word of a piece occurs, without escapes; in ``raw`` style its sentences."""
+    """What occurs in a piece, and how often.
+
+    Attributes:
+        n_trees: how many trees there are.
+        counts: of the words, without escapes; in ``raw`` style none.
+        labels: of the labels of constituents.
+        sentences: in ``raw`` style the words.
+    """
 
     n_trees: int
     counts: Mapping[str, int]
+    labels: Mapping[str, int]
     sentences: tuple[Sentence, ...] = ()
 
     def __len__(self) -> int:
@@ -145,27 +189,47 @@ class PieceWords:
 
 @dataclass(frozen=True, slots=True)
 class PieceCounter:
-    """Counts the words of pieces; called with one, returns None where :func:`parse_piece` does."""
+    """Counts the words and labels of pieces; called with one, returns None where :func:`parse_piece` does.
 
-    text_style: str
+    Attributes:
+        text_style: of the words; None: they are not counted.
+        labels: whether labels are.
+    """
+
+    text_style: str | None
+    labels: bool
 
     def __call__(self, piece: FilePiece) -> PieceWords | None:
-        arrays = parse_piece(piece)
+        arrays = parse_piece(piece, with_nodes=self.labels)
         if arrays is None:
             return None
+        kept = np.ones(len(arrays), dtype=bool)
+        kept[list(unusable_trees(arrays, "right"))] = False
+        labels = _count_labels(arrays, kept) if self.labels else {}
         if self.text_style == "raw":
-            usable = (usable_tree(arrays.source(i).tree) for i in range(len(arrays)))
+            usable = (usable_tree(arrays.source(i).tree) for i in np.flatnonzero(kept).tolist())
             sentences = tuple(sentence_of(tree, "raw") for tree in usable if isinstance(tree, Tree))
-            return PieceWords(len(arrays), {}, sentences)
-        words = arrays.words()
-        if refused := unusable_trees(arrays, "right"):
-            kept = np.ones(len(arrays), dtype=bool)
-            kept[list(refused)] = False
-            words = words.filter(arrow_array(np.repeat(kept, np.diff(arrays.sentences))))
-        counts: Counter[str] = Counter()
-        for word, count in count_words(words).items():
-            counts[unescape(word)] += count
-        return PieceWords(len(arrays), counts)
+            return PieceWords(len(arrays), {}, labels, sentences)
+        words = _count_words(arrays, kept) if self.text_style == "ptb" else {}
+        return PieceWords(len(arrays), words, labels)
+
+
+def _count_words(arrays: TreeArrays, kept: Bool) -> dict[str, int]:
+    """How often each word, without escapes, occurs in the trees (s) that are kept."""
+    words = arrays.words()
+    if not kept.all():
+        words = words.filter(arrow_array(np.repeat(kept, np.diff(arrays.sentences))))
+    counts: Counter[str] = Counter()
+    for word, count in count_words(words).items():
+        counts[unescape(word)] += count
+    return counts
+
+
+def _count_labels(arrays: TreeArrays, kept: Bool) -> dict[str, int]:
+    """The same of the labels of constituents."""
+    found = piece_constituents(arrays).kept(kept, np.repeat(kept, np.diff(arrays.sentences)))
+    counts = np.bincount(found.flat.labels, minlength=len(found.names)).tolist()
+    return {name: count for name, count in zip(found.names, counts, strict=True) if count}
 
 
 def unusable_trees(arrays: TreeArrays, factor: Factor) -> dict[int, str]:

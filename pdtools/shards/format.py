@@ -8,6 +8,10 @@ A row is a sentence of n tokens, ``ROOT w_1 … w_n EOS`` (or a block, see :clas
 - ``tokens`` list<int32> (n + 2).
 - ``attach`` list<int32> (n + 2): positions in the row, ``attach[k] <= k``; ``attach[k] == k`` is shift only.
 - ``word`` list<int32> (n + 2): the word that each token belongs to, -1 for ROOT and EOS.
+- ``labels`` list<int32> (m): the labels of the m constituents (:mod:`pdtools.trees.constituents`) in
+  pre-order: places in the manifest's ``labels``; -1 for one that is not there.
+- ``opens``, ``closes`` list<int32> (n): how many constituents open just before, and close just after, each
+  token, ROOT and EOS not counted; these three only with ``constituents="labelled"``.
 - ``tape`` binary: the stack tape's lower triangle, row k in k + 1 bytes, depths over 255 as 255; only
   with ``tape="packed"``, since ``attach`` determines it.
 """
@@ -32,7 +36,14 @@ MANIFEST_FILE = "manifest.json"
 # Longer rows have tapes, n (n + 1) / 2 bytes, of more than 256 MiB.
 MOST_PACKED = 23_169
 
-_CHOICES = {"layout": ("sentence", "block"), "factor": ("right", "left"), "tape": ("packed", "none")}
+_CHOICES = {
+    "layout": ("sentence", "block"),
+    "factor": ("right", "left"),
+    "tape": ("packed", "none"),
+    "constituents": ("labelled", "none"),
+}
+CONSTITUENTS = ("labels", "opens", "closes")
+"""The columns of labelled constituents."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +56,13 @@ class ShardSettings:
             token shifts.
         factor: how nodes of more than two children are binarized: ``right`` or ``left``.
         tape: ``packed``: the tape is stored; ``none``: it is not.
+        constituents: ``labelled``: those of the trees are stored; ``none``: they are not, as in older shards.
     """
 
     layout: Literal["sentence", "block"] = "sentence"
     factor: Literal["right", "left"] = "right"
     tape: Literal["packed", "none"] = "packed"
+    constituents: Literal["labelled", "none"] = "none"
 
     @classmethod
     def described(cls, settings: Mapping[str, Any]) -> ShardSettings:
@@ -59,12 +72,14 @@ class ShardSettings:
             PdtoolsError: if one is missing or is none of its values.
         """
         chosen: dict[str, Any] = {name: settings.get(name) for name in _CHOICES}
-        return cls(**chosen)
+        return cls(**{**chosen, "constituents": settings.get("constituents", "none")})
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise PdtoolsError(f"{name} must be {' or '.join(choices)}, not {getattr(self, name)!r}")
+        if self.layout == "block" and self.constituents != "none":
+            raise PdtoolsError("blocks have no trees, and no constituents")
 
 
 def arrow_schema(
@@ -81,6 +96,8 @@ def arrow_schema(
         pa.field("attach", numbers, nullable=False),
         pa.field("word", numbers, nullable=False),
     ]
+    if settings.constituents == "labelled":
+        fields += [pa.field(name, numbers, nullable=False) for name in CONSTITUENTS]
     if settings.tape == "packed":
         fields.append(pa.field("tape", pa.binary(), nullable=False))
     metadata = {

@@ -46,6 +46,7 @@ class CountWork:
         record = {
             "n_trees": result.n_trees,
             "counts": dict(result.counts),
+            "labels": dict(result.labels),
             "sentences": [asdict(sentence) for sentence in result.sentences],
         }
         return json.dumps(record).encode("ascii")
@@ -73,20 +74,19 @@ class EncodeWork:
     def __hash__(self) -> int:
         return hash(self._key())
 
-    def _key(self) -> tuple[str, ShardSettings]:
-        return self.tokenizer.fingerprint, self.settings
+    def _key(self) -> tuple[str, tuple[str, ...], ShardSettings]:
+        return self.tokenizer.fingerprint, self.tokenizer.labels, self.settings
 
     def digest(self, piece: FilePiece) -> str:
-        # A tokenizer that is made of the same trees changes with any of them.
-        return piece.digest(self.tokenizer.fingerprint)
+        # A tokenizer that is made of the same trees changes with any of them, and so do labels.
+        return piece.digest(" ".join([self.tokenizer.fingerprint, *self.tokenizer.labels]))
 
     def pack(self, result: PieceRows | None) -> bytes:
         if result is None:
             return b""
         about = {
             "n_trees": result.n_trees,
-            "n_words": result.rows.n_words,
-            "n_unknown": result.rows.n_unknown,
+            "counts": result.rows.counts(),
             "left_out": [asdict(item) for item in result.left_out],
         }
         table = result.rows.table.replace_schema_metadata({_ABOUT: json.dumps(about).encode("ascii")})
@@ -99,7 +99,7 @@ class EncodeWork:
 
         table = load_table(pa.py_buffer(data))
         about = as_type(json.loads(table.schema.metadata[_ABOUT]), _About)
-        rows = Rows(table.replace_schema_metadata(None), about.n_words, about.n_unknown)
+        rows = Rows(table.replace_schema_metadata(None), *about.counts)
         return PieceRows(about.n_trees, rows, about.left_out)
 
 
@@ -108,8 +108,7 @@ class _About:
     """What the metadata of a piece's rows say."""
 
     n_trees: int
-    n_words: int
-    n_unknown: int
+    counts: tuple[int, int, int, int]
     left_out: tuple[LeftOut, ...]
 
 

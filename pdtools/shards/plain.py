@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from pdtools.shards.format import MOST_PACKED, ShardSettings
 from pdtools.shards.rows import ShardRow
 from pdtools.tokenization import Sentence, Tokenizer, UnknownWordError, join_words
 from pdtools.trees import (
+    Constituents,
     Tree,
     attachments,
+    bare_tree,
     expand_attachments,
+    expand_constituents,
     is_placeholder,
+    labelled,
     normalize,
+    opens_and_closes,
     sentence_layout,
     unescape,
 )
@@ -60,4 +67,29 @@ def row_of_tree(tree: Tree, tokenizer: Tokenizer, settings: ShardSettings) -> Sh
     pieces = np.bincount(encoding.word[1:-1], minlength=n_words)  # (words,) tokens of each word
     factor = settings.factor
     attach = sentence_layout(expand_attachments(attachments(usable, factor), pieces, factor))
-    return ShardRow(" ".join(sentence.words), encoding, attach, n_words)
+    row = ShardRow(" ".join(sentence.words), encoding, attach, n_words)
+    if settings.constituents == "none":
+        return row
+    whole = labelled(usable)
+    labels = np.array([tokenizer.label_ids.get(label, -1) for label in whole.labels], dtype=np.int32)
+    opens, closes = expand_constituents(*opens_and_closes(whole), pieces)
+    return replace(
+        row,
+        constituents=Constituents(labels, opens, closes),
+        wrapped=not usable.labels,
+        n_rewritten=_rewritten_labels(tree),
+    )
+
+
+def labels_of(tree: Tree) -> tuple[str, ...]:
+    """The labels of a tree's constituents, of which the vocabulary is made; none if there is no row of it."""
+    usable = usable_tree(tree)
+    return () if isinstance(usable, str) else labelled(usable).labels
+
+
+def _rewritten_labels(tree: Tree) -> int:
+    """How many constituents of a tree have labels that hold ``|``, but for those that binarization made."""
+    if not any("|" in label for label in tree.labels):
+        return 0
+    bare = bare_tree(tree)
+    return 0 if bare is None else sum("|" in label for label in bare.labels)

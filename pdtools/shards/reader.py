@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +19,9 @@ from pdtools.arrow import cut_tables
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Kind, check_kind, read_json, recover_directory, sha256_stream
 from pdtools.shards.check import REMAKE, bytes_of_tapes, check_rows, check_schema
-from pdtools.shards.format import FORMAT, FORMAT_VERSION, MANIFEST_FILE, ShardSettings
+from pdtools.shards.format import CONSTITUENTS, FORMAT, FORMAT_VERSION, MANIFEST_FILE, ShardSettings
 from pdtools.tokenization import Tokenizer
-from pdtools.trees import tape
+from pdtools.trees import Constituents, tape
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 ROWS_PER_BLOCK = 4096
 """Rows that are read, and sorted by length, together."""
 
-_COLUMNS = ("id", "text", "tokens", "attach", "word")
 _MANIFEST_KEYS = ("settings", "tokenizer", "counts")
 _MAKE = "pdtools tapes makes shards"
 
@@ -86,7 +86,15 @@ class ShardFolder:
         if (style := manifest["settings"].get("text_style")) != tokenizer.text_style:
             reason = f"text_style is {style!r}, but {tokenizer.text_style!r} in the tokenizer"
             raise InputError(reason, file=folder / MANIFEST_FILE, hint=REMAKE)
-        return ShardFolder(folder, manifest, tokenizer)
+        found = ShardFolder(folder, manifest, tokenizer)
+        if found.has_constituents and manifest.get("labels") != list(tokenizer.labels):
+            reason = "labels are not those of the tokenizer"
+            raise InputError(reason, file=folder / MANIFEST_FILE, hint=REMAKE)
+        return found
+
+    @property
+    def _list_columns(self) -> tuple[str, ...]:
+        return ("tokens", "attach", "word", *(CONSTITUENTS if self.has_constituents else ()))
 
     def __len__(self) -> int:
         return sum(part["rows"] for part in self.manifest["parts"])
@@ -103,8 +111,19 @@ class ShardFolder:
             "parts": [part["sha256"] for part in self.manifest["parts"]],
             "settings": self.manifest["settings"],
             "tokenizer": self.tokenizer.fingerprint,
+            **({"labels": self.labels} if self.has_constituents else {}),
         }
         return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def has_constituents(self) -> bool:
+        """Whether rows have labelled constituents."""
+        return self.manifest["settings"].get("constituents", "none") == "labelled"
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels that constituents may have; none where there are no constituents."""
+        return self.tokenizer.labels if self.has_constituents else ()
 
     def text_sha256(self) -> str:
         """Of the words of all rows: the same whatever tokenizer, trees or layout the rows have."""
@@ -133,7 +152,7 @@ class ShardFolder:
             path, row = self.folder / part["file"], 0
             with self._open_part(part) as file, _reading(path):
                 tapes = bytes_of_tapes(file, path) if "tape" in file.schema_arrow.names else None
-                for batch in file.iter_batches(ROWS_PER_BLOCK, columns=_COLUMNS):
+                for batch in file.iter_batches(ROWS_PER_BLOCK, columns=["id", "text", *self._list_columns]):
                     if not batch.num_rows:
                         continue
                     past = row + batch.num_rows
@@ -169,7 +188,7 @@ class ShardFolder:
     def _in_memory(self, tables: Sequence[pa.Table]) -> ShardSet:
         import pyarrow as pa
 
-        columns = {name: _lists(tables, name) for name in ("tokens", "attach", "word")}
+        columns = {name: _lists(tables, name) for name in self._list_columns}
         return ShardSet(
             folder=self.folder,
             manifest=self.manifest,
@@ -242,6 +261,35 @@ class ShardSet(ShardFolder):
     def tape(self, i: int) -> NDArray[np.int32]:
         """The stack tape of row i, int32 (n + 2, n + 2), from its attachments: depths over 255 included."""
         return tape(self.attach(i))
+
+    def constituents(self, i: int) -> Constituents:
+        """The labelled constituents of row i, over its n tokens without ROOT and EOS.
+
+        Raises:
+            PdtoolsError: if these shards have none.
+        """
+        return Constituents(*(column.row(i) for column in self._constituents()))
+
+    def _constituents(self) -> tuple[_Lists, _Lists, _Lists]:
+        if not self.has_constituents:
+            reason = "these shards have no labelled constituents"
+            raise InputError(reason, file=self.folder, hint="make them again with pdtools tapes")
+        labels, opens, closes = (self._columns[name] for name in CONSTITUENTS)
+        return labels, opens, closes
+
+    @cached_property
+    def n_constituents(self) -> NDArray[np.int32]:
+        """Int32 (rows,), how many constituents each row has."""
+        return np.diff(self._constituents()[0].offsets).astype(np.int32)
+
+    @cached_property
+    def most_open(self) -> NDArray[np.int32]:
+        """Int32 (rows,), how many constituents are open at once in each row, at most."""
+        _, opens, closes = self._constituents()
+        places = slice(opens.offsets[0], opens.offsets[-1])
+        opened, closed = opens.values[places], closes.values[places]
+        over = np.cumsum(opened) - np.cumsum(closed) + closed  # (all tokens) constituents over each
+        return np.maximum.reduceat(over, opens.offsets[:-1] - opens.offsets[0]).astype(np.int32)
 
     def row(self, i: int) -> dict[str, Any]:
         """Row i as a dictionary: id, text, tokens, attach, word."""

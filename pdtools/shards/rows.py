@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pdtools.arrow import arrow_array, string_array
+from pdtools.shards.format import CONSTITUENTS, ShardSettings
 from pdtools.tokenization import Encoding
+from pdtools.trees import Constituents
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,12 +27,18 @@ class ShardRow:
         encoding: n tokens between ROOT and EOS.
         attach: int32 (n + 2), in the sentence layout.
         n_words: the number of words in ``text``.
+        constituents: over the n tokens, where the shards have them.
+        wrapped: whether the tree had none.
+        n_rewritten: how many of their labels were rewritten.
     """
 
     text: str
     encoding: Encoding
     attach: NDArray[np.int32]
     n_words: int
+    constituents: Constituents | None = None
+    wrapped: bool = False
+    n_rewritten: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,24 +46,33 @@ class Rows:
     """Tokenized sentences.
 
     Attributes:
-        table: the columns ``text``, ``tokens``, ``attach`` and ``word``.
+        table: the columns ``text``, ``tokens``, ``attach`` and ``word``, and those of constituents where the
+            shards have them.
         n_words: how many words they hold.
         n_unknown: how many of these became ``<unk>``.
+        n_wrapped: how many trees had no constituents.
+        n_rewritten: how many constituents had labels that were rewritten.
     """
 
     table: pa.Table
     n_words: int
     n_unknown: int
+    n_wrapped: int = 0
+    n_rewritten: int = 0
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _load_rows, (table_bytes(self.table), self.n_words, self.n_unknown)
+        return _load_rows, (table_bytes(self.table), *self.counts())
+
+    def counts(self) -> tuple[int, int, int, int]:
+        """``n_words`` and what follows it."""
+        return self.n_words, self.n_unknown, self.n_wrapped, self.n_rewritten
 
 
-def _load_rows(data: pa.Buffer, n_words: int, n_unknown: int) -> Rows:
-    return Rows(load_table(data), n_words, n_unknown)
+def _load_rows(data: pa.Buffer, *counts: int) -> Rows:
+    return Rows(load_table(data), *counts)
 
 
 def table_bytes(table: pa.Table) -> pa.Buffer:
@@ -76,9 +93,13 @@ def load_table(data: pa.Buffer) -> pa.Table:
         return stream.read_all()
 
 
-def pack_rows(rows: Sequence[ShardRow]) -> Rows:
+def pack_rows(rows: Sequence[ShardRow], settings: ShardSettings) -> Rows:
     """Single rows as columns."""
-
+    constituents = None
+    if settings.constituents == "labelled":
+        found = [row.constituents for row in rows if row.constituents is not None]
+        flat = Constituents(*(_joined([getattr(some, name) for some in found]) for name in CONSTITUENTS))
+        constituents = flat, np.cumsum([0, *(len(some.labels) for some in found)])
     offsets = np.cumsum([0, *(len(row.attach) for row in rows)])
     return make_rows(
         string_array([row.text for row in rows]),
@@ -88,6 +109,9 @@ def pack_rows(rows: Sequence[ShardRow]) -> Rows:
         offsets,
         n_words=sum(row.n_words for row in rows),
         n_unknown=sum(row.encoding.n_unknown for row in rows),
+        constituents=constituents,
+        n_wrapped=sum(row.wrapped for row in rows),
+        n_rewritten=sum(row.n_rewritten for row in rows),
     )
 
 
@@ -100,6 +124,9 @@ def make_rows(
     *,
     n_words: int,
     n_unknown: int,
+    constituents: tuple[Constituents, NDArray[np.int64]] | None = None,
+    n_wrapped: int = 0,
+    n_rewritten: int = 0,
 ) -> Rows:
     """R rows from flat columns.
 
@@ -107,14 +134,23 @@ def make_rows(
         text: (R) the words of each row between single spaces.
         tokens, attach, word: int32 (n_1 + … + n_R), see :mod:`pdtools.shards.format`.
         offsets: int (R + 1), where the rows begin in these, and the last one ends.
-        n_words, n_unknown: see :class:`Rows`.
+        constituents: those of all rows, and int64 (R + 1), where the labels of each row begin.
+        n_words, n_unknown, n_wrapped, n_rewritten: see :class:`Rows`.
     """
     import pyarrow as pa
 
-    ends = arrow_array(np.asarray(offsets, dtype=np.int32))
-    lists = [pa.ListArray.from_arrays(ends, arrow_array(flat)) for flat in (tokens, attach, word)]
-    table = pa.table([text, *lists], names=["text", "tokens", "attach", "word"])
-    return Rows(table, n_words, n_unknown)
+    ends = np.asarray(offsets, dtype=np.int32)
+    columns = {"tokens": (tokens, ends), "attach": (attach, ends), "word": (word, ends)}
+    if constituents is not None:
+        flat, bounds = constituents
+        inside = ends - 2 * np.arange(len(ends), dtype=np.int32)  # without ROOT and EOS
+        columns["labels"] = flat.labels, bounds.astype(np.int32)
+        columns |= {"opens": (flat.opens, inside), "closes": (flat.closes, inside)}
+    lists = {
+        name: pa.ListArray.from_arrays(arrow_array(bounds), arrow_array(values))
+        for name, (values, bounds) in columns.items()
+    }
+    return Rows(pa.table({"text": text, **lists}), n_words, n_unknown, n_wrapped, n_rewritten)
 
 
 def _joined(parts: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pdtools.arrow import arrow_array, cut_tables, numpy_array
 from pdtools.files import sha256_file
-from pdtools.shards.format import ShardSettings
+from pdtools.shards.format import CONSTITUENTS, ShardSettings
 from pdtools.shards.rows import Rows, ShardRow, load_table, pack_rows, table_bytes
 from pdtools.trees import deepest_of, packed_tapes
 
@@ -30,7 +30,8 @@ _ROWS_PER_GROUP, _TAPE_BYTES_PER_GROUP = 8192, 1 << 28
 class Counts:
     """What was written: sentences, tokens and words, and the largest of each kind.
 
-    ROOT does not count, nor, of sentences, EOS.
+    ROOT does not count, nor, of sentences, EOS. Of constituents: the trees that had none, the labels that
+    were rewritten, and the sentences with labels that the vocabulary lacks.
     """
 
     sentences: int = 0
@@ -39,6 +40,9 @@ class Counts:
     unknown_words: int = 0
     most_tokens: int = 0
     deepest: int = 0
+    wrapped: int = 0
+    rewritten_labels: int = 0
+    unknown_labels: int = 0
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(
@@ -48,6 +52,9 @@ class Counts:
             unknown_words=self.unknown_words + other.unknown_words,
             most_tokens=max(self.most_tokens, other.most_tokens),
             deepest=max(self.deepest, other.deepest),
+            wrapped=self.wrapped + other.wrapped,
+            rewritten_labels=self.rewritten_labels + other.rewritten_labels,
+            unknown_labels=self.unknown_labels + other.unknown_labels,
         )
 
 
@@ -79,19 +86,19 @@ def cut_parts(rows: Iterable[Rows], rows_per_part: int) -> Iterator[Part]:
         yield Part(number, number * rows_per_part, table)
 
 
-def in_tables(rows: Iterable[ShardRow | Rows]) -> Iterator[Rows]:
+def in_tables(rows: Iterable[ShardRow | Rows], settings: ShardSettings) -> Iterator[Rows]:
     """Single rows put together."""
     single: list[ShardRow] = []
     for row in rows:
         if isinstance(row, ShardRow):
             single.append(row)
         if single and (isinstance(row, Rows) or len(single) == _ROWS_PER_GROUP):
-            yield pack_rows(single)
+            yield pack_rows(single, settings)
             single = []
         if isinstance(row, Rows):
             yield row
     if single:
-        yield pack_rows(single)
+        yield pack_rows(single, settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +151,11 @@ class PartWriter:
         file.write_table(pa.table([columns[f.name] for f in self.schema], schema=self.schema))
         lengths = np.diff(offsets) - (1 if self.settings.layout == "block" else 2)
         return Counts(
-            sentences=n_rows, tokens=int(lengths.sum()), most_tokens=int(lengths.max()), deepest=deepest
+            sentences=n_rows,
+            tokens=int(lengths.sum()),
+            most_tokens=int(lengths.max()),
+            deepest=deepest,
+            unknown_labels=_n_unknown(table["labels"]) if self.settings.constituents == "labelled" else 0,
         )
 
 
@@ -155,7 +166,7 @@ def open_part(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
     import pyarrow.parquet as pq
 
     # Texts and tapes hardly repeat, and their least and greatest say nothing.
-    numbers = [f"{name}.list.element" for name in ("tokens", "attach", "word")]
+    numbers = [f"{name}.list.element" for name in ("tokens", "attach", "word", *CONSTITUENTS)]
     options = {"compression": "zstd", "use_dictionary": numbers, "write_statistics": ["id"]}
     # A path as bytes: pyarrow takes no other ones whose folders have names that are not UTF-8.
     with pa.OSFile(os.fsencode(path), "wb") as file, pq.ParquetWriter(file, schema, **options) as writer:
@@ -168,6 +179,13 @@ def _first_rows(table: pa.Table) -> pa.Table:
     tape_bytes = np.cumsum(lengths * (lengths + 1) // 2)
     n_rows = max(1, int(np.searchsorted(tape_bytes, _TAPE_BYTES_PER_GROUP, side="right")))
     return table.slice(0, n_rows).combine_chunks()
+
+
+def _n_unknown(labels: pa.ChunkedArray) -> int:
+    """In how many rows there are labels of -1."""
+    offsets, flat = _flat(labels)
+    unknown = np.flatnonzero(flat < 0)
+    return len(np.unique(np.searchsorted(offsets, unknown, side="right")))
 
 
 def _flat(lists: pa.ChunkedArray) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

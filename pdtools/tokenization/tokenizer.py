@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, compress, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,9 +113,11 @@ class Tokenizer:
         mask_id: what masked models read in place of hidden tokens: a mask token if there is one, else the
             padding, which is read nowhere else.
         fingerprint: SHA-256 of ``tokenizer.json`` and the text style; equal fingerprints, equal tokens.
+        labels: the vocabulary of constituents' labels that goes with the tokens, for models that write the
+            tree into the string; empty if there is none.
     """
 
-    def __init__(self, backend_json: str, text_style: str) -> None:
+    def __init__(self, backend_json: str, text_style: str, labels: Sequence[str] = ()) -> None:
         """Make a tokenizer from the contents of a ``tokenizer.json`` that holds our special tokens.
 
         :meth:`load` reads one from disk, and adapts one made elsewhere.
@@ -124,6 +126,7 @@ class Tokenizer:
 
         check_style(text_style)
         self.text_style = text_style
+        self.labels = tuple(labels)
         self._json = backend_json
         self._backend: tokenizers.Tokenizer = Backend.from_str(backend_json)
         self._backend.encode_special_tokens = True  # the word "<eos>" of a text is text
@@ -189,7 +192,7 @@ class Tokenizer:
             check_numbers(description)
             if stored is None:
                 return cls(adapt(description, style), style)
-            return cls(file.read_text(encoding="utf-8"), style)
+            return cls(file.read_text(encoding="utf-8"), style, _checked_labels(config, config_file))
         except PdtoolsError:
             raise
         except Exception as error:  # tokenizers raises bare Exception for everything it cannot read
@@ -210,8 +213,18 @@ class Tokenizer:
             "add_prefix_space": self.text_style == "ptb" and self._marks_spaces,
             "clean_up_tokenization_spaces": False,
             "text_style": self.text_style,
+            **({"labels": list(self.labels)} if self.labels else {}),
         }
         write_json(folder / CONFIG_FILE, config)
+
+    def with_labels(self, labels: Sequence[str]) -> Tokenizer:
+        """The same tokenizer with another vocabulary of labels."""
+        return Tokenizer(self._json, self.text_style, labels)
+
+    @cached_property
+    def label_ids(self) -> dict[str, int]:
+        """The place of each label in ``labels``."""
+        return {label: i for i, label in enumerate(self.labels)}
 
     # --- words to tokens ----------------------------------------------------------------------
 
@@ -392,11 +405,20 @@ class Tokenizer:
     def __hash__(self) -> int:
         return hash(self.fingerprint)
 
-    def __getstate__(self) -> dict[str, str]:
-        return {"backend_json": self._json, "text_style": self.text_style}
+    def __getstate__(self) -> dict[str, Any]:
+        return {"backend_json": self._json, "text_style": self.text_style, "labels": self.labels}
 
-    def __setstate__(self, state: dict[str, str]) -> None:
+    def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
+
+
+def _checked_labels(config: Mapping[str, Any], file: Path) -> Sequence[str]:
+    labels = config.get("labels", [])
+    if not isinstance(labels, list) or not all(isinstance(label, str) and label for label in labels):
+        raise InputError("labels have to be a list of names", file=file)
+    if len(set(labels)) < len(labels):
+        raise InputError("a label is there twice", file=file)
+    return labels
 
 
 def _skip_spaces(text: str, position: int) -> int:

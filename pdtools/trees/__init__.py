@@ -12,6 +12,7 @@ from pdtools.trees.attachments import (
 )
 from pdtools.trees.constituents import (
     Constituents,
+    PieceConstituents,
     expand_constituents,
     labelled,
     opens_and_closes,
@@ -49,6 +50,7 @@ __all__ = [
     "UNKNOWN_TAG",
     "Constituents",
     "FilePiece",
+    "PieceConstituents",
     "SourcedTree",
     "TransformCounts",
     "Tree",

@@ -66,7 +66,9 @@ def tree_from_constituents(
     Raises:
         ValueError: unless what opens closes, and there are as many labels as constituents.
     """
-    starts, ends, path = [], [0] * len(labels), []
+    starts: list[int] = []
+    path: list[int] = []  # open constituents
+    ends = [0] * len(labels)
     for k, (n_open, n_close) in enumerate(zip(np.asarray(opens), np.asarray(closes), strict=True)):
         path += range(len(starts), len(starts) + n_open)
         starts += [k] * n_open
@@ -120,6 +122,15 @@ class PieceConstituents:
     wrapped: Bool
     rewritten: Int64
 
+    def kept(self, trees: Bool, words: Bool) -> PieceConstituents:
+        """Some of the trees (s), given with their words (w)."""
+        flat = self.flat
+        some = Constituents(
+            flat.labels[np.repeat(trees, np.diff(self.bounds))], flat.opens[words], flat.closes[words]
+        )
+        bounds = _sums(np.diff(self.bounds)[trees])
+        return PieceConstituents(self.names, some, bounds, self.wrapped[trees], self.rewritten[trees])
+
 
 def piece_constituents(arrays: TreeArrays) -> PieceConstituents:
     """The constituents of a piece that was read with its nodes: of each tree, those of :func:`labelled`."""
@@ -136,8 +147,8 @@ def piece_constituents(arrays: TreeArrays) -> PieceConstituents:
     begins = _sums(opens)[firsts]  # (filled) their top nodes
     n_outer = _outer_wrappers(is_wrapper, begins, _most_wrappers(arrays.between, opens, firsts, lasts))
     if n_outer.any():
-        opens[firsts] -= n_outer
-        closes[lasts] -= n_outer
+        opens[firsts] -= n_outer.astype(np.int32)
+        closes[lasts] -= n_outer.astype(np.int32)
         numbers = np.delete(numbers, _ranges(begins, n_outer))
 
     bars = np.array(["|" in label for label in written], dtype=bool)[numbers]
@@ -172,9 +183,9 @@ def _most_wrappers(between: Int32, opens: Int32, firsts: Int64, lasts: Int64) ->
     return np.where(firsts == lasts, opens[firsts], whole - 1)
 
 
-def _outer_wrappers(is_wrapper: Bool, begins: Int64, most: Int64) -> Int32:
+def _outer_wrappers(is_wrapper: Bool, begins: Int64, most: Int64) -> Int64:
     """How many nodes from the top of each tree are wrappers, one below the other, at most ``most``."""
-    n_outer = np.zeros(len(begins), dtype=np.int32)
+    n_outer = np.zeros(len(begins), dtype=np.int64)
     active = np.flatnonzero(most > 0)
     while len(active):
         active = active[is_wrapper[begins[active] + n_outer[active]]]

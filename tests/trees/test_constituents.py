@@ -95,7 +95,7 @@ def recursively(node):
     if isinstance(node, str):
         return [], [0], [0]
     parts = [recursively(child) for child in node]
-    labels, opens, closes = (sum((part[i] for part in parts), []) for i in range(3))
+    labels, opens, closes = ([x for part in parts for x in part[i]] for i in range(3))
     opens[0] += 1
     closes[-1] += 1
     return [node.label() or "X", *labels], opens, closes
