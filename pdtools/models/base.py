@@ -7,16 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pdtools.errors import PdtoolsError
-from pdtools.models.batch import Batch, collate
+from pdtools.models.batch import Batch, collate, empty_batch
 from pdtools.models.derivations import DerivationKind, Derivations
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from pdtools.shards import ShardSet
     from pdtools.tokenization import Tokenizer
 
 # Of which tokens a prediction may depend: those before it, or the whole row with what is asked for masked.
@@ -259,8 +262,27 @@ class LanguageModel(nn.Module, ABC):
         """
 
     def pack(self, rows: Sequence[tuple[Any, Any]]) -> Batch:
-        """Rows of shards, (tokens, attach), as a batch of given derivations."""
-        return collate(rows, self.pad_id)
+        """Rows of shards, tokens with what :meth:`derivation_of` gives, as a batch of given derivations.
+
+        No rows are :func:`pdtools.models.batch.empty_batch`.
+        """
+        return collate(rows, self.pad_id) if rows else empty_batch(self.root_id, self.pad_id)
+
+    def derivation_of(self, shards: ShardSet, row: int) -> Any:
+        """What the model calls the derivation of a row: its attachments.
+
+        Raises:
+            PdtoolsError: if the shards do not have it.
+        """
+        return shards.attach(row)
+
+    def row_lengths(self, shards: ShardSet) -> NDArray[np.int64]:
+        """How many positions the model reads of each row."""
+        return np.asarray(shards.lengths, dtype=np.int64)
+
+    def unfit_rows(self, shards: ShardSet) -> list[tuple[NDArray[np.bool_], str]]:
+        """Rows that the model can take at no length: which, bool (rows,), and why."""
+        return []
 
     def start(self, rows: int, length: int, entries: int | None = None) -> Any:
         """A state of ``rows`` hypotheses with room for ``length`` positions; not even ROOT is fed yet.

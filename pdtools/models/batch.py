@@ -87,6 +87,18 @@ def collate(rows: Sequence[tuple[Any, Any]], pad_id: int) -> Batch:
     )
 
 
+def empty_batch(root_id: int, pad_id: int) -> Batch:
+    """A batch of no sentences: a row with nothing to predict, whose losses and gradients are 0.
+
+    A rank without a sentence goes the same way as the others with it.
+    """
+    return Batch(
+        tokens=torch.tensor([[root_id, pad_id]]),
+        attach=torch.tensor([[0, 1]]),
+        lengths=torch.tensor([1]),
+    )
+
+
 def join_batches(batches: Sequence[Batch], pad_id: int) -> Batch:
     """Several batches in one, each filled up to the same number of rows and of positions.
 

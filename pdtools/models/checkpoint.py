@@ -193,6 +193,7 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loa
     _check_shapes(config["model"], model_config, weights, folder / WEIGHTS_FILE)
     model = build_model(config["model"], model_config)
     model.load_state_dict(weights)
+    model.use_tokenizer(tokenizer)
     return LoadedModel(model=model.to(device).eval(), tokenizer=tokenizer, config=config, folder=folder)
 
 

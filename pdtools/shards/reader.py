@@ -283,6 +283,13 @@ class ShardSet(ShardFolder):
         return np.diff(self._constituents()[0].offsets).astype(np.int32)
 
     @cached_property
+    def has_unknown_labels(self) -> NDArray[np.bool_]:
+        """Bool (rows,), which rows have a constituent whose label is not in the vocabulary."""
+        labels = self._constituents()[0]
+        places = slice(labels.offsets[0], labels.offsets[-1])
+        return np.minimum.reduceat(labels.values[places], labels.offsets[:-1] - labels.offsets[0]) < 0
+
+    @cached_property
     def most_open(self) -> NDArray[np.int32]:
         """Int32 (rows,), how many constituents are open at once in each row, at most."""
         _, opens, closes = self._constituents()

@@ -221,6 +221,11 @@ class Tokenizer:
         """The same tokenizer with another vocabulary of labels."""
         return Tokenizer(self._json, self.text_style, labels)
 
+    @property
+    def n_labels(self) -> int:
+        """How many labels there are."""
+        return len(self.labels)
+
     @cached_property
     def label_ids(self) -> dict[str, int]:
         """The place of each label in ``labels``."""

@@ -36,7 +36,7 @@ from pdtools.training.room import check_room
 from pdtools.training.run_folder import RunFolder
 
 LESS_MEMORY = "lower train.batch_tokens or train.batch_sentences (train.accumulate makes up for it)"
-_FROM_TOKENIZER = ("vocab_size", "pad_id", "root_id", "eos_id")
+_FROM_TOKENIZER = ("vocab_size", "pad_id", "root_id", "eos_id", "n_labels")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,6 +208,7 @@ def open_run(
         check_room(recipe, config, options.device, options.distribution)
         torch.manual_seed(recipe.train.seed)
         model = load_checkpoint(folder.last).model if resumes else build_model(recipe.model, config)
+        model.use_tokenizer(inputs.tokenizer)
         if pretrained is not None and not resumes:
             load_pretrained(model, pretrained)
         if not ranks.is_main:
@@ -280,6 +281,11 @@ def complete_recipe(recipe: Recipe, tokenizer: Tokenizer) -> tuple[Recipe, Any]:
     for key in _FROM_TOKENIZER:
         if key in names:
             ours = getattr(tokenizer, key)
+            if key == "n_labels" and not ours:
+                raise PdtoolsError(
+                    f"model {recipe.model} needs labelled constituents, which these shards do not have:"
+                    " make them again with pdtools tapes"
+                )
             if options.setdefault(key, ours) != ours:
                 raise PdtoolsError(
                     f"config.{key} is {options[key]}, but {ours} in the shards' tokenizer: leave it out"

@@ -171,7 +171,7 @@ def merge_subwords(tree: Tree, word_of_token: ArrayLike, words: Sequence[str]) -
 
 
 def constituents_of_words(tree: Tree, word_of_token: ArrayLike, words: Sequence[str]) -> Tree:
-    """The constituents of a tree over tokens whose two edges are word edges, with their labels; tagged ``XX``.
+    """The constituents of a tree over tokens whose edges are word edges, with their labels; tagged ``XX``.
 
     Arguments and errors are those of :func:`merge_subwords`.
     """

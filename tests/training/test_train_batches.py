@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from search_oracle import tiny_model
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects
@@ -119,7 +120,7 @@ def test_stored_batches_come_in_another_order_every_epoch() -> None:
 def test_every_epoch_hides_other_tokens_of_a_row(toy_train: Path) -> None:
     shards = ShardSet.open(toy_train)
     masking = Masking(tokenizer=shards.tokenizer)
-    sentences = Sentences(shards, max_length=None, rejects=Rejects(), masking=masking)
+    sentences = Sentences(shards, tiny_model(), rejects=Rejects(), masking=masking)
     config = TrainConfig(batches="stored", batch_tokens=0, batch_sentences=100, seed=1)
 
     def hidden(seed: int, epoch: int) -> list[list[bool]]:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from search_oracle import tiny_model
 
 from pdtools.errors import PdtoolsError
 from pdtools.formal import make_task
@@ -180,7 +181,7 @@ def test_a_batch_without_sentences_costs_nothing(toy_train: Path) -> None:
     from pdtools.training import complete_recipe
 
     shards = ShardSet.open(toy_train)
-    sentences = Sentences(shards, max_length=None, rejects=None)  # type: ignore[arg-type]
+    sentences = Sentences(shards, tiny_model(), rejects=None)  # type: ignore[arg-type]
     empty = sentences.batch(sentences.rows[:0])
     for name in ("pushdown", "transformer"):
         model = build_model(name, complete_recipe(Recipe(model=name, options=TINY), shards.tokenizer)[1])
@@ -194,7 +195,7 @@ def test_validation_batches_are_divided(toy_valid: Path) -> None:
     from pdtools.shards import ShardSet
     from pdtools.training.data.batches import BatchLimits
 
-    sentences = Sentences(ShardSet.open(toy_valid), max_length=None, rejects=None)  # type: ignore[arg-type]
+    sentences = Sentences(ShardSet.open(toy_valid), tiny_model(), rejects=None)  # type: ignore[arg-type]
     limits = BatchLimits(sentences=5)  # three batches of twelve sentences
     shares = [list(sentences.in_order(limits, Ranks(rank=rank, size=2))) for rank in range(2)]
     assert [len(share) for share in shares] == [2, 2]

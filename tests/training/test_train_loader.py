@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from search_oracle import tiny_model
 
 from pdtools.files import Rejects
 from pdtools.models import Batch
@@ -20,7 +21,7 @@ from pdtools.training.distributed import ALONE
 
 @pytest.fixture
 def sentences(toy_train: Path) -> Sentences:
-    return Sentences(ShardSet.open(toy_train), max_length=None, rejects=Rejects("fail"))
+    return Sentences(ShardSet.open(toy_train), tiny_model(), rejects=Rejects("fail"))
 
 
 def source_of(sentences: Sentences, epoch: int = 0, taken: int = 0) -> SentenceSource:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from search_oracle import tiny_model
 from tensorboardX.proto.event_pb2 import Event
 from toy_language import WORDS, toy_tokenizer
 
@@ -234,7 +235,7 @@ def test_best_is_the_best_evaluation(reference: tuple[Recipe, Path], toy_valid: 
     state = json.loads((run / "last/trainer/state.json").read_text())
     assert state["best_loss"] == min(losses.values()) == losses[state["best_step"]]
     loaded = load_checkpoint(run)
-    sentences = Sentences(ShardSet.open(toy_valid), max_length=None, rejects=None)  # type: ignore[arg-type]
+    sentences = Sentences(ShardSet.open(toy_valid), tiny_model(), rejects=None)  # type: ignore[arg-type]
     sums = evaluate(loaded.model, sentences.in_order(BatchLimits(sentences=1)))
     assert sums is not None
     assert sums.loss(wanted.train.attachment_weight) == pytest.approx(state["best_loss"], rel=1e-5)
@@ -297,7 +298,7 @@ def test_steps_equal_plain_torch(weight: float, clip: float, toy_train: Path, tm
         ],
         eps=1e-3,
     )
-    data = Sentences(shards, max_length=None, rejects=None)  # type: ignore[arg-type]
+    data = Sentences(shards, tiny_model(), rejects=None)  # type: ignore[arg-type]
     plan = [
         rows
         for epoch in range(6)
@@ -497,7 +498,7 @@ def test_stored_batches_and_a_loss_per_sentence(
     torch.manual_seed(wanted.train.seed)
     model = build_model("transformer", complete_recipe(wanted, shards.tokenizer)[1])
     optimizer = torch.optim.Adam(model.parameters(), lr=wanted.train.learning_rate, eps=eps)
-    data = Sentences(shards, max_length=None, rejects=None)  # type: ignore[arg-type]
+    data = Sentences(shards, tiny_model(), rejects=None)  # type: ignore[arg-type]
     plan = [
         rows
         for epoch in range(4)
@@ -687,7 +688,8 @@ def test_sentences_longer_than_the_model(toy_train: Path, tmp_path: Path) -> Non
     wanted = recipe(options={"positions": "learned", "max_length": limit}, steps=1)
     first = too_long[0]
     with pytest.raises(
-        InputError, match=f"id {shards.ids[first]} has {shards.lengths[first]} positions, the model takes 8"
+        InputError,
+        match=rf"id {shards.ids[first]} \({shards.lengths[first]} positions\): longer than the model's 8",
     ):
         train(toy_train, tmp_path / "run", wanted)
     assert not (tmp_path / "run").exists()

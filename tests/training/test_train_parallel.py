@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from search_oracle import tiny_model
 
 from pdtools.models import build_model
 from pdtools.shards import ShardSet
@@ -30,7 +31,7 @@ def group(tmp_path: Path) -> Iterator[None]:
 def test_one_reduction_per_step(distribution: Any, toy_train: Path) -> None:
     shards = ShardSet.open(toy_train)
     model = build_model("pushdown", complete_recipe(Recipe(options=TINY), shards.tokenizer)[1])
-    sentences = Sentences(shards, max_length=None, rejects=None)  # type: ignore[arg-type]
+    sentences = Sentences(shards, tiny_model(), rejects=None)  # type: ignore[arg-type]
     # Told that it is one of two, so that the model is wrapped.
     parallel = ParallelModel(model, "cpu", Ranks(rank=0, size=2), distribution)
     reduced: list[int] = []

@@ -15,31 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pdtools.trees import Constituents
+
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
-
-
-class Constituents(Protocol):
-    """The constituents over n tokens.
-
-    Attributes:
-        labels: int32 (m), their labels' numbers in pre-order.
-        opens, closes: int32 (n), how many open just before and close just after each token.
-    """
-
-    @property
-    def labels(self) -> Int32: ...
-
-    @property
-    def opens(self) -> Int32: ...
-
-    @property
-    def closes(self) -> Int32: ...
 
 
 @dataclass(frozen=True)

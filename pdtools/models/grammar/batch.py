@@ -32,7 +32,7 @@ class ActionBatch(Batch):
         """Rows of shards.
 
         Args:
-            rows: tokens, ROOT and end-of-sentence included, and :class:`~.actions.Constituents`; none: a
+            rows: tokens, ROOT and end-of-sentence included, and :class:`pdtools.trees.Constituents`; none: a
                 batch of nothing, a row that ends after its start.
             ids: numbers of actions.
             start, pad: numbers of the start token and of padding.

@@ -4,10 +4,12 @@ configuration."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pdtools.errors import PdtoolsError
@@ -22,6 +24,10 @@ from pdtools.models.grammar.state import ActionState
 from pdtools.models.transformer.model import LOGIT_CELLS, LOGIT_CELLS_CPU, TransformerLM
 from pdtools.models.transformer.score_terms import DepthPositions, ScoreInputs
 from pdtools.tokenization import Tokenizer
+from pdtools.trees import Constituents
+
+if TYPE_CHECKING:
+    from pdtools.shards import ShardSet
 
 
 class GrammarLM(TransformerLM):
@@ -54,6 +60,22 @@ class GrammarLM(TransformerLM):
     def pack(self, rows: Sequence[tuple[Any, Any]]) -> ActionBatch:
         """See :meth:`LanguageModel.pack`: (tokens, constituents)."""
         return ActionBatch.of_rows(rows, self.actions, self.root_id, self.pad_id)
+
+    def derivation_of(self, shards: ShardSet, row: int) -> Constituents:
+        """See :meth:`LanguageModel.derivation_of`: its labelled constituents."""
+        return shards.constituents(row)
+
+    def row_lengths(self, shards: ShardSet) -> NDArray[np.int64]:
+        """See :meth:`LanguageModel.row_lengths`: its actions."""
+        return self.actions.positions(np.asarray(shards.lengths) - 2, shards.n_constituents)
+
+    def unfit_rows(self, shards: ShardSet) -> list[tuple[NDArray[np.bool_], str]]:
+        """See :meth:`LanguageModel.unfit_rows`."""
+        most = self.config.max_open
+        return [
+            (shards.has_unknown_labels, "labels unknown to the model"),
+            (shards.most_open > most, f"more than {most} constituents open at once (config.max_open)"),
+        ]
 
     # --- given derivations --------------------------------------------------------------------
 

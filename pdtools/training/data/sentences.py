@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects
-from pdtools.models import Batch, LanguageModel, collate
+from pdtools.models import Batch, LanguageModel
 from pdtools.shards import ShardSet
 from pdtools.tokenization import Tokenizer
 from pdtools.training.data.batches import BatchLimits, BatchStream, plan_in_order
@@ -28,39 +27,44 @@ class Sentences:
 
     Args:
         shards: the rows.
-        max_length: most positions that the model takes, ROOT and EOS included; None: any number.
-        rejects: what to do with a longer row: fail, or record it.
+        model: that is to take them.
+        rejects: what to do with a row that it does not take: fail, or record it.
         masking: hides tokens, which are to be predicted; None: all are read.
         longest: positions of the longest row that the model has to take, here or elsewhere; None: of these.
 
     Raises:
-        InputError: a row is too long, and the policy is to fail; or none is left.
+        InputError: a row does not fit, and the policy is to fail; or none is left.
+        PdtoolsError: if the shards do not have the derivations that the model is made of.
     """
 
     def __init__(
         self,
         shards: ShardSet,
+        model: LanguageModel,
         *,
-        max_length: int | None,
         rejects: Rejects,
         masking: Masking | None = None,
         longest: int | None = None,
     ) -> None:
         self._shards = shards
+        self._model = model
         self._masking = masking
-        lengths = np.asarray(shards.lengths, dtype=np.int64)
-        fits = np.ones(len(lengths), dtype=bool) if max_length is None else lengths <= max_length
-        for row in np.flatnonzero(~fits).tolist():
-            if rejects.on_error == "fail":
-                raise InputError(
-                    f"the sentence with id {int(shards.ids[row])} has {lengths[row]} positions,"
-                    f" the model takes {max_length}",
-                    file=shards.folder,
-                    hint="--on-error skip leaves such sentences out,"
-                    f" --set config.max_length={longest or lengths.max()} takes them",
-                )
-            reason = f"longer than the model's {max_length} positions"
-            rejects.add(reason, file=shards.folder, line=int(shards.ids[row]), text=shards.text(row))
+        lengths = model.row_lengths(shards)
+        fits = np.ones(len(lengths), dtype=bool)
+        refused = [(unfit, reason, "") for unfit, reason in model.unfit_rows(shards)]
+        if (most := model.max_length) is not None:
+            takes = f", --set config.max_length={longest or lengths.max()} takes them"
+            refused.append((lengths > most, f"longer than the model's {most} positions", takes))
+        for unfit, reason, remedy in refused:
+            for row in np.flatnonzero(unfit & fits).tolist():
+                if rejects.on_error == "fail":
+                    raise InputError(
+                        f"the sentence with id {int(shards.ids[row])} ({lengths[row]} positions): {reason}",
+                        file=shards.folder,
+                        hint=f"--on-error skip leaves such sentences out{remedy}",
+                    )
+                rejects.add(reason, file=shards.folder, line=int(shards.ids[row]), text=shards.text(row))
+            fits &= ~unfit
         self.rows: NDArray[np.int64] = np.flatnonzero(fits)
         self.lengths: NDArray[np.int64] = lengths[fits]
         if not len(self.rows):
@@ -93,13 +97,11 @@ class Sentences:
             numbers: which sentences.
             draw: decides what is hidden, see :class:`~pdtools.training.data.masking.Masking`.
         """
-        tokenizer = self._shards.tokenizer
-        if len(numbers) == 0:
-            return empty_batch(tokenizer)
         rows = self.rows[numbers].tolist()
-        pieces = [(self._shards.tokens(row), self._shards.attach(row)) for row in rows]
-        batch = collate(pieces, tokenizer.pad_id)
-        return self._masking.apply(batch, rows, draw) if self._masking else batch
+        batch = self._model.pack(
+            [(self._shards.tokens(row), self._model.derivation_of(self._shards, row)) for row in rows]
+        )
+        return self._masking.apply(batch, rows, draw) if self._masking and rows else batch
 
     def in_order(self, limits: BatchLimits, ranks: Ranks = ALONE) -> Iterator[Batch]:
         """This rank's batches, longest first: whole ones, in turns, as many for every rank (the last empty).
@@ -111,18 +113,6 @@ class Sentences:
         for turn in range(0, len(plan), ranks.size):
             mine = turn + ranks.rank
             yield self.batch(plan[mine] if mine < len(plan) else nothing)
-
-
-def empty_batch(tokenizer: Tokenizer) -> Batch:
-    """A batch of no sentences: a row with nothing to predict, whose losses and gradients are 0.
-
-    A rank without a sentence goes the same way as the others with it.
-    """
-    return Batch(
-        tokens=torch.tensor([[tokenizer.root_id, tokenizer.pad_id]]),
-        attach=torch.tensor([[0, 1]]),
-        lengths=torch.tensor([1]),
-    )
 
 
 @dataclass(frozen=True)
@@ -216,11 +206,9 @@ class ShardInput:
         masking = None
         if model.objective == "masked":
             masking = Masking(tokenizer=self.tokenizer, share=config.mask_share, replacement=config.masking)
-        longest = max(int(np.max(shards.lengths, initial=0)) for shards in self._sets.values())
+        longest = max(int(np.max(model.row_lengths(shards), initial=0)) for shards in self._sets.values())
         kept = {
-            role: Sentences(
-                shards, max_length=model.max_length, rejects=rejects, masking=masking, longest=longest
-            )
+            role: Sentences(shards, model, rejects=rejects, masking=masking, longest=longest)
             for role, shards in self._sets.items()
         }
         return kept["train"], kept.get("valid")

@@ -14,9 +14,9 @@ from pdtools.files import Rejects, sha256_file
 from pdtools.formal import Pairs, RowLayout, Task, read_pairs, task_tokenizer
 from pdtools.formal.transduction_batches import task_batch
 from pdtools.models import Batch, LanguageModel
+from pdtools.models.batch import empty_batch
 from pdtools.tokenization import Tokenizer
 from pdtools.training.data.batches import BatchLimits
-from pdtools.training.data.sentences import empty_batch
 from pdtools.training.distributed import ALONE, Ranks
 from pdtools.training.recipe import TrainConfig
 
@@ -219,5 +219,5 @@ class TaskPairs:
 
 def _batch(layout: RowLayout, pairs: Pairs) -> Batch:
     if len(pairs) == 0:
-        return empty_batch(layout.tokenizer)
+        return empty_batch(layout.tokenizer.root_id, layout.tokenizer.pad_id)
     return task_batch(layout.rows(pairs))
