@@ -7,14 +7,13 @@ that begin alike are one string to it up to where they part (:mod:`pdtools.searc
 
 A beam holds hypotheses with different attachment histories. Every history of k tokens has at least two
 continuations (from the second token on), so all prefixes have the same number of hypotheses at token k,
-min(beam, Catalan(k)), and the batch is rectangular. With a margin, hypotheses that fall behind have the score
--inf, and the batch is as wide as the prefix with the most others.
+min(beam, Catalan(k)). With a margin each prefix has as many as it leaves: no model sees those that fell behind.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +26,8 @@ from pdtools.models import LanguageModel, NoRoomError, StackState
 from pdtools.search.memory import MOST_ROWS, check_room, entries_that_fit, explained_memory_errors
 from pdtools.search.prefix_tree import Level, SortedStrings
 
-# With a margin, batches are made for so many times the hypotheses that those before them had.
+# With a margin, batches are made for so many times the hypotheses that those before them had. Where that is
+# too few, they are made again: most of what was fed to hypotheses that are gone has been forgotten by then.
 _HEADROOM = 1.5
 
 
@@ -42,6 +42,8 @@ class BeamResult:
             the sentence layout (ROOT and end-of-sentence attach to 0).
         incremental: for every t from 0 to n, the attachments int32[t + 1] of the best hypothesis after
             token t was attached; for n + 1, those of the best derivation.
+        log_share_kept: the sum over the attachments of log (what the hypotheses that were kept have of the
+            joint probability of all extensions of those kept before), nats: 0 if none was ever dropped.
         next_logprobs: float64[vocabulary], nats, if asked for: log Σ over the beam of the joint probability
             of the n tokens, their attachments, and each token that may follow them.
     """
@@ -49,12 +51,18 @@ class BeamResult:
     prefix_logprobs: NDArray[np.float64]
     derivations: tuple[tuple[float, NDArray[np.int32]], ...]
     incremental: tuple[NDArray[np.int32], ...]
+    log_share_kept: float
     next_logprobs: NDArray[np.float64] | None = None
 
     @property
     def marginal(self) -> float:
         """log p(x) in nats, log Σ p(x, y) over the beam: a lower bound, exact if it held every derivation."""
         return float(self.prefix_logprobs[-1])
+
+    @property
+    def dropped(self) -> float:
+        """The share of p(x) that beam and margin dropped, if it would have fared as what was kept did."""
+        return dropped_share(self.log_share_kept)
 
     @property
     def logprobs(self) -> NDArray[np.float64]:
@@ -81,7 +89,7 @@ def beam_search(
         token_ids: for each string int32[n + 2]: ROOT, the n tokens, end-of-sentence.
         beam: how many hypotheses are kept after each token; at least 1.
         margin: nats; hypotheses that are so much less probable than the best of their string after the same
-            token are dropped too. A model that is sure of its attachments is then searched many times faster.
+            token are dropped too: one that is sure of its attachments is searched many times faster.
         k_best: how many derivations to return (fewer if the beam ends with fewer).
         next_tokens: whether to return what may follow the n tokens besides end-of-sentence.
         max_batch: strings per batch; by default as many as fit a fixed amount of memory.
@@ -110,7 +118,7 @@ def beam_search(
     most_entries = entries_that_fit(model, max(1, len(widths)))
     most_strings = max_batch or max(1, MOST_ROWS // beam)
     # How many hypotheses a margin leaves is not known before: it is guessed from what was searched last.
-    guess = float(beam) if margin is None else _HEADROOM
+    guess = float(beam)
     results: dict[int, BeamResult] = {}
     while strings.order:
         expected = [min(width, guess) for width in widths]
@@ -125,7 +133,7 @@ def beam_search(
             guess = max(2 * guess, _HEADROOM * batch.mean_width)
         else:
             if margin is not None:
-                guess = _HEADROOM * batch.mean_width
+                guess = min(beam, _HEADROOM * batch.mean_width)
             results.update(zip(group.order, found, strict=True))
             strings = rest
         del batch  # its memory is free before the next is made
@@ -142,11 +150,60 @@ def beam_widths(beam: int, length: int) -> list[int]:
     return widths
 
 
-class _Batch:
-    """Strings that are searched together: p prefixes that go on, h hypotheses each, R = p·h rows.
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Which rows are hypotheses of which of p prefixes: those of a prefix are neighbours, best first.
 
-    Row i·h + j of the model's state and of the stacks is the hypothesis of rank j of prefix i.
+    Attributes:
+        prefixes: p.
+        widest: h, the most hypotheses of a prefix.
+        counts: int64 (p,), how many each has; None: all have h, and nothing has to be read from the device.
     """
+
+    prefixes: int
+    widest: int
+    counts: Tensor | None
+    device: torch.device
+
+    @classmethod
+    def of(cls, counts: Tensor) -> _Rows:
+        """Rows of so many hypotheses."""
+        fewest, most = (int(n) for n in torch.aminmax(counts))
+        return cls(len(counts), most, None if fewest == most else counts, counts.device)
+
+    @property
+    def first(self) -> Tensor:
+        """The row of the best hypothesis of each prefix: int64 (p,)."""
+        if self.counts is None:
+            return torch.arange(self.prefixes, device=self.device) * self.widest
+        return self.counts.cumsum(0) - self.counts
+
+    def repeat(self, values: Tensor) -> Tensor:
+        """Values of prefixes (p,) for each of their hypotheses (R,)."""
+        return values.repeat_interleave(self.widest if self.counts is None else self.counts)
+
+    def padded(self, values: Tensor, fill: float) -> Tensor:
+        """Values of hypotheses (R, …) by prefix and rank: (p, h, …)."""
+        if self.counts is None:
+            return values.view(self.prefixes, self.widest, *values.shape[1:])
+        there = torch.arange(self.widest, device=self.device) < self.counts[:, None]  # (p, h)
+        found = values.new_full((*there.shape, *values.shape[1:]), fill)
+        found[there] = values
+        return found
+
+    def of_prefixes(self, prefixes: Tensor) -> tuple[Tensor, _Rows]:
+        """The rows of all hypotheses of prefixes (c,), and where they then are."""
+        first = self.first[prefixes]
+        if self.counts is None:
+            rows = (first[:, None] + torch.arange(self.widest, device=self.device)).flatten()
+            return rows, _Rows(len(prefixes), self.widest, None, self.device)
+        there = _Rows.of(self.counts[prefixes])
+        rows = there.repeat(first - there.first)
+        return rows + torch.arange(len(rows), device=self.device), there
+
+
+class _Batch:
+    """Strings that are searched together: p prefixes that go on, their hypotheses R rows of the model's state."""
 
     def __init__(
         self,
@@ -162,15 +219,17 @@ class _Batch:
         self.levels = strings.levels()
         self.device = model.device
         first, length = self.levels[0], len(self.levels)
-        rows = len(first.tokens)
+        prefixes = len(first.tokens)
         entries = sum(len(level.going) * width for level, width in zip(self.levels, widths, strict=False))
         if len(strings.order) > 1:
             entries = min(entries, most_entries)
         self.fed = self.going = 0  # tokens, to all hypotheses; prefixes that went on
-        self.score = torch.zeros(rows, 1, dtype=torch.float64, device=self.device)  # (p, h) log joint so far
-        self.history = torch.zeros(rows, 1, length, dtype=torch.int32, device=self.device)  # (p, h, N)
-        self.state = model.start(rows, length, entries)
-        self.stack = StackState.start(rows, length, self.device)
+        self.rows = _Rows(prefixes, 1, None, self.device)
+        self.score = torch.zeros(prefixes, dtype=torch.float64, device=self.device)  # (R,) log joint so far
+        self.kept = self.score  # (p,) log of the share that was kept so far
+        self.history = torch.zeros(prefixes, length, dtype=torch.int32, device=self.device)  # (R, N)
+        self.state = model.start(prefixes, length, entries)
+        self.stack = StackState.start(prefixes, length, self.device)
         model.advance(self.state, self._tensor(first.tokens), self.stack.tape_row())
 
     def search(self, k_best: int, next_tokens: bool) -> list[BeamResult]:
@@ -178,19 +237,19 @@ class _Batch:
         device before."""
         reached: list[Tensor] = []  # for every level (p,), A_k
         best: list[Tensor] = []  # for every level (p, k + 1), the best history after its token was attached
-        ended: dict[int, tuple[Tensor, Tensor]] = {}  # for every string (k_best,) and (k_best, N)
+        ended: dict[int, tuple[Tensor, Tensor, Tensor]] = {}  # for every string (k_best,), (k_best, N), ()
         following: dict[int, Tensor] = {}  # for every string (V,)
         for k, level in enumerate(self.levels[1:], start=1):
             if next_tokens and len(level.ending):
                 following.update(zip(level.ending.tolist(), self._next_logprobs(level), strict=True))
             self._score_token(level)
-            reached.append(torch.logsumexp(self.score, dim=1))
+            reached.append(torch.logsumexp(self._scores(), dim=1))
             if len(level.ending):
                 derivations = self._derivations(level, k, k_best)
                 ended.update(zip(level.ending.tolist(), zip(*derivations, strict=True), strict=True))
             if len(level.going):
                 self._attach(k, level)
-                best.append(self.history[:, 0, : k + 1].clone())
+                best.append(self.history[self.rows.first, : k + 1])
         return self._results(reached, best, ended, following)
 
     @property
@@ -202,14 +261,14 @@ class _Batch:
         self,
         reached_on_device: Sequence[Tensor],
         best_on_device: Sequence[Tensor],
-        ended: Mapping[int, tuple[Tensor, Tensor]],
+        ended: Mapping[int, tuple[Tensor, Tensor, Tensor]],
         following: Mapping[int, Tensor],
     ) -> list[BeamResult]:
         """Follow every string through its prefixes."""
         reached = [_finite(values) for values in reached_on_device]
         best = [values.cpu().numpy() for values in best_on_device]
         results = []
-        for string, (scores, histories) in sorted(ended.items()):
+        for string, (scores, histories, kept) in sorted(ended.items()):
             prefix, incremental = [0.0], [np.zeros(1, np.int32)]
             derivations = tuple(
                 (score, history)
@@ -228,80 +287,111 @@ class _Batch:
                     prefix_logprobs=np.array(prefix),
                     derivations=derivations,
                     incremental=(*incremental, derivations[0][1]),
+                    log_share_kept=float(kept),
                     next_logprobs=None if after is None else after.cpu().numpy(),
                 )
             )
         return results
 
+    def _scores(self) -> Tensor:
+        """Log joints by prefix and rank: (p, h), -inf where there is no hypothesis."""
+        return self.rows.padded(self.score, -torch.inf)
+
     def _next_logprobs(self, level: Level) -> Tensor:
         """For the strings that end here, the log probabilities of every token: float64 (ending, V)."""
-        each = self.model.next_token_logprobs(self.state).double()  # (R, V)
-        joint = self.score[:, :, None] + each.view(*self.score.shape, -1)  # (p, h, V)
-        return torch.logsumexp(joint[self._tensor(level.parents[level.prefix_of[level.ending]])], dim=1)
+        joint = self.score[:, None] + self.model.next_token_logprobs(self.state).double()  # (R, V)
+        parents = self._tensor(level.parents[level.prefix_of[level.ending]])
+        return torch.logsumexp(self.rows.padded(joint, -torch.inf)[parents], dim=1)
 
     def _score_token(self, level: Level) -> None:
         """Go on to prefixes that are one token longer: add log p(x_k | x_<k, W_{k−1})."""
-        p, h = self.score.shape
-        tokens = self._tensor(level.tokens).repeat_interleave(h)  # (c·h,)
-        if np.array_equal(level.parents, np.arange(p)):
-            chosen = self.model.token_logprobs(self.state, tokens)
+        tokens = self._tensor(level.tokens)  # (c,)
+        if np.array_equal(level.parents, np.arange(self.rows.prefixes)):
+            chosen = self.model.token_logprobs(self.state, self.rows.repeat(tokens))
         else:
             parents = self._tensor(level.parents)
-            chosen = self.model.token_logprobs(self.state, tokens, self._rows_of(parents))
+            rows, there = self.rows.of_prefixes(parents)
+            chosen = self.model.token_logprobs(self.state, there.repeat(tokens), rows)
             self._keep(parents)
-        self.score = self.score + chosen.view_as(self.score)
+        self.score = self.score + chosen
 
     def _attach(self, k: int, level: Level) -> None:
         """Extend every hypothesis by every legal attachment of token k, keep the best, feed the token."""
         if len(level.going) < len(level.tokens):
             self._keep(self._tensor(level.going))
-        p, h = self.score.shape
         tokens = self._tensor(level.tokens[level.going])  # (p,)
         legal = self.stack.legal()  # (R, k + 1)
-        attach = self.model.attach_logprobs(self.state, tokens.repeat_interleave(h), legal)  # (R, k + 1)
-        joint = self.score[:, :, None] + attach.double().view(p, h, k + 1)  # (p, h, k + 1)
-        joint = joint.masked_fill(~legal.view(p, h, k + 1), -torch.inf).flatten(1)  # (p, h·(k + 1))
-        ranked, place = torch.sort(joint, dim=1, descending=True, stable=True)
-        kept = self.widths[k]
-        if self.margin is not None:
-            ranked = ranked[:, :kept]
-            behind = ranked < ranked[:, :1] - self.margin  # (p, h'); what is no number is kept, to be refused
-            ranked = ranked.masked_fill(behind, -torch.inf)
-            kept = int((~behind).sum(1).max())
-        self.score = ranked[:, :kept]  # (p, h')
-        parent = place[:, :kept] // (k + 1)  # (p, h')
-        target = place[:, :kept] % (k + 1)  # (p, h')
+        attach = self.model.attach_logprobs(self.state, self.rows.repeat(tokens), legal)  # (R, k + 1)
+        joint = (self.score[:, None] + attach.double()).masked_fill(~legal, -torch.inf)  # (R, k + 1)
+        most = self._of_prefixes(joint, torch.amax)  # (p,)
+        if self.margin is None:
+            place, rows = self._best(joint, self.widths[k])
+        else:
+            behind = joint < self.rows.repeat(most - self.margin)[:, None]  # what is no number is kept, to be
+            place, rows = self._best_of(joint, legal & ~behind, self.widths[k])  # refused
+        mass = (joint - self.rows.repeat(most)[:, None]).exp()  # (R, k + 1)
+        lost = mass.flatten().index_fill(0, place, 0.0).view_as(mass)
+        shares = self._of_prefixes(lost, torch.sum, 0.0) / self._of_prefixes(mass, torch.sum, 0.0)  # (p,)
+        self.kept = self.kept + torch.log1p(-shares)
 
-        self.history = self.history.gather(1, parent[:, :, None].expand(-1, -1, self.history.shape[2]))
-        self.history[:, :, k] = target
-        self._select((torch.arange(p, device=self.device)[:, None] * h + parent).flatten())
-        self.stack.push(target.flatten())
-        self.fed, self.going = self.fed + p * kept, self.going + p
-        self.model.advance(self.state, tokens.repeat_interleave(kept), self.stack.tape_row())
+        self.rows, self.score = rows, joint.flatten()[place]
+        parent, target = place // (k + 1), place % (k + 1)  # (R',)
+        self.history = self.history[parent]
+        self.history[:, k] = target
+        self._select(parent)
+        self.stack.push(target)
+        self.fed, self.going = self.fed + len(place), self.going + rows.prefixes
+        self.model.advance(self.state, rows.repeat(tokens), self.stack.tape_row())
+
+    def _of_prefixes(self, values: Tensor, reduce: Callable[..., Tensor], fill: float = -torch.inf) -> Tensor:
+        """Reduce values of extensions (R, k + 1) to those of prefixes (p,)."""
+        return reduce(self.rows.padded(reduce(values, dim=1), fill), dim=1)
+
+    def _best(self, joint: Tensor, most: int) -> tuple[Tensor, _Rows]:
+        """The places in ``joint`` (R, k + 1), flat, of the best extensions of each prefix, best first; there
+        are at least ``most`` legal ones, of each the same number."""
+        p = self.rows.prefixes
+        joint = joint.view(p, -1)  # (p, h·(k + 1))
+        place = torch.sort(joint, dim=1, descending=True, stable=True).indices[:, :most]
+        place = place + torch.arange(p, device=self.device)[:, None] * joint.shape[1]
+        return place.flatten(), _Rows(p, most, None, self.device)
+
+    def _best_of(self, joint: Tensor, taken: Tensor, most: int) -> tuple[Tensor, _Rows]:
+        """The same of those that are ``taken``, bool (R, k + 1), at least one of each prefix."""
+        p = self.rows.prefixes
+        place = taken.flatten().nonzero()[:, 0]  # (C,), by prefix, then rank, then position
+        prefix = self.rows.repeat(torch.arange(p, device=self.device))[place // joint.shape[1]]  # (C,)
+        order = torch.sort(joint.flatten()[place], descending=True, stable=True).indices
+        order = order[torch.sort(prefix[order], stable=True).indices]
+        counts = torch.bincount(prefix, minlength=p)
+        rank = torch.arange(len(place), device=self.device) - (counts.cumsum(0) - counts)[prefix]
+        return place[order[rank < most]], _Rows.of(counts.clamp(max=most))
 
     def _keep(self, prefixes: Tensor) -> None:
         """Go on with the hypotheses of the given prefixes; a prefix may go on as several."""
-        self._select(self._rows_of(prefixes))
-        self.score, self.history = self.score[prefixes], self.history[prefixes]
-
-    def _rows_of(self, prefixes: Tensor) -> Tensor:
-        """The rows of all hypotheses of prefixes (c,): (c·h,)."""
-        h = self.score.shape[1]
-        return (prefixes[:, None] * h + torch.arange(h, device=self.device)).flatten()
+        rows, self.rows = self.rows.of_prefixes(prefixes)
+        self._select(rows)
+        self.score, self.history, self.kept = self.score[rows], self.history[rows], self.kept[prefixes]
 
     def _select(self, rows: Tensor) -> None:
         self.state.select(rows)
         self.stack = self.stack.select(rows)
 
-    def _derivations(self, level: Level, k: int, k_best: int) -> tuple[Tensor, Tensor]:
-        """Of the strings that end here: log joints (e, k_best) and attachments (e, k_best, k + 1)."""
+    def _derivations(self, level: Level, k: int, k_best: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Of the strings that end here: log joints (e, k_best), -inf where there are fewer, attachments
+        (e, k_best, k + 1), and the log of the share that was kept (e,)."""
         prefixes = self._tensor(level.prefix_of[level.ending])
-        scores, ranks = torch.sort(self.score[prefixes], dim=1, descending=True, stable=True)
-        best = self.history[prefixes[:, None], ranks[:, :k_best], : k + 1]
-        return scores[:, :k_best], best
+        scores, ranks = torch.sort(self._scores()[prefixes], dim=1, descending=True, stable=True)
+        rows = (self.rows.first[prefixes, None] + ranks[:, :k_best]).clamp(max=len(self.history) - 1)
+        return scores[:, :k_best], self.history[rows, : k + 1], self.kept[prefixes]
 
     def _tensor(self, values: NDArray[np.int64]) -> Tensor:
         return torch.from_numpy(values).to(self.device, non_blocking=True)
+
+
+def dropped_share(log_share_kept: float) -> float:
+    """The share of p(x) that was dropped, of the log of the one that was kept."""
+    return -math.expm1(log_share_kept)
 
 
 def _finite(values: Tensor) -> NDArray[np.float64]:

@@ -40,6 +40,7 @@ class Past:
         self._like = like
         self._cells = READ_CELLS_CPU if like.device.type == "cpu" else READ_CELLS
         self._used = 0
+        self._caches: list[Tensor] = []
         self._scratch: dict[torch.dtype, Tensor] = {}
 
     @property
@@ -49,15 +50,18 @@ class Past:
 
     def cache(self, width: int, dtype: torch.dtype | None = None) -> Cache:
         """Room for a vector of each entry."""
-        return Cache(self, self._like.new_empty(self._most, width, dtype=dtype))
+        self._caches.append(self._like.new_empty(self._most, width, dtype=dtype))
+        return Cache(self, self._caches[-1])
 
     def feed(self) -> None:
         """One more token for every hypothesis.
 
         Raises:
-            NoRoomError: if there is no room for them.
+            NoRoomError: if there is no room for them, nor without the entries that no hypothesis refers to.
         """
         rows = len(self.entries)
+        if self._used + rows > self._most:
+            self._forget()
         if self._used + rows > self._most:
             raise NoRoomError(
                 f"the state has room for {self._most} tokens of all hypotheses together, and all are fed:"
@@ -66,6 +70,13 @@ class Past:
         new = torch.arange(self._used, self._used + rows, device=self.entries.device)
         self.entries = torch.cat([self.entries, new[:, None]], dim=1)
         self._used += rows
+
+    def _forget(self) -> None:
+        """Make room where entries are that no hypothesis refers to."""
+        known, self.entries = torch.unique(self.entries, return_inverse=True)
+        for values in self._caches:
+            values[: len(known)] = values[known]
+        self._used = len(known)
 
     def select(self, rows: Tensor) -> None:
         """Go on with the given hypotheses (int64 (R',)), in any order, repeats allowed."""
