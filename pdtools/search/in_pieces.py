@@ -133,7 +133,7 @@ class IncrementalWork:
                 if isinstance(found, Unscorable)
                 else {
                     "score": score_record(found.score),
-                    "incremental": [attach.tolist() for attach in found.incremental],
+                    "incremental": list(found.incremental),
                 }
                 for found in result
             ]

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -39,9 +39,17 @@ from pdtools.search.scores import (
     Unscorable,
 )
 from pdtools.tokenization import Sentence
-from pdtools.trees import Tree, escape, merge_subwords, sentence_problem, tree_from_attachments
+from pdtools.trees import (
+    Tree,
+    escape,
+    merge_subwords,
+    sentence_problem,
+    stack_text,
+    tree_from_attachments,
+)
 
-_ShardRow = tuple[NDArray[np.int32], NDArray[np.int32]]
+# The tokens of a row of shards, and its derivation as the model has it.
+ShardRow = tuple[NDArray[np.int32], Any]
 
 
 def load_scorer(
@@ -161,7 +169,7 @@ class CheckpointScorer(ABC):
     def _encode(self, sentence: str | Sentence) -> Encoded | Unscorable:
         return encode_sentence(self.loaded.tokenizer, self.loaded.model.max_length, sentence)
 
-    def score_rows(self, rows: Sequence[_ShardRow]) -> list[RowScore]:
+    def score_rows(self, rows: Sequence[ShardRow]) -> list[RowScore]:
         """See :meth:`ModelScorer.score_rows`."""
         found: dict[int, RowScore] = {}
         for places in length_groups(
@@ -173,7 +181,7 @@ class CheckpointScorer(ABC):
         return [found[place] for place in range(len(rows))]
 
     @torch.inference_mode()
-    def _given(self, rows: Sequence[_ShardRow]) -> list[RowScore]:
+    def _given(self, rows: Sequence[ShardRow]) -> list[RowScore]:
         """A batch of rows with their derivations, by one teacher-forced pass; no marginals."""
         model = self.loaded.model
         batch = model.pack(rows).to(model.device)
@@ -189,7 +197,7 @@ class CheckpointScorer(ABC):
         ]
 
     @abstractmethod
-    def _with_marginals(self, rows: Sequence[_ShardRow], given: list[RowScore]) -> list[RowScore]:
+    def _with_marginals(self, rows: Sequence[ShardRow], given: list[RowScore]) -> list[RowScore]:
         """Scores of given derivations with the marginals beside."""
 
 
@@ -206,7 +214,7 @@ class StringScorer(CheckpointScorer):
         """See :class:`Scorer`."""
         return encoding.LOOK_AHEAD
 
-    def _with_marginals(self, rows: Sequence[_ShardRow], given: list[RowScore]) -> list[RowScore]:
+    def _with_marginals(self, rows: Sequence[ShardRow], given: list[RowScore]) -> list[RowScore]:
         return [row._replace(marginal=row.given_tree, end_marginal=row.end_given_tree) for row in given]
 
     def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
@@ -229,11 +237,10 @@ class StringScorer(CheckpointScorer):
 
 @dataclass(frozen=True, slots=True)
 class ParsedScore:
-    """A sentence's score and, for every token t from 0 on, the attachments int32[t + 1] of the best
-    hypothesis after it (:attr:`pdtools.search.BeamResult.incremental`)."""
+    """A sentence's score and, for each of its rows, the best hypothesis after it as brackets."""
 
     score: SentenceScore
-    incremental: tuple[NDArray[np.int32], ...]
+    incremental: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +352,7 @@ class DerivationScorer(CheckpointScorer):
         """See :class:`ModelScorer`."""
         return None if self.beam is None else "beam: a lower bound of log p(x)"
 
-    def _with_marginals(self, rows: Sequence[_ShardRow], given: list[RowScore]) -> list[RowScore]:
+    def _with_marginals(self, rows: Sequence[ShardRow], given: list[RowScore]) -> list[RowScore]:
         if self.beam is None:
             return given
         found = self._beam_search([tokens for tokens, _ in rows])
@@ -407,7 +414,9 @@ class DerivationScorer(CheckpointScorer):
             if isinstance(found, Unscorable):
                 yield found
             else:
-                yield ParsedScore(self.as_score(found), found.result.incremental)
+                score = self.as_score(found)
+                stacks = found.result.incremental[1:]
+                yield ParsedScore(score, tuple(stack_text(attach, score.tokens) for attach in stacks))
 
     def parse(
         self, sentences: Iterable[str | Sentence], *, k_best: int = 1, derivations: bool = False
@@ -422,7 +431,7 @@ class DerivationScorer(CheckpointScorer):
             else:
                 joints = [joint for joint, _ in found.result.derivations]
                 trees = [(joint, found.tree(rank)) for rank, joint in enumerate(joints)]
-                yield Parsed(tuple((_merged(trees) if merging else trees)[:k_best]), found.marginal)
+                yield Parsed(tuple((merged_trees(trees) if merging else trees)[:k_best]), found.marginal)
 
     def as_score(self, found: Searched) -> SentenceScore:
         """The marginal log-probabilities that a search gave."""
@@ -442,13 +451,16 @@ SEARCHERS: dict[str, MakesSearcher] = {"attachments": DerivationScorer}
 
 
 def _searcher_of(loaded: LoadedModel) -> MakesSearcher:
+    from pdtools.search.action_scorer import ActionScorer
+
     choices = loaded.model.derivation_kind.choices
-    if choices not in SEARCHERS:
+    searchers: dict[str, MakesSearcher] = {"actions": ActionScorer, **SEARCHERS}
+    if choices not in searchers:
         raise PdtoolsError(f"{loaded.folder}: nothing here searches derivations made of {choices}")
-    return SEARCHERS[choices]
+    return searchers[choices]
 
 
-def _merged(derivations: Iterable[tuple[float, Tree]]) -> list[tuple[float, Tree]]:
+def merged_trees(derivations: Iterable[tuple[float, Tree]]) -> list[tuple[float, Tree]]:
     """Different trees, most probable first; equally probable ones in the order of their best derivations.
 
     Derivations give the same tree if they differ only within words, or only in what is left to

@@ -9,16 +9,12 @@ from dataclasses import dataclass
 from itertools import tee
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects, atomic_table, write_rejects
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.scorer import Searcher
 from pdtools.search.scores import Scorer, SentenceScore, Unscorable
 from pdtools.tokenization import Sentence
-from pdtools.trees import escape
 
 Unit = Literal["bits", "nats"]
 _PER_NAT = {"bits": 1 / math.log(2), "nats": 1.0}
@@ -33,7 +29,7 @@ class SurprisalRow:
         text: the token, or the word's stretch of the text.
         start, end: its characters in the sentence.
         surprisal: in the unit that was asked for.
-        parse: the constituents on the stack of the best hypothesis after it; None if not asked for.
+        parse: the best hypothesis after it; None if not asked for.
     """
 
     number: int
@@ -45,24 +41,23 @@ class SurprisalRow:
 
 
 def token_rows(
-    score: SentenceScore, unit: Unit = "bits", incremental: Sequence[NDArray[np.int32]] | None = None
+    score: SentenceScore, unit: Unit = "bits", incremental: Sequence[str] | None = None
 ) -> Iterator[SurprisalRow]:
     """One row per scored token, end-of-sentence included where the model has one.
 
     Args:
         score: of a sentence.
         unit: bits or nats.
-        incremental: attachments after each token (:attr:`pdtools.search.BeamResult.incremental`).
+        incremental: the parse after each of them (:attr:`pdtools.search.scorer.ParsedScore.incremental`).
     """
     for i, logprob in enumerate(score.logprobs.tolist()):
-        parse = None if incremental is None else stack_text(incremental[i + 1], score.tokens)
         yield SurprisalRow(
             number=score.first_token + i,
             text=score.tokens[i],
             start=score.starts[i],
             end=score.ends[i],
             surprisal=-logprob * _PER_NAT[unit],
-            parse=parse,
+            parse=None if incremental is None else incremental[i],
         )
 
 
@@ -70,7 +65,7 @@ def word_rows(
     score: SentenceScore,
     written: Sentence,
     unit: Unit = "bits",
-    incremental: Sequence[NDArray[np.int32]] | None = None,
+    incremental: Sequence[str] | None = None,
 ) -> Iterator[SurprisalRow]:
     """One row per word, the sum of its tokens' surprisals, and one for end-of-sentence.
 
@@ -160,7 +155,7 @@ def surprisals(
 
 def _scores(
     sentences: Iterator[Sentence], scorer: Scorer, parses: bool
-) -> Iterator[tuple[SentenceScore, Sequence[NDArray[np.int32]] | None] | Unscorable]:
+) -> Iterator[tuple[SentenceScore, Sequence[str] | None] | Unscorable]:
     if not parses:
         for score in scorer.score(sentences):
             yield score if isinstance(score, Unscorable) else (score, None)
@@ -215,26 +210,3 @@ def write_surprisals(
                 write(cells)
         write_rejects(output, rejects)
     return SurprisalCounts(sentences=sentences, scored=scored, rows=rows)
-
-
-def stack_text(attach: NDArray[np.int32], tokens: Sequence[str]) -> str:
-    """The constituents on the stack after some tokens, left to right, such as ``(X the dog) barks``.
-
-    Args:
-        attach: int32[t + 1] in the sentence layout, ROOT first. With t = n + 1, end-of-sentence reduces
-            everything, and is left out itself.
-        tokens: the sentence's, without ROOT.
-    """
-    stack: list[tuple[int, str]] = []  # (last token, brackets) of each constituent
-    for k, target in enumerate(attach.tolist()[1:], start=1):
-        if target == 0:  # end-of-sentence
-            parts = [text for _, text in stack]
-            while len(parts) > 1:
-                parts[-2:] = [f"(X {parts[-2]} {parts[-1]})"]
-            return parts[0] if parts else ""
-        last, text = k, escape(tokens[k - 1])
-        while last != target:
-            last, left = stack.pop()
-            text = f"(X {left} {text})"
-        stack.append((k, text))
-    return " ".join(text for _, text in stack)

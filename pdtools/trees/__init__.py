@@ -8,6 +8,7 @@ from pdtools.trees.attachments import (
     merge_subwords,
     sentence_layout,
     spans_from_attachments,
+    stack_text,
     tree_from_attachments,
 )
 from pdtools.trees.constituents import (
@@ -86,6 +87,7 @@ __all__ = [
     "sentence_layout",
     "sentence_problem",
     "spans_from_attachments",
+    "stack_text",
     "tape",
     "tape_from_spans",
     "tree_from_attachments",

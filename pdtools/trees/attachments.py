@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pdtools.trees.tree import UNKNOWN_LABEL, UNKNOWN_TAG, Factor, Tree, check_factor
+from pdtools.trees.tree import UNKNOWN_LABEL, UNKNOWN_TAG, Factor, Tree, check_factor, escape
 
 Int32 = NDArray[np.int32]
 
@@ -194,3 +194,26 @@ def constituents_of_words(tree: Tree, word_of_token: ArrayLike, words: Sequence[
         starts=index[tree.starts[kept]],
         ends=index[tree.ends[kept]],
     )
+
+
+def stack_text(attach: NDArray[np.int32], tokens: Sequence[str]) -> str:
+    """The constituents on the stack after some tokens, left to right, such as ``(X the dog) barks``.
+
+    Args:
+        attach: int32[t + 1] in the sentence layout, ROOT first. With t = n + 1, end-of-sentence reduces
+            everything, and is left out itself.
+        tokens: the sentence's, without ROOT.
+    """
+    stack: list[tuple[int, str]] = []  # (last token, brackets) of each constituent
+    for k, target in enumerate(attach.tolist()[1:], start=1):
+        if target == 0:  # end-of-sentence
+            parts = [text for _, text in stack]
+            while len(parts) > 1:
+                parts[-2:] = [f"(X {parts[-2]} {parts[-1]})"]
+            return parts[0] if parts else ""
+        last, text = k, escape(tokens[k - 1])
+        while last != target:
+            last, left = stack.pop()
+            text = f"(X {left} {text})"
+        stack.append((k, text))
+    return " ".join(text for _, text in stack)

@@ -276,7 +276,7 @@ def _score(
     from pdtools.search.scorer import scorer_of
 
     scorer = scorer_of(loaded, beam=beam, max_batch=max_batch)
-    return scorer.score_rows([(row.tokens, row.attach) for row in rows])
+    return scorer.score_rows([(row.tokens, row.derivation) for row in rows])
 
 
 def _item(row: Row, logprobs: RowScore, loaded: LoadedModel) -> SentenceLogprobs:

@@ -131,7 +131,7 @@ def _score(
         lambda length: min(max_batch or _ROWS, strings_that_fit(length, model.vocab_size)),
     ):
         group = [rows[place] for place in places]
-        batch = model.pack([(row.tokens, row.attach) for row in group])
+        batch = model.pack([(row.tokens, row.derivation) for row in group])
         counts, sums = (
             torch.zeros(len(group), dtype=torch.int64),
             torch.zeros(len(group), dtype=torch.float64),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pdtools.files import Rejects
-    from pdtools.models import LoadedModel
+    from pdtools.models import LanguageModel, LoadedModel
     from pdtools.shards import ShardFolder
 
 
@@ -30,13 +31,14 @@ class Row:
     Attributes:
         number: its place in the folder, from 0.
         id: as the shards have it.
-        tokens, attach, word: int32 (n + 2), see :mod:`pdtools.shards.format`.
+        tokens, word: int32 (n + 2), see :mod:`pdtools.shards.format`.
+        derivation: as the model has it (:meth:`pdtools.models.LanguageModel.derivation_of`).
     """
 
     number: int
     id: int
     tokens: NDArray[np.int32]
-    attach: NDArray[np.int32]
+    derivation: Any
     word: NDArray[np.int32]
 
 
@@ -60,7 +62,8 @@ class RowWork:
         for row in piece:
             content.update(f"{row.number} {len(row.tokens)} ".encode())
             content.update(row.tokens.tobytes())
-            content.update(row.attach.tobytes())
+            for array in arrays_of(row.derivation):
+                content.update(array.tobytes())
         return content.hexdigest()
 
     def pack(self, result: list[Any]) -> bytes:
@@ -104,7 +107,7 @@ def score_blocks(
     """
     from pdtools.shards.reader import ROWS_PER_BLOCK
 
-    pieces = _cut(shards, loaded.model.max_length, rows_per_piece, rejects)
+    pieces = _cut(shards, loaded.model, rows_per_piece, rejects)
     by = in_pieces or InPieces(Held(loaded))
     found = by.map(RowWork(by.model, score, kind), pieces)
     rows = progress(
@@ -114,20 +117,35 @@ def score_blocks(
         yield sorted(block, key=lambda pair: pair[0].number)
 
 
+def arrays_of(derivation: Any) -> Iterator[NDArray[np.int32]]:
+    """The arrays that a derivation is made of."""
+    if dataclasses.is_dataclass(derivation):
+        yield from (getattr(derivation, field.name) for field in dataclasses.fields(derivation))
+    else:
+        yield derivation
+
+
 def _cut(
-    shards: ShardFolder, max_length: int | None, rows_per_piece: int, rejects: Rejects
+    shards: ShardFolder, model: LanguageModel, rows_per_piece: int, rejects: Rejects
 ) -> Iterator[list[Row]]:
     # ROOT, and a sentence's end, are no tokens of the text; a block ends anywhere.
     besides = 1 if shards.layout == "block" else 2
+    most = model.max_length
     first = 0
     for block in shards.blocks():
         rows = []
-        for i, (row_id, length) in enumerate(zip(block.ids.tolist(), block.lengths.tolist(), strict=True)):
-            if max_length is not None and length > max_length:
-                reason = f"longer than the model: {length - besides} tokens, at most {max_length - besides}"
-                rejects.add(reason, file=shards.folder, line=row_id, text=block.text(i))
+        lengths = model.row_lengths(block)
+        refused = {
+            row: reason for unfit, reason in model.unfit_rows(block) for row in unfit.nonzero()[0].tolist()
+        }
+        for i, (row_id, length) in enumerate(zip(block.ids.tolist(), lengths.tolist(), strict=True)):
+            if most is not None and length > most:
+                refused[i] = f"longer than the model: {length - besides} tokens, at most {most - besides}"
+            if i in refused:
+                rejects.add(refused[i], file=shards.folder, line=row_id, text=block.text(i))
             else:
-                rows.append(Row(first + i, row_id, block.tokens(i), block.attach(i), block.word(i)))
+                derivation = model.derivation_of(block, i)
+                rows.append(Row(first + i, row_id, block.tokens(i), derivation, block.word(i)))
         rows.sort(key=lambda row: -len(row.tokens))
         yield from cut(rows, rows_per_piece)
         first += len(block)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -33,6 +34,19 @@ class ActionDerivation:
     labels: NDArray[np.int32]
     opens: NDArray[np.int32]
     closes: NDArray[np.int32]
+
+    def text(self, words: Sequence[str], labels: Sequence[str]) -> str:
+        """Brackets such as ``(S (NP the dog) (VP barks``, what is open left open.
+
+        Args:
+            words: of the tokens, which may be more than these.
+            labels: names of the labels' numbers.
+        """
+        names = (f"({labels[label]}" for label in self.labels.tolist())
+        pieces = []
+        for word, opens, closes in zip(words, self.opens.tolist(), self.closes.tolist(), strict=False):
+            pieces += [*itertools.islice(names, opens), word + ")" * closes]
+        return " ".join(pieces)
 
     def tree(
         self, words: Sequence[str], word_of_token: Sequence[int], labels: Sequence[str] | None = None

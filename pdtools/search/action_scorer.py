@@ -1,0 +1,167 @@
+"""The scorer of models that write the tree into the string: marginals by word-synchronous beam search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdtools.errors import PdtoolsError
+from pdtools.models import LoadedModel
+from pdtools.models.grammar.derivations import ActionDerivation
+from pdtools.models.grammar.model import GrammarLM
+from pdtools.search import encoding
+from pdtools.search.encoding import Encoded, score_windows, sentence_score
+from pdtools.search.scorer import CheckpointScorer, Parsed, ParsedScore, ShardRow, merged_trees
+from pdtools.search.scores import Continuation, RowScore, SentenceScore, Unscorable
+from pdtools.search.word_synchronous import ActionBeam, ActionResult, word_synchronous_search
+from pdtools.tokenization import Sentence
+from pdtools.trees import Tree, escape, sentence_problem
+
+_NO_ROOM = "longer than the model, with its tree: no hypothesis has room for it"
+
+
+class _Found(NamedTuple):
+    """A sentence, its tokens, and what the search found."""
+
+    item: Encoded
+    result: ActionResult
+
+
+class ActionScorer(CheckpointScorer):
+    """A :class:`ModelScorer`, and a :class:`Searcher`, over a model of actions.
+
+    Args:
+        loaded: a checkpoint.
+        beam: hypotheses after an action, or all widths; None: nothing is searched, only given derivations are
+            scored.
+        margin: there is none here.
+        max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
+
+    Raises:
+        PdtoolsError: if there is a margin.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        *,
+        beam: int | ActionBeam | None,
+        margin: float | None = None,
+        max_batch: int | None = None,
+    ) -> None:
+        if margin is not None:
+            raise PdtoolsError("a margin is for models of attachments: models of actions have a word beam")
+        self.beam = ActionBeam.of(beam) if isinstance(beam, int) else beam
+        super().__init__(
+            loaded,
+            kind="actions",
+            beam=None if self.beam is None else self.beam.actions,
+            max_batch=max_batch,
+        )
+        if self.beam is not None:
+            self.settings |= {"word_beam": self.beam.words, "fast_track": self.beam.fast_track}
+        self._model = cast(GrammarLM, loaded.model)
+
+    @property
+    def look_ahead(self) -> int:
+        """See :class:`Scorer`."""
+        return encoding.LOOK_AHEAD if self.beam is None else encoding.SEARCH_LOOK_AHEAD
+
+    @property
+    def marginal(self) -> str | None:
+        """See :class:`ModelScorer`."""
+        return None if self.beam is None else "word-synchronous beam: a lower bound of log p(x)"
+
+    def _with_marginals(self, rows: Sequence[ShardRow], given: list[RowScore]) -> list[RowScore]:
+        if self.beam is None:
+            return given
+        found = self._search([tokens for tokens, _ in rows], None)
+        return [
+            row._replace(marginal=result.marginal, end_marginal=float(result.logprobs[-1]))
+            for row, result in zip(given, found, strict=True)
+        ]
+
+    def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
+        """Not for models of actions, which are asked for given strings.
+
+        Raises:
+            PdtoolsError: always.
+        """
+        raise PdtoolsError(
+            "what may follow a prefix is not asked of models that write the tree into the string"
+        )
+
+    def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
+        """See :meth:`Scorer.score`."""
+        for found in self._searched(sentences):
+            yield found if isinstance(found, Unscorable) else self._as_score(found)
+
+    def score_with_parses(self, sentences: Iterable[str | Sentence]) -> Iterator[ParsedScore | Unscorable]:
+        """See :meth:`Searcher.score_with_parses`."""
+        labels = self.loaded.tokenizer.labels
+        for found in self._searched(sentences):
+            if isinstance(found, Unscorable):
+                yield found
+                continue
+            score = self._as_score(found)
+            words = [escape(token) for token in score.tokens]
+            yield ParsedScore(score, tuple(best.text(words, labels) for best in found.result.incremental))
+
+    def parse(
+        self, sentences: Iterable[str | Sentence], *, k_best: int = 1, derivations: bool = False
+    ) -> Iterator[Parsed | Unscorable]:
+        """See :meth:`Searcher.parse`; trees are labelled, and as they are, not binarized."""
+        assert self.beam is not None
+        if k_best > self.beam.words:
+            raise PdtoolsError(
+                f"there are as many parses as the word beam holds: {self.beam.words}, not {k_best}"
+            )
+        merging = k_best > 1 and not derivations
+        for found in self._searched(sentences, self.beam.words if merging else k_best):
+            if isinstance(found, Unscorable):
+                yield found
+            elif problem := sentence_problem(found.item.sentence.words):
+                yield Unscorable(found.item.sentence.text, problem)
+            else:
+                trees = [(joint, self._tree(found.item, best)) for joint, best in found.result.derivations]
+                kept = (merged_trees(trees) if merging else trees)[:k_best]
+                yield Parsed(tuple(kept), found.result.marginal)
+
+    def _searched(
+        self, sentences: Iterable[str | Sentence], k_best: int = 1
+    ) -> Iterator[_Found | Unscorable]:
+        """Sentences with what was found; lazily."""
+
+        def work(window: list[Encoded]) -> Iterator[_Found | Unscorable]:
+            ids = [item.encoding.ids for item in window]
+            inside = [_inside_words(item.encoding.word) for item in window]
+            for item, result in zip(window, self._search(ids, inside, k_best), strict=True):
+                room = bool(result.derivations)
+                yield _Found(item, result) if room else Unscorable(item.sentence.text, _NO_ROOM)
+
+        return score_windows(sentences, self._encode, work, self.look_ahead)
+
+    def _search(
+        self, ids: Sequence[NDArray[np.int32]], inside: Sequence[NDArray[np.bool_]] | None, k_best: int = 1
+    ) -> list[ActionResult]:
+        assert self.beam is not None, "made without a beam, to score given derivations"
+        return word_synchronous_search(
+            self._model, ids, beam=self.beam, inside_words=inside, k_best=k_best, max_batch=self.max_batch
+        )
+
+    def _as_score(self, found: _Found) -> SentenceScore:
+        return sentence_score(self.loaded.tokenizer, found.item, found.result.logprobs)
+
+    def _tree(self, item: Encoded, found: ActionDerivation) -> Tree:
+        words = [escape(word) for word in item.sentence.words]
+        return found.tree(words, item.encoding.word[1:-1].tolist(), self.loaded.tokenizer.labels)
+
+
+def _inside_words(word: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Which tokens go on with the word of the token before: bool (n + 2)."""
+    inside = np.zeros(len(word), dtype=bool)
+    inside[1:] = (word[1:] == word[:-1]) & (word[1:] >= 0)
+    return inside
