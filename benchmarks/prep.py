@@ -43,6 +43,7 @@ from pdtools.trees.arrays import attachments_between
 SUFFIXES = (".mrg", ".ptb", ".tree", ".trees")
 READ_BAR, WHOLE_BAR = 100, 25
 COPIES = 2
+SETTINGS = ShardSettings(constituents="labelled")
 Run = Callable[[], Any]
 
 
@@ -135,7 +136,7 @@ def _token_stages(files: list[str], kind: Any, folder: Path) -> dict[str, tuple[
     """For each figure that has to do with tokens the run of pdtools and the plain one."""
     shards = folder / kind
     make = TokenizerSettings(kind=kind)
-    shards_from_files(files, make, ShardSettings(), shards, Rejects(), overwrite=True)
+    shards_from_files(files, make, SETTINGS, shards, Rejects(), overwrite=True)
     written = ShardSet.open(shards)
     tokenizer = written.tokenizer
     encoder = partial(_plain_encoder, tokenizer)
@@ -164,12 +165,12 @@ def _token_stages(files: list[str], kind: Any, folder: Path) -> dict[str, tuple[
             plain(sentence)
 
     def write() -> None:
-        schema = arrow_schema(ShardSettings(), tokenizer, [])
+        schema = arrow_schema(SETTINGS, tokenizer, [])
         with open_part(folder / "part.parquet", schema) as part:
             part.write_table(table.replace_schema_metadata(schema.metadata), row_group_size=8192)
 
     def whole() -> None:
-        shards_from_files(files, _fresh(tokenizer), ShardSettings(), shards, Rejects(), overwrite=True)
+        shards_from_files(files, _fresh(tokenizer), SETTINGS, shards, Rejects(), overwrite=True)
 
     def plain_whole() -> None:
         plain = folder / "plain.parquet"

@@ -252,8 +252,7 @@ def _parse(data: bytes, factor: Factor, with_nodes: bool) -> dict[str, NDArray[A
     # After a leaf come closing brackets, up to where the next one opens: nowhere are fewer open between them.
     turns = np.flatnonzero(closes[:-1] & opens[1:])
     between = depths[np.append(turns, len(depths) - 1)]  # (leaves)
-    tagged = leaves - 2  # the brackets around a tag and a word
-    kept = ~_are_traces(text, at[leaves - 1])
+    kept, with_traces = ~_are_traces(text, at[leaves - 1]), leaves
     if not kept.all():
         between = _over_traces(between, kept)
         leaves = leaves[kept]
@@ -262,8 +261,8 @@ def _parse(data: bytes, factor: Factor, with_nodes: bool) -> dict[str, NDArray[A
     nodes = {}
     if with_nodes:
         is_node = opens.copy()
-        is_node[tagged] = is_node[artificial] = False
-        nodes = _nodes(text, at, opens, np.flatnonzero(is_node), depths, leaves, between)
+        is_node[with_traces - 2] = is_node[artificial] = False  # (DT the) is none
+        nodes = _nodes(text, at, opens, np.flatnonzero(is_node), depths, with_traces, kept, between)
     return {
         **nodes,
         "tree_starts": tree_starts,
@@ -278,20 +277,29 @@ def _parse(data: bytes, factor: Factor, with_nodes: bool) -> dict[str, NDArray[A
 
 
 def _nodes(
-    text: Bytes, at: Int64, opens: Bool, nodes: Int64, depths: Int32, leaves: Int64, between: Int32
+    text: Bytes,
+    at: Int64,
+    opens: Bool,
+    nodes: Int64,
+    depths: Int32,
+    leaves: Int64,
+    kept: Bool,
+    between: Int32,
 ) -> dict[str, NDArray[Any]]:
     """What :class:`Nodes` holds, of the events (``at``, ``opens``, ``depths``) of some bytes.
 
     Args:
         nodes: the events that open constituents, with or without words in them.
-        leaves: int64 (w), the events of words.
+        leaves: the events of words and traces.
+        kept: which of these are words.
         between: int32 (w), see :class:`TreeArrays`.
     """
-    over = depths[leaves] - np.int32(1)  # (w) constituents over each word
+    words = leaves[kept]
+    over = depths[words] - np.int32(1)  # (w) constituents over each word
     after = np.maximum(between, 0)  # (w) those of them over the next word too
     before = np.append(np.int32(0), after[:-1])[: len(over)]
-    if len(nodes) > (over - before).sum():
-        nodes = nodes[_are_filled(nodes, depths[nodes], leaves, over, before)]
+    if len(words) < len(leaves):
+        nodes = nodes[_are_filled(nodes, depths[nodes], words, leaves[~kept], over, before)]
     has_label = ~opens[nodes + 1]
     return {
         "label_starts": np.where(has_label, at[nodes + 1], at[nodes] + 1),
@@ -301,24 +309,29 @@ def _nodes(
     }
 
 
-def _are_filled(nodes: Int64, depths: Int32, leaves: Int64, over: Int32, before: Int32) -> Bool:
+def _are_filled(nodes: Int64, depths: Int32, words: Int64, traces: Int64, over: Int32, before: Int32) -> Bool:
     """Which constituents, given by the events that open them and their depths, have words in them.
 
-    A word is in the last constituent that opens at each depth between the word before and it. Those that
-    are closed again before the word have none.
+    Those between two words have, unless traces are there too. Then the word is in the last one of each depth
+    that is open at it, and not at the word before; the others are closed again before it.
     """
-    word = np.searchsorted(leaves, nodes)  # (nodes) the next word
-    n_found = np.bincount(word, minlength=len(leaves) + 1)
-    wanted, floor = np.append(over, 0), np.append(before, 0)
-    filled = np.ones(len(nodes), dtype=bool)
-    doubtful = np.flatnonzero((n_found != wanted - floor)[word])
-    word, depths = word[doubtful], depths[doubtful]
+    gaps = np.unique(np.searchsorted(words, traces))  # the words before which there are traces
+    events = np.concatenate([[-1], words, [np.iinfo(np.int64).max]])
+    first, past = np.searchsorted(nodes, events[gaps]), np.searchsorted(nodes, events[gaps + 1])
+    doubtful, word = ranges(first, past - first), np.repeat(gaps, past - first)
+    depths = depths[doubtful]
     order = np.lexsort((depths, word))  # stable: of the same word and depth, in their order
     is_last = np.ones(len(order), dtype=bool)
     is_last[:-1] = (np.diff(word[order]) != 0) | (np.diff(depths[order]) != 0)
+    filled = np.ones(len(nodes), dtype=bool)
     filled[doubtful[order]] = is_last
-    filled[doubtful] &= (depths > floor[word]) & (depths <= wanted[word])
+    filled[doubtful] &= (depths > np.append(before, 0)[word]) & (depths <= np.append(over, 0)[word])
     return filled
+
+
+def ranges(starts: Int64, lengths: Int64) -> Int64:
+    """The numbers from each start on, so many each, one after the other."""
+    return np.repeat(starts - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
 
 
 def _are_spaces(text: Bytes) -> Bool:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pdtools.arrow import numpy_array
-from pdtools.trees.arrays import TreeArrays
+from pdtools.trees.arrays import TreeArrays, ranges
 from pdtools.trees.transforms import WRAPPERS, clean_label, expand_unaries
 from pdtools.trees.tree import UNKNOWN_LABEL, UNKNOWN_TAG, Tree, flat_tree
 
@@ -99,6 +99,8 @@ def expand_constituents(opens: Int32, closes: Int32, pieces: ArrayLike) -> tuple
     """
     past = np.cumsum(pieces)
     n = int(past[-1]) if len(past) else 0
+    if n == len(opens):
+        return opens, closes
     token_opens, token_closes = np.zeros(n, np.int32), np.zeros(n, np.int32)
     token_opens[past - pieces], token_closes[past - 1] = opens, closes
     return token_opens, token_closes
@@ -149,18 +151,21 @@ def piece_constituents(arrays: TreeArrays) -> PieceConstituents:
     if n_outer.any():
         opens[firsts] -= n_outer.astype(np.int32)
         closes[lasts] -= n_outer.astype(np.int32)
-        numbers = np.delete(numbers, _ranges(begins, n_outer))
+        numbers = np.delete(numbers, ranges(begins, n_outer))
 
-    bars = np.array(["|" in label for label in written], dtype=bool)[numbers]
-    rewritten = np.diff(_sums(bars)[_sums(opens)[sentences]])
+    bars = np.flatnonzero(np.array(["|" in label for label in written], dtype=bool)[numbers])
+    tree_of_bar = np.searchsorted(_sums(opens)[sentences], bars, side="right") - 1
+    rewritten = np.bincount(tree_of_bar, minlength=len(arrays))
     chains = [[part or UNKNOWN_LABEL for part in clean_label(label).split("+")] for label in written]
     names = tuple(dict.fromkeys([*(name for chain in chains for name in chain), UNKNOWN_LABEL]))
     place = {name: i for i, name in enumerate(names)}
     parts = np.array([place[name] for chain in chains for name in chain], dtype=np.int32)
     lengths = np.array([len(chain) for chain in chains], dtype=np.int64)
-    n_parts = lengths[numbers]
-    labels = parts[_ranges(_sums(lengths)[numbers], n_parts)]
-    if len(labels) > len(numbers):
+    if len(parts) == len(written):
+        labels = parts[numbers]
+    else:
+        n_parts = lengths[numbers]
+        labels = parts[ranges(_sums(lengths)[numbers], n_parts)]
         start, end = _spans(opens, closes)
         opens = np.bincount(start, n_parts, len(opens)).astype(np.int32)
         closes = np.bincount(end, n_parts, len(closes)).astype(np.int32)
@@ -207,11 +212,6 @@ def _spans(opens: Int32, closes: Int32) -> tuple[Int64, Int64]:
     last = np.empty_like(end)
     last[np.argsort(opening, kind="stable")] = end[np.argsort(closing, kind="stable")]
     return start, last
-
-
-def _ranges(starts: Int64, lengths: Int64) -> Int64:
-    """The numbers from each start on, so many each, one after the other."""
-    return np.repeat(starts - _sums(lengths)[:-1], lengths) + np.arange(lengths.sum())
 
 
 def _sums(counts: NDArray[Any]) -> Int64:
