@@ -36,7 +36,10 @@ def show(
     words: Annotated[bool, typer.Option("--words", help="Only the words, a line for each sentence.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print one sentence of the shards with its tree, tokens, attachments and tape.
+    """Print one sentence of the shards with its tree, constituents, tokens, attachments and tape.
+
+    The tree is the binary one that the attachments describe. Constituents are labelled and not binarized; a
+    label that the training shards do not have is ? (shards made by an older pdtools have none).
 
     With --text it is a tree of your own, cleaned and right-binarized as by pdtools parse, a token a word.
     A token that attaches to itself only shifts. The tape's row k is the depth of every position after
@@ -60,7 +63,7 @@ def show(
     from rich.console import Console
     from rich.text import Text
 
-    from pdtools.shards import ShardSet, describe_row, describe_tree, tree_of_row
+    from pdtools.shards import ShardSet, constituents_of_row, describe_row, describe_tree, tree_of_row
 
     tree: Tree | None
     if shards is None:
@@ -74,7 +77,7 @@ def show(
                 out.writelines(rows.text(i) + "\n" for i in wanted)
             return
         i = rows.find(cast(int, row_id))
-        tree, description = tree_of_row(rows, i), describe_row(rows, i)
+        tree, description = constituents_of_row(rows, i) or tree_of_row(rows, i), describe_row(rows, i)
     if as_json:
         print_json(description)
         return
@@ -83,8 +86,10 @@ def show(
         console = Console(highlight=False, width=_PIPED_WIDTH)
     name = "" if shards is None else f"{description['id']}: "
     console.print(Text(visible(f"{name}{description['text']}"), style="bold"))
+    for brackets in (description["tree"], description.get("constituents")):
+        if brackets is not None:
+            console.print(Text(visible(brackets)))
     if tree is not None:
-        console.print(Text(visible(tree.to_brackets())))
         console.print(_drawing(tree))
     console.print()
     console.print(_table(description["tokens"]))

@@ -97,17 +97,17 @@ def tapes(
     ] = Factor.right,
     on_error: OnErrorOption = OnError.fail,
 ) -> None:
-    """Turn trees into shards: Parquet files of tokens, attachments and stack tapes, with their tokenizer.
+    """Turn trees into shards: Parquet files of tokens, attachments, stack tapes and labelled constituents.
 
     Trees are those of a treebank, or binarized ones from pdtools parse. In folders, files ending in .mrg,
-    .ptb, .tree, .trees are read (also with .gz, .zst). For validation and test sets, use the tokenizer of
-    the training shards. Sentences with words that --no-unk leaves unknown, trees that consist only of
-    traces, and the flat trees that pdtools parse writes for sentences that it could not parse are left out
-    and listed in rejects.jsonl: this is not an error, whatever --on-error says.
+    .ptb, .tree, .trees are read (also with .gz, .zst). For validation and test sets, use the tokenizer of the
+    training shards: labels are numbered as there too. Sentences with words that --no-unk leaves unknown,
+    trees that consist only of traces, and the flat trees that pdtools parse writes for sentences that it
+    could not parse are left out and listed in rejects.jsonl: this is not an error, whatever --on-error says.
 
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler), with the same result; --resume continues a killed run. If a tokenizer is made, run an
-    array twice: the first run collects the words.
+    (--scheduler), with the same result; --resume continues a killed run. If a tokenizer is made, or that of
+    --tokenizer has no labels, run an array twice: the first run collects words and labels.
 
     \b
     Example:

@@ -6,7 +6,7 @@ A few passes over flat arrays: all of a batch is checked at once, and only what 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,11 +64,15 @@ class _Rows:
         file: the part that they are from.
         first: the number of the first of them in it.
         offsets: int64 (R + 1), where each begins in the flat columns, and the last one ends.
+        item: what is in the flat columns.
+        item_0: the number of the first item of a row.
     """
 
     file: str | Path
     first: int
     offsets: Int64
+    item: str = "token"
+    item_0: int = 0
 
     def refuse(self, row: int, column: str, reason: str) -> None:
         """An error about row ``row`` of these."""
@@ -87,11 +91,12 @@ class _Rows:
             self.check(_found(values.is_null()), column, lambda row: "null")
 
     def check_tokens(self, bad: NDArray[np.bool_], column: str, reason: Callable[[int], str]) -> None:
-        """The same of the first token (n_1 + … + n_R); the reason is given its place in the flat columns."""
+        """The same of the first item (n_1 + … + n_R); the reason is given its place in the flat columns."""
         if bad.any():
             place = int(np.argmax(bad))
             row = int(np.searchsorted(self.offsets, place, side="right")) - 1
-            self.refuse(row, column, f"token {place - int(self.offsets[row])} {reason(place)}")
+            number = place - int(self.offsets[row]) + self.item_0
+            self.refuse(row, column, f"{self.item} {number} {reason(place)}")
 
 
 def check_rows(
@@ -125,7 +130,7 @@ def check_rows(
     for name in batch.schema.names:
         column = batch.column(name)
         nowhere.check_nulls(column, name)
-        if name in ("tokens", "attach", "word"):
+        if name not in ("id", "text"):
             lengths[name] = numpy_array(pc.list_value_length(column), np.int32)
             values = column.flatten()
             if values.null_count:
@@ -152,6 +157,8 @@ def check_rows(
     _check_ids(rows, flat["tokens"], layout, tokenizer)
     _check_attachments(rows, flat["attach"], layout)
     _check_words(rows, flat["word"], batch.column("text"), layout)
+    if "labels" in flat:
+        _check_constituents(rows, lengths, flat, len(tokenizer.labels))
     if tape_bytes is not None:
         n = lengths["tokens"].astype(np.int64)
         wanted_bytes = n * (n + 1) // 2
@@ -293,6 +300,45 @@ def _check_words(rows: _Rows, word: Int32, text: pa.StringArray, layout: str) ->
     rows.check(behind & (lasts - firsts > 1), "word", lambda row: "token 1 belongs to no word")
     found = word[lasts - 1] + 1
     rows.check(found != n_words, "word", lambda row: f"{found[row]} words, but {n_words[row]} in the text")
+
+
+def _check_constituents(
+    rows: _Rows, lengths: dict[str, Int32], flat: dict[str, Int32], n_labels: int
+) -> None:
+    """Refuse constituents that are not those of one tree over the tokens between ROOT and EOS."""
+    n = lengths["tokens"] - 2
+    rows.check(n == 0, "opens", lambda row: "a constituent without tokens")
+    for name in ("opens", "closes"):
+        unequal = np.flatnonzero(lengths[name] != n)
+        if len(unequal):
+            row = int(unequal[0])
+            rows.refuse(row, name, f"{lengths[name][row]} numbers for {n[row]} tokens without ROOT and EOS")
+    inside = replace(rows, offsets=_offsets(n), item_0=1)
+    opens, closes, labels = flat["opens"], flat["closes"], flat["labels"]
+    inside.check_tokens(opens < 0, "opens", lambda place: f"opens {opens[place]} constituents")
+    inside.check_tokens(closes < 0, "closes", lambda place: f"closes {closes[place]} constituents")
+    opened = np.concatenate([[0], np.cumsum(opens, dtype=np.int64)])
+    balance = opened - np.concatenate([[0], np.cumsum(closes, dtype=np.int64)])
+    left = balance[1:] - np.repeat(balance[inside.offsets[:-1]], n)  # (all tokens) open after each
+    wrong = left < 1
+    lasts = inside.offsets[1:] - 1
+    wrong[lasts] = left[lasts] != 0
+    inside.check_tokens(
+        wrong,
+        "closes",
+        lambda place: f"leaves {left[place]} constituents open: one has to be around all tokens",
+    )
+    n_opened = np.diff(opened[inside.offsets])
+    rows.check(
+        lengths["labels"] != n_opened,
+        "labels",
+        lambda row: f"{lengths['labels'][row]} labels for {n_opened[row]} constituents",
+    )
+    replace(rows, offsets=_offsets(lengths["labels"]), item="label").check_tokens(
+        (labels < -1) | (labels >= n_labels),
+        "labels",
+        lambda place: f"is {labels[place]}, beyond the {n_labels} of the manifest",
+    )
 
 
 def _is_utf8(value: bytes) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.shards.reader import ShardSet
@@ -16,6 +17,7 @@ from pdtools.trees import (
     sentence_layout,
     tape,
     tree_from_attachments,
+    tree_from_constituents,
     unescape,
 )
 
@@ -28,6 +30,18 @@ def tree_of_row(shards: ShardSet, i: int) -> Tree | None:
     word = shards.word(i)[1:-1]  # (n,)
     over_tokens = tree_from_attachments(shards.attach(i)[1:-1] - 1, [words[number] for number in word])
     return merge_subwords(over_tokens, word, words)
+
+
+def constituents_of_row(shards: ShardSet, i: int) -> Tree | None:
+    """The labelled constituents over the words of row i, ``?`` for unknown labels; None without any."""
+    if not shards.has_constituents:
+        return None
+    found, word = shards.constituents(i), shards.word(i)[1:-1]
+    n_words = int(word[-1]) + 1
+    opens, closes = (np.bincount(word, some, n_words).astype(int) for some in (found.opens, found.closes))
+    labels = [shards.labels[label] if label >= 0 else "?" for label in found.labels.tolist()]
+    words = [escape(word) for word in shards.text(i).split(" ")]
+    return tree_from_constituents(labels, opens, closes, words)
 
 
 def describe_tree(tree: Tree) -> dict[str, Any]:
@@ -55,18 +69,21 @@ def describe_row(shards: ShardSet, i: int) -> dict[str, Any]:
     """Row i, ready for JSON.
 
     Returns:
-        ``id``, ``text``, ``tree`` (brackets, or None) and ``tokens``: for each position of the row its
+        ``id``, ``text``, ``tree`` (brackets, or None), ``constituents`` (the same, labelled and not
+        binarized) and ``tokens``: for each position of the row its
         ``position``, ``id``, ``token``, ``word`` (None for ROOT and EOS), ``attach``, ``shift`` (whether
         it only shifts) and ``tape`` (its row W_k, one depth per position up to its own).
     """
     words = shards.text(i).split(" ")
     tree = tree_of_row(shards, i)
+    constituents = constituents_of_row(shards, i)
     depths = shards.tape(i)  # (n + 2, n + 2)
     columns = zip(shards.tokens(i).tolist(), shards.word(i).tolist(), shards.attach(i).tolist(), strict=True)
     return {
         "id": int(shards.ids[i]),
         "text": shards.text(i),
         "tree": None if tree is None else tree.to_brackets(),
+        "constituents": None if constituents is None else constituents.to_brackets(),
         "tokens": [
             {
                 "id": token,
