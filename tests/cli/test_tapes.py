@@ -76,19 +76,27 @@ def test_options_reach_the_shards(trees: str, tmp_path: Path) -> None:
     assert run(["tapes", trees, "-o", str(out), "--layout", "sentence", *options.split()]) == 0
     shards = ShardSet.open(out)
     kept = {"layout": "sentence", "factor": "left", "tape": "none", "text_style": "raw"}
+    kept["constituents"] = "labelled"
     assert shards.manifest["settings"] == kept
     assert (shards.tokenizer.kind, shards.tokenizer.vocab_size) == ("bpe", 262)
     assert "tape" not in pd.read_parquet(out / "part-00000.parquet").columns
 
 
-def test_validation_trees_take_the_training_tokenizer(trees: str, tmp_path: Path) -> None:
+def test_validation_trees_take_the_training_tokenizer(
+    trees: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     train, valid = str(tmp_path / "train"), str(tmp_path / "valid")
-    (tmp_path / "v.trees").write_text("(S (NN dog) (VB sleeps))\n(S (DT The) (NN dog))\n")
+    (tmp_path / "v.trees").write_text("(S (NN dog) (VB sleeps))\n(S (DT The) (FRAG (NN dog)))\n")
     assert run(["tapes", trees, "-o", train, "--no-unk"]) == 0
     assert run(["tapes", str(tmp_path / "v.trees"), "-o", valid, "--tokenizer", train]) == 0
     shards = ShardSet.open(valid)
     assert shards.tokenizer == ShardSet.open(train).tokenizer
     assert len(shards) == 1
+    assert shards.labels == ShardSet.open(train).labels == ("NP", "S", "VP", "PP")
+    assert shards.constituents(0).labels.tolist() == [1, -1]
+    assert shards.manifest["counts"]["unknown_labels"] == 1
+    assert run(["show", valid, "0"]) == 0
+    assert "(S (XX The) (? (XX dog)))" in capsys.readouterr().out
     assert shards.manifest["left_out"] == {"words outside the vocabulary": 1}
     reject = json.loads((tmp_path / "valid" / "rejects.jsonl").read_text())
     assert (reject["line"], reject["text"]) == (1, "(S (NN dog) (VB sleeps))")
@@ -222,6 +230,8 @@ def test_show_prints_a_sentence(trees: str, tmp_path: Path, capsys: pytest.Captu
     lines = [line.split() for line in printed.splitlines()]
     assert lines[0] == ["0:", "The", "dog", "runs"]
     assert "(X (X (XX The) (XX dog)) (XX runs))" in printed
+    assert "(S (NP (XX The) (XX dog)) (VP (XX runs)))" in printed
+    assert ["├──", "NP"] in lines
     assert ["0", "<root>", "shift", "0"] in lines
     assert ["2", "dog", "dog", "1", "0", "1", "1"] in lines
     assert ["4", "<eos>", "0", "1", "4", "4", "3", "2"] in lines
@@ -247,6 +257,9 @@ def test_show_json(trees: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
     row = json.loads(capsys.readouterr().out)
     assert row["text"] == "The big dog runs with ( cats )"
     assert row["tree"].count("-LRB-") == 1
+    assert row["constituents"].startswith(
+        "(S (NP (XX The) (XX big) (XX dog)) (VP (XX runs) (PP (XX with) (NP"
+    )
     assert [token["position"] for token in row["tokens"]] == list(range(len(row["tokens"])))
     assert all(len(token["tape"]) == token["position"] + 1 for token in row["tokens"])
 

@@ -14,6 +14,8 @@ LABELS = st.sampled_from(
         "S",
         "NP-SBJ-1",
         "ADVP|PRT",
+        "S+VP-TPC",
+        "A|B+",
         "VP|<NP-PP>",
         "|<>",
         "X|<a",

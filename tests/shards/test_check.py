@@ -44,7 +44,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     trees.write_text(TREES)
     text.write_text("the dog barks\nrain falls down\n")
     making = TokenizerSettings(min_count=1)
-    shards_from_files([str(trees)], making, ShardSettings(), folder / "shards", Rejects())
+    labelled = ShardSettings(constituents="labelled")
+    shards_from_files([str(trees)], making, labelled, folder / "shards", Rejects())
     tokenizer = Tokenizer.load(folder / "shards")
     blocks_from_files([str(text)], tokenizer, folder / "blocks", Rejects(), length=5)
     shape = {"vocab_size": tokenizer.vocab_size, "pad_id": tokenizer.pad_id, "root_id": tokenizer.root_id}
@@ -107,10 +108,12 @@ def not_utf8(table: pa.Table) -> pa.Table:
     return table.set_column(table.schema.get_field_index("text"), "text", text)
 
 
+NO_TOKENS: dict[str, Any] = {"tokens": [1, 2], "attach": [0, 0], "word": [-1, -1], "text": ""}
+NO_TOKENS |= {"labels": [], "opens": [], "closes": []}
 KINDS: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
     **{
         f"no {name}": ((lambda table, name=name: table.drop_columns([name])), f"no column '{name}'")
-        for name in ("id", "text", "tokens", "attach", "word", "tape")
+        for name in ("id", "text", "tokens", "attach", "word", "labels", "opens", "closes", "tape")
     },
     "two columns": (lambda table: table.append_column("word", table["word"]), "2 columns 'word'"),
     "float ids": (cast("id", pa.float64()), "column 'id' holds double, not int64"),
@@ -120,12 +123,34 @@ KINDS: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
     "text tapes": (cast("tape", pa.string()), "column 'tape' holds string, not binary"),
     **{
         f"null {name}": (put(name, 1, None), f"row 1 (from 0), column '{name}': null")
-        for name in ("id", "text", "tokens", "attach", "word", "tape")
+        for name in ("id", "text", "tokens", "attach", "word", "labels", "opens", "closes", "tape")
     },
     **{
         f"null in {name}": (put(name, 1, None, 2), f"row 1 (from 0), column '{name}': token 2 is null")
-        for name in ("tokens", "attach", "word")
+        for name in ("tokens", "attach", "word", "opens", "closes")
     },
+    "no tokens": (
+        rows(
+            lambda c: [c[name].__setitem__(1, value) for name, value in NO_TOKENS.items()] and None,
+        ),
+        "row 1 (from 0), column 'opens': a constituent without tokens",
+    ),
+    "short opens": (put("opens", 1, [2, 1]), "column 'opens': 2 numbers for 3 tokens without ROOT and EOS"),
+    "long closes": (put("closes", 1, [1, 0, 3, 0]), "column 'closes': 4 numbers for 3 tokens without"),
+    "opens less": (put("opens", 2, -1, 1), "row 2 (from 0), column 'opens': token 2 opens -1 constituents"),
+    "closes less": (
+        put("closes", 2, -1, 1),
+        "row 2 (from 0), column 'closes': token 2 closes -1 constituents",
+    ),
+    "closes early": (put("closes", 1, [2, 0, 2]), "column 'closes': token 1 leaves 0 constituents open"),
+    "closes too many": (put("closes", 1, 2**31 - 1, 0), "token 1 leaves -2147483645 constituents open"),
+    "closes late": (put("closes", 1, [1, 0, 2]), "column 'closes': token 3 leaves 1 constituents open"),
+    "few labels": (
+        put("labels", 1, [0, 1, 2]),
+        "row 1 (from 0), column 'labels': 3 labels for 4 constituents",
+    ),
+    "label beyond": (put("labels", 2, 4, 3), "row 2 (from 0), column 'labels': label 3 is 4, beyond the 4"),
+    "label below": (put("labels", 2, -2, 0), "row 2 (from 0), column 'labels': label 0 is -2, beyond the 4"),
     "id": (put("id", 2, 7), "row 2 (from 0), column 'id': 7, but it is row 2"),
     "empty row": (
         rows(lambda c: [c[name].__setitem__(1, []) for name in ("tokens", "attach", "word")] and None),

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections import Counter
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,15 +36,18 @@ from pdtools.shards import (
     train_tokenizer,
     writer,
 )
+from pdtools.shards.plain import labels_of
+from pdtools.tokenization import Tokenizer
 from pdtools.trees import cut_pieces, read_trees
 
+LABELLED = ShardSettings(constituents="labelled")
 SETTINGS = [
-    (TokenizerSettings(min_count=1), ShardSettings()),
-    (TokenizerSettings(unk=False, min_count=2), ShardSettings(tape="none")),
-    (TokenizerSettings(kind="bpe", size=270), ShardSettings(factor="left")),
-    (TokenizerSettings(kind="bpe", size=270), ShardSettings()),
-    (TokenizerSettings(kind="bpe", size=270, text_style="raw"), ShardSettings(factor="left")),
-    (TokenizerSettings(min_count=3), ShardSettings()),  # with unknown words
+    (TokenizerSettings(min_count=1), LABELLED),
+    (TokenizerSettings(unk=False, min_count=2), replace(LABELLED, tape="none")),
+    (TokenizerSettings(kind="bpe", size=270), replace(LABELLED, factor="left")),
+    (TokenizerSettings(kind="bpe", size=270), LABELLED),
+    (TokenizerSettings(kind="bpe", size=270, text_style="raw"), replace(LABELLED, factor="left")),
+    (TokenizerSettings(min_count=3), ShardSettings()),  # with unknown words, without constituents
 ]
 
 
@@ -157,6 +162,66 @@ def test_rows_that_are_too_long_for_a_packed_tape(
     assert plain.TOO_LONG in json.dumps(manifest)
     lengths = ShardSet.open(tmp_path / "shards").lengths
     assert max(lengths) == 20
+
+
+# --- labels of constituents -------------------------------------------------------------------
+
+
+def test_labels_are_found_in_a_pass_of_their_own_if_the_tokenizer_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = str(data.treebank("test"))
+    for style in ("ptb", "raw"):
+        making = TokenizerSettings(kind="bpe", size=270, text_style=style)
+        bare = train_tokenizer(read_trees([file], Rejects()), making)
+        assert bare.labels == ()
+        for stream in (False, True):
+            monkeypatch.setattr(build, "is_stream", lambda name, stream=stream: stream)
+            both = [
+                outcome(at_once, [file], (some, LABELLED), tmp_path / "s", "fail") for some in (making, bare)
+            ]
+            assert both[0] == both[1]
+    shards = ShardSet.open(tmp_path / "s")
+    counts = Counter(label for source in read_trees([file], Rejects()) for label in labels_of(source.tree))
+    assert list(shards.labels) == shards.manifest["labels"] == sorted(counts, key=lambda x: (-counts[x], x))
+    assert shards.tokenizer.fingerprint == bare.fingerprint
+
+
+def test_labels_of_the_training_shards_are_kept(tmp_path: Path) -> None:
+    texts = {"train": "(S (NP (NN a)) (VP (VB b)))\n(S (VP (VB b)) (VP (VB b)))\n(NN a)\n"}
+    texts["valid"] = (
+        "(S (NP (NN a)) (Q (Q (VB b)) (VP (VB b))))\n(S (VP (VB b)) (ADVP|PRT (NN a)))\n(S (NN a))\n"
+    )
+    for name, text in texts.items():
+        (tmp_path / f"{name}.trees").write_text(text)
+    train = outcome(
+        at_once,
+        [str(tmp_path / "train.trees")],
+        (TokenizerSettings(min_count=1), LABELLED),
+        tmp_path / "s",
+        "fail",
+    )["manifest.json"]
+    assert train["labels"] == ["VP", "S", "NP", "X"]
+    assert {name: train["counts"][name] for name in LABEL_COUNTS} == dict(
+        zip(LABEL_COUNTS, (1, 0, 0), strict=True)
+    )
+    tokenizer = Tokenizer.load(tmp_path / "s")
+    valid = [str(tmp_path / "valid.trees")]
+    at_once(valid, tokenizer, LABELLED, tmp_path / "fast", Rejects())
+    build_shards(read_trees(valid, Rejects()), tokenizer, LABELLED, tmp_path / "plain", Rejects())
+    for name in ("fast", "plain"):
+        shards = ShardSet.open(tmp_path / name)
+        assert shards.labels == tuple(train["labels"])
+        assert [shards.constituents(i).labels.tolist() for i in range(3)] == [
+            [1, 2, -1, -1, 0],
+            [1, 0, -1],
+            [1],
+        ]
+        counts = {name: shards.manifest["counts"][name] for name in LABEL_COUNTS}
+        assert counts == dict(zip(LABEL_COUNTS, (0, 1, 2), strict=True))
+
+
+LABEL_COUNTS = ("wrapped", "rewritten_labels", "unknown_labels")
 
 
 # --- several processes ------------------------------------------------------------------------

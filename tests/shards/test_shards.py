@@ -39,6 +39,7 @@ from pdtools.trees import (
     normalize,
     placeholder,
     read_trees,
+    unescape,
     unpack_tape,
 )
 
@@ -159,6 +160,9 @@ def test_plain_pandas_reads_what_the_trees_say(tmp_path: Path, tokenizer: Tokeni
         "most_tokens": int(lengths.max()) - 2,
         "deepest": max(max(tape) for tape in frame["tape"]),
         "unknown_words": 0,
+        "wrapped": 0,
+        "rewritten_labels": 0,
+        "unknown_labels": 0,
         "left_out": 0,
     }
 
@@ -222,6 +226,7 @@ def test_metadata_says_what_the_numbers_mean(tmp_path: Path) -> None:
         "layout": "sentence",
         "factor": "left",
         "tape": "none",
+        "constituents": "none",
         "text_style": "ptb",
     }
 
@@ -359,6 +364,74 @@ def test_a_row_describes_its_tree(tmp_path: Path) -> None:
     assert (first["token"], first["word"], first["shift"], first["tape"]) == ("<root>", None, True, [0])
     assert (last["token"], last["word"], last["attach"], last["shift"]) == ("<eos>", None, 0, False)
     json.dumps(description)
+
+
+def test_constituents_are_read_back(tmp_path: Path) -> None:
+    texts = [*TREES * 2, "(NN dog)"]
+    _build(tmp_path / "s", texts, BPE["ptb"], rows_per_part=4, constituents="labelled")
+    shards = ShardSet.open(tmp_path / "s")
+    assert shards.has_constituents
+    assert shards.tokenizer == BPE["ptb"]
+    for i, text in enumerate(texts):
+        found, word = shards.constituents(i), shards.word(i)[1:-1]
+        tree = normalize(Tree.from_brackets(text))
+        assert tree is not None
+        assert [shards.labels[label] for label in found.labels] == (list(tree.labels) or ["X"])
+        # Each from the first token of its first word to the last of its last.
+        spans = list(zip(tree.starts.tolist(), tree.ends.tolist(), strict=True)) or [(0, 1)]
+        firsts = [word.tolist().index(start) for start, _ in spans]
+        lasts = [len(word) - 1 - word.tolist()[::-1].index(end - 1) for _, end in spans]
+        assert found.opens.tolist() == np.bincount(firsts, minlength=len(word)).tolist()
+        assert found.closes.tolist() == np.bincount(lasts, minlength=len(word)).tolist()
+        most = max(sum(a <= k <= b for a, b in zip(firsts, lasts, strict=True)) for k in range(len(word)))
+        assert (shards.n_constituents[i], shards.most_open[i]) == (len(spans), most)
+        described = describe_row(shards, i)["constituents"]
+        assert Tree.from_brackets(described).labels == (tree.labels or ("X",))
+        assert " ".join(map(unescape, Tree.from_brackets(described).words)) == shards.text(i)
+    blocks = list(ShardFolder.open(tmp_path / "s").blocks())
+    assert [n for block in blocks for n in block.most_open] == shards.most_open.tolist()
+
+
+def test_rows_of_a_part_of_the_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pdtools.shards.reader.ROWS_PER_BLOCK", 2)
+    _build(tmp_path / "s", [*TREES, "(NN dog)"], constituents="labelled")
+    whole = ShardSet.open(tmp_path / "s")
+    for made in (whole, ShardFolder.open(tmp_path / "s")):
+        blocks = list(made.blocks())
+        assert [len(block) for block in blocks] == [2, 2]
+        for name in ("n_constituents", "most_open"):
+            assert (
+                np.concatenate([getattr(block, name) for block in blocks]).tolist()
+                == getattr(whole, name).tolist()
+            )
+        assert blocks[1].constituents(1).labels.tolist() == whole.constituents(3).labels.tolist()
+
+
+def test_shards_without_constituents(tmp_path: Path) -> None:
+    manifest = _build(tmp_path / "s")
+    del manifest["settings"]["constituents"]  # as those made before there were any
+    write_json(tmp_path / "s" / "manifest.json", manifest)
+    shards = ShardSet.open(tmp_path / "s")
+    assert (shards.has_constituents, shards.labels) == (False, ())
+    assert describe_row(shards, 0)["constituents"] is None
+    reason = "no labelled constituents.*make them again with pdtools tapes"
+    for ask in (lambda: shards.constituents(0), lambda: shards.n_constituents, lambda: shards.most_open):
+        with pytest.raises(PdtoolsError, match=reason):
+            ask()
+    with pytest.raises(PdtoolsError, match="blocks have no trees"):
+        ShardSettings(layout="block", constituents="labelled")
+
+
+def test_labels_are_those_of_the_tokenizer(tmp_path: Path) -> None:
+    _build(tmp_path / "s", constituents="labelled")
+    digest = ShardSet.open(tmp_path / "s").sha256
+    labels = ShardSet.open(tmp_path / "s").labels
+    renamed = Tokenizer.load(tmp_path / "s").with_labels(["Y", *labels[1:]])
+    renamed.save(tmp_path / "s")
+    with pytest.raises(InputError, match=r"manifest\.json: labels are not those of the tokenizer"):
+        ShardSet.open(tmp_path / "s")
+    _change_manifest(tmp_path / "s", labels=list(renamed.labels))
+    assert ShardSet.open(tmp_path / "s").sha256 != digest
 
 
 def _change_manifest(folder: Path, **changes: Any) -> None:

@@ -195,13 +195,29 @@ def test_saved_and_loaded_it_is_the_same(tokenizer: Tokenizer, tmp_path: Path) -
         Tokenizer.load(tmp_path, {"ptb": "raw", "raw": "ptb"}[tokenizer.text_style])
 
 
+def test_labels_go_with_the_tokens(tmp_path: Path) -> None:
+    bare = train_word_tokenizer(WORDS)
+    tokenizer = bare.with_labels(["S", "É"])
+    tokenizer.save(tmp_path)
+    for loaded in (Tokenizer.load(tmp_path), pickle.loads(pickle.dumps(tokenizer))):
+        assert loaded.labels == ("S", "É")
+        assert loaded.label_ids == {"S": 0, "É": 1}
+    assert bare.labels == ()
+    assert bare == tokenizer  # of the same tokens
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    for labels, reason in (("S", "a list of names"), (["S", 1], "a list of names"), (["S", "S"], "twice")):
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps({**config, "labels": labels}))
+        with pytest.raises(InputError, match=reason):
+            Tokenizer.load(tmp_path)
+
+
 @pytest.mark.parametrize("style", ["ptb", "raw"])
 @pytest.mark.parametrize("kind", ["word", "bpe"])
 def test_transformers_reads_it(kind: str, style: str, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     sentence = join_words(["the", "dogs", "ran"], style)
     tokenizer = _BPE[style] if kind == "bpe" else train_word_tokenizer(WORDS, text_style=style)
-    tokenizer.save(tmp_path)
+    tokenizer.with_labels(["S", "NP"]).save(tmp_path)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert theirs(sentence.text)["input_ids"] == tokenizer.encode(sentence).ids.tolist()
     assert (theirs.pad_token_id, theirs.bos_token_id, theirs.eos_token_id, theirs.unk_token_id) == (
