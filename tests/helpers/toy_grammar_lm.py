@@ -6,6 +6,7 @@ Their probabilities depend on the last action and on how many constituents are o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -188,6 +189,10 @@ class ToyDerivations(Derivations):
         return ToyDerivation(choices[(choices < model.vocab_size) & (choices != model.eos_id)], text.strip())
 
 
+# Derivations side by side that there is memory for.
+_ROOM = 1000
+
+
 @dataclass(frozen=True, slots=True)
 class Enumerated:
     """All derivations of a string: log joints with choices, best first, and A_0, …, A_n, A_end."""
@@ -198,21 +203,46 @@ class Enumerated:
 
 @torch.no_grad()
 def enumerate_derivations(model: LanguageModel, ids: Sequence[int]) -> Enumerated:
-    """Of ROOT, tokens and end-of-sentence, by the protocol alone: for any model with finitely many."""
-    prefixes, reached = [0.0], [(0.0, list[int]())]
-    for token in ids[1:]:
-        under_way, reached = reached, []
-        while under_way:
-            score, choices = under_way.pop()
-            derivations = replayed(model, choices, len(ids))
-            logprobs = derivations.logprobs()[0]
-            fits = derivations.fits(token)[0] & (logprobs > -torch.inf)
-            for choice in torch.nonzero(fits)[:, 0]:
-                longer = (score + float(logprobs[choice]), [*choices, int(choice)])
-                there = int(derivations.generated(choice[None])) == token
-                (reached if there else under_way).append(longer)
-        prefixes.append(float(np.logaddexp.reduce([score for score, _ in reached])))
-    return Enumerated(sorted(reached, reverse=True), prefixes)
+    """Of ROOT, tokens and end-of-sentence, by the protocol alone: for any model with finitely many.
+
+    All that are under way are made side by side, choice after choice, whatever they have generated.
+    """
+    derivations = model.derive(_ROOM, len(ids))
+    derivations.select(torch.tensor([0]))
+    under_way = [(0.0, list[int](), 1)]  # log joint, choices, the token that is next
+    reached: list[list[float]] = [[] for _ in ids]
+    joints = []
+    while under_way:
+        logprobs = derivations.logprobs()
+        fits = {t: derivations.fits(ids[t]).expand_as(logprobs) for _, _, t in under_way}
+        pairs = [
+            (row, choice)
+            for row, (_, _, t) in enumerate(under_way)
+            for choice in torch.nonzero(fits[t][row] & (logprobs[row] > -torch.inf))[:, 0].tolist()
+        ]
+        if not pairs:
+            break
+        rows, choices = (torch.tensor(column) for column in zip(*pairs, strict=True))
+        derivations.select(rows)
+        tokens = derivations.generated(choices).tolist()
+        longer, kept = [], []
+        for place, ((row, choice), token) in enumerate(zip(pairs, tokens, strict=True)):
+            score, before, t = under_way[row]
+            score, made = score + float(logprobs[row, choice]), [*before, choice]
+            if token == ids[t]:
+                reached[t].append(score)
+                t += 1
+            if t == len(ids):
+                joints.append((score, made))
+            else:
+                longer.append((score, made, t))
+                kept.append(place)
+        under_way = longer
+        if kept:
+            derivations.select(torch.tensor(kept))
+            derivations.push(choices[kept])
+    sums = [float(np.logaddexp.reduce(scores)) if scores else -math.inf for scores in reached[1:]]
+    return Enumerated(sorted(joints, reverse=True), [0.0, *sums])
 
 
 def replayed(model: LanguageModel, choices: Sequence[int], length: int) -> Derivations:

@@ -30,7 +30,7 @@ from pdtools.search.inputs import SourcedLine, read_inputs, read_sentence
 from pdtools.search.scorer import Parsed
 from pdtools.search.surprisal import surprisals, token_rows, word_rows
 from pdtools.tokenization import Tokenizer, join_words, split_spaces, split_text_words, train_bpe_tokenizer
-from pdtools.trees import Tree, spans_from_attachments, tree_from_attachments
+from pdtools.trees import Tree, spans_from_attachments, stack_text, tree_from_attachments
 
 SENTENCES = ["a b c", "b", "c c a b", "a b", "b a c a"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from pdtools.models.derivations import DerivationKind
 from pdtools.models.errors import bad_config
@@ -33,8 +33,6 @@ class PlmConfig(TransformerConfig):
         for name in ("n_labels", "max_open"):
             if getattr(self, name) < 1:
                 raise bad_config(f"{name} must be at least 1, not {getattr(self, name)}")
-        if self.normalize not in get_args(Normalize):
-            raise bad_config(f"normalize must be allowed or all, not {self.normalize!r}")
         if self.objective != "causal" or self.attachment_head or self.as_released:
             raise bad_config("a model of actions is causal, without attachment_head and as_released")
         if self.stack_layers != "none":

@@ -88,8 +88,8 @@ class GrammarLM(TransformerLM):
         hidden = self._read_actions(batch)[:, :-1]  # (B, N - 1, D)
         scored = batch.scored[:, 1:]  # (B, N - 1)
         targets = batch.tokens[:, 1:][scored]  # (S,)
-        logits = self._allowed_logits(hidden[scored], self._prefix(batch, scored))  # (S, A)
-        found = -F.cross_entropy(logits.float(), targets, reduction="none")  # (S,)
+        logits, total = self._allowed_logits(hidden[scored], self._prefix(batch, scored))  # (S, A), (S, 1)
+        found = (logits.gather(1, targets[:, None]) - total)[:, 0]  # (S,)
         logprobs = F.pad(found.new_zeros(scored.shape).masked_scatter(scored, found), (1, 0))  # (B, N)
 
         structure = logits[:, self.vocab_size :].argmax(1) + self.vocab_size  # (S,)
@@ -147,11 +147,13 @@ class GrammarLM(TransformerLM):
             label=(opener - self.vocab_size)[:, :-1][scored],
         )
 
-    def _allowed_logits(self, hidden: Tensor, prefix: Prefix) -> Tensor:
-        """(S, D) to (S, A); -inf for what is not allowed."""
-        logits = self._logits(hidden)
+    def _allowed_logits(self, hidden: Tensor, prefix: Prefix) -> tuple[Tensor, Tensor]:
+        """Logits of actions, -inf where one is not allowed, (S, A), and the logarithm of what they are
+        normalised by, (S, 1)."""
+        logits = self._logits(hidden).float()
+        over_all = None
         if self.config.normalize == "all":
-            return logits
+            over_all, logits = logits.logsumexp(1, keepdim=True), logits.clone()
         may = allowed(prefix, self.actions, self.root_id, self.config.max_open)
         v = self.vocab_size
         # Logits are fresh, and too many for copies: what is not allowed is overwritten.
@@ -161,7 +163,7 @@ class GrammarLM(TransformerLM):
             logits[:, :v].masked_fill_(~may.continuing[:, None] & self.continuing, -torch.inf)
         starts = torch.nonzero(~may.tokens)[:, 0]
         logits[starts, :v] = -torch.inf
-        return logits
+        return logits, logits.logsumexp(1, keepdim=True) if over_all is None else over_all
 
     # --- action by action ---------------------------------------------------------------------
 
@@ -234,9 +236,8 @@ class GrammarLM(TransformerLM):
         prefix = state.prefix()
         for first in range(0, len(state.hidden), rows):
             part = slice(first, first + rows)
-            logits = self._allowed_logits(state.hidden[part], Prefix(*(each[part] for each in prefix)))
-            logits = logits.float()
-            total = logits.logsumexp(1, keepdim=True)
+            prefixes = Prefix(*(each[part] for each in prefix))
+            logits, total = self._allowed_logits(state.hidden[part], prefixes)
             structure.append(logits[:, v:] - total)
             if tokens is None:
                 chosen.append(logits[:, :v] - total)

@@ -1,0 +1,97 @@
+"""Word-synchronous beam search as one would write it down: a hypothesis at a time, each read from its start.
+
+What the search of pdtools has to give, and is timed against: no cache, no batches, no arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from pdtools.models.grammar.batch import ActionBatch
+from pdtools.models.grammar.derivations import read_actions
+from pdtools.models.grammar.model import GrammarLM
+from pdtools.search.word_synchronous import ActionBeam
+
+
+@dataclass
+class Hypothesis:
+    """Actions, their log joint in nats, and how many constituents are open after them."""
+
+    actions: list[int] = field(default_factory=list)
+    score: float = 0.0
+    n_open: int = 0
+
+
+@torch.no_grad()
+def next_logprobs(model: GrammarLM, actions: Sequence[int]) -> torch.Tensor:
+    """log p of every action after others, float64 (A,), from one pass over all of them."""
+    derivations = model.derive(1, 1)
+    for action in actions:
+        derivations.push(torch.tensor([action]))
+    return derivations.logprobs()[0]
+
+
+@torch.no_grad()
+def whole_logprob(model: GrammarLM, ids: Sequence[int], actions: Sequence[int]) -> float:
+    """log p(x, y) of a whole derivation, teacher-forced."""
+    import numpy as np
+
+    found = read_actions(np.array(actions), model.actions)
+    batch: ActionBatch = model.pack([(np.array(ids), found)])
+    parts = model.forward_parts(batch)
+    return float((parts.token_logprobs + parts.attach_logprobs).sum())
+
+
+def search(
+    model: GrammarLM, ids: Sequence[int], beam: ActionBeam
+) -> tuple[list[float], list[Hypothesis], int]:
+    """Search one string.
+
+    Args:
+        model: in evaluation mode.
+        ids: ROOT, the tokens, end-of-sentence.
+        beam: how many hypotheses are kept.
+
+    Returns:
+        A_0, …, A_n, A_end; the hypotheses at the end, best first; how many actions' successors were asked
+        for.
+    """
+    names = model.actions
+    kept, sums, expanded = [Hypothesis()], [0.0], 0
+    for token in ids[1:]:
+        ends = token == model.eos_id
+        frontier, generated = kept, list[Hypothesis]()
+        while frontier:
+            pool = []
+            for hypothesis in frontier:
+                logprobs = next_logprobs(model, hypothesis.actions).tolist()
+                expanded += 1
+                openers = [] if ends else range(names.tokens, names.first_closer)
+                closers = range(names.first_closer, names.number) if ends or hypothesis.n_open > 1 else []
+                for action in [*openers, *([] if ends else [token]), *closers]:
+                    if logprobs[action] > -math.inf:
+                        step = (names.tokens <= action < names.first_closer) - (action >= names.first_closer)
+                        longer = [*hypothesis.actions, action]
+                        score = hypothesis.score + logprobs[action]
+                        pool.append(Hypothesis(longer, score, hypothesis.n_open + step))
+            pool.sort(key=lambda each: -each.score)
+            is_goal = [each.n_open == 0 if ends else each.actions[-1] == token for each in pool]
+            generated += [each for each, goal in zip(pool[: beam.actions], is_goal, strict=False) if goal]
+            late = [each for each, goal in list(zip(pool, is_goal, strict=True))[beam.actions :] if goal]
+            generated += late[: beam.fast_track]
+            frontier = [each for each, goal in zip(pool[: beam.actions], is_goal, strict=False) if not goal]
+            if len(generated) >= beam.actions:
+                break
+            if len(generated) >= beam.words and frontier:
+                worst = sorted((each.score for each in generated), reverse=True)[beam.words - 1]
+                if frontier[0].score < worst:
+                    break
+        generated.sort(key=lambda each: -each.score)
+        kept = generated[: beam.words]
+        best = kept[0].score
+        sums.append(best + math.log(sum(math.exp(each.score - best) for each in kept)))
+    return sums, kept, expanded

@@ -1,0 +1,185 @@
+"""Models of actions are distributions: numbers and probabilities of derivations against their enumeration."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from action_oracle import KINDS, action_model
+from toy_grammar_lm import enumerate_derivations
+
+from pdtools.errors import PdtoolsError
+from pdtools.models.grammar.derivations import read_actions
+from pdtools.models.grammar.model import GrammarLM
+from pdtools.search.sampling import sample
+
+ONE_OF_EACH = [("tg", "depth"), ("plm", "relative"), ("plm-mask", "learned")]
+
+
+def probability(model: GrammarLM, tokens: list[int]) -> float:
+    """p(x), from all derivations."""
+    return math.exp(enumerate_derivations(model, [1, *tokens, 2]).prefix_logprobs[-1])
+
+
+@pytest.mark.parametrize(("name", "positions"), ONE_OF_EACH)
+@pytest.mark.parametrize(
+    ("labels", "max_open", "numbers"), [(1, 2, [2, 5, 13, 34]), (1, 3, [3, 14, 70]), (2, 2, [6, 22, 82])]
+)
+def test_numbers_of_derivations(
+    name: str, positions: str, labels: int, max_open: int, numbers: list[int]
+) -> None:
+    model = action_model(name, positions, labels=labels, max_open=max_open, words=1)
+    found = [len(enumerate_derivations(model, [1, *[3] * n, 2]).joints) for n in range(1, len(numbers) + 1)]
+    assert found == numbers
+
+
+@pytest.mark.parametrize(("name", "positions"), ONE_OF_EACH)
+@pytest.mark.parametrize(
+    ("labels", "words", "max_open", "wanted"),
+    [
+        (1, 1, 1, [1 / 2, 1 / 4, 1 / 8]),
+        (1, 1, 2, [1 / 4, 1 / 6, 1 / 8, 7 / 72]),
+        (1, 1, 3, [5 / 24, 11 / 96]),
+        (1, 2, 2, [7 / 72, 19 / 576]),
+        (2, 2, 2, [1 / 15, 7 / 300, 43 / 4500]),
+    ],
+)
+def test_probabilities_where_all_that_is_allowed_is_as_likely(
+    name: str, positions: str, labels: int, words: int, max_open: int, wanted: list[float]
+) -> None:
+    model = action_model(name, positions, labels=labels, words=words, max_open=max_open, zero=True)
+    found = [probability(model, [3] * n) for n in range(1, len(wanted) + 1)]
+    assert found == pytest.approx(wanted, rel=1e-6)
+
+
+def test_prefixes_where_all_that_is_allowed_is_as_likely() -> None:
+    model = action_model("tg", "depth", labels=1, words=2, max_open=2, zero=True)
+    reached = enumerate_derivations(model, [1, 3, 3, 2]).prefix_logprobs
+    assert np.exp(reached[1:3]) == pytest.approx([1 / 2, 29 / 144], rel=1e-6)
+
+
+@pytest.mark.parametrize(("name", "positions"), ONE_OF_EACH)
+@pytest.mark.parametrize("n_continuing", [0, 1])
+def test_what_has_ended_and_what_has_not_add_up_to_one(name: str, positions: str, n_continuing: int) -> None:
+    model = action_model(name, positions, words=2, labels=1)
+    model.continuing[3 : 3 + n_continuing] = True
+    ended = 0.0
+    for n in range(1, 4):
+        under_way = 0.0
+        for tokens in itertools.product([3, 4], repeat=n):
+            found = enumerate_derivations(model, [1, *tokens, 2]).prefix_logprobs
+            under_way += math.exp(found[-2])
+            ended += math.exp(found[-1]) if n < 3 else 0
+        # What has n tokens, and goes on or ends: and what ended with fewer.
+        fewer = (
+            ended
+            if n == 3
+            else ended
+            - sum(probability(model, list(tokens)) for tokens in itertools.product([3, 4], repeat=n))
+        )
+        assert under_way + fewer == pytest.approx(1, abs=1e-5)
+
+
+def test_a_token_that_continues_a_word_comes_after_a_token_alone() -> None:
+    model = action_model("tg", "depth")
+    model.continuing[3] = True
+    found = enumerate_derivations(model, [1, 4, 3, 5, 2])
+    assert found.joints
+    for _, choices in found.joints:
+        assert choices[choices.index(3) - 1] == 4
+    assert not enumerate_derivations(model, [1, 3, 4, 2]).joints
+
+
+def test_over_all_actions_probability_is_lost() -> None:
+    allowed = action_model("plm", "relative")
+    every = action_model("plm", "relative", normalize="all")
+    assert probability(every, [3, 4]) < 0.5 * probability(allowed, [3, 4])
+
+
+@pytest.mark.parametrize(("name", "positions"), KINDS)
+def test_action_by_action_is_one_pass(name: str, positions: str) -> None:
+    model = action_model(name, positions)
+    ids = [1, 3, 4, 5, 3, 2]
+    found = enumerate_derivations(model, ids)
+    assert len(found.joints) == 306
+    rows = [(np.array(ids), read_actions(np.array(choices), model.actions)) for _, choices in found.joints]
+    batch = model.pack(rows)
+    parts = model.forward_parts(batch)
+    joint = (parts.token_logprobs + parts.attach_logprobs).sum(1)
+    wanted = torch.tensor([score for score, _ in found.joints])
+    torch.testing.assert_close(joint, wanted, atol=2e-5, rtol=0)
+    with torch.no_grad():
+        loss = model.loss(batch)
+    assert int(loss.n_tokens) == 5 * len(rows)  # the end is one of them
+    assert int(loss.n_attach) == sum(2 * len(tree.labels) - 1 for _, tree in rows)
+    assert float(loss.token_nll_sum + loss.attach_nll_sum) == pytest.approx(-float(wanted.sum()), rel=1e-5)
+
+
+@pytest.mark.parametrize(("name", "positions"), KINDS)
+def test_padding_and_neighbours_change_nothing(name: str, positions: str) -> None:
+    model = action_model(name, positions)
+    rows = []
+    for ids in ([1, 3, 4, 5, 2], [1, 3, 2], [1, 5, 4, 2]):
+        joints = enumerate_derivations(model, ids).joints
+        rows.append((np.array(ids), read_actions(np.array(joints[-1][1]), model.actions)))
+    together = model.forward_parts(model.pack(rows))
+    for b, row in enumerate(rows):
+        alone = model.forward_parts(model.pack([row]))
+        n = alone.token_logprobs.shape[1]
+        torch.testing.assert_close(together.token_logprobs[b, :n], alone.token_logprobs[0], atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            together.attach_logprobs[b, :n], alone.attach_logprobs[0], atol=1e-5, rtol=0
+        )
+        assert not together.token_logprobs[b, n:].any()
+
+
+@pytest.mark.parametrize(("name", "positions"), ONE_OF_EACH)
+def test_every_weight_learns_and_nothing_else_is_no_number(name: str, positions: str) -> None:
+    model = action_model(name, positions).train()
+    ids = [1, 3, 4, 5, 2]
+    joints = enumerate_derivations(model.eval(), ids).joints
+    rows = [(np.array(ids), read_actions(np.array(choices), model.actions)) for _, choices in joints[:3]]
+    short = np.array([6, 3, model.actions.first_closer])
+    rows.append((np.array([1, 3, 2]), read_actions(short, model.actions)))
+    parts = model.train().loss(model.pack(rows))
+    (parts.token_nll_sum + parts.attach_nll_sum).backward()
+    for weight_name, weight in model.named_parameters():
+        assert weight.grad is not None, weight_name
+        assert torch.isfinite(weight.grad).all(), weight_name
+        assert weight.grad.abs().sum() > 0, weight_name
+
+
+def test_draws_are_those_of_the_distribution() -> None:
+    model = action_model("tg", "depth", labels=1, words=1, zero=True)
+    lengths = [len(draw.tokens) for draw in sample(model, number=4000, max_tokens=30)]
+    wanted = {1: 1 / 4, 2: 1 / 6, 3: 1 / 8, 4: 7 / 72}
+    for n, share in wanted.items():
+        assert lengths.count(n) / 4000 == pytest.approx(share, abs=0.025)
+
+
+def test_draws_stop_where_there_is_no_room() -> None:
+    model = action_model("plm", "learned", max_length=9)
+    for draw in sample(model, number=50, max_tokens=30):
+        length = 1 + len(draw.tokens) + 2 * len(draw.derivation.labels)  # type: ignore[attr-defined]
+        assert draw.complete or length >= 9
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "problem"),
+    [
+        ("tg", {"positions": "relative"}, "positions must be one of depth"),
+        ("plm", {"positions": "depth"}, "positions must be one of learned, relative"),
+        ("plm", {"positions": "relative", "max_open": 0}, "max_open must be at least 1"),
+        ("plm", {"positions": "relative", "labels": 0}, "n_labels must be at least 1"),
+        ("plm", {"positions": "relative", "normalize": "some"}, "normalize must be one of allowed, all"),
+        ("plm", {"positions": "relative", "objective": "masked"}, "causal"),
+        ("plm-mask", {"positions": "learned", "heads": 1}, "heads must be at least 2"),
+        ("transformer", {"positions": "depth"}, "positions must be one of learned"),
+    ],
+)
+def test_settings_that_make_no_model(name: str, settings: dict[str, object], problem: str) -> None:
+    with pytest.raises(PdtoolsError, match=problem):
+        action_model(name, **settings)  # type: ignore[arg-type]

@@ -1,0 +1,190 @@
+"""Word-synchronous search: the enumeration where the beam holds all, a plain formulation where it does
+not."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from action_oracle import KINDS, action_model
+from toy_grammar_lm import enumerate_derivations
+
+from pdtools.errors import PdtoolsError
+from pdtools.models.grammar.derivations import read_actions
+from pdtools.search.word_synchronous import ActionBeam, ActionResult, word_synchronous_search
+
+STRINGS = [[3, 4, 5], [3], [3, 4], [5], [3, 4, 5, 3], [3, 4]]
+EVERYTHING = ActionBeam(actions=10_000, words=10_000, fast_track=0)
+NARROW = [
+    ActionBeam(actions=1, words=1, fast_track=0),
+    ActionBeam(actions=4, words=2, fast_track=0),
+    ActionBeam(actions=6, words=3, fast_track=2),
+    ActionBeam(actions=40, words=4, fast_track=5),
+]
+
+
+def row(tokens: list[int]) -> np.ndarray:
+    return np.array([1, *tokens, 2], np.int32)
+
+
+def close(found: ActionResult, wanted: ActionResult) -> bool:
+    return bool(np.allclose(found.prefix_logprobs, wanted.prefix_logprobs, atol=1e-5))
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[object]:
+    """The plain formulation of the benchmarks."""
+    sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+    try:
+        from plain import word_synchronous
+
+        yield word_synchronous
+    finally:
+        sys.path.pop(0)
+
+
+@pytest.mark.parametrize(("name", "positions"), KINDS)
+def test_a_beam_for_all_derivations_is_the_enumeration(name: str, positions: str) -> None:
+    model = action_model(name, positions)
+    results = word_synchronous_search(model, [row(s) for s in STRINGS], beam=EVERYTHING, k_best=5)
+    for string, found in zip(STRINGS, results, strict=True):
+        every = enumerate_derivations(model, row(string).tolist())
+        assert found.prefix_logprobs == pytest.approx(every.prefix_logprobs, abs=1e-5)
+        assert found.logprobs.sum() == pytest.approx(found.marginal)
+        best = [score for score, _ in every.joints[:5]]
+        assert [score for score, _ in found.derivations] == pytest.approx(best, abs=1e-5)
+        wanted = read_actions(np.array(every.joints[0][1]), model.actions)
+        for attribute in ("tokens", "labels", "opens", "closes"):
+            assert getattr(found.derivations[0][1], attribute).tolist() == getattr(wanted, attribute).tolist()
+        assert [len(best.tokens) for best in found.incremental] == [*range(1, len(string) + 1), len(string)]
+
+
+@pytest.mark.parametrize(
+    ("name", "positions"), [("tg", "depth"), ("plm", "relative"), ("plm-mask", "learned")]
+)
+@pytest.mark.parametrize("beam", NARROW)
+def test_a_narrow_beam_is_the_plain_formulation(
+    name: str, positions: str, beam: ActionBeam, plain: object
+) -> None:
+    model = action_model(name, positions, max_open=3)
+    for string in STRINGS[:4]:
+        found = word_synchronous_search(model, [row(string)], beam=beam, k_best=beam.words)[0]
+        sums, kept, _ = plain.search(model, row(string).tolist(), beam)  # type: ignore[attr-defined]
+        assert found.prefix_logprobs == pytest.approx(sums, abs=1e-5)
+        assert [score for score, _ in found.derivations] == pytest.approx([h.score for h in kept], abs=1e-5)
+        best = read_actions(np.array(kept[0].actions), model.actions)
+        assert found.derivations[0][1].opens.tolist() == best.opens.tolist()
+        whole = plain.whole_logprob(model, row(string).tolist(), kept[0].actions)  # type: ignore[attr-defined]
+        assert found.derivations[0][0] == pytest.approx(whole, abs=2e-5)
+
+
+@pytest.mark.parametrize(("name", "positions"), KINDS)
+def test_neighbours_batches_and_shared_prefixes_change_nothing(name: str, positions: str) -> None:
+    model = action_model(name, positions, max_open=4)
+    beam = ActionBeam(actions=12, words=4, fast_track=2)
+    strings = [row(s) for s in STRINGS]
+    together = word_synchronous_search(model, strings, beam=beam)
+    apart = word_synchronous_search(model, strings, beam=beam, share_prefixes=False, max_batch=2)
+    alone = [word_synchronous_search(model, [string], beam=beam)[0] for string in strings]
+    assert all(map(close, apart, together))
+    assert all(map(close, alone, together))
+    again = word_synchronous_search(model, strings, beam=beam)
+    assert all(
+        np.array_equal(a.prefix_logprobs, b.prefix_logprobs) for a, b in zip(again, together, strict=True)
+    )
+
+
+def test_nothing_opens_or_closes_inside_of_words() -> None:
+    model = action_model("tg", "depth")
+    inside = np.array([False, False, True, False, False])
+    found = word_synchronous_search(
+        model, [row([3, 4, 5])], beam=EVERYTHING, inside_words=[inside], k_best=10_000
+    )[0]
+    every = enumerate_derivations(model, [1, 3, 4, 5, 2]).joints
+    wanted = [score for score, choices in every if choices.index(4) == choices.index(3) + 1]
+    assert [score for score, _ in found.derivations] == pytest.approx(wanted, abs=1e-5)
+    assert found.marginal == pytest.approx(np.logaddexp.reduce(wanted), abs=1e-5)
+    free = word_synchronous_search(model, [row([3, 4, 5])], beam=EVERYTHING)[0]
+    assert found.marginal < free.marginal
+    both = word_synchronous_search(  # the same tokens, of other words: no shared prefix
+        model, [row([3, 4, 5])] * 2, beam=EVERYTHING, inside_words=[inside, np.zeros(5, bool)]
+    )
+    assert [result.marginal for result in both] == pytest.approx([found.marginal, free.marginal], abs=1e-5)
+
+
+def test_hypotheses_without_room_are_dropped() -> None:
+    long, model = (action_model("plm", "learned", max_length=most) for most in (30, 8))
+    weights = long.state_dict()
+    weights["position_embedding.weight"] = weights["position_embedding.weight"][:8]
+    model.load_state_dict(weights)
+    string = [3, 4, 5]
+    found = word_synchronous_search(model, [row(string)], beam=EVERYTHING, k_best=10_000)[0]
+    fits = [
+        score
+        for score, choices in enumerate_derivations(long, row(string).tolist()).joints
+        if 1 + len(choices) <= 9  # what is chosen last is not read
+    ]
+    assert [score for score, _ in found.derivations] == pytest.approx(fits, abs=1e-5)
+    short = action_model("plm", "learned", max_length=4)
+    none = word_synchronous_search(short, [row(string)], beam=EVERYTHING)
+    assert none[0].derivations == ()
+    assert none[0].marginal == -math.inf
+
+
+def test_stopping_early_loses_nothing() -> None:
+    """With a word beam that many generate soon, what is still open would only fall behind."""
+    model = action_model("tg", "depth", max_open=5, labels=1)
+    beam = ActionBeam(actions=2_000, words=3, fast_track=0)
+    found = word_synchronous_search(model, [row([3, 4])], beam=beam, k_best=3)[0]
+    first = sorted((score for score, _ in _prefixes(model, 3)), reverse=True)[:3]
+    assert found.prefix_logprobs[1] == pytest.approx(np.logaddexp.reduce(first), abs=1e-5)
+
+
+def _prefixes(model: object, token: int) -> list[tuple[float, list[int]]]:
+    """All derivations up to the first token."""
+    from toy_grammar_lm import replayed
+
+    found, under_way = [], [(0.0, list[int]())]
+    while under_way:
+        score, choices = under_way.pop()
+        derivations = replayed(model, choices, 3)  # type: ignore[arg-type]
+        logprobs = derivations.logprobs()[0]
+        for choice in torch.nonzero(derivations.fits(token)[0] & (logprobs > -torch.inf))[:, 0].tolist():
+            longer = (score + float(logprobs[choice]), [*choices, choice])
+            (found if choice == token else under_way).append(longer)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("widths", "problem"),
+    [
+        ({"actions": 0}, "at least 1"),
+        ({"actions": 5, "words": 0}, "at least 1"),
+        ({"actions": 5, "words": 6}, "more than the action beam"),
+        ({"fast_track": -1}, "at least 0"),
+    ],
+)
+def test_widths_that_make_no_beam(widths: dict[str, int], problem: str) -> None:
+    with pytest.raises(PdtoolsError, match=problem):
+        ActionBeam(**widths)
+
+
+def test_widths_from_one() -> None:
+    assert ActionBeam.of(100) == ActionBeam() == ActionBeam(actions=100, words=10, fast_track=5)
+    assert ActionBeam.of(5) == ActionBeam(actions=5, words=1, fast_track=0)
+    assert ActionBeam.of(100, 20, 0) == ActionBeam(actions=100, words=20, fast_track=0)
+    with pytest.raises(PdtoolsError, match="k-best"):
+        word_synchronous_search(action_model("tg", "depth"), [row([3])], beam=ActionBeam.of(10), k_best=2)
+
+
+def test_weights_that_are_no_numbers_are_refused() -> None:
+    model = action_model("tg", "depth")
+    with torch.no_grad():
+        model.embedding.weight[4] = math.nan
+    with pytest.raises(PdtoolsError, match="not numbers"):
+        word_synchronous_search(model, [row([4])], beam=ActionBeam())
