@@ -141,11 +141,9 @@ def _token_stages(files: list[str], kind: Any, folder: Path) -> dict[str, tuple[
     tokenizer = written.tokenizer
     encoder = partial(_plain_encoder, tokenizer)
     trees = plain_prep.read(files)
-    rows = [plain_prep.row(tree, encoder(), tokenizer.root_id, tokenizer.eos_id) for tree in trees]
-    if [row[1:4] for row in rows] != [
-        (written.tokens(i).tolist(), written.attach(i).tolist(), written.word(i).tolist())
-        for i in range(len(written))
-    ]:
+    special = tokenizer.root_id, tokenizer.eos_id, tokenizer.label_ids
+    rows = [plain_prep.row(tree, encoder(), *special) for tree in trees]
+    if [row[1:4] + row[5:] for row in rows] != [_numbers(written, i) for i in range(len(written))]:
         raise SystemExit("the plain formulation gives other rows")
     words = [some.words() for some in read(files)]
     sentences = [[plain_prep.unescaped(word) for word in tree.leaves()] for tree in trees]
@@ -174,7 +172,7 @@ def _token_stages(files: list[str], kind: Any, folder: Path) -> dict[str, tuple[
 
     def plain_whole() -> None:
         plain = folder / "plain.parquet"
-        plain_prep.whole(files, encoder(), tokenizer.root_id, tokenizer.eos_id, plain)
+        plain_prep.whole(files, encoder(), *special, plain)
 
     return {
         f"tokenize, {kind}": (look_up, encode),
@@ -185,6 +183,13 @@ def _token_stages(files: list[str], kind: Any, folder: Path) -> dict[str, tuple[
         f"write, {kind}": (write, lambda: plain_prep.write(rows, folder / "plain.parquet")),
         f"whole, {kind}": (whole, plain_whole),
     }
+
+
+def _numbers(shards: ShardSet, i: int) -> tuple[list[int], ...]:
+    """The numbers of a row."""
+    found = shards.constituents(i)
+    row = (shards.tokens(i), shards.attach(i), shards.word(i), found.labels, found.opens, found.closes)
+    return tuple(column.tolist() for column in row)
 
 
 def _tables(shards: Path) -> list[pa.Table]:

@@ -198,5 +198,7 @@ def _tell(manifest: dict[str, Any], output: str, quiet: bool) -> None:
         f" deepest {counts['deepest']}",
         quiet=quiet,
     )
+    if unknown := counts["unknown_labels"]:
+        message(f"{unknown} sentences have constituents whose labels the tokenizer lacks", quiet=quiet)
     for reason, number in manifest["left_out"].items():
         message(f"left out, see {output}/rejects.jsonl: {number} ({reason})", quiet=quiet)

@@ -126,24 +126,47 @@ def tape(attach: Sequence[int]) -> bytes:
     return bytes(packed)
 
 
-Row = tuple[str, list[int], list[int], list[int], bytes]
+def constituents(
+    tree: nltk.Tree, pieces: Sequence[Sequence[int]], labels: Mapping[str, int]
+) -> tuple[list[int], list[int], list[int]]:
+    """The labels of the constituents in pre-order, and how many open before and close after each token."""
+    found: list[int] = []
+    opens, closes = ([0] * sum(map(len, pieces)) for _ in range(2))
+    words = iter(pieces)
+
+    def visit(node: nltk.Tree, start: int) -> int:
+        if isinstance(node[0], str):
+            return start + len(next(words))
+        found.append(labels.get(re.split("[-=]", node.label().split("|")[0])[0], -1))
+        opens[start] += 1
+        end = start
+        for child in node:
+            end = visit(child, end)
+        closes[end - 1] += 1
+        return end
+
+    visit(tree, 0)
+    return found, opens, closes
+
+
+Row = tuple[str, list[int], list[int], list[int], bytes, list[int], list[int], list[int]]
 
 
 def write(rows: Sequence[Row], file: Path) -> None:
-    """Rows of text, tokens, attachments, words of tokens, and tape as a Parquet file."""
-    names = ("text", "tokens", "attach", "word", "tape")
+    """Rows of text, tokens, attachments, words of tokens, tape and constituents as a Parquet file."""
+    names = ("text", "tokens", "attach", "word", "tape", "labels", "opens", "closes")
     columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
     pq.write_table(pa.table(columns), file, compression="zstd")
 
 
-def row(tree: nltk.Tree, encode: Encode, root: int, eos: int) -> Row:
+def row(tree: nltk.Tree, encode: Encode, root: int, eos: int, labels: Mapping[str, int]) -> Row:
     """One tree as a row: ROOT, its tokens, EOS."""
     words = [unescaped(word) for word in tree.leaves()]
     pieces = encode(words)
     tokens = [root, *(token for piece in pieces for token in piece), eos]
     attach = [0, *(target + 1 for target in attachments(tree, pieces)), 0]
     word = [-1, *(number for number, piece in enumerate(pieces) for _ in piece), -1]
-    return " ".join(words), tokens, attach, word, tape(attach)
+    return " ".join(words), tokens, attach, word, tape(attach), *constituents(tree, pieces, labels)
 
 
 def unescaped(word: str) -> str:
@@ -153,6 +176,8 @@ def unescaped(word: str) -> str:
     return word
 
 
-def whole(files: Sequence[str], encode: Encode, root: int, eos: int, file: Path) -> None:
+def whole(
+    files: Sequence[str], encode: Encode, root: int, eos: int, labels: Mapping[str, int], file: Path
+) -> None:
     """From trees to Parquet."""
-    write([row(tree, encode, root, eos) for tree in read(files)], file)
+    write([row(tree, encode, root, eos, labels) for tree in read(files)], file)
