@@ -12,29 +12,9 @@
    of a tile's last column it is anything: that goes to distances that there are not, which nobody reads. `width` is
    that of the columns with both margins. */
 
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#ifdef DOUBLE
-typedef double real;
-#else
-typedef float real;
-#endif
+#include "numbers.h"
 
 #define TILE 16 /* rows */
-#if defined(__AVX512F__)
-#define BYTES 64
-#elif defined(__AVX__)
-#define BYTES 32
-#else
-#define BYTES 16
-#endif
-#define LANES (BYTES / (long)sizeof(real))
-#define INLINE static inline __attribute__((always_inline))
-
-typedef real vector __attribute__((vector_size(BYTES), aligned(4), may_alias));
 
 typedef struct {
     long batch, heads, n, d, depths, parts;
@@ -49,6 +29,7 @@ typedef struct {
     const real *slopes;                                  /* (heads) */
     const int16_t *open;                                 /* (batch, n, n) */
     const real *fixed;                                   /* (heads, n, n) */
+    const int32_t *innermost;                            /* (batch, n) */
     real *mixed;                                         /* (batch, n, heads, d): what attention gives */
     real *softmax;                                       /* (batch, heads, n, 2): each row's maximum and 1 / sum */
     const real *grad;                                    /* (batch, n, heads, d), of mixed */
@@ -71,8 +52,6 @@ typedef struct {
     real *bias_sums;            /* of a sentence: the gradients of both biases, (2, d) */
     real *memory;
 } workspace;
-
-static long in_whole(long number, long size) { return (number + size - 1) / size * size; }
 
 /* Every part's length is a multiple of the vectors', and so is where it begins. */
 static int workspace_made(workspace *w, const attention *a) {
@@ -129,16 +108,16 @@ INLINE void score_some(
         for (long at = 0; at < vectors; at++) *(vector *)(out + i * w->width + j + at * LANES) = sum[i][at];
 }
 
-/* out (TILE, width) = or += rows (TILE, d) times columns (d, …), of which row i begins i * step later. */
+/* out (TILE, …) = or += rows (TILE, d) times columns (d, …) begin to end - 1, of which row i begins i * step later. */
 INLINE void score_rows(
-    const workspace *w, long width, const real *rows, const real *columns, long step, int adds, real *out
+    const workspace *w, long begin, long end, const real *rows, const real *columns, long step, int adds, real *out
 ) {
     for (long row = 0; row < TILE; row += 4) {
         const real *some = rows + row * w->d, *from = columns + row * step;
-        long j = 0;
-        for (; j + 2 * LANES <= width; j += 2 * LANES)
+        long j = begin;
+        for (; j + 2 * LANES <= end; j += 2 * LANES)
             score_some(w, j, 2, some, from, step, adds, out + row * w->width);
-        if (j < width) score_some(w, j, 1, some, from, step, adds, out + row * w->width);
+        if (j < end) score_some(w, j, 1, some, from, step, adds, out + row * w->width);
     }
 }
 
@@ -175,58 +154,37 @@ INLINE void add_over_rows(
 
 /* --- weights ----------------------------------------------------------------------------------------- */
 
-#ifdef DOUBLE
-INLINE real exponential(real x) { return exp(x); }
-#else
-/* Of numbers up to 0: 2^n e^r, |r| <= ln(2) / 2, within a few units of the last place. What is below 1e-30 is zero: its
-   products could be below the normal numbers, which processors compute slowly. */
-INLINE real exponential(real score) {
-    const real x = score < -69.0f ? -69.0f : score;
-    const real rounder = 12582912.0f; /* 1.5 * 2^23: what is added to it loses its fraction */
-    const real n = (x * 1.44269504f + rounder) - rounder;
-    const real r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-    real sum = 1.0f / 720;
-    sum = sum * r + 1.0f / 120;
-    sum = sum * r + 1.0f / 24;
-    sum = sum * r + 1.0f / 6;
-    sum = sum * r + 0.5f;
-    sum = sum * r + 1.0f;
-    sum = sum * r + 1.0f;
-    const int32_t bits = ((int32_t)n + 127) << 23;
-    real power;
-    memcpy(&power, &bits, sizeof power);
-    return score < -69.0f ? 0 : sum * power;
-}
-#endif
+/* The keys that the rows of a tile see: each those from first to last, of keys from begin, a whole number of tiles, to
+   end - 1. */
+typedef struct {
+    long first[TILE], last[TILE], begin, end;
+} range;
 
-/* What dropout multiplies the weights of a row by: numbers of the row and the key alone, so that the backward pass
-   finds the same. Both are mixed as splitmix64 and murmur3 do. */
-INLINE void multipliers(const attention *a, uint64_t row, long keys, real *out) {
-    uint64_t state = a->seed + row * 0x9E3779B97F4A7C15u;
-    state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9u;
-    state = (state ^ (state >> 27)) * 0x94D049BB133111EBu;
-    const uint32_t start = (uint32_t)(state ^ (state >> 31)), odd = (uint32_t)(state >> 32) | 1;
-    const uint32_t dropped = (uint32_t)(a->dropout * 4294967295.0);
-    const real scaled_up = 1 / (1 - a->dropout);
-    _Pragma("omp simd")
-    for (long j = 0; j < keys; j++) {
-        uint32_t x = start + (uint32_t)j * odd;
-        x = (x ^ (x >> 16)) * 0x85EBCA6Bu;
-        x = (x ^ (x >> 13)) * 0xC2B2AE35u;
-        x ^= x >> 16;
-        out[j] = x < dropped ? 0 : scaled_up;
+INLINE void read_range(const attention *a, long b, long h, long row, range *seen) {
+    const int is_all = a->distance || a->table || a->slopes || a->fixed; /* whose loops are not narrowed */
+    const long end = row + TILE < a->n ? row + TILE : a->n;
+    seen->begin = is_all ? 0 : end;
+    seen->end = is_all ? end : 0;
+    for (long i = row; i < row + TILE; i++) {
+        const long opener = a->innermost && h < 2 && i < end ? a->innermost[b * a->n + i] : 0;
+        const long first = h == 1 && opener > 0 ? opener : 0, last = h == 0 && opener > 0 ? opener - 1 : i;
+        seen->first[i - row] = i < end ? first : end;
+        seen->last[i - row] = i < end ? last : end - 1;
+        if (i < end && first < seen->begin) seen->begin = first;
+        if (i < end && last >= seen->end) seen->end = last + 1;
     }
+    seen->begin = seen->begin / TILE * TILE;
 }
 
-/* Scores of a tile's rows from `row` on, up to their last keys; what comes after those is not set. */
-INLINE void tile_scores(const attention *a, workspace *w, long b, long h, long row, real *scores) {
-    const long width = row + TILE;
-    score_rows(w, width, w->q_content + row * w->d, w->k_across, 0, 0, scores);
+/* Scores of a tile's rows from `row` on, where they see keys; elsewhere they may be anything. */
+INLINE void tile_scores(const attention *a, workspace *w, long b, long h, long row, const range *seen, real *scores) {
+    const long end = in_whole(seen->end, TILE);
+    score_rows(w, seen->begin, end, w->q_content + row * w->d, w->k_across, 0, 0, scores);
     if (a->distance)
         score_rows(
-            w, width, w->q_distance + row * w->d, w->r_across + TILE + a->n - 1 - row, -1, 1, scores
+            w, 0, end, w->q_distance + row * w->d, w->r_across + TILE + a->n - 1 - row, -1, 1, scores
         );
-    if (a->table) score_rows(w, in_whole(a->depths, LANES), w->q + row * w->d, w->table_across, 0, 0, w->by_depth);
+    if (a->table) score_rows(w, 0, in_whole(a->depths, LANES), w->q + row * w->d, w->table_across, 0, 0, w->by_depth);
     for (long i = row; i < row + TILE && i < a->n; i++) {
         real *at = scores + (i - row) * w->width;
         const long cells = (b * a->n + i) * a->n;
@@ -299,34 +257,37 @@ static void forward_sentence(const attention *a, workspace *w, long b, long h) {
     read_sentence(a, w, b, h);
     for (long row = 0; row < a->n; row += TILE) {
         real *tile = w->scores + TILE; /* after a margin */
-        const long end = row + TILE < a->n ? row + TILE : a->n;
-        tile_scores(a, w, b, h, row, tile);
+        const long rows = row + TILE < a->n ? TILE : a->n - row;
+        range seen;
+        read_range(a, b, h, row, &seen);
+        tile_scores(a, w, b, h, row, &seen, tile);
         for (long i = row; i < row + TILE; i++) {
             real *scores = tile + (i - row) * w->width;
             real most = -INFINITY, sum = 0;
-            const long keys = i < a->n ? i + 1 : 0;
+            const long first = seen.first[i - row], keys = seen.last[i - row] + 1;
+            for (long j = seen.begin; j < first; j++) scores[j] = 0;
+            for (long j = keys; j < seen.end; j++) scores[j] = 0;
+            if (i >= row + rows) continue;
             _Pragma("omp simd reduction(max : most)")
-            for (long j = 0; j < keys; j++) most = scores[j] > most ? scores[j] : most;
+            for (long j = first; j < keys; j++) most = scores[j] > most ? scores[j] : most;
             _Pragma("omp simd reduction(+ : sum)")
-            for (long j = 0; j < keys; j++) {
+            for (long j = first; j < keys; j++) {
                 scores[j] = exponential(scores[j] - most);
                 sum += scores[j];
             }
-            for (long j = keys; j < end; j++) scores[j] = 0;
-            if (!keys) continue;
             const long place = (b * a->heads + h) * a->n + i;
             const real factor = 1 / sum;
             a->softmax[2 * place] = most;
             a->softmax[2 * place + 1] = factor;
             if (a->dropout > 0) {
-                multipliers(a, place, keys, w->factors);
-                for (long j = 0; j < keys; j++) scores[j] *= factor * w->factors[j];
+                multipliers(a->seed, a->dropout, place, keys, w->factors);
+                for (long j = first; j < keys; j++) scores[j] *= factor * w->factors[j];
             } else {
-                for (long j = 0; j < keys; j++) scores[j] *= factor;
+                for (long j = first; j < keys; j++) scores[j] *= factor;
             }
         }
-        sum_over_keys(w, 0, end - 1, tile, w->width, w->v, w->mixed);
-        for (long i = row; i < end; i++)
+        sum_over_keys(w, seen.begin, seen.end - 1, tile, w->width, w->v, w->mixed);
+        for (long i = row; i < row + rows; i++)
             memcpy(a->mixed + ((b * a->n + i) * a->heads + h) * a->d, w->mixed + (i - row) * w->d,
                    a->d * sizeof(real));
     }
@@ -364,35 +325,40 @@ static void backward_sentence(const attention *a, workspace *w, long b, long h, 
     memset(w->bias_sums, 0, 2 * w->d * sizeof(real));
     for (long row = 0; row < a->n; row += TILE) {
         real *tile = w->scores + TILE, *mixing = w->weights + TILE;
-        const long end = row + TILE < a->n ? row + TILE : a->n;
-        tile_scores(a, w, b, h, row, tile);
-        score_rows(w, row + TILE, w->grad + row * w->d, w->v_across, 0, 0, mixing); /* gradients of weights first */
+        const long rows = row + TILE < a->n ? TILE : a->n - row;
+        range seen;
+        read_range(a, b, h, row, &seen);
+        tile_scores(a, w, b, h, row, &seen, tile);
+        /* Gradients of weights first. */
+        score_rows(w, seen.begin, in_whole(seen.end, TILE), w->grad + row * w->d, w->v_across, 0, 0, mixing);
         for (long i = row; i < row + TILE; i++) {
             /* From scores and the gradients of weights: those of scores, and the weights that were mixed. */
             real *scores = tile + (i - row) * w->width, *weights = mixing + (i - row) * w->width;
-            const long keys = i < a->n ? i + 1 : 0, place = (b * a->heads + h) * a->n + i;
-            if (keys) {
+            const long first = seen.first[i - row], keys = seen.last[i - row] + 1;
+            const long place = (b * a->heads + h) * a->n + i;
+            if (i < row + rows) {
                 const real most = a->softmax[2 * place], factor = a->softmax[2 * place + 1];
                 real mean = 0;
                 for (long c = 0; c < a->d; c++) mean += grad[i * by_part + c] * mixed[i * by_part + c];
                 if (a->dropout > 0) {
-                    multipliers(a, place, keys, w->factors);
+                    multipliers(a->seed, a->dropout, place, keys, w->factors);
                 } else {
-                    for (long j = 0; j < keys; j++) w->factors[j] = 1;
+                    for (long j = first; j < keys; j++) w->factors[j] = 1;
                 }
                 const real *factors = w->factors;
                 _Pragma("omp simd")
-                for (long j = 0; j < keys; j++) {
+                for (long j = first; j < keys; j++) {
                     const real weight = exponential(scores[j] - most) * factor;
                     scores[j] = weight * (weights[j] * factors[j] - mean);
                     weights[j] = weight * factors[j];
                 }
             }
-            for (long j = keys; j < in_whole(end, 8); j++) scores[j] = weights[j] = 0;
+            for (long j = seen.begin; j < first; j++) scores[j] = weights[j] = 0;
+            for (long j = keys; j < in_whole(seen.end, 8); j++) scores[j] = weights[j] = 0;
         }
-        add_over_rows(w, 0, end - 1, mixing, w->width, w->grad + row * w->d, w->sum_v);
-        add_over_rows(w, 0, end - 1, tile, w->width, w->q_content + row * w->d, w->sum_k);
-        sum_over_keys(w, 0, end - 1, tile, w->width, w->k, w->mixed);
+        add_over_rows(w, seen.begin, seen.end - 1, mixing, w->width, w->grad + row * w->d, w->sum_v);
+        add_over_rows(w, seen.begin, seen.end - 1, tile, w->width, w->q_content + row * w->d, w->sum_k);
+        sum_over_keys(w, seen.begin, seen.end - 1, tile, w->width, w->k, w->mixed);
         if (a->distance) {
             /* The same scores by distance: row i begins a column before the row above it. */
             const long first = a->n - row - TILE > 0 ? a->n - row - TILE : 0;
@@ -405,7 +371,7 @@ static void backward_sentence(const attention *a, workspace *w, long b, long h, 
             add_over_rows(w, 0, a->depths - 1, w->by_depth, w->width, w->q + row * w->d, w->sum_table);
             sum_over_keys(w, 0, a->depths - 1, w->by_depth, w->width, w->table, w->from_depths);
         }
-        for (long i = row; i < end; i++) {
+        for (long i = row; i < row + rows; i++) {
             real *by_key = w->mixed + (i - row) * w->d;
             const real *scores = tile + (i - row) * w->width, *by_distance = w->by_distance + (i - row) * w->d;
             if (a->distance)

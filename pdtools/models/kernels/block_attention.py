@@ -44,7 +44,7 @@ def block_attention(
 
     Args:
         q, k, v: float (B, H, N, d_head), on the CPU.
-        terms: what is added.
+        terms: what is added, and what is seen.
         dropout: of the attention weights.
         keep_weights: keep them for the backward pass (B x H x N x N), instead of computing them again; C
             always computes them again.
@@ -53,8 +53,11 @@ def block_attention(
         float (B, H, N, d_head). It can be differentiated once.
 
     Raises:
-        IndexError: if a depth is not in the table.
+        IndexError: if a depth is not in the table, or a constituent is opened after a position that it is
+            open at.
     """
+    if terms.innermost is not None and bool((terms.innermost > torch.arange(q.shape[2])).any()):
+        raise IndexError("a constituent is opened after a position that it is open at")
     if terms.table is not None and terms.tape is not None:
         # Most tapes are far less deep than the table.
         deepest = int(terms.tape.max()) if terms.tape.numel() else 0
@@ -92,6 +95,8 @@ def _native_takes(q: Tensor, k: Tensor, v: Tensor, terms: Terms) -> bool:
         and q.shape == k.shape == v.shape
         and (terms.tape is None or terms.tape.dtype == torch.uint8)
         and (terms.open is None or terms.open.dtype == torch.int16)
+        and terms.seen is None
+        and (terms.innermost is None or terms.innermost.dtype == torch.int32)
         and _shapes_fit(q, terms)
         and _native_works(dtype)
     )
@@ -108,6 +113,7 @@ def _shapes_fit(q: Tensor, terms: Terms) -> bool:
         "slopes": (heads,),
         "open": (batch, n, n),
         "fixed": (heads, n, n),
+        "innermost": (batch, n),
     }
     given = {name: term.shape for name, term in terms._asdict().items() if term is not None}
     return all(given.get(name, shape) == shape for name, shape in wanted.items())
@@ -141,6 +147,7 @@ def _native_works(dtype: torch.dtype) -> bool:
             slopes=normal(heads),
             open=some(torch.int16),
             fixed=normal(heads, n, n).detach(),
+            innermost=some(torch.int32)[:, 0].cumsum(1).clamp(max=torch.arange(n)).int() - 1,
         )
         learned = [x for x in (q, k, v, *terms) if x is not None and x.requires_grad]
         weight = normal(2, heads, n, d_head).detach()
@@ -152,6 +159,11 @@ def _native_works(dtype: torch.dtype) -> bool:
             )
         )
         yield from zip(ours, plain, strict=True)
+        openers = Terms(innermost=terms.innermost)  # of which alone not all blocks are computed
+        yield (
+            native_block_attention(q, k, v, openers, 0.0),
+            _BlockAttention.apply(q, k, v, *openers.without_alibi(), 0.0, False),
+        )
         # What is linear in the values is its own derivative by them, if both passes drop the same weights.
         dropped = (native_block_attention(q, k, v, terms, 0.5) * weight).sum()
         (by_values,) = torch.autograd.grad(dropped, v)
@@ -187,8 +199,8 @@ class _BlockAttention(torch.autograd.Function):
     @torch.amp.custom_bwd(device_type="cpu")
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, mixed, *terms = ctx.saved_tensors[:12]
-        kept = iter(ctx.saved_tensors[12:])
+        q, k, v, mixed, *terms = ctx.saved_tensors[:14]
+        kept = iter(ctx.saved_tensors[14:])
         blocks = _Blocks(q, k, terms, ctx.cells, ctx.dropout, ctx.seed)
         grad = grad.contiguous()
         mean = (grad * mixed).sum(-1, keepdim=True)  # (B, H, N, 1): the softmax's gradient, averaged
@@ -218,10 +230,7 @@ class _BlockAttention(torch.autograd.Function):
             sums.table,
             None,
             sums.slopes,
-            None,
-            None,
-            None,
-            None,
+            *(None,) * 6,
         )
 
 
@@ -235,14 +244,16 @@ class _Blocks:
     def __init__(
         self, q: Tensor, k: Tensor, terms: list[Tensor | None], cells: int, dropout: float, seed: int
     ) -> None:
-        u, v, r, self.table, self.tape, slopes, self.number, self.fixed = terms
+        self.u, v, r, self.table, self.tape, slopes, self.number, self.fixed, self.innermost, self.seen = (
+            terms
+        )
         self.batch, self.heads, self.n, d_head = q.shape
         self.scale = 1 / math.sqrt(d_head)
         self.slopes = None if slopes is None else slopes[:, None, None] * self.scale  # (H, 1, 1)
         self.dropout = dropout
         self.random = torch.Generator().manual_seed(seed)
         self.q = (q * self.scale).contiguous()  # (B, H, N, d_head)
-        self.q_content = self.q if u is None else self.q + u * self.scale  # (B, H, N, d_head)
+        self.q_content = self.q if self.u is None else self.q + self.u * self.scale  # (B, H, N, d_head)
         self.q_distance = None if v is None else self.q + v * self.scale  # (B, H, N, d_head)
         self.r = None if r is None else r.contiguous()  # (H, N, d_head)
         self.k = k.contiguous()
@@ -275,6 +286,13 @@ class _Blocks:
         if self.fixed is not None:
             scores += self.fixed[:, rows, : rows.stop] * self.scale
         scores[..., rows] += self.above[:r, :r]
+        if self.innermost is not None:
+            opener = self.innermost[sentences, rows, None]  # (b, r, 1)
+            is_inside = torch.arange(rows.stop) >= opener  # (b, r, rows.stop)
+            scores[:, 0].masked_fill_(is_inside & (opener > 0), -math.inf)
+            scores[:, 1].masked_fill_(~is_inside, -math.inf)
+        if self.seen is not None:
+            scores.masked_fill_(~self.seen[sentences, None, rows, : rows.stop], -math.inf)
         return _softmax(scores)
 
     def multipliers(self, weights: Tensor) -> Tensor:
@@ -311,10 +329,11 @@ class _Gradients:
         self.k = torch.empty_like(blocks.k)
         self.table = None if blocks.table is None else torch.zeros_like(blocks.table)
         self.slopes = None if blocks.slopes is None else torch.zeros_like(blocks.slopes[:, 0, 0])  # (H)
-        self.u = self.v = self.r = None
+        self.u = None if blocks.u is None else torch.zeros_like(blocks.u)  # (H, 1, d_head)
+        self.v = self.r = None
         if blocks.r is not None:
             self.r = torch.zeros_like(blocks.r)  # (H, N, d_head)
-            self.u, self.v = (torch.zeros_like(blocks.r[:, :1]) for _ in range(2))  # (H, 1, d_head)
+            self.v = torch.zeros_like(blocks.r[:, :1])  # (H, 1, d_head)
 
     def add(self, sentences: slice, rows: slice, scores: Tensor) -> None:
         """Add those of a block, whose scores have the gradient (b, H, r, rows.stop)."""
@@ -323,6 +342,7 @@ class _Gradients:
         grad_q = scores @ blocks.k[sentences, :, : rows.stop]  # (b, H, r, d_head)
         if self.u is not None:
             self.u += grad_q.sum((0, 2))[:, None] * blocks.scale
+        if self.r is not None:
             grad_q += self._by_distance(sentences, rows, scores)
         if self.table is not None:
             grad_q += self._by_depth(sentences, rows, scores)

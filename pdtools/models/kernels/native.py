@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import shutil
 import subprocess
 import tempfile
@@ -47,6 +48,9 @@ def _compiled(
     source = resources.files(package).joinpath(f"{name}.c").read_bytes()
     with tempfile.TemporaryDirectory(prefix="pdtools-") as folder:
         Path(folder, f"{name}.c").write_bytes(source)
+        for header in resources.files(package).iterdir():
+            if header.name.endswith(".h"):
+                Path(folder, header.name).write_bytes(header.read_bytes())
         file = Path(folder, f"{name}.so")
         command = [compiler, *FLAGS, *options, "-o", str(file), f"{name}.c", "-lm"]
         subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=_SECONDS)
@@ -54,6 +58,12 @@ def _compiled(
         for function in functions:
             getattr(library, function)  # an AttributeError if it is not there
         return library
+
+
+def parts_of(batch: int, heads: int) -> int:
+    """Parts that sentences are divided into, so that parts × heads is a multiple of the threads."""
+    threads = torch.get_num_threads()
+    return min(batch, threads // math.gcd(threads, heads))
 
 
 def share_among_threads(number: int, call: Callable[[slice], None], most: int | None = None) -> None:

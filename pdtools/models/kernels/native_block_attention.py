@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from pdtools.models.kernels.native import native_library, share_among_threads
+from pdtools.models.kernels.native import native_library, parts_of, share_among_threads
 from pdtools.models.kernels.terms import Terms
 
 # ``attention`` in block_attention.c, in its order.
@@ -23,7 +23,8 @@ _LEARNED = ("content_bias", "position_bias", "distance", "table", "slopes")
 _OUTPUTS = ("mixed", "softmax")
 
 
-_TERMS = tuple(name for name in Terms._fields if name != "alibi")  # its penalties are among the fixed ones
+# ALiBi's penalties are among the fixed terms; what is seen is always all up to the query, or goes by openers.
+_TERMS = tuple(name for name in Terms._fields if name not in ("alibi", "seen"))
 _INPUTS = ("q", "k", "v", *_TERMS)
 
 
@@ -50,11 +51,12 @@ def native_block_attention(q: Tensor, k: Tensor, v: Tensor, terms: Terms, dropou
 
     Args:
         q, k, v: float32 or float64 (B, H, N, d_head); under mixed precision any.
-        terms: of the same precision, without ``alibi``.
+        terms: of the same precision, without ``alibi`` and ``seen``.
         dropout: of the attention weights.
     """
     table = None if terms.table is None else terms.table.expand(q.shape[1], -1, -1)  # (H, depths, d_head)
-    return _NativeBlockAttention.apply(q, k, v, *terms._replace(table=table).without_alibi(), dropout)
+    given = terms._replace(table=table)
+    return _NativeBlockAttention.apply(q, k, v, *(getattr(given, name) for name in _TERMS), dropout)
 
 
 class _NativeBlockAttention(torch.autograd.Function):
@@ -72,7 +74,7 @@ class _NativeBlockAttention(torch.autograd.Function):
         mixed = q.new_empty(batch, n, heads, d_head)
         softmax = q.new_empty(batch, heads, n, 2)
         inputs = dict(zip(_INPUTS, (q, k, v, *terms), strict=True))
-        _call("forward", ctx, {**inputs, "mixed": mixed, "softmax": softmax}, _parts(q))
+        _call("forward", ctx, {**inputs, "mixed": mixed, "softmax": softmax})
         ctx.save_for_backward(q, k, v, *terms, mixed, softmax)
         return mixed.transpose(1, 2)
 
@@ -85,30 +87,24 @@ class _NativeBlockAttention(torch.autograd.Function):
         batch, heads, n, d_head = q.shape
         tensors["grad"] = grad.to(q.dtype).transpose(1, 2).contiguous()  # (B, N, H, d_head)
         tensors["grad_qkv"] = q.new_empty(batch, n, 3, heads, d_head)
-        parts = _parts(q)
+        parts = parts_of(batch, heads)
         for name in _LEARNED:
             term = tensors[name]
             tensors[f"grad_{name}"] = None if term is None else term.new_zeros(parts, *term.shape)
-        _call("backward", ctx, tensors, parts)
+        _call("backward", ctx, tensors)
         learned = {name: tensors[f"grad_{name}"] for name in _LEARNED}
         sums = {name: None if grad is None else grad.sum(0) for name, grad in learned.items()}
         return *tensors["grad_qkv"].permute(2, 0, 3, 1, 4), *map(sums.get, _TERMS), None
 
 
-def _parts(q: Tensor) -> int:
-    """Parts that sentences are divided into, so that parts × heads is a multiple of the threads."""
-    batch, heads = q.shape[:2]
-    threads = torch.get_num_threads()
-    return min(batch, threads // math.gcd(threads, heads))
-
-
-def _call(function: str, ctx: Any, tensors: dict[str, Tensor | None], parts: int) -> None:
+def _call(function: str, ctx: Any, tensors: dict[str, Tensor | None]) -> None:
     """Call a function of the library, each of torch's threads with some heads of some sentences."""
     q, table = tensors["q"], tensors["table"]
     assert q is not None
     if q.numel() == 0:
         return
     batch, heads, n, d_head = q.shape
+    parts = parts_of(batch, heads)
     arguments = _Arguments(
         batch=batch,
         heads=heads,

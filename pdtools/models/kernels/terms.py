@@ -1,4 +1,4 @@
-"""What is added to attention scores, as kernels take it: plain tensors, the same for all of them."""
+"""What is added to attention scores, and which count, as kernels take it: plain tensors, the same for all."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ class Terms(NamedTuple):
         slopes: m times sqrt(d_head), of open tokens above a key in the stack: float (H).
         open: s, their number: int16 (B, N, N).
         fixed: added to q·k before scaling, with nothing to learn: float (H, N, N).
+        innermost: the position of the innermost open constituent's opener after each position, from 1 on; or
+            -1: int32 (B, N). Where there is one, head 0 sees keys before it, and head 1 keys from it on
+            (PLM-mask of Qian et al. 2021).
+        seen: keys that count, of those up to the query, which is always among them: bool (B, N, N).
         alibi: l, ALiBi's slopes (Press et al. 2022), which are not learned: float (H).
     """
 
@@ -30,6 +34,8 @@ class Terms(NamedTuple):
     slopes: Tensor | None = None
     open: Tensor | None = None
     fixed: Tensor | None = None
+    innermost: Tensor | None = None
+    seen: Tensor | None = None
     alibi: Tensor | None = None
 
     def without_alibi(self) -> list[Tensor | None]:

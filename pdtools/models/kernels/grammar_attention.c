@@ -1,0 +1,232 @@
+/* Attention to lists of keys (grammar_attention.py) on one core, query by query: what it costs goes with the cells, which
+   are the keys of all queries. Compiled by native_grammar_attention.py, for 32-bit numbers or, with -DDOUBLE, for 64-bit
+   ones.
+
+   score(cell) = scale (q_i·k_j + u·k_j + (q_i + v)·r_distance), of query i and a key j of its list
+
+   Rows are copied first, padded with zeros to pairs of vectors. */
+
+#include "numbers.h"
+
+#define DISTANCES 64 /* as in grammar_attention.py */
+#define PAIR (2 * LANES)
+
+typedef struct {
+    long batch, heads, n, d, parts, cells;
+    long by_sentence, by_head, by_row; /* how far apart sentences, heads and rows of q, k and v lie */
+    double scale, dropout;
+    uint64_t seed;
+    /* In the order of native_grammar_attention.py. */
+    const int64_t *offsets;                              /* (batch * n + 1) */
+    const int32_t *keys;                                 /* (cells) */
+    const uint8_t *distances;                            /* (cells) */
+    const real *q, *k, *v;                               /* (batch, heads, n, d), strided */
+    const real *distance, *content_bias, *position_bias; /* (heads, DISTANCES, d), (heads, d) twice */
+    real *mixed;                                         /* (batch, n, heads, d): what attention gives */
+    real *weights;                                       /* (heads, cells): the softmax, before dropout */
+    const real *grad;                                    /* (batch, n, heads, d), of mixed */
+    real *grad_qkv;                                      /* (batch, n, 3, heads, d) */
+    real *grad_distance, *grad_content_bias, *grad_position_bias; /* as those, but (parts, heads, …) */
+} attention;
+
+typedef struct {
+    long d;                       /* in whole pairs of vectors */
+    real *k, *v, *sum_k, *sum_v;  /* of a sentence and head: (n, d), and gradients */
+    real *r, *sum_r;              /* of a head: (DISTANCES, d), and gradients */
+    real *u_sum, *v_sum;          /* of a head: gradients of the biases, (d) */
+    real *q_content, *q_distance; /* of a query: (d) */
+    real *row, *by_distance;
+    real *scores, *factors; /* of a query's cells, and what dropout multiplies their weights by */
+    real *memory;
+} workspace;
+
+/* Every part's length is a multiple of the vectors', and so is where it begins. */
+static int workspace_made(workspace *w, const attention *a) {
+    w->d = in_whole(a->d, PAIR);
+    const long rows = a->n * w->d, cells = in_whole(a->n, PAIR);
+    real **parts[] = {&w->k, &w->v, &w->sum_k, &w->sum_v, &w->r, &w->sum_r, &w->u_sum, &w->v_sum,
+                      &w->q_content, &w->q_distance, &w->row, &w->by_distance, &w->scores, &w->factors};
+    const long sizes[] = {rows, rows, rows, rows, DISTANCES * w->d, DISTANCES * w->d, w->d, w->d,
+                          w->d, w->d, w->d, w->d, cells, cells};
+    const long number = sizeof(sizes) / sizeof(*sizes);
+    long all = 0;
+    for (long p = 0; p < number; p++) all += sizes[p];
+    w->memory = calloc(all + LANES, sizeof(real));
+    if (!w->memory) return 0;
+    real *next = (real *)(((uintptr_t)w->memory + BYTES - 1) / BYTES * BYTES);
+    for (long p = 0; p < number; p++) {
+        *parts[p] = next;
+        next += sizes[p];
+    }
+    return 1;
+}
+
+#define AT(place) (*(vector *)(place))
+#define OF(place) (*(const vector *)(place))
+
+INLINE real total(vector x) {
+    real sum = 0;
+    for (long lane = 0; lane < LANES; lane++) sum += x[lane];
+    return sum;
+}
+
+/* out[cell] = x·row of its key, and, where there are y and r, + y·r of its distance; four cells at a time. */
+INLINE void products(
+    const workspace *w, long cells, const int32_t *keys, const uint8_t *distances, const real *x, const real *rows,
+    const real *y, real *out
+) {
+    for (long cell = 0; cell < cells; cell += 4) {
+        vector sum[4] = {{0}};
+        const real *row[4], *r[4];
+        for (long i = 0; i < 4; i++) {
+            const long at = cell + i < cells ? cell + i : cells - 1;
+            row[i] = rows + keys[at] * w->d;
+            r[i] = w->r + distances[at] * w->d;
+        }
+        for (long c = 0; c < w->d; c += LANES)
+            for (long i = 0; i < 4; i++) {
+                sum[i] += OF(x + c) * OF(row[i] + c);
+                if (y) sum[i] += OF(y + c) * OF(r[i] + c);
+            }
+        for (long i = 0; i < 4; i++) out[cell + i] = total(sum[i]);
+    }
+}
+
+static void copy_rows(const attention *a, const workspace *w, const real *from, long by_row, real *to) {
+    for (long i = 0; i < a->n; i++) memcpy(to + i * w->d, from + i * by_row, a->d * sizeof(real));
+}
+
+static void read_query(const attention *a, workspace *w, const real *q, long h) {
+    const real *u = a->content_bias + h * a->d, *v = a->position_bias + h * a->d, scale = a->scale;
+    for (long c = 0; c < a->d; c++) {
+        w->q_content[c] = (q[c] + u[c]) * scale;
+        w->q_distance[c] = (q[c] + v[c]) * scale;
+    }
+}
+
+/* --- the two passes ---------------------------------------------------------------------------------- */
+
+static void forward_sentence(const attention *a, workspace *w, long b, long h) {
+    const long at = b * a->by_sentence + h * a->by_head;
+    copy_rows(a, w, a->k + at, a->by_row, w->k);
+    copy_rows(a, w, a->v + at, a->by_row, w->v);
+    for (long i = 0; i < a->n; i++) {
+        const long first = a->offsets[b * a->n + i], cells = a->offsets[b * a->n + i + 1] - first;
+        const int32_t *keys = a->keys + first;
+        real *weights = a->weights + h * a->cells + first, most = -INFINITY, sum = 0;
+        read_query(a, w, a->q + at + i * a->by_row, h);
+        products(w, cells, keys, a->distances + first, w->q_content, w->k, w->q_distance, w->scores);
+        _Pragma("omp simd reduction(max : most)")
+        for (long cell = 0; cell < cells; cell++) most = w->scores[cell] > most ? w->scores[cell] : most;
+        _Pragma("omp simd reduction(+ : sum)")
+        for (long cell = 0; cell < cells; cell++) {
+            w->scores[cell] = exponential(w->scores[cell] - most);
+            sum += w->scores[cell];
+        }
+        const real factor = 1 / sum;
+        for (long cell = 0; cell < cells; cell++) weights[cell] = w->scores[cell] *= factor;
+        if (a->dropout > 0) {
+            multipliers(a->seed, a->dropout, (b * a->heads + h) * a->n + i, cells, w->factors);
+            for (long cell = 0; cell < cells; cell++) w->scores[cell] *= w->factors[cell];
+        }
+        for (long c = 0; c < w->d; c += PAIR) {
+            vector low = {0}, high = {0};
+            for (long cell = 0; cell < cells; cell++) {
+                const real *v = w->v + keys[cell] * w->d + c;
+                low += w->scores[cell] * OF(v);
+                high += w->scores[cell] * OF(v + LANES);
+            }
+            AT(w->row + c) = low;
+            AT(w->row + c + LANES) = high;
+        }
+        memcpy(a->mixed + ((b * a->n + i) * a->heads + h) * a->d, w->row, a->d * sizeof(real));
+    }
+}
+
+static void backward_sentence(const attention *a, workspace *w, long b, long h) {
+    const long at = b * a->by_sentence + h * a->by_head, by_part = a->heads * a->d, by_row = 3 * by_part;
+    real *grad_q = a->grad_qkv + b * a->n * by_row + h * a->d;
+    const real scale = a->scale;
+    copy_rows(a, w, a->k + at, a->by_row, w->k);
+    copy_rows(a, w, a->v + at, a->by_row, w->v);
+    memset(w->sum_k, 0, a->n * w->d * sizeof(real));
+    memset(w->sum_v, 0, a->n * w->d * sizeof(real));
+    for (long i = 0; i < a->n; i++) {
+        const long first = a->offsets[b * a->n + i], cells = a->offsets[b * a->n + i + 1] - first;
+        const int32_t *keys = a->keys + first;
+        const uint8_t *distances = a->distances + first;
+        const real *weights = a->weights + h * a->cells + first;
+        real mean = 0;
+        read_query(a, w, a->q + at + i * a->by_row, h);
+        memcpy(w->row, a->grad + (b * a->n + i) * by_part + h * a->d, a->d * sizeof(real));
+        products(w, cells, keys, distances, w->row, w->v, 0, w->scores); /* gradients of what is mixed by */
+        if (a->dropout > 0) {
+            multipliers(a->seed, a->dropout, (b * a->heads + h) * a->n + i, cells, w->factors);
+        } else {
+            for (long cell = 0; cell < cells; cell++) w->factors[cell] = 1;
+        }
+        /* From those the gradients of scores; and the weights that were mixed. */
+        _Pragma("omp simd reduction(+ : mean)")
+        for (long cell = 0; cell < cells; cell++) {
+            w->factors[cell] *= weights[cell];
+            mean += w->scores[cell] * w->factors[cell];
+        }
+        _Pragma("omp simd")
+        for (long cell = 0; cell < cells; cell++)
+            w->scores[cell] = w->scores[cell] * w->factors[cell] - mean * weights[cell];
+        for (long c = 0; c < w->d; c += LANES) {
+            const vector grad = OF(w->row + c), content = OF(w->q_content + c), distance = OF(w->q_distance + c);
+            vector by_key = {0}, by_distance = {0};
+            for (long cell = 0; cell < cells; cell++) {
+                const long key = keys[cell] * w->d + c, r = distances[cell] * w->d + c;
+                const real score = w->scores[cell];
+                AT(w->sum_v + key) += w->factors[cell] * grad;
+                AT(w->sum_k + key) += score * content;
+                AT(w->sum_r + r) += score * distance;
+                by_key += score * OF(w->k + key);
+                by_distance += score * OF(w->r + r);
+            }
+            AT(w->u_sum + c) += by_key;
+            AT(w->v_sum + c) += by_distance;
+            AT(w->by_distance + c) = scale * (by_key + by_distance);
+        }
+        memcpy(grad_q + i * by_row, w->by_distance, a->d * sizeof(real));
+    }
+    for (long i = 0; i < a->n; i++) {
+        memcpy(grad_q + i * by_row + by_part, w->sum_k + i * w->d, a->d * sizeof(real));
+        memcpy(grad_q + i * by_row + 2 * by_part, w->sum_v + i * w->d, a->d * sizeof(real));
+    }
+}
+
+/* --- what is called: units first to end - 1, each a part of the sentences with one head; 0 if there is no memory --- */
+
+INLINE int units(const attention *a, long first, long end, int is_backward) {
+    workspace w;
+    if (!workspace_made(&w, a)) return 0;
+    for (long unit = first; unit < end; unit++) {
+        const long part = unit / a->heads, h = unit % a->heads;
+        for (long i = 0; i < DISTANCES; i++)
+            memcpy(w.r + i * w.d, a->distance + (h * DISTANCES + i) * a->d, a->d * sizeof(real));
+        memset(w.sum_r, 0, DISTANCES * w.d * sizeof(real));
+        memset(w.u_sum, 0, w.d * sizeof(real));
+        memset(w.v_sum, 0, w.d * sizeof(real));
+        for (long b = part * a->batch / a->parts; b < (part + 1) * a->batch / a->parts; b++)
+            if (is_backward)
+                backward_sentence(a, &w, b, h);
+            else
+                forward_sentence(a, &w, b, h);
+        if (!is_backward) continue;
+        for (long i = 0; i < DISTANCES; i++)
+            memcpy(a->grad_distance + (unit * DISTANCES + i) * a->d, w.sum_r + i * w.d, a->d * sizeof(real));
+        for (long c = 0; c < a->d; c++) {
+            a->grad_content_bias[unit * a->d + c] = (real)a->scale * w.u_sum[c];
+            a->grad_position_bias[unit * a->d + c] = (real)a->scale * w.v_sum[c];
+        }
+    }
+    free(w.memory);
+    return 1;
+}
+
+int forward(const attention *a, long first, long end) { return units(a, first, end, 0); }
+
+int backward(const attention *a, long first, long end) { return units(a, first, end, 1); }

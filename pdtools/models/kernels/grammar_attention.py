@@ -1,0 +1,197 @@
+"""Attention of Transformer Grammars (Sartran et al. 2022): from integers, without a mask.
+
+A position sees what is on the stack, or, where a constituent is composed, that constituent: eleven keys of
+eighty in sentences of newspapers. In training it is computed in C where there is a compiler
+(:mod:`pdtools.models.kernels.native_grammar_attention`), for these keys alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pdtools.models.kernels.block_attention import block_attention
+from pdtools.models.kernels.native_grammar_attention import NativeGrammarAttention, library_for
+from pdtools.models.kernels.self_test import agrees
+from pdtools.models.kernels.terms import Terms
+
+# Differences of depth, query's minus key's, that are told apart; others count as the nearest of them.
+NEAREST, FARTHEST = -1, 62
+DISTANCES = FARTHEST - NEAREST + 1
+
+_DTYPES = (torch.float32, torch.float64)
+
+
+@dataclass(frozen=True)
+class Visible:
+    """Which keys each query of a batch sees, one list after the other: made once, for all layers and heads.
+
+    Attributes:
+        offsets: int64 (B N + 1), where the keys of each query begin.
+        keys: int32 (cells), ascending for each query, positions in its row; always with the query itself.
+        distances: uint8 (cells), relative positions: 0 for ``NEAREST``, up to ``DISTANCES`` - 1.
+        n: positions in a row.
+    """
+
+    offsets: Tensor
+    keys: Tensor
+    distances: Tensor
+    n: int
+
+    @cached_property
+    def dense(self) -> tuple[Tensor, Tensor]:
+        """For torch's operations: relative positions, uint8 (B, N, N), and what is seen, bool (B, N, N)."""
+        rows = len(self.offsets) - 1
+        row = torch.arange(rows, device=self.keys.device).repeat_interleave(self.offsets.diff())
+        distances = torch.zeros(rows, self.n, dtype=torch.uint8, device=self.keys.device)
+        seen = torch.zeros_like(distances, dtype=torch.bool)
+        distances[row, self.keys.long()] = self.distances
+        seen[row, self.keys.long()] = True
+        shape = (rows // max(self.n, 1), self.n, self.n)
+        return distances.view(shape), seen.view(shape)
+
+
+def visible_keys(pop: Tensor, compose: Tensor, depth: Tensor) -> Visible:
+    """What the positions of Transformer Grammars see: themselves, and what has not been popped before.
+
+    Args:
+        pop: int (B, N), the COMPOSE step that removes a position from the stack; the row's length or more if
+            none does, at most the position itself if it is never on the stack. Of padding, at the end: any.
+        compose: bool (B, N), whether a position is a COMPOSE step, which sees only what it pops.
+        depth: int (B, N), constituents that are open, those that the position opens or closes included.
+    """
+    batch, n = pop.shape
+    row = torch.arange(n, device=pop.device)
+    # Each key with all positions from itself to the one that pops it: twice as many as see it.
+    positions = (pop.clamp(max=n - 1) - row).clamp(min=0).flatten() + 1  # (B N)
+    first = positions.cumsum(0) - positions
+    key = torch.arange(batch * n, device=pop.device).repeat_interleave(positions)
+    query = key + torch.arange(len(key), device=pop.device) - first[key]
+    popped, i = pop.flatten()[key], query % n
+    seen = torch.where(compose.flatten()[query], popped == i, popped > i) | (query == key)
+    query, order = query[seen].sort(stable=True)
+    key = key[seen][order]
+    levels = depth.flatten()
+    counts = query.bincount(minlength=batch * n)
+    return Visible(
+        offsets=F.pad(counts.cumsum(0), (1, 0)),
+        keys=(key % n).int(),
+        distances=((levels[query] - levels[key]).clamp(NEAREST, FARTHEST) - NEAREST).to(torch.uint8),
+        n=n,
+    )
+
+
+def grammar_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    visible: Visible,
+    distance: Tensor,
+    content_bias: Tensor,
+    position_bias: Tensor,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Attention to visible keys j only, with scores (q_i·k_j + u·k_j + (q_i + v)·r_ij) / sqrt(d_head).
+
+    Args:
+        q, k, v: float (B, H, N, d_head).
+        visible: of this batch.
+        distance: r, the vectors W_R R of relative positions ``NEAREST`` to ``FARTHEST``: float
+            (H, ``DISTANCES``, d_head).
+        content_bias, position_bias: u and v of Transformer-XL (Dai et al. 2019, section 3.3): float
+            (H, 1, d_head).
+        dropout: of the attention weights.
+
+    Returns:
+        float (B, H, N, d_head).
+    """
+    learned = (distance, content_bias, position_bias)
+    if _native_takes(q, k, v, *learned):
+        lists = (visible.offsets, visible.keys, visible.distances)
+        return NativeGrammarAttention.apply(*lists, q, k, v, *learned, dropout)
+    return _by_torch(q, k, v, visible, *learned, dropout)
+
+
+def _by_torch(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    visible: Visible,
+    distance: Tensor,
+    content_bias: Tensor,
+    position_bias: Tensor,
+    dropout: float = 0.0,
+) -> Tensor:
+    """The same without the lists: in blocks of rows on CPUs, elsewhere with a mask."""
+    distances, seen = visible.dense
+    if q.device.type == "cpu" and (q.dtype in _DTYPES or torch.is_autocast_enabled("cpu")):
+        # A relative position is to a query what a depth is in pushdown layers, but for the query's bias.
+        terms = Terms(content_bias=content_bias - position_bias, table=distance, tape=distances, seen=seen)
+        return block_attention(q + position_bias, k, v, terms, dropout=dropout)
+    by_distance = (q + position_bias) @ distance.transpose(1, 2) / math.sqrt(q.shape[3])
+    bias = by_distance.gather(3, distances[:, None].long().expand(-1, q.shape[1], -1, -1))
+    bias = bias.masked_fill(~seen[:, None], -math.inf)
+    return F.scaled_dot_product_attention(q + content_bias, k, v, attn_mask=bias, dropout_p=dropout)
+
+
+def _native_takes(q: Tensor, k: Tensor, v: Tensor, *learned: Tensor) -> bool:
+    """Whether the functions in C compute this, and work here: they are compiled for training alone."""
+    floats = {x.dtype for x in (q, k, v, *learned)}
+    if torch.is_autocast_enabled("cpu"):
+        dtype, fits = torch.float32, torch.float64 not in floats  # all others are converted
+    else:
+        dtype, fits = q.dtype, floats == {q.dtype} and q.dtype in _DTYPES
+    heads, d_head = q.shape[1], q.shape[3]
+    return (
+        fits
+        and q.device.type == "cpu"
+        and torch.is_grad_enabled()
+        and q.requires_grad
+        and q.shape == k.shape == v.shape
+        and [x.shape for x in learned] == [(heads, length, d_head) for length in (DISTANCES, 1, 1)]
+        and _native_works(dtype)
+    )
+
+
+@cache
+def _native_works(dtype: torch.dtype) -> bool:
+    """Whether the functions in C compile, and compute what torch's operations do.
+
+    Args:
+        dtype: float32 or float64.
+    """
+    if library_for(dtype) is None:
+        return False
+    heads, n, d_head = 2, 40, 8
+
+    def pairs(random: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+        def normal(*shape: int) -> Tensor:
+            return torch.randn(shape, generator=random, dtype=dtype).requires_grad_()
+
+        pop, depth = (torch.randint(n, (2, n), generator=random) for _ in range(2))
+        visible = visible_keys(pop, depth % 3 == 0, depth)
+        lists = (visible.offsets, visible.keys, visible.distances)
+        q, k, v = (normal(2, heads, n, d_head) for _ in range(3))
+        learned = (normal(heads, DISTANCES, d_head), normal(heads, 1, d_head), normal(heads, 1, d_head))
+        weight = normal(2, heads, n, d_head).detach()
+        ours, plain = (
+            (mixed, *torch.autograd.grad((mixed * weight).sum(), [q, k, v, *learned]))
+            for mixed in (
+                NativeGrammarAttention.apply(*lists, q, k, v, *learned, 0.0),
+                _by_torch(q, k, v, visible, *learned),
+            )
+        )
+        yield from zip(ours, plain, strict=True)
+        # What is linear in the values is its own derivative by them, if both passes drop the same weights.
+        dropped = (NativeGrammarAttention.apply(*lists, q, k, v, *learned, 0.5) * weight).sum()
+        (by_values,) = torch.autograd.grad(dropped, v)
+        yield dropped, (by_values * v).sum()
+
+    tolerance = 1e-10 if dtype == torch.float64 else 1e-3
+    return agrees(pairs, "attention to constituents is", "in C", tolerance=tolerance)
