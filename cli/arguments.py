@@ -50,7 +50,10 @@ def parse_range(text: str, smallest: int = 1) -> range:
 
 
 _WITH_MODEL = dict.fromkeys(
-    ("beam", "bos", "max_batch", "dtype", "device", "threads", "workers", "shard", "scheduler", "resume"),
+    (
+        *("beam", "margin", "bos", "max_batch", "dtype", "device", "threads"),
+        *("workers", "shard", "scheduler", "resume"),
+    ),
     ("--model",),
 )
 _WITH_FILES = {

@@ -75,10 +75,11 @@ def decode(
     line gets (X (-NONE- *)); both are recorded in OUTPUT.rejects.jsonl.
 
     --scores has the columns id (line of the output, from 1), rank, joint log p(x, y) and marginal log p(x),
-    both in nats; with --k-best above 1 also tree. The marginal sums over the beam. Several derivations may
-    give one tree, as a tree has no nodes within words. Without --k-best the tree is that of the best
-    derivation. --k-best K adds up the probabilities of derivations in the beam that give the same tree, and
-    gives the K most probable trees; with --derivations it gives the K best derivations instead. The tree of
+    both in nats; with --k-best above 1 also tree; and dropped, the share of p(x) that the search is estimated
+    to have dropped. The marginal sums over the beam. Several derivations may give one tree, as a tree has no
+    nodes within words. Without --k-best the tree is that of the best derivation. --k-best K adds up the
+    probabilities of derivations in the beam that give the same tree, and gives the K most probable trees;
+    with --derivations it gives the K best derivations instead. The tree of
     rank 1 is the one that is written.
 
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from pdtools.search.scores import AUTO
+
 from .arguments import pick_source
 from .console import bar, message
 from .options import (
@@ -18,7 +20,7 @@ from .options import (
 )
 from .outputs import check_output_or_done, deliver, required_output
 from .recorded import recorded_scorer, write_for_others
-from .running import make_plan, model_settings, piecewise_scorer
+from .running import make_plan, model_settings, piecewise_by_beam
 
 
 @option_blocks()
@@ -61,12 +63,15 @@ def eval_blimp(
     sentence, including a row for its end, are added up. Columns, --nats, --on-error and alignment are as in
     pdtools eval-sg. --limit has to be the same both times.
 
+    --beam auto scores every pair with a beam of 10, and those whose outcome could still change with wider
+    ones, up to 300 (items.parquet says which). A few outcomes may differ from those with 300 throughout.
+
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler), with the same result; --resume continues a killed run.
 
     \b
     Example:
-      pdtools eval-blimp BLiMP.zip --model runs/pushdown -o results/blimp --beam 50
+      pdtools eval-blimp BLiMP.zip --model runs/pushdown -o results/blimp --beam auto
       pdtools eval-blimp my-pairs.tsv --model runs/pushdown -o results/my-pairs
       pdtools eval-blimp BLiMP.zip --write-sentences sentences.txt --text-only
       pdtools eval-blimp BLiMP.zip --surprisals surprisals.tsv -o results/other
@@ -100,8 +105,9 @@ def eval_blimp(
     pairs = PairFiles(data, limit)
     if model is not None:
         settings = model_settings(plan, model, run)
-        with piecewise_scorer(output, settings, plan, overwrite=run.overwrite, quiet=run.quiet) as scorer:
-            results = evaluate_blimp(pairs, scorer, bar("sentences", quiet=run.quiet))
+        unit = "pairs" if run.beam == AUTO else "sentences"
+        with piecewise_by_beam(output, settings, plan, overwrite=run.overwrite, quiet=run.quiet) as scorer:
+            results = evaluate_blimp(pairs, scorer, bar(unit, quiet=run.quiet))
             made = provenance({"data": data, "model": model})
             deliver(results, made, output, show, overwrite=run.overwrite, as_json=run.as_json)
     else:

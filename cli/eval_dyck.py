@@ -54,16 +54,6 @@ def eval_dyck(
             help="Only the first N prefixes of each file.",
         ),
     ] = None,
-    margin: Annotated[
-        float | None,
-        typer.Option(
-            "--margin",
-            rich_help_panel="Search",
-            min=0,
-            metavar="NATS",
-            help="Drop hypotheses that are this much less probable than the best.",
-        ),
-    ] = None,
 ) -> None:
     """Choose the closing bracket after prefixes of bracket strings; accuracy by file, dependency and depth.
 
@@ -101,7 +91,6 @@ def eval_dyck(
     loaded = settings.load_model()
     described = {
         "work": "closing: with leads and ends",
-        "margin": margin,
         **model_settings_for_job(settings),
     }
     with (
@@ -115,7 +104,8 @@ def eval_dyck(
             return evaluate_entropy(
                 shards,
                 loaded,
-                beam=run.beam,
+                beam=settings.fixed_beam,
+                margin=run.margin,
                 max_batch=run.max_batch,
                 rejects=Rejects("fail", hint=None),
                 progress=bar("strings", quiet=run.quiet),
@@ -126,7 +116,7 @@ def eval_dyck(
             return evaluate_closing(
                 sets,
                 loaded,
-                search=Search(beam=run.beam, margin=margin, max_batch=run.max_batch),
+                search=Search(beam=settings.fixed_beam, margin=run.margin, max_batch=run.max_batch),
                 progress=bar("prefixes", quiet=run.quiet),
                 in_pieces=InPieces(settings, plan, job, "prefixes", processes),
             )

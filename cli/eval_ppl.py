@@ -176,7 +176,8 @@ def eval_ppl(
             results = evaluate_perplexity(
                 sentences,
                 loaded,
-                beam=run.beam if marginal else None,
+                beam=settings.fixed_beam if marginal else None,
+                margin=run.margin,
                 max_batch=run.max_batch,
                 rejects=rejects,
                 progress=show,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from pdtools.files import expand_inputs
+from pdtools.search.scores import AUTO
 
 from .arguments import pick_source
 from .console import bar, message
@@ -21,7 +22,7 @@ from .options import (
 )
 from .outputs import check_output_or_done, check_target, deliver, required_output
 from .recorded import recorded_scorer, write_for_others
-from .running import make_plan, model_settings, piecewise_scorer
+from .running import make_plan, model_settings, piecewise_by_beam
 
 
 @option_blocks()
@@ -82,12 +83,15 @@ def eval_sg(
     scores of each run and their means over seeds. The seeds of a model named ngram are
     combined into one by majority vote.
 
+    --beam auto scores every item with a beam of 10, and those of which a prediction could still change with
+    wider ones, up to 300 (items.parquet says which). A few may differ from those with 300 throughout.
+
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler), with the same result; --resume continues a killed run.
 
     \b
     Example:
-      pdtools eval-sg sg_suites.zip --model runs/pushdown -o results/sg --beam 300
+      pdtools eval-sg sg_suites.zip --model runs/pushdown -o results/sg --beam auto
       pdtools eval-sg sg_suites.zip --write-sentences sentences.txt --text-only
       pdtools eval-sg sg_suites.zip --surprisals surprisals.tsv -o results/other
       pdtools eval-sg --from-items results-1.csv results-2.csv
@@ -131,8 +135,9 @@ def eval_sg(
     found = SuiteFiles(suites[0])
     if model is not None:
         settings = model_settings(plan, model, run)
-        with piecewise_scorer(output, settings, plan, overwrite=run.overwrite, quiet=run.quiet) as scorer:
-            results = evaluate_sg(found, scorer, bar("sentences", quiet=run.quiet))
+        unit = "items" if run.beam == AUTO else "sentences"
+        with piecewise_by_beam(output, settings, plan, overwrite=run.overwrite, quiet=run.quiet) as scorer:
+            results = evaluate_sg(found, scorer, bar(unit, quiet=run.quiet))
             made = provenance({"suites": suites[0], "model": model})
             deliver(results, made, output, show, overwrite=run.overwrite, as_json=run.as_json)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -13,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from pdtools.search.scores import DEFAULT_BEAM
+from pdtools.search.scores import AUTO, DEFAULT_BEAM
 
 
 class OnError(str, Enum):
@@ -43,6 +44,15 @@ class Dtype(str, Enum):
 
     float32 = "float32"
     bf16 = "bf16"
+
+
+def parse_beam(text: object) -> int | str:
+    """A number of hypotheses, or ``auto``."""
+    if text == AUTO:
+        return AUTO
+    if not re.fullmatch("0*[1-9][0-9]{,8}", str(text)):
+        raise typer.BadParameter(f"{text!r} is neither a number from 1 on nor {AUTO}")
+    return int(str(text))
 
 
 InputsArgument = Annotated[
@@ -202,6 +212,27 @@ RecordedNatsOption = Annotated[
 BeamOption = Annotated[
     int, typer.Option("--beam", min=1, rich_help_panel="Search", help="Hypotheses kept after each token.")
 ]
+AnyBeamOption = Annotated[
+    Any,  # int | Literal["auto"], which typer does not take
+    typer.Option(
+        "--beam",
+        metavar="N",
+        parser=parse_beam,
+        rich_help_panel="Search",
+        help="Hypotheses kept after each token; eval-blimp and eval-sg: or auto.",
+    ),
+]
+MarginOption = Annotated[
+    float | None,
+    typer.Option(
+        "--margin",
+        min=0,
+        max=1e6,
+        metavar="NATS",
+        rich_help_panel="Search",
+        help="Drop hypotheses that are this much less probable than the best (default: none).",
+    ),
+]
 MaxBatchOption = Annotated[
     int | None,
     typer.Option(
@@ -248,7 +279,8 @@ class RunOptions(PiecesOptions):
 
     device: DeviceOption = "auto"
     threads: ThreadsOption = 0
-    beam: BeamOption = DEFAULT_BEAM
+    beam: AnyBeamOption = DEFAULT_BEAM
+    margin: MarginOption = None
     bos: BosOption = True
     max_batch: MaxBatchOption = None
     dtype: DtypeOption = Dtype.float32

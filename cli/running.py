@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import check_output
+from pdtools.search.scores import AUTO
 
 from .console import message
 from .options import PiecesOptions, RunOptions
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pdtools.search import Scorer
     from pdtools.search.in_pieces import ModelSettings
     from pdtools.search.scorer import Searcher
+    from pdtools.search.widening import Comparer
 
 
 def make_plan(run: PiecesOptions, merge_options: Sequence[str] = ()) -> Plan:
@@ -80,6 +82,7 @@ def model_settings(plan: Plan, model: str, run: RunOptions) -> ModelSettings:
     return ModelSettings(
         model_dir=model if plan.scheduler is None else os.path.abspath(model),
         beam=run.beam,
+        margin=run.margin,
         device=device,
         dtype=run.dtype.value,
         bos=run.bos,
@@ -102,9 +105,31 @@ def piecewise_scorer(
     """A model's scorer whose finished pieces are kept beside the output until the block has made that."""
     from pdtools.search.in_pieces import PiecewiseScorer, model_settings_for_job
 
-    described = {"work": "scores", **model_settings_for_job(settings)}
+    described = {"work": "scores: with what was dropped", **model_settings_for_job(settings)}
     with kept_pieces(output, described, plan, beside=beside, overwrite=overwrite, quiet=quiet) as job:
         yield PiecewiseScorer(settings, plan, job)
+
+
+def piecewise_by_beam(
+    output: str, settings: ModelSettings, plan: Plan, *, overwrite: bool, quiet: bool
+) -> AbstractContextManager[Scorer | Comparer]:
+    """A scorer; of ``--beam auto`` a comparer."""
+    if settings.beam == AUTO:
+        return piecewise_comparer(output, settings, plan, overwrite=overwrite, quiet=quiet)
+    return piecewise_scorer(output, settings, plan, overwrite=overwrite, quiet=quiet)
+
+
+@contextmanager
+def piecewise_comparer(
+    output: str, settings: ModelSettings, plan: Plan, *, overwrite: bool, quiet: bool
+) -> Iterator[Comparer]:
+    """The same for sentences that are searched as far as comparisons of them need it."""
+    from pdtools.search.in_pieces import PiecewiseComparer, model_settings_for_job
+    from pdtools.search.widening import STEPS
+
+    described = {"work": "comparisons", "steps": list(map(list, STEPS)), **model_settings_for_job(settings)}
+    with kept_pieces(output, described, plan, overwrite=overwrite, quiet=quiet) as job:
+        yield PiecewiseComparer(settings, plan, job)
 
 
 @contextmanager
@@ -121,7 +146,7 @@ def piecewise_searcher(
     """The same for a model whose derivations are searched; ``described``: what else its results depend on."""
     from pdtools.search.in_pieces import PiecewiseSearcher, model_settings_for_job
 
-    described = {"work": "parses", **described, **model_settings_for_job(settings)}
+    described = {"work": "parses: with what was dropped", **described, **model_settings_for_job(settings)}
     with kept_pieces(output, described, plan, beside=beside, overwrite=overwrite, quiet=quiet) as job:
         yield PiecewiseSearcher(settings, plan, job)
 

@@ -68,6 +68,25 @@ class Batches:
         return pa.Table.from_batches(self, self.schema)
 
 
+class MeanAndMax:
+    """Of numbers that come one by one, some of them None."""
+
+    def __init__(self) -> None:
+        self._numbers = 0
+        self._sum = self._max = 0.0
+
+    def add(self, number: float | None) -> None:
+        """Count one that is at least 0; None is none."""
+        if number is not None:
+            self._numbers += 1
+            self._sum += number
+            self._max = max(self._max, number)
+
+    def as_count(self, name: str) -> dict[str, dict[str, float]]:
+        """``mean`` and ``max`` under a name, for results; nothing, if there was no number."""
+        return {name: {"mean": self._sum / self._numbers, "max": self._max}} if self._numbers else {}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Results:
     """An evaluation: what ``results.json`` says, and its tables.

@@ -14,6 +14,7 @@ _HOME = {
     "Unscorable": "scores",
     "load_scorer": "scorer",
     "load_searcher": "scorer",
+    "load_comparer": "comparer",
     "DerivationScorer": "scorer",
     "StringScorer": "scorer",
     "Searched": "scorer",

@@ -7,8 +7,7 @@ that begin alike are one string to it up to where they part (:mod:`pdtools.searc
 
 A beam holds hypotheses with different attachment histories. Every history of k tokens has at least two
 continuations (from the second token on), so all prefixes have the same number of hypotheses at token k,
-min(beam, Catalan(k)). With a margin each prefix has as many as it leaves: no model sees those that fell
-behind.
+min(beam, Catalan(k)). With a margin each prefix has as many as it leaves: nothing is fed to others.
 """
 
 from __future__ import annotations
@@ -204,8 +203,7 @@ class _Rows:
 
 
 class _Batch:
-    """Strings that are searched together: p prefixes that go on, their hypotheses R rows of the model's
-    state."""
+    """Strings that are searched together: p prefixes that go on, and all their hypotheses, R rows."""
 
     def __init__(
         self,

@@ -23,12 +23,13 @@ class Decoded:
         tree: the best parse over words, or the flat placeholder of a sentence without one.
         k_best: the best parses (:attr:`pdtools.search.scorer.Parsed.k_best`), best first: log joint (nats)
             and tree. Empty for a placeholder.
-        marginal: log p(x) in nats; None for a placeholder.
+        marginal, dropped: see :class:`pdtools.search.scorer.Parsed`; None for a placeholder.
     """
 
     tree: Tree
     k_best: tuple[tuple[float, Tree], ...]
     marginal: float | None
+    dropped: float | None
 
 
 def decode(
@@ -56,9 +57,10 @@ def decode(
         if isinstance(found, Unscorable):
             sentence = line.sentence
             rejects.add(found.reason, file=line.file, line=line.line, text=sentence.text)
-            yield Decoded(tree=placeholder(sentence.words), k_best=(), marginal=None)
+            yield Decoded(tree=placeholder(sentence.words), k_best=(), marginal=None, dropped=None)
         else:
-            yield Decoded(tree=found.k_best[0][1], k_best=found.k_best, marginal=found.marginal)
+            best = found.k_best[0][1]
+            yield Decoded(tree=best, k_best=found.k_best, marginal=found.marginal, dropped=found.dropped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +81,14 @@ def write_decoded(
         results: from :func:`decode`.
         output: a file (compressed by its suffix) or ``-``. Rejects go beside a file.
         scores: a table with a header: ``id`` (line of the output, from 1), ``rank`` (from 1), ``joint``
-            and ``marginal`` (nats); with ``k_best`` over 1 also ``tree``. A placeholder has no rows.
+            and ``marginal`` (nats); with ``k_best`` over 1 also ``tree``; ``dropped``. A placeholder has no
+            rows.
         k_best: rows per sentence at most, as given to :func:`decode`.
 
     Raises:
         InputError: if there is no sentence at all.
     """
-    columns = ["id", "rank", "joint", "marginal", *(["tree"] if k_best > 1 else [])]
+    columns = ["id", "rank", "joint", "marginal", *(["tree"] if k_best > 1 else []), "dropped"]
     trees = words = placeholders = 0
     with ExitStack() as stack:
         lines = stack.enter_context(atomic_text(output))
@@ -99,7 +102,7 @@ def write_decoded(
                 continue
             for rank, (joint, tree) in enumerate(result.k_best, start=1):
                 row = [trees, rank, f"{joint:.8f}", f"{result.marginal:.8f}", *([tree] if k_best > 1 else [])]
-                write_scores(row)
+                write_scores([*row, f"{result.dropped:.3g}"])
         if not trees:
             raise InputError("there is no sentence in the input")
         write_rejects(output, rejects)

@@ -55,11 +55,17 @@ def encode_sentence(
     return Encoded(sentence, encoding)
 
 
-def sentence_score(tokenizer: Tokenizer, encoded: Encoded, logprobs: NDArray[np.float64]) -> SentenceScore:
+def sentence_score(
+    tokenizer: Tokenizer,
+    encoded: Encoded,
+    logprobs: NDArray[np.float64],
+    dropped: float | None = None,
+) -> SentenceScore:
     """Put together the score of an encoded sentence: n tokens and end-of-sentence.
 
     Args:
         logprobs: float64[n + 1], nats.
+        dropped: see :class:`SentenceScore`.
     """
     encoding = encoded.encoding
     return SentenceScore(
@@ -71,6 +77,7 @@ def sentence_score(tokenizer: Tokenizer, encoded: Encoded, logprobs: NDArray[np.
         logprobs=logprobs,
         n_unknown=encoding.n_unknown,
         eos=True,
+        dropped=dropped,
     )
 
 

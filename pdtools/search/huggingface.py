@@ -145,6 +145,7 @@ class HuggingFaceScorer:
             "kind": "huggingface",
             "model": model.config.model_type,
             "beam": None,
+            "margin": None,
             "bos": bos,
             "eos": False,
             "text_style": None,

@@ -7,12 +7,14 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from pdtools.devices import prepare_torch
+from pdtools.errors import PdtoolsError
 from pdtools.jobs import JobFolder, Plan, cut, map_pieces
 from pdtools.models import LoadedModel
 from pdtools.provenance import check_fingerprint, identify
+from pdtools.search.comparer import CONTESTS, load_comparer
 from pdtools.search.huggingface import HuggingFaceScorer
 from pdtools.search.scorer import (
     Parsed,
@@ -23,7 +25,8 @@ from pdtools.search.scorer import (
     load_scorer,
     load_searcher,
 )
-from pdtools.search.scores import DEFAULT_BEAM, Dtype, ModelScorer, SentenceScore, Unscorable
+from pdtools.search.scores import AUTO, DEFAULT_BEAM, Dtype, ModelScorer, SentenceScore, Unscorable
+from pdtools.search.widening import Compared, Comparer, Contest
 from pdtools.tokenization import Sentence
 from pdtools.trees import Tree
 from pdtools.typed_values import as_type
@@ -40,13 +43,25 @@ class ModelSettings:
     """
 
     model_dir: str
-    beam: int = DEFAULT_BEAM
+    beam: int | Literal["auto"] = DEFAULT_BEAM
+    margin: float | None = None
     device: str = "cpu"
     dtype: Dtype = "float32"
     bos: bool = True
     max_batch: int | None = None
     threads: int = 0
     fingerprint: str | None = None
+
+    @property
+    def fixed_beam(self) -> int:
+        """The beam, where there has to be one.
+
+        Raises:
+            PdtoolsError: if it is ``auto``.
+        """
+        if self.beam == AUTO:
+            raise PdtoolsError("--beam auto: only eval-blimp and eval-sg compare sentences: give a number")
+        return self.beam
 
     def load_model(self) -> LoadedModel:
         """A checkpoint, loaded once in each process."""
@@ -59,6 +74,16 @@ class ModelSettings:
     def load_searcher(self) -> Searcher:
         """The scorer of a model whose derivations can be searched, loaded once in each process."""
         return _load_searcher(self)
+
+    def load_comparer(self) -> Comparer:
+        """What scores sentences as far as comparisons need it, loaded once in each process.
+
+        Raises:
+            PdtoolsError: if there is a margin, which ``auto`` chooses, or nothing to search.
+        """
+        if self.margin is not None:
+            raise PdtoolsError("--beam auto chooses margins itself: leave out --margin")
+        return _load_comparer(self)
 
 
 @lru_cache(maxsize=1)
@@ -74,7 +99,8 @@ def _load_scorer(settings: ModelSettings) -> ModelScorer | HuggingFaceScorer:
     check_fingerprint(settings.model_dir, settings.fingerprint)
     return load_scorer(
         settings.model_dir,
-        beam=settings.beam,
+        beam=settings.fixed_beam,
+        margin=settings.margin,
         device=prepare_torch(settings.device, settings.threads),
         dtype=settings.dtype,
         bos=settings.bos,
@@ -88,7 +114,20 @@ def _load_searcher(settings: ModelSettings) -> Searcher:
     check_fingerprint(settings.model_dir, settings.fingerprint)
     return load_searcher(
         settings.model_dir,
-        beam=settings.beam,
+        beam=settings.fixed_beam,
+        margin=settings.margin,
+        device=prepare_torch(settings.device, settings.threads),
+        dtype=settings.dtype,
+        max_batch=settings.max_batch,
+    )
+
+
+@lru_cache(maxsize=1)
+def _load_comparer(settings: ModelSettings) -> Comparer:
+    check_bos(settings.model_dir, settings.bos)
+    check_fingerprint(settings.model_dir, settings.fingerprint)
+    return load_comparer(
+        settings.model_dir,
         device=prepare_torch(settings.device, settings.threads),
         dtype=settings.dtype,
         max_batch=settings.max_batch,
@@ -166,6 +205,7 @@ class ParseWork:
                 else {
                     "k_best": [[joint, tree.to_brackets()] for joint, tree in found.k_best],
                     "marginal": found.marginal,
+                    "dropped": found.dropped,
                 }
                 for found in result
             ]
@@ -177,7 +217,9 @@ class ParseWork:
             record
             if isinstance(record, Unscorable)
             else Parsed(
-                tuple((joint, Tree.from_brackets(text)) for joint, text in record.k_best), record.marginal
+                tuple((joint, Tree.from_brackets(text)) for joint, text in record.k_best),
+                record.marginal,
+                record.dropped,
             )
             for record in found
         ]
@@ -189,6 +231,50 @@ class _ParsedRecord:
 
     k_best: tuple[tuple[float, str], ...]
     marginal: float
+    dropped: float
+
+
+@dataclass(frozen=True, slots=True)
+class CompareWork:
+    """Scores the sentences of contests as far as needed (:class:`pdtools.jobs.Work`)."""
+
+    settings: ModelSettings
+
+    def __call__(self, piece: Sequence[Contest]) -> list[Compared]:
+        return list(self.settings.load_comparer().compare(piece))
+
+    def digest(self, piece: Sequence[Contest]) -> str:
+        return hashlib.blake2b(repr(list(piece)).encode(errors="surrogatepass"), digest_size=8).hexdigest()
+
+    def pack(self, result: Sequence[Compared]) -> bytes:
+        return pack_json(
+            [
+                {
+                    "scores": [score_record(score) for score in found.scores],
+                    "beam": found.beam,
+                    "margin": found.margin,
+                }
+                for found in result
+            ]
+        )
+
+    def unpack(self, data: bytes) -> list[Compared]:
+        return list(as_type(json.loads(data), tuple[Compared, ...]))
+
+
+class PiecewiseComparer:
+    """A :class:`Comparer` whose contests are worked on in pieces, by whoever the plan says."""
+
+    def __init__(self, settings: ModelSettings, plan: Plan, job: JobFolder | None) -> None:
+        self._model = settings
+        self._plan = plan
+        self._job = job
+        self.settings = settings.load_comparer().settings
+
+    def compare(self, contests: Iterable[Contest]) -> Iterator[Compared]:
+        """See :meth:`Comparer.compare`."""
+        for _, found in map_pieces(CompareWork(self._model), cut(contests, CONTESTS), self._plan, self._job):
+            yield from found
 
 
 class PiecewiseScorer:
@@ -242,7 +328,7 @@ class PiecewiseSearcher(PiecewiseScorer):
 
 
 def model_settings_for_job(settings: ModelSettings) -> dict[str, Any]:
-    """What scores depend on, for :func:`pdtools.jobs.job_folder`: weights, beam, dtype and the like."""
+    """What scores depend on, for :func:`pdtools.jobs.job_folder`: weights, the search, dtype and the like."""
     described = asdict(settings)
     for name in ("threads", "device", "max_batch", "fingerprint"):  # scores agree across these
         del described[name]

@@ -27,7 +27,8 @@ class CheckpointSettings:
         """The parser."""
         check_fingerprint(self.model.model_dir, self.model.fingerprint)
         device = prepare_torch(self.model.device, self.model.threads)
-        return CheckpointParser(self.model.model_dir, beam=self.model.beam, device=device)
+        model = self.model
+        return CheckpointParser(model.model_dir, beam=model.fixed_beam, margin=model.margin, device=device)
 
     def described(self) -> dict[str, Any]:
         """What its trees depend on."""
@@ -39,15 +40,17 @@ class CheckpointParser:
 
     Args:
         model_dir: a checkpoint, or a run folder of ``pdtools train``.
-        beam: hypotheses kept after each token.
+        beam, margin: see :func:`pdtools.search.beam_search`.
         device: a torch device.
 
     Raises:
         PdtoolsError: if the folder holds no model that parses.
     """
 
-    def __init__(self, model_dir: str | Path, *, beam: int, device: str = "cpu") -> None:
-        self._searcher = load_searcher(model_dir, beam=beam, device=device)
+    def __init__(
+        self, model_dir: str | Path, *, beam: int, margin: float | None = None, device: str = "cpu"
+    ) -> None:
+        self._searcher = load_searcher(model_dir, beam=beam, margin=margin, device=device)
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree | ParseFailure]:
         """See :meth:`pdtools.parsers.Parser.parse`."""

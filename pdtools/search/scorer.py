@@ -56,6 +56,7 @@ def load_scorer(
     model_dir: str | Path,
     *,
     beam: int = DEFAULT_BEAM,
+    margin: float | None = None,
     device: str = "cpu",
     dtype: Dtype = "float32",
     bos: bool = True,
@@ -66,7 +67,7 @@ def load_scorer(
     Args:
         model_dir: a checkpoint, a run folder of ``pdtools train``, or the folder of a Hugging Face
             causal language model.
-        beam: hypotheses per sentence, for models whose strings have derivations.
+        beam, margin: see :func:`pdtools.search.beam_search`; for models whose strings have derivations.
         device: a torch device.
         dtype: of the weights. bf16 is faster where the processor computes in it, and less exact.
         bos: whether a Hugging Face model reads a beginning-of-sentence token first. Without it the
@@ -82,7 +83,7 @@ def load_scorer(
         return HuggingFaceScorer(model_dir, device=device, dtype=dtype, bos=bos, max_batch=max_batch)
     check_bos(model_dir, bos)
     loaded = load_model(model_dir, device=device, dtype=dtype)
-    return scorer_of(loaded, beam=beam, max_batch=max_batch)
+    return scorer_of(loaded, beam=beam, margin=margin, max_batch=max_batch)
 
 
 def scorer_of(
@@ -104,6 +105,7 @@ def load_searcher(
     model_dir: str | Path,
     *,
     beam: int = DEFAULT_BEAM,
+    margin: float | None = None,
     device: str = "cpu",
     dtype: Dtype = "float32",
     max_batch: int | None = None,
@@ -120,7 +122,7 @@ def load_searcher(
         raise PdtoolsError(
             f"{loaded.folder}: this model was trained without an attachment head: it cannot parse"
         )
-    return _searcher_of(loaded)(loaded, beam=beam, margin=None, max_batch=max_batch)
+    return _searcher_of(loaded)(loaded, beam=beam, margin=margin, max_batch=max_batch)
 
 
 def check_bos(model_dir: str | Path, bos: bool) -> None:
@@ -148,11 +150,19 @@ class CheckpointScorer(ABC):
     Args:
         loaded: a checkpoint of a causal model.
         kind: of scorer, as results name it.
-        beam: hypotheses per sentence; None without a search.
+        beam, margin: of the search; None without one.
         max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
     """
 
-    def __init__(self, loaded: LoadedModel, *, kind: str, beam: int | None, max_batch: int | None) -> None:
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        *,
+        kind: str,
+        beam: int | None,
+        margin: float | None = None,
+        max_batch: int | None,
+    ) -> None:
         loaded.model.check_causal()
         self.loaded = loaded
         self.max_batch = max_batch
@@ -164,6 +174,7 @@ class CheckpointScorer(ABC):
             "text_style": loaded.tokenizer.text_style,
             "dtype": loaded.model.dtype_name,
             "beam": beam,
+            "margin": margin,
         }
 
     def _encode(self, sentence: str | Sentence) -> Encoded | Unscorable:
@@ -251,10 +262,12 @@ class Parsed:
         k_best: log joint (nats) and tree of each: different trees, each with the sum over its derivations
             in the beam; or, if one parse or derivations were asked for, derivations.
         marginal: log p(x) in nats, over the beam.
+        dropped: the share of the probability of all derivations that the search is estimated to have dropped.
     """
 
     k_best: tuple[tuple[float, Tree], ...]
     marginal: float
+    dropped: float
 
 
 @runtime_checkable
@@ -337,7 +350,7 @@ class DerivationScorer(CheckpointScorer):
         max_batch: int | None = None,
         share_prefixes: bool = True,
     ) -> None:
-        super().__init__(loaded, kind="derivation", beam=beam, max_batch=max_batch)
+        super().__init__(loaded, kind="derivation", beam=beam, margin=margin, max_batch=max_batch)
         self.beam = beam
         self.margin = margin
         self.share_prefixes = share_prefixes
@@ -431,11 +444,14 @@ class DerivationScorer(CheckpointScorer):
             else:
                 joints = [joint for joint, _ in found.result.derivations]
                 trees = [(joint, found.tree(rank)) for rank, joint in enumerate(joints)]
-                yield Parsed(tuple((merged_trees(trees) if merging else trees)[:k_best]), found.marginal)
+                best = tuple((merged_trees(trees) if merging else trees)[:k_best])
+                yield Parsed(best, found.marginal, found.result.dropped)
 
     def as_score(self, found: Searched) -> SentenceScore:
         """The marginal log-probabilities that a search gave."""
-        return sentence_score(self.loaded.tokenizer, found.encoded, found.logprobs)
+        summed = self.loaded.model.derivation_kind.reach_words
+        dropped = found.result.dropped if summed else None
+        return sentence_score(self.loaded.tokenizer, found.encoded, found.logprobs, dropped)
 
 
 class MakesSearcher(Protocol):

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # The paper's analyses use 300; most of the mass is in the first few dozen.
 DEFAULT_BEAM = 100
+# As wide as comparisons of sentences need it (:mod:`pdtools.search.widening`).
+AUTO: Literal["auto"] = "auto"
 # What weights may be converted to for scoring; scores are added up in float64 either way.
 Dtype = Literal["float32", "bf16"]
 
@@ -37,6 +39,8 @@ class SentenceScore:
         eos: whether the last row is end-of-sentence.
         first_token: number of the first row's token in the sentence: 1, or 2 where nothing comes before
             the first token and it has no score (Hugging Face models without BOS).
+        dropped: the share of p(x) that a search is estimated to have dropped
+            (:attr:`pdtools.search.BeamResult.dropped`); None if no search sums it.
 
     Raises:
         PdtoolsError: if a log-probability is not a number, as damaged weights make it.
@@ -51,6 +55,7 @@ class SentenceScore:
     n_unknown: int
     eos: bool
     first_token: int = 1
+    dropped: float | None = None
 
     def __post_init__(self) -> None:
         if math.isnan(self.total):
@@ -75,8 +80,8 @@ class Scorer(Protocol):
 
     Attributes:
         settings: what was counted, JSON-ready: ``kind`` (string, derivation, huggingface), ``model``,
-            ``beam`` (None without a search), ``bos``, ``eos``, ``text_style`` (None: text as given),
-            ``dtype``; ``warning``, if there is one. Scores are in nats, whatever they are.
+            ``beam`` (None without a search), ``margin`` (None without one), ``bos``, ``eos``, ``text_style``
+            (None: text as given), ``dtype``; ``warning``, if there is one. Scores are in nats.
     """
 
     settings: dict[str, Any]

@@ -84,7 +84,7 @@ def test_k_different_trees(models: dict[str, Path], text: Path, tmp_path: Path) 
 def test_one_best_has_no_tree_column(models: dict[str, Path], text: Path, tmp_path: Path) -> None:
     scores = tmp_path / "s.tsv"
     assert decode(text, "--model", models["head"], "--scores", scores, "-o", tmp_path / "o.trees") == 0
-    assert scores.read_text().splitlines()[0] == "id\trank\tjoint\tmarginal"
+    assert scores.read_text().splitlines()[0] == "id\trank\tjoint\tmarginal\tdropped"
 
 
 def test_standard_input_and_output(

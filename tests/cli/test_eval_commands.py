@@ -260,6 +260,82 @@ def test_eval_blimp(
     assert (document["settings"]["limit"], limited["settings"]["limit"]) == (None, 1)
 
 
+def test_beams_as_wide_as_pairs_and_items_need_them(
+    models: dict[str, Path], blimp: Path, suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """These strings are short: a beam of 10 is exact, and so is one of 300."""
+    options = ["--model", str(models["pushdown"]), "--device", "cpu", "--quiet"]
+    for command, data in (("eval-blimp", blimp), ("eval-sg", suite)):
+        found = {}
+        for beam in ("auto", "300"):
+            out = tmp_path / command / beam
+            assert run([command, str(data), *options, "--beam", beam, "-o", str(out)]) == 0
+            found[beam] = json.loads((out / "results.json").read_text())
+        assert found["auto"]["scores"] == found["300"]["scores"]
+        assert found["auto"]["counts"] == found["300"]["counts"]
+        assert found["auto"]["counts"]["dropped"] == {"mean": 0, "max": 0}
+        assert found["auto"]["settings"]["scorer"]["beam"] == "auto"
+        items = pandas.read_parquet(tmp_path / command / "auto" / "items.parquet")
+        assert set(items.beam) == {10}
+        parts = [command, str(data), *options, "--beam", "auto", "-o", str(tmp_path / command / "parts")]
+        for part in ("0/2", "1/2"):
+            run([*parts, "--shard", part])
+        assert run(["merge", str(tmp_path / command / "parts")]) == 0
+        assert pandas.read_parquet(tmp_path / command / "parts" / "items.parquet").equals(items)
+        capsys.readouterr()
+        assert run(["compare", str(tmp_path / command / "auto"), str(tmp_path / command / "300")]) == 0
+        assert "beam: auto and 300" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("eval-blimp {blimp} --model {base}", "nothing is searched for this model: leave out --beam auto"),
+        ("eval-blimp {blimp} --model {pushdown} --margin 3", "--beam auto chooses margins itself"),
+        ("eval-ppl {shards} --model {pushdown}", "only eval-blimp and eval-sg compare sentences"),
+        ("surprisal --text a --model {pushdown}", "only eval-blimp and eval-sg compare sentences"),
+        ("decode --text a --model {base}", "only eval-blimp and eval-sg compare sentences"),
+        ("parse --text a --parser {pushdown}", "only eval-blimp and eval-sg compare sentences"),
+    ],
+)
+def test_where_nothing_is_compared_the_beam_is_a_number(
+    models: dict[str, Path],
+    blimp: Path,
+    shards: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    message: str,
+) -> None:
+    words = command.format(blimp=blimp, shards=shards, **models).split()
+    output = [] if words[0] in ("surprisal", "decode", "parse") else ["-o", str(tmp_path / "r")]
+    assert run([*words, "--beam", "auto", "--device", "cpu", *output]) == 1
+    error = capsys.readouterr().err.strip()
+    assert message in error
+    assert "\n" not in error
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("beam", ["0", "wide", "-1", "1.5"])
+def test_a_beam_is_a_number_or_auto(blimp: Path, capsys: pytest.CaptureFixture[str], beam: str) -> None:
+    assert run(["eval-blimp", str(blimp), "--model", "x", "-o", "r", "--beam", beam]) == 2
+    assert f"'{beam}' is neither a number from 1 on nor auto" in capsys.readouterr().err
+
+
+def test_a_margin_is_in_the_results(models: dict[str, Path], blimp: Path, tmp_path: Path) -> None:
+    found = {}
+    for margin in ("0", "1000000"):
+        command = ["eval-blimp", str(blimp), "--model", str(models["pushdown"]), "--device", "cpu", "--quiet"]
+        assert run([*command, "--margin", margin, "-o", str(tmp_path / margin)]) == 0
+        found[margin] = json.loads((tmp_path / margin / "results.json").read_text())
+        items = pandas.read_parquet(tmp_path / margin / "items.parquet")
+        assert items.dropped_good.max() == found[margin]["counts"]["dropped"]["max"] or margin == "0"
+        assert (items.dropped_bad[0] > 0.01) == (margin == "0")
+    assert found["0"]["settings"]["scorer"]["margin"] == 0
+    assert found["0"]["counts"]["dropped"]["max"] > 0.01
+    assert found["1000000"]["counts"]["dropped"]["max"] == 0
+
+
 def test_minimal_pairs_of_ones_own(
     models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -321,4 +321,4 @@ class EnumeratingScorer(CheckpointScorer):
                 derivation = self.loaded.model.derive(1, 1).derivation(np.array(choices, np.int32))
                 leaves = [escape(word) for word in words.words]
                 trees.append((joint, derivation.tree(leaves, item.encoding.word[1:-1].tolist(), None)))
-            yield Parsed(tuple(trees), enumerated.prefix_logprobs[-1])
+            yield Parsed(tuple(trees), enumerated.prefix_logprobs[-1], dropped=0.0)

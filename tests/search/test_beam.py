@@ -59,6 +59,7 @@ def test_a_full_beam_sums_over_all_derivations(model: LanguageModel, n: int) -> 
         found.prefix_logprobs, exhaustive_prefixes(model, tokens), rtol=1e-6, atol=1e-5
     )
     assert found.logprobs.sum() == pytest.approx(found.marginal, abs=1e-9)
+    assert found.dropped == 0
 
     order = np.argsort(-joints)
     assert [a.tolist() for _, a in found.derivations] == [derivations[i] for i in order]
@@ -92,11 +93,11 @@ def test_the_joint_distribution_sums_to_one() -> None:
 
 def plain_beam(
     model: LanguageModel, tokens: list[int], beam: int, margin: float = np.inf
-) -> tuple[list[float], list[list[int]]]:
-    """The same search, one hypothesis at a time: A_t, and the best history after each token."""
+) -> tuple[list[float], list[list[int]], float]:
+    """The same search, one hypothesis at a time: A_t, the best histories, and the log of the share kept."""
     n = len(tokens)
     hypotheses: list[tuple[float, list[int], list[int]]] = [(0.0, [0], [])]  # score, attachments, stack
-    sums, best = [0.0], [[0]]
+    sums, best, kept = [0.0], [[0]], 0.0
     for k in range(1, n + 2):
         extended = []
         reached = []
@@ -114,9 +115,11 @@ def plain_beam(
         if k <= n:
             hypotheses = sorted(extended, key=lambda h: -h[0])[:beam]
             hypotheses = [h for h in hypotheses if h[0] >= hypotheses[0][0] - margin]
+            each, every = (logsumexp(np.array([h[0] for h in hs])) for hs in (hypotheses, extended))
+            kept += each - every
             best.append(hypotheses[0][1])
     final = max(zip(reached, hypotheses, strict=True), key=lambda pair: pair[0])[1][1]
-    return sums, [*best, [*final, 0]]
+    return sums, [*best, [*final, 0]], kept
 
 
 @pytest.mark.parametrize("margin", [0.0, 0.1, 0.5, 2.0])
@@ -124,13 +127,35 @@ def test_a_margin_drops_what_falls_behind(model: LanguageModel, margin: float) -
     many = strings([6, 4, 4, 0, 1])
     found = search(model, many, beam=7, margin=margin, k_best=20, next_tokens=True)
     for tokens, result in zip(many, found, strict=True):
-        sums, best = plain_beam(model, tokens, 7, margin)
+        sums, best, kept = plain_beam(model, tokens, 7, margin)
+        assert result.log_share_kept == pytest.approx(kept, abs=1e-5)
         np.testing.assert_allclose(result.prefix_logprobs, sums, atol=1e-5)
         assert [a.tolist() for a in result.incremental] == best
         assert logsumexp(np.array([score for score, _ in result.derivations])) == pytest.approx(sums[-1])
         (alone,) = search(model, [tokens], beam=7, margin=margin, k_best=20, next_tokens=True)
         assert len(alone.derivations) == len(result.derivations)
         np.testing.assert_allclose(alone.next_logprobs, result.next_logprobs, atol=1e-5)
+
+
+def test_what_falls_behind_the_margin_is_fed_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model()
+    many = strings([6, 5, 6])
+    fed: list[int] = []
+    advance = type(model).advance
+
+    def count(self: Any, state: Any, tokens: Any, tape_row: Any) -> None:
+        fed.append(len(tokens))
+        advance(self, state, tokens, tape_row)
+
+    monkeypatch.setattr(type(model), "advance", count)
+    alone = []
+    for tokens in many:
+        search(model, [tokens], beam=7, margin=2.0)
+        alone.append(fed.copy())
+        fed.clear()
+    search(model, many, beam=7, margin=2.0, share_prefixes=False)
+    assert fed == [sum(rows) for rows in itertools.zip_longest(*alone, fillvalue=0)]
+    assert any(len(set(rows)) > 1 for rows in zip(*alone, strict=False))  # ragged
 
 
 @pytest.mark.parametrize("most_entries", [1, 9, 40, 200])
@@ -232,7 +257,9 @@ def test_a_small_beam_equals_a_plain_search(model: LanguageModel, beam: int) -> 
     for tokens, found in zip(
         strings([6, 4], beam), search(model, strings([6, 4], beam), beam=beam), strict=True
     ):
-        sums, best = plain_beam(model, tokens, beam)
+        sums, best, kept = plain_beam(model, tokens, beam)
+        assert found.log_share_kept == pytest.approx(kept, abs=1e-5)
+        assert found.dropped == pytest.approx(1 - np.exp(kept), abs=1e-5)
         np.testing.assert_allclose(found.prefix_logprobs, sums, atol=1e-5)
         assert [a.tolist() for a in found.incremental] == best
 

@@ -113,6 +113,7 @@ def test_settings_say_what_is_counted(folder: Path) -> None:
         "kind": "huggingface",
         "model": "gpt2",
         "beam": None,
+        "margin": None,
         "bos": True,
         "eos": False,
         "text_style": None,

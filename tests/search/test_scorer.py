@@ -76,6 +76,7 @@ def test_which_models_are_searched(folders: dict[str, Path]) -> None:
         "kind": "string",
         "model": "transformer",
         "beam": None,
+        "margin": None,
         "bos": True,
         "eos": True,
         "text_style": "ptb",

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from pdtools.evaluation.blimp.pairs import Pair, PairFiles, Pairs
-from pdtools.evaluation.results import ITEMS, Batches, Progress, Results, mean, no_progress
+from pdtools.evaluation.results import ITEMS, Batches, MeanAndMax, Progress, Results, mean, no_progress
+from pdtools.search.scores import SentenceScore, Unscorable
+from pdtools.search.widening import Comparer, Uncertain, log_dropped
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pdtools.search.scores import Scorer, SentenceScore, Unscorable
+    from pdtools.search.scores import Scorer
+    from pdtools.search.widening import Found
 
 Outcome = Literal["right", "wrong", "tie", "unscorable"]
 
@@ -23,7 +26,9 @@ BLOCK = 4096
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PairResult:
-    """What a model says about a pair: log-probabilities in nats, and the numbers of rows they sum over."""
+    """What a model says about a pair: log-probabilities in nats, the numbers of rows they sum over, and the
+    shares of the probabilities that a search dropped (:attr:`pdtools.search.SentenceScore.dropped`). Beam and
+    margin (nats) are those of this pair, if it has its own."""
 
     pair: Pair
     outcome: Outcome
@@ -33,6 +38,10 @@ class PairResult:
     tokens_bad: int | None = None
     text_good: str | None = None
     text_bad: str | None = None
+    dropped_good: float | None = None
+    dropped_bad: float | None = None
+    beam: int | None = None
+    margin: float | None = None
     reason: str | None = None
 
     @property
@@ -58,7 +67,7 @@ class PairResult:
 # --- evaluation -------------------------------------------------------------------------------
 
 
-def evaluate_blimp(pairs: Pairs, scorer: Scorer, progress: Progress = no_progress) -> Results:
+def evaluate_blimp(pairs: Pairs, scorer: Scorer | Comparer, progress: Progress = no_progress) -> Results:
     """Score minimal pairs with a model.
 
     A block of pairs at a time, each different sentence once (so a pair of two identical ones is a tie
@@ -67,13 +76,16 @@ def evaluate_blimp(pairs: Pairs, scorer: Scorer, progress: Progress = no_progres
 
     Args:
         pairs: gone through three times.
-        scorer: any scorer; it is handed the sentences as they are.
-        progress: wraps the iterator over sentence scores.
+        scorer: any scorer; it is handed the sentences as they are. A comparer (``--beam auto``) scores each
+            pair by itself, as far as its outcome needs it.
+        progress: wraps the iterator over sentence scores; of a comparer over pairs.
 
     Returns:
         Scores (see :func:`blimp_scores`) and an ``items`` table with one row per pair. Sentences are counted
         once in each block of ``BLOCK`` pairs that they are in.
     """
+    if isinstance(scorer, Comparer):
+        return _evaluate_compared(pairs, scorer, progress)
     total = sum(len(_texts(block)) for block in _blocks(pairs))
     texts = (text for block in _blocks(pairs) for text in _texts(block))
     scores = iter(progress(scorer.score(texts), total))
@@ -88,6 +100,52 @@ def evaluate_blimp(pairs: Pairs, scorer: Scorer, progress: Progress = no_progres
         rows.count_sentences(briefs.values())
     _expect_end(scores)
     return _results(rows, scorer, pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class PairContest:
+    """A pair (:class:`pdtools.search.widening.Contest`): the differences of total log-probabilities, and of
+    those per token, decide it."""
+
+    sentences: tuple[str, str]
+
+    def decided(self, now: Sequence[Found], before: Sequence[Found] | None) -> bool:
+        """See :class:`pdtools.search.widening.Contest`."""
+        good, bad = now
+        if isinstance(good, Unscorable) or isinstance(bad, Unscorable) or _as_read(good) == _as_read(bad):
+            return True
+        a, b = (
+            Uncertain(score.total, None if before is None else before[i].total, log_dropped(score))  # type: ignore[union-attr]
+            for i, score in enumerate((good, bad))
+        )
+        ratio = len(good.logprobs) / len(bad.logprobs)
+        differences = (a.plus(b, -1.0), a.plus(b, -ratio))
+        return all(abs(difference.now) > difference.doubt for difference in differences)
+
+
+def _evaluate_compared(pairs: Pairs, comparer: Comparer, progress: Progress) -> Results:
+    blocks = ([(pair.good, pair.bad) for pair in block] for block in _blocks(pairs))
+    contests = (PairContest(block[i]) for block in blocks for i in _in_order(block))
+    found = iter(progress(comparer.compare(contests), sum(1 for _ in pairs)))
+    rows = _Rows()
+    for block in _blocks(pairs):
+        order = _in_order([(pair.good, pair.bad) for pair in block])
+        judged: dict[int, PairResult] = {}
+        briefs: dict[str, _Brief | Unscorable] = {}
+        for i, compared in zip(order, islice(found, len(block)), strict=True):
+            pair = block[i]
+            good, bad = map(_brief, compared.scores, (pair.good, pair.bad))
+            briefs |= {pair.good: good, pair.bad: bad}
+            judged[i] = replace(_judge(pair, good, bad), beam=compared.beam, margin=compared.margin)
+        rows.add([judged[i] for i in range(len(block))])
+        rows.count_sentences(briefs.values())
+    _expect_end(found)
+    return _results(rows, comparer, pairs)
+
+
+def _in_order(sentences: Sequence[tuple[str, str]]) -> list[int]:
+    """Pairs that begin alike one after the other."""
+    return sorted(range(len(sentences)), key=sentences.__getitem__)
 
 
 def evaluate_recorded_blimp(pairs: Pairs, scorer: Scorer, progress: Progress = no_progress) -> Results:
@@ -132,7 +190,7 @@ def _expect_end(scores: Iterator[Any]) -> None:
         raise ValueError("more scores than sentences")
 
 
-def _results(rows: _Rows, scorer: Scorer, pairs: Pairs) -> Results:
+def _results(rows: _Rows, scorer: Scorer | Comparer, pairs: Pairs) -> Results:
     settings = {
         "task": "blimp",
         "unit": "fraction of 1",
@@ -169,16 +227,15 @@ class _Brief:
     n_tokens: int
     as_read: int  # differs where the tokens do
     has_unknown: bool
+    dropped: float | None
 
 
 def _brief(score: SentenceScore | Unscorable, given: str) -> _Brief | Unscorable:
-    from pdtools.search.scores import SentenceScore
-
     if not isinstance(score, SentenceScore):
         return score
     text = given if score.text == given else score.text  # one string, not two that are the same
     as_read = hash(tuple(_as_read(score)))
-    return _Brief(text, score.total, len(score.logprobs), as_read, score.n_unknown > 0)
+    return _Brief(text, score.total, len(score.logprobs), as_read, score.n_unknown > 0, score.dropped)
 
 
 def _judge(pair: Pair, good: _Brief | Unscorable, bad: _Brief | Unscorable) -> PairResult:
@@ -199,6 +256,8 @@ def _judge(pair: Pair, good: _Brief | Unscorable, bad: _Brief | Unscorable) -> P
         tokens_bad=bad.n_tokens,
         text_good=good.text,
         text_bad=bad.text,
+        dropped_good=good.dropped,
+        dropped_bad=bad.dropped,
     )
 
 
@@ -287,6 +346,7 @@ class _Rows:
         self.tallies: dict[str, Tally] = {}
         self.sentences = 0
         self.sentences_with_unknown = 0
+        self.dropped = MeanAndMax()
         self.table = Batches(_record_batch([]).schema)
 
     def add(self, rows: Sequence[PairResult]) -> None:
@@ -302,7 +362,10 @@ class _Rows:
     def count_sentences(self, briefs: Collection[_Brief | Unscorable]) -> None:
         """Count the different sentences of a block."""
         self.sentences += len(briefs)
-        self.sentences_with_unknown += sum(isinstance(b, _Brief) and b.has_unknown for b in briefs)
+        for brief in briefs:
+            if isinstance(brief, _Brief):
+                self.sentences_with_unknown += brief.has_unknown
+                self.dropped.add(brief.dropped)
 
 
 def _counts(rows: _Rows) -> dict[str, Any]:
@@ -320,6 +383,7 @@ def _counts(rows: _Rows) -> dict[str, Any]:
             for name, tally in sorted(tallies.items())
         },
         "sentences_with_unknown_words": rows.sentences_with_unknown,
+        **rows.dropped.as_count("dropped"),
     }
 
 
@@ -341,6 +405,10 @@ def _record_batch(rows: Sequence[PairResult]) -> pa.RecordBatch:
         "logprob_bad": pa.float64(),
         "tokens_good": pa.int32(),
         "tokens_bad": pa.int32(),
+        "dropped_good": pa.float64(),
+        "dropped_bad": pa.float64(),
+        "beam": pa.int32(),
+        "margin": pa.float64(),
         "outcome": pa.string(),
         "correct": pa.bool_(),
         "reason": pa.string(),

@@ -25,8 +25,8 @@ _DESCRIPTIONS = ("model", "kind", "words", "marginal", "alignment", "objective",
 # End-of-sentence is in no region; perplexities with it and without it have names of their own.
 _WITHOUT_EOS = ("sg", "ppl")
 # None says of these that they are not known, or do not apply.
-_NONE_IS_NO_VALUE = ("beam", "margin", "eos")
-_NONE = {"limit": "all", "text_style": "as given", "streams": "each row by itself"}
+_NONE_IS_NO_VALUE = ("beam", "eos")
+_NONE = {"limit": "all", "margin": "none", "text_style": "as given", "streams": "each row by itself"}
 # Settings that only results of some kinds have: where one of two has it, it is what differs.
 _OF_SOME = ("streams", "warning")
 _NAMES = {
@@ -78,6 +78,8 @@ def comparability(a: Mapping[str, Any], b: Mapping[str, Any]) -> Comparability:
     differs = {}
     for name in {**settings_a, **settings_b}:
         if name in _SAME or name in _DESCRIPTIONS or (name.startswith("eos") and task in _WITHOUT_EOS):
+            continue
+        if name == "margin" and None in (settings_a.get("beam"), settings_b.get("beam")):
             continue
         in_both = (name in settings_a and name in settings_b) or name in _OF_SOME
         one, other = settings_a.get(name), settings_b.get(name)

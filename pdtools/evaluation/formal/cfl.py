@@ -48,6 +48,7 @@ def evaluate_cfl(
     loaded: LoadedModel | None,
     *,
     beam: int,
+    margin: float | None = None,
     max_batch: int | None = None,
     rejects: Rejects,
     progress: Progress = no_progress,
@@ -57,7 +58,8 @@ def evaluate_cfl(
     Args:
         shards: strings that ``pdtools generate cfl --shards`` wrote.
         loaded: a checkpoint trained on such strings; None: the bound alone.
-        beam, max_batch, rejects: see :func:`pdtools.evaluation.perplexity.evaluate.evaluate_perplexity`.
+        beam, margin, max_batch, rejects: see
+            :func:`pdtools.evaluation.perplexity.evaluate.evaluate_perplexity`.
         progress: wraps the iterators over strings, first for the language, then for the model.
 
     Returns:
@@ -74,7 +76,13 @@ def evaluate_cfl(
     model: Mapping[int, float] = {}
     if loaded is not None:
         found = evaluate_perplexity(
-            shards, loaded, beam=beam, max_batch=max_batch, rejects=rejects, progress=progress
+            shards,
+            loaded,
+            beam=beam,
+            margin=margin,
+            max_batch=max_batch,
+            rejects=rejects,
+            progress=progress,
         )
         model = {row["id"]: row["marginal"] for row in found.table(ITEMS).to_pylist()}
     items = []
@@ -88,7 +96,7 @@ def evaluate_cfl(
                     model=model.get(string_id),
                 )
             )
-    results = _results(items, language, loaded, beam, len(rejects))
+    results = _results(items, language, loaded, {"beam": beam, "margin": margin}, len(rejects))
     results.settings["text_sha256"] = shards.text_sha256()
     return results
 
@@ -145,11 +153,12 @@ def _results(
     items: Sequence[ScoredString],
     language: ContextFree,
     loaded: LoadedModel | None,
-    beam: int,
+    search: Mapping[str, float | None],
     left_out: int,
 ) -> Results:
     import pyarrow as pa
 
+    searched = loaded is not None and loaded.model.derivation_kind.reach_words
     by_length: dict[int, list[ScoredString]] = {}
     for item in sorted(items, key=lambda item: item.tokens):
         by_length.setdefault(item.tokens, []).append(item)
@@ -170,7 +179,7 @@ def _results(
             "language": language.settings,
             "valid_lengths": len(language.valid_lengths),
             **({"model": None} if loaded is None else loaded.described),
-            "beam": beam if loaded is not None and loaded.model.derivation_kind.reach_words else None,
+            **(search if searched else dict.fromkeys(search)),
             "log_base": "nats",
             "eos_counted": True,
         },

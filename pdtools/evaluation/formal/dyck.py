@@ -354,6 +354,7 @@ def evaluate_entropy(
     loaded: LoadedModel,
     *,
     beam: int,
+    margin: float | None = None,
     max_batch: int | None = None,
     rejects: Rejects,
     progress: Progress = no_progress,
@@ -363,7 +364,7 @@ def evaluate_entropy(
 
     Args:
         shards: strings that ``pdtools generate dyck --shards`` wrote.
-        loaded, beam, max_batch, rejects, progress, in_pieces: see
+        loaded, beam, margin, max_batch, rejects, progress, in_pieces: see
             :func:`pdtools.evaluation.perplexity.evaluate.evaluate_perplexity`.
 
     Returns:
@@ -379,6 +380,7 @@ def evaluate_entropy(
         shards,
         loaded,
         beam=beam,
+        margin=margin,
         max_batch=max_batch,
         rejects=rejects,
         progress=progress,

@@ -67,6 +67,7 @@ def evaluate_perplexity(
     loaded: LoadedModel,
     *,
     beam: int | None,
+    margin: float | None = None,
     max_batch: int | None = None,
     rejects: Rejects,
     progress: Progress = no_progress,
@@ -78,6 +79,7 @@ def evaluate_perplexity(
         shards: sentences with their trees (layout ``sentence``).
         loaded: a checkpoint.
         beam: hypotheses for the marginal; None leaves it out. Without a tape p(x) is exact and needs none.
+        margin: see :func:`pdtools.search.beam_search`.
         max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
         rejects: takes sentences longer than the model.
         progress: wraps the iterator over sentences.
@@ -93,11 +95,11 @@ def evaluate_perplexity(
     from pdtools.search.scorer import scorer_of
 
     check_shards(shards, loaded)
-    scorer = scorer_of(loaded, beam=beam)
+    scorer = scorer_of(loaded, beam=beam, margin=margin)
     blocks = score_blocks(
         shards,
         loaded,
-        partial(_score, beam=beam, max_batch=max_batch),
+        partial(_score, beam=beam, margin=margin, max_batch=max_batch),
         kind=_Record,
         rows_per_piece=min(scorer.look_ahead, ROWS_PER_PIECE),
         in_pieces=in_pieces,
@@ -114,6 +116,7 @@ def evaluate_perplexity(
         "words": "words and end-of-sentence",
         "marginal": scorer.marginal,
         "beam": scorer.settings["beam"],
+        "margin": scorer.settings["margin"],
         "log_base": "nats",
         "dtype": loaded.model.dtype_name,
         "text_style": loaded.tokenizer.text_style,
@@ -270,12 +273,17 @@ def check_shards(shards: ShardFolder, loaded: LoadedModel, *, layouts: bool = Tr
 
 
 def _score(
-    loaded: LoadedModel, rows: Sequence[Row], *, beam: int | None, max_batch: int | None
+    loaded: LoadedModel,
+    rows: Sequence[Row],
+    *,
+    beam: int | None,
+    margin: float | None,
+    max_batch: int | None,
 ) -> list[RowScore]:
     """What is known of each row."""
     from pdtools.search.scorer import scorer_of
 
-    scorer = scorer_of(loaded, beam=beam, max_batch=max_batch)
+    scorer = scorer_of(loaded, beam=beam, margin=margin, max_batch=max_batch)
     return scorer.score_rows([(row.tokens, row.derivation) for row in rows])
 
 

@@ -6,20 +6,24 @@ import hashlib
 import json
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.results import ITEMS, Batches, Progress, Results, no_progress
+from pdtools.evaluation.results import ITEMS, Batches, MeanAndMax, Progress, Results, no_progress
 from pdtools.evaluation.sg.scores import ItemResult, sg_scores
 from pdtools.evaluation.sg.suites import Condition, Item, Suite, Suites, sentences
+from pdtools.search.scores import Unscorable
+from pdtools.search.widening import Compared, Comparer, Uncertain, log_dropped
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pdtools.search.scores import Scorer, SentenceScore, Unscorable
+    from pdtools.evaluation.sg.formula import Formula
+    from pdtools.search.scores import Scorer, SentenceScore
+    from pdtools.search.widening import Found
     from pdtools.tokenization import Sentence
 
 
@@ -43,11 +47,13 @@ class RegionSurprisals:
         regions: the sum over the tokens of each region; an empty region has 0.
         eos: the surprisal of end-of-sentence, which belongs to no region; None if it is not counted.
         tokens: how many tokens each region has.
+        dropped: see :class:`pdtools.search.SentenceScore`.
     """
 
     regions: tuple[float, ...]
     eos: float | None
     tokens: tuple[int, ...]
+    dropped: float | None = None
 
     @property
     def total(self) -> float:
@@ -82,6 +88,7 @@ def region_surprisals(
     starts: Sequence[int],
     surprisals: Sequence[float],
     eos: float | None = None,
+    dropped: float | None = None,
 ) -> RegionSurprisals:
     """Sum token surprisals by region: a token belongs where its first character that is no space lies.
 
@@ -91,6 +98,7 @@ def region_surprisals(
         starts: where each token begins.
         surprisals: one for each token, in the unit wanted.
         eos: the surprisal of end-of-sentence; None if it is not counted.
+        dropped: see :class:`RegionSurprisals`.
     """
     filled = [i for i, (start, end) in enumerate(spans) if end > start]
     begins = [spans[i][0] for i in filled]
@@ -100,7 +108,10 @@ def region_surprisals(
             start += 1
         found[filled[max(0, bisect_right(begins, start) - 1)]].append(surprisal)
     return RegionSurprisals(
-        regions=tuple(math.fsum(values) for values in found), eos=eos, tokens=tuple(len(v) for v in found)
+        regions=tuple(math.fsum(values) for values in found),
+        eos=eos,
+        tokens=tuple(len(v) for v in found),
+        dropped=dropped,
     )
 
 
@@ -110,7 +121,22 @@ def from_score(presented: Presented, score: SentenceScore) -> RegionSurprisals:
         raise PdtoolsError(f"the scorer changed the sentence {presented.sentence.text!r} into {score.text!r}")
     bits = [-float(x) / math.log(2) for x in score.logprobs]
     eos = bits.pop() if score.eos else None
-    return region_surprisals(score.text, presented.spans, score.starts[: len(bits)], bits, eos)
+    starts = score.starts[: len(bits)]
+    return region_surprisals(score.text, presented.spans, starts, bits, eos, score.dropped)
+
+
+def _region_values(
+    item: Item, surprisals: Mapping[str, RegionSurprisals | str]
+) -> Callable[[int | None, str], float]:
+    """The surprisals that formulas name, of sentences that have some."""
+    position = {c.name: {n: i for i, n in enumerate(c.numbers)} for c in item.conditions}
+
+    def value(number: int | None, condition: str) -> float:
+        found = surprisals[condition]
+        assert isinstance(found, RegionSurprisals)
+        return math.fsum(found.regions) if number is None else found.regions[position[condition][number]]
+
+    return value
 
 
 def judge(suite: Suite, item: Item, surprisals: dict[str, RegionSurprisals | str]) -> Iterator[ItemResult]:
@@ -120,58 +146,90 @@ def judge(suite: Suite, item: Item, surprisals: dict[str, RegionSurprisals | str
         surprisals: by condition; a string says why a sentence has none. A prediction that needs such a
             sentence has no result.
     """
-    position = {c.name: {n: i for i, n in enumerate(c.numbers)} for c in item.conditions}
-
-    def value(number: int | None, condition: str) -> float:
-        found = surprisals[condition]
-        assert isinstance(found, RegionSurprisals)
-        return math.fsum(found.regions) if number is None else found.regions[position[condition][number]]
-
+    value = _region_values(item, surprisals)
     for prediction, formula in enumerate(suite.formulas, start=1):
         needed = dict.fromkeys(condition for _, condition in formula.regions)
         missing = [f"{c}: {reason}" for c in needed if isinstance(reason := surprisals[c], str)]
+        shares = [getattr(surprisals[condition], "dropped", None) for condition in needed]
         yield ItemResult(
             suite=suite.name,
             circuit=suite.circuit,
             item=item.number,
             prediction=prediction,
             correct=None if missing else formula.holds(value),
+            dropped=max((share for share in shares if share is not None), default=None),
             reason="; ".join(missing) or None,
         )
 
 
-def evaluate_sg(suites: Suites, scorer: Scorer, progress: Progress = no_progress) -> Results:
+@dataclass(frozen=True, slots=True)
+class ItemContest:
+    """An item (:class:`pdtools.search.widening.Contest`): the comparisons of its predictions decide it."""
+
+    item: Item
+    formulas: tuple[Formula, ...]
+    presented: tuple[Presented, ...]
+
+    @property
+    def sentences(self) -> tuple[Sentence, ...]:
+        """Of the conditions, in their order."""
+        return tuple(presented.sentence for presented in self.presented)
+
+    def decided(self, now: Sequence[Found], before: Sequence[Found] | None) -> bool:
+        """See :class:`pdtools.search.widening.Contest`."""
+        found = self._surprisals(now)
+        value = _region_values(self.item, found)
+        value_before = None if before is None else _region_values(self.item, self._surprisals(before))
+        bits = {
+            condition.name: 0.0 if isinstance(score, Unscorable) else log_dropped(score) / math.log(2)
+            for condition, score in zip(self.item.conditions, now, strict=True)
+        }
+
+        def surprisal(number: int | None, condition: str) -> Uncertain:
+            earlier = None if value_before is None else value_before(number, condition)
+            return Uncertain(value(number, condition), earlier, bits[condition])
+
+        return all(
+            formula.truth(surprisal) is not None
+            for formula in self.formulas
+            if not any(isinstance(found[condition], str) for _, condition in formula.regions)
+        )
+
+    def _surprisals(self, scores: Sequence[Found]) -> dict[str, RegionSurprisals | str]:
+        return {
+            condition.name: _surprisals(presented, score)
+            for condition, presented, score in zip(self.item.conditions, self.presented, scores, strict=True)
+        }
+
+
+def evaluate_sg(suites: Suites, scorer: Scorer | Comparer, progress: Progress = no_progress) -> Results:
     """Score suites with a model, a block of them at a time; what stays in memory are the rows of the tables.
 
     Args:
         suites: gone through three times.
-        scorer: any scorer; its text style decides how the sentences are written.
-        progress: wraps the iterator over sentence scores.
+        scorer: any scorer; its text style decides how the sentences are written. A comparer (``--beam
+            auto``) scores each item by itself, as far as its predictions need it.
+        progress: wraps the iterator over sentence scores; of a comparer over items.
 
     Returns:
         Scores (see :func:`pdtools.evaluation.sg.scores.sg_scores`), an ``items`` table with one row per
         item and prediction, and a ``regions`` table with one row per item, condition and region.
     """
-    # Sentences that begin alike are handed over one after the other; those of a file come in its order.
-    by_text = scorer.settings["kind"] != "surprisals"
     style = scorer.settings.get("text_style")
-    total = sum(1 for _ in sentences(suites))
-    given = (p.sentence for block in _blocks(suites) for _, p in _in_order(_present(block, style), by_text))
-    scores = iter(progress(scorer.score(given), total))
+    if isinstance(scorer, Comparer):
+        scored = _compared(suites, scorer, style, progress)
+    else:
+        scored = _scored(suites, scorer, style, progress)
     rows = _Rows()
     contents = hashlib.sha256()
-    for block in _blocks(suites):
+    for block, (scores, steps) in zip(_blocks(suites), scored, strict=True):
         for suite, item, condition in sentences(block):
             contents.update(json.dumps([suite.name, item.number, asdict(condition)]).encode())
         presented = _present(block, style)
-        surprisals: list[RegionSurprisals | str] = [""] * len(presented)
-        in_order = _in_order(presented, by_text)
-        for (i, p), score in zip(in_order, islice(scores, len(presented)), strict=True):
-            surprisals[i] = _surprisals(p, score)
-            rows.sentences_with_unknown += getattr(score, "n_unknown", 0) > 0
-        rows.add(block, surprisals, [p.sentence.text for p in presented])
-    for _ in scores:
-        raise ValueError("more scores than sentences")
+        rows.sentences_with_unknown += sum(getattr(score, "n_unknown", 0) > 0 for score in scores)
+        rows.add(
+            block, list(map(_surprisals, presented, scores)), [p.sentence.text for p in presented], steps
+        )
     settings = {
         "task": "sg",
         "unit": "fraction of 1",
@@ -183,6 +241,46 @@ def evaluate_sg(suites: Suites, scorer: Scorer, progress: Progress = no_progress
         "scorer": scorer.settings,
     }
     return rows.results(settings)
+
+
+_Steps = dict[tuple[str, int], Compared]  # by suite and item, what its last step found
+
+
+def _scored(
+    suites: Suites, scorer: Scorer, style: str | None, progress: Progress
+) -> Iterator[tuple[list[Found], _Steps]]:
+    """The scores of each block's sentences, in their order."""
+    # Sentences that begin alike are handed over one after the other; those of a file come in its order.
+    by_text = scorer.settings["kind"] != "surprisals"
+    total = sum(1 for _ in sentences(suites))
+    given = (p.sentence for block in _blocks(suites) for _, p in _in_order(_present(block, style), by_text))
+    scores = iter(progress(scorer.score(given), total))
+    for block in _blocks(suites):
+        order = [i for i, _ in _in_order(_present(block, style), by_text)]
+        found = dict(zip(order, islice(scores, len(order)), strict=True))
+        yield [found[i] for i in range(len(order))], {}
+    for _ in scores:
+        raise ValueError("more scores than sentences")
+
+
+def _compared(
+    suites: Suites, comparer: Comparer, style: str | None, progress: Progress
+) -> Iterator[tuple[list[Found], _Steps]]:
+    """The same, of items that are scored as far as they need it."""
+
+    def contests() -> Iterator[ItemContest]:
+        for suite in suites:
+            for item in suite.items:
+                presented = tuple(present(condition, style) for condition in item.conditions)
+                yield ItemContest(item, tuple(suite.formulas), presented)
+
+    found = iter(progress(comparer.compare(contests()), sum(len(suite.items) for suite in suites)))
+    for block in _blocks(suites):
+        items = [(suite.name, item.number) for suite in block for item in suite.items]
+        steps = dict(zip(items, islice(found, len(items)), strict=True))
+        yield [score for step in steps.values() for score in step.scores], steps
+    for _ in found:
+        raise ValueError("more results than items")
 
 
 def _blocks(suites: Suites) -> Iterator[list[Suite]]:
@@ -208,8 +306,6 @@ def _in_order(presented: list[Presented], by_text: bool) -> list[tuple[int, Pres
 
 
 def _surprisals(presented: Presented, score: SentenceScore | Unscorable) -> RegionSurprisals | str:
-    from pdtools.search.scores import Unscorable
-
     return score.reason if isinstance(score, Unscorable) else from_score(presented, score)
 
 
@@ -218,6 +314,7 @@ class _Rows:
 
     def __init__(self) -> None:
         self.sentences_with_unknown = 0
+        self._dropped = MeanAndMax()
         self._suites = 0
         self._sentences = 0
         self._unscorable = 0
@@ -230,8 +327,9 @@ class _Rows:
         suites: Sequence[Suite],
         surprisals: Sequence[RegionSurprisals | str],
         texts: Sequence[str],
+        steps: _Steps,
     ) -> None:
-        """Add a block, its surprisals and texts in the order of ``sentences``."""
+        """Add a block, its surprisals and texts in the order of ``sentences``; steps of items, if any."""
         listed = list(sentences(suites))
         by_item: dict[tuple[str, int], dict[str, RegionSurprisals | str]] = {}
         for (suite, item, condition), found in zip(listed, surprisals, strict=True):
@@ -242,8 +340,16 @@ class _Rows:
             for item in suite.items
             for row in judge(suite, item, by_item[suite.name, item.number])
         ]
+        if steps:
+            taken = [steps[row.suite, row.item] for row in judged]
+            judged = [
+                replace(row, beam=step.beam, margin=step.margin)
+                for row, step in zip(judged, taken, strict=True)
+            ]
         self._suites += len(suites)
         self._sentences += len(listed)
+        for found in surprisals:
+            self._dropped.add(getattr(found, "dropped", None))
         self._unscorable += sum(isinstance(s, str) for s in surprisals)
         self._judged += judged
         self._items.append(_item_rows(suites, judged))
@@ -261,6 +367,7 @@ class _Rows:
             "sentences": self._sentences,
             "sentences_unscorable": self._unscorable,
             "sentences_with_unknown_words": self.sentences_with_unknown,
+            **self._dropped.as_count("dropped"),
         }
         tables = {
             ITEMS: self._items,
@@ -282,6 +389,9 @@ def _item_rows(suites: Sequence[Suite], rows: Iterable[ItemResult]) -> pa.Record
                 "prediction": row.prediction,
                 "formula": formulas[row.suite][row.prediction - 1].text,
                 "correct": row.correct,
+                "dropped": row.dropped,
+                "beam": row.beam,
+                "margin": row.margin,
                 "reason": row.reason,
             }
             for row in rows
@@ -294,6 +404,9 @@ def _item_rows(suites: Sequence[Suite], rows: Iterable[ItemResult]) -> pa.Record
                 "prediction": pa.int32(),
                 "formula": pa.string(),
                 "correct": pa.bool_(),
+                "dropped": pa.float64(),
+                "beam": pa.int32(),
+                "margin": pa.float64(),
                 "reason": pa.string(),
             }
         ),

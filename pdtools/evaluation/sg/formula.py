@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pdtools.errors import PdtoolsError
+from pdtools.search.widening import Uncertain
 
 _RELATIVE, _ABSOLUTE = 1e-5, 1e-3
 _MAX_DEPTH = 100
@@ -34,6 +35,8 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _LEVELS = ("&|", "<>=", "+-")  # loosest first
+_ARITHMETIC = {"+": 1.0, "-": -1.0}  # how many times the second number is added
+_COMPARISONS = "<>="
 _CLOSES = {"(": ")", "[": "]"}
 
 Region = tuple["int | None", str]
@@ -54,15 +57,17 @@ def is_close(a: float, b: float) -> bool:
     return a == b or abs(a - b) <= _ABSOLUTE + _RELATIVE * abs(b)
 
 
-_ARITHMETIC: Mapping[str, Callable[[float, float], float]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-}
-_COMPARISON: Mapping[str, Callable[[float, float], bool]] = {
-    "<": lambda a, b: a < b,
-    ">": lambda a, b: a > b,
-    "=": is_close,
-}
+def _compare(comparison: str, a: Uncertain, b: Uncertain) -> bool | None:
+    """Whether it holds; None: the doubt about the difference is too large to tell."""
+    if comparison == ">":
+        a, b = b, a
+    difference = a.plus(b, -1.0)
+    if comparison == "=" and not difference.doubt:
+        return is_close(a.now, b.now)
+    distance = (
+        abs(difference.now) - _ABSOLUTE - _RELATIVE * abs(b.now) if comparison == "=" else difference.now
+    )
+    return None if abs(distance) <= difference.doubt != 0 else distance < 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,22 +100,35 @@ class Formula:
         Args:
             surprisal: given a region number (None: the sum over all regions) and a condition.
         """
-        numbers: list[float] = []
-        truths: list[bool] = []
+
+        def certain(number: int | None, condition: str) -> Uncertain:
+            value = surprisal(number, condition)
+            return Uncertain(value, value)
+
+        return self.truth(certain) is True
+
+    def truth(self, surprisal: Callable[[int | None, str], Uncertain]) -> bool | None:
+        """Whether the formula is true; None: a comparison that it turns on is in doubt (Kleene's logic).
+
+        Args:
+            surprisal: as of :meth:`holds`.
+        """
+        numbers: list[Uncertain] = []
+        truths: list[bool | None] = []
         for step in self._program:
             if isinstance(step, float):
-                numbers.append(step)
+                numbers.append(Uncertain(step, step))
             elif isinstance(step, tuple):
                 numbers.append(surprisal(*step))
             elif step in _ARITHMETIC:
                 right, left = numbers.pop(), numbers.pop()
-                numbers.append(_ARITHMETIC[step](left, right))
-            elif step in _COMPARISON:
+                numbers.append(left.plus(right, _ARITHMETIC[step]))
+            elif step in _COMPARISONS:
                 right, left = numbers.pop(), numbers.pop()
-                truths.append(_COMPARISON[step](left, right))
+                truths.append(_compare(step, left, right))
             else:
-                second, first = truths.pop(), truths.pop()
-                truths.append(first and second if step == "&" else first or second)
+                both, ends = {truths.pop(), truths.pop()}, step == "|"
+                truths.append(ends if ends in both else None if None in both else not ends)
         return truths.pop()
 
 
@@ -190,7 +208,7 @@ class _Parser:
             number = self.lexemes[self.at + 1]
             if isinstance(number.operand, float) and number.column == lexeme.column + 1:
                 self.at += 2
-                self.steps.append(_ARITHMETIC[lexeme.kind](0.0, number.operand))
+                self.steps.append(_ARITHMETIC[lexeme.kind] * number.operand)
                 return False
         if lexeme.operand is not None:
             self.at += 1

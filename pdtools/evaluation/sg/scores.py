@@ -24,6 +24,8 @@ class ItemResult:
         item: the item's number.
         prediction: which of the suite's predictions, from 1; the first is the scored one.
         correct: None if a sentence has no score.
+        dropped: the largest share of the probability of one of its sentences that a search dropped.
+        beam, margin: of this item (nats), if it has its own.
         reason: why it has none.
     """
 
@@ -32,6 +34,9 @@ class ItemResult:
     item: int
     prediction: int = 1
     correct: bool | None
+    dropped: float | None = None
+    beam: int | None = None
+    margin: float | None = None
     reason: str | None = None
 
 

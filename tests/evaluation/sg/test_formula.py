@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdtools.evaluation.sg.formula import Formula, FormulaError, is_close
+from pdtools.search.widening import Uncertain
 
 REGIONS = {
     (n, c): float(n * 3 + len(c)) / 2 for n in (1, 2, 3, None) for c in ("gap", "no-gap", "x_Y") if n
@@ -166,3 +167,58 @@ def test_of_two_close_numbers_the_second_is_the_reference(a: float) -> None:
     assert is_close(a, b) == np.isclose(a, b, rtol=1e-5, atol=1e-3)
     assert is_close(b, a) == np.isclose(b, a, rtol=1e-5, atol=1e-3)
     assert is_close(a, b) != is_close(b, a)
+
+
+_CONDITIONS = ("a", "b", "c")
+_numbers = st.floats(-20, 20)
+_sides = st.recursive(
+    st.sampled_from([f"(1;%{name}%)" for name in _CONDITIONS] + ["2"]),
+    lambda side: st.builds("[{} {} {}]".format, side, st.sampled_from("+-"), side),
+    max_leaves=4,
+)
+_formulas = st.recursive(
+    st.builds("[{} {} {}]".format, _sides, st.sampled_from("<>="), _sides),
+    lambda part: st.builds("[{} {} {}]".format, part, st.sampled_from("&|"), part),
+    max_leaves=4,
+)
+
+
+@given(
+    text=_formulas,
+    now=st.tuples(_numbers, _numbers, _numbers),
+    dropped=st.tuples(*[st.floats(0.01, 3)] * 3),
+    moves=st.tuples(*[st.floats(-0.99, 0.99)] * 3),
+)
+def test_a_formula_that_is_not_in_doubt_stays_as_it_is(
+    text: str, now: tuple[float, ...], dropped: tuple[float, ...], moves: tuple[float, ...]
+) -> None:
+    formula = Formula.parse(text)
+    known = dict(zip(_CONDITIONS, map(Uncertain, now, now, dropped), strict=True))
+    moved = {c: u.now + u.dropped * move for (c, u), move in zip(known.items(), moves, strict=True)}
+    truth = formula.truth(lambda _, condition: known[condition])
+    if truth is not None and "=" not in text:  # b of |a - b| <= … + … |b| moves too
+        assert truth == formula.holds(lambda _, condition: moved[condition])
+    if truth is not None:
+        assert truth == formula.holds(lambda _, condition: known[condition].now)
+
+
+@pytest.mark.parametrize(
+    ("text", "truth"),
+    [
+        ("[(1;%a%) < (1;%b%)]", True),
+        ("[(1;%b%) > (1;%a%)]", True),
+        ("[(1;%a%) > (1;%b%)]", False),
+        ("[(1;%a%) < (1;%c%)]", None),
+        ("[(1;%a%) = (1;%c%)]", None),
+        ("[(1;%a%) = (1;%b%)]", False),
+        ("[(1;%a%) < (1;%c%)] & [(1;%a%) < (1;%b%)]", None),
+        ("[(1;%a%) < (1;%c%)] & [(1;%a%) > (1;%b%)]", False),
+        ("[(1;%a%) < (1;%c%)] | [(1;%a%) < (1;%b%)]", True),
+        ("[(1;%a%) < (1;%c%)] | [(1;%a%) > (1;%b%)]", None),
+        ("[(1;%a%) - (1;%c%)] < 0", None),
+        ("[(1;%a%) - (1;%c%)] < 1", True),
+    ],
+)
+def test_what_a_formula_turns_on_may_be_in_doubt(text: str, truth: bool | None) -> None:
+    known = {"a": Uncertain(1.0, 1.0, 0.5), "b": Uncertain(9.0, 8.0, 0.5), "c": Uncertain(1.5, 1.5, 0.5)}
+    assert Formula.parse(text).truth(lambda _, condition: known[condition]) is truth

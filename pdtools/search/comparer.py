@@ -1,0 +1,80 @@
+"""Scores of sentences that are compared, by searches that are as wide as the comparisons need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from pdtools.errors import PdtoolsError
+from pdtools.models import LoadedModel
+from pdtools.search.huggingface import is_huggingface
+from pdtools.search.scorer import load_model, scorer_of
+from pdtools.search.scores import AUTO, Dtype
+from pdtools.search.widening import STEPS, Compared, Contest, Found
+from pdtools.tokenization import Sentence
+
+# Contests that are worked on together: enough that the few that are left at last still fill batches.
+CONTESTS = 256
+
+
+def load_comparer(
+    model_dir: str | Path, *, device: str = "cpu", dtype: Dtype = "float32", max_batch: int | None = None
+) -> WideningComparer:
+    """Load a model for comparisons of sentences; arguments as of :func:`pdtools.search.load_scorer`.
+
+    Raises:
+        PdtoolsError: if the folder holds no model whose strings are searched.
+    """
+    if is_huggingface(model_dir):
+        raise PdtoolsError(f"{model_dir}: nothing is searched for this model: leave out --beam auto")
+    return WideningComparer(load_model(model_dir, device=device, dtype=dtype), max_batch=max_batch)
+
+
+class WideningComparer:
+    """A :class:`pdtools.search.widening.Comparer` that takes the steps of ``STEPS``, as far as needed.
+
+    Args:
+        loaded: a checkpoint whose words depend on derivations.
+        max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
+
+    Raises:
+        PdtoolsError: if nothing is searched for its strings.
+    """
+
+    def __init__(self, loaded: LoadedModel, *, max_batch: int | None = None) -> None:
+        if not loaded.model.derivation_kind.reach_words:
+            raise PdtoolsError(f"{loaded.folder}: nothing is searched for this model: leave out --beam auto")
+        self._scorers = [
+            scorer_of(loaded, beam=step.beam, margin=step.margin, max_batch=max_batch) for step in STEPS
+        ]
+        steps = [list(step) for step in STEPS]
+        self.settings = {**self._scorers[-1].settings, "beam": AUTO, "beam_and_margin_of_steps": steps}
+
+    def compare(self, contests: Iterable[Contest]) -> Iterator[Compared]:
+        """See :class:`pdtools.search.widening.Comparer`."""
+        stream = iter(contests)
+        while block := list(islice(stream, CONTESTS)):
+            yield from self._compare(block)
+
+    def _compare(self, contests: Sequence[Contest]) -> list[Compared]:
+        found: dict[int, Compared] = {}
+        open_ones = list(range(len(contests)))
+        for step, scorer in zip(STEPS, self._scorers, strict=True):
+            sentences = {text for i in open_ones for text in contests[i].sentences}
+            in_order = sorted(sentences, key=_text)  # those that begin alike are neighbours
+            scores: dict[str | Sentence, Found] = dict(zip(in_order, scorer.score(in_order), strict=True))
+            undecided = []
+            for i in open_ones:
+                before = found[i].scores if i in found else None
+                now = tuple(scores[text] for text in contests[i].sentences)
+                found[i] = Compared(now, step.beam, step.margin)
+                exact = not any(getattr(score, "dropped", 0.0) for score in now)
+                if not (exact or contests[i].decided(now, before)):
+                    undecided.append(i)
+            open_ones = undecided
+        return [found[i] for i in range(len(contests))]
+
+
+def _text(sentence: str | Sentence) -> str:
+    return sentence if isinstance(sentence, str) else sentence.text
