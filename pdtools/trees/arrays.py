@@ -388,8 +388,11 @@ def _over_traces(between: Int32, kept: Bool) -> Int32:
 
 def _ends(text: Bytes, ends: Int64) -> Int64:
     """Where texts end, given what comes next after them: brackets or texts, perhaps after spaces."""
-    while (is_loose := _are_spaces(text[ends - 1])).any():
-        ends = ends - is_loose
+    loose = np.flatnonzero(_are_spaces(text[ends - 1]))
+    ends = ends.copy()
+    while len(loose):
+        ends[loose] -= 1
+        loose = loose[_are_spaces(text[ends[loose] - 1])]
     return ends
 
 

@@ -36,8 +36,9 @@ from pdtools.shards import (
     train_tokenizer,
     writer,
 )
+from pdtools.shards.in_pieces import EncodeWork
 from pdtools.shards.plain import labels_of
-from pdtools.tokenization import Tokenizer
+from pdtools.tokenization import Tokenizer, train_word_tokenizer
 from pdtools.trees import cut_pieces, read_trees
 
 LABELLED = ShardSettings(constituents="labelled")
@@ -219,6 +220,15 @@ def test_labels_of_the_training_shards_are_kept(tmp_path: Path) -> None:
         ]
         counts = {name: shards.manifest["counts"][name] for name in LABEL_COUNTS}
         assert counts == dict(zip(LABEL_COUNTS, (0, 1, 2), strict=True))
+
+
+def test_kept_pieces_are_those_of_the_same_labels() -> None:
+    tokenizer = train_word_tokenizer(["a"])
+    works = [
+        EncodeWork(tokenizer.with_labels(labels), LABELLED) for labels in ([], ["S"], ["NP"], ["S", "NP"])
+    ]
+    (piece,) = cut_pieces([str(data.treebank("test"))])
+    assert len({work.digest(piece) for work in works}) == len(set(works)) == 4
 
 
 LABEL_COUNTS = ("wrapped", "rewritten_labels", "unknown_labels")
