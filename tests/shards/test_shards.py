@@ -366,12 +366,13 @@ def test_a_row_describes_its_tree(tmp_path: Path) -> None:
     json.dumps(description)
 
 
-def test_constituents_are_read_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tokenizer", [WORD, BPE["ptb"]], ids=["word", "bpe"])
+def test_constituents_are_read_back(tmp_path: Path, tokenizer: Tokenizer) -> None:
     texts = [*TREES * 2, "(NN dog)"]
-    _build(tmp_path / "s", texts, BPE["ptb"], rows_per_part=4, constituents="labelled")
+    _build(tmp_path / "s", texts, tokenizer, rows_per_part=4, constituents="labelled")
     shards = ShardSet.open(tmp_path / "s")
     assert shards.has_constituents
-    assert shards.tokenizer == BPE["ptb"]
+    assert shards.tokenizer == tokenizer
     for i, text in enumerate(texts):
         found, word = shards.constituents(i), shards.word(i)[1:-1]
         tree = normalize(Tree.from_brackets(text))
