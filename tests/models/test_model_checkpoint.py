@@ -70,6 +70,12 @@ def test_the_same_model_gives_the_same_files(
         assert file.read_bytes() == (other / file.name).read_bytes()
 
 
+def test_labels_are_kept_with_the_tokens(folder: Path, model: LanguageModel, tokenizer: Tokenizer) -> None:
+    labelled = folder.parent / "labelled"
+    save_checkpoint(labelled, model, tokenizer.with_labels(["S", "NP"]), shards=SHARDS)
+    assert load_checkpoint(labelled).tokenizer.labels == ("S", "NP")
+
+
 def test_existing_folders_are_kept_unless_told(
     folder: Path, model: LanguageModel, tokenizer: Tokenizer
 ) -> None:
