@@ -25,7 +25,7 @@ class Step(NamedTuple):
 # The last is the one that the others are to agree with. A beam of 300 with a margin of 6 nats takes less time
 # than one of 100 without, and its scores are closer to those of 300 (docs/notes/performance.md).
 STEPS = (Step(10, None), Step(30, None), Step(300, 6.0), Step(300, 8.0), Step(300, None))
-# Of the first step there is no change to go by: what was dropped counts twice, and there is a least doubt.
+# Of the first step there is no change to go by: what is missing counts twice, and there is a least doubt.
 _FIRST_FACTOR, _FIRST_LEAST = 2.0, 0.3
 
 
@@ -36,13 +36,12 @@ class Uncertain:
     Attributes:
         now: as found by the last step.
         before: as found by the one before; None after the first.
-        dropped: how much greater the log-probabilities that it is made of would be, together, if what was
-            dropped had fared as what was kept.
+        missing: how much greater the log-probabilities that it is made of may still become, together.
     """
 
     now: float
     before: float | None = None
-    dropped: float = 0.0
+    missing: float = 0.0
 
     def plus(self, other: Uncertain, times: float = 1.0) -> Uncertain:
         """The sum with so many times another."""
@@ -50,24 +49,33 @@ class Uncertain:
         return Uncertain(
             self.now + times * other.now,
             self.before + times * other.before if known else None,  # type: ignore[operator]
-            self.dropped + abs(times) * other.dropped,
+            self.missing + abs(times) * other.missing,
         )
 
     @property
     def doubt(self) -> float:
         """By how much wider searches are taken to change it at most: what the last widening changed, and what
-        was dropped."""
+        is missing."""
         if self.before is None:
-            return _FIRST_FACTOR * self.dropped + _FIRST_LEAST
-        return abs(self.now - self.before) + self.dropped
-
-
-def log_dropped(score: SentenceScore) -> float:
-    """How much greater log p(x) would be if what was dropped had fared as what was kept, nats."""
-    return -math.log1p(-(score.dropped or 0.0))
+            return _FIRST_FACTOR * self.missing + _FIRST_LEAST
+        return abs(self.now - self.before) + self.missing
 
 
 Found = SentenceScore | Unscorable
+
+
+def missing(now: SentenceScore, before: Found | None, *, wider: bool) -> float:
+    """How much greater log p(x) may still become, nats.
+
+    Args:
+        now, before: what the last step found, and the one before it, if there was one.
+        wider: whether the last step had a wider beam than the one before: it may become as great as if what
+            was dropped had fared as what was kept. Else it had a wider margin only, and what is left will
+            change much less than that did: by an eighth.
+    """
+    if wider or not isinstance(before, SentenceScore):
+        return -math.log1p(-(now.dropped or 0.0))
+    return abs(now.total - before.total) / 8
 
 
 class Contest(Protocol):
@@ -78,12 +86,13 @@ class Contest(Protocol):
         """As a scorer takes them."""
         ...
 
-    def decided(self, now: Sequence[Found], before: Sequence[Found] | None) -> bool:
+    def decided(self, now: Sequence[Found], before: Sequence[Found] | None, *, wider: bool) -> bool:
         """Whether wider searches are taken not to change the outcome, see :attr:`Uncertain.doubt`.
 
         Args:
             now: of each sentence what the last step found.
             before: the step before it; None after the first.
+            wider: see :func:`missing`.
         """
         ...
 

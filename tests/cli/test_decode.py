@@ -54,7 +54,7 @@ def test_scores_are_those_of_the_search(models: dict[str, Path], text: Path, tmp
     options = ["--beam", 20, "--k-best", 3, "--derivations", "--scores", scores, "-o", out]
     assert decode(text, "--model", models["pushdown"], *options) == 0
     header, *rows = [line.split("\t") for line in scores.read_text().splitlines()]
-    assert header == ["id", "rank", "joint", "marginal", "tree"]
+    assert header == ["id", "rank", "joint", "marginal", "tree", "dropped"]
     assert [(row[0], row[1]) for row in rows] == [("1", "1"), ("1", "2"), ("1", "3"), ("4", "1")]
     assert rows[0][4] == out.read_text().splitlines()[0]
 

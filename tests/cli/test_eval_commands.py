@@ -261,7 +261,12 @@ def test_eval_blimp(
 
 
 def test_beams_as_wide_as_pairs_and_items_need_them(
-    models: dict[str, Path], blimp: Path, suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    models: dict[str, Path],
+    blimp: Path,
+    suite: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """These strings are short: a beam of 10 is exact, and so is one of 300."""
     options = ["--model", str(models["pushdown"]), "--device", "cpu", "--quiet"]
@@ -279,7 +284,8 @@ def test_beams_as_wide_as_pairs_and_items_need_them(
         assert set(items.beam) == {10}
         parts = [command, str(data), *options, "--beam", "auto", "-o", str(tmp_path / command / "parts")]
         for part in ("0/2", "1/2"):
-            run([*parts, "--shard", part])
+            monkeypatch.setattr("sys.argv", ["pdtools", *parts, "--shard", part])
+            assert run([*parts, "--shard", part]) == 0
         assert run(["merge", str(tmp_path / command / "parts")]) == 0
         assert pandas.read_parquet(tmp_path / command / "parts" / "items.parquet").equals(items)
         capsys.readouterr()

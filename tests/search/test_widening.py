@@ -13,7 +13,7 @@ from search_oracle import save_checkpoints
 from pdtools.errors import PdtoolsError
 from pdtools.search import load_comparer, load_scorer
 from pdtools.search.scores import SentenceScore
-from pdtools.search.widening import Found, Step, Uncertain, log_dropped
+from pdtools.search.widening import Found, Step, Uncertain, missing
 
 STEPS = (Step(1, None), Step(2, None), Step(50, 3.0), Step(50, None))
 
@@ -30,9 +30,10 @@ class After:
     sentences: tuple[str, ...]
     steps: int
 
-    def decided(self, now: Sequence[Found], before: Sequence[Found] | None) -> bool:
+    def decided(self, now: Sequence[Found], before: Sequence[Found] | None, *, wider: bool) -> bool:
         beams = [0 if found is None else _steps_of(found) for found in (before, now)]
         assert beams[1] == beams[0] + 1
+        assert wider == (beams[1] < 4)
         return beams[1] >= self.steps
 
 
@@ -87,12 +88,17 @@ def test_doubt_is_what_changed_and_what_was_dropped() -> None:
     assert Uncertain(1.0, 1.0).doubt == 0
 
 
-def test_what_was_dropped_in_nats(folders: dict[str, Path]) -> None:
-    (found,) = load_scorer(folders["pushdown"], beam=2).score(["a b c a b c"])
-    assert isinstance(found, SentenceScore)
-    assert found.dropped
-    assert log_dropped(found) == pytest.approx(-math.log(1 - found.dropped))
+def test_what_is_missing(folders: dict[str, Path]) -> None:
+    now, before = (
+        next(load_scorer(folders["pushdown"], beam=beam).score(["a b c a b c"])) for beam in (2, 1)
+    )
+    assert isinstance(now, SentenceScore)
+    assert isinstance(before, SentenceScore)
+    assert now.dropped
+    for last in (before, None):
+        assert missing(now, last, wider=True) == pytest.approx(-math.log(1 - now.dropped))
+    assert missing(now, before, wider=False) == abs(now.total - before.total) / 8
     (exact,) = load_scorer(folders["base"], beam=2).score(["a b c a b c"])
     assert isinstance(exact, SentenceScore)
     assert exact.dropped is None
-    assert log_dropped(exact) == 0
+    assert missing(exact, None, wider=True) == 0

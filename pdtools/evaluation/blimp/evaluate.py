@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pdtools.evaluation.blimp.pairs import Pair, PairFiles, Pairs
 from pdtools.evaluation.results import ITEMS, Batches, MeanAndMax, Progress, Results, mean, no_progress
 from pdtools.search.scores import SentenceScore, Unscorable
-from pdtools.search.widening import Comparer, Uncertain, log_dropped
+from pdtools.search.widening import Comparer, Uncertain, missing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -109,14 +109,14 @@ class PairContest:
 
     sentences: tuple[str, str]
 
-    def decided(self, now: Sequence[Found], before: Sequence[Found] | None) -> bool:
+    def decided(self, now: Sequence[Found], before: Sequence[Found] | None, *, wider: bool) -> bool:
         """See :class:`pdtools.search.widening.Contest`."""
         good, bad = now
         if isinstance(good, Unscorable) or isinstance(bad, Unscorable) or _as_read(good) == _as_read(bad):
             return True
         a, b = (
-            Uncertain(score.total, None if before is None else before[i].total, log_dropped(score))  # type: ignore[union-attr]
-            for i, score in enumerate((good, bad))
+            Uncertain(score.total, getattr(last, "total", None), missing(score, last, wider=wider))
+            for score, last in zip((good, bad), before or (None, None), strict=True)
         )
         ratio = len(good.logprobs) / len(bad.logprobs)
         differences = (a.plus(b, -1.0), a.plus(b, -ratio))

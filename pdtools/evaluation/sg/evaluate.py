@@ -16,7 +16,7 @@ from pdtools.evaluation.results import ITEMS, Batches, MeanAndMax, Progress, Res
 from pdtools.evaluation.sg.scores import ItemResult, sg_scores
 from pdtools.evaluation.sg.suites import Condition, Item, Suite, Suites, sentences
 from pdtools.search.scores import Unscorable
-from pdtools.search.widening import Compared, Comparer, Uncertain, log_dropped
+from pdtools.search.widening import Compared, Comparer, Uncertain, missing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -175,14 +175,17 @@ class ItemContest:
         """Of the conditions, in their order."""
         return tuple(presented.sentence for presented in self.presented)
 
-    def decided(self, now: Sequence[Found], before: Sequence[Found] | None) -> bool:
+    def decided(self, now: Sequence[Found], before: Sequence[Found] | None, *, wider: bool) -> bool:
         """See :class:`pdtools.search.widening.Contest`."""
         found = self._surprisals(now)
         value = _region_values(self.item, found)
         value_before = None if before is None else _region_values(self.item, self._surprisals(before))
         bits = {
-            condition.name: 0.0 if isinstance(score, Unscorable) else log_dropped(score) / math.log(2)
-            for condition, score in zip(self.item.conditions, now, strict=True)
+            condition.name: missing(score, last, wider=wider) / math.log(2)
+            for condition, score, last in zip(
+                self.item.conditions, now, before or (None,) * len(now), strict=True
+            )
+            if not isinstance(score, Unscorable)
         }
 
         def surprisal(number: int | None, condition: str) -> Uncertain:

@@ -194,7 +194,7 @@ def test_a_formula_that_is_not_in_doubt_stays_as_it_is(
 ) -> None:
     formula = Formula.parse(text)
     known = dict(zip(_CONDITIONS, map(Uncertain, now, now, dropped), strict=True))
-    moved = {c: u.now + u.dropped * move for (c, u), move in zip(known.items(), moves, strict=True)}
+    moved = {c: u.now + u.missing * move for (c, u), move in zip(known.items(), moves, strict=True)}
     truth = formula.truth(lambda _, condition: known[condition])
     if truth is not None and "=" not in text:  # b of |a - b| <= … + … |b| moves too
         assert truth == formula.holds(lambda _, condition: moved[condition])

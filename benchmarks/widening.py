@@ -1,0 +1,157 @@
+"""Margins and ``--beam auto`` beside a fixed beam of 300: time, scores and outcomes of pairs and items.
+
+    OMP_NUM_THREADS=1 python benchmarks/widening.py --model RUN --pairs BLiMP.zip --suites sg_suites.zip
+
+``--limit`` pairs are taken from each paradigm and items from each suite. A JSON line for each search: seconds
+of the processor (one thread), the mean and the largest difference of log p(x) to the fixed beam (nats), and
+how many outcomes differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from pdtools.evaluation.blimp.evaluate import PairContest
+from pdtools.evaluation.blimp.evaluate import judge as judge_pair
+from pdtools.evaluation.blimp.pairs import Pair, PairFiles
+from pdtools.evaluation.sg.evaluate import ItemContest, from_score, present
+from pdtools.evaluation.sg.evaluate import judge as judge_item
+from pdtools.evaluation.sg.suites import Suite, SuiteFiles
+from pdtools.models import LoadedModel, load_checkpoint
+from pdtools.search import DerivationScorer, SentenceScore
+from pdtools.search.comparer import WideningComparer
+from pdtools.search.widening import Contest, Found
+
+WIDEST = 300
+MARGINS = (14.0, 12.0, 10.0, 8.0, 6.0)
+
+Outcome = Callable[[Sequence[Found]], Any]
+"""Of the scores of a contest's sentences."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Contests, and what comes of the scores of each."""
+
+    name: str
+    contests: Sequence[Contest]
+    outcomes: Sequence[Outcome]
+
+    def decide(self, scores: Sequence[Sequence[Found]]) -> list[Any]:
+        """What comes of all scores."""
+        return [outcome(found) for outcome, found in zip(self.outcomes, scores, strict=True)]
+
+
+def blimp(path: str, limit: int) -> Task:
+    """Minimal pairs."""
+
+    def outcome(pair: Pair) -> Outcome:
+        return lambda found: judge_pair(pair, *found).outcome
+
+    pairs = list(PairFiles(path, limit))
+    return Task("BLiMP", [PairContest((p.good, p.bad)) for p in pairs], [outcome(p) for p in pairs])
+
+
+def sg(path: str, limit: int, text_style: str) -> Task:
+    """Items of suites."""
+    contests, outcomes = [], []
+
+    def outcome(suite: Suite, contest: ItemContest) -> Outcome:
+        def judged(found: Sequence[Found]) -> list[bool | None]:
+            surprisals = {
+                condition.name: from_score(presented, score)
+                if isinstance(score, SentenceScore)
+                else score.reason
+                for condition, presented, score in zip(
+                    contest.item.conditions, contest.presented, found, strict=True
+                )
+            }
+            return [row.correct for row in judge_item(suite, contest.item, surprisals)]
+
+        return judged
+
+    for suite in SuiteFiles(path):
+        suite = replace(suite, items=suite.items[:limit])
+        for item in suite.items:
+            presented = tuple(present(condition, text_style) for condition in item.conditions)
+            contests.append(ItemContest(item, tuple(suite.formulas), presented))
+            outcomes.append(outcome(suite, contests[-1]))
+    return Task("SG", contests, outcomes)
+
+
+def lines(task: Task, loaded: LoadedModel, margins: Sequence[float]) -> Iterator[dict[str, Any]]:
+    """What each way to search took and gave."""
+    sentences = [sentence for contest in task.contests for sentence in contest.sentences]
+    in_order = sorted(set(sentences), key=lambda s: s if isinstance(s, str) else s.text)
+    fixed: dict[Any, Found] = {}
+    for margin in (None, *margins):
+        start = time.process_time()
+        scorer = DerivationScorer(loaded, beam=WIDEST, margin=margin)
+        scores = dict(zip(in_order, scorer.score(in_order), strict=True))
+        taken = time.process_time() - start
+        outcomes = task.decide([[scores[s] for s in contest.sentences] for contest in task.contests])
+        if margin is None:
+            fixed, wanted, whole = scores, outcomes, taken
+        off = [abs(a.total - b.total) for a, b in _both(fixed.values(), scores.values())]
+        yield {
+            "task": task.name,
+            "search": f"beam {WIDEST}" if margin is None else f"beam {WIDEST}, margin {margin:g}",
+            "seconds": round(taken, 1),
+            "times_as_fast": round(whole / taken, 2),
+            "mean_off": float(np.mean(off)),
+            "largest_off": max(off),
+            **_differing(outcomes, wanted),
+        }
+    start = time.process_time()
+    compared = list(WideningComparer(loaded).compare(task.contests))
+    taken = time.process_time() - start
+    steps = Counter(f"{c.beam}" if c.margin is None else f"{c.beam}, {c.margin:g} nats" for c in compared)
+    yield {
+        "task": task.name,
+        "search": "auto",
+        "seconds": round(taken, 1),
+        "times_as_fast": round(whole / taken, 2),
+        "last_steps": dict(steps),
+        **_differing(task.decide([each.scores for each in compared]), wanted),
+    }
+
+
+def _both(one: Any, other: Any) -> Iterator[tuple[SentenceScore, SentenceScore]]:
+    for a, b in zip(one, other, strict=True):
+        if isinstance(a, SentenceScore) and isinstance(b, SentenceScore):
+            yield a, b
+
+
+def _differing(outcomes: Sequence[Any], wanted: Sequence[Any]) -> dict[str, int]:
+    return {"outcomes": len(wanted), "differing": sum(a != b for a, b in zip(outcomes, wanted, strict=True))}
+
+
+def main() -> None:
+    """Read the options and print a line for each search."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--model", required=True, help="a checkpoint or run of a model that is searched")
+    parser.add_argument("--pairs", help="as eval-blimp takes them")
+    parser.add_argument("--suites", help="as eval-sg takes them")
+    parser.add_argument("--limit", type=int, default=2, help="pairs of a paradigm, items of a suite")
+    parser.add_argument("--no-margins", action="store_true", help="only the fixed beam and auto")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    loaded = load_checkpoint(given.model, "cpu")
+    tasks = [blimp(given.pairs, given.limit)] if given.pairs else []
+    tasks += [sg(given.suites, given.limit, loaded.tokenizer.text_style)] if given.suites else []
+    for task in tasks:
+        for line in lines(task, loaded, () if given.no_margins else MARGINS):
+            print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main()
