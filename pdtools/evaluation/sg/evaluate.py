@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import PdtoolsError
@@ -126,17 +127,26 @@ def from_score(presented: Presented, score: SentenceScore) -> RegionSurprisals:
 
 
 def _region_values(
-    item: Item, surprisals: Mapping[str, RegionSurprisals | str]
+    item: Item,
+    surprisals: Mapping[str, RegionSurprisals | str],
+    values: Callable[[RegionSurprisals], Sequence[float]] = attrgetter("regions"),
 ) -> Callable[[int | None, str], float]:
-    """The surprisals that formulas name, of sentences that have some."""
+    """The surprisals that formulas name, of sentences that have some; or other ``values`` of regions."""
     position = {c.name: {n: i for i, n in enumerate(c.numbers)} for c in item.conditions}
 
     def value(number: int | None, condition: str) -> float:
         found = surprisals[condition]
         assert isinstance(found, RegionSurprisals)
-        return math.fsum(found.regions) if number is None else found.regions[position[condition][number]]
+        each = values(found)
+        return math.fsum(each) if number is None else each[position[condition][number]]
 
     return value
+
+
+def _shares_of_tokens(found: RegionSurprisals) -> list[float]:
+    """Of each region, end-of-sentence being one more token."""
+    total = sum(found.tokens) + (found.eos is not None)
+    return [number / total for number in found.tokens]
 
 
 def judge(suite: Suite, item: Item, surprisals: dict[str, RegionSurprisals | str]) -> Iterator[ItemResult]:
@@ -187,10 +197,12 @@ class ItemContest:
             )
             if not isinstance(score, Unscorable)
         }
+        share = _region_values(self.item, found, _shares_of_tokens)
 
         def surprisal(number: int | None, condition: str) -> Uncertain:
             earlier = None if value_before is None else value_before(number, condition)
-            return Uncertain(value(number, condition), earlier, bits[condition])
+            # What is missing of a sentence is taken to be so in equal parts at all of its tokens.
+            return Uncertain(value(number, condition), earlier, bits[condition] * share(number, condition))
 
         return all(
             formula.truth(surprisal) is not None
