@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from pdtools.search.scores import SentenceScore, Unscorable
-from pdtools.tokenization import Sentence
+
+if TYPE_CHECKING:
+    from pdtools.tokenization import Sentence
 
 
 class Step(NamedTuple):
