@@ -128,7 +128,7 @@ class ActionScorer(CheckpointScorer):
             else:
                 trees = [(joint, self._tree(found.item, best)) for joint, best in found.result.derivations]
                 kept = (merged_trees(trees) if merging else trees)[:k_best]
-                yield Parsed(tuple(kept), found.result.marginal)
+                yield Parsed(tuple(kept), found.result.marginal, found.result.dropped)
 
     def _searched(
         self, sentences: Iterable[str | Sentence], k_best: int = 1
@@ -153,7 +153,8 @@ class ActionScorer(CheckpointScorer):
         )
 
     def _as_score(self, found: _Found) -> SentenceScore:
-        return sentence_score(self.loaded.tokenizer, found.item, found.result.logprobs)
+        result = found.result
+        return sentence_score(self.loaded.tokenizer, found.item, result.logprobs, result.dropped)
 
     def _tree(self, item: Encoded, found: ActionDerivation) -> Tree:
         words = [escape(word) for word in item.sentence.words]

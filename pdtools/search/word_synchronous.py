@@ -24,6 +24,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.models.grammar.derivations import ActionDerivation, read_actions
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.models.grammar.state import ActionState
+from pdtools.search.beam import dropped_share
 from pdtools.search.memory import budget, explained_memory_errors
 from pdtools.search.prefix_tree import Level, SortedStrings
 
@@ -74,13 +75,21 @@ class ActionResult:
             the whole string. -inf from where no hypothesis had room for more positions.
         derivations: the best ones, best first, with their log joints.
         incremental: for every t from 1 to n, the best hypothesis after token t; then the best derivation.
-        expanded: how many actions were read.
+        log_share_kept: Σ over tokens of log (probability of the kept hypotheses / of all that generated the
+            token), nats. What fell out of the action beam before is not known, and not in it.
+        expanded: how many actions were read, of all strings of the batch.
     """
 
     prefix_logprobs: NDArray[np.float64]
     derivations: tuple[tuple[float, ActionDerivation], ...]
     incremental: tuple[ActionDerivation, ...]
+    log_share_kept: float
     expanded: int
+
+    @property
+    def dropped(self) -> float:
+        """The share of p(x) that the word beam dropped, if it would have fared as what was kept did."""
+        return dropped_share(self.log_share_kept)
 
     @property
     def marginal(self) -> float:
@@ -226,16 +235,15 @@ class _Batch:
         )
         fed = begun
         reached: list[NDArray[np.float64]] = []  # for every level (c,), A_k
+        shares: list[NDArray[np.float64]] = []  # for every level (c,), log of the share that was kept
         best: list[NDArray[np.int64]] = []  # for every level (c,), the node of the best hypothesis
         ended: dict[int, tuple[NDArray[np.float64], NDArray[np.int64]]] = {}
         for k, level in enumerate(self.levels[1:], start=1):
-            kept = self._generate(fed, level)
-            sums = torch.full((len(level.tokens),), -torch.inf, dtype=torch.float64, device=self.device)
-            offsets = torch.searchsorted(kept.string, torch.arange(len(level.tokens) + 1, device=self.device))
-            bounds = offsets.tolist()
-            for i in range(len(level.tokens)):
-                sums[i] = kept.score[bounds[i] : bounds[i + 1]].logsumexp(0)
+            kept, sums, share = self._generate(fed, level)
             reached.append(sums.cpu().numpy())
+            shares.append(share.cpu().numpy())
+            places = torch.arange(len(level.tokens) + 1, device=self.device)
+            bounds = torch.searchsorted(kept.string, places).tolist()
             nodes, scores = kept.node.cpu().numpy(), kept.score.cpu().numpy()
             best.append(np.array([nodes[a] if a < b else -1 for a, b in itertools.pairwise(bounds)]))
             for string in level.ending.tolist():
@@ -243,7 +251,7 @@ class _Batch:
                 ended[string] = scores[a:b][:k_best], nodes[a:b][:k_best]
             if len(level.going) and k + 1 < len(self.levels):
                 fed = self._go_on(kept, level)
-        return self._results(reached, best, ended)
+        return self._results(reached, shares, best, ended)
 
     def _go_on(self, kept: _Hypotheses, level: Level) -> _Hypotheses:
         """Those of prefixes that go on, after their tokens were read."""
@@ -262,14 +270,17 @@ class _Batch:
             self.model.feed(hypotheses.state, hypotheses.pending)
             self.expanded += len(hypotheses.pending)
 
-    def _generate(self, fed: _Hypotheses, level: Level) -> _Hypotheses:
-        """From hypotheses of the prefixes before, the best ones that have generated one more token, or
-        ended."""
+    def _generate(self, fed: _Hypotheses, level: Level) -> tuple[_Hypotheses, Tensor, Tensor]:
+        """From hypotheses of the prefixes before, the best ones that have generated one more token, or ended.
+
+        Returns:
+            Those; their sums A_k, and the logs of the shares that these are of all that got there, (c,) each.
+        """
         beam, n_goals = self.beam, len(level.tokens)
         tokens = torch.from_numpy(level.tokens >> 1).to(self.device)  # (c,)
         inside = torch.from_numpy((level.tokens & 1).astype(bool)).to(self.device)  # (c,)
         frontier = self._of_children(fed, level)
-        generated: list[_Hypotheses] = []
+        generated = [frontier.taken(torch.arange(0, device=self.device))]  # none: no hypothesis may have room
         count = torch.zeros(n_goals, dtype=torch.int64, device=self.device)
         best = torch.full((n_goals, beam.words), -torch.inf, dtype=torch.float64, device=self.device)
         while len(frontier.score):
@@ -281,8 +292,8 @@ class _Batch:
             late = late[_rank(string[late], n_goals) < beam.fast_track]
             chosen = torch.cat([torch.nonzero(is_goal & in_beam)[:, 0], late]).sort().values
             others = torch.nonzero(~is_goal & in_beam)[:, 0]
-            generated.append(self._extended(frontier, score, row, action, chosen))
-            new = generated[-1]
+            new = self._extended(frontier, score, row, action, chosen)
+            generated.append(new)
             count += torch.bincount(new.string, minlength=n_goals)
             best = _best(best, new.score, new.string)
             # The best that is under way bounds what may still come.
@@ -296,7 +307,10 @@ class _Batch:
         order = torch.sort(every.score, descending=True, stable=True).indices
         order = order[torch.sort(every.string[order], stable=True).indices]
         kept = order[_rank(every.string[order], n_goals) < beam.words]
-        return every.taken(kept)
+        found = every.taken(kept)
+        sums = _sums(found.score, found.string, n_goals)
+        share = sums - _sums(every.score, every.string, n_goals)
+        return found, sums, share.nan_to_num(0.0)  # where nothing got there
 
     def _of_children(self, fed: _Hypotheses, level: Level) -> _Hypotheses:
         """The hypotheses of each prefix's parent, as its own."""
@@ -364,6 +378,7 @@ class _Batch:
     def _results(
         self,
         reached: list[NDArray[np.float64]],
+        shares: list[NDArray[np.float64]],
         best: list[NDArray[np.int64]],
         ended: dict[int, tuple[NDArray[np.float64], NDArray[np.int64]]],
     ) -> list[ActionResult]:
@@ -372,11 +387,12 @@ class _Batch:
         results = []
         for string in range(self.n_strings):
             scores, nodes = ended[string]
-            prefix, incremental = [0.0], []
+            prefix, incremental, share = [0.0], [], 0.0
             for k, level in enumerate(self.levels[1:]):
                 if (place := level.prefix_of[string]) < 0:
                     break
                 prefix.append(float(reached[k][place]))
+                share += float(shares[k][place])
                 incremental.append(self._derivation(best[k][place]))
             results.append(
                 ActionResult(
@@ -386,6 +402,7 @@ class _Batch:
                         for score, node in zip(scores.tolist(), nodes.tolist(), strict=True)
                     ),
                     incremental=tuple(incremental),
+                    log_share_kept=share,
                     expanded=self.expanded,
                 )
             )
@@ -399,6 +416,14 @@ def _rank(string: Tensor, strings: int) -> Tensor:
     """Of rows sorted by string, the place of each among those of its string: int64 (R,)."""
     first = torch.searchsorted(string, torch.arange(strings, device=string.device))
     return torch.arange(len(string), device=string.device) - first[string]
+
+
+def _sums(score: Tensor, string: Tensor, strings: int) -> Tensor:
+    """log Σ exp of the scores of each string, (strings,); -inf of none."""
+    most = torch.full((strings,), -torch.inf, dtype=score.dtype, device=score.device)
+    most = most.scatter_reduce(0, string, score, "amax")
+    sums = torch.zeros_like(most).index_add(0, string, (score - most[string]).exp())
+    return most + sums.log()
 
 
 def _best(best: Tensor, score: Tensor, string: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ configuration."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -17,12 +18,13 @@ from pdtools.models.base import LossParts, TokenParts
 from pdtools.models.batch import Batch
 from pdtools.models.derivations import Derivations
 from pdtools.models.grammar.actions import ActionIds
+from pdtools.models.grammar.allowed import Prefix, allowed
 from pdtools.models.grammar.batch import ActionBatch
 from pdtools.models.grammar.config import PlmConfig, PlmMaskConfig
-from pdtools.models.grammar.masks import Prefix, allowed, constituent_mask, stack_mask
 from pdtools.models.grammar.state import ActionState
+from pdtools.models.kernels.grammar_attention import visible_keys
 from pdtools.models.transformer.model import LOGIT_CELLS, LOGIT_CELLS_CPU, TransformerLM
-from pdtools.models.transformer.score_terms import DepthPositions, ScoreInputs
+from pdtools.models.transformer.score_terms import ScoreInputs
 from pdtools.tokenization import Tokenizer
 from pdtools.trees import Constituents
 
@@ -120,19 +122,17 @@ class GrammarLM(TransformerLM):
 
     def _read_actions(self, batch: ActionBatch) -> Tensor:
         """Final hidden states (B, N, D)."""
-        n = batch.tokens.shape[1]
         inputs = ScoreInputs(causal=None, tape=None)
         if self.sees_stack:
-            depth = batch.depth[:, None]  # (B, 1, N)
-            difference = DepthPositions.differences(depth[..., :, None], depth[..., None, :])
-            visible = stack_mask(batch, self.actions)
-            inputs = ScoreInputs(causal=None, tape=None, visible=visible, depth_difference=difference)
+            position = torch.arange(batch.tokens.shape[1], device=batch.tokens.device)
+            is_compose = (batch.tokens >= self.actions.first_closer) & (batch.pop != position)
+            inputs = replace(inputs, on_stack=visible_keys(batch.pop, is_compose, batch.depth))
         elif isinstance(self.config, PlmMaskConfig):
-            visible = constituent_mask(batch.innermost, self.config.heads)
-            inputs = ScoreInputs(causal=None, tape=None, visible=visible)
+            inputs = replace(inputs, innermost=batch.innermost)
         else:
+            n = batch.tokens.shape[1]
             causal = torch.ones(n, n, dtype=torch.bool, device=batch.tokens.device).tril()
-            inputs = ScoreInputs(causal=causal, tape=None)
+            inputs = replace(inputs, causal=causal)
         x = self._input(self.embedding(batch.tokens), first=0, lengths=batch.lengths)  # (B, N, D)
         for block in self.blocks:
             x = block(x, inputs)

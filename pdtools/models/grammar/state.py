@@ -12,9 +12,9 @@ from torch import Tensor
 
 from pdtools.models.base import DecoderState
 from pdtools.models.grammar.actions import ActionIds
-from pdtools.models.grammar.masks import Prefix
+from pdtools.models.grammar.allowed import Prefix
 from pdtools.models.transformer.cache import READ_CELLS, READ_CELLS_CPU
-from pdtools.models.transformer.score_terms import DepthPositions
+from pdtools.models.transformer.score_terms import depth_differences
 
 
 class Step(NamedTuple):
@@ -243,7 +243,7 @@ class ActionState(DecoderState):
         difference = None
         if depths is not None:
             depths = torch.cat([depths, depth[:, None]], 1)
-            difference = DepthPositions.differences(depth[:, None], depths)
+            difference = depth_differences(depth[:, None], depths)
             second = torch.nonzero(closing)[:, 0]
             if len(second):
                 # The second closers see the new stack and themselves, and are not put on it.
@@ -257,9 +257,7 @@ class ActionState(DecoderState):
                 assert self.depths is not None
                 on_stack = self.depths[second].gather(1, place.clamp(min=0))
                 again = depth[second]
-                on_stack = DepthPositions.differences(
-                    again[:, None], torch.cat([on_stack, again[:, None]], 1)
-                )
+                on_stack = depth_differences(again[:, None], torch.cat([on_stack, again[:, None]], 1))
                 keys, difference = _stacked(keys, after), _stacked(difference, on_stack)
                 is_there = F.pad(is_there, (0, 1), value=True)
                 visible = _stacked(visible[:, 0], is_there)[:, None]

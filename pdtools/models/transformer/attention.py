@@ -13,9 +13,12 @@ from torch import Tensor, nn
 from pdtools.models.kernels.block_attention import block_attention
 from pdtools.models.kernels.dropout import Dropout
 from pdtools.models.kernels.fused_works import kernels_work
+from pdtools.models.kernels.grammar_attention import grammar_attention
+from pdtools.models.kernels.ranged_attention import ranged_attention
 from pdtools.models.kernels.terms import Terms
 from pdtools.models.transformer.cache import Cache
 from pdtools.models.transformer.score_terms import (
+    DepthPositions,
     DepthScores,
     RelativePositions,
     ScoreInputs,
@@ -118,6 +121,12 @@ def attend(
     Returns:
         (B, H, Q, d_head).
     """
+    if inputs.on_stack is not None:
+        (term,) = cast(Sequence[DepthPositions], terms)
+        learned = term.vectors(k.shape[2]), term.content_bias, term.position_bias
+        return grammar_attention(q, k, v, inputs.on_stack, *learned, dropout)
+    if inputs.innermost is not None:
+        return ranged_attention(q, k, v, inputs.innermost, dropout)
     in_blocks = inputs.causal is not None and _has_blocks(q, terms, dropout)
     if in_blocks or (inputs.causal is not None and _has_kernel(q, terms)):
         shares = [term.tensors(q, k, key_map, inputs) for term in terms]

@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pdtools.models.kernels.grammar_attention import FARTHEST, NEAREST, Visible
+
 DepthSpace = Literal["key", "hidden"]
 Kernels = Literal["all", "cpu", "none"]
 
@@ -28,8 +30,10 @@ class ScoreInputs:
             do not look at it.
         visible: bool (B, 1 or H, 1 or Q, K), keys that a query may see besides: of masked models those that
             are not padding, of models of actions what they say; None: all.
-        depth_difference: int16 (B, 1, Q, K), which of its distances :class:`DepthPositions` reads; None for
-            models without.
+        depth_difference: int16 (B, 1, Q, K), which of its distances :class:`DepthPositions` reads when
+            decoding; None for models without.
+        on_stack: what the positions of Transformer Grammars see, in training.
+        innermost: int32 (B, N), of PLM-mask in training (:func:`~pdtools.models.kernels.ranged_attention`).
     """
 
     causal: Tensor | None
@@ -37,6 +41,8 @@ class ScoreInputs:
     stack_distance: Tensor | None = None
     visible: Tensor | None = None
     depth_difference: Tensor | None = None
+    on_stack: Visible | None = None
+    innermost: Tensor | None = None
 
     def of(self, rows: slice) -> ScoreInputs:
         """For some of the rows when decoding."""
@@ -153,21 +159,15 @@ class DepthPositions(RelativePositions):
     """
 
     kernels = "none"
-    NEAREST, FARTHEST = -1, 62
 
     def __init__(self, d_model: int, heads: int, dropout: float) -> None:
         super().__init__(d_model, heads)
         self.dropout = dropout
 
-    @classmethod
-    def differences(cls, query: Tensor, key: Tensor) -> Tensor:
-        """Which of the distances lies between depths that go together by broadcasting: int16."""
-        return (query - key).clamp(cls.NEAREST, cls.FARTHEST).sub(cls.NEAREST).to(torch.int16)
-
     def vectors(self, keys: int) -> Tensor:
         """W_R R of the distances from the nearest on: (H, 64, d_head)."""
         weight = self.distance_map.weight
-        distances = torch.arange(self.NEAREST, self.FARTHEST + 1, device=weight.device)
+        distances = torch.arange(NEAREST, FARTHEST + 1, device=weight.device)
         sinusoids = sinusoids_of(distances, self.d_model).to(weight.dtype)  # (64, D)
         r = self.distance_map(F.dropout(sinusoids, self.dropout, self.training))
         return r.view(len(distances), len(self.content_bias), -1).transpose(0, 1)
@@ -178,6 +178,11 @@ class DepthPositions(RelativePositions):
         by_distance = torch.einsum("bhqd,hdk->bhqk", q + self.position_bias, r)  # (B, H, Q, 64)
         place = inputs.depth_difference.long().expand(-1, q.shape[1], -1, -1)  # (B, H, Q, K)
         return self.content_bias @ k.transpose(2, 3) + by_distance.gather(3, place)
+
+
+def depth_differences(query: Tensor, key: Tensor) -> Tensor:
+    """Which of the distances of :class:`DepthPositions` lies between depths, broadcast: int16."""
+    return (query - key).clamp(NEAREST, FARTHEST).sub(NEAREST).to(torch.int16)
 
 
 def shift_to_keys(by_distance: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pdtools.models.grammar.actions import ActionIds, action_rows
 from pdtools.models.grammar.batch import ActionBatch
 from pdtools.models.grammar.derivations import read_actions
-from pdtools.models.grammar.masks import constituent_mask, stack_mask
+from pdtools.models.kernels.grammar_attention import visible_keys
 from pdtools.trees import Constituents
 
 PAD, START = 0, 1
@@ -28,6 +28,12 @@ def with_ends(tokens: list[int]) -> np.ndarray:
     return np.array([START, *tokens, 2])
 
 
+def seen_by(batch: ActionBatch) -> torch.Tensor:
+    """What positions of a Transformer Grammar see: bool (B, N, N)."""
+    composes = (batch.tokens >= TG.first_closer) & (batch.pop != torch.arange(batch.pop.shape[1]))
+    return visible_keys(batch.pop, composes, batch.depth).dense[1]
+
+
 def test_the_example() -> None:
     rows = action_rows([(np.array(TOKENS), TREE)] * 2, TG, START)
     assert rows.begins.tolist() == [0, 14, 28]
@@ -35,7 +41,7 @@ def test_the_example() -> None:
     assert rows.pop[14:].tolist() == [14, 12, 6, 6, 6, 6, 12, 7, 10, 10, 12, 11, 14, 13]
     assert rows.depth[14:].tolist() == [0, 1, 2, 3, 3, 3, 2, 2, 2, 3, 2, 2, 1, 1]
     batch = ActionBatch.of_rows([(with_ends(TOKENS), TREE)], TG, START, PAD)
-    mask = stack_mask(batch, TG)[0, 0]
+    mask = seen_by(batch)[0]
     seen = {i: torch.nonzero(mask[i])[:, 0].tolist() for i in (6, 7, 8, 12)}
     assert seen == {6: [2, 3, 4, 5, 6], 7: [0, 1, 6, 7], 8: [0, 1, 6, 8], 12: [1, 6, 10, 12]}
     rows = action_rows([(np.array(TOKENS), TREE)], PLM, START)
@@ -68,20 +74,9 @@ def test_rows_are_what_a_stack_says(ids: ActionIds, trees: list[tuple[list[int],
             continue
         sees, depths = stack_of_transformer_grammar(wanted, ids)
         assert batch.depth[b, :n].tolist() == depths
-        mask = stack_mask(batch, ids)[b, 0]
+        mask = seen_by(batch)[b]
         assert [set(torch.nonzero(line)[:, 0].tolist()) for line in mask[:n]] == sees
         assert bool(mask.diagonal().all())  # of padding too: what sees nothing is no number
-
-
-@pytest.mark.parametrize("heads", [2, 3])
-@given(constituents())
-def test_heads_look_at_constituents(heads: int, tree: tuple[list[int], Constituents]) -> None:
-    batch = ActionBatch.of_rows([(with_ends(tree[0]), tree[1])], PLM, START, PAD)
-    mask = constituent_mask(batch.innermost, heads)
-    for i, p in enumerate(batch.innermost[0].tolist()):
-        before, inside = (set(range(i + 1)),) * 2 if p < 0 else (set(range(p)), set(range(p, i + 1)))
-        wanted = [before, inside, *[set(range(i + 1))] * (heads - 2)]
-        assert [set(torch.nonzero(line)[:, 0].tolist()) for line in mask[0, :, i]] == wanted
 
 
 def test_no_rows_are_a_batch_with_nothing_to_predict() -> None:

@@ -12,6 +12,7 @@ from action_oracle import KINDS, action_model
 from toy_grammar_lm import enumerate_derivations
 
 from pdtools.errors import PdtoolsError
+from pdtools.models import make_config
 from pdtools.models.grammar.derivations import read_actions
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.search.sampling import sample
@@ -177,9 +178,15 @@ def test_draws_stop_where_there_is_no_room() -> None:
         ("plm", {"positions": "relative", "normalize": "some"}, "normalize must be one of allowed, all"),
         ("plm", {"positions": "relative", "objective": "masked"}, "causal"),
         ("plm-mask", {"positions": "learned", "heads": 1}, "heads must be at least 2"),
-        ("transformer", {"positions": "depth"}, "positions must be one of learned"),
     ],
 )
 def test_settings_that_make_no_model(name: str, settings: dict[str, object], problem: str) -> None:
     with pytest.raises(PdtoolsError, match=problem):
         action_model(name, **settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["transformer", "pushdown"])
+def test_differences_of_depth_are_for_transformer_grammars(name: str) -> None:
+    special = {"vocab_size": 6, "pad_id": 0, "root_id": 1, "eos_id": 2}
+    with pytest.raises(PdtoolsError, match="positions must be one of learned"):
+        make_config(name, {**special, "positions": "depth"})

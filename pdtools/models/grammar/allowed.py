@@ -1,4 +1,4 @@
-"""What a position may see of the actions before it, and which action may follow it."""
+"""Which actions may follow a prefix."""
 
 from __future__ import annotations
 
@@ -8,46 +8,6 @@ import torch
 from torch import Tensor
 
 from pdtools.models.grammar.actions import ActionIds
-from pdtools.models.grammar.batch import ActionBatch
-
-
-def stack_mask(batch: ActionBatch, ids: ActionIds) -> Tensor:
-    """What is on the stack (Sartran et al. 2022, section 3.2): bool (B, 1, N, N).
-
-    A COMPOSE sees what it takes off the stack; whoever else what stays on it. Both see themselves.
-    """
-    pop, n = batch.pop, batch.pop.shape[1]
-    position = torch.arange(n, device=pop.device)
-    is_compose = (batch.tokens >= ids.first_closer) & (pop != position)  # (B, N)
-    until = position[:, None]  # (N, 1), the query
-    popped = torch.where(is_compose[:, :, None], pop[:, None] == until, pop[:, None] > until)  # (B, N, N)
-    return ((popped & (until > position)) | (until == position))[:, None]
-
-
-def constituent_mask(innermost: Tensor, heads: int) -> Tensor:
-    """PLM-mask (Qian et al. 2021, section 3.2): of two heads one sees what is before the innermost open
-    constituent, the other what is in it; the rest, and all where none is open, see all before: bool (B, H,
-    N, N).
-
-    Args:
-        innermost: int (B, N), its opener; -1 for none.
-        heads: H.
-    """
-    position = torch.arange(innermost.shape[1], device=innermost.device)
-    causal = position[:, None] >= position  # (N, N)
-    inside = position >= innermost[:, :, None]  # (B, N, N)
-    before = ~inside | (innermost < 0)[:, :, None]
-    return (
-        torch.stack([before & causal, inside & causal], 1).expand(-1, 2, -1, -1)
-        if heads == 2
-        else torch.cat(
-            [
-                torch.stack([before & causal, inside & causal], 1),
-                causal.expand(len(innermost), heads - 2, -1, -1),
-            ],
-            1,
-        )
-    )
 
 
 class Prefix(NamedTuple):
