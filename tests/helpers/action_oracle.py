@@ -15,7 +15,7 @@ from pdtools.trees import Constituents
 
 # Every kind of model, with every way to know positions.
 KINDS = [
-    ("tg", "depth"),
+    ("tg", "relative"),
     ("plm", "relative"),
     ("plm", "learned"),
     ("plm", "alibi"),

@@ -65,7 +65,7 @@ def test_a_beam_for_all_derivations_is_the_enumeration(name: str, positions: str
 
 
 @pytest.mark.parametrize(
-    ("name", "positions"), [("tg", "depth"), ("plm", "relative"), ("plm-mask", "learned")]
+    ("name", "positions"), [("tg", "relative"), ("plm", "relative"), ("plm-mask", "learned")]
 )
 @pytest.mark.parametrize("beam", NARROW)
 def test_a_narrow_beam_is_the_plain_formulation(
@@ -100,7 +100,7 @@ def test_neighbours_batches_and_shared_prefixes_change_nothing(name: str, positi
 
 
 def test_nothing_opens_or_closes_inside_of_words() -> None:
-    model = action_model("tg", "depth")
+    model = action_model("tg", "relative")
     inside = np.array([False, False, True, False, False])
     found = word_synchronous_search(
         model, [row([3, 4, 5])], beam=EVERYTHING, inside_words=[inside], k_best=10_000
@@ -138,7 +138,7 @@ def test_hypotheses_without_room_are_dropped() -> None:
 
 def test_stopping_early_loses_nothing() -> None:
     """With a word beam that many generate soon, what is still open would only fall behind."""
-    model = action_model("tg", "depth", max_open=5, labels=1)
+    model = action_model("tg", "relative", max_open=5, labels=1)
     beam = ActionBeam(actions=2_000, words=3, fast_track=0)
     found = word_synchronous_search(model, [row([3, 4])], beam=beam, k_best=3)[0]
     first = sorted((score for score, _ in _prefixes(model, 3)), reverse=True)[:3]
@@ -179,11 +179,11 @@ def test_widths_from_one() -> None:
     assert ActionBeam.of(5) == ActionBeam(actions=5, words=1, fast_track=0)
     assert ActionBeam.of(100, 20, 0) == ActionBeam(actions=100, words=20, fast_track=0)
     with pytest.raises(PdtoolsError, match="k-best"):
-        word_synchronous_search(action_model("tg", "depth"), [row([3])], beam=ActionBeam.of(10), k_best=2)
+        word_synchronous_search(action_model("tg", "relative"), [row([3])], beam=ActionBeam.of(10), k_best=2)
 
 
 def test_weights_that_are_no_numbers_are_refused() -> None:
-    model = action_model("tg", "depth")
+    model = action_model("tg", "relative")
     with torch.no_grad():
         model.embedding.weight[4] = math.nan
     with pytest.raises(PdtoolsError, match="not numbers"):

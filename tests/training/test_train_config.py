@@ -41,10 +41,11 @@ def test_another_model_leaves_out_what_it_does_not_have() -> None:
 
 
 @pytest.mark.parametrize("name", bundled_recipes())
-@pytest.mark.parametrize("model", [None, "transformer"])
+@pytest.mark.parametrize("model", [None, "transformer", "tg"])
 def test_every_bundled_recipe_is_valid(name: str, model: str | None) -> None:
     recipe = read_recipe(name, model=model)
-    make_config(recipe.model, {**recipe.options, **IDS})
+    labels = {"n_labels": 3} if recipe.model in ("tg", "plm", "plm-mask") else {}
+    make_config(recipe.model, {**recipe.options, **IDS, **labels})
 
 
 def test_there_are_bundled_recipes() -> None:

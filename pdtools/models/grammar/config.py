@@ -37,6 +37,10 @@ class PlmConfig(TransformerConfig):
             raise bad_config("a model of actions is causal, without attachment_head and as_released")
         if self.stack_layers != "none":
             raise bad_config("a model of actions has no stack_layers")
+        if self.positions not in self._positions():
+            raise bad_config(
+                f"positions must be one of {', '.join(self._positions())}, not {self.positions!r}"
+            )
 
     @classmethod
     def _positions(cls) -> tuple[Positions, ...]:
@@ -76,13 +80,17 @@ class PlmMaskConfig(PlmConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerGrammarConfig(PlmConfig):
-    """Shape of a Transformer Grammar (Sartran et al. 2022): positions see what is on the stack."""
-
-    positions: Positions = "depth"
+    """Shape of a Transformer Grammar (Sartran et al. 2022): positions see what is on the stack, and relative
+    positions are differences of depth."""
 
     @classmethod
     def _positions(cls) -> tuple[Positions, ...]:
-        return ("depth",)
+        return ("relative",)
+
+    @property
+    def relative_to(self) -> Literal["places", "depths"]:
+        """See :attr:`TransformerConfig.relative_to`."""
+        return "depths"
 
     @property
     def actions(self) -> ActionIds:

@@ -11,7 +11,7 @@ from pdtools.models.base import Objective
 from pdtools.models.derivations import DerivationKind
 from pdtools.models.errors import bad_config
 
-Positions = Literal["learned", "sincos", "relative", "rotary", "alibi", "depth", "none"]
+Positions = Literal["learned", "sincos", "relative", "rotary", "alibi", "none"]
 Norm = Literal["pre", "post"]
 Activation = Literal["gelu", "gelu-exact", "relu"]
 Initialization = Literal["gpt2", "normal", "fan-in"]
@@ -26,8 +26,7 @@ class TransformerConfig:
         layers, d_model, heads, d_ff: the trunk.
         positions: "learned" (an embedding per position, added to the input), "sincos" (fixed ones),
             "relative" (Transformer-XL), "rotary" (queries and keys are turned by their positions),
-            "alibi" (a fixed penalty on distance), "depth" (differences of depth in the tree, of Transformer
-            Grammars alone), or "none".
+            "alibi" (a fixed penalty on distance), or "none".
         max_length: positions that learned embeddings exist for; the other kinds have no limit and ignore it.
         input_dropout: on the embeddings.
         attention_dropout: on the attention weights.
@@ -99,11 +98,7 @@ class TransformerConfig:
                 raise bad_config(
                     f"{name} must be one of {', '.join(get_args(choices))}, not {getattr(self, name)!r}"
                 )
-        if self.positions not in self._positions():
-            raise bad_config(
-                f"positions must be one of {', '.join(self._positions())}, not {self.positions!r}"
-            )
-        if self.positions in ("relative", "sincos", "depth") and self.d_model % 2:
+        if self.positions in ("relative", "sincos") and self.d_model % 2:
             raise bad_config(f"{self.positions} positions need an even d_model, not {self.d_model}")
         if self.positions == "rotary" and self.d_model // self.heads % 2:
             raise bad_config(
@@ -125,10 +120,10 @@ class TransformerConfig:
                     f"{name} must be below vocab_size ({self.vocab_size}), not {getattr(self, name)}"
                 )
 
-    @classmethod
-    def _positions(cls) -> tuple[Positions, ...]:
-        """Those that such a model can have."""
-        return ("learned", "sincos", "relative", "rotary", "alibi", "none")
+    @property
+    def relative_to(self) -> Literal["places", "depths"]:
+        """What relative positions are differences of."""
+        return "places"
 
     @property
     def n_inputs(self) -> int:
@@ -147,6 +142,7 @@ class TransformerConfig:
 
 
 CHOICES = {
+    "positions": Positions,
     "objective": Objective,
     "norm": Norm,
     "activation": Activation,

@@ -50,6 +50,8 @@ class TiltedLinearPositions(LinearPositions):
 
 def position_terms(config: TransformerConfig) -> list[ScoreTerm]:
     """The score terms by which each layer knows positions."""
+    if config.positions == "relative" and config.relative_to == "depths":
+        return [DepthPositions(config.d_model, config.heads, config.input_dropout)]
     if config.positions == "relative":
         is_masked = config.objective == "masked"
         relative = TwoSidedPositions if is_masked else RelativePositions
@@ -58,8 +60,6 @@ def position_terms(config: TransformerConfig) -> list[ScoreTerm]:
         nearest = 0 if is_masked else 1
         scale = config.sincos_timescale
         return [relative(config.d_model, config.heads, timescale=scale, nearest=nearest, deviation=0.02)]
-    if config.positions == "depth":
-        return [DepthPositions(config.d_model, config.heads, config.input_dropout)]
     if config.positions == "alibi":
         linear = TiltedLinearPositions if config.as_released else LinearPositions
         return [linear(config.heads)]

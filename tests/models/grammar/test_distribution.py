@@ -12,12 +12,11 @@ from action_oracle import KINDS, action_model
 from toy_grammar_lm import enumerate_derivations
 
 from pdtools.errors import PdtoolsError
-from pdtools.models import make_config
 from pdtools.models.grammar.derivations import read_actions
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.search.sampling import sample
 
-ONE_OF_EACH = [("tg", "depth"), ("plm", "relative"), ("plm-mask", "learned")]
+ONE_OF_EACH = [("tg", "relative"), ("plm", "relative"), ("plm-mask", "learned")]
 
 
 def probability(model: GrammarLM, tokens: list[int]) -> float:
@@ -57,7 +56,7 @@ def test_probabilities_where_all_that_is_allowed_is_as_likely(
 
 
 def test_prefixes_where_all_that_is_allowed_is_as_likely() -> None:
-    model = action_model("tg", "depth", labels=1, words=2, max_open=2, zero=True)
+    model = action_model("tg", "relative", labels=1, words=2, max_open=2, zero=True)
     reached = enumerate_derivations(model, [1, 3, 3, 2]).prefix_logprobs
     assert np.exp(reached[1:3]) == pytest.approx([1 / 2, 29 / 144], rel=1e-6)
 
@@ -85,7 +84,7 @@ def test_what_has_ended_and_what_has_not_add_up_to_one(name: str, positions: str
 
 
 def test_a_token_that_continues_a_word_comes_after_a_token_alone() -> None:
-    model = action_model("tg", "depth")
+    model = action_model("tg", "relative")
     model.continuing[3] = True
     found = enumerate_derivations(model, [1, 4, 3, 5, 2])
     assert found.joints
@@ -154,7 +153,7 @@ def test_every_weight_learns_and_nothing_else_is_no_number(name: str, positions:
 
 
 def test_draws_are_those_of_the_distribution() -> None:
-    model = action_model("tg", "depth", labels=1, words=1, zero=True)
+    model = action_model("tg", "relative", labels=1, words=1, zero=True)
     lengths = [len(draw.tokens) for draw in sample(model, number=4000, max_tokens=30)]
     wanted = {1: 1 / 4, 2: 1 / 6, 3: 1 / 8, 4: 7 / 72}
     for n, share in wanted.items():
@@ -171,8 +170,9 @@ def test_draws_stop_where_there_is_no_room() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "problem"),
     [
-        ("tg", {"positions": "relative"}, "positions must be one of depth"),
-        ("plm", {"positions": "depth"}, "positions must be one of learned, relative"),
+        ("tg", {"positions": "learned"}, "positions must be one of relative"),
+        ("plm", {"positions": "rotary"}, "positions must be one of learned, relative"),
+        ("plm-mask", {"positions": "relative"}, "positions must be one of learned, none"),
         ("plm", {"positions": "relative", "max_open": 0}, "max_open must be at least 1"),
         ("plm", {"positions": "relative", "labels": 0}, "n_labels must be at least 1"),
         ("plm", {"positions": "relative", "normalize": "some"}, "normalize must be one of allowed, all"),
@@ -183,10 +183,3 @@ def test_draws_stop_where_there_is_no_room() -> None:
 def test_settings_that_make_no_model(name: str, settings: dict[str, object], problem: str) -> None:
     with pytest.raises(PdtoolsError, match=problem):
         action_model(name, **settings)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("name", ["transformer", "pushdown"])
-def test_differences_of_depth_are_for_transformer_grammars(name: str) -> None:
-    special = {"vocab_size": 6, "pad_id": 0, "root_id": 1, "eos_id": 2}
-    with pytest.raises(PdtoolsError, match="positions must be one of learned"):
-        make_config(name, {**special, "positions": "depth"})
