@@ -41,11 +41,18 @@ def test_another_model_leaves_out_what_it_does_not_have() -> None:
 
 
 @pytest.mark.parametrize("name", bundled_recipes())
-@pytest.mark.parametrize("model", [None, "transformer", "tg"])
+@pytest.mark.parametrize("model", [None, "transformer"])
 def test_every_bundled_recipe_is_valid(name: str, model: str | None) -> None:
     recipe = read_recipe(name, model=model)
     labels = {"n_labels": 3} if recipe.model in ("tg", "plm", "plm-mask") else {}
     make_config(recipe.model, {**recipe.options, **IDS, **labels})
+
+
+@pytest.mark.parametrize("name", ["tiny", "small"])
+@pytest.mark.parametrize("model", ["tg", "plm"])
+def test_small_recipes_are_for_models_of_actions_too(name: str, model: str) -> None:
+    recipe = read_recipe(name, model=model)
+    assert make_config(model, {**recipe.options, **IDS, "n_labels": 3}).positions == "relative"
 
 
 def test_there_are_bundled_recipes() -> None:
