@@ -27,7 +27,7 @@ from pdtools.evaluation.blimp.pairs import Pair, read_pairs
 from pdtools.evaluation.sg.evaluate import evaluate_sg, present
 from pdtools.evaluation.sg.suites import Suite, read_suites, sentences
 from pdtools.models import build_model, load_checkpoint, make_config, save_checkpoint
-from pdtools.search import DerivationScorer, Scorer, SentenceScore, load_scorer
+from pdtools.search import AttachmentScorer, Scorer, SentenceScore, load_scorer
 from pdtools.search.beam import beam_widths
 from pdtools.search.prefix_tree import SortedStrings
 from pdtools.tokenization import Sentence, Tokenizer, split_words, train_bpe_tokenizer
@@ -103,11 +103,11 @@ def loaded_scorer(folder: Path, options: Options) -> Scorer:
     return load_scorer(folder, device=options.device, dtype=_dtype(options))
 
 
-def searcher(folder: Path, beam: int, options: Options, *, share: bool = True) -> DerivationScorer:
+def searcher(folder: Path, beam: int, options: Options, *, share: bool = True) -> AttachmentScorer:
     """A scorer by beam search."""
     model = load_checkpoint(folder, options.device)
     model.model.to(options.dtype)
-    return DerivationScorer(model, beam=beam, share_prefixes=share)
+    return AttachmentScorer(model, beam=beam, share_prefixes=share)
 
 
 def evaluation_runs(sample: Sample, scorer: Scorer) -> dict[str, tuple[Callable[[], Any], int]]:

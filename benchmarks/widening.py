@@ -27,7 +27,7 @@ from pdtools.evaluation.sg.evaluate import ItemContest, from_score, present
 from pdtools.evaluation.sg.evaluate import judge as judge_item
 from pdtools.evaluation.sg.suites import Suite, SuiteFiles
 from pdtools.models import LoadedModel, load_checkpoint
-from pdtools.search import DerivationScorer, SentenceScore
+from pdtools.search import AttachmentScorer, SentenceScore
 from pdtools.search.comparer import WideningComparer
 from pdtools.search.widening import Contest, Found
 
@@ -95,7 +95,7 @@ def lines(task: Task, loaded: LoadedModel, margins: Sequence[float]) -> Iterator
     fixed: dict[Any, Found] = {}
     for margin in (None, *margins):
         start = time.process_time()
-        scorer = DerivationScorer(loaded, beam=WIDEST, margin=margin)
+        scorer = AttachmentScorer(loaded, beam=WIDEST, margin=margin)
         scores = dict(zip(in_order, scorer.score(in_order), strict=True))
         taken = time.process_time() - start
         outcomes = task.decide([[scores[s] for s in contest.sentences] for contest in task.contests])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pdtools.evaluation.results import Results
 
 
-@option_blocks(without=("bos", "dtype"))
+@option_blocks(without=("bos", "dtype", "word_beam", "fast_track"))
 def eval_dyck(
     prefixes: Annotated[
         list[str], typer.Argument(metavar="PREFIXES...", help="TSV files of generate dyck-prefixes.")
@@ -98,13 +98,16 @@ def eval_dyck(
         Workers(plan.workers) as processes,
     ):
 
+        beam = settings.fixed_beam
+        assert isinstance(beam, int)
+
         def compare() -> dict[str, float] | None:
             if shards is None:
                 return None
             return evaluate_entropy(
                 shards,
                 loaded,
-                beam=settings.fixed_beam,
+                beam=beam,
                 margin=run.margin,
                 max_batch=run.max_batch,
                 rejects=Rejects("fail", hint=None),
@@ -116,7 +119,7 @@ def eval_dyck(
             return evaluate_closing(
                 sets,
                 loaded,
-                search=Search(beam=settings.fixed_beam, margin=run.margin, max_batch=run.max_batch),
+                search=Search(beam=beam, margin=run.margin, max_batch=run.max_batch),
                 progress=bar("prefixes", quiet=run.quiet),
                 in_pieces=InPieces(settings, plan, job, "prefixes", processes),
             )

@@ -216,10 +216,29 @@ AnyBeamOption = Annotated[
     Any,  # int | Literal["auto"], which typer does not take
     typer.Option(
         "--beam",
+        "--action-beam",
         metavar="N",
         parser=parse_beam,
         rich_help_panel="Search",
-        help="Hypotheses kept after each token; eval-blimp and eval-sg: or auto.",
+        help="Hypotheses kept after each token (models of actions: action); eval-blimp and eval-sg: or auto.",
+    ),
+]
+WordBeamOption = Annotated[
+    int | None,
+    typer.Option(
+        "--word-beam",
+        min=1,
+        rich_help_panel="Search",
+        help="Models of actions: hypotheses kept after each token (default: a tenth of the beam).",
+    ),
+]
+FastTrackOption = Annotated[
+    int | None,
+    typer.Option(
+        "--fast-track",
+        min=0,
+        rich_help_panel="Search",
+        help="Models of actions: as many more that generated the token (default: a twentieth of the beam).",
     ),
 ]
 MarginOption = Annotated[
@@ -281,6 +300,8 @@ class RunOptions(PiecesOptions):
     threads: ThreadsOption = 0
     beam: AnyBeamOption = DEFAULT_BEAM
     margin: MarginOption = None
+    word_beam: WordBeamOption = None
+    fast_track: FastTrackOption = None
     bos: BosOption = True
     max_batch: MaxBatchOption = None
     dtype: DtypeOption = Dtype.float32

@@ -146,9 +146,9 @@ def parse(
         raise typer.BadParameter("--split writes several files: name a folder with -o")
     if model is not None and Path(parser).is_dir():
         raise typer.BadParameter("--model is benepar's: --parser names the checkpoint already")
-    searches = run.beam != DEFAULT_BEAM or run.margin is not None
+    searches = run.beam != DEFAULT_BEAM or (run.margin, run.word_beam, run.fast_track) != (None,) * 3
     if source is Source.treebank and (parser != BENEPAR or model is not None or searches):
-        raise typer.BadParameter("--parser, --model, --beam and --margin go with --from text or tokens")
+        raise typer.BadParameter("--parser, --model and options of searches go with --from text or tokens")
     if split_sentences and source is not Source.text:
         raise typer.BadParameter("--split-sentences needs --from text")
     check_json_output(run.as_json, output)

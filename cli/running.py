@@ -17,8 +17,8 @@ from .options import PiecesOptions, RunOptions
 if TYPE_CHECKING:
     from pdtools.jobs import JobFolder, Plan
     from pdtools.search import Scorer
+    from pdtools.search.checkpoint_scorer import Searcher
     from pdtools.search.in_pieces import ModelSettings
-    from pdtools.search.scorer import Searcher
     from pdtools.search.widening import Comparer
 
 
@@ -83,6 +83,8 @@ def model_settings(plan: Plan, model: str, run: RunOptions) -> ModelSettings:
         model_dir=model if plan.scheduler is None else os.path.abspath(model),
         beam=run.beam,
         margin=run.margin,
+        word_beam=run.word_beam,
+        fast_track=run.fast_track,
         device=device,
         dtype=run.dtype.value,
         bos=run.bos,

@@ -15,7 +15,7 @@ _HOME = {
     "load_scorer": "scorer",
     "load_searcher": "scorer",
     "load_comparer": "comparer",
-    "DerivationScorer": "scorer",
+    "AttachmentScorer": "scorer",
     "StringScorer": "scorer",
     "Searched": "scorer",
     "HuggingFaceScorer": "huggingface",

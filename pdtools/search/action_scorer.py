@@ -13,10 +13,10 @@ from pdtools.models import LoadedModel
 from pdtools.models.grammar.derivations import ActionDerivation
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.search import encoding
+from pdtools.search.checkpoint_scorer import CheckpointScorer, Parsed, ParsedScore, ShardRow, merged_trees
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
-from pdtools.search.scorer import CheckpointScorer, Parsed, ParsedScore, ShardRow, merged_trees
-from pdtools.search.scores import Continuation, RowScore, SentenceScore, Unscorable
-from pdtools.search.word_synchronous import ActionBeam, ActionResult, word_synchronous_search
+from pdtools.search.scores import ActionBeam, Continuation, RowScore, SentenceScore, Unscorable
+from pdtools.search.word_synchronous import ActionResult, word_synchronous_search
 from pdtools.tokenization import Sentence
 from pdtools.trees import Tree, escape, sentence_problem
 

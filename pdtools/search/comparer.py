@@ -45,6 +45,8 @@ class WideningComparer:
     def __init__(self, loaded: LoadedModel, *, max_batch: int | None = None) -> None:
         if not loaded.model.derivation_kind.reach_words:
             raise PdtoolsError(f"{loaded.folder}: nothing is searched for this model: leave out --beam auto")
+        if loaded.model.derivation_kind.choices != "attachments":
+            raise PdtoolsError(f"{loaded.folder}: --beam auto is for models of attachments: give a number")
         self._scorers = [
             scorer_of(loaded, beam=step.beam, margin=step.margin, max_batch=max_batch) for step in STEPS
         ]

@@ -9,8 +9,8 @@ from itertools import tee
 
 from pdtools.errors import InputError
 from pdtools.files import Rejects, atomic_table, atomic_text, write_rejects
+from pdtools.search.checkpoint_scorer import Searcher
 from pdtools.search.inputs import SourcedLine
-from pdtools.search.scorer import Searcher
 from pdtools.search.scores import Unscorable
 from pdtools.trees import Tree, placeholder
 

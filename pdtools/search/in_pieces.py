@@ -14,18 +14,24 @@ from pdtools.errors import PdtoolsError
 from pdtools.jobs import JobFolder, Plan, cut, map_pieces
 from pdtools.models import LoadedModel
 from pdtools.provenance import check_fingerprint, identify
+from pdtools.search.checkpoint_scorer import Parsed, ParsedScore, Searcher
 from pdtools.search.comparer import CONTESTS, load_comparer
 from pdtools.search.huggingface import HuggingFaceScorer
 from pdtools.search.scorer import (
-    Parsed,
-    ParsedScore,
-    Searcher,
     check_bos,
     load_model,
     load_scorer,
     load_searcher,
 )
-from pdtools.search.scores import AUTO, DEFAULT_BEAM, Dtype, ModelScorer, SentenceScore, Unscorable
+from pdtools.search.scores import (
+    AUTO,
+    DEFAULT_BEAM,
+    ActionBeam,
+    Dtype,
+    ModelScorer,
+    SentenceScore,
+    Unscorable,
+)
 from pdtools.search.widening import Compared, Comparer, Contest
 from pdtools.tokenization import Sentence
 from pdtools.trees import Tree
@@ -45,6 +51,8 @@ class ModelSettings:
     model_dir: str
     beam: int | Literal["auto"] = DEFAULT_BEAM
     margin: float | None = None
+    word_beam: int | None = None
+    fast_track: int | None = None
     device: str = "cpu"
     dtype: Dtype = "float32"
     bos: bool = True
@@ -53,15 +61,17 @@ class ModelSettings:
     fingerprint: str | None = None
 
     @property
-    def fixed_beam(self) -> int:
-        """The beam, where there has to be one.
+    def fixed_beam(self) -> int | ActionBeam:
+        """The beam, where there has to be one; with its other widths, if any is given.
 
         Raises:
             PdtoolsError: if it is ``auto``.
         """
         if self.beam == AUTO:
             raise PdtoolsError("--beam auto: only eval-blimp and eval-sg compare sentences: give a number")
-        return self.beam
+        if self.word_beam is None and self.fast_track is None:
+            return self.beam
+        return ActionBeam.of(self.beam, self.word_beam, self.fast_track)
 
     def load_model(self) -> LoadedModel:
         """A checkpoint, loaded once in each process."""
@@ -83,6 +93,10 @@ class ModelSettings:
         """
         if self.margin is not None:
             raise PdtoolsError("--beam auto chooses margins itself: leave out --margin")
+        if self.word_beam is not None or self.fast_track is not None:
+            raise PdtoolsError(
+                "--beam auto is not for models of actions: leave out --word-beam, --fast-track"
+            )
         return _load_comparer(self)
 
 

@@ -12,7 +12,7 @@ from pdtools.parsers.base import ParseFailure
 from pdtools.provenance import check_fingerprint
 from pdtools.search.in_pieces import ModelSettings, model_settings_for_job
 from pdtools.search.scorer import load_searcher
-from pdtools.search.scores import Unscorable
+from pdtools.search.scores import ActionBeam, Unscorable
 from pdtools.tokenization import join_words
 from pdtools.trees import Tree, escape, sentence_problem
 
@@ -48,7 +48,12 @@ class CheckpointParser:
     """
 
     def __init__(
-        self, model_dir: str | Path, *, beam: int, margin: float | None = None, device: str = "cpu"
+        self,
+        model_dir: str | Path,
+        *,
+        beam: int | ActionBeam,
+        margin: float | None = None,
+        device: str = "cpu",
     ) -> None:
         self._searcher = load_searcher(model_dir, beam=beam, margin=margin, device=device)
 

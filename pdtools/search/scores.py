@@ -23,6 +23,39 @@ AUTO: Literal["auto"] = "auto"
 Dtype = Literal["float32", "bf16"]
 
 
+@dataclass(frozen=True, kw_only=True)
+class ActionBeam:
+    """How many hypotheses of a string are kept.
+
+    Attributes:
+        actions: after an action.
+        words: after a token; at most as many.
+        fast_track: of those after an action that generated the token, as many more as were not kept.
+    """
+
+    actions: int = 100
+    words: int = 10
+    fast_track: int = 5
+
+    def __post_init__(self) -> None:
+        for name in ("actions", "words"):
+            if getattr(self, name) < 1:
+                raise PdtoolsError(f"a beam must be at least 1, not {getattr(self, name)}")
+        if self.words > self.actions:
+            raise PdtoolsError(f"a word beam of {self.words} is more than the action beam of {self.actions}")
+        if self.fast_track < 0:
+            raise PdtoolsError(f"fast-track must be at least 0, not {self.fast_track}")
+
+    @classmethod
+    def of(cls, actions: int, words: int | None = None, fast_track: int | None = None) -> ActionBeam:
+        """With a tenth of the action beam for words, and a twentieth for the fast track, if nothing is
+        said."""
+        words = max(1, actions // 10) if words is None else words
+        return cls(
+            actions=actions, words=words, fast_track=actions // 20 if fast_track is None else fast_track
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class SentenceScore:
     """The tokens of one sentence and their log-probabilities.

@@ -11,8 +11,8 @@ from typing import Literal
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects, atomic_table, write_rejects
+from pdtools.search.checkpoint_scorer import Searcher
 from pdtools.search.inputs import SourcedLine
-from pdtools.search.scorer import Searcher
 from pdtools.search.scores import Scorer, SentenceScore, Unscorable
 from pdtools.tokenization import Sentence
 

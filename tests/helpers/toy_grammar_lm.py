@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from pdtools.models import Batch, LanguageModel, LoadedModel, TokenParts
 from pdtools.models.base import Objective
 from pdtools.models.derivations import DerivationKind, Derivations
+from pdtools.search.checkpoint_scorer import CheckpointScorer, Parsed
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
-from pdtools.search.scorer import CheckpointScorer, Parsed
 from pdtools.search.scores import Continuation, RowScore, SentenceScore, Unscorable
 from pdtools.tokenization import Sentence
 from pdtools.trees import Tree, escape, merge_subwords, tree_from_attachments

@@ -11,7 +11,7 @@ from search_oracle import save_checkpoints
 from toy_gpt2 import save_gpt2
 
 from pdtools.cli.main import run
-from pdtools.search import DerivationScorer, SentenceScore, load_scorer, load_searcher
+from pdtools.search import AttachmentScorer, SentenceScore, load_scorer, load_searcher
 from pdtools.search.huggingface import HuggingFaceScorer
 
 TEXTS = ["a b c", "b", "c c a b"]
@@ -39,7 +39,7 @@ def test_scores_in_half_precision_are_close_and_said_to_be_so(folders: dict[str,
 
 def test_a_searcher_holds_its_weights_in_half_precision(folders: dict[str, Path]) -> None:
     searcher = load_searcher(folders["pushdown"], dtype="bf16")
-    assert isinstance(searcher, DerivationScorer)
+    assert isinstance(searcher, AttachmentScorer)
     assert {parameter.dtype for parameter in searcher.loaded.model.parameters()} == {torch.bfloat16}
     gpt2 = load_scorer(folders["gpt2"], dtype="bf16")
     assert isinstance(gpt2, HuggingFaceScorer)

@@ -17,8 +17,8 @@ from pdtools.files import Rejects
 from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.parsers import ParseFailure
 from pdtools.search import (
+    AttachmentScorer,
     CheckpointParser,
-    DerivationScorer,
     SentenceScore,
     StringScorer,
     beam_search,
@@ -26,8 +26,8 @@ from pdtools.search import (
     load_scorer,
     load_searcher,
 )
+from pdtools.search.checkpoint_scorer import Parsed
 from pdtools.search.inputs import SourcedLine, read_inputs, read_sentence
-from pdtools.search.scorer import Parsed
 from pdtools.search.surprisal import surprisals, token_rows, word_rows
 from pdtools.tokenization import Tokenizer, join_words, split_spaces, split_text_words, train_bpe_tokenizer
 from pdtools.trees import Tree, spans_from_attachments, stack_text, tree_from_attachments
@@ -69,7 +69,7 @@ def test_totals_are_marginals_over_all_derivations(folders: dict[str, Path], nam
 
 
 def test_which_models_are_searched(folders: dict[str, Path]) -> None:
-    assert isinstance(load_scorer(folders["pushdown"], beam=2), DerivationScorer)
+    assert isinstance(load_scorer(folders["pushdown"], beam=2), AttachmentScorer)
     assert isinstance(load_scorer(folders["head"], beam=2), StringScorer)
     assert isinstance(load_scorer(folders["base"], beam=2), StringScorer)
     assert load_scorer(folders["base"], beam=2).settings == {

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pdtools.files import Rejects
     from pdtools.models import LoadedModel
-    from pdtools.search.scores import RowScore, Scorer
+    from pdtools.search.scores import ActionBeam, RowScore, Scorer
     from pdtools.shards import ShardFolder
     from pdtools.tokenization import Sentence
 
@@ -66,7 +66,7 @@ def evaluate_perplexity(
     shards: ShardFolder,
     loaded: LoadedModel,
     *,
-    beam: int | None,
+    beam: int | ActionBeam | None,
     margin: float | None = None,
     max_batch: int | None = None,
     rejects: Rejects,
@@ -276,7 +276,7 @@ def _score(
     loaded: LoadedModel,
     rows: Sequence[Row],
     *,
-    beam: int | None,
+    beam: int | ActionBeam | None,
     margin: float | None,
     max_batch: int | None,
 ) -> list[RowScore]:

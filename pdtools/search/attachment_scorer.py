@@ -1,0 +1,187 @@
+"""The scorer of models of strings and attachments: marginals by beam search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdtools.errors import PdtoolsError
+from pdtools.models import LoadedModel
+from pdtools.search import encoding
+from pdtools.search.beam import BeamResult, beam_search
+from pdtools.search.checkpoint_scorer import CheckpointScorer, Parsed, ParsedScore, ShardRow, merged_trees
+from pdtools.search.encoding import Encoded, score_windows, sentence_score
+from pdtools.search.scores import (
+    ActionBeam,
+    Continuation,
+    RowScore,
+    SentenceScore,
+    Unscorable,
+)
+from pdtools.search.string_scorer import string_logprobs
+from pdtools.tokenization import Sentence
+from pdtools.trees import (
+    Tree,
+    escape,
+    merge_subwords,
+    sentence_problem,
+    stack_text,
+    tree_from_attachments,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """A sentence, its tokens, and what the search found.
+
+    Attributes:
+        encoded: the sentence and its token ids.
+        result: derivations and beam marginals.
+        logprobs: float64[n + 1], nats: of the tokens and end-of-sentence. They come from the beam, or,
+            where the derivation does not reach the tokens, exactly from one teacher-forced pass.
+    """
+
+    encoded: Encoded
+    result: BeamResult
+    logprobs: NDArray[np.float64]
+
+    @property
+    def marginal(self) -> float:
+        """log p(x) in nats."""
+        return float(self.logprobs.sum())
+
+    def tree(self, rank: int = 0) -> Tree:
+        """A derivation as a binary tree over the sentence's words, tokens merged (appendix C)."""
+        _, attach = self.result.derivations[rank]
+        tokens = tree_from_attachments(attach[1:-1] - 1, [""] * (len(attach) - 2))
+        words = [escape(word) for word in self.encoded.sentence.words]
+        return merge_subwords(tokens, self.encoded.encoding.word[1:-1], words)
+
+
+class AttachmentScorer(CheckpointScorer):
+    """A :class:`ModelScorer` over a model of strings and attachments: marginals by beam search.
+
+    Args:
+        loaded: a checkpoint with an attachment head.
+        beam: hypotheses per sentence; None: nothing is searched, only given derivations are scored.
+        margin: see :func:`beam_search`.
+        max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
+        share_prefixes: whether sentences that begin alike are searched once up to where they part.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        *,
+        beam: int | ActionBeam | None,
+        margin: float | None = None,
+        max_batch: int | None = None,
+        share_prefixes: bool = True,
+    ) -> None:
+        if isinstance(beam, ActionBeam):
+            raise PdtoolsError("a word beam, and a fast track, are for models of actions: leave them out")
+        super().__init__(loaded, kind="derivation", beam=beam, margin=margin, max_batch=max_batch)
+        self.beam = beam
+        self.margin = margin
+        self.share_prefixes = share_prefixes
+
+    @property
+    def look_ahead(self) -> int:
+        """See :class:`Scorer`."""
+        return encoding.LOOK_AHEAD if self.beam is None else encoding.SEARCH_LOOK_AHEAD
+
+    @property
+    def marginal(self) -> str | None:
+        """See :class:`ModelScorer`."""
+        return None if self.beam is None else "beam: a lower bound of log p(x)"
+
+    def _with_marginals(self, rows: Sequence[ShardRow], given: list[RowScore]) -> list[RowScore]:
+        if self.beam is None:
+            return given
+        found = self._beam_search([tokens for tokens, _ in rows])
+        return [
+            row._replace(marginal=result.marginal, end_marginal=float(result.logprobs[-1]))
+            for row, result in zip(given, found, strict=True)
+        ]
+
+    def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
+        """See :meth:`ModelScorer.continuations`."""
+        ended = [np.append(prefix, np.int32(self.loaded.model.eos_id)) for prefix in prefixes]
+        found = []
+        for prefix, result in zip(prefixes, self._beam_search(ended, next_tokens=True), strict=True):
+            assert result.next_logprobs is not None
+            n = len(prefix) - 1
+            logprobs = result.next_logprobs - np.logaddexp.reduce(result.next_logprobs)
+            found.append(Continuation(logprobs, result.incremental[n]))
+        return found
+
+    def _beam_search(
+        self, ids: Sequence[NDArray[np.int32]], *, k_best: int = 1, next_tokens: bool = False
+    ) -> list[BeamResult]:
+        assert self.beam is not None, "made without a beam, to score given derivations"
+        return beam_search(
+            self.loaded.model,
+            ids,
+            beam=self.beam,
+            margin=self.margin,
+            k_best=k_best,
+            next_tokens=next_tokens,
+            max_batch=self.max_batch,
+            share_prefixes=self.share_prefixes,
+        )
+
+    def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
+        """See :meth:`Scorer.score`."""
+        for found in self.search(sentences):
+            yield found if isinstance(found, Unscorable) else self.as_score(found)
+
+    def search(
+        self, sentences: Iterable[str | Sentence], *, k_best: int = 1
+    ) -> Iterator[Searched | Unscorable]:
+        """Search the derivations of sentences: one result each, in input order, lazily."""
+
+        def work(window: list[Encoded]) -> Iterator[Searched]:
+            ids = [item.encoding.ids for item in window]
+            found = self._beam_search(ids, k_best=k_best)
+            if self.loaded.model.derivation_kind.reach_words:
+                logprobs = [result.logprobs for result in found]
+            else:
+                logprobs = string_logprobs(self.loaded, ids, self.max_batch)
+            return map(Searched, window, found, logprobs)
+
+        return score_windows(sentences, self._encode, work, self.look_ahead)
+
+    def score_with_parses(self, sentences: Iterable[str | Sentence]) -> Iterator[ParsedScore | Unscorable]:
+        """See :meth:`Searcher.score_with_parses`."""
+        for found in self.search(sentences):
+            if isinstance(found, Unscorable):
+                yield found
+            else:
+                score = self.as_score(found)
+                stacks = found.result.incremental[1:]
+                yield ParsedScore(score, tuple(stack_text(attach, score.tokens) for attach in stacks))
+
+    def parse(
+        self, sentences: Iterable[str | Sentence], *, k_best: int = 1, derivations: bool = False
+    ) -> Iterator[Parsed | Unscorable]:
+        """See :meth:`Searcher.parse`."""
+        merging = k_best > 1 and not derivations
+        for found in self.search(sentences, k_best=self.beam if merging and self.beam else k_best):
+            if isinstance(found, Unscorable):
+                yield found
+            elif problem := sentence_problem(found.encoded.sentence.words):
+                yield Unscorable(found.encoded.sentence.text, problem)
+            else:
+                joints = [joint for joint, _ in found.result.derivations]
+                trees = [(joint, found.tree(rank)) for rank, joint in enumerate(joints)]
+                best = tuple((merged_trees(trees) if merging else trees)[:k_best])
+                yield Parsed(best, found.marginal, found.result.dropped)
+
+    def as_score(self, found: Searched) -> SentenceScore:
+        """The marginal log-probabilities that a search gave."""
+        summed = self.loaded.model.derivation_kind.reach_words
+        dropped = found.result.dropped if summed else None
+        return sentence_score(self.loaded.tokenizer, found.encoded, found.logprobs, dropped)

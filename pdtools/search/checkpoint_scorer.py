@@ -1,0 +1,171 @@
+"""What the scorers of all checkpoints have in common, and what those that search give besides scores."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pdtools.models import LoadedModel
+from pdtools.search.encoding import Encoded, encode_sentence
+from pdtools.search.memory import (
+    explained_memory_errors,
+    length_groups,
+    strings_that_fit,
+)
+from pdtools.search.scores import (
+    ModelScorer,
+    RowScore,
+    Scorer,
+    SentenceScore,
+    Unscorable,
+)
+from pdtools.tokenization import Sentence
+from pdtools.trees import (
+    Tree,
+)
+
+# The tokens of a row of shards, and its derivation as the model has it.
+ShardRow = tuple[NDArray[np.int32], Any]
+
+
+class CheckpointScorer(ABC):
+    """What the :class:`ModelScorer` of every checkpoint does.
+
+    Args:
+        loaded: a checkpoint of a causal model.
+        kind: of scorer, as results name it.
+        beam, margin: of the search; None without one.
+        max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        *,
+        kind: str,
+        beam: int | None,
+        margin: float | None = None,
+        max_batch: int | None,
+    ) -> None:
+        loaded.model.check_causal()
+        self.loaded = loaded
+        self.max_batch = max_batch
+        self.settings = {
+            "kind": kind,
+            **loaded.described,
+            "bos": True,
+            "eos": True,
+            "text_style": loaded.tokenizer.text_style,
+            "dtype": loaded.model.dtype_name,
+            "beam": beam,
+            "margin": margin,
+        }
+
+    def _encode(self, sentence: str | Sentence) -> Encoded | Unscorable:
+        return encode_sentence(self.loaded.tokenizer, self.loaded.model.max_length, sentence)
+
+    def score_rows(self, rows: Sequence[ShardRow]) -> list[RowScore]:
+        """See :meth:`ModelScorer.score_rows`."""
+        found: dict[int, RowScore] = {}
+        for places in length_groups(
+            [len(tokens) for tokens, _ in rows],
+            lambda length: self.max_batch or strings_that_fit(length, self.loaded.model.vocab_size),
+        ):
+            group = [rows[place] for place in places]
+            found.update(zip(places, self._with_marginals(group, self._given(group)), strict=True))
+        return [found[place] for place in range(len(rows))]
+
+    @torch.inference_mode()
+    def _given(self, rows: Sequence[ShardRow]) -> list[RowScore]:
+        """A batch of rows with their derivations, by one teacher-forced pass; no marginals."""
+        model = self.loaded.model
+        batch = model.pack(rows).to(model.device)
+        with explained_memory_errors():
+            parts = model.forward_parts(batch)
+        logprobs = parts.token_logprobs.double()
+        given = logprobs.sum(1).tolist()
+        ends = logprobs.masked_fill(~batch.ends(model.eos_id), 0.0).sum(1).tolist()
+        derived = parts.attach_logprobs.double().sum(1).tolist()
+        return [
+            RowScore(tokens, tokens + derivation if model.derivation_kind.exist else None, None, end, 0.0)
+            for tokens, derivation, end in zip(given, derived, ends, strict=True)
+        ]
+
+    @abstractmethod
+    def _with_marginals(self, rows: Sequence[ShardRow], given: list[RowScore]) -> list[RowScore]:
+        """Scores of given derivations with the marginals beside."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedScore:
+    """A sentence's score and, for each of its rows, the best hypothesis after it as brackets."""
+
+    score: SentenceScore
+    incremental: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """The best parses of a sentence as trees over its words, best first, and log p(x).
+
+    Attributes:
+        k_best: log joint (nats) and tree of each: different trees, each with the sum over its derivations
+            in the beam; or, if one parse or derivations were asked for, derivations.
+        marginal: log p(x) in nats, over the beam.
+        dropped: the share of the probability of all derivations that the search is estimated to have dropped.
+    """
+
+    k_best: tuple[tuple[float, Tree], ...]
+    marginal: float
+    dropped: float
+
+
+@runtime_checkable
+class Searcher(Scorer, Protocol):
+    """A scorer that also gives derivations.
+
+    Attributes:
+        look_ahead: how many sentences are worth giving at once.
+    """
+
+    @property
+    def look_ahead(self) -> int: ...
+
+    def score_with_parses(self, sentences: Iterable[str | Sentence]) -> Iterator[ParsedScore | Unscorable]:
+        """Score sentences as :meth:`Scorer.score` does, with the best incremental parses beside it."""
+        ...
+
+    def parse(
+        self, sentences: Iterable[str | Sentence], *, k_best: int = 1, derivations: bool = False
+    ) -> Iterator[Parsed | Unscorable]:
+        """Parse sentences: one result each, in input order, lazily.
+
+        Args:
+            k_best: how many trees. One: that of the best derivation. More: the most probable ones of the
+                beam, all different; the probabilities of derivations that give the same tree are added.
+            derivations: give the best derivations instead, whose trees may be the same.
+        """
+        ...
+
+
+class AnySearcher(Searcher, ModelScorer, Protocol):
+    """A searcher over a checkpoint."""
+
+
+def merged_trees(derivations: Iterable[tuple[float, Tree]]) -> list[tuple[float, Tree]]:
+    """Different trees, most probable first; equally probable ones in the order of their best derivations.
+
+    Derivations give the same tree if they differ only within words, or only in what is left to
+    end-of-sentence to reduce.
+    """
+    found: dict[str, tuple[list[float], Tree]] = {}
+    for joint, tree in derivations:
+        found.setdefault(tree.to_brackets(), ([], tree))[0].append(joint)
+    summed = [(float(np.logaddexp.reduce(joints)), tree) for joints, tree in found.values()]
+    return sorted(summed, key=lambda pair: -pair[0])

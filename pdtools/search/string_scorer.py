@@ -1,0 +1,134 @@
+"""The scorer of models whose strings need no search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pdtools.models import LanguageModel, LoadedModel
+from pdtools.search import encoding
+from pdtools.search.checkpoint_scorer import CheckpointScorer, ShardRow
+from pdtools.search.continuation import next_token_logprobs
+from pdtools.search.encoding import Encoded, score_windows, sentence_score
+from pdtools.search.memory import (
+    MOST_ROWS,
+    entries_that_fit,
+    explained_memory_errors,
+    length_groups,
+    strings_that_fit,
+)
+from pdtools.search.prefix_tree import SortedStrings
+from pdtools.search.scores import (
+    Continuation,
+    RowScore,
+    SentenceScore,
+    Unscorable,
+)
+from pdtools.tokenization import Sentence
+
+
+class StringScorer(CheckpointScorer):
+    """A :class:`ModelScorer` over a model whose strings need no search."""
+
+    marginal: str | None = "exact: tokens do not depend on the tree"
+
+    def __init__(self, loaded: LoadedModel, *, max_batch: int | None = None) -> None:
+        super().__init__(loaded, kind="string", beam=None, max_batch=max_batch)
+
+    @property
+    def look_ahead(self) -> int:
+        """See :class:`Scorer`."""
+        return encoding.LOOK_AHEAD
+
+    def _with_marginals(self, rows: Sequence[ShardRow], given: list[RowScore]) -> list[RowScore]:
+        return [row._replace(marginal=row.given_tree, end_marginal=row.end_given_tree) for row in given]
+
+    def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
+        """See :meth:`ModelScorer.continuations`."""
+        shifts = [np.arange(len(prefix), dtype=np.int32) for prefix in prefixes]
+        found = next_token_logprobs(self.loaded.model, prefixes, shifts, max_batch=self.max_batch)
+        return [Continuation(logprobs, None) for logprobs in found]
+
+    def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
+        """See :meth:`Scorer.score`."""
+        return score_windows(sentences, self._encode, self._score, self.look_ahead)
+
+    def _score(self, window: list[Encoded]) -> list[SentenceScore]:
+        logprobs = string_logprobs(self.loaded, [item.encoding.ids for item in window], self.max_batch)
+        return [
+            sentence_score(self.loaded.tokenizer, item, values)
+            for item, values in zip(window, logprobs, strict=True)
+        ]
+
+
+@torch.inference_mode()
+def string_logprobs(
+    loaded: LoadedModel,
+    token_ids: Sequence[NDArray[np.int32]],
+    max_batch: int | None = None,
+    *,
+    share_prefixes: bool | None = None,
+) -> list[NDArray[np.float64]]:
+    """log p(x_k | x_<k) of strings.
+
+    Args:
+        loaded: a model whose tokens depend on no derivation.
+        token_ids: for each string int32[n + 2]: ROOT, the n tokens, end-of-sentence.
+        max_batch: strings per batch; by default as many as fit a fixed amount of memory.
+        share_prefixes: whether strings are read token by token, those that begin alike as one, rather than
+            each in one teacher-forced pass; by default on a CPU, where what is shared counts for more
+            than the number of steps.
+
+    Returns:
+        For each string float64[n + 1], nats: its tokens and end-of-sentence.
+    """
+    model = loaded.model
+    results: dict[int, NDArray[np.float64]] = {}
+    if share_prefixes is None:
+        share_prefixes = model.device.type == "cpu"
+    if share_prefixes:
+        widths = [1] * max(map(len, token_ids), default=0)
+        strings = SortedStrings.of(token_ids)
+        most_entries = entries_that_fit(model, max(1, len(widths)))
+        for group in strings.groups(widths, most_entries, max_batch or MOST_ROWS):
+            with explained_memory_errors():
+                results.update(zip(group.order, _read_prefixes(model, group), strict=True))
+        return [results[i] for i in range(len(token_ids))]
+    for places in length_groups(
+        [len(ids) for ids in token_ids],
+        lambda length: max_batch or strings_that_fit(length, model.vocab_size),
+    ):
+        # Attachments do not reach the tokens of such a model: every token may as well stay alone.
+        rows = [(token_ids[i], np.arange(len(token_ids[i]), dtype=np.int32)) for i in places]
+        with explained_memory_errors():
+            parts = model.forward_parts(model.pack(rows).to(model.device))
+        for i, values in zip(places, parts.token_logprobs.double().cpu().numpy(), strict=True):
+            results[i] = values[1 : len(token_ids[i])]
+    return [results[i] for i in range(len(token_ids))]
+
+
+def _read_prefixes(model: LanguageModel, strings: SortedStrings) -> list[NDArray[np.float64]]:
+    """Log-probabilities of strings whose common prefixes are read once; no derivation reaches the tokens."""
+    levels, device = strings.levels(), model.device
+
+    def tensor(values: NDArray[np.int64]) -> torch.Tensor:
+        return torch.from_numpy(values).to(device)
+
+    state = model.start(len(levels[0].tokens), len(levels), sum(len(level.going) for level in levels))
+    found: list[torch.Tensor] = []  # for every level (c,)
+    for k, level in enumerate(levels):
+        tokens, going = tensor(level.tokens), tensor(level.going)
+        if k:
+            parents = tensor(level.parents)
+            found.append(model.token_logprobs(state, tokens, parents))
+            state.select(parents[going])
+        if len(going):
+            no_tape = torch.zeros(len(going), k + 1, dtype=torch.int16, device=device)
+            model.advance(state, tokens[going], no_tape)
+    logprobs = np.zeros((len(strings.ids), len(levels) - 1))
+    for k, values in enumerate(found):
+        logprobs[:, k] = values.double().cpu().numpy()[levels[k + 1].prefix_of]  # of ended strings: unused
+    return [row[: len(ids) - 1] for row, ids in zip(logprobs, strings.ids, strict=True)]
