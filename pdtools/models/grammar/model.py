@@ -90,11 +90,13 @@ class GrammarLM(TransformerLM):
         hidden = self._read_actions(batch)[:, :-1]  # (B, N - 1, D)
         scored = batch.scored[:, 1:]  # (B, N - 1)
         targets = batch.tokens[:, 1:][scored]  # (S,)
-        logits, total = self._allowed_logits(hidden[scored], self._prefix(batch, scored))  # (S, A), (S, 1)
-        found = (logits.gather(1, targets[:, None]) - total)[:, 0]  # (S,)
+        logits = self._logits(hidden[scored]).float()  # (S, A)
+        if self.config.normalize == "allowed":
+            self._rule_out(logits, self._prefix(batch, scored))
+        found = -F.cross_entropy(logits, targets, reduction="none")  # (S,)
         logprobs = F.pad(found.new_zeros(scored.shape).masked_scatter(scored, found), (1, 0))  # (B, N)
 
-        structure = logits[:, self.vocab_size :].argmax(1) + self.vocab_size  # (S,)
+        structure = logits.detach()[:, self.vocab_size :].argmax(1) + self.vocab_size  # (S,)
         best = F.pad(torch.zeros_like(scored, dtype=torch.int64).masked_scatter(scored, structure), (1, 0))
         is_token = (batch.tokens < self.vocab_size) | batch.ends(self.eos_id)
         return TokenParts(
@@ -147,23 +149,21 @@ class GrammarLM(TransformerLM):
             label=(opener - self.vocab_size)[:, :-1][scored],
         )
 
-    def _allowed_logits(self, hidden: Tensor, prefix: Prefix) -> tuple[Tensor, Tensor]:
-        """Logits of actions, -inf where one is not allowed, (S, A), and the logarithm of what they are
-        normalised by, (S, 1)."""
-        logits = self._logits(hidden).float()
-        over_all = None
-        if self.config.normalize == "all":
-            over_all, logits = logits.logsumexp(1, keepdim=True), logits.clone()
+    @torch.no_grad()
+    def _rule_out(self, logits: Tensor, prefix: Prefix) -> None:
+        """Make logits (S, A) -inf where an action is not allowed, in place.
+
+        They are fresh, and too many for copies; and no gradient comes back from what has no probability.
+        """
+        logits, v = logits.detach(), self.vocab_size
         may = allowed(prefix, self.actions, self.root_id, self.config.max_open)
-        v = self.vocab_size
-        # Logits are fresh, and too many for copies: what is not allowed is overwritten.
         logits[:, v:].masked_fill_(~may.structure, -torch.inf)
         logits[:, [self.pad_id, self.root_id, self.eos_id]] = -torch.inf
         if bool(self.continuing.any()):
-            logits[:, :v].masked_fill_(~may.continuing[:, None] & self.continuing, -torch.inf)
-        starts = torch.nonzero(~may.tokens)[:, 0]
-        logits[starts, :v] = -torch.inf
-        return logits, logits.logsumexp(1, keepdim=True) if over_all is None else over_all
+            no_token = torch.zeros_like(self.continuing)
+            ruled_out = torch.stack([self.continuing, no_token])[may.continuing.long()]  # (S, V)
+            logits[:, :v].masked_fill_(ruled_out, -torch.inf)
+        logits[torch.nonzero(~may.tokens)[:, 0], :v] = -torch.inf
 
     # --- action by action ---------------------------------------------------------------------
 
@@ -236,8 +236,10 @@ class GrammarLM(TransformerLM):
         prefix = state.prefix()
         for first in range(0, len(state.hidden), rows):
             part = slice(first, first + rows)
-            prefixes = Prefix(*(each[part] for each in prefix))
-            logits, total = self._allowed_logits(state.hidden[part], prefixes)
+            logits = self._logits(state.hidden[part]).float()
+            over_all = logits.logsumexp(1, keepdim=True) if self.config.normalize == "all" else None
+            self._rule_out(logits, Prefix(*(each[part] for each in prefix)))
+            total = logits.logsumexp(1, keepdim=True) if over_all is None else over_all
             structure.append(logits[:, v:] - total)
             if tokens is None:
                 chosen.append(logits[:, :v] - total)
