@@ -23,6 +23,7 @@ BENCHMARKS = (
     "train_step.py",
     "loop.py",
     "attention.py",
+    "grammar_attention.py",
     "stack_attention.py",
     "beam.py",
     "suite.py",

@@ -9,7 +9,7 @@ import torch
 from hypothesis import strategies as st
 
 from pdtools.models import build_model, make_config
-from pdtools.models.grammar.actions import ActionIds
+from pdtools.trees.actions import ActionIds
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.trees import Constituents
 

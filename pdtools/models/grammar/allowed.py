@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pdtools.models.grammar.actions import ActionIds
+from pdtools.trees.actions import ActionIds
 
 
 class Prefix(NamedTuple):

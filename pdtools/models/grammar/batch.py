@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pdtools.models.batch import Batch
-from pdtools.models.grammar.actions import ActionIds, action_rows, padded
+from pdtools.trees.actions import ActionIds, action_rows, padded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +19,7 @@ class ActionBatch(Batch):
     """Rows of actions; ``tokens`` are their numbers, the start's first. There are no attachments: all shift.
 
     Attributes:
-        n_open, depth, innermost, pop: int32 (B, N), see :class:`~.actions.ActionRows`.
+        n_open, depth, innermost, pop: int32 (B, N), see :class:`pdtools.trees.actions.ActionRows`.
     """
 
     n_open: Tensor

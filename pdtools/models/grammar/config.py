@@ -7,7 +7,7 @@ from typing import Literal
 
 from pdtools.models.derivations import DerivationKind
 from pdtools.models.errors import bad_config
-from pdtools.models.grammar.actions import ActionIds
+from pdtools.trees.actions import ActionIds
 from pdtools.models.transformer.config import Positions, TransformerConfig
 
 Normalize = Literal["allowed", "all"]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdtools.models.derivations import Derivations
-from pdtools.models.grammar.actions import ActionIds
+from pdtools.trees.actions import ActionIds
 from pdtools.trees import UNKNOWN_LABEL, Tree, constituents_of_words
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.models.base import LossParts, TokenParts
 from pdtools.models.batch import Batch
 from pdtools.models.derivations import Derivations
-from pdtools.models.grammar.actions import ActionIds
+from pdtools.trees.actions import ActionIds
 from pdtools.models.grammar.allowed import Prefix, allowed
 from pdtools.models.grammar.batch import ActionBatch
 from pdtools.models.grammar.config import PlmConfig, PlmMaskConfig

@@ -44,6 +44,7 @@ typedef struct {
     real *q, *q_content, *q_distance, *k, *v, *r, *grad;
     real *k_across, *v_across, *r_across, *table_across;
     real *sum_k, *sum_v, *sum_r;
+    real *means; /* of the gradients of each row's weights, (n) */
     real *table, *sum_table;
     /* Of a tile: by key or depth, (TILE, width), and what they come to, (TILE, d). */
     real *scores, *weights, *by_depth;
@@ -62,14 +63,14 @@ static int workspace_made(workspace *w, const attention *a) {
     const long depths = in_whole(a->depths, TILE);
     real **parts[] = {&w->q, &w->q_content, &w->q_distance, &w->k, &w->v, &w->r, &w->grad,
                       &w->k_across, &w->v_across, &w->r_across, &w->table_across,
-                      &w->sum_k, &w->sum_v, &w->sum_r,
+                      &w->sum_k, &w->sum_v, &w->sum_r, &w->means,
                       &w->table, &w->sum_table,
                       &w->scores, &w->weights, &w->by_depth,
                       &w->mixed, &w->by_distance, &w->from_depths,
                       &w->factors, &w->depth_sums, &w->bias_sums};
     const long sizes[] = {rows, rows, rows, rows, rows, rows, rows,
                           across, across, across, across,
-                          rows, rows, rows,
+                          rows, rows, rows, w->n,
                           depths * w->d, depths * w->d,
                           tile, tile, tile,
                           some, some, some,
@@ -320,6 +321,12 @@ static void backward_sentence(const attention *a, workspace *w, long b, long h, 
     read_sentence(a, w, b, h);
     copy_across(a, w, w->v, w->v_across);
     copy_rows(a, w, grad, by_part, 1, 0, w->grad);
+    for (long i = 0; i < a->n; i++) {
+        real mean = 0;
+        _Pragma("omp simd reduction(+ : mean)")
+        for (long c = 0; c < a->d; c++) mean += w->grad[i * w->d + c] * mixed[i * by_part + c];
+        w->means[i] = mean;
+    }
     memset(w->sum_k, 0, all * sizeof(real));
     memset(w->sum_v, 0, all * sizeof(real));
     memset(w->bias_sums, 0, 2 * w->d * sizeof(real));
@@ -338,8 +345,7 @@ static void backward_sentence(const attention *a, workspace *w, long b, long h, 
             const long place = (b * a->heads + h) * a->n + i;
             if (i < row + rows) {
                 const real most = a->softmax[2 * place], factor = a->softmax[2 * place + 1];
-                real mean = 0;
-                for (long c = 0; c < a->d; c++) mean += grad[i * by_part + c] * mixed[i * by_part + c];
+                const real mean = w->means[i];
                 if (a->dropout > 0) {
                     multipliers(a->seed, a->dropout, place, keys, w->factors);
                 } else {
@@ -374,9 +380,10 @@ static void backward_sentence(const attention *a, workspace *w, long b, long h, 
         for (long i = row; i < row + rows; i++) {
             real *by_key = w->mixed + (i - row) * w->d;
             const real *scores = tile + (i - row) * w->width, *by_distance = w->by_distance + (i - row) * w->d;
+            if (a->content_bias)
+                for (long c = 0; c < a->d; c++) w->bias_sums[c] += by_key[c];
             if (a->distance)
                 for (long c = 0; c < a->d; c++) {
-                    w->bias_sums[c] += by_key[c];
                     w->bias_sums[w->d + c] += by_distance[c];
                     by_key[c] += by_distance[c];
                 }
@@ -398,14 +405,22 @@ static void backward_sentence(const attention *a, workspace *w, long b, long h, 
 
 /* --- what is called: units first to end - 1, each a part of the sentences with one head; 0 if there is no memory --- */
 
+/* Units that are computed together, sentence by sentence: those of a part, as heads of a sentence lie side by side, and
+   those of a batch far apart. Where something is read for each head, they are computed one by one. */
+static long together(const attention *a, long unit, long end) {
+    const long heads = a->heads - unit % a->heads;
+    return a->distance || a->table ? 1 : heads < end - unit ? heads : end - unit;
+}
+
 int forward(const attention *a, long first, long end) {
     workspace w;
     if (!workspace_made(&w, a)) return 0;
-    for (long unit = first; unit < end; unit++) {
+    for (long unit = first, heads; unit < end; unit += heads) {
         const long part = unit / a->heads, h = unit % a->heads;
+        heads = together(a, unit, end);
         read_head(a, &w, h);
         for (long b = part * a->batch / a->parts; b < (part + 1) * a->batch / a->parts; b++)
-            forward_sentence(a, &w, b, h);
+            for (long head = 0; head < heads; head++) forward_sentence(a, &w, b, h + head);
     }
     free(w.memory);
     return 1;
@@ -414,23 +429,23 @@ int forward(const attention *a, long first, long end) {
 int backward(const attention *a, long first, long end) {
     workspace w;
     if (!workspace_made(&w, a)) return 0;
-    for (long unit = first; unit < end; unit++) {
+    for (long unit = first, heads; unit < end; unit += heads) {
         const long part = unit / a->heads, h = unit % a->heads;
-        real slope = 0;
+        heads = together(a, unit, end);
         read_head(a, &w, h);
         memset(w.sum_r, 0, (w.n + TILE) * w.d * sizeof(real));
         memset(w.sum_table, 0, in_whole(a->depths, TILE) * w.d * sizeof(real));
-        for (long b = part * a->batch / a->parts; b < (part + 1) * a->batch / a->parts; b++) {
-            backward_sentence(a, &w, b, h, &slope);
-            if (a->distance)
+        for (long b = part * a->batch / a->parts; b < (part + 1) * a->batch / a->parts; b++)
+            for (long head = 0; head < heads; head++) {
+                const long at = (unit + head) * a->d;
+                backward_sentence(a, &w, b, h + head, a->grad_slopes + unit + head);
                 for (long c = 0; c < a->d; c++) {
-                    a->grad_content_bias[unit * a->d + c] += (real)a->scale * w.bias_sums[c];
-                    a->grad_position_bias[unit * a->d + c] += (real)a->scale * w.bias_sums[w.d + c];
+                    if (a->content_bias) a->grad_content_bias[at + c] += (real)a->scale * w.bias_sums[c];
+                    if (a->distance) a->grad_position_bias[at + c] += (real)a->scale * w.bias_sums[w.d + c];
                 }
-        }
+            }
         if (a->distance) copy_back(&w, a->n, a->d, w.sum_r, a->d, a->grad_distance + unit * a->n * a->d);
         if (a->table) copy_back(&w, a->depths, a->d, w.sum_table, a->d, a->grad_table + unit * a->depths * a->d);
-        if (a->slopes) a->grad_slopes[unit] = slope;
     }
     free(w.memory);
     return 1;

@@ -67,7 +67,7 @@ def block_attention(
     if terms.alibi is not None:
         assert terms.fixed is None
         terms = terms._replace(fixed=_penalties(terms.alibi, q.shape[2], q.shape[3]), alibi=None)
-    if _native_takes(q, k, v, terms):
+    if native_takes(q, k, v, terms):
         return native_block_attention(q, k, v, terms, dropout)
     return _BlockAttention.apply(q, k, v, *terms.without_alibi(), dropout, keep_weights)
 
@@ -78,8 +78,8 @@ def _penalties(slopes: Tensor, n: int, d_head: int) -> Tensor:
     return -slopes[:, None, None] * (position[:, None] - position).abs() * math.sqrt(d_head)
 
 
-def _native_takes(q: Tensor, k: Tensor, v: Tensor, terms: Terms) -> bool:
-    """Whether the functions in C compute this, and work here.
+def native_takes(q: Tensor, k: Tensor, v: Tensor, terms: Terms) -> bool:
+    """Whether :func:`block_attention` computes this in C, and that works here.
 
     Compiling them takes as long as scoring many sentences: it is done for training alone.
     """
@@ -90,6 +90,7 @@ def _native_takes(q: Tensor, k: Tensor, v: Tensor, terms: Terms) -> bool:
         dtype, fits = q.dtype, floats <= {q.dtype} and q.dtype in (torch.float32, torch.float64)
     return (
         fits
+        and q.device.type == "cpu"
         and torch.is_grad_enabled()
         and q.requires_grad
         and q.shape == k.shape == v.shape

@@ -31,11 +31,11 @@ typedef struct {
 
 typedef struct {
     long d;                       /* in whole pairs of vectors */
-    real *k, *v, *sum_k, *sum_v;  /* of a sentence and head: (n, d), and gradients */
-    real *r, *sum_r;              /* of a head: (DISTANCES, d), and gradients */
-    real *u_sum, *v_sum;          /* of a head: gradients of the biases, (d) */
-    real *q_content, *q_distance; /* of a query: (d) */
-    real *row, *by_distance;
+    real *q_content, *q_distance, *grad; /* of a sentence and head: (n, d) */
+    real *k, *v, *sum_k, *sum_v;  /* and their gradients */
+    real *r, *sum_r;              /* of heads: (DISTANCES, d) each, and gradients */
+    real *sum_u, *sum_v_bias;     /* of heads: gradients of the biases, (d) each */
+    real *row; /* of a query: (d) */
     real *scores, *factors; /* of a query's cells, and what dropout multiplies their weights by */
     real *memory;
 } workspace;
@@ -43,11 +43,11 @@ typedef struct {
 /* Every part's length is a multiple of the vectors', and so is where it begins. */
 static int workspace_made(workspace *w, const attention *a) {
     w->d = in_whole(a->d, PAIR);
-    const long rows = a->n * w->d, cells = in_whole(a->n, PAIR);
-    real **parts[] = {&w->k, &w->v, &w->sum_k, &w->sum_v, &w->r, &w->sum_r, &w->u_sum, &w->v_sum,
-                      &w->q_content, &w->q_distance, &w->row, &w->by_distance, &w->scores, &w->factors};
-    const long sizes[] = {rows, rows, rows, rows, DISTANCES * w->d, DISTANCES * w->d, w->d, w->d,
-                          w->d, w->d, w->d, w->d, cells, cells};
+    const long rows = a->n * w->d, cells = in_whole(a->n, PAIR), of_heads = a->heads * w->d;
+    real **parts[] = {&w->k, &w->v, &w->sum_k, &w->sum_v, &w->r, &w->sum_r, &w->sum_u, &w->sum_v_bias,
+                      &w->q_content, &w->q_distance, &w->grad, &w->row, &w->scores, &w->factors};
+    const long sizes[] = {rows, rows, rows, rows, DISTANCES * of_heads, DISTANCES * of_heads, of_heads, of_heads,
+                          rows, rows, rows, w->d, cells, cells};
     const long number = sizeof(sizes) / sizeof(*sizes);
     long all = 0;
     for (long p = 0; p < number; p++) all += sizes[p];
@@ -64,16 +64,30 @@ static int workspace_made(workspace *w, const attention *a) {
 #define AT(place) (*(vector *)(place))
 #define OF(place) (*(const vector *)(place))
 
-INLINE real total(vector x) {
-    real sum = 0;
-    for (long lane = 0; lane < LANES; lane++) sum += x[lane];
-    return sum;
+#define FEW (LANES < 4 ? LANES : 4)
+typedef real few __attribute__((vector_size(FEW * sizeof(real)), aligned(4), may_alias));
+
+/* out[i] = the sum of a vector's lanes, for four vectors. */
+INLINE void totals(const vector *x, real *out) {
+    few sum[4];
+    for (long i = 0; i < 4; i++) {
+        union {
+            vector all;
+            few parts[LANES / FEW];
+        } one = {x[i]};
+        sum[i] = one.parts[0];
+        for (long part = 1; part < LANES / FEW; part++) sum[i] += one.parts[part];
+    }
+    for (long i = 0; i < 4; i++) {
+        out[i] = 0;
+        for (long lane = 0; lane < FEW; lane++) out[i] += sum[i][lane];
+    }
 }
 
-/* out[cell] = x·row of its key, and, where there are y and r, + y·r of its distance; four cells at a time. */
+/* out[cell] = x·row of its key, and, where there is y, + y·vector of its distance; four cells at a time. */
 INLINE void products(
     const workspace *w, long cells, const int32_t *keys, const uint8_t *distances, const real *x, const real *rows,
-    const real *y, real *out
+    const real *y, const real *vectors, real *out
 ) {
     for (long cell = 0; cell < cells; cell += 4) {
         vector sum[4] = {{0}};
@@ -81,53 +95,68 @@ INLINE void products(
         for (long i = 0; i < 4; i++) {
             const long at = cell + i < cells ? cell + i : cells - 1;
             row[i] = rows + keys[at] * w->d;
-            r[i] = w->r + distances[at] * w->d;
+            r[i] = vectors + distances[at] * w->d;
         }
         for (long c = 0; c < w->d; c += LANES)
             for (long i = 0; i < 4; i++) {
                 sum[i] += OF(x + c) * OF(row[i] + c);
                 if (y) sum[i] += OF(y + c) * OF(r[i] + c);
             }
-        for (long i = 0; i < 4; i++) out[cell + i] = total(sum[i]);
+        totals(sum, out + cell);
     }
 }
 
 static void copy_rows(const attention *a, const workspace *w, const real *from, long by_row, real *to) {
-    for (long i = 0; i < a->n; i++) memcpy(to + i * w->d, from + i * by_row, a->d * sizeof(real));
+    for (long i = 0; i < a->n; i++) {
+        memcpy(to + i * w->d, from + i * by_row, a->d * sizeof(real));
+        for (long c = 0; c < a->d; c += LANES) __builtin_prefetch(from + i * by_row + a->by_head + c);
+    }
 }
 
-static void read_query(const attention *a, workspace *w, const real *q, long h) {
+static void read_sentence(const attention *a, workspace *w, long b, long h) {
+    const long at = b * a->by_sentence + h * a->by_head;
     const real *u = a->content_bias + h * a->d, *v = a->position_bias + h * a->d, scale = a->scale;
-    for (long c = 0; c < a->d; c++) {
-        w->q_content[c] = (q[c] + u[c]) * scale;
-        w->q_distance[c] = (q[c] + v[c]) * scale;
+    copy_rows(a, w, a->k + at, a->by_row, w->k);
+    copy_rows(a, w, a->v + at, a->by_row, w->v);
+    for (long i = 0; i < a->n; i++) {
+        const real *q = a->q + at + i * a->by_row;
+        for (long c = 0; c < a->d; c += LANES) __builtin_prefetch(q + a->by_head + c);
+        real *restrict content = w->q_content + i * w->d, *restrict distance = w->q_distance + i * w->d;
+        for (long c = 0; c < a->d; c++) {
+            content[c] = (q[c] + u[c]) * scale;
+            distance[c] = (q[c] + v[c]) * scale;
+        }
     }
 }
 
 /* --- the two passes ---------------------------------------------------------------------------------- */
 
-static void forward_sentence(const attention *a, workspace *w, long b, long h) {
-    const long at = b * a->by_sentence + h * a->by_head;
-    copy_rows(a, w, a->k + at, a->by_row, w->k);
-    copy_rows(a, w, a->v + at, a->by_row, w->v);
+/* Of head first_head + head. */
+static void forward_sentence(const attention *a, workspace *w, long b, long first_head, long head) {
+    const long h = first_head + head;
+    const real *r = w->r + head * DISTANCES * w->d;
+    read_sentence(a, w, b, h);
     for (long i = 0; i < a->n; i++) {
         const long first = a->offsets[b * a->n + i], cells = a->offsets[b * a->n + i + 1] - first;
         const int32_t *keys = a->keys + first;
+        const real *content = w->q_content + i * w->d, *distance = w->q_distance + i * w->d;
         real *weights = a->weights + h * a->cells + first, most = -INFINITY, sum = 0;
-        read_query(a, w, a->q + at + i * a->by_row, h);
-        products(w, cells, keys, a->distances + first, w->q_content, w->k, w->q_distance, w->scores);
+        products(w, cells, keys, a->distances + first, content, w->k, distance, r, w->scores);
+        const long whole = in_whole(cells, LANES);
+        for (long cell = cells; cell < whole; cell++) w->scores[cell] = -INFINITY;
         _Pragma("omp simd reduction(max : most)")
-        for (long cell = 0; cell < cells; cell++) most = w->scores[cell] > most ? w->scores[cell] : most;
+        for (long cell = 0; cell < whole; cell++) most = w->scores[cell] > most ? w->scores[cell] : most;
         _Pragma("omp simd reduction(+ : sum)")
-        for (long cell = 0; cell < cells; cell++) {
+        for (long cell = 0; cell < whole; cell++) {
             w->scores[cell] = exponential(w->scores[cell] - most);
             sum += w->scores[cell];
         }
         const real factor = 1 / sum;
-        for (long cell = 0; cell < cells; cell++) weights[cell] = w->scores[cell] *= factor;
+        for (long cell = 0; cell < whole; cell++) w->scores[cell] *= factor;
+        memcpy(weights, w->scores, cells * sizeof(real));
         if (a->dropout > 0) {
-            multipliers(a->seed, a->dropout, (b * a->heads + h) * a->n + i, cells, w->factors);
-            for (long cell = 0; cell < cells; cell++) w->scores[cell] *= w->factors[cell];
+            multipliers(a->seed, a->dropout, (b * a->heads + h) * a->n + i, whole, w->factors);
+            for (long cell = 0; cell < whole; cell++) w->scores[cell] *= w->factors[cell];
         }
         for (long c = 0; c < w->d; c += PAIR) {
             vector low = {0}, high = {0};
@@ -143,12 +172,15 @@ static void forward_sentence(const attention *a, workspace *w, long b, long h) {
     }
 }
 
-static void backward_sentence(const attention *a, workspace *w, long b, long h) {
-    const long at = b * a->by_sentence + h * a->by_head, by_part = a->heads * a->d, by_row = 3 * by_part;
+static void backward_sentence(const attention *a, workspace *w, long b, long first_head, long head) {
+    const long h = first_head + head;
+    const real *vectors = w->r + head * DISTANCES * w->d;
+    real *sum_r = w->sum_r + head * DISTANCES * w->d;
+    const long by_part = a->heads * a->d, by_row = 3 * by_part;
     real *grad_q = a->grad_qkv + b * a->n * by_row + h * a->d;
     const real scale = a->scale;
-    copy_rows(a, w, a->k + at, a->by_row, w->k);
-    copy_rows(a, w, a->v + at, a->by_row, w->v);
+    read_sentence(a, w, b, h);
+    copy_rows(a, w, a->grad + b * a->n * by_part + h * a->d, by_part, w->grad);
     memset(w->sum_k, 0, a->n * w->d * sizeof(real));
     memset(w->sum_v, 0, a->n * w->d * sizeof(real));
     for (long i = 0; i < a->n; i++) {
@@ -157,9 +189,8 @@ static void backward_sentence(const attention *a, workspace *w, long b, long h) 
         const uint8_t *distances = a->distances + first;
         const real *weights = a->weights + h * a->cells + first;
         real mean = 0;
-        read_query(a, w, a->q + at + i * a->by_row, h);
-        memcpy(w->row, a->grad + (b * a->n + i) * by_part + h * a->d, a->d * sizeof(real));
-        products(w, cells, keys, distances, w->row, w->v, 0, w->scores); /* gradients of what is mixed by */
+        /* Gradients of what values are mixed by. */
+        products(w, cells, keys, distances, w->grad + i * w->d, w->v, 0, 0, w->scores);
         if (a->dropout > 0) {
             multipliers(a->seed, a->dropout, (b * a->heads + h) * a->n + i, cells, w->factors);
         } else {
@@ -175,22 +206,23 @@ static void backward_sentence(const attention *a, workspace *w, long b, long h) 
         for (long cell = 0; cell < cells; cell++)
             w->scores[cell] = w->scores[cell] * w->factors[cell] - mean * weights[cell];
         for (long c = 0; c < w->d; c += LANES) {
-            const vector grad = OF(w->row + c), content = OF(w->q_content + c), distance = OF(w->q_distance + c);
+            const long at = i * w->d + c;
+            const vector grad = OF(w->grad + at), content = OF(w->q_content + at), distance = OF(w->q_distance + at);
             vector by_key = {0}, by_distance = {0};
             for (long cell = 0; cell < cells; cell++) {
                 const long key = keys[cell] * w->d + c, r = distances[cell] * w->d + c;
                 const real score = w->scores[cell];
                 AT(w->sum_v + key) += w->factors[cell] * grad;
                 AT(w->sum_k + key) += score * content;
-                AT(w->sum_r + r) += score * distance;
+                AT(sum_r + r) += score * distance;
                 by_key += score * OF(w->k + key);
-                by_distance += score * OF(w->r + r);
+                by_distance += score * OF(vectors + r);
             }
-            AT(w->u_sum + c) += by_key;
-            AT(w->v_sum + c) += by_distance;
-            AT(w->by_distance + c) = scale * (by_key + by_distance);
+            AT(w->sum_u + head * w->d + c) += by_key;
+            AT(w->sum_v_bias + head * w->d + c) += by_distance;
+            AT(w->row + c) = scale * (by_key + by_distance);
         }
-        memcpy(grad_q + i * by_row, w->by_distance, a->d * sizeof(real));
+        memcpy(grad_q + i * by_row, w->row, a->d * sizeof(real));
     }
     for (long i = 0; i < a->n; i++) {
         memcpy(grad_q + i * by_row + by_part, w->sum_k + i * w->d, a->d * sizeof(real));
@@ -200,28 +232,34 @@ static void backward_sentence(const attention *a, workspace *w, long b, long h) 
 
 /* --- what is called: units first to end - 1, each a part of the sentences with one head; 0 if there is no memory --- */
 
+/* Sentence by sentence: heads of a sentence lie side by side, those of a batch far apart. */
 INLINE int units(const attention *a, long first, long end, int is_backward) {
     workspace w;
     if (!workspace_made(&w, a)) return 0;
-    for (long unit = first; unit < end; unit++) {
+    for (long unit = first, heads; unit < end; unit += heads) {
         const long part = unit / a->heads, h = unit % a->heads;
-        for (long i = 0; i < DISTANCES; i++)
+        heads = a->heads - h < end - unit ? a->heads - h : end - unit;
+        for (long i = 0; i < heads * DISTANCES; i++)
             memcpy(w.r + i * w.d, a->distance + (h * DISTANCES + i) * a->d, a->d * sizeof(real));
-        memset(w.sum_r, 0, DISTANCES * w.d * sizeof(real));
-        memset(w.u_sum, 0, w.d * sizeof(real));
-        memset(w.v_sum, 0, w.d * sizeof(real));
+        memset(w.sum_r, 0, heads * DISTANCES * w.d * sizeof(real));
+        memset(w.sum_u, 0, heads * w.d * sizeof(real));
+        memset(w.sum_v_bias, 0, heads * w.d * sizeof(real));
         for (long b = part * a->batch / a->parts; b < (part + 1) * a->batch / a->parts; b++)
-            if (is_backward)
-                backward_sentence(a, &w, b, h);
-            else
-                forward_sentence(a, &w, b, h);
+            for (long head = 0; head < heads; head++) {
+                if (is_backward)
+                    backward_sentence(a, &w, b, h, head);
+                else
+                    forward_sentence(a, &w, b, h, head);
+            }
         if (!is_backward) continue;
-        for (long i = 0; i < DISTANCES; i++)
+        for (long i = 0; i < heads * DISTANCES; i++)
             memcpy(a->grad_distance + (unit * DISTANCES + i) * a->d, w.sum_r + i * w.d, a->d * sizeof(real));
-        for (long c = 0; c < a->d; c++) {
-            a->grad_content_bias[unit * a->d + c] = (real)a->scale * w.u_sum[c];
-            a->grad_position_bias[unit * a->d + c] = (real)a->scale * w.v_sum[c];
-        }
+        for (long head = 0; head < heads; head++)
+            for (long c = 0; c < a->d; c++) {
+                const long at = (unit + head) * a->d + c;
+                a->grad_content_bias[at] = (real)a->scale * w.sum_u[head * w.d + c];
+                a->grad_position_bias[at] = (real)a->scale * w.sum_v_bias[head * w.d + c];
+            }
     }
     free(w.memory);
     return 1;

@@ -112,7 +112,7 @@ def grammar_attention(
         float (B, H, N, d_head).
     """
     learned = (distance, content_bias, position_bias)
-    if _native_takes(q, k, v, *learned):
+    if native_takes(q, k, v, *learned):
         lists = (visible.offsets, visible.keys, visible.distances)
         return NativeGrammarAttention.apply(*lists, q, k, v, *learned, dropout)
     return _by_torch(q, k, v, visible, *learned, dropout)
@@ -140,7 +140,7 @@ def _by_torch(
     return F.scaled_dot_product_attention(q + content_bias, k, v, attn_mask=bias, dropout_p=dropout)
 
 
-def _native_takes(q: Tensor, k: Tensor, v: Tensor, *learned: Tensor) -> bool:
+def native_takes(q: Tensor, k: Tensor, v: Tensor, *learned: Tensor) -> bool:
     """Whether the functions in C compute this, and work here: they are compiled for training alone."""
     floats = {x.dtype for x in (q, k, v, *learned)}
     if torch.is_autocast_enabled("cpu"):

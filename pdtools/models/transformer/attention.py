@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pdtools.models.kernels.block_attention import block_attention
+from pdtools.models.kernels.block_attention import block_attention, native_takes
 from pdtools.models.kernels.dropout import Dropout
 from pdtools.models.kernels.fused_works import kernels_work
 from pdtools.models.kernels.grammar_attention import grammar_attention
@@ -33,6 +33,9 @@ KERNEL_HEAD_SIZES = (16, 32, 64, 128)
 
 # Up to this many positions, attention weights are kept for the backward pass on the CPU.
 KEPT_LENGTH = 64
+
+# From this many positions on, attention without terms is trained faster in C, with long and short vectors.
+NATIVE_LENGTH = 128
 
 
 class Attention(nn.Module):
@@ -127,7 +130,7 @@ def attend(
         return grammar_attention(q, k, v, inputs.on_stack, *learned, dropout)
     if inputs.innermost is not None:
         return ranged_attention(q, k, v, inputs.innermost, dropout)
-    in_blocks = inputs.causal is not None and _has_blocks(q, terms, dropout)
+    in_blocks = inputs.causal is not None and _has_blocks(q, k, v, terms, dropout)
     if in_blocks or (inputs.causal is not None and _has_kernel(q, terms)):
         shares = [term.tensors(q, k, key_map, inputs) for term in terms]
         given = Terms(**{name: tensor for share in shares for name, tensor in share.items()})
@@ -137,12 +140,14 @@ def attend(
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout, is_causal=is_causal)
 
 
-def _has_blocks(q: Tensor, terms: Sequence[ScoreTerm], dropout: float) -> bool:
+def _has_blocks(q: Tensor, k: Tensor, v: Tensor, terms: Sequence[ScoreTerm], dropout: float) -> bool:
     """Whether :func:`block_attention` computes this, and faster than torch: measured on CPUs only."""
+    if not terms and not dropout:
+        is_narrow = torch.is_autocast_enabled("cpu")
+        return q.shape[2] >= NATIVE_LENGTH and not is_narrow and native_takes(q, k, v, Terms())
     return (
         q.device.type == "cpu"
         and (q.dtype in (torch.float32, torch.float64) or torch.is_autocast_enabled("cpu"))
-        and bool(terms or dropout)
         and all(term.kernels != "none" for term in terms)
         and len({type(term) for term in terms}) == len(terms)
     )

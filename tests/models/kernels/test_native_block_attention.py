@@ -70,7 +70,7 @@ class Layer:
 def by_torch(layer: Layer, monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """The same without C."""
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_native_takes", lambda *_: False)
+        patch.setattr(module, "native_takes", lambda *_: False)
         return layer.mixed_and_gradients()
 
 
@@ -104,6 +104,21 @@ def test_tables_that_are_longer_than_rows(n: int, depths: int, monkeypatch: pyte
     layer = Layer(n, 8, torch.float64, depths=depths)
     for one, other in zip(layer.mixed_and_gradients(), by_torch(layer, monkeypatch), strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize(
+    "names", [(), ("content_bias",), ("content_bias", "table", "tape"), ("slopes", "open")]
+)
+@pytest.mark.parametrize("opened", [False, True])
+def test_some_terms(names: tuple[str, ...], opened: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = Layer(40, 8, torch.float64)
+    terms = {name: getattr(layer.terms, name) for name in names}
+    if opened:
+        terms["innermost"] = ((torch.arange(40) // 7) * 7 - 1).int().expand(2, -1)
+    layer.terms = Terms(**terms)
+    for one, other in zip(layer.mixed_and_gradients(), by_torch(layer, monkeypatch), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.usefixtures("compiler")

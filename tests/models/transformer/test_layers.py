@@ -12,10 +12,11 @@ from torch import Tensor, nn
 import pdtools.models.kernels.block_attention as block_attention_module
 import pdtools.models.transformer.attention as attention_module
 from pdtools.models import legal_attachments, tape_from_attachments
+from pdtools.models.kernels.block_attention import block_attention
 from pdtools.models.kernels.dropout import Dropout, multipliers, random_levels
 from pdtools.models.kernels.native_block_attention import library_for
 from pdtools.models.transformer.attachment import AttachmentHead
-from pdtools.models.transformer.attention import Attention, attend
+from pdtools.models.transformer.attention import NATIVE_LENGTH, Attention, attend
 from pdtools.models.transformer.score_terms import (
     DepthScores,
     LinearPositions,
@@ -78,7 +79,7 @@ def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How attention is computed: in C, in blocks by torch, or by torch at once, as on other devices."""
     kind = str(request.param)
     if kind != "in C":
-        monkeypatch.setattr(block_attention_module, "_native_takes", lambda *_: False)
+        monkeypatch.setattr(block_attention_module, "native_takes", lambda *_: False)
     elif library_for(torch.float64) is None:
         pytest.skip("no C compiler")
     if kind == "at once":
@@ -145,6 +146,28 @@ def test_attention_in_blocks_equals_masked_attention(
     qkv, inputs = layer_inputs(n)
     ours = attend(*qkv.permute(2, 0, 3, 1, 4), list(terms), key_map.weight, inputs)  # type: ignore[arg-type]
     assert_same_with_gradients(module, qkv, ours, masked_attention(qkv, terms, key_map.weight, inputs))
+
+
+@pytest.mark.parametrize("how", ["in C"], indirect=True)
+@pytest.mark.parametrize("n", [NATIVE_LENGTH - 1, NATIVE_LENGTH])
+def test_long_rows_without_terms_are_computed_in_c(n: int, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    used = []
+    monkeypatch.setattr(
+        attention_module,
+        "block_attention",
+        lambda q, *rest, **more: used.append(q.shape[2]) or block_attention(q, *rest, **more),
+    )
+    qkv, inputs = layer_inputs(n)
+    none, key_map = nn.ModuleList(), torch.empty(0)
+    q, k, v = qkv.permute(2, 0, 3, 1, 4)
+    ours = attend(q, k, v, [], key_map, inputs)
+    assert used == [n] * (n >= NATIVE_LENGTH)
+    assert_same_with_gradients(none, qkv, ours, masked_attention(qkv, none, key_map, inputs))
+    with torch.no_grad():
+        torch.testing.assert_close(attend(q, k, v, [], key_map, inputs), ours)
+    with torch.autocast("cpu"):
+        attend(q.float(), k.float(), v.float(), [], key_map, inputs)
+    assert len(used) == (n >= NATIVE_LENGTH)
 
 
 @pytest.mark.parametrize("kind", ["none", "both", "stack distances"])

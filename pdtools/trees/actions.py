@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.trees import Constituents
+from pdtools.trees.constituents import Constituents
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]

@@ -9,7 +9,7 @@ from action_oracle import constituents, innermost_openers, plain_actions, stack_
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdtools.models.grammar.actions import ActionIds, action_rows
+from pdtools.trees.actions import ActionIds, action_rows
 from pdtools.models.grammar.batch import ActionBatch
 from pdtools.models.grammar.derivations import read_actions
 from pdtools.models.kernels.grammar_attention import visible_keys
