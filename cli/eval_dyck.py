@@ -97,7 +97,6 @@ def eval_dyck(
         kept_pieces(target, described, plan, overwrite=run.overwrite, quiet=run.quiet) as job,
         Workers(plan.workers) as processes,
     ):
-
         beam = settings.fixed_beam
         assert isinstance(beam, int)
 

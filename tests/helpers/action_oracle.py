@@ -9,9 +9,9 @@ import torch
 from hypothesis import strategies as st
 
 from pdtools.models import build_model, make_config
-from pdtools.trees.actions import ActionIds
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.trees import Constituents
+from pdtools.trees.actions import ActionIds
 
 # Every kind of model, with every way to know positions.
 KINDS = [

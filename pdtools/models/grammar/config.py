@@ -7,8 +7,8 @@ from typing import Literal
 
 from pdtools.models.derivations import DerivationKind
 from pdtools.models.errors import bad_config
-from pdtools.trees.actions import ActionIds
 from pdtools.models.transformer.config import Positions, TransformerConfig
+from pdtools.trees.actions import ActionIds
 
 Normalize = Literal["allowed", "all"]
 

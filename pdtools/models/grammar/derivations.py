@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdtools.models.derivations import Derivations
-from pdtools.trees.actions import ActionIds
 from pdtools.trees import UNKNOWN_LABEL, Tree, constituents_of_words
+from pdtools.trees.actions import ActionIds
 
 if TYPE_CHECKING:
     from pdtools.models.grammar.model import GrammarLM

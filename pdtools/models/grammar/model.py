@@ -17,7 +17,6 @@ from pdtools.errors import PdtoolsError
 from pdtools.models.base import LossParts, TokenParts
 from pdtools.models.batch import Batch
 from pdtools.models.derivations import Derivations
-from pdtools.trees.actions import ActionIds
 from pdtools.models.grammar.allowed import Prefix, allowed
 from pdtools.models.grammar.batch import ActionBatch
 from pdtools.models.grammar.config import PlmConfig, PlmMaskConfig
@@ -27,6 +26,7 @@ from pdtools.models.transformer.model import LOGIT_CELLS, LOGIT_CELLS_CPU, Trans
 from pdtools.models.transformer.score_terms import ScoreInputs
 from pdtools.tokenization import Tokenizer
 from pdtools.trees import Constituents
+from pdtools.trees.actions import ActionIds
 
 if TYPE_CHECKING:
     from pdtools.shards import ShardSet

@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pdtools.models.base import DecoderState
-from pdtools.trees.actions import ActionIds
 from pdtools.models.grammar.allowed import Prefix
 from pdtools.models.transformer.cache import READ_CELLS, READ_CELLS_CPU
 from pdtools.models.transformer.score_terms import depth_differences
+from pdtools.trees.actions import ActionIds
 
 
 class Step(NamedTuple):

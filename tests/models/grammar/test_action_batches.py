@@ -9,11 +9,11 @@ from action_oracle import constituents, innermost_openers, plain_actions, stack_
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdtools.trees.actions import ActionIds, action_rows
 from pdtools.models.grammar.batch import ActionBatch
 from pdtools.models.grammar.derivations import read_actions
 from pdtools.models.kernels.grammar_attention import visible_keys
 from pdtools.trees import Constituents
+from pdtools.trees.actions import ActionIds, action_rows
 
 PAD, START = 0, 1
 PLM = ActionIds(tokens=6, labels=3, typed=False, doubled=False)
