@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
 
     from pdtools.trees import Tree
 
+
+class Actions(str, Enum):
+    """Models that write the tree into the string."""
+
+    plm = "plm"
+    plm_mask = "plm-mask"
+    tg = "tg"
+
+
 # Wide enough for the tape of the longest sentence; a terminal has its own width.
 _PIPED_WIDTH = 10_000
 
@@ -34,12 +44,19 @@ def show(
         str | None, typer.Option("--text", metavar="TREE", help="Instead of SHARDS: a tree in brackets.")
     ] = None,
     words: Annotated[bool, typer.Option("--words", help="Only the words, a line for each sentence.")] = False,
+    actions: Annotated[
+        Actions | None,
+        typer.Option("--actions", help="Instead of attachments: the actions that this kind of model reads."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print one sentence of the shards with its tree, constituents, tokens, attachments and tape.
 
     The tree is the binary one that the attachments describe. Constituents are labelled and not binarized; a
     label that the training shards do not have is ? (shards made by an older pdtools have none).
+
+    With --actions it is the row of a model that writes the tree into the string: actions, depths, and what
+    each position sees (of tg also pop, the position that takes it off the stack).
 
     With --text it is a tree of your own, cleaned and right-binarized as by pdtools parse, a token a word.
     A token that attaches to itself only shifts. The tape's row k is the depth of every position after
@@ -48,6 +65,7 @@ def show(
     \b
     Example:
       pdtools show shards/train 0
+      pdtools show shards/train 0 --actions tg
       pdtools show shards/test --words > test.txt
       pdtools show --text "(S (NP (DT The) (NN dog)) (VP (VBZ barks)))"
     """
@@ -57,13 +75,22 @@ def show(
         raise typer.BadParameter("--text and --words exclude each other")
     if shards is not None and row_id is None and not words:
         raise typer.BadParameter("name a sentence by its ID, or get the words of all with --words")
+    if actions is not None and (text is not None or words):
+        raise typer.BadParameter("--actions goes with SHARDS and ID")
     if words and as_json:
         raise typer.BadParameter("--words and --json exclude each other")
 
     from rich.console import Console
     from rich.text import Text
 
-    from pdtools.shards import ShardSet, constituents_of_row, describe_row, describe_tree, tree_of_row
+    from pdtools.shards import (
+        ShardSet,
+        constituents_of_row,
+        describe_actions,
+        describe_row,
+        describe_tree,
+        tree_of_row,
+    )
 
     tree: Tree | None
     if shards is None:
@@ -78,6 +105,9 @@ def show(
             return
         i = rows.find(cast(int, row_id))
         tree, description = constituents_of_row(rows, i) or tree_of_row(rows, i), describe_row(rows, i)
+        if actions is not None:
+            description |= {"actions": describe_actions(rows, i, actions.value)}
+            del description["tokens"]
     if as_json:
         print_json(description)
         return
@@ -92,7 +122,7 @@ def show(
     if tree is not None:
         console.print(_drawing(tree))
     console.print()
-    console.print(_table(description["tokens"]))
+    console.print(_table(description["tokens"]) if actions is None else _actions(description["actions"]))
 
 
 def _tree_of(text: str) -> Tree:
@@ -128,6 +158,24 @@ def _drawing(tree: Tree) -> Drawing:
         while len(open_nodes) > 1 and open_nodes[-1][0] == position + 1:
             open_nodes.pop()
     return top
+
+
+def _actions(positions: list[dict[str, Any]]) -> Table:
+    """A line for each action; what a position of a Transformer Grammar sees as a row of its mask."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name in positions[0]:
+        table.add_column({"position": "k"}.get(name, name), justify="left" if name == "action" else "right")
+    for found in positions:
+        cells = {name: "" if value is None else str(value) for name, value in found.items()}
+        if "sees" in found:
+            seen = set(found["sees"])
+            cells["sees"] = "".join("x" if j in seen else "." for j in range(len(positions)))
+        table.add_row(*(Text(visible(cell)) for cell in cells.values()))
+    return table
 
 
 def _table(tokens: list[dict[str, Any]]) -> Table:

@@ -7,7 +7,13 @@ from pdtools.shards.build import (
     train_tokenizer,
     write_shards,
 )
-from pdtools.shards.describe import constituents_of_row, describe_row, describe_tree, tree_of_row
+from pdtools.shards.describe import (
+    constituents_of_row,
+    describe_actions,
+    describe_row,
+    describe_tree,
+    tree_of_row,
+)
 from pdtools.shards.format import FORMAT_VERSION, ShardSettings
 from pdtools.shards.plain import sentence_of, usable_tree
 from pdtools.shards.reader import ShardFolder, ShardSet
@@ -23,6 +29,7 @@ __all__ = [
     "TokenizerSettings",
     "build_shards",
     "constituents_of_row",
+    "describe_actions",
     "describe_row",
     "describe_tree",
     "sentence_of",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pdtools.errors import PdtoolsError
 from pdtools.shards.reader import ShardSet
 from pdtools.tokenization import EOS, ROOT
 from pdtools.trees import (
@@ -20,6 +21,9 @@ from pdtools.trees import (
     tree_from_constituents,
     unescape,
 )
+from pdtools.trees.actions import ActionIds, action_rows
+
+ActionKind = Literal["plm", "plm-mask", "tg"]
 
 
 def tree_of_row(shards: ShardSet, i: int) -> Tree | None:
@@ -109,3 +113,44 @@ def _position(k: int, token: str, word: str | None, attach: int, depths: NDArray
         "shift": attach == k,
         "tape": depths[: k + 1].tolist(),
     }
+
+
+def describe_actions(shards: ShardSet, i: int, kind: ActionKind) -> list[dict[str, Any]]:
+    """Row i as a model of actions reads it, ready for JSON.
+
+    Args:
+        shards: with labelled constituents, whose labels are known.
+        i: the row.
+        kind: ``plm``, ``plm-mask`` or ``tg``.
+
+    Returns:
+        For each position its ``position``, ``action``, ``depth``, ``open`` (constituents that are open after it)
+        and what it sees: of tg ``pop`` and ``sees``; of plm-mask ``innermost`` (None where nothing is open).
+
+    Raises:
+        PdtoolsError: if there are no constituents, or a label is not known.
+    """
+    found = shards.constituents(i)
+    if (found.labels < 0).any():
+        raise PdtoolsError(f"{shards.folder}: row {int(shards.ids[i])} has a label that the tokenizer lacks")
+    tokenizer, doubled = shards.tokenizer, kind == "tg"
+    ids = ActionIds(tokenizer.vocab_size, len(shards.labels), typed=doubled, doubled=doubled)
+    rows = action_rows([(shards.tokens(i)[1:-1], found)], ids, tokenizer.root_id)
+    described = []
+    for k, action in enumerate(rows.actions.tolist()):
+        if action < ids.tokens:
+            name = tokenizer.token_text(action)
+        elif action < ids.first_closer:
+            name = f"({shards.labels[action - ids.tokens]}"
+        else:
+            name = f"{shards.labels[action - ids.first_closer]})" if ids.typed else ")"
+        position = {"position": k, "action": name, "depth": int(rows.depth[k]), "open": int(rows.n_open[k])}
+        if kind == "tg":
+            pop = int(rows.pop[k])
+            composes = action >= ids.first_closer and pop != k
+            earlier = np.flatnonzero(rows.pop[:k] == k if composes else rows.pop[:k] > k).tolist()
+            position |= {"pop": pop, "sees": [*earlier, k]}
+        elif kind == "plm-mask":
+            position["innermost"] = int(rows.innermost[k]) if rows.innermost[k] >= 0 else None
+        described.append(position)
+    return described
