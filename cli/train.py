@@ -250,8 +250,9 @@ def _scores(scores: Mapping[str, Any]) -> str:
     ):
         if scores.get(key) is not None:
             parts.append(f"{name} {scores[key]:.2f}")
-    if scores["attachment_accuracy"] is not None:
-        parts.append(f"attachments {100 * scores['attachment_accuracy']:.2f}%")
+    for choices in ("attachment", "action"):
+        if scores.get(f"{choices}_accuracy") is not None:
+            parts.append(f"{choices}s {100 * scores[f'{choices}_accuracy']:.2f}%")
     return ", ".join(parts)
 
 

@@ -124,8 +124,9 @@ def describe_actions(shards: ShardSet, i: int, kind: ActionKind) -> list[dict[st
         kind: ``plm``, ``plm-mask`` or ``tg``.
 
     Returns:
-        For each position its ``position``, ``action``, ``depth``, ``open`` (constituents that are open after it)
-        and what it sees: of tg ``pop`` and ``sees``; of plm-mask ``innermost`` (None where nothing is open).
+        For each position its ``position``, ``action``, ``depth``, ``open`` (constituents that are open after
+        it), and what it sees: of tg ``pop`` and ``sees``; of plm-mask ``innermost`` (None where nothing is
+        open).
 
     Raises:
         PdtoolsError: if there are no constituents, or a label is not known.

@@ -13,6 +13,7 @@ import torch
 
 from pdtools.models import Batch, LanguageModel, LossParts
 from pdtools.models.base import Objective
+from pdtools.models.derivations import Choices
 from pdtools.training.distributed import Ranks
 
 # The sums in the order of a tensor of them, and what they are in a batch's LossParts.
@@ -60,12 +61,16 @@ class LossSums:
         """The training loss: (token NLL + weight × attachment NLL) / tokens."""
         return (self.token_nll + attachment_weight * self.attachment_nll) / max(self.tokens, 1)
 
-    def scores(self, attachment_weight: float, *, objective: Objective = "causal") -> dict[str, Any]:
+    def scores(
+        self, attachment_weight: float, *, objective: Objective = "causal", choices: Choices = "attachments"
+    ) -> dict[str, Any]:
         """Loss (nats), perplexities and accuracy, JSON-ready; None where there is nothing to divide by.
 
         ``ppl_token_given_trees`` is exp of the mean of −log p(x_k | x_<k, W_{k−1}) over tokens and EOS;
         ``ppl_token_joint`` counts the attachments' −log p(r_k | …) too, over the same number of tokens. Of a
-        masked model there is ``ppl_token_masked`` instead of the first, over the hidden tokens.
+        masked model there is ``ppl_token_masked`` instead of the first, over the hidden tokens. Of a model of
+        actions what opens and closes takes the place of attachments, and ``action_accuracy`` that of their
+        accuracy.
         """
         kind = "masked" if objective == "masked" else "given_trees"
         return {
@@ -74,7 +79,10 @@ class LossSums:
             "ppl_token_joint": _perplexity(self.token_nll + self.attachment_nll, self.tokens)
             if self.attachments
             else None,
-            "attachment_accuracy": self.attachments_right / self.attachments if self.attachments else None,
+            f"{'action' if choices == 'actions' else 'attachment'}_accuracy": self.attachments_right
+            / self.attachments
+            if self.attachments
+            else None,
             "clamped_depths": self.clamped,
         }
 

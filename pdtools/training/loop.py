@@ -282,7 +282,11 @@ class TrainingLoop:
         self.listener.logged(state.step, values)
 
     def _scores(self, sums: LossSums) -> dict[str, Any]:
-        return sums.scores(self.config.attachment_weight, objective=self.model.objective)
+        return sums.scores(
+            self.config.attachment_weight,
+            objective=self.model.objective,
+            choices=self.model.derivation_kind.choices,
+        )
 
     def _check_finite(self, sums: LossSums) -> None:
         if not math.isfinite(sums.token_nll + sums.attachment_nll + float(self.gradient_norm)):

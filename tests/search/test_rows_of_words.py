@@ -17,6 +17,7 @@ from pdtools.search.inputs import Source, read_inputs
 from pdtools.search.scores import SentenceScore
 from pdtools.search.surprisal import SurprisalRow, surprisals, word_rows
 from pdtools.tokenization import split_spaces, train_bpe_tokenizer
+from pdtools.trees import stack_text
 
 pytest.importorskip("transformers")
 
@@ -142,7 +143,7 @@ def test_the_parse_of_a_word_is_the_one_after_its_last_token() -> None:
         eos=True,
     )
     attach = [[0], [0, 1], [0, 1, 1], [0, 1, 1, 2], [0, 1, 1, 2, 4], [0, 1, 1, 2, 4, 0]]
-    incremental = [np.array(each, dtype=np.int32) for each in attach]
+    incremental = [stack_text(np.array(each, dtype=np.int32), score.tokens) for each in attach[1:]]
     rows = list(word_rows(score, split_spaces(text), "nats", incremental))
     assert [(row.number, row.text, row.surprisal, row.parse) for row in rows] == [
         (1, "barking", 3.0, "(X bark ing)"),

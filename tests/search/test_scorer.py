@@ -311,8 +311,9 @@ def test_words_add_up_their_tokens() -> None:
         n_unknown=0,
         eos=True,
     )
-    attach = [np.array(a) for a in ([0], [0, 1], [0, 1, 1], [0, 1, 1, 2], [0, 1, 1, 2, 0])]
-    rows = list(word_rows(score, split_text_words(score.text), "nats", attach))
+    attach = [np.array(a) for a in ([0, 1], [0, 1, 1], [0, 1, 1, 2], [0, 1, 1, 2, 0])]
+    parses = [stack_text(each, score.tokens) for each in attach]
+    rows = list(word_rows(score, split_text_words(score.text), "nats", parses))
     assert [(r.number, r.text, r.start, r.end, r.surprisal, r.parse) for r in rows] == [
         (1, "abra", 0, 4, 3.0, "(X ab ra)"),
         (2, "b", 5, 6, 4.0, "(X (X ab ra) b)"),

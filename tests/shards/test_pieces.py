@@ -36,6 +36,7 @@ from pdtools.shards import (
     train_tokenizer,
     writer,
 )
+from pdtools.shards.build import label_vocabulary
 from pdtools.shards.in_pieces import EncodeWork
 from pdtools.shards.plain import labels_of
 from pdtools.tokenization import Tokenizer, train_word_tokenizer
@@ -61,7 +62,11 @@ def plainly(
     **more: Any,
 ) -> None:
     passed_over = Rejects(rejects.on_error)
-    made = train_tokenizer(some_trees(read_trees(files, passed_over), passed_over), tokenizer)
+    found = list(some_trees(read_trees(files, passed_over), passed_over))
+    made = train_tokenizer(found, tokenizer)
+    if chosen.constituents == "labelled":
+        labels = Counter(label for item in found for label in labels_of(item.tree))
+        made = made.with_labels(label_vocabulary(labels))
     trees = read_trees(files, rejects)
     build_shards(trees, made, chosen, out, rejects, sources=files, overwrite=True, **more)
 

@@ -1,0 +1,271 @@
+"""Models that write the tree into the string, through every command that takes them."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from toy_language import brackets, toy_tokenizer
+
+from pdtools.cli.main import run
+from pdtools.files import Rejects
+from pdtools.shards import ShardSettings, build_shards
+from pdtools.trees import SourcedTree, Tree
+
+SHAPE = ["config.layers=1", "config.d_model=16", "config.heads=2", "config.d_ff=16"]
+SCHEDULE = ["train.steps=6", "train.eval_every=3", "train.batch_sentences=8", "train.batch_tokens=0"]
+MODELS = {"tg": "relative", "plm": "relative", "plm-mask": "learned"}
+WORDS = ("the", "a", "dog", "cat", "barks", "sleeps")
+
+
+def tree(rng: random.Random) -> str:
+    """A sentence of a few words."""
+    subject = f"(NP (DT {rng.choice(WORDS[:2])}) (NN {rng.choice(WORDS[2:4])}))"
+    if rng.random() < 0.3:
+        subject = f"(NP {subject} (PP (IN of) (NP (NN {rng.choice(WORDS[2:4])}))))"
+    return f"(S {subject} (VP (VBZ {rng.choice(WORDS[4:])})))"
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Shards of forty trees."""
+    folder, rng = tmp_path_factory.mktemp("grammar"), random.Random(0)
+    (folder / "train.trees").write_text("".join(tree(rng) + "\n" for _ in range(40)))
+    command = ["tapes", str(folder / "train.trees"), "--min-count", "1", "-q", "-o", str(folder / "shards")]
+    assert run(command) == 0
+    return folder / "shards"
+
+
+def train(name: str, shards: Path, out: Path, *more: str) -> int:
+    """``pdtools train`` of a model that is small."""
+    settings = [
+        part for each in [*SHAPE, f"config.positions={MODELS[name]}", *SCHEDULE] for part in ("--set", each)
+    ]
+    command = ["train", str(shards), "--valid", str(shards), "--model", name, "--device", "cpu", "-q"]
+    return run([*command, *settings, *more, "-o", str(out)])
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def model(request: pytest.FixtureRequest, shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of each kind."""
+    out = tmp_path_factory.mktemp(request.param) / "run"
+    assert train(request.param, shards, out) == 0
+    return out
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_resumed_run_is_the_same_to_the_bit(name: str, shards: Path, tmp_path: Path) -> None:
+    assert train(name, shards, tmp_path / "whole") == 0
+    assert (
+        train(name, shards, tmp_path / "cut", "--set", "train.schedule=constant", "--set", "train.steps=3")
+        == 0
+    )
+    assert train(name, shards, tmp_path / "again", "--set", "train.schedule=constant") == 0
+    assert train(name, shards, tmp_path / "cut", "--set", "train.schedule=constant", "--resume") == 0
+    weights = [(tmp_path / run / "last" / "model.safetensors").read_bytes() for run in ("cut", "again")]
+    assert weights[0] == weights[1]
+
+
+def test_losses_are_logged(model: Path) -> None:
+    lines = [json.loads(line) for line in (model / "metrics.jsonl").read_text().splitlines()]
+    last = lines[-1]
+    assert last["ppl_token_joint"] > last["ppl_token_given_trees"] > 1
+    assert 0 <= last["action_accuracy"] <= 1
+    assert "attachment_accuracy" not in last
+
+
+def test_trees_come_out_labelled_and_are_scored(model: Path, shards: Path, tmp_path: Path) -> None:
+    gold, parsed, scores = (tmp_path / name for name in ("gold.trees", "parsed.trees", "scores.tsv"))
+    gold.write_text(
+        "(S (NP (DT the) (NN dog)) (VP (VBZ barks)))\n(S (NP (DT a) (NN cat)) (VP (VBZ sleeps)))\n"
+    )
+    command = ["decode", str(gold), "--from", "treebank", "--model", str(model), "--device", "cpu", "-q"]
+    assert run([*command, "--k-best", "3", "--scores", str(scores), "-o", str(parsed)]) == 0
+    trees = [Tree.from_brackets(line) for line in parsed.read_text().splitlines()]
+    assert [each.words for each in trees] == [("the", "dog", "barks"), ("a", "cat", "sleeps")]
+    assert {label for each in trees for label in each.labels} <= {"S", "NP", "VP", "PP"}
+    header, *rows = [line.split("\t") for line in scores.read_text().splitlines()]
+    assert header[:4] == ["id", "rank", "joint", "marginal"]
+    assert len({row[4] for row in rows}) == len(rows) == 6
+    assert all(float(row[2]) <= float(row[3]) + 1e-6 for row in rows)
+    assert run(["eval-parse", str(gold), str(parsed), "-q", "-o", str(tmp_path / "f1")]) == 0
+
+
+def test_surprisals_with_incremental_parses(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = [
+        "surprisal",
+        "--text",
+        "the dog barks",
+        "--model",
+        str(model),
+        "--device",
+        "cpu",
+        "-q",
+        "--nats",
+    ]
+    assert run([*command, "--parses"]) == 0
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [row[2] for row in rows] == ["the", "dog", "barks", "<eos>"]
+    assert all(float(row[5]) > 0 for row in rows)
+    parses = [row[6] for row in rows]
+    assert [parse.split()[-1].rstrip(")") for parse in parses] == ["the", "dog", "barks", "barks"]
+    Tree.from_brackets(
+        parses[-1].replace("the", "(X the)").replace("dog", "(X dog)").replace("barks", "(X barks)")
+    )
+    assert run([*command, "--words"]) == 0
+    words = [line.split("\t") for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [row[5] for row in words] == [row[5] for row in rows]
+
+
+def test_perplexities(model: Path, shards: Path, tmp_path: Path) -> None:
+    out = tmp_path / "ppl"
+    assert run(["eval-ppl", str(shards), "--model", str(model), "--device", "cpu", "-q", "-o", str(out)]) == 0
+    results = json.loads((out / "results.json").read_text())
+    scores = results["scores"]
+    assert scores["ppl_token_marginal"] <= scores["ppl_token_joint"] + 1e-6
+    assert scores["ppl_word_without_eos_joint"] > scores["ppl_word_without_eos_given_trees"]
+    assert results["settings"]["marginal"] == "word-synchronous beam: a lower bound of log p(x)"
+    # Workers and parts of jobs give the same.
+    again = tmp_path / "again"
+    assert (
+        run(
+            [
+                "eval-ppl",
+                str(shards),
+                "--model",
+                str(model),
+                "--device",
+                "cpu",
+                "-q",
+                "-o",
+                str(again),
+                "--workers",
+                "2",
+            ]
+        )
+        == 0
+    )
+    assert json.loads((again / "results.json").read_text())["scores"] == pytest.approx(scores)
+
+
+def test_minimal_pairs_and_suites(model: Path, tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text(
+        json.dumps({"sentence_good": "the dog barks", "sentence_bad": "dog the barks", "UID": "order"}) + "\n"
+    )
+    command = ["eval-blimp", str(pairs), "--model", str(model), "--device", "cpu", "-q"]
+    assert (
+        run(
+            [
+                *command,
+                "-o",
+                str(tmp_path / "blimp"),
+                "--action-beam",
+                "40",
+                "--word-beam",
+                "4",
+                "--fast-track",
+                "0",
+            ]
+        )
+        == 0
+    )
+    results = json.loads((tmp_path / "blimp" / "results.json").read_text())
+    assert results["counts"]["pairs_scored"] == 1
+    found = {name: results["settings"]["scorer"][name] for name in ("beam", "word_beam", "fast_track")}
+    assert found == {"beam": 40, "word_beam": 4, "fast_track": 0}
+
+
+def test_draws(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sample", "--model", str(model), "--number", "3", "--max-tokens", "5", "-q"]) == 0
+    trees = [Tree.from_brackets(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(trees) == 3
+    assert {label for each in trees for label in each.labels} <= {"S", "NP", "VP", "PP"}
+
+
+def test_rows_are_shown_as_actions(shards: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["show", str(shards), "0", "--actions", "tg", "--json"]) == 0
+    positions = json.loads(capsys.readouterr().out)["actions"]
+    assert positions[0] == {
+        "position": 0,
+        "action": "<root>",
+        "depth": 0,
+        "open": 0,
+        "pop": len(positions),
+        "sees": [0],
+    }
+    assert [p["action"] for p in positions[-2:]] == ["S)", "S)"]
+    assert positions[1]["action"] == "(S"
+    composed = positions[-2]
+    assert composed["sees"][0] == 1
+    assert composed["sees"][-1] == composed["position"]
+    assert run(["show", str(shards), "0", "--actions", "plm-mask"]) == 0
+    assert "innermost" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--word-beam", "20", "--beam", "10"], "a word beam of 20 is more than the action beam of 10"),
+        (["--margin", "5"], "a margin is for models of attachments"),
+        (["--beam", "auto"], "--beam auto"),
+    ],
+)
+def test_searches_that_there_are_not(
+    model: Path, options: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["surprisal", "--text", "the dog", "--model", str(model), "--device", "cpu", *options]) == 1
+    error = capsys.readouterr().err
+    assert problem in error
+    assert error.count("\n") == 1
+
+
+def test_rows_that_do_not_fit(shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert train("tg", shards, tmp_path / "run", "--set", "config.max_open=2") == 1
+    error = capsys.readouterr().err
+    assert "more than 2 constituents open at once (config.max_open)" in error
+    assert "--on-error skip" in error
+    assert error.count("\n") == 1
+    assert (
+        train("plm-mask", shards, tmp_path / "run", "--set", "config.max_length=12", "--on-error", "skip")
+        == 0
+    )
+    assert (tmp_path / "run" / "rejects.jsonl").read_text().count("longer than the model's 12 positions") > 0
+
+
+def test_shards_without_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Such as older ones."""
+    old, text = tmp_path / "old", brackets(random.Random(0))
+    trees = [SourcedTree(Tree.from_brackets(text), "toy.trees", 1, text)]
+    build_shards(trees, toy_tokenizer(), ShardSettings(), old, Rejects())
+    assert train("tg", old, tmp_path / "run") == 1
+    error = capsys.readouterr().err
+    assert "needs labelled constituents" in error
+    assert error.count("\n") == 1
+
+
+def test_labels_that_the_training_shards_lack(
+    model: Path, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.trees"
+    other.write_text("(S (ADVP (NN dog)) (VP (VBZ barks)))\n(S (NP (NN dog)) (VP (VBZ barks)))\n")
+    command = ["tapes", str(other), "--tokenizer", str(shards), "-q", "-o", str(tmp_path / "shards")]
+    assert run(command) == 0
+    ppl = [
+        "eval-ppl",
+        str(tmp_path / "shards"),
+        "--model",
+        str(model),
+        "--device",
+        "cpu",
+        "-q",
+        "-o",
+        str(tmp_path / "ppl"),
+    ]
+    capsys.readouterr()
+    assert run(ppl) == 1
+    assert "labels unknown to the model" in capsys.readouterr().err
+    assert run([*ppl, "--on-error", "skip"]) == 0
+    assert json.loads((tmp_path / "ppl" / "results.json").read_text())["counts"]["sentences_left_out"] == 1
