@@ -24,6 +24,7 @@ BENCHMARKS = (
     "loop.py",
     "attention.py",
     "grammar_attention.py",
+    "grammar_models.py",
     "stack_attention.py",
     "beam.py",
     "suite.py",

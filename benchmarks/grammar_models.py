@@ -1,0 +1,159 @@
+"""Models of actions: a training step beside a causal transformer's, and word-synchronous search.
+
+    python benchmarks/grammar_models.py
+
+*Step*: forward and backward of rows of the bundled treebank as Transformer Grammars, PLM-mask and PLM read
+them, beside the base transformer with relative (of PLM-mask: learned) positions over as many positions.
+*Search*: a Transformer Grammar at 100/10/5 and 20 words, beside scoring in one teacher-forced batch as many
+whole derivations as hypotheses are read at a word, and beside the plain formulation, which has no cache.
+Weights are random; the output's biases make opening, generating and closing about as likely as in a treebank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from measure import EOS, ROOT, Figure, Options, main, seconds
+from plain import word_synchronous as plain
+from train_step import TRUNK, own_loss, step
+
+from pdtools import data
+from pdtools.files import Rejects
+from pdtools.models import Batch, TransformerLM, build_model, make_config
+from pdtools.models.grammar.model import GrammarLM
+from pdtools.search.scores import ActionBeam
+from pdtools.search.word_synchronous import word_synchronous_search
+from pdtools.trees import Constituents, normalize, read_trees
+from pdtools.trees.constituents import labelled, opens_and_closes
+
+ROWS, LABELS = 16, 26
+# Positions of a mean row of newspapers.
+KINDS = {"tg": ("relative", 81, 1.15), "plm-mask": ("learned", 63, 1.1), "plm": ("relative", 63, None)}
+WORDS, SENTENCES = 20, 2
+SEARCH_BAR, PLAIN_BAR = 1.2, 0.1
+
+
+def model_of(name: str, positions: str, options: Options) -> TransformerLM:
+    """A model with random weights on the trunk of the other benchmarks."""
+    settings = {**TRUNK, "positions": positions}
+    if name != "transformer":
+        settings |= {"n_labels": LABELS, "output_bias": True}
+    model = build_model(name, make_config(name, settings))
+    assert isinstance(model, TransformerLM)
+    if isinstance(model, GrammarLM):
+        assert model.output_bias is not None
+        with torch.no_grad():  # three constituents for four words
+            generate, ids = model.vocab_size, model.actions
+            model.output_bias[ids.tokens : ids.first_closer] = np.log(0.4 * generate / LABELS)
+            model.output_bias[ids.first_closer :] = np.log(0.4 * generate)
+    return model.to(options.device, options.dtype).train()
+
+
+def rows_of(model: GrammarLM, positions: int, rng: np.random.Generator) -> Batch:
+    """The trees of the bundled treebank whose rows are nearest to a length, with random tokens and labels."""
+    found = []
+    for sourced in read_trees([str(data.treebank("test"))], Rejects()):
+        tree = normalize(sourced.tree)
+        if tree is not None:
+            tree = labelled(tree)
+            labels = rng.integers(0, LABELS, len(tree.labels)).astype(np.int32)
+            tokens = [ROOT, *rng.integers(EOS + 1, model.vocab_size, len(tree)), EOS]
+            found.append((np.array(tokens), Constituents(labels, *opens_and_closes(tree))))
+    sizes = [int(model.actions.positions(len(t) - 2, len(c.labels))) for t, c in found]
+    nearest = sorted(range(len(found)), key=lambda i: abs(sizes[i] - positions))[:ROWS]
+    return model.pack([found[i] for i in nearest])
+
+
+def step_figures(options: Options) -> Iterator[Figure]:
+    """A training step of each kind of model."""
+    for name, (positions, length, bar) in KINDS.items():
+        model, base = (model_of(kind, positions, options) for kind in (name, "transformer"))
+        assert isinstance(model, GrammarLM)
+        batch = rows_of(model, length, np.random.default_rng(0)).to(options.device)
+        tokens = torch.randint(EOS + 1, base.vocab_size, batch.tokens.shape, device=options.device)
+        plain_batch = Batch(tokens=tokens, attach=batch.attach, lengths=batch.lengths)
+        runs = {"base": step(base, plain_batch, own_loss), name: step(model, batch, own_loss)}
+        times = seconds(runs, options)
+        settings = {"rows": ROWS, **TRUNK, "shape": list(batch.tokens.shape), **options.settings}
+        yield Figure(
+            name=f"training step, {name}",
+            value=times[name],
+            unit="s",
+            ratio=times[name] / times["base"],
+            against=f"the base transformer, {positions} positions",
+            bar=bar,
+            settings=settings,
+        )
+
+
+def search_figures(options: Options) -> Iterator[Figure]:
+    """The search, beside teacher-forced scoring and the plain formulation."""
+    model = model_of("tg", "relative", options).eval()
+    assert isinstance(model, GrammarLM)
+    rng, beam = np.random.default_rng(0), ActionBeam()
+    strings = [
+        np.array([ROOT, *rng.integers(EOS + 1, model.vocab_size, WORDS), EOS], np.int32)
+        for _ in range(SENTENCES)
+    ]
+    batches = [
+        model.pack(rows).to(options.device) for rows in map(lambda s: derivations_of(model, s, beam), strings)
+    ]
+
+    def search() -> None:
+        word_synchronous_search(model, strings, beam=beam)
+
+    def score() -> None:
+        with torch.inference_mode():
+            for batch in batches:
+                model.forward_parts(batch)
+
+    times = seconds({"teacher-forced": score, "search": search}, options)
+    few = word_synchronous_search(model, strings, beam=beam)[0].expanded
+    settings = {"words": WORDS, "sentences": SENTENCES, "beam": [100, 10, 5], "read": few, **TRUNK}
+    yield Figure(
+        name="search, tg, 20 words",
+        value=times["search"] / SENTENCES,
+        unit="s",
+        ratio=times["search"] / times["teacher-forced"],
+        against=f"teacher-forced scoring of {sum(len(b.tokens) for b in batches)} hypotheses",
+        bar=SEARCH_BAR,
+        settings={**settings, **options.settings},
+    )
+    short, once = strings[0][[0, 1, 2, 3, -1]], Options(**{**vars(options), "repeats": 1})
+
+    def ours() -> None:
+        word_synchronous_search(model, [short], beam=beam)
+
+    def by_hand() -> None:
+        with torch.inference_mode():
+            plain.search(model, short.tolist(), beam)
+
+    times = seconds({"plain": by_hand, "search": ours}, once)
+    yield Figure(
+        name="search, tg, 3 words",
+        value=times["search"],
+        unit="s",
+        ratio=times["search"] / times["plain"],
+        against="the plain formulation",
+        bar=PLAIN_BAR,
+        settings={**settings, "words": 3, "sentences": 1, **once.settings},
+    )
+
+
+def derivations_of(model: GrammarLM, ids: np.ndarray, beam: ActionBeam) -> list[tuple[np.ndarray, object]]:
+    """Whole derivations of a string, as many as hypotheses are read at each of its words; some repeatedly."""
+    found = word_synchronous_search(model, [ids], beam=beam, k_best=beam.words)[0]
+    every = [best for _, best in found.derivations]
+    return [(ids, every[i % len(every)]) for i in range(found.expanded // WORDS)]
+
+
+def figures(options: Options) -> Iterator[Figure]:
+    """All of it."""
+    yield from step_figures(options)
+    yield from search_figures(options)
+
+
+if __name__ == "__main__":
+    main(__doc__, figures, repeats=3)
