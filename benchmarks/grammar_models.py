@@ -97,9 +97,7 @@ def search_figures(options: Options) -> Iterator[Figure]:
         np.array([ROOT, *rng.integers(EOS + 1, model.vocab_size, WORDS), EOS], np.int32)
         for _ in range(SENTENCES)
     ]
-    batches = [
-        model.pack(rows).to(options.device) for rows in map(lambda s: derivations_of(model, s, beam), strings)
-    ]
+    batches = [model.pack(derivations_of(model, ids, beam)).to(options.device) for ids in strings]
 
     def search() -> None:
         word_synchronous_search(model, strings, beam=beam)

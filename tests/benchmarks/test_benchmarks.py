@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from pdtools.models import build_model, legal_attachments, make_config, tape_from_attachments
+from pdtools.search.scores import ActionBeam
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -119,6 +120,22 @@ def test_whole_evaluations_are_measured_on_bundled_suites_too(monkeypatch: pytes
     assert found["eval-blimp, GPT-2 architecture"].settings["largest_difference_nats"] < 1e-4
     shared = found["shared prefixes, SG, beam 5"]
     assert 0 < shared.settings["hypotheses_saved"] < shared.settings["tokens_saved"] < 1
+
+
+def test_models_of_actions_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    import grammar_models
+    from train_step import TRUNK
+
+    for name, size in {"layers": 1, "d_model": 16, "heads": 2, "d_ff": 32, "vocab_size": 50}.items():
+        monkeypatch.setitem(TRUNK, name, size)
+    monkeypatch.setattr(grammar_models, "ROWS", 2)
+    monkeypatch.setattr(grammar_models, "WORDS", 4)
+    monkeypatch.setattr(grammar_models, "SENTENCES", 1)
+    monkeypatch.setattr(grammar_models, "ActionBeam", lambda: ActionBeam(actions=4, words=2, fast_track=1))
+    found = {figure.name: figure for figure in grammar_models.figures(options())}
+    assert {"training step, tg", "training step, plm-mask", "training step, plm"} < set(found)
+    assert all(figure.value > 0 and figure.ratio is not None for figure in found.values())
+    assert found["training step, tg"].settings["shape"][0] == 2
 
 
 def test_the_preparation_is_measured_as_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
