@@ -71,7 +71,8 @@ def inspect_stacks(loaded: LoadedModel, text: str, layers: Collection[int] | Non
     is_task = "task" in loaded.config["shards"]
     batch, predicted = read_task(loaded, text) if is_task else _text_batch(loaded, text)
     loaded.model.check_length(batch.tokens.shape[1])
-    views = stack_views(loaded.model.eval(), batch.to(loaded.model.device))
+    reads_text = loaded.model.derivation_kind.choices != "actions"
+    views = stack_views(loaded.model.eval(), batch.to(loaded.model.device)) if reads_text else []
     if not views:
         raise PdtoolsError(f"{loaded.folder}: this model has no stack attention to look at")
     missing = sorted(set(layers or ()) - {view.layer + 1 for view in views})

@@ -20,6 +20,7 @@ from pdtools.models import (
     make_config,
     model_kind,
 )
+from pdtools.models.grammar.config import PlmConfig
 from pdtools.models.transformer.pretrained import load_pretrained, read_pretrained
 from pdtools.provenance import fingerprint, provenance
 from pdtools.tokenization import Tokenizer
@@ -198,6 +199,8 @@ def open_run(
         if init is not None:
             files["init"], identity["init"] = init, fingerprint(init)
         pretrained = None if init is None else read_pretrained(init)
+        if pretrained is not None and issubclass(model_kind(recipe.model).config_class, PlmConfig):
+            raise PdtoolsError(f"--init is not for model {recipe.model}, whose vocabulary has actions in it")
         if init is not None and pretrained is not None:
             _check_tokenizer(init, inputs.tokenizer)
             recipe = dataclasses.replace(recipe, options={**pretrained.options, **recipe.options})

@@ -269,3 +269,25 @@ def test_labels_that_the_training_shards_lack(
     assert "labels unknown to the model" in capsys.readouterr().err
     assert run([*ppl, "--on-error", "skip"]) == 0
     assert json.loads((tmp_path / "ppl" / "results.json").read_text())["counts"]["sentences_left_out"] == 1
+
+
+def test_pretrained_weights_have_no_actions(
+    shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("transformers")
+    from toy_gpt2 import save_gpt2
+
+    save_gpt2(tmp_path / "gpt2", ["the dog barks"], positions=32)
+    assert train("plm", shards, tmp_path / "run", "--init", str(tmp_path / "gpt2")) == 1
+    assert "--init is not for model plm" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["inspect", "eval-dyck"])
+def test_what_reads_token_by_token_says_so(
+    command: str, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sets = tmp_path / "sets.tsv"
+    sets.write_text("the\tdog\n")
+    arguments = ["the dog"] if command == "inspect" else [str(sets), "-o", str(tmp_path / "out")]
+    assert run([command, *arguments, "--model", str(model)]) == 1
+    assert capsys.readouterr().err.count("\n") == 1

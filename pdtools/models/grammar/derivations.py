@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from pdtools.models.grammar.model import GrammarLM
 
 
+# Entries that are kept for each that is still seen, and positions that are reckoned with for each token.
+_KEPT = 4
+
+
 @dataclass(frozen=True, slots=True)
 class ActionDerivation:
     """A string and what opens and closes in it.
@@ -95,6 +99,7 @@ class ActionDerivations(Derivations):
         self._model = model
         self._ids = model.actions
         self._state = model.begin(rows)
+        self._length = length
         # Between two tokens as many constituents close and open as may be open.
         self.step, self.most_steps = 0, length * (2 * model.config.max_open + 1)
 
@@ -126,6 +131,8 @@ class ActionDerivations(Derivations):
         """See :meth:`Derivations.push`."""
         self.step += 1
         self._model.feed(self._state, choices)
+        if self._state.memory.used > _KEPT * self._state.entries.numel():
+            self._state.compact()
 
     def select(self, rows: Tensor) -> None:
         """See :meth:`Derivations.select`."""
@@ -134,7 +141,7 @@ class ActionDerivations(Derivations):
     @property
     def nbytes(self) -> int:
         """See :attr:`Derivations.nbytes`."""
-        return self._state.nbytes * self.most_steps
+        return self._state.nbytes * self._length * _KEPT
 
     def derivation(self, choices: NDArray[np.int32]) -> ActionDerivation:
         """See :meth:`Derivations.derivation`; what is open where it was cut off is closed after the last

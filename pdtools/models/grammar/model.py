@@ -179,7 +179,23 @@ class GrammarLM(TransformerLM):
         Raises:
             PdtoolsError: always.
         """
-        raise PdtoolsError("a model of actions is not read token by token")
+        raise _not_by_token()
+
+    def following_logprobs(self, batch: Batch) -> Tensor:
+        """Not for actions, which come between tokens.
+
+        Raises:
+            PdtoolsError: always.
+        """
+        raise _not_by_token()
+
+    def position_logprobs(self, batch: Batch) -> Tensor:
+        """Not for actions, of which some are no tokens.
+
+        Raises:
+            PdtoolsError: always.
+        """
+        raise _not_by_token()
 
     @torch.no_grad()
     def begin(self, rows: int) -> ActionState:
@@ -251,3 +267,7 @@ class GrammarLM(TransformerLM):
             found[0].masked_fill_(full[:, None], -torch.inf)
             found[1].masked_fill_(full if tokens is not None else full[:, None], -torch.inf)
         return found
+
+
+def _not_by_token() -> PdtoolsError:
+    return PdtoolsError("a model that writes the tree into the string is not read token by token")
