@@ -29,6 +29,8 @@ class Actions(str, Enum):
     tg = "tg"
 
 
+# A constituent further inside is drawn further to the right.
+_DEEPEST_DRAWN = 200
 # Wide enough for the tape of the longest sentence; a terminal has its own width.
 _PIPED_WIDTH = 10_000
 
@@ -104,7 +106,9 @@ def show(
                 out.writelines(rows.text(i) + "\n" for i in wanted)
             return
         i = rows.find(cast(int, row_id))
-        tree, description = constituents_of_row(rows, i) or tree_of_row(rows, i), describe_row(rows, i)
+        is_drawn = rows.has_constituents and rows.most_open[i] <= _DEEPEST_DRAWN
+        tree = constituents_of_row(rows, i) if is_drawn else tree_of_row(rows, i)
+        description = describe_row(rows, i)
         if actions is not None:
             description |= {"actions": describe_actions(rows, i, actions.value)}
             del description["tokens"]

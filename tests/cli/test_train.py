@@ -249,7 +249,10 @@ def test_a_bar_where_someone_sees_it(
         (["--set", "config.vocab_size=5"], "config.vocab_size is 5, but"),
         (["--device", "tpu9"], "--device tpu9: must be auto, cpu, cuda or cuda:N"),
         (["--valid", "nowhere"], "nowhere: no such folder"),
-        (["--set", "config.positions=learned", "--set", "config.max_length=4"], "the model takes 4"),
+        (
+            ["--set", "config.positions=learned", "--set", "config.max_length=4"],
+            "longer than the model's 4 positions",
+        ),
     ],
 )
 def test_bad_input_is_one_line(

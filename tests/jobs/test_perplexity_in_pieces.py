@@ -28,7 +28,7 @@ from pdtools.files import Rejects
 from pdtools.formal import Dyck, string_shards
 from pdtools.models import load_checkpoint
 from pdtools.shards import ShardFolder, ShardSet
-from pdtools.trees import Tree
+from pdtools.trees import Constituents, Tree
 
 Cases = Callable[[str], Case]
 
@@ -144,15 +144,16 @@ def test_rows_whose_trees_changed_are_scored_again(
 
 def test_whatever_a_row_says_is_in_its_digest() -> None:
     numbers = np.arange(4, dtype=np.int32)
-    row = Row(number=0, id=0, tokens=numbers, attach=numbers, word=numbers)
+    row = Row(number=0, id=0, tokens=numbers, derivation=numbers, word=numbers)
     others = [
         dataclasses.replace(row, number=1),
         dataclasses.replace(row, tokens=numbers[::-1].copy()),
-        dataclasses.replace(row, attach=np.zeros(4, np.int32)),
+        dataclasses.replace(row, derivation=np.zeros(4, np.int32)),
+        dataclasses.replace(row, derivation=Constituents(numbers, numbers, numbers)),
     ]
     work = RowWork(Held(None), len, tuple[float | None, ...])  # type: ignore[arg-type]
-    assert len({work.digest(piece) for piece in ([], [row], *([other] for other in others))}) == 5
-    assert work.digest([row]) == work.digest([dataclasses.replace(row, attach=numbers.copy())])
+    assert len({work.digest(piece) for piece in ([], [row], *([other] for other in others))}) == 6
+    assert work.digest([row]) == work.digest([dataclasses.replace(row, derivation=numbers.copy())])
 
 
 @pytest.mark.parametrize(
