@@ -150,7 +150,7 @@ def test_perplexities(model: Path, shards: Path, tmp_path: Path) -> None:
     assert json.loads((again / "results.json").read_text())["scores"] == pytest.approx(scores)
 
 
-def test_minimal_pairs_and_suites(model: Path, tmp_path: Path) -> None:
+def test_minimal_pairs(model: Path, tmp_path: Path) -> None:
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text(
         json.dumps({"sentence_good": "the dog barks", "sentence_bad": "dog the barks", "UID": "order"}) + "\n"
