@@ -19,10 +19,12 @@ from pdtools.search.word_synchronous import ActionBeam
 
 @dataclass
 class Hypothesis:
-    """Actions, their log joint in nats, and how many constituents are open after them."""
+    """Actions, their log joint in nats, before the last one too, and how many constituents are open after
+    them."""
 
     actions: list[int] = field(default_factory=list)
     score: float = 0.0
+    before: float = 0.0
     n_open: int = 0
 
 
@@ -47,7 +49,7 @@ def whole_logprob(model: GrammarLM, ids: Sequence[int], actions: Sequence[int]) 
 
 
 def search(
-    model: GrammarLM, ids: Sequence[int], beam: ActionBeam
+    model: GrammarLM, ids: Sequence[int], beam: ActionBeam, margin: float = math.inf
 ) -> tuple[list[float], list[Hypothesis], int]:
     """Search one string.
 
@@ -55,6 +57,7 @@ def search(
         model: in evaluation mode.
         ids: ROOT, the tokens, end-of-sentence.
         beam: how many hypotheses are kept.
+        margin: nats that they may be behind the best.
 
     Returns:
         A_0, …, A_n, A_end; the hypotheses at the end, best first; how many actions' successors were asked
@@ -77,7 +80,7 @@ def search(
                         step = (names.tokens <= action < names.first_closer) - (action >= names.first_closer)
                         longer = [*hypothesis.actions, action]
                         score = hypothesis.score + logprobs[action]
-                        pool.append(Hypothesis(longer, score, hypothesis.n_open + step))
+                        pool.append(Hypothesis(longer, score, hypothesis.score, hypothesis.n_open + step))
             pool.sort(key=lambda each: -each.score)
             is_goal = [each.n_open == 0 if ends else each.actions[-1] == token for each in pool]
             generated += [each for each, goal in zip(pool[: beam.actions], is_goal, strict=False) if goal]
@@ -86,12 +89,13 @@ def search(
             frontier = [each for each, goal in zip(pool[: beam.actions], is_goal, strict=False) if not goal]
             if len(generated) >= beam.actions:
                 break
-            if len(generated) >= beam.words and frontier:
-                worst = sorted((each.score for each in generated), reverse=True)[beam.words - 1]
-                if frontier[0].score < worst:
-                    break
+            generated.sort(key=lambda each: -each.score)
+            least = [each.score for each in generated[beam.words - 1 : beam.words]]
+            if generated:
+                least += [generated[0].score - margin, generated[0].before - margin]
+            frontier = [each for each in frontier if each.score >= max(least, default=-math.inf)]
         generated.sort(key=lambda each: -each.score)
-        kept = generated[: beam.words]
+        kept = [each for each in generated[: beam.words] if each.score >= generated[0].score - margin]
         best = kept[0].score
         sums.append(best + math.log(sum(math.exp(each.score - best) for each in kept)))
     return sums, kept, expanded

@@ -37,11 +37,8 @@ class ActionScorer(CheckpointScorer):
         loaded: a checkpoint.
         beam: hypotheses after an action, or all widths; None: nothing is searched, only given derivations are
             scored.
-        margin: there is none here.
+        margin: see :func:`word_synchronous_search`.
         max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
-
-    Raises:
-        PdtoolsError: if there is a margin.
     """
 
     def __init__(
@@ -52,17 +49,17 @@ class ActionScorer(CheckpointScorer):
         margin: float | None = None,
         max_batch: int | None = None,
     ) -> None:
-        if margin is not None:
-            raise PdtoolsError("a margin is for models of attachments: models of actions have a word beam")
         self.beam = ActionBeam.of(beam) if isinstance(beam, int) else beam
         super().__init__(
             loaded,
             kind="actions",
             beam=None if self.beam is None else self.beam.actions,
+            margin=margin,
             max_batch=max_batch,
         )
         if self.beam is not None:
             self.settings |= {"word_beam": self.beam.words, "fast_track": self.beam.fast_track}
+        self.margin = margin
         self._model = cast(GrammarLM, loaded.model)
 
     @property
@@ -149,7 +146,13 @@ class ActionScorer(CheckpointScorer):
     ) -> list[ActionResult]:
         assert self.beam is not None, "made without a beam, to score given derivations"
         return word_synchronous_search(
-            self._model, ids, beam=self.beam, inside_words=inside, k_best=k_best, max_batch=self.max_batch
+            self._model,
+            ids,
+            beam=self.beam,
+            margin=self.margin,
+            inside_words=inside,
+            k_best=k_best,
+            max_batch=self.max_batch,
         )
 
     def _as_score(self, found: _Found) -> SentenceScore:

@@ -76,6 +76,7 @@ def word_synchronous_search(
     token_ids: Sequence[NDArray[np.int32]],
     *,
     beam: ActionBeam,
+    margin: float | None = None,
     inside_words: Sequence[NDArray[np.bool_]] | None = None,
     k_best: int = 1,
     max_batch: int | None = None,
@@ -87,6 +88,8 @@ def word_synchronous_search(
         model: in evaluation mode.
         token_ids: for each string int32[n + 2]: ROOT, the n tokens, end-of-sentence.
         beam: how many hypotheses are kept.
+        margin: nats; of hypotheses that generated a token, those so much less probable than the best of their
+            string are dropped too; and of others, those so much less probable than it was before the token.
         inside_words: for each string bool[n + 2], tokens before which the word goes on: nothing opens or
             closes there. None: there are none.
         k_best: how many derivations to return, at most ``beam.words``.
@@ -102,6 +105,8 @@ def word_synchronous_search(
     """
     if not 1 <= k_best <= beam.words:
         raise PdtoolsError(f"k-best must be from 1 to the word beam of {beam.words}, not {k_best}")
+    if margin is not None and not margin >= 0:
+        raise PdtoolsError(f"the margin must be at least 0 nats, not {margin}")
     inside = inside_words or [np.zeros(len(ids), bool) for ids in token_ids]
     # Prefixes are the same if their words end at the same tokens too.
     keys = [2 * ids.astype(np.int64) + at for ids, at in zip(token_ids, inside, strict=True)]
@@ -111,7 +116,7 @@ def word_synchronous_search(
         most = max_batch or max(1, budget(model) // each)
         results: dict[int, ActionResult] = {}
         for group in strings.groups([1.0] * max(map(len, keys), default=0), 1 << 62, most):
-            results.update(zip(group.order, _Batch(model, group, beam).search(k_best), strict=True))
+            results.update(zip(group.order, _Batch(model, group, beam, margin).search(k_best), strict=True))
     return [results[i] for i in range(len(token_ids))]
 
 
@@ -179,10 +184,13 @@ class _History:
 class _Batch:
     """Strings that are searched together."""
 
-    def __init__(self, model: GrammarLM, strings: SortedStrings, beam: ActionBeam) -> None:
+    def __init__(
+        self, model: GrammarLM, strings: SortedStrings, beam: ActionBeam, margin: float | None
+    ) -> None:
         self.model = model
         self.ids = model.actions
         self.beam = beam
+        self.margin = math.inf if margin is None else margin
         self.levels = strings.levels()
         self.n_strings = len(strings.order)
         self.device = model.device
@@ -251,6 +259,7 @@ class _Batch:
         generated = [frontier.taken(torch.arange(0, device=self.device))]  # none: no hypothesis may have room
         count = torch.zeros(n_goals, dtype=torch.int64, device=self.device)
         best = torch.full((n_goals, beam.words), -torch.inf, dtype=torch.float64, device=self.device)
+        before = best[:, 0]  # (c,), the score that the best one had before
         while len(frontier.score):
             score, row, action, is_goal = self._pool(frontier, tokens, inside)
             string = frontier.string[row]
@@ -263,18 +272,21 @@ class _Batch:
             new = self._extended(frontier, score, row, action, chosen)
             generated.append(new)
             count += torch.bincount(new.string, minlength=n_goals)
+            leader = torch.nonzero(_rank(new.string, n_goals) == 0)[:, 0]
+            leader = leader[new.score[leader] > best[new.string[leader], 0]]
+            before = before.index_copy(0, new.string[leader], frontier.score[row[chosen[leader]]])
             best = _best(best, new.score, new.string)
-            # The best that is under way bounds what may still come.
-            leading = torch.full((n_goals,), -torch.inf, dtype=torch.float64, device=self.device)
-            leading = leading.scatter_reduce(0, string[others], score[others], "amax")
-            done = (count >= beam.actions) | ((count >= beam.words) & (leading < best[:, -1]))
-            others = others[~done[string[others]]]
+            # Going on never makes them more probable: nothing comes of those behind all that can be kept.
+            least = torch.maximum(best[:, -1], torch.maximum(best[:, 0], before) - self.margin)
+            least = least.masked_fill(count >= beam.actions, torch.inf)
+            others = others[score[others] >= least[string[others]]]
             frontier = self._extended(frontier, score, row, action, others)
             self._read(frontier)
         every = _Hypotheses.join(generated)
         order = torch.sort(every.score, descending=True, stable=True).indices
         order = order[torch.sort(every.string[order], stable=True).indices]
         kept = order[_rank(every.string[order], n_goals) < beam.words]
+        kept = kept[every.score[kept] >= (best[:, 0] - self.margin)[every.string[kept]]]
         found = every.taken(kept)
         sums = _sums(found.score, found.string, n_goals)
         share = sums - _sums(every.score, every.string, n_goals)

@@ -209,7 +209,6 @@ def test_rows_are_shown_as_actions(shards: Path, capsys: pytest.CaptureFixture[s
     ("options", "problem"),
     [
         (["--word-beam", "20", "--beam", "10"], "a word beam of 20 is more than the action beam of 10"),
-        (["--margin", "5"], "a margin is for models of attachments"),
         (["--beam", "auto"], "--beam auto"),
     ],
 )

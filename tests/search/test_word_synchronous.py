@@ -68,19 +68,36 @@ def test_a_beam_for_all_derivations_is_the_enumeration(name: str, positions: str
     ("name", "positions"), [("tg", "relative"), ("plm", "relative"), ("plm-mask", "learned")]
 )
 @pytest.mark.parametrize("beam", NARROW)
+@pytest.mark.parametrize("margin", [math.inf, 2.0, 0.5])
 def test_a_narrow_beam_is_the_plain_formulation(
-    name: str, positions: str, beam: ActionBeam, plain: object
+    name: str, positions: str, beam: ActionBeam, margin: float, plain: object
 ) -> None:
     model = action_model(name, positions, max_open=3)
     for string in STRINGS[:4]:
-        found = word_synchronous_search(model, [row(string)], beam=beam, k_best=beam.words)[0]
-        sums, kept, _ = plain.search(model, row(string).tolist(), beam)  # type: ignore[attr-defined]
+        found = word_synchronous_search(model, [row(string)], beam=beam, margin=margin, k_best=beam.words)[0]
+        sums, kept, _ = plain.search(model, row(string).tolist(), beam, margin)  # type: ignore[attr-defined]
         assert found.prefix_logprobs == pytest.approx(sums, abs=1e-5)
         assert [score for score, _ in found.derivations] == pytest.approx([h.score for h in kept], abs=1e-5)
         best = read_actions(np.array(kept[0].actions), model.actions)
         assert found.derivations[0][1].opens.tolist() == best.opens.tolist()
         whole = plain.whole_logprob(model, row(string).tolist(), kept[0].actions)  # type: ignore[attr-defined]
         assert found.derivations[0][0] == pytest.approx(whole, abs=2e-5)
+
+
+@pytest.mark.parametrize(("name", "positions"), KINDS)
+def test_a_margin_drops_what_is_far_behind_and_reads_less(name: str, positions: str) -> None:
+    model = action_model(name, positions, max_open=4)
+    beam = ActionBeam(actions=40, words=20, fast_track=0)
+    strings = [row(s) for s in STRINGS]
+    without = word_synchronous_search(model, strings, beam=beam, k_best=20)
+    wide = word_synchronous_search(model, strings, beam=beam, margin=100.0, k_best=20)
+    assert all(map(close, wide, without))
+    narrow = word_synchronous_search(model, strings, beam=beam, margin=1.0, k_best=20)
+    assert narrow[0].expanded < without[0].expanded
+    for found in narrow:
+        scores = [score for score, _ in found.derivations]
+        assert scores[-1] >= scores[0] - 1.0
+        assert 0 <= found.dropped < 1
 
 
 @pytest.mark.parametrize(("name", "positions"), KINDS)

@@ -129,14 +129,39 @@ def _by_torch(
     dropout: float = 0.0,
 ) -> Tensor:
     """The same without the lists: in blocks of rows on CPUs, elsewhere with a mask."""
+    learned = distance, content_bias, position_bias
     distances, seen = visible.dense
     if q.device.type == "cpu" and (q.dtype in _DTYPES or torch.is_autocast_enabled("cpu")):
         # A relative position is to a query what a depth is in pushdown layers, but for the query's bias.
         terms = Terms(content_bias=content_bias - position_bias, table=distance, tape=distances, seen=seen)
         return block_attention(q + position_bias, k, v, terms, dropout=dropout)
-    by_distance = (q + position_bias) @ distance.transpose(1, 2) / math.sqrt(q.shape[3])
-    bias = by_distance.gather(3, distances[:, None].long().expand(-1, q.shape[1], -1, -1))
-    bias = bias.masked_fill(~seen[:, None], -math.inf)
+    return masked_grammar_attention(q, k, v, distances[:, None], seen[:, None], *learned, dropout)
+
+
+def masked_grammar_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    distances: Tensor,
+    seen: Tensor,
+    distance: Tensor,
+    content_bias: Tensor,
+    position_bias: Tensor,
+    dropout: float = 0.0,
+) -> Tensor:
+    """The same of Q queries with any K keys: float (B, H, Q, d_head).
+
+    Args:
+        q: float (B, H, Q, d_head).
+        k, v: float (B, H, K, d_head).
+        distances: int (B, 1, Q, K), relative positions: 0 for ``NEAREST``, up to ``DISTANCES`` - 1.
+        seen: bool (B, 1, Q, K).
+        distance, content_bias, position_bias, dropout: see :func:`grammar_attention`.
+    """
+    # einsum folds batch and queries into one matrix; matmul would first copy the distances for every row.
+    by_distance = torch.einsum("bhqd,htd->bhqt", q + position_bias, distance) / math.sqrt(q.shape[3])
+    bias = by_distance.gather(3, distances.long().expand(-1, q.shape[1], -1, -1))
+    bias = bias.masked_fill_(~seen, -math.inf)
     return F.scaled_dot_product_attention(q + content_bias, k, v, attn_mask=bias, dropout_p=dropout)
 
 

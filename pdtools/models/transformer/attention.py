@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from pdtools.models.kernels.block_attention import block_attention, native_takes
 from pdtools.models.kernels.dropout import Dropout
 from pdtools.models.kernels.fused_works import kernels_work
-from pdtools.models.kernels.grammar_attention import grammar_attention
+from pdtools.models.kernels.grammar_attention import grammar_attention, masked_grammar_attention
 from pdtools.models.kernels.ranged_attention import ranged_attention
 from pdtools.models.kernels.terms import Terms
 from pdtools.models.transformer.cache import Cache
@@ -124,10 +124,14 @@ def attend(
     Returns:
         (B, H, Q, d_head).
     """
-    if inputs.on_stack is not None:
+    if inputs.sees_stack:
         (term,) = cast(Sequence[DepthPositions], terms)
         learned = term.vectors(k.shape[2]), term.content_bias, term.position_bias
-        return grammar_attention(q, k, v, inputs.on_stack, *learned, dropout)
+        if inputs.on_stack is not None:
+            return grammar_attention(q, k, v, inputs.on_stack, *learned, dropout)
+        assert inputs.depth_difference is not None
+        assert inputs.visible is not None
+        return masked_grammar_attention(q, k, v, inputs.depth_difference, inputs.visible, *learned)
     if inputs.innermost is not None:
         return ranged_attention(q, k, v, inputs.innermost, dropout)
     in_blocks = inputs.causal is not None and _has_blocks(q, k, v, terms, dropout)

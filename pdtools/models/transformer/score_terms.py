@@ -44,6 +44,11 @@ class ScoreInputs:
     on_stack: Visible | None = None
     innermost: Tensor | None = None
 
+    @property
+    def sees_stack(self) -> bool:
+        """Whether they are of a Transformer Grammar."""
+        return self.on_stack is not None or self.depth_difference is not None
+
     def of(self, rows: slice) -> ScoreInputs:
         """For some of the rows when decoding."""
         return ScoreInputs(
@@ -153,6 +158,8 @@ class RelativePositions(ScoreTerm):
 class DepthPositions(RelativePositions):
     """Transformer-XL's form with differences of depth as distances (Sartran et al. 2022, section 3.3).
 
+    Computed by :mod:`pdtools.models.kernels.grammar_attention`, beside no other terms.
+
     Args:
         d_model, heads: of the model.
         dropout: of the sinusoids.
@@ -171,13 +178,6 @@ class DepthPositions(RelativePositions):
         sinusoids = sinusoids_of(distances, self.d_model).to(weight.dtype)  # (64, D)
         r = self.distance_map(F.dropout(sinusoids, self.dropout, self.training))
         return r.view(len(distances), len(self.content_bias), -1).transpose(0, 1)
-
-    def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
-        assert inputs.depth_difference is not None
-        r = self.vectors(k.shape[2]).transpose(1, 2)  # (H, d_head, 64)
-        by_distance = torch.einsum("bhqd,hdk->bhqk", q + self.position_bias, r)  # (B, H, Q, 64)
-        place = inputs.depth_difference.long().expand(-1, q.shape[1], -1, -1)  # (B, H, Q, K)
-        return self.content_bias @ k.transpose(2, 3) + by_distance.gather(3, place)
 
 
 def depth_differences(query: Tensor, key: Tensor) -> Tensor:
