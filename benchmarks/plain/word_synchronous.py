@@ -90,10 +90,12 @@ def search(
             if len(generated) >= beam.actions:
                 break
             generated.sort(key=lambda each: -each.score)
-            least = [each.score for each in generated[beam.words - 1 : beam.words]]
+            worst = generated[beam.words - 1].score if len(generated) >= beam.words else -math.inf
+            if frontier and frontier[0].score < worst:
+                break
             if generated:
-                least += [generated[0].score - margin, generated[0].before - margin]
-            frontier = [each for each in frontier if each.score >= max(least, default=-math.inf)]
+                least = max(generated[0].score, generated[0].before) - margin
+                frontier = [each for each in frontier if each.score >= least]
         generated.sort(key=lambda each: -each.score)
         kept = [each for each in generated[: beam.words] if each.score >= generated[0].score - margin]
         best = kept[0].score

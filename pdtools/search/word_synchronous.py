@@ -276,9 +276,11 @@ class _Batch:
             leader = leader[new.score[leader] > best[new.string[leader], 0]]
             before = before.index_copy(0, new.string[leader], frontier.score[row[chosen[leader]]])
             best = _best(best, new.score, new.string)
-            # Going on never makes them more probable: nothing comes of those behind all that can be kept.
-            least = torch.maximum(best[:, -1], torch.maximum(best[:, 0], before) - self.margin)
-            least = least.masked_fill(count >= beam.actions, torch.inf)
+            # Going on makes none more probable: once all are behind what can be kept, that will not change.
+            leading = torch.full((n_goals,), -torch.inf, dtype=torch.float64, device=self.device)
+            leading = leading.scatter_reduce(0, string[others], score[others], "amax")
+            done = (count >= beam.actions) | (leading < best[:, -1])
+            least = (torch.maximum(best[:, 0], before) - self.margin).masked_fill(done, torch.inf)
             others = others[score[others] >= least[string[others]]]
             frontier = self._extended(frontier, score, row, action, others)
             self._read(frontier)

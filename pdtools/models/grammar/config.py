@@ -57,6 +57,11 @@ class PlmConfig(TransformerConfig):
         return self.actions.number
 
     @property
+    def position_dropout(self) -> float:
+        """See :attr:`TransformerConfig.position_dropout`: as Sartran et al. (2022) have it."""
+        return self.input_dropout
+
+    @property
     def derivation_kind(self) -> DerivationKind:
         """Actions, on which tokens depend."""
         return DerivationKind(choices="actions", reach_words=True)

@@ -224,7 +224,7 @@ class GrammarLM(TransformerLM):
         config = self.config
         n_heads = config.heads if isinstance(config, PlmMaskConfig) else None
         step = state.push(actions, self.actions, n_heads)
-        x = self.embedding(step.actions)[:, None]  # (M, 1, D)
+        x = self._scaled(self.embedding(step.actions))[:, None]  # (M, 1, D)
         if self.position_embedding is not None:
             x = x + self.position_embedding(step.positions.clamp(max=config.max_length - 1))[:, None]
         x = x if self.embedding_norm is None else self.embedding_norm(x)

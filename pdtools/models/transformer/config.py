@@ -126,6 +126,11 @@ class TransformerConfig:
         return "places"
 
     @property
+    def position_dropout(self) -> float:
+        """Of the sinusoids of relative positions."""
+        return 0.0
+
+    @property
     def n_inputs(self) -> int:
         """What can be read at a position: the tokens."""
         return self.vocab_size

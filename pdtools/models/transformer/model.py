@@ -323,12 +323,15 @@ class TransformerLM(LanguageModel):
     def _input(self, embedding: Tensor, first: int, lengths: Tensor) -> Tensor:
         """Of the first layer, for tokens at positions ``first``, first + 1, … of rows: (B, n, D)."""
         config, n = self.config, embedding.shape[1]
-        x = embedding * math.sqrt(config.d_model) if config.scale_embeddings else embedding
+        x = self._scaled(embedding)
         if self.position_embedding is not None:
             x = x + self.position_embedding.weight[first : first + n]
         if config.positions == "sincos":
             x = x + sincos_positions(config, first, n, lengths).to(x.dtype)
         return self.input_dropout(x if self.embedding_norm is None else self.embedding_norm(x))
+
+    def _scaled(self, embedding: Tensor) -> Tensor:
+        return embedding * math.sqrt(self.config.d_model) if self.config.scale_embeddings else embedding
 
     def _final(self, x: Tensor) -> Tensor:
         """What the output layer and the attachment head get: (…, D) to (…, D)."""

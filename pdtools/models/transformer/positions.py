@@ -51,12 +51,12 @@ class TiltedLinearPositions(LinearPositions):
 def position_terms(config: TransformerConfig) -> list[ScoreTerm]:
     """The score terms by which each layer knows positions."""
     if config.positions == "relative" and config.relative_to == "depths":
-        return [DepthPositions(config.d_model, config.heads, config.input_dropout)]
+        return [DepthPositions(config.d_model, config.heads, dropout=config.position_dropout)]
     if config.positions == "relative":
         is_masked = config.objective == "masked"
         relative = TwoSidedPositions if is_masked else RelativePositions
         if not config.as_released:
-            return [relative(config.d_model, config.heads)]
+            return [relative(config.d_model, config.heads, dropout=config.position_dropout)]
         nearest = 0 if is_masked else 1
         scale = config.sincos_timescale
         return [relative(config.d_model, config.heads, timescale=scale, nearest=nearest, deviation=0.02)]

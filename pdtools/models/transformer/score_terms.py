@@ -106,6 +106,7 @@ class RelativePositions(ScoreTerm):
         timescale: of the sinusoids, see :func:`sinusoids_of`.
         nearest: what the distance of a token to itself is counted as.
         deviation: of the first biases u and v.
+        dropout: of the sinusoids.
     """
 
     kernels: Kernels = "all"
@@ -118,9 +119,11 @@ class RelativePositions(ScoreTerm):
         timescale: float = 10000.0,
         nearest: int = 0,
         deviation: float = 0.0,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.d_model = d_model
+        self.dropout = dropout
         self.timescale = timescale
         self.nearest = nearest
         self.content_bias = nn.Parameter(torch.zeros(heads, 1, d_model // heads))  # u
@@ -137,9 +140,8 @@ class RelativePositions(ScoreTerm):
     def _vectors(self, distances: Tensor) -> Tensor:
         """W_R R of distances (K): (H, K, d_head)."""
         weight = self.distance_map.weight
-        r = self.distance_map(
-            sinusoids_of(distances + self.nearest, self.d_model, self.timescale).to(weight.dtype)
-        )  # (K, D)
+        sinusoids = sinusoids_of(distances + self.nearest, self.d_model, self.timescale).to(weight.dtype)
+        r = self.distance_map(F.dropout(sinusoids, self.dropout, self.training))  # (K, D)
         return r.view(len(distances), len(self.content_bias), -1).transpose(0, 1)
 
     def tensors(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> dict[str, Tensor]:
@@ -159,25 +161,13 @@ class DepthPositions(RelativePositions):
     """Transformer-XL's form with differences of depth as distances (Sartran et al. 2022, section 3.3).
 
     Computed by :mod:`pdtools.models.kernels.grammar_attention`, beside no other terms.
-
-    Args:
-        d_model, heads: of the model.
-        dropout: of the sinusoids.
     """
 
     kernels = "none"
 
-    def __init__(self, d_model: int, heads: int, dropout: float) -> None:
-        super().__init__(d_model, heads)
-        self.dropout = dropout
-
     def vectors(self, keys: int) -> Tensor:
         """W_R R of the distances from the nearest on: (H, 64, d_head)."""
-        weight = self.distance_map.weight
-        distances = torch.arange(NEAREST, FARTHEST + 1, device=weight.device)
-        sinusoids = sinusoids_of(distances, self.d_model).to(weight.dtype)  # (64, D)
-        r = self.distance_map(F.dropout(sinusoids, self.dropout, self.training))
-        return r.view(len(distances), len(self.content_bias), -1).transpose(0, 1)
+        return self._vectors(torch.arange(NEAREST, FARTHEST + 1, device=self.distance_map.weight.device))
 
 
 def depth_differences(query: Tensor, key: Tensor) -> Tensor:

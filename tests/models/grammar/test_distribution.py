@@ -99,9 +99,20 @@ def test_over_all_actions_probability_is_lost() -> None:
     assert probability(every, [3, 4]) < 0.5 * probability(allowed, [3, 4])
 
 
-@pytest.mark.parametrize(("name", "positions"), KINDS)
-def test_action_by_action_is_one_pass(name: str, positions: str) -> None:
-    model = action_model(name, positions)
+# What a transformer may have besides.
+SHAPES: list[dict[str, object]] = [
+    {"scale_embeddings": True, "norm": "post"},
+    {"embedding_norm": True, "output_transform": True, "output_bias": True},
+    {"tie_embeddings": False, "attention_bias": False, "normalize": "all"},
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "positions", "shape"),
+    [(*kind, {}) for kind in KINDS] + [(*kind, shape) for kind in ONE_OF_EACH for shape in SHAPES],
+)
+def test_action_by_action_is_one_pass(name: str, positions: str, shape: dict[str, object]) -> None:
+    model = action_model(name, positions, **shape)
     ids = [1, 3, 4, 5, 3, 2]
     found = enumerate_derivations(model, ids)
     assert len(found.joints) == 306
