@@ -51,7 +51,8 @@ def parse_range(text: str, smallest: int = 1) -> range:
 
 _WITH_MODEL = dict.fromkeys(
     (
-        *("beam", "margin", "word_beam", "fast_track", "bos", "max_batch", "dtype", "device", "threads"),
+        *("beam", "margin", "word_beam", "fast_track", "trees", "bos", "max_batch", "dtype"),
+        *("device", "threads"),
         *("workers", "shard", "scheduler", "resume"),
     ),
     ("--model",),

@@ -22,7 +22,7 @@ from .outputs import check_json_output, check_output_or_done
 from .running import make_plan, model_settings, piecewise_searcher
 
 
-@option_blocks(without=("bos",))
+@option_blocks(without=("trees", "bos"))
 def decode(
     model: ModelOption,
     run: RunOptions,

@@ -100,7 +100,7 @@ def eval_blimp(
     show = partial(print_blimp, details=details)
     output = required_output(output)
     plan = make_plan(run)
-    inputs = [data, model, recorded.surprisals]
+    inputs = [data, model, run.trees, recorded.surprisals]
     check_output_or_done(output, plan, folder=True, overwrite=run.overwrite, inputs=inputs, quiet=run.quiet)
     pairs = PairFiles(data, limit)
     if model is not None:
@@ -108,7 +108,7 @@ def eval_blimp(
         unit = "pairs" if run.beam == AUTO else "sentences"
         with piecewise_by_beam(output, settings, plan, overwrite=run.overwrite, quiet=run.quiet) as scorer:
             results = evaluate_blimp(pairs, scorer, bar(unit, quiet=run.quiet))
-            made = provenance({"data": data, "model": model})
+            made = provenance({"data": data, "model": model, **run.trees_read})
             deliver(results, made, output, show, overwrite=run.overwrite, as_json=run.as_json)
     else:
         scored = recorded_scorer(recorded, place_names(BLIMP_COLUMNS, blimp_sentences(pairs)))

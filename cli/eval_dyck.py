@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pdtools.evaluation.results import Results
 
 
-@option_blocks(without=("bos", "dtype", "word_beam", "fast_track"))
+@option_blocks(without=("bos", "dtype", "word_beam", "fast_track", "trees"))
 def eval_dyck(
     prefixes: Annotated[
         list[str], typer.Argument(metavar="PREFIXES...", help="TSV files of generate dyck-prefixes.")

@@ -118,6 +118,8 @@ def eval_ppl(
             "--stream reads no trees" if stream else f"{model} is a Hugging Face model, which reads no trees"
         )
         raise PdtoolsError(f"{reads}: with --no-marginal there is nothing to compute")
+    if run.trees is not None and (stream or not marginal):
+        raise typer.BadParameter("--trees are for the marginal: leave out --stream and --no-marginal")
     if mask_share is not None and not 0 < mask_share <= 1:
         raise typer.BadParameter(f"--mask-share must be above 0 and at most 1, not {mask_share}")
     check_no_hub_name(model)
@@ -127,13 +129,13 @@ def eval_ppl(
     if hidden and stream:
         raise PdtoolsError(f"{hiding}: with --stream nothing is hidden")
     check_output_or_done(
-        target, plan, folder=True, overwrite=run.overwrite, inputs=[shards, model], quiet=run.quiet
+        target, plan, folder=True, overwrite=run.overwrite, inputs=[shards, model, run.trees], quiet=run.quiet
     )
     rejects = Rejects(on_error.value)
     settings = model_settings(plan, model, run)
 
     def end(results: Results) -> None:
-        made = provenance({"shards": shards, "model": model})
+        made = provenance({"shards": shards, "model": model, **run.trees_read})
         deliver(
             results,
             made,
@@ -162,7 +164,7 @@ def eval_ppl(
         if is_huggingface(model):
             scorer = PiecewiseScorer(settings, plan, job)
             results = evaluate_string_perplexity(sentences, scorer, rejects=rejects, progress=show)
-        elif (loaded := settings.load_model()).model.objective == "masked":
+        elif (loaded := settings.load_model()).model.objective == "masked" and run.trees is None:
             results = evaluate_masked_perplexity(
                 sentences,
                 loaded,
@@ -178,6 +180,7 @@ def eval_ppl(
                 loaded,
                 beam=settings.fixed_beam if marginal else None,
                 margin=run.margin,
+                trees=settings.trees,
                 max_batch=run.max_batch,
                 rejects=rejects,
                 progress=show,

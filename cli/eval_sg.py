@@ -130,7 +130,7 @@ def eval_sg(
     show = partial(print_sg, details=details)
     output = required_output(output)
     plan = make_plan(run)
-    inputs = [*suites, model, recorded.surprisals]
+    inputs = [*suites, model, run.trees, recorded.surprisals]
     check_output_or_done(output, plan, folder=True, overwrite=run.overwrite, inputs=inputs, quiet=run.quiet)
     found = SuiteFiles(suites[0])
     if model is not None:
@@ -138,7 +138,7 @@ def eval_sg(
         unit = "items" if run.beam == AUTO else "sentences"
         with piecewise_by_beam(output, settings, plan, overwrite=run.overwrite, quiet=run.quiet) as scorer:
             results = evaluate_sg(found, scorer, bar(unit, quiet=run.quiet))
-            made = provenance({"suites": suites[0], "model": model})
+            made = provenance({"suites": suites[0], "model": model, **run.trees_read})
             deliver(results, made, output, show, overwrite=run.overwrite, as_json=run.as_json)
     else:
         places = place_names(SG_COLUMNS, sg_sentences(found))

@@ -252,6 +252,15 @@ MarginOption = Annotated[
         help="Drop hypotheses that are this much less probable than the best (default: none).",
     ),
 ]
+TreesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--trees",
+        metavar="FILE",
+        rich_help_panel="Search",
+        help="Search nothing: sum over these trees (blocks of lines, or id<TAB>tree).",
+    ),
+]
 MaxBatchOption = Annotated[
     int | None,
     typer.Option(
@@ -302,9 +311,15 @@ class RunOptions(PiecesOptions):
     margin: MarginOption = None
     word_beam: WordBeamOption = None
     fast_track: FastTrackOption = None
+    trees: TreesOption = None
     bos: BosOption = True
     max_batch: MaxBatchOption = None
     dtype: DtypeOption = Dtype.float32
+
+    @property
+    def trees_read(self) -> dict[str, str]:
+        """The file of --trees as an input of :func:`pdtools.provenance.provenance`, if it is given."""
+        return {} if self.trees is None else {"trees": self.trees}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -51,7 +51,7 @@ class Functions(str, Enum):
     KEEP = "keep"
 
 
-@option_blocks(without=("bos", "max_batch", "dtype"))
+@option_blocks(without=("trees", "bos", "max_batch", "dtype"))
 def parse(
     run: RunOptions,
     inputs: InputsArgument = None,

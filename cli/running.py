@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from pdtools.errors import PdtoolsError
 from pdtools.files import check_output
-from pdtools.search.scores import AUTO
+from pdtools.search.scores import AUTO, DEFAULT_BEAM
 
 from .console import message
 from .options import PiecesOptions, RunOptions
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from pdtools.jobs import JobFolder, Plan
     from pdtools.search import Scorer
     from pdtools.search.checkpoint_scorer import Searcher
+    from pdtools.search.given_trees import TreesFile
     from pdtools.search.in_pieces import ModelSettings
     from pdtools.search.widening import Comparer
 
@@ -73,6 +76,7 @@ def model_settings(plan: Plan, model: str, run: RunOptions) -> ModelSettings:
     from pdtools.provenance import fingerprint
     from pdtools.search.in_pieces import ModelSettings
 
+    trees = _trees_file(plan, run)
     if os.path.isfile(model):
         checkpoint_folder(model)  # refuses it before all of it, which may be much, is read to identify it
     each = threads_of_each(run.threads, plan.workers)
@@ -85,6 +89,7 @@ def model_settings(plan: Plan, model: str, run: RunOptions) -> ModelSettings:
         margin=run.margin,
         word_beam=run.word_beam,
         fast_track=run.fast_track,
+        trees=trees,
         device=device,
         dtype=run.dtype.value,
         bos=run.bos,
@@ -92,6 +97,21 @@ def model_settings(plan: Plan, model: str, run: RunOptions) -> ModelSettings:
         threads=each,
         fingerprint=fingerprint(model) if plan.has_other_processes else None,
     )
+
+
+def _trees_file(plan: Plan, run: RunOptions) -> TreesFile | None:
+    """The file of --trees, with which nothing is searched."""
+    from pdtools.search.given_trees import TreesFile
+
+    if run.trees is None:
+        return None
+    widths = {"--margin": run.margin, "--word-beam": run.word_beam, "--fast-track": run.fast_track}
+    given = ["--beam"] * (run.beam != DEFAULT_BEAM) + [
+        name for name, width in widths.items() if width is not None
+    ]
+    if given:
+        raise typer.BadParameter(f"with --trees nothing is searched: leave out {', '.join(given)}")
+    return TreesFile.of(run.trees if plan.scheduler is None else os.path.abspath(run.trees))
 
 
 @contextmanager

@@ -85,6 +85,8 @@ def surprisal(
     from pdtools.search.surprisal import Unit, surprisals, write_surprisals
 
     check_json_output(run.as_json, output)
+    if parses and run.trees is not None:
+        raise typer.BadParameter("--parses are those of a search: they do not go with --trees")
     files = input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
     plan = make_plan(run)
     beside = [str(rejects_path(output) or STDIO)]
@@ -93,7 +95,7 @@ def surprisal(
         plan,
         folder=False,
         overwrite=run.overwrite,
-        inputs=[*files, model],
+        inputs=[*files, model, run.trees],
         beside=beside,
         quiet=run.quiet,
     )
@@ -120,7 +122,9 @@ def surprisal(
                 "counts": asdict(counts),
                 "rejects": rejects.by_reason(),
                 "settings": {**scorer.settings, "unit": unit, "rows": rows},
-                "provenance": provenance({"model": model, **{name: name for name in inputs or []}}),
+                "provenance": provenance(
+                    {"model": model, **run.trees_read, **{name: name for name in inputs or []}}
+                ),
             }
         )
     message(f"{counts.scored} of {counts.sentences} sentences scored, surprisal in {unit}", quiet=run.quiet)

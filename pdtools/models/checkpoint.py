@@ -35,7 +35,7 @@ BEST_FOLDER = "best"
 UNTRAINED = "this checkpoint is of step 0: its weights are those that training began with"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LoadedModel:
     """A checkpoint in memory.
 

@@ -18,6 +18,8 @@ _HOME = {
     "AttachmentScorer": "scorer",
     "StringScorer": "scorer",
     "Searched": "scorer",
+    "GivenTreesScorer": "given_trees",
+    "TreesFile": "given_trees",
     "HuggingFaceScorer": "huggingface",
     "beam_search": "beam",
     "BeamResult": "beam",

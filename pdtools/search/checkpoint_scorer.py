@@ -56,7 +56,7 @@ class CheckpointScorer(ABC):
         loaded.model.check_causal()
         self.loaded = loaded
         self.max_batch = max_batch
-        self.settings = {
+        self.settings: dict[str, Any] = {
             "kind": kind,
             **loaded.described,
             "bos": True,

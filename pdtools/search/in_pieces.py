@@ -16,6 +16,7 @@ from pdtools.models import LoadedModel
 from pdtools.provenance import check_fingerprint, identify
 from pdtools.search.checkpoint_scorer import Parsed, ParsedScore, Searcher
 from pdtools.search.comparer import CONTESTS, load_comparer
+from pdtools.search.given_trees import TreesFile
 from pdtools.search.huggingface import HuggingFaceScorer
 from pdtools.search.scorer import (
     check_bos,
@@ -53,6 +54,7 @@ class ModelSettings:
     margin: float | None = None
     word_beam: int | None = None
     fast_track: int | None = None
+    trees: TreesFile | None = None
     device: str = "cpu"
     dtype: Dtype = "float32"
     bos: bool = True
@@ -118,6 +120,7 @@ def _load_scorer(settings: ModelSettings) -> ModelScorer | HuggingFaceScorer:
         device=prepare_torch(settings.device, settings.threads),
         dtype=settings.dtype,
         bos=settings.bos,
+        trees=settings.trees,
         max_batch=settings.max_batch,
     )
 
@@ -348,7 +351,8 @@ def model_settings_for_job(settings: ModelSettings) -> dict[str, Any]:
         del described[name]
     weights = {**identify(described.pop("model_dir"))}
     path = weights.pop("path")
-    return {**described, "model": weights or path}
+    trees = described.pop("trees")
+    return {**described, **({"trees": trees["sha256"]} if trees else {}), "model": weights or path}
 
 
 def digest_of_sentences(piece: Sequence[str | Sentence]) -> str:

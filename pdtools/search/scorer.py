@@ -11,6 +11,7 @@ from pdtools.models.transformer.pretrained import check_no_hub_name
 from pdtools.search.action_scorer import ActionScorer
 from pdtools.search.attachment_scorer import AttachmentScorer
 from pdtools.search.checkpoint_scorer import AnySearcher, Searcher
+from pdtools.search.given_trees import GivenTreesScorer, TreesFile
 from pdtools.search.huggingface import HuggingFaceScorer, is_huggingface, torch_dtype
 from pdtools.search.scores import (
     DEFAULT_BEAM,
@@ -29,6 +30,7 @@ def load_scorer(
     device: str = "cpu",
     dtype: Dtype = "float32",
     bos: bool = True,
+    trees: TreesFile | None = None,
     max_batch: int | None = None,
 ) -> ModelScorer | HuggingFaceScorer:
     """Load a model for scoring.
@@ -42,6 +44,7 @@ def load_scorer(
         dtype: of the weights. bf16 is faster where the processor computes in it, and less exact.
         bos: whether a Hugging Face model reads a beginning-of-sentence token first. Without it the
             first token has no score, and no row.
+        trees: to sum over instead of a search, see :class:`pdtools.search.GivenTreesScorer`.
         max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
 
     Raises:
@@ -50,10 +53,12 @@ def load_scorer(
     """
     check_no_hub_name(model_dir)
     if is_huggingface(model_dir):
+        if trees is not None:
+            raise PdtoolsError(f"{model_dir}: a Hugging Face language model has no trees: leave out --trees")
         return HuggingFaceScorer(model_dir, device=device, dtype=dtype, bos=bos, max_batch=max_batch)
     check_bos(model_dir, bos)
     loaded = load_model(model_dir, device=device, dtype=dtype)
-    return scorer_of(loaded, beam=beam, margin=margin, max_batch=max_batch)
+    return scorer_of(loaded, beam=beam, margin=margin, trees=trees, max_batch=max_batch)
 
 
 def scorer_of(
@@ -61,6 +66,7 @@ def scorer_of(
     *,
     beam: int | ActionBeam | None,
     margin: float | None = None,
+    trees: TreesFile | None = None,
     max_batch: int | None = None,
 ) -> ModelScorer:
     """The scorer that a model's derivations need.
@@ -69,7 +75,10 @@ def scorer_of(
         loaded: a checkpoint of a causal model.
         beam: hypotheses per sentence, for models whose words depend on derivations; None: no marginals.
         margin, max_batch: see :func:`pdtools.search.beam_search`.
+        trees: to sum over; beam and margin mean nothing then.
     """
+    if trees is not None:
+        return GivenTreesScorer(loaded, trees=trees, max_batch=max_batch)
     if not loaded.model.derivation_kind.reach_words:
         return StringScorer(loaded, max_batch=max_batch)
     return _searcher_of(loaded)(loaded, beam=beam, margin=margin, max_batch=max_batch)

@@ -22,6 +22,7 @@ from pdtools.trees.constituents import (
 )
 from pdtools.trees.pieces import FilePiece, cut_pieces, in_order
 from pdtools.trees.placeholders import is_placeholder, placeholder, sentence_problem, word_problem
+from pdtools.trees.proposals import read_proposals
 from pdtools.trees.reader import SourcedTree, read_trees
 from pdtools.trees.tape import (
     deepest_of,
@@ -82,6 +83,7 @@ __all__ = [
     "piece_constituents",
     "placeholder",
     "read_arrays",
+    "read_proposals",
     "read_trees",
     "remove_traces",
     "sentence_layout",

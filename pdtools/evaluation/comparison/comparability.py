@@ -21,14 +21,17 @@ _NOT_DATA = ("model", "strings")
 
 # Settings that say what a model is, or that say in words what others say already; that of files whose
 # surprisals were brought to one unit; and when EVALB's own table stops.
-_DESCRIPTIONS = ("model", "kind", "words", "marginal", "alignment", "objective", "unit_of_file", "max_error")
+_DESCRIPTIONS = (
+    *("model", "kind", "words", "marginal", "given_trees_used", "alignment", "objective"),
+    *("unit_of_file", "max_error"),
+)
 # End-of-sentence is in no region; perplexities with it and without it have names of their own.
 _WITHOUT_EOS = ("sg", "ppl")
 # None says of these that they are not known, or do not apply.
 _NONE_IS_NO_VALUE = ("beam", "eos")
 _NONE = {"limit": "all", "margin": "none", "text_style": "as given", "streams": "each row by itself"}
 # Settings that only results of some kinds have: where one of two has it, it is what differs.
-_OF_SOME = ("streams", "warning")
+_OF_SOME = ("streams", "warning", "given_trees")
 _NAMES = {
     "limit": "most pairs or prefixes",
     "eos": "end-of-sentence counted",

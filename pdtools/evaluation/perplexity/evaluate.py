@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from pdtools.files import Rejects
     from pdtools.models import LoadedModel
+    from pdtools.search.given_trees import TreesFile
     from pdtools.search.scores import ActionBeam, RowScore, Scorer
     from pdtools.shards import ShardFolder
     from pdtools.tokenization import Sentence
@@ -68,6 +69,7 @@ def evaluate_perplexity(
     *,
     beam: int | ActionBeam | None,
     margin: float | None = None,
+    trees: TreesFile | None = None,
     max_batch: int | None = None,
     rejects: Rejects,
     progress: Progress = no_progress,
@@ -80,8 +82,9 @@ def evaluate_perplexity(
         loaded: a checkpoint.
         beam: hypotheses for the marginal; None leaves it out. Without a tape p(x) is exact and needs none.
         margin: see :func:`pdtools.search.beam_search`.
+        trees: to sum over for the marginal, instead of a search.
         max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
-        rejects: takes sentences longer than the model.
+        rejects: takes sentences longer than the model, or without one of the trees to sum over.
         progress: wraps the iterator over sentences.
         in_pieces: who scores them; None: this process.
 
@@ -92,14 +95,16 @@ def evaluate_perplexity(
         InputError: if the shards have another tokenizer, layout or binarization than the model's, or a
             sentence is too long and ``rejects`` says to stop.
     """
+    from pdtools.search.given_trees import GivenTreesScorer
     from pdtools.search.scorer import scorer_of
 
     check_shards(shards, loaded)
-    scorer = scorer_of(loaded, beam=beam, margin=margin)
+    scorer = scorer_of(loaded, beam=beam, margin=margin, trees=trees)
     blocks = score_blocks(
         shards,
         loaded,
-        partial(_score, beam=beam, margin=margin, max_batch=max_batch),
+        partial(_score, beam=beam, margin=margin, trees=trees, max_batch=max_batch),
+        problem=scorer.problem if isinstance(scorer, GivenTreesScorer) else None,
         kind=_Record,
         rows_per_piece=min(scorer.look_ahead, ROWS_PER_PIECE),
         in_pieces=in_pieces,
@@ -117,6 +122,7 @@ def evaluate_perplexity(
         "marginal": scorer.marginal,
         "beam": scorer.settings["beam"],
         "margin": scorer.settings["margin"],
+        **{name: value for name, value in scorer.settings.items() if name.startswith("given_trees")},
         "log_base": "nats",
         "dtype": loaded.model.dtype_name,
         "text_style": loaded.tokenizer.text_style,
@@ -278,12 +284,13 @@ def _score(
     *,
     beam: int | ActionBeam | None,
     margin: float | None,
+    trees: TreesFile | None,
     max_batch: int | None,
 ) -> list[RowScore]:
     """What is known of each row."""
     from pdtools.search.scorer import scorer_of
 
-    scorer = scorer_of(loaded, beam=beam, margin=margin, max_batch=max_batch)
+    scorer = scorer_of(loaded, beam=beam, margin=margin, trees=trees, max_batch=max_batch)
     return scorer.score_rows([(row.tokens, row.derivation) for row in rows])
 
 

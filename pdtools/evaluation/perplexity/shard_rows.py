@@ -78,6 +78,7 @@ def score_blocks(
     loaded: LoadedModel,
     score: ScoreRows,
     *,
+    problem: Callable[[NDArray[np.int32]], str | None] | None = None,
     kind: Any,
     rows_per_piece: int,
     in_pieces: InPieces | None,
@@ -93,21 +94,22 @@ def score_blocks(
         shards: read block by block.
         loaded: the model. Other processes load it themselves.
         score: what is done with a piece.
+        problem: why a row with such tokens is left out, if so; None: none is.
         kind: the type of what it says of a row.
         rows_per_piece: at most.
         in_pieces: who does it; None: this process.
-        rejects: takes rows that are too long.
+        rejects: takes rows that are too long, and those that ``problem`` says.
         progress: wraps the iterator over rows.
 
     Yields:
         For each block its rows, in order, with their scores.
 
     Raises:
-        InputError: if a row is too long and ``rejects`` says to stop.
+        InputError: if a row is left out and ``rejects`` says to stop.
     """
     from pdtools.shards.reader import ROWS_PER_BLOCK
 
-    pieces = _cut(shards, loaded.model, rows_per_piece, rejects)
+    pieces = _cut(shards, loaded.model, problem, rows_per_piece, rejects)
     by = in_pieces or InPieces(Held(loaded))
     found = by.map(RowWork(by.model, score, kind), pieces)
     rows = progress(
@@ -126,7 +128,11 @@ def arrays_of(derivation: Any) -> Iterator[NDArray[np.int32]]:
 
 
 def _cut(
-    shards: ShardFolder, model: LanguageModel, rows_per_piece: int, rejects: Rejects
+    shards: ShardFolder,
+    model: LanguageModel,
+    problem: Callable[[NDArray[np.int32]], str | None] | None,
+    rows_per_piece: int,
+    rejects: Rejects,
 ) -> Iterator[list[Row]]:
     # ROOT, and a sentence's end, are no tokens of the text; a block ends anywhere.
     besides = 1 if shards.layout == "block" else 2
@@ -141,6 +147,8 @@ def _cut(
         for i, (row_id, length) in enumerate(zip(block.ids.tolist(), lengths.tolist(), strict=True)):
             if most is not None and length > most:
                 refused[i] = f"longer than the model: {length - besides} tokens, at most {most - besides}"
+            elif problem is not None and (reason := problem(block.tokens(i))):
+                refused.setdefault(i, reason)
             if i in refused:
                 rejects.add(refused[i], file=shards.folder, line=row_id, text=block.text(i))
             else:

@@ -1,0 +1,286 @@
+"""The scorer that searches nothing and sums over given trees, such as a parser's proposals.
+
+So Transformer Grammars' authors score strings (Sartran et al. 2022): log p(x) is at least the log of the sum
+of p(x, y) over some of the trees y of x, each counted once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.files import is_stream, sha256_file
+from pdtools.models import LanguageModel, LoadedModel
+from pdtools.models.grammar.batch import ActionBatch
+from pdtools.models.grammar.model import GrammarLM
+from pdtools.search.checkpoint_scorer import CheckpointScorer, ShardRow
+from pdtools.search.encoding import SEARCH_LOOK_AHEAD, Encoded, score_windows, sentence_score
+from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
+from pdtools.search.scores import Continuation, RowScore, SentenceScore, Unscorable
+from pdtools.shards import ShardSettings
+from pdtools.shards.plain import row_of_tree
+from pdtools.tokenization import Sentence
+from pdtools.trees import Constituents, read_proposals
+
+
+@dataclass(frozen=True, slots=True)
+class TreesFile:
+    """A file of trees (:func:`pdtools.trees.read_proposals`), and what it holds."""
+
+    path: str
+    sha256: str
+
+    @classmethod
+    def of(cls, path: str | Path) -> TreesFile:
+        """A file as it is now.
+
+        Raises:
+            InputError: if it is none, or cannot be read again.
+        """
+        if is_stream(path):
+            raise InputError("trees are given in a file, which is read more than once", file=path)
+        try:
+            return cls(str(path), sha256_file(path))
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}", file=path) from error
+
+
+@dataclass(frozen=True, eq=False)
+class GivenDerivations:
+    """What the trees of a file are to a model.
+
+    Sentences are known by their token ids, int32 (n + 2), as bytes.
+
+    Attributes:
+        by_ids: the derivations of each sentence that has any, all different, as the model has them.
+        unusable: of other sentences, why the first of their trees cannot be used.
+        n_trees: trees of the file.
+        left_out: how many of them cannot be used, by reason.
+    """
+
+    by_ids: dict[bytes, list[Any]]
+    unusable: dict[bytes, str]
+    n_trees: int
+    left_out: dict[str, int]
+
+
+class GivenTreesScorer(CheckpointScorer):
+    """A :class:`ModelScorer` over the derivations that given trees are, for models of attachments or actions.
+
+    Args:
+        loaded: a checkpoint whose words depend on derivations.
+        trees: of sentences, whatever else is scored.
+        max_batch: derivations per batch; by default as many as fit a fixed amount of memory.
+
+    Raises:
+        PdtoolsError: if p(x) of the model needs no trees, or the file is not the one it was.
+        InputError: see :func:`pdtools.trees.read_proposals`.
+    """
+
+    marginal: str | None = "sum over given trees: a lower bound of log p(x)"
+
+    def __init__(self, loaded: LoadedModel, *, trees: TreesFile, max_batch: int | None = None) -> None:
+        super().__init__(loaded, kind="given trees", beam=None, max_batch=max_batch)
+        if not loaded.model.derivation_kind.reach_words:
+            raise PdtoolsError(f"{loaded.folder}: p(x) of this model needs no trees: leave out --trees")
+        self._file = trees.path
+        self._given_trees = given = read_given_trees(loaded, trees)
+        self.settings |= {
+            "given_trees": trees.sha256,
+            "given_trees_used": {
+                "trees": given.n_trees,
+                "left_out": given.left_out,
+                "derivations": sum(map(len, given.by_ids.values())),
+                "sentences": len(given.by_ids),
+            },
+        }
+
+    @property
+    def look_ahead(self) -> int:
+        """See :class:`Scorer`."""
+        return SEARCH_LOOK_AHEAD
+
+    def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
+        """Not for given trees, which are those of whole sentences.
+
+        Raises:
+            PdtoolsError: always.
+        """
+        raise PdtoolsError("what may follow a prefix is not known from trees of sentences")
+
+    def problem(self, ids: NDArray[np.int32]) -> str | None:
+        """Why a sentence, int32 (n + 2), cannot be scored; None if it has derivations."""
+        key = ids.tobytes()
+        if key in self._given_trees.by_ids:
+            return None
+        if key in self._given_trees.unusable:
+            return f"no tree of it in {self._file} can be used: {self._given_trees.unusable[key]}"
+        return f"no tree of it is in {self._file}"
+
+    def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
+        """See :meth:`Scorer.score`."""
+
+        def work(window: list[Encoded]) -> Iterator[SentenceScore]:
+            sums = self._prefix_logprobs([item.encoding.ids for item in window])
+            for item, values in zip(window, sums, strict=True):
+                yield sentence_score(self.loaded.tokenizer, item, np.diff(values))
+
+        return score_windows(sentences, self._encode, work, self.look_ahead)
+
+    def _encode(self, sentence: str | Sentence) -> Encoded | Unscorable:
+        found = super()._encode(sentence)
+        if isinstance(found, Encoded) and (problem := self.problem(found.encoding.ids)):
+            return Unscorable(found.sentence.text, problem)
+        return found
+
+    def _with_marginals(self, rows: Sequence[ShardRow], given: list[RowScore]) -> list[RowScore]:
+        known = [i for i, (tokens, _) in enumerate(rows) if self.problem(tokens) is None]
+        found = list(given)
+        sums = self._prefix_logprobs([rows[i][0] for i in known])
+        for i, values in zip(known, sums, strict=True):
+            end = float(values[-1] - values[-2])
+            found[i] = given[i]._replace(marginal=float(values[-1]), end_marginal=end)
+        return found
+
+    def _prefix_logprobs(self, ids: Sequence[NDArray[np.int32]]) -> list[NDArray[np.float64]]:
+        """Of sentences with trees A_0, …, A_n, A_end, float64 (n + 2), nats; see :func:`prefix_logprobs`."""
+        model = self.loaded.model
+        rows = [(tokens, given) for tokens in ids for given in self._given_trees.by_ids[tokens.tobytes()]]
+        read: dict[int, _Read] = {}
+        for places in length_groups(
+            [_positions(model, *row) for row in rows],
+            lambda length: self.max_batch or strings_that_fit(length, model.vocab_size),
+        ):
+            read.update(zip(places, _read(model, [rows[place] for place in places]), strict=True))
+        in_order = (read[place] for place in range(len(rows)))
+        return [
+            prefix_logprobs([next(in_order) for _ in self._given_trees.by_ids[tokens.tobytes()]])
+            for tokens in ids
+        ]
+
+
+@lru_cache(maxsize=1)
+def read_given_trees(loaded: LoadedModel, trees: TreesFile) -> GivenDerivations:
+    """Read trees as ``pdtools tapes`` does; trees that are one derivation are one. Once in each process.
+
+    Raises:
+        PdtoolsError: if the file is not the one it was.
+        InputError: see :func:`pdtools.trees.read_proposals`.
+    """
+    if TreesFile.of(trees.path) != trees:
+        raise PdtoolsError(f"{trees.path} is not the file that the command was started with")
+    settings = ShardSettings(
+        factor=loaded.config["shards"].get("factor", "right"),
+        tape="none",
+        constituents="labelled" if isinstance(loaded.model, GrammarLM) else "none",
+    )
+    by_ids: dict[bytes, dict[bytes, Any]] = {}
+    unusable: dict[bytes, str] = {}
+    left_out: Counter[str] = Counter()
+    n_trees = 0
+    for tree in read_proposals(trees.path):
+        n_trees += 1
+        row = row_of_tree(tree, loaded.tokenizer, settings)
+        if isinstance(row, str):
+            left_out[row] += 1
+            continue
+        ids, constituents = row.encoding.ids, row.constituents
+        if problem := _problem(loaded.model, ids, constituents):
+            left_out[problem] += 1
+            unusable.setdefault(ids.tobytes(), problem)
+        elif constituents is None:
+            by_ids.setdefault(ids.tobytes(), {})[row.attach.tobytes()] = row.attach
+        else:
+            arrays = constituents.labels, constituents.opens, constituents.closes
+            content = b"".join(array.tobytes() for array in arrays)
+            by_ids.setdefault(ids.tobytes(), {})[content] = constituents
+    different = {ids: list(derivations.values()) for ids, derivations in by_ids.items()}
+    return GivenDerivations(different, unusable, n_trees, dict(left_out))
+
+
+def _problem(model: LanguageModel, ids: NDArray[np.int32], constituents: Constituents | None) -> str | None:
+    """Why a model cannot read a tree, if so."""
+    positions = _positions(model, ids, constituents)
+    if model.max_length is not None and positions > model.max_length:
+        return f"longer than the model, with its tree: {positions} positions, at most {model.max_length}"
+    if constituents is None:
+        return None
+    assert isinstance(model, GrammarLM)
+    if constituents.labels.min() < 0:
+        return "labels unknown to the model"
+    opened = constituents.opens.cumsum() - constituents.closes.cumsum() + constituents.closes  # (n)
+    if opened.max() > model.config.max_open:
+        return f"more than {model.config.max_open} constituents open at once (config.max_open)"
+    return None
+
+
+def _positions(model: LanguageModel, ids: NDArray[np.int32], derivation: Any) -> int:
+    """How many positions the model reads of a sentence with a derivation."""
+    if isinstance(model, GrammarLM):
+        return int(model.actions.positions(np.array(len(ids) - 2), np.array(len(derivation.labels))))
+    return len(ids)
+
+
+class _Read(NamedTuple):
+    """What a model says of a sentence with a derivation.
+
+    Attributes:
+        choices: int64 (c), what it is made of: its attachments, or its actions, tokens among them.
+        made: int64 (n + 1), how many of them are made when each token, and the end, is generated.
+        logprobs: float64 (n + 1), nats, of each token, or the end, with all that comes before it.
+    """
+
+    choices: NDArray[np.int64]
+    made: NDArray[np.int64]
+    logprobs: NDArray[np.float64]
+
+
+@torch.inference_mode()
+def _read(model: LanguageModel, rows: Sequence[ShardRow]) -> Iterator[_Read]:
+    """Read a batch in one teacher-forced pass."""
+    batch = model.pack(rows).to(model.device)
+    with explained_memory_errors():
+        parts = model.forward_parts(batch)
+    derived = parts.attach_logprobs.double()
+    # A token comes before its own attachment, as in the beam search.
+    logprobs = ((parts.token_logprobs.double() + derived).cumsum(1) - derived).cpu().numpy()  # (B, N)
+    generates = batch.predicted() & ((batch.tokens < model.vocab_size) | batch.ends(model.eos_id))
+    has_actions = isinstance(batch, ActionBatch)
+    choices = (batch.tokens if has_actions else batch.attach).cpu().numpy()  # (B, N)
+    lengths = batch.lengths.tolist()
+    for row, generated in enumerate(generates.cpu().numpy()):
+        positions = np.flatnonzero(generated)  # (n + 1)
+        # The action there is a choice, and made; the attachment there is not.
+        yield _Read(choices[row, : lengths[row]], positions + has_actions, logprobs[row, positions])
+
+
+def prefix_logprobs(derivations: Sequence[_Read]) -> NDArray[np.float64]:
+    """A_0, …, A_n, A_end of a sentence, float64 (n + 2), nats.
+
+    A_t is the log of the sum, over the different beginnings that its derivations have up to token t, of the
+    beginning's probability.
+
+    Args:
+        derivations: all different, at least one.
+    """
+    made = np.stack([each.made for each in derivations])  # (D, n + 1)
+    logprobs = np.stack([each.logprobs for each in derivations])  # (D, n + 1)
+    choices = np.full((len(derivations), max(len(each.choices) for each in derivations)), -1)  # (D, c)
+    for row, each in zip(choices, derivations, strict=True):
+        row[: len(each.choices)] = each.choices
+    # In lexicographic order derivations that begin alike are neighbours: the first one of them counts.
+    order = np.lexsort(choices.T[::-1])
+    differs = choices[order[1:]] != choices[order[:-1]]  # (D - 1, c)
+    first = np.concatenate([[-1], differs.argmax(1)])  # (D) the first choice that is not the one before's
+    is_new = first[:, None] < made[order]  # (D, n + 1)
+    sums = np.logaddexp.reduce(np.where(is_new, logprobs[order], -np.inf), axis=0)  # (n + 1)
+    return np.concatenate([[0.0], sums])
