@@ -119,7 +119,7 @@ def eval_ppl(
         )
         raise PdtoolsError(f"{reads}: with --no-marginal there is nothing to compute")
     if run.trees is not None and (stream or not marginal):
-        raise typer.BadParameter("--trees are for the marginal: leave out --stream and --no-marginal")
+        raise PdtoolsError("--trees are for the marginal: leave out --stream and --no-marginal")
     if mask_share is not None and not 0 < mask_share <= 1:
         raise typer.BadParameter(f"--mask-share must be above 0 and at most 1, not {mask_share}")
     check_no_hub_name(model)

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from pdtools.errors import PdtoolsError
 from pdtools.files import check_output
 from pdtools.search.scores import AUTO, DEFAULT_BEAM
@@ -110,7 +108,7 @@ def _trees_file(plan: Plan, run: RunOptions) -> TreesFile | None:
         name for name, width in widths.items() if width is not None
     ]
     if given:
-        raise typer.BadParameter(f"with --trees nothing is searched: leave out {', '.join(given)}")
+        raise PdtoolsError(f"with --trees nothing is searched: leave out {', '.join(given)}")
     return TreesFile.of(run.trees if plan.scheduler is None else os.path.abspath(run.trees))
 
 

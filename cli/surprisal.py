@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, Rejects, rejects_path
 
 from .arguments import input_files
@@ -86,7 +87,7 @@ def surprisal(
 
     check_json_output(run.as_json, output)
     if parses and run.trees is not None:
-        raise typer.BadParameter("--parses are those of a search: they do not go with --trees")
+        raise PdtoolsError("--parses are those of a search: they do not go with --trees")
     files = input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
     plan = make_plan(run)
     beside = [str(rejects_path(output) or STDIO)]
