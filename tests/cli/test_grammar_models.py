@@ -93,6 +93,24 @@ def test_trees_come_out_labelled_and_are_scored(model: Path, shards: Path, tmp_p
     assert run(["eval-parse", str(gold), str(parsed), "-q", "-o", str(tmp_path / "f1")]) == 0
 
 
+def test_the_trees_of_a_beam_are_given(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All that the word beam ended with, as the guide writes them: their sum is the beam's."""
+    text, scores, proposals = (tmp_path / name for name in ("text.txt", "best.tsv", "proposals.tsv"))
+    text.write_text("the dog barks\na cat sleeps\n")
+    common = [str(text), "--model", str(model), "--device", "cpu", "-q"]
+    assert run(["decode", *common, "--k-best", "10", "--scores", str(scores), "-o", str(tmp_path / "b")]) == 0
+    rows = [line.split("\t") for line in scores.read_text().splitlines()[1:]]
+    proposals.write_text("".join(f"{row[0]}\t{row[4]}\n" for row in rows))
+    assert run(["surprisal", *common, "--nats", "--trees", str(proposals)]) == 0
+    totals = {"1": 0.0, "2": 0.0}
+    for line in capsys.readouterr().out.splitlines()[1:]:
+        sentence, *_, surprisal = line.split("\t")
+        totals[sentence] -= float(surprisal)
+    assert totals == pytest.approx({row[0]: float(row[3]) for row in rows}, abs=1e-4)
+
+
 def test_surprisals_with_incremental_parses(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = [
         "surprisal",
