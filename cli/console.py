@@ -91,8 +91,12 @@ def message(text: str, *, quiet: bool) -> None:
 
 def warn(settings: Mapping[str, Any]) -> None:
     """Say what the settings of results warn of, on standard error, with ``--quiet`` too."""
-    if warning := {**settings.get("scorer", {}), **settings}.get("warning"):
+    every = {**settings.get("scorer", {}), **settings}
+    if warning := every.get("warning"):
         print(f"pdtools: {warning}", file=sys.stderr)
+    used = every.get("given_trees_used", {"left_out": {}})
+    for reason, number in used["left_out"].items():
+        print(f"pdtools: {number} of the {used['trees']} trees left out: {reason}", file=sys.stderr)
 
 
 def say_it_will_stop(*, quiet: bool) -> None:

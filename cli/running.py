@@ -99,10 +99,10 @@ def model_settings(plan: Plan, model: str, run: RunOptions) -> ModelSettings:
 
 def _trees_file(plan: Plan, run: RunOptions) -> TreesFile | None:
     """The file of --trees, with which nothing is searched."""
-    from pdtools.search.given_trees import TreesFile
-
     if run.trees is None:
         return None
+    from pdtools.search.given_trees import TreesFile
+
     widths = {"--margin": run.margin, "--word-beam": run.word_beam, "--fast-track": run.fast_track}
     given = ["--beam"] * (run.beam != DEFAULT_BEAM) + [
         name for name, width in widths.items() if width is not None
