@@ -155,7 +155,7 @@ class GivenTreesScorer(CheckpointScorer):
         """Of sentences with trees A_0, …, A_n, A_end, float64 (n + 2), nats; see :func:`prefix_logprobs`."""
         model = self.loaded.model
         rows = [(tokens, given) for tokens in ids for given in self._given_trees.by_ids[tokens.tobytes()]]
-        read: dict[int, _Read] = {}
+        read: dict[int, _Reading] = {}
         for places in length_groups(
             [_positions(model, *row) for row in rows],
             lambda length: self.max_batch or strings_that_fit(length, model.vocab_size),
@@ -230,7 +230,7 @@ def _positions(model: LanguageModel, ids: NDArray[np.int32], derivation: Any) ->
     return len(ids)
 
 
-class _Read(NamedTuple):
+class _Reading(NamedTuple):
     """What a model says of a sentence with a derivation.
 
     Attributes:
@@ -245,7 +245,7 @@ class _Read(NamedTuple):
 
 
 @torch.inference_mode()
-def _read(model: LanguageModel, rows: Sequence[ShardRow]) -> Iterator[_Read]:
+def _read(model: LanguageModel, rows: Sequence[ShardRow]) -> Iterator[_Reading]:
     """Read a batch in one teacher-forced pass."""
     batch = model.pack(rows).to(model.device)
     with explained_memory_errors():
@@ -260,10 +260,10 @@ def _read(model: LanguageModel, rows: Sequence[ShardRow]) -> Iterator[_Read]:
     for row, generated in enumerate(generates.cpu().numpy()):
         positions = np.flatnonzero(generated)  # (n + 1)
         # The action there is a choice, and made; the attachment there is not.
-        yield _Read(choices[row, : lengths[row]], positions + has_actions, logprobs[row, positions])
+        yield _Reading(choices[row, : lengths[row]], positions + has_actions, logprobs[row, positions])
 
 
-def prefix_logprobs(derivations: Sequence[_Read]) -> NDArray[np.float64]:
+def prefix_logprobs(derivations: Sequence[_Reading]) -> NDArray[np.float64]:
     """A_0, …, A_n, A_end of a sentence, float64 (n + 2), nats.
 
     A_t is the log of the sum, over the different beginnings that its derivations have up to token t, of the
