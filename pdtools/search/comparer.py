@@ -62,9 +62,7 @@ class WideningComparer:
     def _compare(self, contests: Sequence[Contest]) -> list[Compared]:
         found: dict[int, Compared] = {}
         open_ones = list(range(len(contests)))
-        beam = 0
         for step, scorer in zip(STEPS, self._scorers, strict=True):
-            wider, beam = step.beam > beam, step.beam
             sentences = {text for i in open_ones for text in contests[i].sentences}
             in_order = sorted(sentences, key=_text)  # those that begin alike are neighbours
             scores: dict[str | Sentence, Found] = dict(zip(in_order, scorer.score(in_order), strict=True))
@@ -74,7 +72,7 @@ class WideningComparer:
                 now = tuple(scores[text] for text in contests[i].sentences)
                 found[i] = Compared(now, step.beam, step.margin)
                 exact = not any(getattr(score, "dropped", 0.0) for score in now)
-                if not (exact or contests[i].decided(now, before, wider=wider)):
+                if not (exact or contests[i].decided(now, before)):
                     undecided.append(i)
             open_ones = undecided
         return [found[i] for i in range(len(contests))]

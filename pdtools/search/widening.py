@@ -6,7 +6,6 @@ scored with a small beam, and those whose outcome could still change again with 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
@@ -24,11 +23,11 @@ class Step(NamedTuple):
     margin: float | None
 
 
-# The last is the one that the others are to agree with. A beam of 300 with a margin of 6 nats takes less time
-# than one of 100 without, and its scores are closer to those of 300 (docs/notes/performance.md).
-STEPS = (Step(10, None), Step(30, None), Step(300, 6.0), Step(300, 8.0), Step(300, None))
-# Of the first step there is no change to go by: what is missing counts twice, and there is a least doubt.
-_FIRST_FACTOR, _FIRST_LEAST = 2.0, 0.3
+# The last is the one that the others are to agree with. In the first two a margin does most of the work: what
+# they take and miss is in docs/notes/performance.md, which these numbers are from.
+STEPS = (Step(100, 5.0), Step(300, 6.0), Step(300, None))
+# How far off a log-probability is taken to be, nats: after the first step, and at least after the second.
+_FIRST, _LEAST = 0.2, 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +37,12 @@ class Uncertain:
     Attributes:
         now: as found by the last step.
         before: as found by the one before; None after the first.
-        missing: how much greater the log-probabilities that it is made of may still become, together.
+        parts: how many log-probabilities of which something was dropped it is made of.
     """
 
     now: float
     before: float | None = None
-    missing: float = 0.0
+    parts: float = 0.0
 
     def plus(self, other: Uncertain, times: float = 1.0) -> Uncertain:
         """The sum with so many times another."""
@@ -51,33 +50,18 @@ class Uncertain:
         return Uncertain(
             self.now + times * other.now,
             self.before + times * other.before if known else None,  # type: ignore[operator]
-            self.missing + abs(times) * other.missing,
+            self.parts + abs(times) * other.parts,
         )
 
     @property
     def doubt(self) -> float:
-        """By how much wider searches are taken to change it at most: what the last widening changed, and what
-        is missing."""
+        """By how much wider searches are taken to change it at most: by what the last widening did."""
         if self.before is None:
-            return _FIRST_FACTOR * self.missing + _FIRST_LEAST
-        return abs(self.now - self.before) + self.missing
+            return _FIRST * self.parts
+        return abs(self.now - self.before) + _LEAST * self.parts
 
 
 Found = SentenceScore | Unscorable
-
-
-def missing(now: SentenceScore, before: Found | None, *, wider: bool) -> float:
-    """How much greater log p(x) may still become, nats.
-
-    Args:
-        now, before: what the last step found, and the one before it, if there was one.
-        wider: whether the last step had a wider beam than the one before: it may become as great as if what
-            was dropped had fared as what was kept. Else it had a wider margin only, and what is left will
-            change much less than that did: by an eighth.
-    """
-    if wider or not isinstance(before, SentenceScore):
-        return -math.log1p(-(now.dropped or 0.0))
-    return abs(now.total - before.total) / 8
 
 
 class Contest(Protocol):
@@ -88,13 +72,12 @@ class Contest(Protocol):
         """As a scorer takes them."""
         ...
 
-    def decided(self, now: Sequence[Found], before: Sequence[Found] | None, *, wider: bool) -> bool:
+    def decided(self, now: Sequence[Found], before: Sequence[Found] | None) -> bool:
         """Whether wider searches are taken not to change the outcome, see :attr:`Uncertain.doubt`.
 
         Args:
             now: of each sentence what the last step found.
             before: the step before it; None after the first.
-            wider: see :func:`missing`.
         """
         ...
 

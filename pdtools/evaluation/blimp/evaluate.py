@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pdtools.evaluation.blimp.pairs import Pair, PairFiles, Pairs
 from pdtools.evaluation.results import ITEMS, Batches, MeanAndMax, Progress, Results, mean, no_progress
 from pdtools.search.scores import SentenceScore, Unscorable
-from pdtools.search.widening import Comparer, Uncertain, missing
+from pdtools.search.widening import Comparer, Uncertain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -109,13 +109,13 @@ class PairContest:
 
     sentences: tuple[str, str]
 
-    def decided(self, now: Sequence[Found], before: Sequence[Found] | None, *, wider: bool) -> bool:
+    def decided(self, now: Sequence[Found], before: Sequence[Found] | None) -> bool:
         """See :class:`pdtools.search.widening.Contest`."""
         good, bad = now
         if isinstance(good, Unscorable) or isinstance(bad, Unscorable) or _as_read(good) == _as_read(bad):
             return True
         a, b = (
-            Uncertain(score.total, getattr(last, "total", None), missing(score, last, wider=wider))
+            Uncertain(score.total, getattr(last, "total", None), bool(score.dropped))
             for score, last in zip((good, bad), before or (None, None), strict=True)
         )
         ratio = len(good.logprobs) / len(bad.logprobs)

@@ -9,7 +9,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import PdtoolsError
@@ -17,7 +16,7 @@ from pdtools.evaluation.results import ITEMS, Batches, MeanAndMax, Progress, Res
 from pdtools.evaluation.sg.scores import ItemResult, sg_scores
 from pdtools.evaluation.sg.suites import Condition, Item, Suite, Suites, sentences
 from pdtools.search.scores import Unscorable
-from pdtools.search.widening import Compared, Comparer, Uncertain, missing
+from pdtools.search.widening import Compared, Comparer, Uncertain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -127,26 +126,17 @@ def from_score(presented: Presented, score: SentenceScore) -> RegionSurprisals:
 
 
 def _region_values(
-    item: Item,
-    surprisals: Mapping[str, RegionSurprisals | str],
-    values: Callable[[RegionSurprisals], Sequence[float]] = attrgetter("regions"),
+    item: Item, surprisals: Mapping[str, RegionSurprisals | str]
 ) -> Callable[[int | None, str], float]:
-    """The surprisals that formulas name, of sentences that have some; or other ``values`` of regions."""
+    """The surprisals that formulas name, of sentences that have some."""
     position = {c.name: {n: i for i, n in enumerate(c.numbers)} for c in item.conditions}
 
     def value(number: int | None, condition: str) -> float:
         found = surprisals[condition]
         assert isinstance(found, RegionSurprisals)
-        each = values(found)
-        return math.fsum(each) if number is None else each[position[condition][number]]
+        return math.fsum(found.regions) if number is None else found.regions[position[condition][number]]
 
     return value
-
-
-def _shares_of_tokens(found: RegionSurprisals) -> list[float]:
-    """Of each region, end-of-sentence being one more token."""
-    total = sum(found.tokens) + (found.eos is not None)
-    return [number / total for number in found.tokens]
 
 
 def judge(suite: Suite, item: Item, surprisals: dict[str, RegionSurprisals | str]) -> Iterator[ItemResult]:
@@ -185,24 +175,20 @@ class ItemContest:
         """Of the conditions, in their order."""
         return tuple(presented.sentence for presented in self.presented)
 
-    def decided(self, now: Sequence[Found], before: Sequence[Found] | None, *, wider: bool) -> bool:
+    def decided(self, now: Sequence[Found], before: Sequence[Found] | None) -> bool:
         """See :class:`pdtools.search.widening.Contest`."""
         found = self._surprisals(now)
         value = _region_values(self.item, found)
         value_before = None if before is None else _region_values(self.item, self._surprisals(before))
-        bits = {
-            condition.name: missing(score, last, wider=wider) / math.log(2)
-            for condition, score, last in zip(
-                self.item.conditions, now, before or (None,) * len(now), strict=True
-            )
-            if not isinstance(score, Unscorable)
+        # In bits, as surprisals are.
+        parts = {
+            condition.name: bool(getattr(score, "dropped", None)) / math.log(2)
+            for condition, score in zip(self.item.conditions, now, strict=True)
         }
-        share = _region_values(self.item, found, _shares_of_tokens)
 
         def surprisal(number: int | None, condition: str) -> Uncertain:
             earlier = None if value_before is None else value_before(number, condition)
-            # What is missing of a sentence is taken to be so in equal parts at all of its tokens.
-            return Uncertain(value(number, condition), earlier, bits[condition] * share(number, condition))
+            return Uncertain(value(number, condition), earlier, parts[condition])
 
         return all(
             formula.truth(surprisal) is not None
