@@ -13,9 +13,9 @@ from pdtools.models import LoadedModel
 from pdtools.models.grammar.derivations import ActionDerivation
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.search import encoding
-from pdtools.search.checkpoint_scorer import CheckpointScorer, Parsed, ParsedScore, ShardRow, merged_trees
+from pdtools.search.checkpoint_scorer import CheckpointScorer, Parsed, ParsedScore, merged_trees
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
-from pdtools.search.scores import ActionBeam, Continuation, RowScore, SentenceScore, Unscorable
+from pdtools.search.scores import ActionBeam, Continuation, RowScore, SentenceScore, ShardRow, Unscorable
 from pdtools.search.word_synchronous import ActionResult, word_synchronous_search
 from pdtools.tokenization import Sentence
 from pdtools.trees import Tree, escape, sentence_problem
@@ -75,7 +75,7 @@ class ActionScorer(CheckpointScorer):
     def _with_marginals(self, rows: Sequence[ShardRow], given: list[RowScore]) -> list[RowScore]:
         if self.beam is None:
             return given
-        found = self._search([tokens for tokens, _ in rows], None)
+        found = self._search([row.tokens for row in rows], [row.word for row in rows])
         return [
             row._replace(marginal=result.marginal, end_marginal=float(result.logprobs[-1]))
             for row, result in zip(given, found, strict=True)
@@ -134,17 +134,18 @@ class ActionScorer(CheckpointScorer):
 
         def work(window: list[Encoded]) -> Iterator[_Found | Unscorable]:
             ids = [item.encoding.ids for item in window]
-            inside = [_inside_words(item.encoding.word) for item in window]
-            for item, result in zip(window, self._search(ids, inside, k_best), strict=True):
+            words = [item.encoding.word for item in window]
+            for item, result in zip(window, self._search(ids, words, k_best), strict=True):
                 room = bool(result.derivations)
                 yield _Found(item, result) if room else Unscorable(item.sentence.text, _NO_ROOM)
 
         return score_windows(sentences, self._encode, work, self.look_ahead)
 
     def _search(
-        self, ids: Sequence[NDArray[np.int32]], inside: Sequence[NDArray[np.bool_]] | None, k_best: int = 1
+        self, ids: Sequence[NDArray[np.int32]], words: Sequence[NDArray[np.int32]], k_best: int = 1
     ) -> list[ActionResult]:
         assert self.beam is not None, "made without a beam, to score given derivations"
+        inside = [_inside_words(word) for word in words]
         return word_synchronous_search(
             self._model,
             ids,

@@ -12,13 +12,14 @@ from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel
 from pdtools.search import encoding
 from pdtools.search.beam import BeamResult, beam_search
-from pdtools.search.checkpoint_scorer import CheckpointScorer, Parsed, ParsedScore, ShardRow, merged_trees
+from pdtools.search.checkpoint_scorer import CheckpointScorer, Parsed, ParsedScore, merged_trees
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
 from pdtools.search.scores import (
     ActionBeam,
     Continuation,
     RowScore,
     SentenceScore,
+    ShardRow,
     Unscorable,
 )
 from pdtools.search.string_scorer import string_logprobs
@@ -101,7 +102,7 @@ class AttachmentScorer(CheckpointScorer):
     def _with_marginals(self, rows: Sequence[ShardRow], given: list[RowScore]) -> list[RowScore]:
         if self.beam is None:
             return given
-        found = self._beam_search([tokens for tokens, _ in rows])
+        found = self._beam_search([row.tokens for row in rows])
         return [
             row._replace(marginal=result.marginal, end_marginal=float(result.logprobs[-1]))
             for row, result in zip(given, found, strict=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from pdtools.models import LoadedModel
 from pdtools.search.encoding import Encoded, encode_sentence
@@ -23,15 +22,13 @@ from pdtools.search.scores import (
     RowScore,
     Scorer,
     SentenceScore,
+    ShardRow,
     Unscorable,
 )
 from pdtools.tokenization import Sentence
 from pdtools.trees import (
     Tree,
 )
-
-# The tokens of a row of shards, and its derivation as the model has it.
-ShardRow = tuple[NDArray[np.int32], Any]
 
 
 class CheckpointScorer(ABC):
@@ -74,7 +71,7 @@ class CheckpointScorer(ABC):
         """See :meth:`ModelScorer.score_rows`."""
         found: dict[int, RowScore] = {}
         for places in length_groups(
-            [len(tokens) for tokens, _ in rows],
+            [len(row.tokens) for row in rows],
             lambda length: self.max_batch or strings_that_fit(length, self.loaded.model.vocab_size),
         ):
             group = [rows[place] for place in places]
@@ -85,7 +82,7 @@ class CheckpointScorer(ABC):
     def _given(self, rows: Sequence[ShardRow]) -> list[RowScore]:
         """A batch of rows with their derivations, by one teacher-forced pass; no marginals."""
         model = self.loaded.model
-        batch = model.pack(rows).to(model.device)
+        batch = model.pack([(row.tokens, row.derivation) for row in rows]).to(model.device)
         with explained_memory_errors():
             parts = model.forward_parts(batch)
         logprobs = parts.token_logprobs.double()

@@ -128,6 +128,19 @@ class Scorer(Protocol):
         ...
 
 
+class ShardRow(NamedTuple):
+    """A row of shards.
+
+    Attributes:
+        tokens, word: int32 (n + 2), see :mod:`pdtools.shards.format`.
+        derivation: as the model has it (:meth:`pdtools.models.LanguageModel.derivation_of`).
+    """
+
+    tokens: NDArray[np.int32]
+    derivation: Any
+    word: NDArray[np.int32]
+
+
 class RowScore(NamedTuple):
     """What is known of a row of shards, in nats; None where it was not computed or does not exist.
 
@@ -172,8 +185,8 @@ class ModelScorer(Scorer, Protocol):
     @property
     def marginal(self) -> str | None: ...
 
-    def score_rows(self, rows: Sequence[tuple[NDArray[np.int32], NDArray[np.int32]]]) -> list[RowScore]:
-        """Score rows of shards with their derivations: (tokens, attach), each int32 (n + 2)."""
+    def score_rows(self, rows: Sequence[ShardRow]) -> list[RowScore]:
+        """Score rows of shards with their derivations."""
         ...
 
     def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pdtools.models import LanguageModel, LoadedModel
 from pdtools.search import encoding
-from pdtools.search.checkpoint_scorer import CheckpointScorer, ShardRow
+from pdtools.search.checkpoint_scorer import CheckpointScorer
 from pdtools.search.continuation import next_token_logprobs
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
 from pdtools.search.memory import (
@@ -25,6 +25,7 @@ from pdtools.search.scores import (
     Continuation,
     RowScore,
     SentenceScore,
+    ShardRow,
     Unscorable,
 )
 from pdtools.tokenization import Sentence

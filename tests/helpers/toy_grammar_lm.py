@@ -271,7 +271,7 @@ class EnumeratingScorer(CheckpointScorer):
 
     def _with_marginals(self, rows: Any, given: list[RowScore]) -> list[RowScore]:
         found = [
-            enumerate_derivations(self.loaded.model, tokens.tolist()).prefix_logprobs for tokens, _ in rows
+            enumerate_derivations(self.loaded.model, tokens.tolist()).prefix_logprobs for tokens, *_ in rows
         ]
         return [
             row._replace(marginal=reached[-1], end_marginal=reached[-1] - reached[-2])

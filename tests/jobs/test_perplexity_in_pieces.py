@@ -148,11 +148,12 @@ def test_whatever_a_row_says_is_in_its_digest() -> None:
     others = [
         dataclasses.replace(row, number=1),
         dataclasses.replace(row, tokens=numbers[::-1].copy()),
+        dataclasses.replace(row, word=numbers[::-1].copy()),
         dataclasses.replace(row, derivation=np.zeros(4, np.int32)),
         dataclasses.replace(row, derivation=Constituents(numbers, numbers, numbers)),
     ]
     work = RowWork(Held(None), len, tuple[float | None, ...])  # type: ignore[arg-type]
-    assert len({work.digest(piece) for piece in ([], [row], *([other] for other in others))}) == 6
+    assert len({work.digest(piece) for piece in ([], [row], *([other] for other in others))}) == 7
     assert work.digest([row]) == work.digest([dataclasses.replace(row, derivation=numbers.copy())])
 
 

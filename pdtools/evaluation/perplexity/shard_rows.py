@@ -62,7 +62,7 @@ class RowWork:
         for row in piece:
             content.update(f"{row.number} {len(row.tokens)} ".encode())
             content.update(row.tokens.tobytes())
-            for array in arrays_of(row.derivation):
+            for array in (row.word, *arrays_of(row.derivation)):
                 content.update(array.tobytes())
         return content.hexdigest()
 

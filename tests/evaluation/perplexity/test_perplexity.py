@@ -13,7 +13,11 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 import pytest
-from search_oracle import all_attachments, exhaustive_prefixes, parts, save_checkpoints
+import torch
+from action_oracle import action_model
+from search_oracle import all_attachments, exhaustive_prefixes, parts, save_checkpoints, tiny_model
+from tokenizers import Tokenizer as Backend
+from tokenizers.models import WordPiece
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.perplexity.evaluate import (
@@ -24,12 +28,19 @@ from pdtools.evaluation.perplexity.evaluate import (
     perplexities,
 )
 from pdtools.files import Rejects
-from pdtools.models import load_checkpoint
+from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.search import load_scorer
 from pdtools.search.scores import SentenceScore
 from pdtools.shards import ShardFolder, ShardSet, ShardSettings, build_shards
 from pdtools.shards.blocks import blocks_from_files
-from pdtools.tokenization import Sentence, Tokenizer, train_word_tokenizer
+from pdtools.shards.plain import sentence_of
+from pdtools.tokenization import (
+    Sentence,
+    Tokenizer,
+    join_words,
+    train_bpe_tokenizer,
+    train_word_tokenizer,
+)
 from pdtools.trees import SourcedTree, Tree
 
 TREES = (
@@ -44,7 +55,8 @@ def make_shards(
     folder: Path, tokenizer: Tokenizer, factor: str = "right", trees: tuple[str, ...] = TREES
 ) -> ShardSet:
     sourced = [SourcedTree(Tree.from_brackets(t), "toy", i, t) for i, t in enumerate(trees, start=1)]
-    build_shards(sourced, tokenizer, ShardSettings(factor=factor), folder, Rejects())  # type: ignore[arg-type]
+    settings = ShardSettings(factor=factor, constituents="labelled" if tokenizer.labels else "none")  # type: ignore[arg-type]
+    build_shards(sourced, tokenizer, settings, folder, Rejects())
     return ShardSet.open(folder)
 
 
@@ -126,6 +138,45 @@ def test_a_scorer_gives_the_same_marginal(world: tuple[dict[str, Path], ShardSet
     assert scored.scores["ppl_word_marginal"] == pytest.approx(direct.scores["ppl_word_marginal"], rel=1e-6)
     assert scored.counts == direct.counts
     assert scored.scores["ppl_token_given_trees"] is None
+
+
+def tokenizer_of(kind: str, folder: Path) -> Tokenizer:
+    """A tokenizer of words, or one that takes most of the words of TALK apart."""
+    words = [["the", "dogs", "barked", "."]]
+    if kind == "word":
+        return train_word_tokenizer(words[0], min_count=1)
+    if kind == "wordpiece":
+        pieces = ["[UNK]", "the", "do", "##gs", "bark", "##ed", "."]
+        backend = Backend(WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]"))
+        backend.save(str(folder / "wordpiece.json"))
+        return Tokenizer.load(folder / "wordpiece.json", "ptb")
+    return train_bpe_tokenizer([join_words(each, kind) for each in words], size=262, text_style=kind)
+
+
+TALK = ("(S (NP (D the) (N dogs)) (VP (V barked)) (. .))", "(NP (NP (N dogs)) (, ,) (NP (N barked)))")
+
+
+@pytest.mark.parametrize("kind", ["word", "wordpiece", "ptb", "raw"])
+@pytest.mark.parametrize("name", ["tg", "plm", "pushdown"])
+def test_marginals_are_sums_of_surprisals(name: str, kind: str, tmp_path: Path) -> None:
+    """Where words are several tokens too: nothing opens or closes inside of one."""
+    tokenizer = tokenizer_of(kind, tmp_path).with_labels(("NP", "S", "VP"))
+    shards = make_shards(tmp_path / "shards", tokenizer, trees=TALK)
+    ids = {key: getattr(tokenizer, key) for key in ("vocab_size", "pad_id", "root_id", "eos_id")}
+    if name == "pushdown":
+        model = tiny_model(**ids)
+    else:
+        model = action_model(name, "relative", labels=3, output_bias=True, **ids)
+        with torch.no_grad():
+            model.output_bias[tokenizer.vocab_size :] = 5.0  # structure is likely, inside of words too
+    save_checkpoint(tmp_path / "model", model, tokenizer, shards={"layout": "sentence", "factor": "right"})
+    loaded = load_checkpoint(tmp_path / "model")
+    items = evaluate_perplexity(shards, loaded, beam=200, rejects=Rejects()).tables["items"]
+    scorer = load_scorer(tmp_path / "model", beam=200)
+    scores = scorer.score(sentence_of(Tree.from_brackets(text), tokenizer.text_style) for text in TALK)
+    for marginal, score in zip(items["marginal"].to_pylist(), scores, strict=True):
+        assert isinstance(score, SentenceScore)
+        assert marginal == pytest.approx(score.total, abs=1e-4)
 
 
 def test_with_and_without_end_of_sentence_there_is_a_score_in_common(
