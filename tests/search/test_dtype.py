@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from action_oracle import action_model
 from search_oracle import save_checkpoints
 from toy_gpt2 import save_gpt2
 
 from pdtools.cli.main import run
+from pdtools.models import save_checkpoint
 from pdtools.search import AttachmentScorer, SentenceScore, load_scorer, load_searcher
 from pdtools.search.huggingface import HuggingFaceScorer
 
@@ -20,10 +22,13 @@ TEXTS = ["a b c", "b", "c c a b"]
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("models")
-    return {**save_checkpoints(folder)[0], "gpt2": save_gpt2(folder / "gpt2", TEXTS)}
+    models, tokenizer = save_checkpoints(folder)
+    grammar = action_model("tg", "relative")
+    save_checkpoint(folder / "tg", grammar, tokenizer.with_labels(("NP", "S")), shards={})
+    return {**models, "tg": folder / "tg", "gpt2": save_gpt2(folder / "gpt2", TEXTS)}
 
 
-@pytest.mark.parametrize("kind", ["pushdown", "head", "base", "gpt2"])
+@pytest.mark.parametrize("kind", ["pushdown", "head", "base", "tg", "gpt2"])
 def test_scores_in_half_precision_are_close_and_said_to_be_so(folders: dict[str, Path], kind: str) -> None:
     exact, half = (load_scorer(folders[kind], beam=50, dtype=dtype) for dtype in ("float32", "bf16"))
     assert exact.settings["dtype"] == "float32"

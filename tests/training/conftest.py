@@ -30,8 +30,9 @@ def make_shards(tmp_path_factory: pytest.TempPathFactory) -> MakeShards:
         for line in range(1, count + 1):
             text = brackets(rng)
             trees.append(SourcedTree(Tree.from_brackets(text), "toy.trees", line, text))
-        settings = ShardSettings(factor=factor)  # type: ignore[arg-type]
-        build_shards(trees, tokenizer or toy_tokenizer(), settings, folder, Rejects())
+        settings = ShardSettings(factor=factor, constituents="labelled")  # type: ignore[arg-type]
+        tokenizer = tokenizer or toy_tokenizer()
+        build_shards(trees, tokenizer.with_labels(("NP", "PP", "S", "VP")), settings, folder, Rejects())
         return folder
 
     return make

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from action_oracle import action_model
 from safetensors.torch import load_file
 from search_oracle import tiny_model
 
@@ -47,6 +48,12 @@ EVEN = {
 UNEVEN = {**EVEN, "batch_tokens": 16, "batch_sentences": 3, "accumulate": 3}
 # Nothing hides what the gradient is divided by.
 SENTENCES = {**UNEVEN, "normalize": "sentence", "clip": 0.0, "eps": 1.0, "learning_rate": 0.1}
+# They are trained by the same code: one of them both ways will do.
+GRAMMARS = [
+    ("tg", "relative", ("ddp", "fsdp")),
+    ("plm", "learned", ("ddp",)),
+    ("plm-mask", "learned", ("fsdp",)),
+]
 LONG = {**EVEN, "steps": 240, "eval_every": 80, "log_every": 10, "accumulate": 1}
 
 
@@ -80,6 +87,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory, toy_train: Path, toy_valid: P
         train(toy_train, folder / f"one-{batches}", recipe(work[-1]), valid=toy_valid)
     add("ddp-transformer", NO_DROPOUT, EVEN, model="transformer")
     train(toy_train, folder / "one-transformer", recipe(work[-1]), valid=toy_valid)
+    # One or two sentences a batch, so that the second rank often has none.
+    for model, positions, distributions in GRAMMARS:
+        options, config = {**NO_DROPOUT, "positions": positions}, {**EVEN, "batch_tokens": 150}
+        for distribution in distributions:
+            add(f"{distribution}-{model}", options, config, model=model, distribution=distribution)
+        train(toy_train, folder / f"one-{model}", recipe(work[-1]), valid=toy_valid)
     # Three strings a batch: two for one rank, one for the other.
     drawn = {**EVEN, "batch_sentences": 3, "batch_tokens": 0}
     add("ddp-task", NO_DROPOUT, drawn, model="transformer", task="sm", lengths=[1, 7])
@@ -142,6 +155,10 @@ def assert_same_runs(run: Path, reference: Path) -> None:
         ("fsdp-sentences", "one-sentences"),
         ("ddp-transformer", "one-transformer"),
         ("ddp-task", "one-task"),
+        ("ddp-tg", "one-tg"),
+        ("fsdp-tg", "one-tg"),
+        ("ddp-plm", "one-plm"),
+        ("fsdp-plm-mask", "one-plm-mask"),
     ],
 )
 def test_two_processes_train_what_one_trains(runs: Path, run: str, reference: str) -> None:
@@ -150,14 +167,20 @@ def test_two_processes_train_what_one_trains(runs: Path, run: str, reference: st
 
 def test_the_training_moves_the_weights_and_meets_empty_shares(runs: Path, toy_train: Path) -> None:
     # The comparisons above would pass if nothing were learned, or no share were empty.
-    losses = [record["loss"] for record in metrics(runs / "one-even") if record["kind"] == "valid"]
-    assert losses[-1] < losses[0] - 0.01
+    for name in ("one-even", *(f"one-{model}" for model, *_ in GRAMMARS)):
+        losses = [record["loss"] for record in metrics(runs / name) if record["kind"] == "valid"]
+        assert losses[-1] < losses[0] - 0.01
     from pdtools.shards import ShardSet
     from pdtools.training.data.batches import BatchLimits, plan_epoch
 
-    lengths = ShardSet.open(toy_train).lengths
-    plan = plan_epoch(lengths, BatchLimits(tokens=16, sentences=3), seed=5, epoch=0)
-    assert {1, 2} <= {len(rows) for rows in plan}
+    shards = ShardSet.open(toy_train)
+    actions = action_model("tg", "relative").row_lengths(shards)
+    for lengths, limits in (
+        (shards.lengths, BatchLimits(tokens=16, sentences=3)),
+        (actions, BatchLimits(tokens=150)),
+    ):
+        plan = plan_epoch(lengths, limits, seed=5, epoch=0)
+        assert {1, 2} <= {len(rows) for rows in plan}
 
 
 def test_state_of_two_processes_has_the_tensors_of_one(runs: Path) -> None:
@@ -175,20 +198,23 @@ def test_ranks_have_their_own_dropout(runs: Path) -> None:
     assert generators[0].initial_seed() == EVEN["seed"] != generators[1].initial_seed()
 
 
-def test_a_batch_without_sentences_costs_nothing(toy_train: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "positions"),
+    [("pushdown", "relative"), ("transformer", "relative"), *((name, each) for name, each, _ in GRAMMARS)],
+)
+def test_a_batch_without_sentences_costs_nothing(name: str, positions: str, toy_train: Path) -> None:
     from pdtools.models import build_model
     from pdtools.shards import ShardSet
     from pdtools.training import complete_recipe
 
     shards = ShardSet.open(toy_train)
-    sentences = Sentences(shards, tiny_model(), rejects=None)  # type: ignore[arg-type]
-    empty = sentences.batch(sentences.rows[:0])
-    for name in ("pushdown", "transformer"):
-        model = build_model(name, complete_recipe(Recipe(model=name, options=TINY), shards.tokenizer)[1])
-        parts = model.loss(empty)
-        (parts.token_nll_sum + parts.attach_nll_sum).backward()
-        assert all(float(value) == 0 for value in vars(parts).values())
-        assert all(p.grad is not None and not p.grad.any() for p in model.parameters())
+    options = {**TINY, "positions": positions}
+    model = build_model(name, complete_recipe(Recipe(model=name, options=options), shards.tokenizer)[1])
+    sentences = Sentences(shards, model, rejects=None)  # type: ignore[arg-type]
+    parts = model.loss(sentences.batch(sentences.rows[:0]))
+    (parts.token_nll_sum + parts.attach_nll_sum).backward()
+    assert all(float(value) == 0 for value in vars(parts).values())
+    assert all(p.grad is not None and not p.grad.any() for p in model.parameters())
 
 
 def test_validation_batches_are_divided(toy_valid: Path) -> None:

@@ -351,9 +351,21 @@ def test_where_the_time_went_is_reported(toy_train: Path, tmp_path: Path) -> Non
     assert all(0 < share < 1 for share in shares)
 
 
-def test_bf16_runs_and_keeps_float32_weights(toy_train: Path, tmp_path: Path) -> None:
-    train(toy_train, tmp_path / "run", recipe(precision="bf16", steps=2))
-    assert all(tensor.dtype == torch.float32 for tensor in weights(tmp_path / "run").values())
+@pytest.mark.parametrize(
+    ("model", "positions"),
+    [("pushdown", "relative"), ("tg", "relative"), ("plm", "relative"), ("plm-mask", "learned")],
+)
+def test_bf16_learns_and_keeps_float32_weights(
+    model: str, positions: str, toy_train: Path, tmp_path: Path
+) -> None:
+    losses = []
+    for precision in ("float32", "bf16"):
+        train(toy_train, tmp_path / precision, recipe(model, {"positions": positions}, precision=precision))
+        losses.append([record["loss"] for record in metrics(tmp_path / precision)])
+    assert losses[1] == pytest.approx(losses[0], rel=0.01)
+    assert losses[1] != losses[0]
+    assert losses[1][-1] < losses[1][0] - 0.1
+    assert all(tensor.dtype == torch.float32 for tensor in weights(tmp_path / "bf16").values())
 
 
 @pytest.mark.filterwarnings("ignore:CUDA is not available")

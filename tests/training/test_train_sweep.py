@@ -347,11 +347,14 @@ def test_what_another_process_trains_is_left_to_it(runs_of: MakeRuns) -> None:
     assert not runs[1].output.exists()
 
 
-def test_other_models_train_one_at_a_time(runs_of: MakeRuns) -> None:
-    small = [f"config.{key}" for key in ("layers=1", "d_model=8", "heads=2", "d_ff=8")]
+@pytest.mark.parametrize("model", ["transformer", "tg"])
+def test_other_models_train_one_at_a_time(model: str, runs_of: MakeRuns, tmp_path: Path) -> None:
+    small = [f"config.{key}" for key in ("layers=1", "d_model=8", "heads=2", "d_ff=8", "positions=relative")]
     settings = [*SETTINGS[1:], *small]
-    runs = runs_of(grid=["train.seed=1,2"], model="transformer", settings=settings)
-    with pytest.raises(PdtoolsError, match="models of the kind transformer train one at a time"):
+    runs = runs_of(grid=["train.seed=1,2"], model=model, settings=settings)
+    with pytest.raises(PdtoolsError, match=f"models of the kind {model} train one at a time"):
         sweep(runs, at_once=2)
     assert not runs[0].output.exists()
     assert all(outcome.status == "finished" for outcome in sweep(runs))
+    train_alone(runs, tmp_path / "alone")
+    check_same_runs(runs, tmp_path / "alone")

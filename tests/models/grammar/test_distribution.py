@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 
@@ -145,6 +146,29 @@ def test_padding_and_neighbours_change_nothing(name: str, positions: str) -> Non
             together.attach_logprobs[b, :n], alone.attach_logprobs[0], atol=1e-5, rtol=0
         )
         assert not together.token_logprobs[b, n:].any()
+
+
+@pytest.mark.parametrize(("name", "positions"), ONE_OF_EACH)
+@pytest.mark.parametrize("mixed", [True, False])
+def test_half_precision_is_close(name: str, positions: str, mixed: bool) -> None:
+    """With bf16 weights, and with float32 weights under the mixed precision that training uses."""
+    model = action_model(name, positions)
+    half = model if mixed else copy.deepcopy(model).to(torch.bfloat16)
+    ids = [1, 3, 4, 5, 2]
+    joints = enumerate_derivations(model, ids).joints
+    batch = model.pack(
+        [(np.array(ids), read_actions(np.array(choices), model.actions)) for _, choices in joints]
+    )
+    with torch.no_grad():
+        exact = model.forward_parts(batch)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=mixed):
+            found = half.forward_parts(batch)
+    for logprobs, wanted in (
+        (found.token_logprobs, exact.token_logprobs),
+        (found.attach_logprobs, exact.attach_logprobs),
+    ):
+        assert logprobs.dtype == torch.float32
+        assert 0 < (logprobs - wanted).abs().max() < 0.05
 
 
 @pytest.mark.parametrize(("name", "positions"), ONE_OF_EACH)
