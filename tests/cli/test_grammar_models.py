@@ -12,6 +12,7 @@ from toy_language import brackets, toy_tokenizer
 from pdtools.cli.main import run
 from pdtools.files import Rejects
 from pdtools.shards import ShardSettings, build_shards
+from pdtools.tokenization import Tokenizer
 from pdtools.trees import SourcedTree, Tree
 
 SHAPE = ["config.layers=1", "config.d_model=16", "config.heads=2", "config.d_ff=16"]
@@ -286,6 +287,26 @@ def test_labels_that_the_training_shards_lack(
     assert "labels unknown to the model" in capsys.readouterr().err
     assert run([*ppl, "--on-error", "skip"]) == 0
     assert json.loads((tmp_path / "ppl" / "results.json").read_text())["counts"]["sentences_left_out"] == 1
+
+
+def test_labels_that_are_numbered_otherwise(
+    shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As they are where the tokenizer that was given has none."""
+    tokenizer, other = tmp_path / "tokenizer", tmp_path / "other.trees"
+    tokenizer.mkdir()
+    Tokenizer.load(shards).with_labels(()).save(tokenizer)
+    other.write_text("(NP (S (NP (NN dog)) (VP (VBZ barks))) (NP (NN cat)))\n")
+    command = ["tapes", str(other), "--tokenizer", str(tokenizer), "-q", "-o", str(tmp_path / "shards")]
+    assert run(command) == 0
+    assert train("tg", shards, tmp_path / "run", "--valid", str(tmp_path / "shards")) == 1
+    assert "labels are other ones than the training shards'" in capsys.readouterr().err
+    assert train("tg", shards, tmp_path / "run") == 0
+    ppl = ["eval-ppl", str(tmp_path / "shards"), "--model", str(tmp_path / "run"), "-q"]
+    assert run(ppl) == 1
+    error = capsys.readouterr().err
+    assert "not made with the labels of" in error
+    assert error.count("\n") == 1
 
 
 def test_pretrained_weights_have_no_actions(

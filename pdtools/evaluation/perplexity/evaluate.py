@@ -265,7 +265,7 @@ def _perplexity(logprobs: Sequence[pa.ChunkedArray], count: int) -> float:
 
 
 def check_shards(shards: ShardFolder, loaded: LoadedModel, *, layouts: bool = True) -> None:
-    """Refuse shards with another tokenizer, layout (if ``layouts``) or binarization than the model's."""
+    """Refuse shards with a tokenizer, layout (if ``layouts``), binarization or labels unlike the model's."""
     hint = "make the shards with pdtools tapes or blocks, --tokenizer and the checkpoint's folder"
     if shards.tokenizer.fingerprint != loaded.tokenizer.fingerprint:
         raise InputError(f"not made with the tokenizer of {loaded.folder}", file=shards.folder, hint=hint)
@@ -276,6 +276,10 @@ def check_shards(shards: ShardFolder, loaded: LoadedModel, *, layouts: bool = Tr
             raise InputError(
                 f"{key} {found}, but the model was trained with {key} {wanted}", file=shards.folder, hint=hint
             )
+    # Labels are numbers: those of a tokenizer that has none are numbered anew for each folder.
+    is_labelled = loaded.model.derivation_kind.choices == "actions" and shards.has_constituents
+    if is_labelled and shards.labels != loaded.tokenizer.labels:
+        raise InputError(f"not made with the labels of {loaded.folder}", file=shards.folder, hint=hint)
 
 
 def _score(

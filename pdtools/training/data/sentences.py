@@ -203,6 +203,13 @@ class ShardInput:
         """
         if model.derivation_kind.exist and self.settings["layout"] == "block":
             raise PdtoolsError("blocks of running text have no trees: choose model transformer")
+        # Labels are numbers: those of a tokenizer that has none are numbered anew for each folder.
+        labels = {shards.labels for shards in self._sets.values() if shards.has_constituents}
+        if model.derivation_kind.choices == "actions" and len(labels) > 1:
+            raise PdtoolsError(
+                f"{self._sets['valid'].folder}: labels are other ones than the training shards'"
+                " (build them with pdtools tapes --tokenizer TRAINING_SHARDS)"
+            )
         masking = None
         if model.objective == "masked":
             masking = Masking(tokenizer=self.tokenizer, share=config.mask_share, replacement=config.masking)
