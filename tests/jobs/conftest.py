@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from action_oracle import action_model
 from search_oracle import WORDS, save_checkpoints, tiny_model
 from small_jobs import Case
 from toy_gpt2 import save_gpt2
@@ -26,6 +27,8 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     masked = tiny_model("transformer", objective="masked", max_length=16, positions="learned")
     settings = {"layout": "sentence", "factor": "right", "text_style": "ptb"}
     save_checkpoint(folder / "models" / "masked", masked, tokenizer, shards=settings)
+    grammar = action_model("tg", "relative", max_open=8)
+    save_checkpoint(folder / "models" / "tg", grammar, tokenizer.with_labels(["S", "X"]), shards=settings)
     rng = random.Random(0)
 
     def sentence() -> str:
@@ -111,6 +114,7 @@ def case(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
 
     def make(name: str) -> Case:
         model = ("--model", str(inputs / "models" / "pushdown"), "--device", "cpu", "--beam", "4")
+        grammar = ("--model", str(inputs / "models" / "tg"), *model[2:], "--word-beam", "3")
         lines, trees = str(inputs / "lines.txt"), str(inputs / "wsj")
         shards = ("eval-ppl", str(inputs / "shards"), "--device", "cpu", "--on-error", "skip", "--model")
         out = tmp_path / "out" / name
@@ -138,6 +142,10 @@ def case(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
             "ppl-base": (*shards, str(inputs / "models" / "base")),
             "ppl-masked": (*shards, str(inputs / "models" / "masked")),
             "ppl-gpt2": (*shards, str(gpt2)),
+            "tg-sg": ("eval-sg", str(inputs / "suite.json"), *grammar),
+            "tg-ppl": (*shards, *grammar[1:]),
+            "tg-parses": ("surprisal", lines, *grammar, "--on-error", "skip", "--words", "--parses"),
+            "tg-decode": ("decode", lines, *grammar, "--k-best", "3", "--scores", f"{out}.tsv"),
             "tapes": ("tapes", trees, "--on-error", "skip"),
         }[name]
         return Case((*arguments, "-o", str(out)), out)

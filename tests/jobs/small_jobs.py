@@ -20,6 +20,7 @@ COMMANDS = (
     "split",
     "tapes",
 )
+GRAMMARS = ("tg-sg", "tg-ppl", "tg-parses", "tg-decode")  # a model that writes the tree into the string
 OTHER_PERPLEXITIES = ("ppl-given-trees", "ppl-base", "ppl-masked", "ppl-gpt2")
 
 

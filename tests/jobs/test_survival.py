@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 import zstandard
-from small_jobs import COMMANDS, OTHER_PERPLEXITIES, Case
+from small_jobs import COMMANDS, GRAMMARS, OTHER_PERPLEXITIES, Case
 
 from pdtools.cli.main import run
 
@@ -91,7 +91,7 @@ def run_and_kill(arguments: list[str], step: int, *, after: bool) -> int:
         os._exit(70)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [*COMMANDS, "tg-sg"])
 def test_killed_again_and_again(name: str, case: Cases) -> None:
     command = case(name)
     wanted = plain(command)
@@ -137,7 +137,7 @@ def test_after_a_full_disk_the_same_command_succeeds(
     assert command.made() == wanted
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [*COMMANDS, *GRAMMARS])
 def test_slices_and_merge(name: str, case: Cases, capsys: pytest.CaptureFixture[str]) -> None:
     command = case(name)
     wanted = plain(command)
@@ -302,7 +302,7 @@ def test_merging_where_there_is_no_gpu(name: str, case: Cases) -> None:
     assert command.made() == wanted
 
 
-@pytest.mark.parametrize("name", ["decode", "eval-ppl", "eval-dyck", "split", "tapes"])
+@pytest.mark.parametrize("name", ["decode", "eval-ppl", "tg-ppl", "eval-dyck", "split", "tapes"])
 def test_two_workers(name: str, case: Cases) -> None:
     command = case(name)
     wanted = plain(command)
