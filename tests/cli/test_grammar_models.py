@@ -112,6 +112,17 @@ def test_the_trees_of_a_beam_are_given(
     assert totals == pytest.approx({row[0]: float(row[3]) for row in rows}, abs=1e-4)
 
 
+def test_no_more_parses_than_the_word_beam_holds(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lines.txt").write_text("the dog barks\n")
+    command = ["decode", str(tmp_path / "lines.txt"), "--model", str(model), "--device", "cpu", "-q"]
+    assert run([*command, "--k-best", "11", "--scores", str(tmp_path / "s"), "-o", str(tmp_path / "p")]) == 1
+    error = capsys.readouterr().err
+    assert "there are as many parses as the word beam holds: 10, not 11" in error
+    assert error.count("\n") == 1
+
+
 def test_surprisals_with_incremental_parses(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = [
         "surprisal",

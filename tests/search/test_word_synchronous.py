@@ -134,17 +134,17 @@ def test_nothing_opens_or_closes_inside_of_words() -> None:
     assert [result.marginal for result in both] == pytest.approx([found.marginal, free.marginal], abs=1e-5)
 
 
-def test_hypotheses_without_room_are_dropped() -> None:
+@pytest.mark.parametrize("string", [[3, 4, 5], [3, 4]])  # rows of even and of odd length
+def test_hypotheses_without_room_are_dropped(string: list[int]) -> None:
     long, model = (action_model("plm", "learned", max_length=most) for most in (30, 8))
     weights = long.state_dict()
     weights["position_embedding.weight"] = weights["position_embedding.weight"][:8]
     model.load_state_dict(weights)
-    string = [3, 4, 5]
     found = word_synchronous_search(model, [row(string)], beam=EVERYTHING, k_best=10_000)[0]
     fits = [
         score
         for score, choices in enumerate_derivations(long, row(string).tolist()).joints
-        if 1 + len(choices) <= 9  # what is chosen last is not read
+        if 1 + len(choices) <= 8
     ]
     assert [score for score, _ in found.derivations] == pytest.approx(fits, abs=1e-5)
     short = action_model("plm", "learned", max_length=4)
@@ -160,6 +160,16 @@ def test_stopping_early_loses_nothing() -> None:
     found = word_synchronous_search(model, [row([3, 4])], beam=beam, k_best=3)[0]
     first = sorted((score for score, _ in _prefixes(model, 3)), reverse=True)[:3]
     assert found.prefix_logprobs[1] == pytest.approx(np.logaddexp.reduce(first), abs=1e-5)
+
+
+@pytest.mark.parametrize(("words", "kept"), [(1, 1 / 2), (2, 1)])
+def test_the_share_that_the_word_beam_keeps(words: int, kept: float) -> None:
+    """One or two constituents open before the token, one as likely as the other."""
+    model = action_model("plm", "relative", labels=1, words=1, zero=True)
+    beam = ActionBeam(actions=10, words=words, fast_track=0)
+    found = word_synchronous_search(model, [row([3])], beam=beam)[0]
+    assert found.log_share_kept == pytest.approx(math.log(kept), abs=1e-6)
+    assert found.dropped == pytest.approx(1 - kept, abs=1e-6)
 
 
 def _prefixes(model: object, token: int) -> list[tuple[float, list[int]]]:

@@ -123,6 +123,9 @@ def test_action_by_action_is_one_pass(name: str, positions: str, shape: dict[str
     joint = (parts.token_logprobs + parts.attach_logprobs).sum(1)
     wanted = torch.tensor([score for score, _ in found.joints])
     torch.testing.assert_close(joint, wanted, atol=2e-5, rtol=0)
+    ends = batch.ends(2)
+    assert (parts.token_logprobs[ends] < 0).all()  # the end is a token
+    assert not parts.attach_logprobs[ends].any()
     with torch.no_grad():
         loss = model.loss(batch)
     assert int(loss.n_tokens) == 5 * len(rows)  # the end is one of them
@@ -199,7 +202,7 @@ def test_draws_stop_where_there_is_no_room() -> None:
     model = action_model("plm", "learned", max_length=9)
     for draw in sample(model, number=50, max_tokens=30):
         length = 1 + len(draw.tokens) + 2 * len(draw.derivation.labels)  # type: ignore[attr-defined]
-        assert draw.complete or length >= 9
+        assert length <= 9 if draw.complete else length >= 9
 
 
 @pytest.mark.parametrize(
