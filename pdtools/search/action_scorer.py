@@ -15,7 +15,7 @@ from pdtools.models.grammar.model import GrammarLM
 from pdtools.search import encoding
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Parsed, ParsedScore, merged_trees
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
-from pdtools.search.scores import ActionBeam, Continuation, RowScore, SentenceScore, ShardRow, Unscorable
+from pdtools.search.scores import ActionBeam, Continuation, GivenRow, RowScore, SentenceScore, Unscorable
 from pdtools.search.word_synchronous import ActionResult, word_synchronous_search
 from pdtools.tokenization import Sentence
 from pdtools.trees import Tree, escape, sentence_problem
@@ -72,7 +72,7 @@ class ActionScorer(CheckpointScorer):
         """See :class:`ModelScorer`."""
         return None if self.beam is None else "word-synchronous beam: a lower bound of log p(x)"
 
-    def _with_marginals(self, rows: Sequence[ShardRow], given: list[RowScore]) -> list[RowScore]:
+    def _with_marginals(self, rows: Sequence[GivenRow], given: list[RowScore]) -> list[RowScore]:
         if self.beam is None:
             return given
         found = self._search([row.tokens for row in rows], [row.word for row in rows])

@@ -17,9 +17,9 @@ from pdtools.search.encoding import Encoded, score_windows, sentence_score
 from pdtools.search.scores import (
     ActionBeam,
     Continuation,
+    GivenRow,
     RowScore,
     SentenceScore,
-    ShardRow,
     Unscorable,
 )
 from pdtools.search.string_scorer import string_logprobs
@@ -99,7 +99,7 @@ class AttachmentScorer(CheckpointScorer):
         """See :class:`ModelScorer`."""
         return None if self.beam is None else "beam: a lower bound of log p(x)"
 
-    def _with_marginals(self, rows: Sequence[ShardRow], given: list[RowScore]) -> list[RowScore]:
+    def _with_marginals(self, rows: Sequence[GivenRow], given: list[RowScore]) -> list[RowScore]:
         if self.beam is None:
             return given
         found = self._beam_search([row.tokens for row in rows])

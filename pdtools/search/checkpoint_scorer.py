@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -18,11 +18,11 @@ from pdtools.search.memory import (
     strings_that_fit,
 )
 from pdtools.search.scores import (
+    GivenRow,
     ModelScorer,
     RowScore,
     Scorer,
     SentenceScore,
-    ShardRow,
     Unscorable,
 )
 from pdtools.tokenization import Sentence
@@ -67,7 +67,7 @@ class CheckpointScorer(ABC):
     def _encode(self, sentence: str | Sentence) -> Encoded | Unscorable:
         return encode_sentence(self.loaded.tokenizer, self.loaded.model.max_length, sentence)
 
-    def score_rows(self, rows: Sequence[ShardRow]) -> list[RowScore]:
+    def score_rows(self, rows: Sequence[GivenRow]) -> list[RowScore]:
         """See :meth:`ModelScorer.score_rows`."""
         found: dict[int, RowScore] = {}
         for places in length_groups(
@@ -79,7 +79,7 @@ class CheckpointScorer(ABC):
         return [found[place] for place in range(len(rows))]
 
     @torch.inference_mode()
-    def _given(self, rows: Sequence[ShardRow]) -> list[RowScore]:
+    def _given(self, rows: Sequence[GivenRow]) -> list[RowScore]:
         """A batch of rows with their derivations, by one teacher-forced pass; no marginals."""
         model = self.loaded.model
         batch = model.pack([(row.tokens, row.derivation) for row in rows]).to(model.device)
@@ -95,7 +95,7 @@ class CheckpointScorer(ABC):
         ]
 
     @abstractmethod
-    def _with_marginals(self, rows: Sequence[ShardRow], given: list[RowScore]) -> list[RowScore]:
+    def _with_marginals(self, rows: Sequence[GivenRow], given: list[RowScore]) -> list[RowScore]:
         """Scores of given derivations with the marginals beside."""
 
 

@@ -22,10 +22,10 @@ from pdtools.files import is_stream, sha256_file
 from pdtools.models import LanguageModel, LoadedModel
 from pdtools.models.grammar.batch import ActionBatch
 from pdtools.models.grammar.model import GrammarLM
-from pdtools.search.checkpoint_scorer import CheckpointScorer, ShardRow
+from pdtools.search.checkpoint_scorer import CheckpointScorer
 from pdtools.search.encoding import SEARCH_LOOK_AHEAD, Encoded, score_windows, sentence_score
 from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
-from pdtools.search.scores import Continuation, RowScore, SentenceScore, Unscorable
+from pdtools.search.scores import Continuation, GivenRow, RowScore, SentenceScore, Unscorable
 from pdtools.shards import ShardSettings
 from pdtools.shards.plain import row_of_tree
 from pdtools.tokenization import Sentence
@@ -142,10 +142,10 @@ class GivenTreesScorer(CheckpointScorer):
             return Unscorable(found.sentence.text, problem)
         return found
 
-    def _with_marginals(self, rows: Sequence[ShardRow], given: list[RowScore]) -> list[RowScore]:
-        known = [i for i, (tokens, _) in enumerate(rows) if self.problem(tokens) is None]
+    def _with_marginals(self, rows: Sequence[GivenRow], given: list[RowScore]) -> list[RowScore]:
+        known = [i for i, row in enumerate(rows) if self.problem(row.tokens) is None]
         found = list(given)
-        sums = self._prefix_logprobs([rows[i][0] for i in known])
+        sums = self._prefix_logprobs([rows[i].tokens for i in known])
         for i, values in zip(known, sums, strict=True):
             end = float(values[-1] - values[-2])
             found[i] = given[i]._replace(marginal=float(values[-1]), end_marginal=end)
@@ -245,7 +245,7 @@ class _Reading(NamedTuple):
 
 
 @torch.inference_mode()
-def _read(model: LanguageModel, rows: Sequence[ShardRow]) -> Iterator[_Reading]:
+def _read(model: LanguageModel, rows: Sequence[tuple[NDArray[np.int32], Any]]) -> Iterator[_Reading]:
     """Read a batch in one teacher-forced pass."""
     batch = model.pack(rows).to(model.device)
     with explained_memory_errors():

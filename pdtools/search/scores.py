@@ -128,8 +128,8 @@ class Scorer(Protocol):
         ...
 
 
-class ShardRow(NamedTuple):
-    """A row of shards.
+class GivenRow(NamedTuple):
+    """A row of shards, whose derivation is given.
 
     Attributes:
         tokens, word: int32 (n + 2), see :mod:`pdtools.shards.format`.
@@ -185,7 +185,7 @@ class ModelScorer(Scorer, Protocol):
     @property
     def marginal(self) -> str | None: ...
 
-    def score_rows(self, rows: Sequence[ShardRow]) -> list[RowScore]:
+    def score_rows(self, rows: Sequence[GivenRow]) -> list[RowScore]:
         """Score rows of shards with their derivations."""
         ...
 

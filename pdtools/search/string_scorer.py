@@ -23,9 +23,9 @@ from pdtools.search.memory import (
 from pdtools.search.prefix_tree import SortedStrings
 from pdtools.search.scores import (
     Continuation,
+    GivenRow,
     RowScore,
     SentenceScore,
-    ShardRow,
     Unscorable,
 )
 from pdtools.tokenization import Sentence
@@ -44,7 +44,7 @@ class StringScorer(CheckpointScorer):
         """See :class:`Scorer`."""
         return encoding.LOOK_AHEAD
 
-    def _with_marginals(self, rows: Sequence[ShardRow], given: list[RowScore]) -> list[RowScore]:
+    def _with_marginals(self, rows: Sequence[GivenRow], given: list[RowScore]) -> list[RowScore]:
         return [row._replace(marginal=row.given_tree, end_marginal=row.end_given_tree) for row in given]
 
     def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:

@@ -17,7 +17,7 @@ from pdtools.models.grammar.derivations import read_actions
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.search import GivenTreesScorer, SentenceScore, TreesFile, Unscorable, beam_search, load_scorer
 from pdtools.search.given_trees import read_given_trees
-from pdtools.search.scores import ActionBeam
+from pdtools.search.scores import ActionBeam, GivenRow
 from pdtools.tokenization import join_words, train_bpe_tokenizer, train_word_tokenizer
 from pdtools.trees import spans_from_attachments
 
@@ -216,7 +216,8 @@ def test_rows_of_shards(grammar: LoadedModel, pushdown: LoadedModel, tmp_path: P
         found = scorer(loaded, tmp_path / "trees", [trees])
         derivations = next(iter(found._given_trees.by_ids.values()))
         ids, other = row([3, 4, 5]), row([5, 4, 3])
-        rows = found.score_rows([(ids, derivations[0]), (other, derivations[0]), (ids, derivations[1])])
+        given = ((ids, derivations[0]), (other, derivations[0]), (ids, derivations[1]))
+        rows = found.score_rows([GivenRow(*pair, word=np.array([-1, 0, 1, 2, -1])) for pair in given])
         (wanted,) = score(found, "a b c")
         for each in (rows[0], rows[2]):
             assert each.marginal == pytest.approx(wanted.total, abs=1e-5)

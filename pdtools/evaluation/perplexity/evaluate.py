@@ -293,10 +293,10 @@ def _score(
 ) -> list[RowScore]:
     """What is known of each row."""
     from pdtools.search.scorer import scorer_of
-    from pdtools.search.scores import ShardRow
+    from pdtools.search.scores import GivenRow
 
     scorer = scorer_of(loaded, beam=beam, margin=margin, trees=trees, max_batch=max_batch)
-    return scorer.score_rows([ShardRow(row.tokens, row.derivation, row.word) for row in rows])
+    return scorer.score_rows([GivenRow(row.tokens, row.derivation, row.word) for row in rows])
 
 
 def _item(row: Row, logprobs: RowScore, loaded: LoadedModel) -> SentenceLogprobs:
