@@ -123,6 +123,7 @@ def write_checkpoint(
             "model": model_name(model.config),
             "config": dataclasses.asdict(model.config),
             "tokenizer": tokenizer.fingerprint,
+            **({"labels": list(tokenizer.labels)} if model.derivation_kind.choices == "actions" else {}),
             "shards": dict(shards),
             **({} if step is None else {"step": step}),
         },
@@ -158,8 +159,8 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loa
         device: where to put the model.
 
     Raises:
-        PdtoolsError: if it is none, is damaged, is of an unknown model or format version, or its tokenizer
-            is not the one that the model was trained with.
+        PdtoolsError: if it is none, is damaged, is of an unknown model or format version, or its tokenizer,
+            or labels, are not those that the model was trained with.
     """
     folder = checkpoint_folder(path)
     check_checksums(folder)
@@ -180,6 +181,8 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loa
         raise InputError(
             "the tokenizer in this folder is not the one that the model was trained with", file=folder
         )
+    if "labels" in config and config["labels"] != list(tokenizer.labels):
+        raise InputError("the tokenizer's labels are not those that the model was trained with", file=folder)
     if not isinstance(config["config"], dict) or not isinstance(config["model"], str):
         raise InputError("config must be an object, and model a name", file=config_path)
     model_config = make_config(config["model"], config["config"])

@@ -300,24 +300,44 @@ def test_labels_that_the_training_shards_lack(
     assert json.loads((tmp_path / "ppl" / "results.json").read_text())["counts"]["sentences_left_out"] == 1
 
 
+OF_ALL = "(S (NP (NN dog) (PP (IN of) (NN cat))) (VP (VBZ barks)))\n"
+OTHER_LABELS = {
+    "in another order": "(VP (VBZ barks) (VP (VBZ sleeps)))\n" * 3,
+    "more of them": "(S (ADVP (NN dog)) (VP (VBZ barks)))\n",
+}
+
+
+@pytest.mark.parametrize("trees", OTHER_LABELS.values(), ids=OTHER_LABELS)
 def test_labels_that_are_numbered_otherwise(
-    shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trees: str, shards: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As they are where the tokenizer that was given has none."""
-    tokenizer, other = tmp_path / "tokenizer", tmp_path / "other.trees"
+    tokenizer, other = tmp_path / "tokenizer", tmp_path / "other"
     tokenizer.mkdir()
-    Tokenizer.load(shards).with_labels(()).save(tokenizer)
-    other.write_text("(NP (S (NP (NN dog)) (VP (VBZ barks))) (NP (NN cat)))\n")
-    command = ["tapes", str(other), "--tokenizer", str(tokenizer), "-q", "-o", str(tmp_path / "shards")]
-    assert run(command) == 0
-    assert train("tg", shards, tmp_path / "run", "--valid", str(tmp_path / "shards")) == 1
-    assert "labels are other ones than the training shards'" in capsys.readouterr().err
-    assert train("tg", shards, tmp_path / "run") == 0
-    ppl = ["eval-ppl", str(tmp_path / "shards"), "--model", str(tmp_path / "run"), "-q"]
-    assert run(ppl) == 1
+    Tokenizer.load(shards).with_labels([]).save(tokenizer)
+    (tmp_path / "other.trees").write_text(OF_ALL + trees)
+    tapes = ["tapes", str(tmp_path / "other.trees"), "--tokenizer", str(tokenizer), "-q", "-o", str(other)]
+    assert run(tapes) == 0
+
+    train_with = ["train", str(shards), "--valid", str(other), "--device", "cpu", "-q"]
+    smallest = [part for each in [*SHAPE, *SCHEDULE] for part in ("--set", each)]
+    ppl = ["eval-ppl", str(other), "--device", "cpu", "-q", "-o", str(tmp_path / "ppl")]
+    capsys.readouterr()
+    assert run([*train_with, *smallest, "--model", "plm", "-o", str(tmp_path / "plm")]) == 1
     error = capsys.readouterr().err
-    assert "not made with the labels of" in error
+    assert "labels are other ones than the training shards'" in error
+    assert "--tokenizer TRAINING_SHARDS" in error
     assert error.count("\n") == 1
+    assert run([*ppl, "--model", str(model)]) == 1
+    error = capsys.readouterr().err
+    assert f"not made with the labels of {model}" in error
+    assert "--tokenizer and the checkpoint's folder" in error
+    assert error.count("\n") == 1
+
+    # What has no labels does not mind.
+    strings = tmp_path / "transformer"
+    assert run([*train_with, *smallest, "--model", "transformer", "-o", str(strings)]) == 0
+    assert run([*ppl, "--model", str(strings)]) == 0
 
 
 def test_pretrained_weights_have_no_actions(

@@ -162,6 +162,21 @@ def test_another_tokenizer_is_refused(folder: Path) -> None:
         load_checkpoint(folder)
 
 
+def test_other_labels_are_refused_where_the_model_has_them(
+    folder: Path, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    labelled = tokenizer.with_labels(["S", "NP"])
+    grammar = small_model("plm", vocab_size=tokenizer.vocab_size, positions="learned", n_labels=2)
+    save_checkpoint(tmp_path / "plm", grammar, labelled, shards=SHARDS)
+    assert load_checkpoint(tmp_path / "plm").tokenizer.labels == ("S", "NP")
+    for place in (tmp_path / "plm", folder):
+        (place / CHECKSUMS_FILE).unlink()
+        tokenizer.with_labels(["NP", "S"]).save(place)
+    with pytest.raises(InputError, match="labels are not those"):
+        load_checkpoint(tmp_path / "plm")
+    assert load_checkpoint(folder).tokenizer.labels == ("NP", "S")
+
+
 def test_floats_that_are_called_integers_are_refused(tmp_path: Path) -> None:
     """Of the same shape and length, and loaded without a word: weights would be numbers around 10^9."""
     tokenizer = train_word_tokenizer(["a", "b"], min_count=1)
