@@ -15,12 +15,18 @@ from pdtools.models.grammar.model import GrammarLM
 from pdtools.search import encoding
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Parsed, ParsedScore, merged_trees
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
-from pdtools.search.scores import ActionBeam, Continuation, GivenRow, RowScore, SentenceScore, Unscorable
+from pdtools.search.scores import (
+    ActionBeam,
+    Continuation,
+    GivenRow,
+    RowScore,
+    SentenceScore,
+    Unscorable,
+    nothing_found,
+)
 from pdtools.search.word_synchronous import ActionResult, word_synchronous_search
 from pdtools.tokenization import Sentence
 from pdtools.trees import Tree, escape, sentence_problem
-
-_NO_ROOM = "longer than the model, with its tree: no hypothesis has room for it"
 
 
 class _Found(NamedTuple):
@@ -136,8 +142,10 @@ class ActionScorer(CheckpointScorer):
             ids = [item.encoding.ids for item in window]
             words = [item.encoding.word for item in window]
             for item, result in zip(window, self._search(ids, words, k_best), strict=True):
-                room = bool(result.derivations)
-                yield _Found(item, result) if room else Unscorable(item.sentence.text, _NO_ROOM)
+                if result.derivations:
+                    yield _Found(item, result)
+                else:
+                    yield Unscorable(item.sentence.text, nothing_found(self._model.max_length))
 
         return score_windows(sentences, self._encode, work, self.look_ahead)
 

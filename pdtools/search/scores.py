@@ -108,6 +108,12 @@ class Unscorable:
     reason: str
 
 
+def nothing_found(max_length: int | None) -> str:
+    """Why a sentence has no score that a search found no derivation of."""
+    room = "" if max_length is None else f" and room in the model's {max_length} positions"
+    return f"no tree found: none in the beam has a probability above 0{room}"
+
+
 class Scorer(Protocol):
     """Sentences in, scores out. All that evaluation knows about a model.
 

@@ -40,7 +40,7 @@ class ActionResult:
     Attributes:
         prefix_logprobs: float64[n + 2], nats. Entry t is A_t = log Σ over the word beam of the joint
             probability of the first t tokens and the actions among them; A_0 = 0, and the last is that of
-            the whole string. -inf from where no hypothesis had room for more positions.
+            the whole string. -inf from where nothing was found.
         derivations: the best ones, best first, with their log joints.
         incremental: for every t from 1 to n, the best hypothesis after token t; then the best derivation.
         log_share_kept: Σ over tokens of log (probability of the kept hypotheses / of all that generated the
@@ -66,8 +66,10 @@ class ActionResult:
 
     @property
     def logprobs(self) -> NDArray[np.float64]:
-        """float64[n + 1], nats: A_t − A_{t−1} for every token and the end."""
-        return np.diff(self.prefix_logprobs)
+        """float64[n + 1], nats: A_t − A_{t−1} for every token and the end; -inf if nothing was found."""
+        before, after = self.prefix_logprobs[:-1], self.prefix_logprobs[1:]
+        nothing = np.full(len(after), -np.inf)
+        return np.subtract(after, before, out=nothing, where=before > -np.inf)
 
 
 @torch.inference_mode()

@@ -144,7 +144,7 @@ def test_rows_whose_trees_changed_are_scored_again(
 
 def test_whatever_a_row_says_is_in_its_digest() -> None:
     numbers = np.arange(4, dtype=np.int32)
-    row = Row(number=0, id=0, tokens=numbers, derivation=numbers, word=numbers)
+    row = Row(number=0, id=0, tokens=numbers, derivation=numbers, word=numbers, text="a b")
     others = [
         dataclasses.replace(row, number=1),
         dataclasses.replace(row, tokens=numbers[::-1].copy()),

@@ -151,6 +151,8 @@ def test_hypotheses_without_room_are_dropped(string: list[int]) -> None:
     none = word_synchronous_search(short, [row(string)], beam=EVERYTHING)
     assert none[0].derivations == ()
     assert none[0].marginal == -math.inf
+    assert none[0].logprobs[:2].sum() == pytest.approx(none[0].prefix_logprobs[2])
+    assert none[0].logprobs[2:].tolist() == [-math.inf] * (len(string) - 1)
 
 
 def test_stopping_early_loses_nothing() -> None:

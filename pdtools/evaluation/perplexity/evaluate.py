@@ -84,7 +84,8 @@ def evaluate_perplexity(
         margin: see :func:`pdtools.search.beam_search`.
         trees: to sum over for the marginal, instead of a search.
         max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
-        rejects: takes sentences longer than the model, or without one of the trees to sum over.
+        rejects: takes sentences longer than the model, without one of the trees to sum over, or with
+            probability 0.
         progress: wraps the iterator over sentences.
         in_pieces: who scores them; None: this process.
 
@@ -93,10 +94,11 @@ def evaluate_perplexity(
 
     Raises:
         InputError: if the shards have another tokenizer, layout or binarization than the model's, or a
-            sentence is too long and ``rejects`` says to stop.
+            sentence is too long or impossible and ``rejects`` says to stop.
     """
     from pdtools.search.given_trees import GivenTreesScorer
     from pdtools.search.scorer import scorer_of
+    from pdtools.search.scores import nothing_found
 
     check_shards(shards, loaded)
     scorer = scorer_of(loaded, beam=beam, margin=margin, trees=trees)
@@ -111,7 +113,8 @@ def evaluate_perplexity(
         rejects=rejects,
         progress=progress,
     )
-    items = _table([_item(row, logprobs, loaded) for row, logprobs in block] for block in blocks)
+    nothing = "its trees have probability 0" if trees else nothing_found(loaded.model.max_length)
+    items = _table(_possible(block, shards, loaded, rejects, nothing) for block in blocks)
     settings = {
         "task": "ppl",
         **loaded.described,
@@ -299,7 +302,26 @@ def _score(
     return scorer.score_rows([GivenRow(row.tokens, row.derivation, row.word) for row in rows])
 
 
-def _item(row: Row, logprobs: RowScore, loaded: LoadedModel) -> SentenceLogprobs:
+def _possible(
+    block: Iterable[tuple[Row, _Record]],
+    shards: ShardFolder,
+    loaded: LoadedModel,
+    rejects: Rejects,
+    nothing: str,
+) -> list[SentenceLogprobs]:
+    """The rows whose probabilities, as far as computed, are above 0; ``nothing``: why a marginal is not."""
+    items = []
+    for row, logprobs in block:
+        _, joint, marginal, _, _ = logprobs
+        if -math.inf in (joint, marginal):
+            reason = nothing if marginal == -math.inf else "its tree has probability 0"
+            rejects.add(reason, file=shards.folder, line=row.id, text=row.text)
+        else:
+            items.append(_item(row, logprobs, loaded))
+    return items
+
+
+def _item(row: Row, logprobs: _Record, loaded: LoadedModel) -> SentenceLogprobs:
     given_tree, joint, marginal, end_given_tree, end_marginal = logprobs
     unk_id = loaded.tokenizer.unk_id
     return SentenceLogprobs(

@@ -33,6 +33,7 @@ class Row:
         id: as the shards have it.
         tokens, word: int32 (n + 2), see :mod:`pdtools.shards.format`.
         derivation: as the model has it (:meth:`pdtools.models.LanguageModel.derivation_of`).
+        text: its words.
     """
 
     number: int
@@ -40,6 +41,7 @@ class Row:
     tokens: NDArray[np.int32]
     derivation: Any
     word: NDArray[np.int32]
+    text: str
 
 
 ScoreRows = Callable[["LoadedModel", Sequence[Row]], list[Any]]
@@ -153,7 +155,8 @@ def _cut(
                 rejects.add(refused[i], file=shards.folder, line=row_id, text=block.text(i))
             else:
                 derivation = model.derivation_of(block, i)
-                rows.append(Row(first + i, row_id, block.tokens(i), derivation, block.word(i)))
+                text = block.text(i)
+                rows.append(Row(first + i, row_id, block.tokens(i), derivation, block.word(i), text))
         rows.sort(key=lambda row: -len(row.tokens))
         yield from cut(rows, rows_per_piece)
         first += len(block)

@@ -20,6 +20,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers.models import WordPiece
 
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.perplexity import evaluate
 from pdtools.evaluation.perplexity.evaluate import (
     SentenceLogprobs,
     evaluate_perplexity,
@@ -30,7 +31,7 @@ from pdtools.evaluation.perplexity.evaluate import (
 from pdtools.files import Rejects
 from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.search import load_scorer
-from pdtools.search.scores import SentenceScore
+from pdtools.search.scores import RowScore, SentenceScore
 from pdtools.shards import ShardFolder, ShardSet, ShardSettings, build_shards
 from pdtools.shards.blocks import blocks_from_files
 from pdtools.shards.plain import sentence_of
@@ -284,6 +285,45 @@ def test_sentences_longer_than_the_model(tmp_path: Path) -> None:
     only_long = make_shards(tmp_path / "long", tokenizer, trees=TREES[3:])
     with pytest.raises(InputError, match="no sentence"):
         evaluate_perplexity(only_long, loaded, beam=2, rejects=Rejects("skip"))
+
+
+def test_sentences_that_the_beam_finds_nothing_for(tmp_path: Path) -> None:
+    tokenizer = train_word_tokenizer("abc", text_style="ptb", unk=False).with_labels(["S", "Y"])
+    flat = "(S (X a) (X b) (X c) (X a))"
+    sourced = [SourcedTree(Tree.from_brackets(t), "toy", i, t) for i, t in enumerate([TREES[0], flat])]
+    build_shards(sourced, tokenizer, ShardSettings(constituents="labelled"), tmp_path / "shards", Rejects())
+    shards = ShardSet.open(tmp_path / "shards")
+    # All is as likely, and then openers come first: (S (S a b c a)) has 9 positions, without one of them 7.
+    model = action_model("plm", "learned", zero=True, max_length=8)
+    save_checkpoint(tmp_path / "plm", model, tokenizer, shards=shards.manifest["settings"])
+    loaded = load_checkpoint(tmp_path / "plm")
+    assert evaluate_perplexity(shards, loaded, beam=100, rejects=Rejects()).counts["sentences"] == 2
+    nothing = "no tree found: none in the beam has a probability above 0 and room in the model's 8 positions"
+    with pytest.raises(InputError, match=f"shards:1: {nothing}"):
+        evaluate_perplexity(shards, loaded, beam=1, rejects=Rejects())
+    rejects = Rejects("skip")
+    results = evaluate_perplexity(shards, loaded, beam=1, rejects=rejects)
+    assert (results.counts["sentences"], results.counts["sentences_left_out"]) == (1, 1)
+    assert math.isfinite(results.scores["ppl_token_marginal"] or math.nan)
+    assert [(row["line"], row["reason"], row["text"]) for row in rejects] == [(1, nothing, "a b c a")]
+    scorer = load_scorer(tmp_path / "plm", beam=1)
+    assert [getattr(score, "reason", None) for score in scorer.score(["a b c", "a b c a"])] == [None, nothing]
+
+
+def test_trees_that_the_model_rules_out(
+    world: tuple[dict[str, Path], ShardSet, Tokenizer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models, shards, _ = world
+    loaded, rejects = load_checkpoint(models["pushdown"]), Rejects("skip")
+    possible = evaluate._score  # type: ignore[attr-defined]
+
+    def one_impossible(*args: object, **settings: object) -> list[RowScore]:
+        first, *others = possible(*args, **settings)
+        return [first._replace(joint=-math.inf), *others]
+
+    monkeypatch.setattr(evaluate, "_score", one_impossible)
+    assert evaluate_perplexity(shards, loaded, beam=1, rejects=rejects).counts["sentences"] == len(shards) - 1
+    assert [(row["line"], row["reason"]) for row in rejects] == [(3, "its tree has probability 0")]
 
 
 def test_blocks_longer_than_the_model(tmp_path: Path) -> None:
