@@ -402,7 +402,9 @@ class Tokenizer:
 
     def _begins_word(self, index: int) -> bool:
         piece = str(self._backend.id_to_token(index))
-        return piece.startswith(_WORD_MARKS) if self._marks_spaces else not piece.startswith("##")
+        if self._marks_spaces:
+            return piece.startswith(_WORD_MARKS)
+        return self.kind == "word" or not piece.startswith("##")  # as WordPiece marks what goes on
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tokenizer) and self.fingerprint == other.fingerprint

@@ -282,6 +282,15 @@ def test_word_pieces_are_glued_and_unknown_words_counted(tmp_path: Path) -> None
     assert tokenizer.unk_id == 0
 
 
+def test_which_tokens_go_on_with_a_word(tmp_path: Path) -> None:
+    pieces = Tokenizer.load(_foreign(tmp_path, "pieces"))
+    assert np.flatnonzero(pieces.continue_words).tolist() == [2]  # ##y
+    words = train_word_tokenizer(["the", "##y", "##"], min_count=1)
+    assert not words.continue_words.any()
+    encoding = words.encode(join_words(["the", "##y"], "ptb"))
+    assert words.decode(encoding.ids[1:-1].tolist()) == (("the", "##y"), [0, 1])
+
+
 def test_a_foreign_word_list_without_unknown_token(tmp_path: Path) -> None:
     from tokenizers import Tokenizer as Backend
     from tokenizers import models
