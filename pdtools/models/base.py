@@ -280,6 +280,10 @@ class LanguageModel(nn.Module, ABC):
         """How many positions the model reads of each row."""
         return np.asarray(shards.lengths, dtype=np.int64)
 
+    def row_length(self, tokens: Any, derivation: Any) -> int:
+        """How many positions the model reads of a row as :meth:`pack` takes it."""
+        return len(tokens)
+
     def unfit_rows(self, shards: ShardSet) -> list[tuple[NDArray[np.bool_], str]]:
         """Rows that the model can take at no length: which, bool (rows,), and why."""
         return []

@@ -69,10 +69,11 @@ class CheckpointScorer(ABC):
 
     def score_rows(self, rows: Sequence[GivenRow]) -> list[RowScore]:
         """See :meth:`ModelScorer.score_rows`."""
+        model = self.loaded.model
         found: dict[int, RowScore] = {}
         for places in length_groups(
-            [len(row.tokens) for row in rows],
-            lambda length: self.max_batch or strings_that_fit(length, self.loaded.model.vocab_size),
+            [model.row_length(row.tokens, row.derivation) for row in rows],
+            lambda length: self.max_batch or strings_that_fit(length, model.vocab_size),
         ):
             group = [rows[place] for place in places]
             found.update(zip(places, self._with_marginals(group, self._given(group)), strict=True))

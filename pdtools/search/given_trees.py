@@ -157,7 +157,7 @@ class GivenTreesScorer(CheckpointScorer):
         rows = [(tokens, given) for tokens in ids for given in self._given_trees.by_ids[tokens.tobytes()]]
         read: dict[int, _Reading] = {}
         for places in length_groups(
-            [_positions(model, *row) for row in rows],
+            [model.row_length(*row) for row in rows],
             lambda length: self.max_batch or strings_that_fit(length, model.vocab_size),
         ):
             read.update(zip(places, _read(model, [rows[place] for place in places]), strict=True))
@@ -209,7 +209,7 @@ def read_given_trees(loaded: LoadedModel, trees: TreesFile) -> GivenDerivations:
 
 def _problem(model: LanguageModel, ids: NDArray[np.int32], constituents: Constituents | None) -> str | None:
     """Why a model cannot read a tree, if so."""
-    positions = _positions(model, ids, constituents)
+    positions = model.row_length(ids, constituents)
     if model.max_length is not None and positions > model.max_length:
         return f"longer than the model, with its tree: {positions} positions, at most {model.max_length}"
     if constituents is None:
@@ -221,13 +221,6 @@ def _problem(model: LanguageModel, ids: NDArray[np.int32], constituents: Constit
     if opened.max() > model.config.max_open:
         return f"more than {model.config.max_open} constituents open at once (config.max_open)"
     return None
-
-
-def _positions(model: LanguageModel, ids: NDArray[np.int32], derivation: Any) -> int:
-    """How many positions the model reads of a sentence with a derivation."""
-    if isinstance(model, GrammarLM):
-        return int(model.actions.positions(np.array(len(ids) - 2), np.array(len(derivation.labels))))
-    return len(ids)
 
 
 class _Reading(NamedTuple):

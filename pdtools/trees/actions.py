@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from pdtools.trees.constituents import Constituents
 
@@ -57,7 +57,7 @@ class ActionIds:
         """How many actions there are."""
         return self.first_closer + self.closers
 
-    def positions(self, tokens: NDArray[np.integer], constituents: NDArray[np.integer]) -> Int64:
+    def positions(self, tokens: ArrayLike, constituents: ArrayLike) -> Int64:
         """Positions of rows with so many tokens (special ones aside) and constituents."""
         return (
             1 + np.asarray(tokens, np.int64) + (3 if self.doubled else 2) * np.asarray(constituents, np.int64)

@@ -10,11 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from action_oracle import action_model
 from search_oracle import all_attachments, logsumexp, parts, save_checkpoints, tiny_model
+from toy_grammar_lm import enumerate_derivations
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects
 from pdtools.models import load_checkpoint, save_checkpoint
+from pdtools.models.grammar.derivations import read_actions
 from pdtools.parsers import ParseFailure
 from pdtools.search import (
     AttachmentScorer,
@@ -25,11 +28,21 @@ from pdtools.search import (
     decode,
     load_scorer,
     load_searcher,
+    memory,
 )
 from pdtools.search.checkpoint_scorer import Parsed
 from pdtools.search.inputs import SourcedLine, read_inputs, read_sentence
+from pdtools.search.scorer import scorer_of
+from pdtools.search.scores import ShardRow
 from pdtools.search.surprisal import surprisals, token_rows, word_rows
-from pdtools.tokenization import Tokenizer, join_words, split_spaces, split_text_words, train_bpe_tokenizer
+from pdtools.tokenization import (
+    Tokenizer,
+    join_words,
+    split_spaces,
+    split_text_words,
+    train_bpe_tokenizer,
+    train_word_tokenizer,
+)
 from pdtools.trees import Tree, spans_from_attachments, stack_text, tree_from_attachments
 
 SENTENCES = ["a b c", "b", "c c a b", "a b", "b a c a"]
@@ -129,6 +142,32 @@ def test_what_cannot_be_scored_is_said_in_its_place(folders: dict[str, Path], na
     ]
     (longest,) = scores(folders[name], [" ".join("a" * 14)])  # with ROOT and its end as long as the model
     assert len(longest.logprobs) == 15
+
+
+@pytest.mark.parametrize("name", ["tg", "plm"])
+def test_batches_of_given_trees_have_room_for_their_actions(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, tokenizer = action_model(name, "relative"), train_word_tokenizer("abc", unk=False)
+    save_checkpoint(tmp_path, model, tokenizer, shards={}, overwrite=True)
+    loaded = load_checkpoint(tmp_path)
+    rows = [
+        ShardRow(
+            np.array([1, *tokens, 2]),
+            read_actions(np.array(choices), model.actions),
+            np.array([-1, *range(len(tokens)), -1]),
+        )
+        for tokens in ([3], [4, 5], [3, 4, 5])
+        for _, choices in enumerate_derivations(model, [1, *tokens, 2]).joints
+    ]
+    packed, pack = [], loaded.model.pack
+    monkeypatch.setattr(loaded.model, "pack", lambda rows: packed.append(pack(rows)) or packed[-1])
+    monkeypatch.setattr(memory, "MAX_LOGITS", 400)
+    found = scorer_of(loaded, beam=None).score_rows(rows)
+    cells = [batch.tokens.numel() * model.vocab_size for batch in packed]
+    assert max(cells) <= 400 < 2 * max(cells)
+    alone = scorer_of(loaded, beam=None, max_batch=1).score_rows(rows)
+    np.testing.assert_allclose([row.joint for row in found], [row.joint for row in alone], atol=1e-5)
 
 
 def test_scoring_is_lazy(folders: dict[str, Path]) -> None:

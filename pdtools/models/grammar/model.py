@@ -71,6 +71,10 @@ class GrammarLM(TransformerLM):
         """See :meth:`LanguageModel.row_lengths`: its actions."""
         return self.actions.positions(np.asarray(shards.lengths) - 2, shards.n_constituents)
 
+    def row_length(self, tokens: Any, derivation: Any) -> int:
+        """See :meth:`LanguageModel.row_length`: its actions."""
+        return int(self.actions.positions(len(tokens) - 2, len(derivation.labels)))
+
     def unfit_rows(self, shards: ShardSet) -> list[tuple[NDArray[np.bool_], str]]:
         """See :meth:`LanguageModel.unfit_rows`."""
         most = self.config.max_open

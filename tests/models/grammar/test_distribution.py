@@ -119,6 +119,7 @@ def test_action_by_action_is_one_pass(name: str, positions: str, shape: dict[str
     assert len(found.joints) == 306
     rows = [(np.array(ids), read_actions(np.array(choices), model.actions)) for _, choices in found.joints]
     batch = model.pack(rows)
+    assert batch.lengths.tolist() == [model.row_length(*row) for row in rows]
     parts = model.forward_parts(batch)
     joint = (parts.token_logprobs + parts.attach_logprobs).sum(1)
     wanted = torch.tensor([score for score, _ in found.joints])
