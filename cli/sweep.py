@@ -46,7 +46,10 @@ def sweep(
     model: Annotated[
         str | None,
         typer.Option(
-            "--model", rich_help_panel="Model", metavar="NAME", help="pushdown (default), transformer, rnn."
+            "--model",
+            rich_help_panel="Model",
+            metavar="NAME",
+            help="pushdown (default), transformer, plm, plm-mask, tg, rnn.",
         ),
     ] = None,
     config: Annotated[
