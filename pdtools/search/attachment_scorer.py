@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel
 from pdtools.search import encoding
 from pdtools.search.beam import BeamResult, beam_search
@@ -21,6 +20,7 @@ from pdtools.search.scores import (
     RowScore,
     SentenceScore,
     Unscorable,
+    check_one_width,
 )
 from pdtools.search.string_scorer import string_logprobs
 from pdtools.tokenization import Sentence
@@ -82,10 +82,8 @@ class AttachmentScorer(CheckpointScorer):
         max_batch: int | None = None,
         share_prefixes: bool = True,
     ) -> None:
-        if isinstance(beam, ActionBeam):
-            raise PdtoolsError("a word beam, and a fast track, are for models of actions: leave them out")
-        super().__init__(loaded, kind="derivation", beam=beam, margin=margin, max_batch=max_batch)
-        self.beam = beam
+        self.beam = check_one_width(beam)
+        super().__init__(loaded, kind="derivation", beam=self.beam, margin=margin, max_batch=max_batch)
         self.margin = margin
         self.share_prefixes = share_prefixes
 

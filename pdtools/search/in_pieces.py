@@ -32,6 +32,7 @@ from pdtools.search.scores import (
     ModelScorer,
     SentenceScore,
     Unscorable,
+    check_one_width,
 )
 from pdtools.search.widening import Compared, Comparer, Contest
 from pdtools.tokenization import Sentence
@@ -107,7 +108,10 @@ def _load_model(settings: ModelSettings) -> LoadedModel:
     check_bos(settings.model_dir, settings.bos)
     check_fingerprint(settings.model_dir, settings.fingerprint)
     device = prepare_torch(settings.device, settings.threads)
-    return load_model(settings.model_dir, device=device, dtype=settings.dtype)
+    loaded = load_model(settings.model_dir, device=device, dtype=settings.dtype)
+    if loaded.model.derivation_kind.choices != "actions" and settings.beam != AUTO:
+        check_one_width(settings.fixed_beam)
+    return loaded
 
 
 @lru_cache(maxsize=1)

@@ -18,6 +18,7 @@ from pdtools.search.scores import (
     ActionBeam,
     Dtype,
     ModelScorer,
+    check_one_width,
 )
 from pdtools.search.string_scorer import StringScorer
 
@@ -48,11 +49,12 @@ def load_scorer(
         max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
 
     Raises:
-        PdtoolsError: if the folder holds no model that can be loaded.
+        PdtoolsError: if the folder holds no model that can be loaded, or one that has no use for all widths.
         MissingDependencyError: if it is a Hugging Face model and transformers is not installed.
     """
     check_no_hub_name(model_dir)
     if is_huggingface(model_dir):
+        check_one_width(beam)
         if trees is not None:
             raise PdtoolsError(f"{model_dir}: a Hugging Face language model has no trees: leave out --trees")
         return HuggingFaceScorer(model_dir, device=device, dtype=dtype, bos=bos, max_batch=max_batch)
@@ -76,10 +78,14 @@ def scorer_of(
         beam: hypotheses per sentence, for models whose words depend on derivations; None: no marginals.
         margin, max_batch: see :func:`pdtools.search.beam_search`.
         trees: to sum over; beam and margin mean nothing then.
+
+    Raises:
+        PdtoolsError: if the beam has more widths than the model's search.
     """
     if trees is not None:
         return GivenTreesScorer(loaded, trees=trees, max_batch=max_batch)
     if not loaded.model.derivation_kind.reach_words:
+        check_one_width(beam)
         return StringScorer(loaded, max_batch=max_batch)
     return _searcher_of(loaded)(loaded, beam=beam, margin=margin, max_batch=max_batch)
 

@@ -56,6 +56,17 @@ class ActionBeam:
         )
 
 
+def check_one_width(beam: int | ActionBeam | None) -> int | None:
+    """The beam of a model that has no other widths.
+
+    Raises:
+        PdtoolsError: if there are others.
+    """
+    if isinstance(beam, ActionBeam):
+        raise PdtoolsError("a word beam, and a fast track, are for models of actions: leave them out")
+    return beam
+
+
 @dataclass(frozen=True, slots=True)
 class SentenceScore:
     """The tokens of one sentence and their log-probabilities.

@@ -251,6 +251,45 @@ def test_searches_that_there_are_not(
     assert error.count("\n") == 1
 
 
+WIDTHS = (["--word-beam", "5"], ["--fast-track", "0"])
+
+
+@pytest.mark.parametrize("settings", [[], ["config.objective=masked"]], ids=["causal", "masked"])
+def test_widths_for_models_without_actions(
+    settings: list[str], shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    small = [part for each in [*SHAPE, *SCHEDULE, *settings] for part in ("--set", each)]
+    command = ["train", str(shards), "--model", "transformer", "--device", "cpu", "-q", *small]
+    assert run([*command, "-o", str(out)]) == 0
+    surprisal = ["surprisal", "--text", "the dog"]
+    ppl = ["eval-ppl", str(shards), "-o", str(tmp_path / "ppl")]
+    for command in [ppl] if settings else [ppl, surprisal]:
+        for widths in WIDTHS:
+            check_refused([*command, "--model", str(out), *widths], capsys)
+
+
+def test_widths_for_hugging_face_models(
+    shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("transformers")
+    from toy_gpt2 import save_gpt2
+
+    save_gpt2(tmp_path / "gpt2", ["the dog barks"], positions=32)
+    model = ["--model", str(tmp_path / "gpt2"), *WIDTHS[0]]
+    check_refused(["surprisal", "--text", "the dog", *model], capsys)
+    check_refused(["eval-ppl", str(shards), "-o", str(tmp_path / "ppl"), *model], capsys)
+
+
+def check_refused(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Widths of models of actions, in one line."""
+    capsys.readouterr()
+    assert run([*command, "--device", "cpu", "-q"]) == 1
+    error = capsys.readouterr().err
+    assert "a word beam, and a fast track, are for models of actions: leave them out" in error
+    assert error.count("\n") == 1
+
+
 def test_rows_that_do_not_fit(shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train("tg", shards, tmp_path / "run", "--set", "config.max_open=2") == 1
     error = capsys.readouterr().err
