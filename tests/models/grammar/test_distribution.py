@@ -27,7 +27,13 @@ def probability(model: GrammarLM, tokens: list[int]) -> float:
 
 @pytest.mark.parametrize(("name", "positions"), ONE_OF_EACH)
 @pytest.mark.parametrize(
-    ("labels", "max_open", "numbers"), [(1, 2, [2, 5, 13, 34]), (1, 3, [3, 14, 70]), (2, 2, [6, 22, 82])]
+    ("labels", "max_open", "numbers"),
+    [
+        (1, 2, [2, 5, 13, 34]),
+        (1, 3, [3, 14, 70, 353]),
+        (2, 2, [6, 22, 82, 306]),
+        (2, 3, [14, 142, 1466]),
+    ],
 )
 def test_numbers_of_derivations(
     name: str, positions: str, labels: int, max_open: int, numbers: list[int]
@@ -94,10 +100,23 @@ def test_a_token_that_continues_a_word_comes_after_a_token_alone() -> None:
     assert not enumerate_derivations(model, [1, 3, 4, 2]).joints
 
 
-def test_over_all_actions_probability_is_lost() -> None:
-    allowed = action_model("plm", "relative")
-    every = action_model("plm", "relative", normalize="all")
-    assert probability(every, [3, 4]) < 0.5 * probability(allowed, [3, 4])
+@pytest.mark.parametrize(("name", "positions"), ONE_OF_EACH)
+@torch.no_grad()
+def test_normalised_over_all_actions(name: str, positions: str) -> None:
+    model = action_model(name, positions, normalize="all")
+    ids = [1, 3, 4, 5, 2]
+    joints = enumerate_derivations(model, ids).joints
+    batch = model.pack([(np.array(ids), read_actions(np.array(each), model.actions)) for _, each in joints])
+    logits = model._logits(model._read_actions(batch)[:, :-1])  # (B, N - 1, A)
+    assert logits.shape[2] == model.actions.number
+    chosen = logits.log_softmax(2).gather(2, batch.tokens[:, 1:, None])[..., 0]
+    wanted = chosen.masked_fill(~batch.scored[:, 1:], 0).sum(1)
+    np.testing.assert_allclose([score for score, _ in joints], wanted, atol=2e-5)
+    parts = model.forward_parts(batch)
+    torch.testing.assert_close(
+        (parts.token_logprobs + parts.attach_logprobs).sum(1), wanted, atol=2e-5, rtol=0
+    )
+    assert float(wanted.logsumexp(0).exp()) < probability(action_model(name, positions), ids[1:-1])
 
 
 # What a transformer may have besides.
