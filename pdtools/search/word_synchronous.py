@@ -314,13 +314,12 @@ class _Batch:
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """All that the strings leave of the hypotheses' next actions, the strings' best first.
 
-        What a string rules out is dropped, and what is left is not normalised again: it belongs to other
-            strings.
+        What a string rules out is dropped, and what is left is not normalised again: that probability
+        belongs to other strings.
 
         Returns:
             Of P extensions: log joints float64, rows of what they extend, actions, and whether they are what
-                is
-            waited for: the token, or the end.
+            is waited for: the token, or the end.
         """
         ids, n_labels = self.ids, self.ids.labels
         goal = tokens[frontier.string]  # (R,)

@@ -69,9 +69,10 @@ class PlmConfig(TransformerConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class PlmMaskConfig(PlmConfig):
-    """Shape of a PLM-mask (Qian et al. 2021): two heads of each layer see, one of them what is in the
-    innermost
-    open constituent, the other what is before it."""
+    """Shape of a PLM-mask (Qian et al. 2021).
+
+    Of two heads in each layer one sees what is in the innermost open constituent, the other what is before.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
