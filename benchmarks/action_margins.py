@@ -3,8 +3,8 @@
     OMP_NUM_THREADS=1 python benchmarks/action_margins.py RUN SHARDS
 
 A JSON line for each search of ``--limit`` sentences of 6 to 20 tokens: seconds of the processor (one thread)
-and actions that were read, both a sentence, and log p(x) less that of the default beam without a margin, nats,
-in the mean and at least.
+and actions that were read, both a sentence, and log p(x) less that of the default beam without a margin, in
+nats, the mean and the least.
 """
 
 from __future__ import annotations
