@@ -33,7 +33,7 @@ from pdtools.search import (
 from pdtools.search.checkpoint_scorer import Parsed
 from pdtools.search.inputs import SourcedLine, read_inputs, read_sentence
 from pdtools.search.scorer import scorer_of
-from pdtools.search.scores import ShardRow
+from pdtools.search.scores import GivenRow
 from pdtools.search.surprisal import surprisals, token_rows, word_rows
 from pdtools.tokenization import (
     Tokenizer,
@@ -152,7 +152,7 @@ def test_batches_of_given_trees_have_room_for_their_actions(
     save_checkpoint(tmp_path, model, tokenizer, shards={}, overwrite=True)
     loaded = load_checkpoint(tmp_path)
     rows = [
-        ShardRow(
+        GivenRow(
             np.array([1, *tokens, 2]),
             read_actions(np.array(choices), model.actions),
             np.array([-1, *range(len(tokens)), -1]),
