@@ -25,11 +25,13 @@ from pdtools.models.grammar.model import GrammarLM
 from pdtools.search.checkpoint_scorer import CheckpointScorer
 from pdtools.search.encoding import SEARCH_LOOK_AHEAD, Encoded, score_windows, sentence_score
 from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
-from pdtools.search.scores import Continuation, GivenRow, RowScore, SentenceScore, Unscorable
+from pdtools.search.scores import Continuation, GivenRow, RowScore, SentenceScore, Unscorable, increments
 from pdtools.shards import ShardSettings
 from pdtools.shards.plain import row_of_tree
 from pdtools.tokenization import Sentence
 from pdtools.trees import Constituents, read_proposals
+
+IMPOSSIBLE = "its trees have probability 0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +131,13 @@ class GivenTreesScorer(CheckpointScorer):
     def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
         """See :meth:`Scorer.score`."""
 
-        def work(window: list[Encoded]) -> Iterator[SentenceScore]:
+        def work(window: list[Encoded]) -> Iterator[SentenceScore | Unscorable]:
             sums = self._prefix_logprobs([item.encoding.ids for item in window])
             for item, values in zip(window, sums, strict=True):
-                yield sentence_score(self.loaded.tokenizer, item, np.diff(values))
+                if values[-1] > -np.inf:
+                    yield sentence_score(self.loaded.tokenizer, item, increments(values))
+                else:
+                    yield Unscorable(item.sentence.text, IMPOSSIBLE)
 
         return score_windows(sentences, self._encode, work, self.look_ahead)
 
@@ -147,7 +152,7 @@ class GivenTreesScorer(CheckpointScorer):
         found = list(given)
         sums = self._prefix_logprobs([rows[i].tokens for i in known])
         for i, values in zip(known, sums, strict=True):
-            end = float(values[-1] - values[-2])
+            end = float(increments(values)[-1])
             found[i] = given[i]._replace(marginal=float(values[-1]), end_marginal=end)
         return found
 

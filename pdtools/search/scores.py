@@ -119,6 +119,16 @@ class Unscorable:
     reason: str
 
 
+def increments(prefix_logprobs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A_t − A_{t−1} of log-probabilities A_0, …, nats; -inf from where they are -inf."""
+    import numpy as np
+
+    before, after = prefix_logprobs[:-1], prefix_logprobs[1:]
+    nothing = np.full(len(after), -np.inf)
+    found: NDArray[np.float64] = np.subtract(after, before, out=nothing, where=before > -np.inf)
+    return found
+
+
 def nothing_found(max_length: int | None) -> str:
     """Why a sentence has no score that a search found no derivation of."""
     room = "" if max_length is None else f" and room in the model's {max_length} positions"

@@ -27,7 +27,7 @@ from pdtools.models.grammar.state import ActionState
 from pdtools.search.beam import dropped_share
 from pdtools.search.memory import budget, explained_memory_errors
 from pdtools.search.prefix_tree import Level, SortedStrings
-from pdtools.search.scores import ActionBeam
+from pdtools.search.scores import ActionBeam, increments
 
 # Rounds between two tokens that memory is reckoned for; more are possible, and rare.
 _ROUNDS = 10
@@ -67,9 +67,7 @@ class ActionResult:
     @property
     def logprobs(self) -> NDArray[np.float64]:
         """float64[n + 1], nats: A_t − A_{t−1} for every token and the end; -inf if nothing was found."""
-        before, after = self.prefix_logprobs[:-1], self.prefix_logprobs[1:]
-        nothing = np.full(len(after), -np.inf)
-        return np.subtract(after, before, out=nothing, where=before > -np.inf)
+        return increments(self.prefix_logprobs)
 
 
 @torch.inference_mode()

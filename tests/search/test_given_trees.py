@@ -210,6 +210,21 @@ def test_trees_that_the_model_cannot_read_are_left_out(tmp_path: Path) -> None:
     assert score_of_long.reason.endswith("longer than the model, with its tree: 12 positions, at most 10")
 
 
+def test_trees_of_probability_0_give_no_score(tmp_path: Path) -> None:
+    """Here token 3 goes on with a word, so nothing can begin with it."""
+    loaded = saved_grammar("tg", tmp_path)
+    assert isinstance(loaded.model, GrammarLM)
+    loaded.model.continuing[3] = True
+    found = scorer(loaded, tmp_path / "trees", [["(S (T a) (T b))"], ["(S (T b) (T b))"]])
+    nothing, some = found.score(["a b", "b b"])
+    assert isinstance(some, SentenceScore)
+    assert isinstance(nothing, Unscorable)
+    assert nothing.reason == "its trees have probability 0"
+    given = next(iter(found._given_trees.by_ids.values()))[0]
+    (scored,) = found.score_rows([GivenRow(row([3, 4]), given, word=np.array([-1, 0, 1, -1]))])
+    assert scored.marginal == scored.end_marginal == -np.inf
+
+
 def test_rows_of_shards(grammar: LoadedModel, pushdown: LoadedModel, tmp_path: Path) -> None:
     trees = ["(S (NP (T a) (T b)) (T c))", "(S (T a) (NP (T b) (T c)))"]
     for loaded in (grammar, pushdown):

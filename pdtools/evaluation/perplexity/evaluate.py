@@ -96,7 +96,7 @@ def evaluate_perplexity(
         InputError: if the shards have another tokenizer, layout or binarization than the model's, or a
             sentence is too long or impossible and ``rejects`` says to stop.
     """
-    from pdtools.search.given_trees import GivenTreesScorer
+    from pdtools.search.given_trees import IMPOSSIBLE, GivenTreesScorer
     from pdtools.search.scorer import scorer_of
     from pdtools.search.scores import nothing_found
 
@@ -113,7 +113,7 @@ def evaluate_perplexity(
         rejects=rejects,
         progress=progress,
     )
-    nothing = "its trees have probability 0" if trees else nothing_found(loaded.model.max_length)
+    nothing = IMPOSSIBLE if trees else nothing_found(loaded.model.max_length)
     items = _table(_possible(block, shards, loaded, rejects, nothing) for block in blocks)
     settings = {
         "task": "ppl",
