@@ -1,0 +1,216 @@
+"""TreeReg (Nandi, Manning and Murty 2025): hidden states that come apart where a tree splits.
+
+A loss beside that of a plain language model, in training only: p(x) stays what it is. Of the states h_j after
+tokens j = 1..n, ``O[i, j] = ‖h_j − (h_j · ĥ_i) ĥ_i‖``, ĥ = h / ‖h‖, is what h_j has beside the direction of
+h_i; ``O[0, ·]`` is 0. A node over tokens a..b that splits after token q is scored
+``s(q) = O[a − 1, q] + O[q, q + 1] + O[q, b]``, and the gold split competes, by a softmax, with all splits at
+word edges. A binary node is known by where it splits: the gap k, between tokens k and k + 1.
+
+States are not normalised: their scale is the temperature of the softmax. Read from the released code
+(``O[q, q + 1]`` included) and from figure 1 of the paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+# Squares below this count as 0, where a root has no gradient.
+_ZERO = 1e-30
+
+
+@dataclass(frozen=True)
+class TreeRegParts:
+    """Sums over a batch, 0-dimensional tensors; they add up over batches and workers.
+
+    Attributes:
+        loss_sum: float64, of each sentence the mean cross-entropy of its nodes' splits, nats.
+        n_trees: sentences that have a node with two candidates or more.
+        n_splits: such nodes.
+        n_splits_correct: of these, whose best candidate (the first of equal ones) is the gold split.
+    """
+
+    loss_sum: Tensor
+    n_trees: Tensor
+    n_splits: Tensor
+    n_splits_correct: Tensor
+
+
+def treereg(states: Tensor, attach: Tensor, lengths: Tensor, edges: Tensor) -> TreeRegParts:
+    """The loss of a batch.
+
+    Args:
+        states: float (B, N, d), of each position; that of ROOT is not looked at.
+        attach: int64 (B, N), in the sentence layout; padding shifts.
+        lengths: int64 (B,), positions of each row, ROOT and end-of-sentence included.
+        edges: bool (B, N), see :func:`word_edges`.
+    """
+    start, end = gold_nodes(attach, lengths)
+    candidates = split_candidates(start, end, edges)  # (B, N, N)
+    scored = candidates.sum(2) >= 2  # (B, N)
+    scores = split_scores(residual_norms(states), start, end)
+    # Rows that are not scored stay as they are: a softmax over nothing has no gradient.
+    scores = scores.masked_fill(~candidates & scored[:, :, None], -torch.inf)
+    nll = scores.logsumexp(2) - scores.diagonal(dim1=1, dim2=2)  # (B, N)
+    means = nll.masked_fill(~scored, 0).sum(1) / scored.sum(1).clamp(min=1)  # (B,)
+    gap = torch.arange(scores.shape[1], device=scores.device)
+    return TreeRegParts(
+        loss_sum=means.sum(),
+        n_trees=scored.any(1).sum(),
+        n_splits=scored.sum(),
+        n_splits_correct=((scores.argmax(2) == gap) & scored).sum(),
+    )
+
+
+def count_trees(attach: Tensor, lengths: Tensor, edges: Tensor) -> Tensor:
+    """Sentences that have a loss, int64 (): what :func:`treereg` counts, without states."""
+    candidates = split_candidates(*gold_nodes(attach, lengths), edges)
+    return (candidates.sum(2) >= 2).any(1).sum()
+
+
+def word_edges(words: Sequence[NDArray[np.int32]], width: int) -> Tensor:
+    """After which tokens a node may split: those whose next token begins another word of the row.
+
+    Args:
+        words: of each row int32 (n + 2), which word a token belongs to, ROOT and end-of-sentence included.
+        width: N, at least the longest row's.
+
+    Returns:
+        bool (B, N).
+    """
+    edges = np.zeros((len(words), width), dtype=bool)
+    for row, word in zip(edges, words, strict=True):
+        row[1 : len(word) - 2] = word[1:-2] != word[2:-1]
+    return torch.from_numpy(edges)
+
+
+def gold_nodes(attach: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """The node of every gap of a tree; what is left on the stack at the end branches to the right.
+
+    The left child of gap k's node is the widest constituent that ends at k. It begins where attachments,
+    followed from k on, come to an end; the node ends at the first token after k that attaches to k or before.
+
+    Args:
+        attach, lengths: see :func:`treereg`.
+
+    Returns:
+        First and last token of the node that splits between k and k + 1, each int64 (B, N); for k that are
+        no gap of the row, some positions.
+    """
+    n = attach.shape[1]
+    start = attach
+    for _ in range((n - 1).bit_length()):  # each round follows twice as many attachments
+        start = start.gather(1, start)
+    position = torch.arange(n, device=attach.device)
+    is_after = position > position[:, None]  # (N, N): gap k, token t
+    closes = (attach[:, None] <= position[:, None]) & is_after  # (B, N, N)
+    end = closes.to(torch.uint8).argmax(2)  # the first one
+    return start, torch.minimum(end, lengths[:, None] - 2).clamp(min=0)
+
+
+def split_candidates(start: Tensor, end: Tensor, edges: Tensor) -> Tensor:
+    """Where the node of each gap may split: at word edges, bool (B, N, N); nowhere for gaps within words."""
+    position = torch.arange(edges.shape[1], device=edges.device)
+    is_inside = (position >= start[:, :, None]) & (position < end[:, :, None])  # (B, N, N)
+    return is_inside & edges[:, None] & edges[:, :, None]
+
+
+def residual_norms(states: Tensor) -> Tensor:
+    """O: what each state has beside the direction of each other one, float64 (B, N, N).
+
+    ``O[i, j]² = G_jj − G_ij² / G_ii``, G the states' products: in single precision that errs by 13% at an
+    angle of .001.
+
+    Args:
+        states: float (B, N, d); row 0 of the result is 0, whatever the state of ROOT is.
+    """
+    h = states[:, 1:].double()
+    products = h @ h.mT  # (B, N - 1, N - 1)
+    squares = products.diagonal(dim1=1, dim2=2)  # (B, N - 1)
+    residuals = squares[:, None] - products.square() / squares.clamp(min=_ZERO)[:, :, None]
+    return F.pad(residuals.clamp(min=_ZERO).sqrt(), (1, 0, 1, 0))
+
+
+def split_scores(norms: Tensor, start: Tensor, end: Tensor) -> Tensor:
+    """S[k, q], the score of gap k's node if it splits after q instead: float64 (B, N, N).
+
+    Args:
+        norms: :func:`residual_norms`.
+        start, end: :func:`gold_nodes`.
+    """
+    n = norms.shape[1]
+
+    def rows(values: Tensor, places: Tensor) -> Tensor:
+        return values.gather(1, places[:, :, None].expand(-1, -1, n))
+
+    before = rows(norms, (start - 1).clamp(min=0))  # (B, N, N): O[a − 1, q]
+    after = rows(norms.mT, end)  # (B, N, N): O[q, b]
+    across = F.pad(norms.diagonal(offset=1, dim1=1, dim2=2), (0, 1))  # (B, N): O[q, q + 1]
+    return before + across[:, None] + after
+
+
+# --- parsing ----------------------------------------------------------------------------------
+
+# A binary node over words first..past − 1, and the word that its right child begins with.
+Node = tuple[int, int, int]
+
+
+class SentenceScores:
+    """Scores of all splits of all nodes over a sentence's m words, counted from 0.
+
+    Args:
+        norms: float64 (N, N), O of the row.
+        ends: int (m), the last token of each word.
+    """
+
+    def __init__(self, norms: NDArray[np.float64], ends: NDArray[np.integer]) -> None:
+        places = np.concatenate([[0], ends])  # (m + 1): the last token before each word, and the last of all
+        self.words = len(ends)
+        self._outer = norms[np.ix_(places, places)]  # (m + 1, m + 1)
+        self._across = norms[places[:-1], places[:-1] + 1]  # (m)
+
+    def of(self, first: int, past: int) -> NDArray[np.float64]:
+        """s of the node over words first..past − 1 for right children that begin at first + 1..past − 1."""
+        splits = slice(first + 1, past)
+        scores: NDArray[np.float64] = (
+            self._outer[first, splits] + self._across[splits] + self._outer[splits, past]
+        )
+        return scores
+
+
+def greedy_tree(scores: SentenceScores) -> list[Node]:
+    """The nodes that come of taking the best split of each, from the top down, in pre-order; O(m²)."""
+    return _top_down(scores.words, lambda first, past: first + 1 + int(scores.of(first, past).argmax()))
+
+
+def best_tree(scores: SentenceScores) -> list[Node]:
+    """The nodes of the tree with the largest sum of scores, by CKY, in pre-order; O(m³)."""
+    m = scores.words
+    best = np.zeros((m + 1, m + 1))
+    split = np.zeros((m + 1, m + 1), dtype=np.int64)
+    for width in range(2, m + 1):
+        for first in range(m - width + 1):
+            past = first + width
+            inside = slice(first + 1, past)
+            sums = scores.of(first, past) + best[first, inside] + best[inside, past]  # (width - 1)
+            split[first, past] = first + 1 + sums.argmax()
+            best[first, past] = sums.max()
+    return _top_down(m, lambda first, past: int(split[first, past]))
+
+
+def _top_down(words: int, choose: Callable[[int, int], int]) -> list[Node]:
+    nodes: list[Node] = []
+    waiting = [(0, words)]
+    while waiting:
+        first, past = waiting.pop()
+        if past - first > 1:
+            split = choose(first, past)
+            nodes.append((first, past, split))
+            waiting += [(split, past), (first, split)]
+    return nodes
