@@ -116,6 +116,15 @@ def train(
             " (--task: a file of pairs).",
         ),
     ] = None,
+    treereg_shards: Annotated[
+        str | None,
+        typer.Option(
+            "--treereg-shards",
+            rich_help_panel="Input",
+            metavar="SHARDS",
+            help="Parsed sentences for TreeReg's loss alone; without, it is that of SHARDS.",
+        ),
+    ] = None,
     resume: Annotated[
         bool,
         typer.Option(
@@ -154,6 +163,7 @@ def train(
       pdtools train shards/train --valid shards/valid -o runs/tiny --resume
       pdtools train --task rs --config dcf -o runs/rs
       pdtools train blocks/train --init gpt2/ --config gpt2-stack -o runs/gpt2-stack
+      pdtools train shards/train --valid shards/valid --config treereg -o runs/treereg
       torchrun --nproc-per-node 8 -m pdtools train shards/train -o runs/tiny --config tiny --resume
     """
     data = _task_input(task, lengths, as_released, valid) if task else shards
@@ -178,7 +188,7 @@ def train(
     with torchrun_ranks(device) as ranks:
         quiet = quiet or not ranks.is_main
         if ranks.is_main and not resume:
-            read = [shards, valid, init, config if config and Path(config).exists() else None]
+            read = [shards, valid, treereg_shards, init, config if config and Path(config).exists() else None]
             named = [name for name in read if name is not None]
             replaced = check_output(output, overwrite=overwrite, folder=True, inputs=named)
             if replaced is not None:
@@ -195,6 +205,7 @@ def train(
                 recipe,
                 TrainOptions(
                     valid=None if task else valid,
+                    treereg_shards=treereg_shards,
                     init=init,
                     device=chosen_device,
                     resume=resume,
@@ -256,6 +267,8 @@ def _scores(scores: Mapping[str, Any]) -> str:
     for choices in ("attachment", "action"):
         if scores.get(f"{choices}_accuracy") is not None:
             parts.append(f"{choices}s {100 * scores[f'{choices}_accuracy']:.2f}%")
+    if scores.get("treereg_loss") is not None:
+        parts.append(f"treereg {scores['treereg_loss']:.4f}, splits {100 * scores['treereg_accuracy']:.2f}%")
     return ", ".join(parts)
 
 
@@ -304,7 +317,9 @@ class Progress:
     def logged(self, step: int, values: Mapping[str, Any]) -> None:
         """Show the loss beside the bar."""
         if self._bar is not None:
-            self._bar.set_postfix(loss=f"{values['loss']:.4f}", refresh=False)
+            shown = {"loss": values["loss"], "treereg": values.get("treereg_loss")}
+            given = {name: f"{value:.4f}" for name, value in shown.items() if value is not None}
+            self._bar.set_postfix(given, refresh=False)
 
     def evaluated(self, step: int, scores: Mapping[str, Any], is_best: bool) -> None:
         """One line."""

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from pdtools.errors import PdtoolsError
 from pdtools.models.batch import Batch, collate, empty_batch
 from pdtools.models.derivations import DerivationKind, Derivations
+from pdtools.models.treereg import TreeRegParts
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -37,12 +38,14 @@ class TokenParts:
             everywhere without a head.
         attach_best: int64 (B, N), the likeliest legal attachment; a shift everywhere without a head.
         n_clamped: int64 (), cells of the tapes deeper than the model's depth table (up to the last word).
+        treereg: TreeReg's loss; None where the model has none, or it was not asked for.
     """
 
     token_logprobs: Tensor
     attach_logprobs: Tensor
     attach_best: Tensor
     n_clamped: Tensor
+    treereg: TreeRegParts | None = None
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,8 @@ class LossParts:
         n_tokens, n_attach: how many were scored.
         n_attach_correct: attachments that were the likeliest legal ones.
         n_clamped: cells of the tapes deeper than the model's depth table.
+        treereg_sum, n_trees, n_splits, n_splits_correct: see :class:`pdtools.models.treereg.TreeRegParts`;
+            None where TreeReg's loss was not computed.
     """
 
     token_nll_sum: Tensor
@@ -63,6 +68,10 @@ class LossParts:
     n_attach: Tensor
     n_attach_correct: Tensor
     n_clamped: Tensor
+    treereg_sum: Tensor | None = None
+    n_trees: Tensor | None = None
+    n_splits: Tensor | None = None
+    n_splits_correct: Tensor | None = None
 
 
 class DecoderState(ABC):
@@ -94,11 +103,13 @@ class LanguageModel(nn.Module, ABC):
         config: the frozen dataclass it was built from.
         max_length: most positions of a row (ROOT and EOS included), or None if there is no limit.
         reads_streams: whether batches of endless streams are taken (:attr:`Batch.continues`).
+        has_treereg: whether it is trained with TreeReg (:mod:`pdtools.models.treereg`), and so parses.
     """
 
     config: Any
     max_length: int | None
     reads_streams: bool = False
+    has_treereg: bool = False
 
     @property
     def vocab_size(self) -> int:
@@ -207,6 +218,7 @@ class LanguageModel(nn.Module, ABC):
         """The sums that training and validation need, of eq. 7's two factors."""
         parts = self.forward_parts(batch)
         attached = batch.attached() if self.derivation_kind.exist else torch.zeros_like(batch.attached())
+        splits = {} if parts.treereg is None else vars(parts.treereg)
         return LossParts(
             token_nll_sum=-parts.token_logprobs.sum(),
             attach_nll_sum=-parts.attach_logprobs.sum(),
@@ -214,6 +226,7 @@ class LanguageModel(nn.Module, ABC):
             n_attach=attached.sum(),
             n_attach_correct=((parts.attach_best == batch.attach) & attached).sum(),
             n_clamped=parts.n_clamped,
+            **splits,
         )
 
     @classmethod

@@ -27,6 +27,8 @@ class Batch:
         scored: bool (B, N), positions whose target counts in the loss; None: all but ROOT and padding.
         continues: of a part of streams (tokens that are read, targets what follows each of them), whether the
             rows go on where those of the last batch ended, or begin; None: rows are sentences.
+        edges: bool (B, N), after which tokens a node may split (:func:`pdtools.models.treereg.word_edges`);
+            None: TreeReg's loss is not asked for.
     """
 
     tokens: Tensor
@@ -35,6 +37,7 @@ class Batch:
     targets: Tensor | None = None
     scored: Tensor | None = None
     continues: bool | None = None
+    edges: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Self:
         """The same batch on another device."""

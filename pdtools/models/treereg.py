@@ -30,13 +30,13 @@ class TreeRegParts:
     """Sums over a batch, 0-dimensional tensors; they add up over batches and workers.
 
     Attributes:
-        loss_sum: float64, of each sentence the mean cross-entropy of its nodes' splits, nats.
+        treereg_sum: float64, of each sentence the mean cross-entropy of its nodes' splits, nats.
         n_trees: sentences that have a node with two candidates or more.
         n_splits: such nodes.
         n_splits_correct: of these, whose best candidate (the first of equal ones) is the gold split.
     """
 
-    loss_sum: Tensor
+    treereg_sum: Tensor
     n_trees: Tensor
     n_splits: Tensor
     n_splits_correct: Tensor
@@ -61,7 +61,7 @@ def treereg(states: Tensor, attach: Tensor, lengths: Tensor, edges: Tensor) -> T
     means = nll.masked_fill(~scored, 0).sum(1) / scored.sum(1).clamp(min=1)  # (B,)
     gap = torch.arange(scores.shape[1], device=scores.device)
     return TreeRegParts(
-        loss_sum=means.sum(),
+        treereg_sum=means.sum(),
         n_trees=scored.any(1).sum(),
         n_splits=scored.sum(),
         n_splits_correct=((scores.argmax(2) == gap) & scored).sum(),

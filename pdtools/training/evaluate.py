@@ -24,6 +24,10 @@ _SUMS = {
     "attachments": "n_attach",
     "attachments_right": "n_attach_correct",
     "clamped": "n_clamped",
+    "treereg": "treereg_sum",
+    "trees": "n_trees",
+    "splits": "n_splits",
+    "splits_right": "n_splits_correct",
 }
 TOKENS = list(_SUMS).index("tokens")
 
@@ -32,7 +36,8 @@ TOKENS = list(_SUMS).index("tokens")
 class LossSums:
     """What a loss is made of, summed over tokens (nats); sums of batches and of workers add up.
 
-    ``clamped`` counts cells of the tapes that are deeper than the model's depth table.
+    ``clamped`` counts cells of the tapes that are deeper than the model's depth table. ``treereg`` is summed
+    over ``trees``, the means of their ``splits`` (:class:`pdtools.models.treereg.TreeRegParts`).
     """
 
     token_nll: float = 0.0
@@ -41,20 +46,24 @@ class LossSums:
     attachments: int = 0
     attachments_right: int = 0
     clamped: int = 0
+    treereg: float = 0.0
+    trees: int = 0
+    splits: int = 0
+    splits_right: int = 0
 
     def __add__(self, other: LossSums) -> LossSums:
         return LossSums(**{name: getattr(self, name) + getattr(other, name) for name in _SUMS})
 
     def total(self, ranks: Ranks) -> LossSums:
         """The sum over all ranks; every rank has to call it."""
-        sums = torch.tensor([getattr(self, name) for name in _SUMS], dtype=torch.float64)  # (6,)
+        sums = torch.tensor([getattr(self, name) for name in _SUMS], dtype=torch.float64)  # (10,)
         return LossSums.from_tensor(torch.stack(ranks.gather(sums)).sum(0))
 
     @classmethod
     def from_tensor(cls, sums: torch.Tensor) -> LossSums:
         """Read :func:`loss_sums` back; waits for the device."""
         named = dict(zip(_SUMS, sums.tolist(), strict=True))
-        nlls = {name: named.pop(name) for name in ("token_nll", "attachment_nll")}
+        nlls = {name: named.pop(name) for name in ("token_nll", "attachment_nll", "treereg")}
         return cls(**nlls, **{name: round(count) for name, count in named.items()})
 
     def loss(self, attachment_weight: float) -> float:
@@ -62,7 +71,12 @@ class LossSums:
         return (self.token_nll + attachment_weight * self.attachment_nll) / max(self.tokens, 1)
 
     def scores(
-        self, attachment_weight: float, *, objective: Objective = "causal", choices: Choices = "attachments"
+        self,
+        attachment_weight: float,
+        *,
+        objective: Objective = "causal",
+        choices: Choices = "attachments",
+        treereg: bool = False,
     ) -> dict[str, Any]:
         """Loss (nats), perplexities and accuracy, JSON-ready; None where there is nothing to divide by.
 
@@ -70,8 +84,13 @@ class LossSums:
         ``ppl_token_joint`` counts the attachments' −log p(r_k | …) too, over the same number of tokens. Of a
         masked model there is ``ppl_token_masked`` instead of the first, over the hidden tokens. Of a model of
         actions what opens and closes takes the place of attachments, and ``action_accuracy`` that of their
-        accuracy.
+        accuracy. With TreeReg there are ``treereg_loss``, which ``loss`` does not hold, and
+        ``treereg_accuracy``, the share of splits that are right.
         """
+        of_splits = {
+            "treereg_loss": self.treereg / self.trees if self.trees else None,
+            "treereg_accuracy": self.splits_right / self.splits if self.splits else None,
+        }
         kind = "masked" if objective == "masked" else "given_trees"
         return {
             "loss": self.loss(attachment_weight),
@@ -84,6 +103,7 @@ class LossSums:
             if self.attachments
             else None,
             "clamped_depths": self.clamped,
+            **(of_splits if treereg else {}),
         }
 
 
@@ -93,13 +113,15 @@ def _perplexity(nll: float, tokens: int) -> float | None:
 
 
 def loss_sums(parts: LossParts) -> torch.Tensor:
-    """The sums of one batch as float64 on the model's device, so that adding them up never waits: (6,)."""
-    return torch.stack([getattr(parts, name).detach().double() for name in _SUMS.values()])  # (6,)
+    """The sums of one batch as float64 on the model's device, so that adding them up never waits: (10,)."""
+    nothing = torch.zeros_like(parts.n_tokens)
+    sums = [getattr(parts, name) for name in _SUMS.values()]
+    return torch.stack([(nothing if each is None else each).detach().double() for each in sums])  # (10,)
 
 
 def zero_sums(device: str | torch.device) -> torch.Tensor:
     """Sums of nothing, to add :func:`loss_sums` to."""
-    return torch.zeros(len(_SUMS), dtype=torch.float64, device=device)  # (6,)
+    return torch.zeros(len(_SUMS), dtype=torch.float64, device=device)  # (10,)
 
 
 def autocast(device: str, precision: str) -> AbstractContextManager[Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +16,7 @@ import torch
 from pdtools.errors import PdtoolsError
 from pdtools.files import atomic_directory
 from pdtools.models import Batch, LossParts, count_parameters, write_checkpoint
+from pdtools.models.treereg import count_trees
 from pdtools.tokenization import Tokenizer
 from pdtools.training.data.batches import BatchLimits
 from pdtools.training.data.loader import AHEAD, BatchLoader
@@ -85,6 +87,7 @@ class TrainingLoop:
         config: how to train.
         train_set: what to learn from.
         valid_set: what chooses the best checkpoint; without it ``best/`` is the newest one.
+        treereg_set: parsed sentences for TreeReg's loss alone; None: it is that of the training sentences.
         checkpointing: what checkpoints hold beside the model.
         device: where the model is.
         listener: hears of progress.
@@ -99,6 +102,7 @@ class TrainingLoop:
         config: TrainConfig,
         train_set: TrainingData,
         valid_set: ValidationData | None,
+        treereg_set: TrainingData | None,
         *,
         checkpointing: Checkpointing,
         device: str,
@@ -127,15 +131,20 @@ class TrainingLoop:
         self.window = zero_sums(device)  # since the last line in the log
         self.gradient_norm = torch.zeros((), device=device)
         if resume:
-            self.state, self.window = load_state(
-                folder.trainer, parallel, self.optimizer, device, config.seed
-            )
+            self.state, window = load_state(folder.trainer, parallel, self.optimizer, device, config.seed)
+            self.window[: len(window)] = window  # runs of older versions have fewer sums
             if self.state.finished == "steps" and self.state.step < config.steps:
                 self.state.finished = None  # it has been given more
         source = train_set.source(config, epoch=self.state.epoch, taken=self.state.taken)
         self.padding = source.padding_share()
         ahead = AHEAD if torch.device(device).type == "cuda" else 0
         self.loader = BatchLoader(source, device, ahead, self.ranks)
+        self.treereg_loader = None
+        if treereg_set is not None:
+            position = {"epoch": self.state.treereg_epoch, "taken": self.state.treereg_taken}
+            parsed = treereg_set.source(config, **position)
+            self.treereg_loader = BatchLoader(parsed, device, ahead, self.ranks)
+        self._waiting: deque[Batch] = deque()  # of the step that has begun
         self._begin_step()
 
     def run(self) -> RunState:
@@ -165,7 +174,7 @@ class TrainingLoop:
             if self.ranks.is_main
             else NoMetrics()
         )
-        with log as self.metrics, self.loader:
+        with log as self.metrics, self.loader, self.treereg_loader or contextlib.nullcontext():
             self.listener.started(
                 self.state,
                 {
@@ -181,7 +190,7 @@ class TrainingLoop:
     def next_batch(self) -> Batch | None:
         """What to learn from next, after an evaluation where one is due; None at the end, or when stopped."""
         while self.state.finished is None:
-            if self._batches_of_step:  # evaluations and stops come between steps
+            if self._waiting:  # evaluations and stops come between steps
                 return self._load()
             if self._evaluation_is_due():
                 finished_it = self._evaluate()
@@ -197,19 +206,53 @@ class TrainingLoop:
         return None
 
     def _load(self) -> Batch:
-        self._began, waited = time.monotonic(), self.loader.waited
-        batch = next(self.loader)
-        self.state.loading_seconds += self.loader.waited - waited
-        return batch
+        self._began = time.monotonic()
+        if not self._waiting:
+            loaders = [loader for loader in (self.loader, self.treereg_loader) if loader is not None]
+            waited = sum(loader.waited for loader in loaders)
+            self._waiting.extend(self._load_step())
+            self.state.loading_seconds += sum(loader.waited for loader in loaders) - waited
+        return self._waiting.popleft()
+
+    def _load_step(self) -> list[Batch]:
+        """All batches of a step, those for TreeReg's loss alone first.
+
+        That is divided by the step's trees, the rest by its tokens; their gradients are added up, so that
+        both numbers have to be known, of all batches and ranks, before the first backward pass.
+        """
+        config = self.config
+        batches = [next(self.loader) for _ in range(config.accumulate)]
+        if not self.model.has_treereg:
+            return batches
+        has_term = (self.state.step + 1) % config.treereg_every == 0
+        if self.treereg_loader is not None or not has_term:
+            batches = [replace(batch, edges=None) for batch in batches]
+        if not has_term:
+            return batches
+        if self.treereg_loader is not None:
+            parsed = [next(self.treereg_loader) for _ in range(config.accumulate)]
+            batches = [*map(_without_tokens, parsed), *batches]
+        counts = torch.zeros(2, dtype=torch.float64, device=self.device)
+        for batch in batches:
+            predicted = batch.predicted()
+            counts[0] += predicted.any(1).sum() if config.normalize == "sentence" else predicted.sum()
+            if batch.edges is not None:
+                counts[1] += count_trees(batch.attach, batch.lengths, batch.edges)
+        self.ranks.add_up(counts)
+        self._treereg_factor = config.treereg_weight * counts[0] / counts[1].clamp(min=1)
+        return batches
 
     @property
     def completes_step(self) -> bool:
         """Whether the newest batch is the last one of its step."""
-        return self._batches_of_step == self.config.accumulate - 1
+        return not self._waiting
 
     def loss_to_minimise(self, parts: LossParts) -> torch.Tensor:
         """What is minimised: a sum over a batch, whose gradient :meth:`learn` takes for granted."""
-        return parts.token_nll_sum + self.config.attachment_weight * parts.attach_nll_sum
+        loss = parts.token_nll_sum + self.config.attachment_weight * parts.attach_nll_sum
+        if parts.treereg_sum is not None:
+            loss = loss + (self._treereg_factor * parts.treereg_sum).to(loss.dtype)
+        return loss
 
     def learn(self, batch: Batch, parts: LossParts) -> None:
         """Take note of a batch's gradient, and update the weights when the step is complete.
@@ -220,7 +263,6 @@ class TrainingLoop:
         completes_step = self.completes_step
         self._sums += loss_sums(parts)
         self._sentences += batch.predicted().any(1).sum()
-        self._batches_of_step += 1
         logged = None
         if completes_step:
             logged = self._update()
@@ -256,7 +298,6 @@ class TrainingLoop:
         return LossSums.from_tensor(self.window) if log_is_due else None  # the one wait for the device
 
     def _begin_step(self) -> None:
-        self._batches_of_step = 0
         self._sums = zero_sums(self.device)
         self._sentences = torch.zeros((), dtype=torch.float64, device=self.device)
 
@@ -286,6 +327,7 @@ class TrainingLoop:
             self.config.attachment_weight,
             objective=self.model.objective,
             choices=self.model.derivation_kind.choices,
+            treereg=self.model.has_treereg,
         )
 
     def _check_finite(self, sums: LossSums) -> None:
@@ -376,6 +418,9 @@ class TrainingLoop:
         self._check_finite(LossSums.from_tensor(self.window))
         self._add_time()
         self.state.epoch, self.state.taken = self.loader.epoch, self.loader.taken
+        if self.treereg_loader is not None:
+            position = self.treereg_loader.epoch, self.treereg_loader.taken
+            self.state.treereg_epoch, self.state.treereg_taken = position
         self.state.metrics_size = self.metrics.size
         weights = self.parallel.weights()
         last = atomic_directory(self.folder.last, overwrite=True) if self.ranks.is_main else None
@@ -389,3 +434,8 @@ class TrainingLoop:
         if self.ranks.is_main:
             self.folder = self.folder.settle()
         self.ranks.wait()
+
+
+def _without_tokens(batch: Batch) -> Batch:
+    """The same sentences, of which no token is to be predicted."""
+    return replace(batch, scored=torch.zeros_like(batch.tokens, dtype=torch.bool))

@@ -57,6 +57,9 @@ class TrainConfig:
         accumulate: batches in one step.
         normalize: what the loss of a step is divided by, its tokens or its sentences.
         attachment_weight: weight of the attachment loss.
+        treereg_weight: of models with ``treereg_layer``: weight of TreeReg's loss, a mean over nodes and then
+            over sentences, beside the mean loss of the tokens (or sentences).
+        treereg_every: it is only part of every so many-th step.
         eval_every: steps between evaluations, each of which writes ``last/``.
         patience: evaluations without a better validation loss before the run stops early; 0 for never.
         log_every: steps between lines in ``metrics.jsonl``.
@@ -85,6 +88,8 @@ class TrainConfig:
     accumulate: int = 1
     normalize: Literal["token", "sentence"] = "token"
     attachment_weight: float = 1.0
+    treereg_weight: float = 1.0
+    treereg_every: int = 10
     eval_every: int = 500
     patience: int = 0
     log_every: int = 50
@@ -99,7 +104,14 @@ class TrainConfig:
         return self.schedule in ("constant", "plateau")
 
     def __post_init__(self) -> None:
-        for name in ("steps", "accumulate", "eval_every", "log_every", "decay_patience"):
+        for name in (
+            "steps",
+            "accumulate",
+            "treereg_every",
+            "eval_every",
+            "log_every",
+            "decay_patience",
+        ):
             _check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
         for name in ("learning_rate", "eps"):
             _check(name, getattr(self, name), 0 < getattr(self, name) < math.inf, "above 0")
@@ -110,6 +122,7 @@ class TrainConfig:
             "batch_tokens",
             "batch_sentences",
             "attachment_weight",
+            "treereg_weight",
             "patience",
             "seed",
         ):

@@ -30,6 +30,7 @@ class RunState:
     Args:
         step: updates done.
         epoch, taken: the position in the batches (see :class:`~pdtools.training.data.batches.BatchStream`).
+        treereg_epoch, treereg_taken: that in the batches of a corpus for TreeReg alone.
         evaluated_step: the step of the newest evaluation.
         best_loss, best_step, best_scores: the best evaluation so far.
         bad_evaluations: evaluations since then.
@@ -46,6 +47,8 @@ class RunState:
     step: int = 0
     epoch: int = 0
     taken: int = 0
+    treereg_epoch: int = 0
+    treereg_taken: int = 0
     evaluated_step: int = 0
     best_loss: float | None = None
     best_step: int = 0

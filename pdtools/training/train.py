@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import torch
 from pdtools.errors import PdtoolsError, explained_memory_errors
 from pdtools.files import REJECTS_FILE, Rejects, Unchanged, check_output
 from pdtools.models import (
+    LanguageModel,
     build_model,
     count_parameters,
     load_checkpoint,
@@ -23,10 +24,11 @@ from pdtools.models import (
 from pdtools.models.grammar.config import PlmConfig
 from pdtools.models.transformer.pretrained import load_pretrained, read_pretrained
 from pdtools.provenance import fingerprint, provenance
+from pdtools.shards import ShardSet
 from pdtools.tokenization import Tokenizer
 from pdtools.tokenization.tokenizer import TOKENIZER_FILE
 from pdtools.training.data.protocols import TrainingInput
-from pdtools.training.data.sentences import ShardInput
+from pdtools.training.data.sentences import Sentences, ShardInput, open_parsed
 from pdtools.training.data.streams import StreamInput
 from pdtools.training.distributed import ALONE, Ranks, seed_rank
 from pdtools.training.interruption import Interruption
@@ -109,6 +111,8 @@ class TrainOptions:
 
     Attributes:
         valid: shards that choose the best checkpoint, made with the same tokenizer.
+        treereg_shards: shards of the same tokenizer whose trees TreeReg's loss is of, and nothing else; None:
+            those of the training shards.
         init: a folder of Hugging Face's GPT-2 or RoBERTa: the shape of the model and its first weights, but
             of what such models do not have. The recipe goes before its options.
         device: ``cpu``, ``cuda``, …
@@ -122,6 +126,7 @@ class TrainOptions:
     """
 
     valid: str | Path | None = None
+    treereg_shards: str | Path | None = None
     init: str | Path | None = None
     device: str = "cpu"
     resume: bool = False
@@ -184,7 +189,7 @@ def open_run(
     folder, valid, init, ranks = RunFolder(output), options.valid, options.init, options.ranks
     with folder.locked() if ranks.is_main else contextlib.nullcontext():
         named = [data, valid] if isinstance(data, (str, Path)) else [*data.files.values()]
-        read = [str(path) for path in (*named, init) if path is not None]
+        read = [str(path) for path in (*named, options.treereg_shards, init) if path is not None]
         if ranks.is_main and not options.resume:
             check_output(output, overwrite=options.overwrite, folder=True, inputs=read)
         unchanged = Unchanged(read)
@@ -196,6 +201,10 @@ def open_run(
             raise PdtoolsError("validation shards are only for training shards; other data have their own")
         inputs = shard_input(data, valid) if isinstance(data, (str, Path)) else data
         files, identity = {**inputs.files}, {**inputs.identity}
+        parsed = None
+        if options.treereg_shards is not None:
+            parsed = open_parsed(options.treereg_shards, inputs.tokenizer)
+            files["treereg"], identity["treereg"] = options.treereg_shards, parsed.sha256
         if init is not None:
             files["init"], identity["init"] = init, fingerprint(init)
         pretrained = None if init is None else read_pretrained(init)
@@ -217,13 +226,16 @@ def open_run(
         if not ranks.is_main:
             seed_rank(recipe.train.seed, ranks.rank, step=0)
         rejects = Rejects(options.on_error)
+        _check_treereg(model, parsed, inputs.settings)
         train_set, valid_set = inputs.open(model, recipe.train, rejects)
+        treereg_set = None if parsed is None else Sentences(parsed, model, rejects=rejects)
         loop = TrainingLoop(
             folder,
             ParallelModel(model, options.device, ranks, options.distribution),
             recipe.train,
             train_set,
             valid_set,
+            treereg_set,
             checkpointing=Checkpointing(tokenizer=inputs.tokenizer, shards=inputs.settings),
             device=options.device,
             listener=options.listener if options.listener is not None and ranks.is_main else Silence(),
@@ -258,6 +270,18 @@ def open_run(
         finally:
             if ranks.is_main and loop.folder.replaces is not None:
                 RunFolder(output).remove_stale()
+
+
+def _check_treereg(model: LanguageModel, parsed: ShardSet | None, settings: Mapping[str, Any]) -> None:
+    """Refuse trees that nothing is learned from, and TreeReg without trees."""
+    if parsed is not None and not model.has_treereg:
+        raise PdtoolsError(
+            "--treereg-shards is for models with TreeReg (--model transformer --set config.treereg_layer=N)"
+        )
+    if parsed is None and model.has_treereg and settings.get("layout") != "sentence":
+        raise PdtoolsError(
+            "config.treereg_layer: these data have no trees: name shards with --treereg-shards"
+        )
 
 
 def _check_tokenizer(init: str | Path, tokenizer: Tokenizer) -> None:

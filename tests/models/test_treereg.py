@@ -48,7 +48,7 @@ def loss(h: Any, attach: list[int], words: list[int] | None = None) -> TreeRegPa
 
 def figures(parts: TreeRegParts) -> tuple[float, int, int, int]:
     return (
-        parts.loss_sum.item(),
+        parts.treereg_sum.item(),
         int(parts.n_trees),
         int(parts.n_splits),
         int(parts.n_splits_correct),
@@ -81,7 +81,7 @@ def test_loss_of_the_example() -> None:
 )
 def test_the_scale_of_states_is_the_temperature(scale: int, terms_of_nodes: tuple[float, ...]) -> None:
     found = loss(scale * torch.tensor(H), ATTACH)
-    assert float(found.loss_sum) == pytest.approx(sum(terms_of_nodes) / 3, abs=1e-6)
+    assert float(found.treereg_sum) == pytest.approx(sum(terms_of_nodes) / 3, abs=1e-6)
     # Each node alone, where the others are within words or have one candidate.
     assert list(terms(((1, (2, (3, 4))), 5), [(), *(scale * np.array(H)).tolist()], [True] * 6)) == (
         pytest.approx([terms_of_nodes[2], *terms_of_nodes[:2]], abs=1e-6)
@@ -100,15 +100,15 @@ def test_no_candidates_within_words() -> None:
 @pytest.mark.parametrize(("attach", "expected"), [([0, 1, 2, 1, 0], 0.442548), ([0, 1, 1, 2, 0], 1.028334)])
 def test_three_tokens(attach: list[int], expected: float) -> None:
     found = loss([(1, 0), (1, 1), (0, 1)], attach)
-    assert float(found.loss_sum) == pytest.approx(expected, abs=1e-6)
+    assert float(found.treereg_sum) == pytest.approx(expected, abs=1e-6)
 
 
 def test_parallel_states_know_nothing() -> None:
     h = torch.outer(torch.tensor([1.0, 3.0, 0.7, 2.0, 0.1]), torch.tensor([0.3, 0.2, 0.9])).requires_grad_()
     found = loss(h, ATTACH)
     expected = (math.log(3) + math.log(2) + math.log(4)) / 3
-    assert found.loss_sum.item() == pytest.approx(expected, abs=1e-6)
-    (gradient,) = torch.autograd.grad(found.loss_sum, h)
+    assert found.treereg_sum.item() == pytest.approx(expected, abs=1e-6)
+    (gradient,) = torch.autograd.grad(found.treereg_sum, h)
     assert gradient.isfinite().all()
 
 
@@ -127,7 +127,7 @@ def test_no_node_has_two_candidates(attach: list[int]) -> None:
     h = torch.randn(len(attach) - 2, 3).requires_grad_()
     found = loss(h, attach)
     assert figures(found) == (0.0, 0, 0, 0)
-    (gradient,) = torch.autograd.grad(found.loss_sum, h)
+    (gradient,) = torch.autograd.grad(found.treereg_sum, h)
     assert not gradient.any()
 
 
@@ -142,8 +142,8 @@ def test_a_row_of_nothing() -> None:
 def test_states_of_zero_have_a_loss() -> None:
     h = torch.zeros(5, 3, dtype=torch.float64, requires_grad=True)
     found = loss(h, ATTACH)
-    (gradient,) = torch.autograd.grad(found.loss_sum, h)
-    assert found.loss_sum.isfinite()
+    (gradient,) = torch.autograd.grad(found.treereg_sum, h)
+    assert found.treereg_sum.isfinite()
     assert gradient.isfinite().all()
 
 
@@ -177,7 +177,7 @@ def check(tree: Nested, pieces: list[int], h: np.ndarray) -> None:
     found = loss(h, attach.tolist(), word.tolist())
     assert int(found.n_splits) == len(expected)
     assert int(found.n_trees) == bool(expected)
-    assert float(found.loss_sum) == pytest.approx(sum(expected) / max(1, len(expected)), abs=1e-7)
+    assert float(found.treereg_sum) == pytest.approx(sum(expected) / max(1, len(expected)), abs=1e-7)
 
 
 @pytest.mark.parametrize("leaves", range(1, 8))
@@ -227,7 +227,7 @@ def test_gradients() -> None:
     h = torch.randn(7, 3, dtype=torch.float64, requires_grad=True)
     attach = sentence_layout(attachments(brackets(((1, (2, 3)), ((4, 5), (6, 7)))))).tolist()
     for words in (list(range(7)), [0, 1, 1, 2, 3, 4, 5]):
-        assert torch.autograd.gradcheck(lambda x, words=words: loss(x, attach, words).loss_sum, (h,))
+        assert torch.autograd.gradcheck(lambda x, words=words: loss(x, attach, words).treereg_sum, (h,))
 
 
 # --- parsing -----------------------------------------------------------------------------------

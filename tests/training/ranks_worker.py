@@ -1,7 +1,8 @@
 """What torchrun starts in the tests: trains one run after the other, as a JSON file lists them.
 
 Each entry has ``output``, and ``shards`` or ``task`` with ``lengths``. It may have ``model``, ``options``,
-``train``, ``distribution``, and ``stop_at``: the last rank alone asks to stop after so many questions.
+``train``, ``distribution``, ``treereg_shards``, and ``stop_at``: the last rank alone asks to stop after so
+many questions.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ def run(work: dict[str, Any], ranks: Ranks) -> None:
         work["output"],
         recipe,
         valid=None if task else work["valid"],
+        treereg_shards=work.get("treereg_shards"),
         resume=True,
         stop=StopOnOneRank(work.get("stop_at"), ranks),
         ranks=ranks,

@@ -48,6 +48,9 @@ class TransformerConfig:
             embeddings and 1 / sqrt(inputs) for matrices.
         sincos_timescale: the longest wavelength of "sincos" is nearly 2π times this.
         stack_layers: layers with stack attention (Li et al. 2024): "none", "all", or "last N".
+        treereg_layer: TreeReg (Nandi et al. 2025): the layer, from 1 on, whose output is trained to come
+            apart where trees split; 0 for none. For causal models without tapes or actions.
+        treereg_share: the share of that output, its first values, at least two.
         as_released: where stack attention's released code differs from the paper, do as the code does:
             sincos positions are counted down to 1; relative has the timescale of sincos, distances of causal
             models from 1 on, and biases that are not 0 at first; alibi takes half a step off distances to the
@@ -82,6 +85,8 @@ class TransformerConfig:
     initialization: Initialization = "gpt2"
     sincos_timescale: float = 256.0
     stack_layers: str = "none"
+    treereg_layer: int = 0
+    treereg_share: float = 0.25
     as_released: bool = False
 
     def __post_init__(self) -> None:
@@ -114,6 +119,17 @@ class TransformerConfig:
                 f'stack_layers must be "none", "all" or "last N", N from 1 to {self.layers}, '
                 f"not {self.stack_layers!r}"
             )
+        if not 0 <= self.treereg_layer <= self.layers:
+            raise bad_config(f"treereg_layer must be from 0 (off) to {self.layers}, not {self.treereg_layer}")
+        if not 0 < self.treereg_share <= 1 or (self.treereg_layer and self.treereg_width < 2):
+            raise bad_config(
+                "treereg_share must be above 0, at most 1, and two values of d_model or more,"
+                f" not {self.treereg_share}"
+            )
+        if self.treereg_layer and (
+            self.objective == "masked" or self.as_released or self.derivation_kind.reach_words
+        ):
+            raise bad_config("treereg_layer is for causal models without tapes or actions, nor as_released")
         for name in ("pad_id", "root_id", "eos_id"):
             if not 0 <= getattr(self, name) < self.vocab_size:
                 raise bad_config(
@@ -139,6 +155,11 @@ class TransformerConfig:
     def derivation_kind(self) -> DerivationKind:
         """Attachments if there is a head for them, which do not reach the tokens."""
         return DerivationKind(choices="attachments" if self.attachment_head else "none")
+
+    @property
+    def treereg_width(self) -> int:
+        """Values of each state that TreeReg looks at."""
+        return round(self.treereg_share * self.d_model)
 
     @property
     def first_stack_layer(self) -> int:

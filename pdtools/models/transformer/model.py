@@ -24,6 +24,7 @@ from pdtools.models.transformer.score_terms import ScoreInputs, ScoreTerm
 from pdtools.models.transformer.stack_attention import StackCache
 from pdtools.models.transformer.state import TransformerState
 from pdtools.models.transformer.view import View
+from pdtools.models.treereg import treereg
 
 # Logits (hypotheses × vocabulary) that are made at a time where only one token's probability is asked for:
 # on a CPU as many as stay in its cache.
@@ -59,6 +60,7 @@ class TransformerLM(LanguageModel):
         self.depths = depths
         self.stack_distances = stack_distances
         self.max_length = config.max_length if config.positions == "learned" else None
+        self.has_treereg = config.treereg_layer > 0
         self.embedding = nn.Embedding(config.n_inputs, config.d_model)
         self.position_embedding = (
             nn.Embedding(config.max_length, config.d_model) if config.positions == "learned" else None
@@ -122,6 +124,19 @@ class TransformerLM(LanguageModel):
         Returns:
             float (B, N, D).
         """
+        return self._final(self._residual_stream(embedding, lengths, view)[0])
+
+    def treereg_states(self, batch: Batch) -> Tensor:
+        """What TreeReg shapes: a part of the output of its layer, float (B, N, treereg_width)."""
+        self.check_length(batch.tokens.shape[1])
+        _, states = self._residual_stream(self.embedding(batch.tokens), batch.lengths, View())
+        assert states is not None
+        return states
+
+    def _residual_stream(
+        self, embedding: Tensor, lengths: Tensor, view: View
+    ) -> tuple[Tensor, Tensor | None]:
+        """The output of the last layer, (B, N, D), and the part of another's that TreeReg shapes."""
         n = embedding.shape[1]
         causal = real = None
         if self.objective == "causal":
@@ -135,9 +150,12 @@ class TransformerLM(LanguageModel):
             visible=real,
         )
         x = self._input(embedding, first=0, lengths=lengths)  # (B, N, D)
-        for block in self.blocks:
+        treereg_states = None
+        for layer, block in enumerate(self.blocks, start=1):
             x = block(x, inputs)
-        return self._final(x)
+            if layer == self.config.treereg_layer:
+                treereg_states = x[:, :, : self.config.treereg_width]
+        return x, treereg_states
 
     def forward_parts(self, batch: Batch) -> TokenParts:
         """See :meth:`LanguageModel.forward_parts`: the factors of eq. 7 (Murty et al. 2023)."""
@@ -152,7 +170,8 @@ class TransformerLM(LanguageModel):
             n_clamped = (view.clamped(self.depths) & used[:, :, None]).sum()
         tokens, lengths = self.as_read(batch)
         embedding = self.embedding(tokens)  # (B, N, D): once, so that it has one gradient
-        hidden = self.hidden_states(embedding, lengths, view)  # (B, N, D)
+        x, treereg_states = self._residual_stream(embedding, lengths, view)  # (B, N, D)
+        hidden = self._final(x)
         # Of masked models that do not read ROOT nothing is predicted there.
         hidden = F.pad(hidden, (0, 0, batch.tokens.shape[1] - tokens.shape[1], 0))
 
@@ -185,6 +204,9 @@ class TransformerLM(LanguageModel):
             attach_logprobs=attach_logprobs,
             attach_best=attach_best,
             n_clamped=n_clamped,
+            treereg=None
+            if treereg_states is None or batch.edges is None
+            else treereg(treereg_states, batch.attach, batch.lengths, batch.edges),
         )
 
     def following_logprobs(self, batch: Batch) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects
 from pdtools.models import Batch, LanguageModel
+from pdtools.models.treereg import word_edges
 from pdtools.shards import ShardSet
 from pdtools.tokenization import Tokenizer
 from pdtools.training.data.batches import BatchLimits, BatchStream, plan_in_order
@@ -101,6 +103,9 @@ class Sentences:
         batch = self._model.pack(
             [(self._shards.tokens(row), self._model.derivation_of(self._shards, row)) for row in rows]
         )
+        if self._model.has_treereg and self._shards.layout == "sentence":
+            words = [self._shards.word(row) for row in rows] or [np.zeros(0, np.int32)]
+            batch = dataclasses.replace(batch, edges=word_edges(words, batch.tokens.shape[1]))
         return self._masking.apply(batch, rows, draw) if self._masking and rows else batch
 
     def in_order(self, limits: BatchLimits, ranks: Ranks = ALONE) -> Iterator[Batch]:
@@ -219,6 +224,23 @@ class ShardInput:
             for role, shards in self._sets.items()
         }
         return kept["train"], kept.get("valid")
+
+
+def open_parsed(folder: str | Path, tokenizer: Tokenizer) -> ShardSet:
+    """Shards for TreeReg's loss beside others.
+
+    Raises:
+        PdtoolsError: unusable shards, blocks of running text, or another tokenizer than the training shards'.
+    """
+    shards = ShardSet.open(folder)
+    if shards.layout != "sentence":
+        raise PdtoolsError(f"{folder}: blocks of running text have no trees for TreeReg")
+    if shards.tokenizer.fingerprint != tokenizer.fingerprint:
+        raise PdtoolsError(
+            f"{folder}: tokenized differently from the training shards"
+            " (build them with pdtools tapes --tokenizer TRAINING_SHARDS)"
+        )
+    return shards
 
 
 def check_same_tokenizer(train: ShardSet, valid: ShardSet) -> None:
