@@ -49,7 +49,7 @@ def sweep(
             "--model",
             rich_help_panel="Model",
             metavar="NAME",
-            help="pushdown (default), transformer, plm, plm-mask, tg, rnn.",
+            help="pushdown (default), transformer, plm, plm-mask, tg, sclm, rnn.",
         ),
     ] = None,
     config: Annotated[

@@ -76,7 +76,7 @@ def train(
             "--model",
             rich_help_panel="Model",
             metavar="NAME",
-            help="pushdown (default), transformer, plm, plm-mask, tg, rnn.",
+            help="pushdown (default), transformer, plm, plm-mask, tg, sclm, rnn.",
         ),
     ] = None,
     init: Annotated[
@@ -264,9 +264,9 @@ def _scores(scores: Mapping[str, Any]) -> str:
     ):
         if scores.get(key) is not None:
             parts.append(f"{name} {scores[key]:.2f}")
-    for choices in ("attachment", "action"):
-        if scores.get(f"{choices}_accuracy") is not None:
-            parts.append(f"{choices}s {100 * scores[f'{choices}_accuracy']:.2f}%")
+    for structure, name in (("attachment", "attachments"), ("action", "actions"), ("scaffold", "scaffold")):
+        if scores.get(f"{structure}_accuracy") is not None:
+            parts.append(f"{name} {100 * scores[f'{structure}_accuracy']:.2f}%")
     if scores.get("treereg_loss") is not None:
         parts.append(f"treereg {scores['treereg_loss']:.4f}, splits {100 * scores['treereg_accuracy']:.2f}%")
     return ", ".join(parts)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pdtools.tokenization import Tokenizer
 
 # Of which tokens a prediction may depend: those before it, or the whole row with what is asked for masked.
+Structure = Literal["attachment", "action", "scaffold"]
 Objective = Literal["causal", "masked"]
 
 
@@ -135,6 +136,11 @@ class LanguageModel(nn.Module, ABC):
     def derivation_kind(self) -> DerivationKind:
         """Which derivations it has, and whether words depend on them."""
         return cast(DerivationKind, self.config.derivation_kind)
+
+    @property
+    def structure(self) -> Structure:
+        """What is learned beside the tokens, as scores of training call it."""
+        return "action" if self.derivation_kind.choices == "actions" else "attachment"
 
     @property
     def objective(self) -> Objective:

@@ -14,6 +14,7 @@ from pdtools.models.grammar.config import PlmConfig, PlmMaskConfig, TransformerG
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.models.recurrent.config import RecurrentConfig
 from pdtools.models.recurrent.model import RecurrentLM
+from pdtools.models.scaffold import ScaffoldConfig, ScaffoldLM
 from pdtools.models.transformer.config import TransformerConfig
 from pdtools.models.transformer.model import TransformerLM
 from pdtools.models.transformer.pushdown import PushdownConfig, build_pushdown
@@ -48,6 +49,7 @@ register("pushdown", PushdownConfig, build_pushdown)
 register("plm", PlmConfig, GrammarLM)
 register("plm-mask", PlmMaskConfig, GrammarLM)
 register("tg", TransformerGrammarConfig, GrammarLM)
+register("sclm", ScaffoldConfig, ScaffoldLM)
 register("rnn", RecurrentConfig, RecurrentLM, side_by_side=True)
 
 

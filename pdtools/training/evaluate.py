@@ -12,8 +12,7 @@ from typing import Any
 import torch
 
 from pdtools.models import Batch, LanguageModel, LossParts
-from pdtools.models.base import Objective
-from pdtools.models.derivations import Choices
+from pdtools.models.base import Objective, Structure
 from pdtools.training.distributed import Ranks
 
 # The sums in the order of a tensor of them, and what they are in a batch's LossParts.
@@ -75,7 +74,7 @@ class LossSums:
         attachment_weight: float,
         *,
         objective: Objective = "causal",
-        choices: Choices = "attachments",
+        structure: Structure = "attachment",
         treereg: bool = False,
     ) -> dict[str, Any]:
         """Loss (nats), perplexities and accuracy, JSON-ready; None where there is nothing to divide by.
@@ -84,8 +83,9 @@ class LossSums:
         ``ppl_token_joint`` counts the attachments' −log p(r_k | …) too, over the same number of tokens. Of a
         masked model there is ``ppl_token_masked`` instead of the first, over the hidden tokens. Of a model of
         actions what opens and closes takes the place of attachments, and ``action_accuracy`` that of their
-        accuracy. With TreeReg there are ``treereg_loss``, which ``loss`` does not hold, and
-        ``treereg_accuracy``, the share of splits that are right.
+        accuracy; of one with a scaffold (``scaffold_accuracy``) its runs, which are no part of p(x, y).
+        With TreeReg there are ``treereg_loss``, which ``loss`` does not hold, and ``treereg_accuracy``, the
+        share of splits that are right.
         """
         of_splits = {
             "treereg_loss": self.treereg / self.trees if self.trees else None,
@@ -96,12 +96,9 @@ class LossSums:
             "loss": self.loss(attachment_weight),
             f"ppl_token_{kind}": _perplexity(self.token_nll, self.tokens),
             "ppl_token_joint": _perplexity(self.token_nll + self.attachment_nll, self.tokens)
-            if self.attachments
+            if self.attachments and structure != "scaffold"
             else None,
-            f"{'action' if choices == 'actions' else 'attachment'}_accuracy": self.attachments_right
-            / self.attachments
-            if self.attachments
-            else None,
+            f"{structure}_accuracy": self.attachments_right / self.attachments if self.attachments else None,
             "clamped_depths": self.clamped,
             **(of_splits if treereg else {}),
         }

@@ -326,7 +326,7 @@ class TrainingLoop:
         return sums.scores(
             self.config.attachment_weight,
             objective=self.model.objective,
-            choices=self.model.derivation_kind.choices,
+            structure=self.model.structure,
             treereg=self.model.has_treereg,
         )
 

@@ -22,6 +22,7 @@ from pdtools.models import (
     model_kind,
 )
 from pdtools.models.grammar.config import PlmConfig
+from pdtools.models.scaffold import ScaffoldConfig
 from pdtools.models.transformer.pretrained import load_pretrained, read_pretrained
 from pdtools.provenance import fingerprint, provenance
 from pdtools.shards import ShardSet
@@ -39,6 +40,9 @@ from pdtools.training.room import check_room
 from pdtools.training.run_folder import RunFolder
 
 LESS_MEMORY = "lower train.batch_tokens or train.batch_sentences (train.accumulate makes up for it)"
+_NO_LABELS = (
+    "model {} needs labelled constituents, which these shards do not have: make them again with pdtools tapes"
+)
 _FROM_TOKENIZER = ("vocab_size", "pad_id", "root_id", "eos_id", "n_labels")
 
 
@@ -213,6 +217,8 @@ def open_run(
         if init is not None and pretrained is not None:
             _check_tokenizer(init, inputs.tokenizer)
             recipe = dataclasses.replace(recipe, options={**pretrained.options, **recipe.options})
+        if issubclass(model_kind(recipe.model).config_class, ScaffoldConfig):
+            recipe = dataclasses.replace(recipe, options={**recipe.options, "runs": _runs(inputs)})
         recipe, config = complete_recipe(recipe, inputs.tokenizer)
         if resumes:
             folder.check_same(recipe, identity)
@@ -294,6 +300,17 @@ def _check_tokenizer(init: str | Path, tokenizer: Tokenizer) -> None:
         )
 
 
+def _runs(inputs: TrainingInput) -> tuple[str, ...]:
+    """What a scaffold tells apart.
+
+    Raises:
+        PdtoolsError: if these data have no labelled constituents.
+    """
+    if not isinstance(inputs, ShardInput) or not inputs.has_constituents:
+        raise PdtoolsError(_NO_LABELS.format("sclm"))
+    return inputs.runs
+
+
 def complete_recipe(recipe: Recipe, tokenizer: Tokenizer) -> tuple[Recipe, Any]:
     """Fill in what the tokenizer decides, and every default.
 
@@ -309,10 +326,7 @@ def complete_recipe(recipe: Recipe, tokenizer: Tokenizer) -> tuple[Recipe, Any]:
         if key in names:
             ours = getattr(tokenizer, key)
             if key == "n_labels" and not ours:
-                raise PdtoolsError(
-                    f"model {recipe.model} needs labelled constituents, which these shards do not have:"
-                    " make them again with pdtools tapes"
-                )
+                raise PdtoolsError(_NO_LABELS.format(recipe.model))
             if options.setdefault(key, ours) != ours:
                 raise PdtoolsError(
                     f"config.{key} is {options[key]}, but {ours} in the shards' tokenizer: leave it out"

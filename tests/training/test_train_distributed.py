@@ -93,6 +93,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory, toy_train: Path, toy_valid: P
         for distribution in distributions:
             add(f"{distribution}-{model}", options, config, model=model, distribution=distribution)
         train(toy_train, folder / f"one-{model}", recipe(work[-1]), valid=toy_valid)
+    uneven = {**EVEN, "batch_tokens": 32}
+    add("fsdp-sclm", {**NO_DROPOUT, "scaffold": "past"}, uneven, model="sclm", distribution="fsdp")
+    train(toy_train, folder / "one-sclm", recipe(work[-1]), valid=toy_valid)
     # TreeReg's term, which is divided by other numbers than the rest; uneven shares, and no clipping.
     treereg = {**SENTENCES, "normalize": "token", "treereg_every": 3, "treereg_weight": 0.7}
     treereg_options = {**NO_DROPOUT, "treereg_layer": 1, "treereg_share": 0.5}
@@ -168,6 +171,7 @@ def assert_same_runs(run: Path, reference: Path) -> None:
         ("fsdp-tg", "one-tg"),
         ("ddp-plm", "one-plm"),
         ("fsdp-plm-mask", "one-plm-mask"),
+        ("fsdp-sclm", "one-sclm"),
         ("ddp-treereg", "one-treereg"),
         ("fsdp-treereg", "one-treereg"),
         ("ddp-treereg-beside", "one-treereg-beside"),

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects
 from pdtools.models import Batch, LanguageModel
+from pdtools.models.scaffold import known_runs
 from pdtools.models.treereg import word_edges
 from pdtools.shards import ShardSet
 from pdtools.tokenization import Tokenizer
@@ -186,6 +187,17 @@ class ShardInput:
     def tokenizer(self) -> Tokenizer:
         """That the shards were made with."""
         return self._sets["train"].tokenizer
+
+    @property
+    def has_constituents(self) -> bool:
+        """Whether the training shards have labelled constituents."""
+        return self._sets["train"].has_constituents
+
+    @cached_property
+    def runs(self) -> tuple[str, ...]:
+        """Runs of actions of the training shards (:mod:`pdtools.models.scaffold`)."""
+        shards = self._sets["train"]
+        return known_runs((shards.constituents(row), shards.labels) for row in range(len(shards)))
 
     @property
     def settings(self) -> Mapping[str, Any]:
