@@ -1,4 +1,4 @@
-"""``pdtools decode``: sentences into trees, by beam search."""
+"""``pdtools decode``: sentences into trees, by beam search, or TreeReg."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from typing import Annotated
 
 import typer
 
+from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, Rejects, rejects_path
 
 from .arguments import input_files
 from .console import message, print_json, progress, warn
 from .options import (
+    CkyOption,
     GivenTextOption,
     InputsArgument,
     ModelOption,
@@ -56,6 +58,7 @@ def decode(
             help="--k-best: the best derivations, of which several may give one tree.",
         ),
     ] = False,
+    cky: CkyOption = False,
     scores: Annotated[
         str | None,
         typer.Option(
@@ -70,9 +73,10 @@ def decode(
 
     With --from treebank the input is trees, and only their words are read: line n is for tree n.
 
-    The model needs an attachment head; the base transformer can have one. Subwords are merged back into
-    words. A sentence that the model cannot parse gets a flat tree (X (XX word) ...) on its line, a blank
-    line gets (X (-NONE- *)); both are recorded in OUTPUT.rejects.jsonl.
+    The model needs an attachment head; the base transformer can have one. Or it was trained with TreeReg:
+    then trees are greedy (--cky: the best ones), without beam, k-best trees and scores. Subwords are merged
+    back into words. A sentence that the model cannot parse gets a flat tree (X (XX word) ...) on its line, a
+    blank line gets (X (-NONE- *)); both are recorded in OUTPUT.rejects.jsonl.
 
     --scores has the columns id (line of the output, from 1), rank, joint log p(x, y) and marginal log p(x),
     both in nats; with --k-best above 1 also tree; and dropped, the share of p(x) that the search is estimated
@@ -119,7 +123,7 @@ def decode(
         beside=beside,
         quiet=run.quiet,
     )
-    settings = model_settings(plan, model, run)
+    settings = model_settings(plan, model, run, cky=cky)
     rejects = Rejects("skip")
     with piecewise_searcher(
         output,
@@ -131,6 +135,8 @@ def decode(
         k_best=k_best,
         merged=k_best > 1 and not derivations,
     ) as searcher:
+        if scores is not None and searcher.settings["kind"] == "treereg":
+            raise PdtoolsError("a model trained with TreeReg gives one tree a sentence, without scores")
         lines = read_inputs(files, source.value, searcher.settings["text_style"])
         results = decode_lines(lines, searcher, rejects=rejects, k_best=k_best, derivations=derivations)
         results = progress(

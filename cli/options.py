@@ -252,6 +252,14 @@ MarginOption = Annotated[
         help="Drop hypotheses that are this much less probable than the best (default: none).",
     ),
 ]
+CkyOption = Annotated[
+    bool,
+    typer.Option(
+        "--cky",
+        rich_help_panel="Search",
+        help="Models trained with TreeReg: the best tree by the sum of its scores, not the greedy one.",
+    ),
+]
 TreesOption = Annotated[
     str | None,
     typer.Option(

@@ -16,6 +16,7 @@ from pdtools.search.scores import DEFAULT_BEAM
 from .arguments import input_files
 from .console import message, print_json, progress, warn
 from .options import (
+    CkyOption,
     GivenTextOption,
     InputsArgument,
     OnError,
@@ -98,6 +99,7 @@ def parse(
             help="benepar's model: a path or an installed name (default: benepar_en3).",
         ),
     ] = None,
+    cky: CkyOption = False,
     binarize: Annotated[
         Binarize, typer.Option("--binarize", help="right, left (both collapse unaries), or none.")
     ] = Binarize.right,
@@ -146,6 +148,8 @@ def parse(
         raise typer.BadParameter("--split writes several files: name a folder with -o")
     if model is not None and Path(parser).is_dir():
         raise typer.BadParameter("--model is benepar's: --parser names the checkpoint already")
+    if cky and parser == BENEPAR:
+        raise typer.BadParameter("--cky is for checkpoints trained with TreeReg: name one with --parser")
     searches = run.beam != DEFAULT_BEAM or (run.margin, run.word_beam, run.fast_track) != (None,) * 3
     if source is Source.treebank and (parser != BENEPAR or model is not None or searches):
         raise typer.BadParameter("--parser, --model and options of searches go with --from text or tokens")
@@ -178,7 +182,7 @@ def parse(
             from pdtools.models.checkpoint import describe_checkpoint
 
             described |= describe_checkpoint(parser)
-        used = _parser_settings(parser, model, run, plan)
+        used = _parser_settings(parser, model, run, plan, cky=cky)
         settings |= {"parser": used.described()}
     with kept_pieces(output, settings, plan, beside=beside, overwrite=run.overwrite, quiet=run.quiet) as job:
         trees: Iterator[Bracketed]
@@ -223,11 +227,13 @@ def _fractions(split: str) -> list[float]:
     return fractions
 
 
-def _parser_settings(name: str, model: str | None, run: RunOptions, plan: Plan) -> ParserSettings:
+def _parser_settings(
+    name: str, model: str | None, run: RunOptions, plan: Plan, *, cky: bool
+) -> ParserSettings:
     if Path(name).is_dir():
         from pdtools.search.parser import CheckpointSettings
 
-        return CheckpointSettings(model_settings(plan, name, run))
+        return CheckpointSettings(model_settings(plan, name, run, cky=cky))
     from dataclasses import replace
 
     from pdtools.parsers.in_pieces import BackendSettings

@@ -68,7 +68,7 @@ def kept_pieces(
             raise
 
 
-def model_settings(plan: Plan, model: str, run: RunOptions) -> ModelSettings:
+def model_settings(plan: Plan, model: str, run: RunOptions, *, cky: bool = False) -> ModelSettings:
     """A model as the processes of the plan use it. A cluster's workers pick their devices themselves."""
     from pdtools.models.checkpoint import checkpoint_folder
     from pdtools.provenance import fingerprint
@@ -88,6 +88,7 @@ def model_settings(plan: Plan, model: str, run: RunOptions) -> ModelSettings:
         word_beam=run.word_beam,
         fast_track=run.fast_track,
         trees=trees,
+        cky=cky,
         device=device,
         dtype=run.dtype.value,
         bos=run.bos,

@@ -117,11 +117,13 @@ class Parsed:
             in the beam; or, if one parse or derivations were asked for, derivations.
         marginal: log p(x) in nats, over the beam.
         dropped: the share of the probability of all derivations that the search is estimated to have dropped.
+
+    A tree that nothing was searched for (TreeReg's) has None for all three.
     """
 
-    k_best: tuple[tuple[float, Tree], ...]
-    marginal: float
-    dropped: float
+    k_best: tuple[tuple[float | None, Tree], ...]
+    marginal: float | None
+    dropped: float | None
 
 
 @runtime_checkable

@@ -27,7 +27,7 @@ class Decoded:
     """
 
     tree: Tree
-    k_best: tuple[tuple[float, Tree], ...]
+    k_best: tuple[tuple[float | None, Tree], ...]
     marginal: float | None
     dropped: float | None
 
@@ -82,7 +82,7 @@ def write_decoded(
         output: a file (compressed by its suffix) or ``-``. Rejects go beside a file.
         scores: a table with a header: ``id`` (line of the output, from 1), ``rank`` (from 1), ``joint``
             and ``marginal`` (nats); with ``k_best`` over 1 also ``tree``; ``dropped``. A placeholder has no
-            rows.
+            rows. Not for trees of TreeReg, which have no scores.
         k_best: rows per sentence at most, as given to :func:`decode`.
 
     Raises:
@@ -96,7 +96,7 @@ def write_decoded(
         for result in results:
             trees += 1
             words += len(result.tree)
-            placeholders += result.marginal is None
+            placeholders += not result.k_best
             lines.write(f"{result.tree}\n")
             if write_scores is None:
                 continue

@@ -56,6 +56,7 @@ class ModelSettings:
     word_beam: int | None = None
     fast_track: int | None = None
     trees: TreesFile | None = None
+    cky: bool = False
     device: str = "cpu"
     dtype: Dtype = "float32"
     bos: bool = True
@@ -137,6 +138,7 @@ def _load_searcher(settings: ModelSettings) -> Searcher:
         settings.model_dir,
         beam=settings.fixed_beam,
         margin=settings.margin,
+        cky=settings.cky,
         device=prepare_torch(settings.device, settings.threads),
         dtype=settings.dtype,
         max_batch=settings.max_batch,
@@ -250,9 +252,9 @@ class ParseWork:
 class _ParsedRecord:
     """:class:`Parsed` with brackets."""
 
-    k_best: tuple[tuple[float, str], ...]
-    marginal: float
-    dropped: float
+    k_best: tuple[tuple[float | None, str], ...]
+    marginal: float | None
+    dropped: float | None
 
 
 @dataclass(frozen=True, slots=True)

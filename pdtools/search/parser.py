@@ -28,7 +28,9 @@ class CheckpointSettings:
         check_fingerprint(self.model.model_dir, self.model.fingerprint)
         device = prepare_torch(self.model.device, self.model.threads)
         model = self.model
-        return CheckpointParser(model.model_dir, beam=model.fixed_beam, margin=model.margin, device=device)
+        return CheckpointParser(
+            model.model_dir, beam=model.fixed_beam, margin=model.margin, cky=model.cky, device=device
+        )
 
     def described(self) -> dict[str, Any]:
         """What its trees depend on."""
@@ -36,11 +38,11 @@ class CheckpointSettings:
 
 
 class CheckpointParser:
-    """A :class:`~pdtools.parsers.Parser` over a checkpoint with an attachment head.
+    """A :class:`~pdtools.parsers.Parser` over a checkpoint with an attachment head, or TreeReg.
 
     Args:
         model_dir: a checkpoint, or a run folder of ``pdtools train``.
-        beam, margin: see :func:`pdtools.search.beam_search`.
+        beam, margin, cky: see :func:`pdtools.search.load_searcher`.
         device: a torch device.
 
     Raises:
@@ -53,9 +55,10 @@ class CheckpointParser:
         *,
         beam: int | ActionBeam,
         margin: float | None = None,
+        cky: bool = False,
         device: str = "cpu",
     ) -> None:
-        self._searcher = load_searcher(model_dir, beam=beam, margin=margin, device=device)
+        self._searcher = load_searcher(model_dir, beam=beam, margin=margin, cky=cky, device=device)
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree | ParseFailure]:
         """See :meth:`pdtools.parsers.Parser.parse`."""

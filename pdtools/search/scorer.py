@@ -21,6 +21,7 @@ from pdtools.search.scores import (
     check_one_width,
 )
 from pdtools.search.string_scorer import StringScorer
+from pdtools.search.treereg_parser import TreeRegParser
 
 
 def load_scorer(
@@ -95,21 +96,35 @@ def load_searcher(
     *,
     beam: int | ActionBeam = DEFAULT_BEAM,
     margin: float | None = None,
+    cky: bool = False,
     device: str = "cpu",
     dtype: Dtype = "float32",
     max_batch: int | None = None,
 ) -> Searcher:
-    """Load a model whose derivations can be searched.
+    """Load a model whose derivations can be searched, or that was trained with TreeReg.
+
+    Args:
+        model_dir, beam, margin, device, dtype, max_batch: see :func:`load_scorer`; those of a search are not
+            for TreeReg, whose parses need none.
+        cky: of TreeReg: the tree with the largest sum of scores instead of the greedy one.
 
     Raises:
-        PdtoolsError: if the folder holds no such model.
+        PdtoolsError: if the folder holds no such model, or an option is not for it.
     """
     if is_huggingface(model_dir):
         raise PdtoolsError(f"{model_dir}: a Hugging Face language model has no parses")
     loaded = load_model(model_dir, device=device, dtype=dtype)
+    if loaded.model.has_treereg and not loaded.model.derivation_kind.exist:
+        if beam != DEFAULT_BEAM or margin is not None:
+            raise PdtoolsError(
+                f"{loaded.folder}: a model trained with TreeReg parses without a beam: leave out its options"
+            )
+        return TreeRegParser(loaded, cky=cky, max_batch=max_batch)
+    if cky:
+        raise PdtoolsError(f"{loaded.folder}: --cky is for models that parse by TreeReg")
     if not loaded.model.derivation_kind.exist:
         raise PdtoolsError(
-            f"{loaded.folder}: this model was trained without an attachment head: it cannot parse"
+            f"{loaded.folder}: this model was trained without an attachment head, or TreeReg: it cannot parse"
         )
     return _searcher_of(loaded)(loaded, beam=beam, margin=margin, max_batch=max_batch)
 

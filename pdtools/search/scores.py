@@ -139,9 +139,9 @@ class Scorer(Protocol):
     """Sentences in, scores out. All that evaluation knows about a model.
 
     Attributes:
-        settings: what was counted, JSON-ready: ``kind`` (string, derivation, huggingface), ``model``,
-            ``beam`` (None without a search), ``margin`` (None without one), ``bos``, ``eos``, ``text_style``
-            (None: text as given), ``dtype``; ``warning``, if there is one. Scores are in nats.
+        settings: what was counted, JSON-ready: ``kind`` (string, treereg, derivation, huggingface),
+            ``model``, ``beam`` (None without a search), ``margin`` (None without one), ``bos``, ``eos``,
+            ``text_style`` (None: text as given), ``dtype``; ``warning``, if there is one. Scores are in nats.
     """
 
     settings: dict[str, Any]
