@@ -25,6 +25,7 @@ BENCHMARKS = (
     "attention.py",
     "grammar_attention.py",
     "grammar_models.py",
+    "treereg.py",
     "stack_attention.py",
     "beam.py",
     "suite.py",
