@@ -141,6 +141,16 @@ def test_without_weight_nothing_changes(toy_train: Path, tmp_path: Path) -> None
     assert "treereg_loss" not in metrics(tmp_path / "off", "train")[0]
 
 
+def test_mixed_precision(toy_train: Path, toy_valid: Path, tmp_path: Path) -> None:
+    # States are rounded; what is made of them is not.
+    found = {}
+    for precision in ("float32", "bf16"):
+        config = dataclasses.replace(ONE_STEP, precision=precision)
+        train(toy_train, tmp_path / precision, recipe(config, **NO_DROPOUT), valid=toy_valid)
+        found[precision] = metrics(tmp_path / precision, "valid")[0]["treereg_loss"]
+    assert found["bf16"] == pytest.approx(found["float32"], rel=0.02)
+
+
 def test_it_learns_the_trees(toy_train: Path, toy_valid: Path, tmp_path: Path) -> None:
     config = dataclasses.replace(SEVERAL, steps=60, treereg_every=1, learning_rate=1e-2, eval_every=30)
     train(toy_train, tmp_path / "run", recipe(config, **NO_DROPOUT), valid=toy_valid)
