@@ -99,29 +99,32 @@ def test_a_sentence_parses_alike_in_any_batch(folder: Path) -> None:
 
 def test_words_of_several_tokens_stay_whole(tmp_path: Path) -> None:
     tokenizer = train_bpe_tokenizer([split_spaces("a b c d")], size=268, min_count=1)
-    model = tiny_model("transformer", vocab_size=tokenizer.vocab_size, **TREEREG)
-    save_checkpoint(tmp_path / "bpe", model, tokenizer, shards=SHARDS)
-    words = ["ab", "c", "abc", "d", "dd"]
-    (encoded,) = (tokenizer.encode(split_spaces(" ".join(words))),)
-    assert len(encoded.ids) - 2 > len(words)
-    searcher = load_searcher(tmp_path / "bpe")
-    (parsed,) = searcher.parse([split_spaces(" ".join(words))])
-    assert isinstance(parsed, Parsed)
-    # The same from the tokens' states: splits where words end.
-    ends = np.flatnonzero(encoded.word[1:-1] != encoded.word[2:]) + 1
+    model = tiny_model("transformer", vocab_size=tokenizer.vocab_size, max_length=32, **TREEREG)
     assert isinstance(model, TransformerLM)
-    with torch.no_grad():
-        batch = collate([(encoded.ids, np.arange(len(encoded.ids)))], model.pad_id)
-        h = model.treereg_states(batch)[0].double().tolist()
+    save_checkpoint(tmp_path / "bpe", model, tokenizer, shards=SHARDS)
+    rng = np.random.default_rng(0)
+    sentences = [
+        split_spaces(" ".join("abcd"[letter] * rng.integers(1, 4) for letter in rng.integers(4, size=6)))
+        for _ in range(20)
+    ]
+    for sentence, parsed in zip(sentences, load_searcher(tmp_path / "bpe").parse(sentences), strict=True):
+        assert isinstance(parsed, Parsed)
+        encoded = tokenizer.encode(sentence)
+        # The same from the tokens' states: splits where words end.
+        ends = [k for k in range(1, len(encoded.ids) - 1) if encoded.word[k] != encoded.word[k + 1]]
+        with torch.no_grad():
+            batch = collate([(encoded.ids, np.arange(len(encoded.ids)))], model.pad_id)
+            h = model.treereg_states(batch)[0].double().tolist()
+        wanted = greedy_over_words(h, ends, 1, len(ends))
+        assert parsed.k_best[0][1] == named(wanted, list(sentence.words))
 
-    def over_words(first: int, last: int) -> Nested:
-        if first == last:
-            return first
-        a, b = (0 if first == 1 else ends[first - 2]) + 1, ends[last - 1]
-        w = max(range(first, last), key=lambda w: split_score(h, a, ends[w - 1], b))
-        return over_words(first, w), over_words(w + 1, last)
 
-    assert parsed.k_best[0][1] == named(over_words(1, len(words)), words)
+def greedy_over_words(h: list[list[float]], ends: list[int], first: int, last: int) -> Nested:
+    if first == last:
+        return first
+    a, b = 1 if first == 1 else ends[first - 2] + 1, ends[last - 1]
+    w = max(range(first, last), key=lambda w: split_score(h, a, ends[w - 1], b))
+    return greedy_over_words(h, ends, first, w), greedy_over_words(h, ends, w + 1, last)
 
 
 def test_it_scores_as_the_language_model_that_it_is(folder: Path, tmp_path: Path) -> None:
