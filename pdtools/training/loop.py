@@ -145,6 +145,7 @@ class TrainingLoop:
             parsed = treereg_set.source(config, **position)
             self.treereg_loader = BatchLoader(parsed, device, ahead, self.ranks)
         self._waiting: deque[Batch] = deque()  # of the step that has begun
+        self._treereg_factor = torch.zeros((), dtype=torch.float64, device=device)
         self._begin_step()
 
     def run(self) -> RunState:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -389,3 +390,18 @@ def test_what_no_task_is(
     assert run([*command, *more]) == status
     assert reason in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "run").exists()
+
+
+def test_treereg(shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--config", "small", "--model", "transformer", "--set", "config.treereg_layer=1"]
+    asked += ["--set", "train.treereg_every=2", "--treereg-shards", str(shards / "valid")]
+    assert run(arguments(shards, tmp_path / "run", *asked)) == 0
+    told = capsys.readouterr().err
+    assert re.search(r"step 8: valid loss \S+, perplexity \S+, treereg \S+, splits \S+%", told)
+    records = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert all(record["treereg_loss"] > 0 for record in records)
+    sentence = ["--text", "every dog sees a cat", "--device", "cpu"]
+    assert run(["decode", *sentence, "--model", str(tmp_path / "run")]) == 0
+    assert capsys.readouterr().out.count("(X ") == 4
+    assert run(arguments(shards, tmp_path / "pushdown", *asked[:1], "small", *asked[4:6])) == 1
+    assert "treereg_layer is for causal models without tapes" in capsys.readouterr().err
