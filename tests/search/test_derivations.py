@@ -87,7 +87,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setitem(MODELS, "toy", None)
     register("toy", ToyConfig, ToyGrammarLM)
     monkeypatch.setitem(SEARCHERS, "actions", EnumeratingScorer)
-    tokenizer = train_word_tokenizer(WORDS, text_style="ptb", unk=False)
+    tokenizer = train_word_tokenizer(WORDS, text_style="ptb", unk=False).with_labels(("S", "Y"))
     shards = {"layout": "sentence", "factor": "right", "text_style": "ptb"}
     save_checkpoint(tmp_path / "toy", toy_model(), tokenizer, shards=shards)
     return tmp_path / "toy"
