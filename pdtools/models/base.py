@@ -295,6 +295,10 @@ class LanguageModel(nn.Module, ABC):
         """
         return shards.attach(row)
 
+    def no_derivation(self, tokens: NDArray[np.int32]) -> Any:
+        """What :meth:`pack` takes beside tokens (n + 2) on which no derivation bears: all shift."""
+        return np.arange(len(tokens), dtype=np.int32)
+
     def row_lengths(self, shards: ShardSet) -> NDArray[np.int64]:
         """How many positions the model reads of each row."""
         return np.asarray(shards.lengths, dtype=np.int64)

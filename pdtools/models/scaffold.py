@@ -87,6 +87,10 @@ class ScaffoldLM(TransformerLM):
         runs = runs_of(shards.constituents(row), shards.labels) if shards.has_constituents else []
         return np.array([self._number.get(run, -1) for run in runs], dtype=np.int64)
 
+    def no_derivation(self, tokens: NDArray[np.int32]) -> NDArray[np.int64]:
+        """See :meth:`LanguageModel.no_derivation`: no runs."""
+        return np.zeros(0, dtype=np.int64)
+
     def pack(self, rows: Sequence[tuple[Any, Any]]) -> ScaffoldBatch:
         """See :meth:`LanguageModel.pack`: (tokens, numbers of runs)."""
         plain = empty_batch(self.root_id, self.pad_id)

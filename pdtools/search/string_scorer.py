@@ -49,7 +49,7 @@ class StringScorer(CheckpointScorer):
 
     def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
         """See :meth:`ModelScorer.continuations`."""
-        shifts = [np.arange(len(prefix), dtype=np.int32) for prefix in prefixes]
+        shifts = [self.loaded.model.no_derivation(prefix) for prefix in prefixes]
         found = next_token_logprobs(self.loaded.model, prefixes, shifts, max_batch=self.max_batch)
         return [Continuation(logprobs, None) for logprobs in found]
 
@@ -102,8 +102,7 @@ def string_logprobs(
         [len(ids) for ids in token_ids],
         lambda length: max_batch or strings_that_fit(length, model.vocab_size),
     ):
-        # Attachments do not reach the tokens of such a model: every token may as well stay alone.
-        rows = [(token_ids[i], np.arange(len(token_ids[i]), dtype=np.int32)) for i in places]
+        rows = [(token_ids[i], model.no_derivation(token_ids[i])) for i in places]
         with explained_memory_errors():
             parts = model.forward_parts(model.pack(rows).to(model.device))
         for i, values in zip(places, parts.token_logprobs.double().cpu().numpy(), strict=True):

@@ -74,7 +74,7 @@ class TreeRegParser(StringScorer):
         ids = [item.encoding.ids for item in window]
         trees: dict[int, Tree] = {}
         for places in length_groups([len(row) for row in ids], self._sentences_that_fit):
-            rows = [(ids[i], np.arange(len(ids[i]), dtype=np.int32)) for i in places]
+            rows = [(ids[i], model.no_derivation(ids[i])) for i in places]
             with explained_memory_errors():
                 states = model.treereg_states(model.pack(rows).to(model.device))  # (B, N, d)
                 norms = residual_norms(states).cpu().numpy()  # (B, N, N)

@@ -218,7 +218,10 @@ def open_run(
             _check_tokenizer(init, inputs.tokenizer)
             recipe = dataclasses.replace(recipe, options={**pretrained.options, **recipe.options})
         if issubclass(model_kind(recipe.model).config_class, ScaffoldConfig):
-            recipe = dataclasses.replace(recipe, options={**recipe.options, "runs": _runs(inputs)})
+            runs = _runs(inputs)
+            if not resumes and tuple(recipe.options.get("runs", runs)) != runs:
+                raise PdtoolsError("config.runs are those of the training shards: leave it out")
+            recipe = dataclasses.replace(recipe, options={**recipe.options, "runs": runs})
         recipe, config = complete_recipe(recipe, inputs.tokenizer)
         if resumes:
             folder.check_same(recipe, identity)
@@ -286,7 +289,11 @@ def _check_treereg(model: LanguageModel, parsed: ShardSet | None, settings: Mapp
         )
     if parsed is None and model.has_treereg and settings.get("layout") != "sentence":
         raise PdtoolsError(
-            "config.treereg_layer: these data have no trees: name shards with --treereg-shards"
+            "config.treereg_layer: these data have no trees: name shards with pdtools train --treereg-shards"
+        )
+    if parsed is not None and model.derivation_kind.exist:
+        raise PdtoolsError(
+            "--treereg-shards is for models without attachment_head, which would learn there too"
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,12 +11,14 @@ import torch
 from safetensors.torch import load_file
 from toy_language import WORDS
 
-from cli.main import run
+from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects
 from pdtools.models import load_checkpoint
 from pdtools.models.scaffold import ScaffoldLM
-from pdtools.shards import ShardSettings, TokenizerSettings, shards_from_files
+from pdtools.search import load_scorer
+from pdtools.search.string_scorer import string_logprobs
+from pdtools.shards import ShardSet, ShardSettings, TokenizerSettings, shards_from_files
 from pdtools.training import Recipe, TrainConfig, train
 
 OPTIONS = {"layers": 2, "d_model": 16, "heads": 2, "d_ff": 32, "scaffold": "past"}
@@ -70,9 +72,26 @@ def test_afterwards_it_is_a_plain_language_model(
     assert "cannot parse" in capsys.readouterr().err
 
 
-def test_shards_without_labels(
-    trained: Path, make_shards: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_of_ones_own_are_refused(toy_train: Path, tmp_path: Path) -> None:
+    recipe = Recipe(model="sclm", options={**OPTIONS, "runs": ["(S"]}, train=CONFIG)
+    with pytest.raises(PdtoolsError, match="runs are those of the training shards"):
+        train(toy_train, tmp_path / "run", recipe)
+
+
+@pytest.mark.parametrize("scaffold", ["next", "past"])
+def test_strings_in_one_pass_and_their_continuations(scaffold: str, toy_train: Path, tmp_path: Path) -> None:
+    recipe = Recipe(model="sclm", options={**OPTIONS, "scaffold": scaffold}, train=replace(CONFIG, steps=2))
+    train(toy_train, tmp_path / "run", recipe)
+    loaded = load_checkpoint(tmp_path / "run")
+    ids = [ShardSet.open(toy_train).tokens(row) for row in range(4)]
+    apart = string_logprobs(loaded, ids, share_prefixes=False)
+    for one, other in zip(apart, string_logprobs(loaded, ids, share_prefixes=True), strict=True):
+        assert one == pytest.approx(other, abs=1e-4)
+    (following,) = load_scorer(tmp_path / "run").continuations([ids[0][:3]])
+    assert following.logprobs[ids[0][3]] == pytest.approx(apart[0][2], abs=1e-4)
+
+
+def test_shards_without_labels(tmp_path: Path) -> None:
     (tmp_path / "x.trees").write_text(f"(S (NP (N {WORDS[0]})) (VP (V {WORDS[1]})))\n")
     making = TokenizerSettings(min_count=1)
     shards_from_files([str(tmp_path / "x.trees")], making, ShardSettings(), tmp_path / "shards", Rejects())

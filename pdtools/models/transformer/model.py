@@ -129,14 +129,16 @@ class TransformerLM(LanguageModel):
     def treereg_states(self, batch: Batch) -> Tensor:
         """What TreeReg shapes: a part of the output of its layer, float (B, N, treereg_width)."""
         self.check_length(batch.tokens.shape[1])
-        _, states = self._residual_stream(self.embedding(batch.tokens), batch.lengths, View())
+        layers = self.config.treereg_layer
+        _, states = self._residual_stream(self.embedding(batch.tokens), batch.lengths, View(), layers)
         assert states is not None
         return states
 
     def _residual_stream(
-        self, embedding: Tensor, lengths: Tensor, view: View
+        self, embedding: Tensor, lengths: Tensor, view: View, layers: int | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """The output of the last layer, (B, N, D), and the part of another's that TreeReg shapes."""
+        """The output of the last layer (or of the first so many), (B, N, D), and the part of another's that
+        TreeReg shapes."""
         n = embedding.shape[1]
         causal = real = None
         if self.objective == "causal":
@@ -151,7 +153,7 @@ class TransformerLM(LanguageModel):
         )
         x = self._input(embedding, first=0, lengths=lengths)  # (B, N, D)
         treereg_states = None
-        for layer, block in enumerate(self.blocks, start=1):
+        for layer, block in enumerate(self.blocks[:layers], start=1):
             x = block(x, inputs)
             if layer == self.config.treereg_layer:
                 treereg_states = x[:, :, : self.config.treereg_width]

@@ -23,7 +23,7 @@ from pdtools.models.base import LanguageModel
 from pdtools.models.transformer.model import TransformerLM
 
 # What the architectures have no weights of.
-OWN_PARTS = re.compile(r"blocks\.\d+\.(stack|attention\.terms)\.|head\.")
+OWN_PARTS = re.compile(r"blocks\.\d+\.(stack|attention\.terms)\.|head\.|scaffold\.")
 _HUB_NAME = re.compile(r"(\w[\w.-]*/)?\w[\w.-]*", re.ASCII)  # with its owner, or of an old model without
 # The names of what belongs to a layer, in both architectures.
 _LAYER = re.compile(r"^(?:transformer\.h|h|(?:roberta\.)?encoder\.layer)\.(\d+)\.")

@@ -221,3 +221,9 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     (tmp_path / "hf/model.safetensors").unlink()
     with pytest.raises(InputError, match="safe_serialization"):
         read_pretrained(tmp_path / "hf")
+
+
+def test_a_scaffold_begins_at_random(tmp_path: Path) -> None:
+    theirs = saved("gpt2", tmp_path)
+    ours = loaded(tmp_path, "sclm", runs=["", "(S"])
+    assert torch.equal(ours.embedding.weight[:VOCAB], theirs.get_input_embeddings().weight)
