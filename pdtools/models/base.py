@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 # Of which tokens a prediction may depend: those before it, or the whole row with what is asked for masked.
 Structure = Literal["attachment", "action", "scaffold"]
 Objective = Literal["causal", "masked"]
+# What rows are: one sentence with end-of-sentence, or several, each with its own ROOT.
+Layout = Literal["sentence", "window"]
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,16 @@ class LanguageModel(nn.Module, ABC):
     def eos_id(self) -> int:
         """The token at the end of every sentence."""
         return cast(int, self.config.eos_id)
+
+    @property
+    def end_id(self) -> int:
+        """The token whose probability is that of a sentence's end: of some models of windows ROOT."""
+        return self.eos_id
+
+    @property
+    def layout(self) -> Layout:
+        """Of the rows that it learns from: ``window``: sentences end by an attachment, or before a ROOT."""
+        return cast(Layout, getattr(self.config, "layout", "sentence"))
 
     @property
     def derivation_kind(self) -> DerivationKind:

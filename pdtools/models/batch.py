@@ -27,6 +27,8 @@ class Batch:
         scored: bool (B, N), positions whose target counts in the loss; None: all but ROOT and padding.
         continues: of a part of streams (tokens that are read, targets what follows each of them), whether the
             rows go on where those of the last batch ended, or begin; None: rows are sentences.
+        roots: bool (B, N), of windows the positions of ROOTs that are given, not predicted; None: all are
+            predicted but the first.
         edges: bool (B, N), after which tokens a node may split (:func:`pdtools.models.treereg.word_edges`);
             None: TreeReg's loss is not asked for.
     """
@@ -37,6 +39,7 @@ class Batch:
     targets: Tensor | None = None
     scored: Tensor | None = None
     continues: bool | None = None
+    roots: Tensor | None = None
     edges: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Self:
@@ -57,11 +60,13 @@ class Batch:
         """Positions whose target is scored, bool (B, N): those given, or all but ROOT and padding."""
         if self.scored is not None:
             return self.scored
+        if self.roots is not None:
+            return self.real() & ~self.roots
         return self.real() & (torch.arange(self.tokens.shape[1], device=self.tokens.device) > 0)
 
-    def ends(self, eos_id: int) -> Tensor:
-        """Positions whose target ends a sentence, bool (B, N)."""
-        return (self.tokens if self.targets is None else self.targets) == eos_id
+    def ends(self, end_id: int) -> Tensor:
+        """Positions whose target ends a sentence, bool (B, N); see :attr:`LanguageModel.end_id`."""
+        return (self.tokens if self.targets is None else self.targets) == end_id
 
     def real(self) -> Tensor:
         """Positions that are not padding, bool (B, N)."""
@@ -70,6 +75,8 @@ class Batch:
 
     def attached(self) -> Tensor:
         """Positions whose attachment is scored, bool (B, N): all but ROOT, EOS and padding."""
+        if self.roots is not None:
+            return self.real() & ~self.roots
         position = torch.arange(self.tokens.shape[1], device=self.tokens.device)
         return (position > 0) & (position < self.lengths[:, None] - 1)
 
@@ -130,4 +137,5 @@ def join_batches(batches: Sequence[Batch], pad_id: int) -> Batch:
         lengths=torch.cat(lengths),
         targets=joined("targets", pad_id),
         scored=joined("scored", False),
+        roots=joined("roots", False),
     )

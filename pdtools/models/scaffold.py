@@ -45,6 +45,8 @@ class ScaffoldConfig(TransformerConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.layout == "window":
+            raise bad_config("scaffolds read sentences: layout window is for others")
         if not self.runs:
             raise bad_config("runs must be at least one")
         if self.objective != "causal" or self.attachment_head or self.treereg_layer or self.as_released:

@@ -23,7 +23,7 @@ class StringDerivations(Derivations):
         self._model = model
         self._position = 0
         self._state = model.start(rows, length)
-        self._never = [model.pad_id, model.root_id]
+        self._never = [i for i in (model.pad_id, model.root_id, model.eos_id) if i != model.end_id]
         self.step, self.most_steps = 2, 2 * length  # two numbers a position, as with attachments
         self._feed(torch.full((rows,), model.root_id, device=model.device))
 
@@ -39,11 +39,12 @@ class StringDerivations(Derivations):
 
     def fits(self, token: int) -> Tensor:
         """See :meth:`Derivations.fits`."""
+        token = self._model.end_id if token == self._model.eos_id else token
         return torch.arange(self._model.vocab_size, device=self._model.device)[None] == token
 
     def generated(self, choices: Tensor) -> Tensor:
         """See :meth:`Derivations.generated`."""
-        return choices
+        return torch.where(choices == self._model.end_id, self._model.eos_id, choices)
 
     def push(self, choices: Tensor) -> None:
         """See :meth:`Derivations.push`."""
@@ -64,5 +65,5 @@ class StringDerivations(Derivations):
         """See :meth:`Derivations.derivation`."""
         import numpy as np
 
-        tokens = choices[choices != self._model.eos_id]
+        tokens = choices[choices != self._model.end_id]
         return Derivation(tokens, np.arange(len(tokens), dtype=np.int32))

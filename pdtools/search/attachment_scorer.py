@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +62,25 @@ class Searched:
         return merge_subwords(tokens, self.encoded.encoding.word[1:-1], words)
 
 
+def _of_sentence(result: BeamResult) -> BeamResult:
+    """What a search found of a window's last sentence, in the sentence layout: its last token, which attaches
+    to ROOT, shifts, and end-of-sentence reduces everything: the same tree."""
+
+    def shifted(attach: NDArray[np.int32]) -> NDArray[np.int32]:
+        attach = attach[root:] - np.int32(root)
+        attach[n:] = [n, 0][: len(attach) - n]
+        return attach
+
+    best = result.derivations[0][1][:-1]  # (N,)
+    root = int(best[-1])
+    n = len(best) - 1 - root
+    return replace(
+        result,
+        derivations=tuple((joint, shifted(attach)) for joint, attach in result.derivations),
+        incremental=tuple(shifted(attach) for attach in result.incremental[root:]),
+    )
+
+
 class AttachmentScorer(CheckpointScorer):
     """A :class:`ModelScorer` over a model of strings and attachments: marginals by beam search.
 
@@ -100,11 +119,20 @@ class AttachmentScorer(CheckpointScorer):
     def _with_marginals(self, rows: Sequence[GivenRow], given: list[RowScore]) -> list[RowScore]:
         if self.beam is None:
             return given
-        found = self._beam_search([row.tokens for row in rows])
+        eos = np.int32(self.loaded.model.eos_id)
+        ids = [np.append(row.tokens, eos) if self._windows else row.tokens for row in rows]
+        found = self._beam_search(ids)
         return [
-            row._replace(marginal=result.marginal, end_marginal=float(result.logprobs[-1]))
-            for row, result in zip(given, found, strict=True)
+            row._replace(
+                marginal=result.marginal, end_marginal=float(result.logprobs[self._ends(tokens)].sum())
+            )
+            for row, tokens, result in zip(given, ids, found, strict=True)
         ]
+
+    def _ends(self, ids: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Which of the tokens after the first ROOT end a sentence: bool (n + 1)."""
+        ends = ids[1:] == self.loaded.model.eos_id
+        return ends | (ids[1:] == self.loaded.model.root_id) if self._windows else ends
 
     def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
         """See :meth:`ModelScorer.continuations`."""
@@ -121,7 +149,7 @@ class AttachmentScorer(CheckpointScorer):
         self, ids: Sequence[NDArray[np.int32]], *, k_best: int = 1, next_tokens: bool = False
     ) -> list[BeamResult]:
         assert self.beam is not None, "made without a beam, to score given derivations"
-        return beam_search(
+        found = beam_search(
             self.loaded.model,
             ids,
             beam=self.beam,
@@ -131,6 +159,11 @@ class AttachmentScorer(CheckpointScorer):
             max_batch=self.max_batch,
             share_prefixes=self.share_prefixes,
         )
+        return [_of_sentence(result) for result in found] if self._windows else found
+
+    @property
+    def _windows(self) -> bool:
+        return self.loaded.model.layout == "window"
 
     def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
         """See :meth:`Scorer.score`."""

@@ -5,9 +5,15 @@ step of the model serves every hypothesis of every string in the batch. Hypothes
 is no object per hypothesis. What the search does up to some token depends on nothing that follows, so strings
 that begin alike are one string to it up to where they part (:mod:`pdtools.search.prefix_tree`).
 
+A model of windows may read several sentences, each after its own ROOT. The last token of one attaches to
+its ROOT, and no other does: what the words rule out is dropped, never renormalised (the model does not know
+where a sentence ends). ROOT and end-of-sentence then follow with probability 1, so that A_t after them less
+A_t before is the log-probability of that last attachment.
+
 A beam holds hypotheses with different attachment histories. Every history of k tokens has at least two
 continuations (from the second token on), so all prefixes have the same number of hypotheses at token k,
-min(beam, Catalan(k)). With a margin each prefix has as many as it leaves: nothing is fed to others.
+min(beam, Catalan(k)). With a margin, and where sentences end in windows, each prefix has as many as are left:
+nothing is fed to others.
 """
 
 from __future__ import annotations
@@ -39,7 +45,8 @@ class BeamResult:
         prefix_logprobs: float64[n + 2], nats. Entry t is A_t = log Σ over the beam of the joint
             probability of the first t tokens and the attachments of the tokens before t; A_0 = 0.
         derivations: the best derivations, best first: log joint (nats) and attachments int32[n + 2] in
-            the sentence layout (ROOT and end-of-sentence attach to 0).
+            the sentence layout (ROOT and end-of-sentence attach to 0), or in the window layout with
+            end-of-sentence, which attaches to 0, behind it.
         incremental: for every t from 0 to n, the attachments int32[t + 1] of the best hypothesis after
             token t was attached; for n + 1, those of the best derivation.
         log_share_kept: the sum over the attachments of log (what the hypotheses that were kept have of the
@@ -79,6 +86,7 @@ def beam_search(
     margin: float | None = None,
     k_best: int = 1,
     next_tokens: bool = False,
+    commit: bool = False,
     max_batch: int | None = None,
     share_prefixes: bool = True,
 ) -> list[BeamResult]:
@@ -86,12 +94,14 @@ def beam_search(
 
     Args:
         model: a model with an attachment head, in evaluation mode.
-        token_ids: for each string int32[n + 2]: ROOT, the n tokens, end-of-sentence.
+        token_ids: for each string int32[n + 2]: ROOT, the n tokens, end-of-sentence. For a model of windows
+            more ROOTs, one before each sentence, may be among the n tokens.
         beam: how many hypotheses are kept after each token; at least 1.
         margin: nats; hypotheses that are so much less probable than the best of their string after the same
             token are dropped too: one that is sure of its attachments is searched many times faster.
         k_best: how many derivations to return (fewer if the beam ends with fewer).
-        next_tokens: whether to return what may follow the n tokens besides end-of-sentence.
+        next_tokens: whether to return what may follow the n tokens besides end-of-sentence; not of windows.
+        commit: whether only the best derivation of a sentence is kept for those that follow it.
         max_batch: strings per batch; by default as many as fit a fixed amount of memory.
         share_prefixes: whether strings that begin alike are searched once up to where they part. That changes
             nothing but the time.
@@ -111,6 +121,10 @@ def beam_search(
         raise PdtoolsError(f"beam and k-best must be at least 1, not {beam} and {k_best}")
     if margin is not None and not margin >= 0:
         raise PdtoolsError(f"the margin must be at least 0 nats, not {margin}")
+    if model.layout == "window":
+        if next_tokens:
+            raise PdtoolsError("what may follow a prefix is not known of models of windows")
+        token_ids = [_marked(ids, model) for ids in token_ids]
     widths = beam_widths(beam, max(map(len, token_ids), default=0))
     strings = SortedStrings.of(token_ids, share=share_prefixes)
     if widths:
@@ -125,7 +139,7 @@ def beam_search(
         group, rest = strings.split(expected, most_entries, most_strings)
         try:
             with explained_memory_errors():
-                batch = _Batch(group, model, widths, margin, most_entries)
+                batch = _Batch(group, model, widths, margin, most_entries, commit)
                 found = batch.search(k_best, next_tokens)
         except NoRoomError:
             if guess >= beam:  # there was room for all
@@ -148,6 +162,20 @@ def beam_widths(beam: int, length: int) -> list[int]:
         if catalan < beam:
             catalan = catalan * 2 * (2 * k + 1) // (k + 2)
     return widths
+
+
+def _marked(ids: NDArray[np.int32], model: LanguageModel) -> NDArray[np.int32]:
+    """Tokens of windows, a sentence's last one numbered behind the vocabulary: to the search a token that
+    ends a sentence is another one than the same within it.
+
+    Raises:
+        PdtoolsError: if a sentence has no tokens, which windows cannot hold.
+    """
+    roots = np.flatnonzero(ids == model.root_id)
+    if (np.diff([*roots, len(ids) - 1]) < 2).any():
+        raise PdtoolsError("a sentence of a window has a token at least")
+    ends = np.append((ids[1:] == model.root_id) | (ids[1:] == model.eos_id), False)
+    return np.where(ends, ids + model.vocab_size, ids).astype(np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +240,10 @@ class _Batch:
         widths: Sequence[int],
         margin: float | None,
         most_entries: int,
+        commit: bool,
     ) -> None:
         self.model = model
+        self.commit = commit
         self.widths = widths
         self.margin = margin
         self.levels = strings.levels()
@@ -228,8 +258,10 @@ class _Batch:
         self.score = torch.zeros(prefixes, dtype=torch.float64, device=self.device)  # (R,) log joint so far
         self.kept = self.score  # (p,) log of the share that was kept so far
         self.history = torch.zeros(prefixes, length, dtype=torch.int32, device=self.device)  # (R, N)
-        self.state = model.start(prefixes, length, entries)
-        self.stack = StackState.start(prefixes, length, self.device)
+        self.windows = model.layout == "window"
+        # End-of-sentence is not fed; in windows it has no place of its own.
+        self.state = model.start(prefixes, length - self.windows, entries)
+        self.stack = StackState.start(prefixes, length, self.device, windows=self.windows)
         model.advance(self.state, self._tensor(first.tokens), self.stack.tape_row())
 
     def search(self, k_best: int, next_tokens: bool) -> list[BeamResult]:
@@ -305,7 +337,7 @@ class _Batch:
 
     def _score_token(self, level: Level) -> None:
         """Go on to prefixes that are one token longer: add log p(x_k | x_<k, W_{k−1})."""
-        tokens = self._tensor(level.tokens)  # (c,)
+        tokens = self._tensor(level.tokens) % self.model.vocab_size  # (c,)
         if np.array_equal(level.parents, np.arange(self.rows.prefixes)):
             chosen = self.model.token_logprobs(self.state, self.rows.repeat(tokens))
         else:
@@ -313,33 +345,56 @@ class _Batch:
             rows, there = self.rows.of_prefixes(parents)
             chosen = self.model.token_logprobs(self.state, there.repeat(tokens), rows)
             self._keep(parents)
+        if self.windows:  # what follows the end of a sentence is no question
+            certain = (tokens == self.model.root_id) | (tokens == self.model.eos_id)
+            chosen = chosen.masked_fill(self.rows.repeat(certain), 0.0)
         self.score = self.score + chosen
 
     def _attach(self, k: int, level: Level) -> None:
         """Extend every hypothesis by every legal attachment of token k, keep the best, feed the token."""
         if len(level.going) < len(level.tokens):
             self._keep(self._tensor(level.going))
-        tokens = self._tensor(level.tokens[level.going])  # (p,)
+        marked = self._tensor(level.tokens[level.going])  # (p,)
+        tokens = marked % self.model.vocab_size  # (p,)
+        roots = tokens == self.model.root_id  # (p,)
         legal = self.stack.legal()  # (R, k + 1)
+        if self.windows:
+            legal[:, :k] &= ~self.rows.repeat(roots)[:, None]
         attach = self.model.attach_logprobs(self.state, self.rows.repeat(tokens), legal)  # (R, k + 1)
+        if self.windows:
+            assert self.stack.root is not None
+            to_root = torch.arange(k + 1, device=self.device) == self.stack.root[:, None]  # (R, k + 1)
+            legal = legal & (to_root == self.rows.repeat(marked > tokens)[:, None])
         joint = (self.score[:, None] + attach.double()).masked_fill(~legal, -torch.inf)  # (R, k + 1)
         most = self._of_prefixes(joint, torch.amax)  # (p,)
-        if self.margin is None:
+        if self.margin is None and not self.windows:
             place, rows = self._best(joint, self.widths[k])
         else:
-            behind = joint < self.rows.repeat(most - self.margin)[:, None]  # what is no number is kept, to be
-            place, rows = self._best_of(joint, legal & ~behind, self.widths[k])  # refused
+            least = -torch.inf if self.margin is None else self.rows.repeat(most - self.margin)[:, None]
+            behind = joint < least  # what is no number is kept, to be refused
+            widths = torch.full_like(tokens, self.widths[k])  # (p,)
+            if self.commit:
+                widths[roots] = 1
+            place, rows = self._best_of(joint, legal & ~behind, widths)
         mass = (joint - self.rows.repeat(most)[:, None]).exp()  # (R, k + 1)
         lost = mass.flatten().index_fill(0, place, 0.0).view_as(mass)
         shares = self._of_prefixes(lost, torch.sum, 0.0) / self._of_prefixes(mass, torch.sum, 0.0)  # (p,)
-        self.kept = self.kept + torch.log1p(-shares)
 
-        self.rows, self.score = rows, joint.flatten()[place]
+        if self.commit:  # sentences before count as read, whatever their derivations: nothing is dropped
+            shares = shares.masked_fill(roots, 0.0)
+            reached = torch.logsumexp(self._scores(), dim=1)  # (p,)
+            self.score = torch.where(rows.repeat(roots), rows.repeat(reached), joint.flatten()[place])
+        else:
+            self.score = joint.flatten()[place]
+        self.kept = self.kept + torch.log1p(-shares)
+        self.rows = rows
         parent, target = place // (k + 1), place % (k + 1)  # (R',)
         self.history = self.history[parent]
         self.history[:, k] = target
         self._select(parent)
         self.stack.push(target)
+        if self.windows:
+            self.stack.begin(rows.repeat(roots))
         self.fed, self.going = self.fed + len(place), self.going + rows.prefixes
         self.model.advance(self.state, rows.repeat(tokens), self.stack.tape_row())
 
@@ -356,8 +411,9 @@ class _Batch:
         place = place + torch.arange(p, device=self.device)[:, None] * joint.shape[1]
         return place.flatten(), _Rows(p, most, None, self.device)
 
-    def _best_of(self, joint: Tensor, taken: Tensor, most: int) -> tuple[Tensor, _Rows]:
-        """The same of those that are ``taken``, bool (R, k + 1), at least one of each prefix."""
+    def _best_of(self, joint: Tensor, taken: Tensor, most: Tensor) -> tuple[Tensor, _Rows]:
+        """The same of those that are ``taken``, bool (R, k + 1), at least one of each prefix; at most so many
+        of each, int64 (p,)."""
         p = self.rows.prefixes
         place = taken.flatten().nonzero()[:, 0]  # (C,), by prefix, then rank, then position
         prefix = self.rows.repeat(torch.arange(p, device=self.device))[place // joint.shape[1]]  # (C,)
@@ -365,7 +421,7 @@ class _Batch:
         order = order[torch.sort(prefix[order], stable=True).indices]
         counts = torch.bincount(prefix, minlength=p)
         rank = torch.arange(len(place), device=self.device) - (counts.cumsum(0) - counts)[prefix]
-        return place[order[rank < most]], _Rows.of(counts.clamp(max=most))
+        return place[order[rank < most[prefix]]], _Rows.of(counts.minimum(most))
 
     def _keep(self, prefixes: Tensor) -> None:
         """Go on with the hypotheses of the given prefixes; a prefix may go on as several."""

@@ -88,7 +88,7 @@ class CheckpointScorer(ABC):
             parts = model.forward_parts(batch)
         logprobs = parts.token_logprobs.double()
         given = logprobs.sum(1).tolist()
-        ends = logprobs.masked_fill(~batch.ends(model.eos_id), 0.0).sum(1).tolist()
+        ends = logprobs.masked_fill(~batch.ends(model.end_id), 0.0).sum(1).tolist()
         derived = parts.attach_logprobs.double().sum(1).tolist()
         return [
             RowScore(tokens, tokens + derivation if model.derivation_kind.exist else None, None, end, 0.0)

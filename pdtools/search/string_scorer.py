@@ -87,6 +87,8 @@ def string_logprobs(
         For each string float64[n + 1], nats: its tokens and end-of-sentence.
     """
     model = loaded.model
+    if model.end_id != model.eos_id:
+        token_ids = [np.append(ids[:-1], np.int32(model.end_id)) for ids in token_ids]
     results: dict[int, NDArray[np.float64]] = {}
     if share_prefixes is None:
         share_prefixes = model.device.type == "cpu"

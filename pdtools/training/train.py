@@ -222,7 +222,7 @@ def open_run(
             if not resumes and tuple(recipe.options.get("runs", runs)) != runs:
                 raise PdtoolsError("config.runs are those of the training shards: leave it out")
             recipe = dataclasses.replace(recipe, options={**recipe.options, "runs": runs})
-        recipe, config = complete_recipe(recipe, inputs.tokenizer)
+        recipe, config = complete_recipe(_with_layout(recipe, inputs.settings), inputs.tokenizer)
         if resumes:
             folder.check_same(recipe, identity)
 
@@ -316,6 +316,23 @@ def _runs(inputs: TrainingInput) -> tuple[str, ...]:
     if not isinstance(inputs, ShardInput) or not inputs.has_constituents:
         raise PdtoolsError(_NO_LABELS.format("sclm"))
     return inputs.runs
+
+
+def _with_layout(recipe: Recipe, settings: Mapping[str, Any]) -> Recipe:
+    """The recipe with the layout of the data, which is the model's too.
+
+    Raises:
+        PdtoolsError: if it names another one, or the model does not read windows.
+    """
+    layout = "window" if settings.get("layout") == "window" else "sentence"
+    names = {f.name for f in dataclasses.fields(model_kind(recipe.model).config_class)}
+    if (named := recipe.options.get("layout", layout)) != layout:
+        raise PdtoolsError(f"config.layout is {named}, but {layout} in the training shards: leave it out")
+    if layout == "sentence":
+        return recipe
+    if "layout" not in names:
+        raise PdtoolsError(f"model {recipe.model} does not read windows (pdtools tapes --layout sentence)")
+    return dataclasses.replace(recipe, options={**recipe.options, "layout": layout})
 
 
 def complete_recipe(recipe: Recipe, tokenizer: Tokenizer) -> tuple[Recipe, Any]:

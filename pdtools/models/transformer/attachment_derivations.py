@@ -24,7 +24,8 @@ class AttachmentDerivations(Derivations):
         """ROOT is read; there is room for ``length`` positions, ROOT and end-of-sentence included."""
         self._model = model
         self._state = model.start(rows, length)
-        self._stack = StackState.start(rows, length, model.device)
+        self._windows = model.layout == "window"
+        self._stack = StackState.start(rows, length, model.device, windows=self._windows)
         self._next: Tensor | None = None  # int64 (R,), the token that is to be attached
         self._never = [model.pad_id, model.root_id]
         self.step, self.most_steps = 2, 2 * length
@@ -43,12 +44,20 @@ class AttachmentDerivations(Derivations):
     def fits(self, token: int) -> Tensor:
         """See :meth:`Derivations.fits`."""
         if self._next is not None:
-            return self._stack.legal()
+            legal = self._stack.legal()
+            if self._windows:  # what attaches to ROOT is followed by end-of-sentence, and nothing else is
+                legal &= (torch.arange(legal.shape[1], device=legal.device) == 0) == (
+                    token == self._model.eos_id
+                )
+            return legal
         return torch.arange(self._model.vocab_size, device=self._model.device)[None] == token
 
     def generated(self, choices: Tensor) -> Tensor:
         """See :meth:`Derivations.generated`."""
-        return choices if self._next is None else torch.full_like(choices, -1)
+        if self._next is None:
+            return choices
+        ends = (choices == 0) & self._windows
+        return torch.where(ends, self._model.eos_id, -1)
 
     def push(self, choices: Tensor) -> None:
         """See :meth:`Derivations.push`."""
@@ -74,4 +83,6 @@ class AttachmentDerivations(Derivations):
     def derivation(self, choices: NDArray[np.int32]) -> Derivation:
         """See :meth:`Derivations.derivation`."""
         attach = choices[1::2] - 1
+        if len(attach) and attach[-1] < 0:  # a token attached to ROOT: so does end-of-sentence elsewhere
+            attach[-1] = len(attach) - 1
         return Derivation(choices[::2][: len(attach)], attach)

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from pdtools.models.base import Objective
+from pdtools.models.base import Layout, Objective
 from pdtools.models.derivations import DerivationKind
 from pdtools.models.errors import bad_config
 
@@ -15,6 +15,7 @@ Positions = Literal["learned", "sincos", "relative", "rotary", "alibi", "none"]
 Norm = Literal["pre", "post"]
 Activation = Literal["gelu", "gelu-exact", "relu"]
 Initialization = Literal["gpt2", "normal", "fan-in"]
+Roots = Literal["default", "predicted", "given"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,12 @@ class TransformerConfig:
         output_dropout: on the output of every sub-layer.
         tie_embeddings: the output layer is the token embedding.
         attachment_head: score attachments too.
+        layout: of the rows that it learns from: "sentence": one sentence, end-of-sentence after it; "window":
+            whole sentences, each with its own ROOT, of which the last token attaches to it. That of the
+            training data.
+        window_roots: whether the ROOT after a sentence is "predicted", like any other token, or "given": it
+            follows with probability 1 where a sentence has ended, and no token else has a share of its
+            probability. Default: given where an attachment ends the sentence, predicted without a head.
         objective: "causal": the token at k is predicted from those before it; "masked": from the whole row,
             at its own position.
         norm: of a sub-layer's input ("pre"), or of the sum of its input and output ("post").
@@ -73,6 +80,8 @@ class TransformerConfig:
     output_dropout: float = 0.1
     tie_embeddings: bool = True
     attachment_head: bool = False
+    layout: Layout = "sentence"
+    window_roots: Roots = "default"
     objective: Objective = "causal"
     norm: Norm = "pre"
     norm_eps: float = 1e-5
@@ -114,6 +123,15 @@ class TransformerConfig:
                 raise bad_config(f"{name} must be above 0, not {getattr(self, name)}")
         if self.attachment_head and (self.objective == "masked" or self.as_released):
             raise bad_config("an attachment head needs the causal objective, and no as_released")
+        if self.layout == "window" and (self.objective == "masked" or self.as_released or self.treereg_layer):
+            raise bad_config("windows need the causal objective, and no as_released or treereg_layer")
+        if self.layout == "window" and self.derivation_kind.choices == "actions":
+            raise bad_config("models of actions read sentences: layout window is for others")
+        if self.window_roots == "predicted" and self.attachment_head:
+            raise bad_config(
+                'window_roots must not be "predicted" with an attachment head: there a sentence is ended by the'
+                " attachment of its last token to ROOT"
+            )
         if self.first_stack_layer < 0:
             raise bad_config(
                 f'stack_layers must be "none", "all" or "last N", N from 1 to {self.layers}, '
@@ -153,8 +171,20 @@ class TransformerConfig:
 
     @property
     def derivation_kind(self) -> DerivationKind:
-        """Attachments if there is a head for them, which do not reach the tokens."""
-        return DerivationKind(choices="attachments" if self.attachment_head else "none")
+        """Attachments if there is a head for them, which do not reach the tokens; in windows they end
+        sentences, and so tell which tokens may follow."""
+        return DerivationKind(
+            choices="attachments" if self.attachment_head else "none",
+            reach_words=self.attachment_head and self.layout == "window",
+        )
+
+    @property
+    def predicts_roots(self) -> bool:
+        """Whether, in windows, the ROOT after a sentence is a token like others."""
+        default = not self.attachment_head
+        return self.layout == "window" and (
+            default if self.window_roots == "default" else self.window_roots == "predicted"
+        )
 
     @property
     def treereg_width(self) -> int:
@@ -168,6 +198,8 @@ class TransformerConfig:
 
 
 CHOICES = {
+    "layout": Layout,
+    "window_roots": Roots,
     "positions": Positions,
     "objective": Objective,
     "norm": Norm,

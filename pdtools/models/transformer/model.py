@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pdtools.models.base import LanguageModel, TokenParts, initialize, initialize_by_fan_in
@@ -25,6 +29,9 @@ from pdtools.models.transformer.stack_attention import StackCache
 from pdtools.models.transformer.state import TransformerState
 from pdtools.models.transformer.view import View
 from pdtools.models.treereg import treereg
+
+if TYPE_CHECKING:
+    from pdtools.shards import ShardSet
 
 # Logits (hypotheses × vocabulary) that are made at a time where only one token's probability is asked for:
 # on a CPU as many as stay in its cache.
@@ -45,6 +52,7 @@ class TransformerLM(LanguageModel):
     """
 
     config: TransformerConfig
+    _never: Tensor | None  # (V,): -inf for tokens that have no share of the probability
 
     def __init__(
         self,
@@ -94,6 +102,13 @@ class TransformerLM(LanguageModel):
             None if config.tie_embeddings else nn.Linear(config.d_model, config.n_inputs, bias=False)
         )
         self.output_bias = nn.Parameter(torch.zeros(config.n_inputs)) if config.output_bias else None
+        never = None
+        if config.layout == "window" and not config.predicts_roots:
+            never = torch.zeros(config.n_inputs)
+            never[[config.pad_id, config.root_id, config.eos_id]] = -torch.inf
+        self.register_buffer("_never", never, persistent=False)
+        # A token that has a share of the probability.
+        self._token = 0 if never is None else int(never.argmax())
         self.head = (
             AttachmentHead(config.d_model, depths, stack_distances=stack_distances)
             if config.attachment_head
@@ -110,6 +125,11 @@ class TransformerLM(LanguageModel):
             if name.endswith(("attention.output.weight", "feed_forward.2.weight")):
                 # GPT-2: the residual stream's variance does not grow with the number of layers.
                 nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * config.layers))
+
+    @property
+    def end_id(self) -> int:
+        """See :attr:`LanguageModel.end_id`."""
+        return self.root_id if self.config.predicts_roots else self.eos_id
 
     # --- whole sentences ----------------------------------------------------------------------
 
@@ -159,6 +179,26 @@ class TransformerLM(LanguageModel):
                 treereg_states = x[:, :, : self.config.treereg_width]
         return x, treereg_states
 
+    def pack(self, rows: Sequence[tuple[Any, Any]]) -> Batch:
+        """See :meth:`LanguageModel.pack`. Where ROOT is predicted, one more follows each window."""
+        if self.config.layout != "window" or not rows:
+            return super().pack(rows)
+        if self.config.predicts_roots:
+            return super().pack([self._with_root(*row) for row in rows])
+        batch = super().pack(rows)
+        return dataclasses.replace(batch, roots=batch.tokens == self.root_id)
+
+    def _with_root(self, tokens: NDArray[np.int32], attach: NDArray[np.int32]) -> tuple[Any, Any]:
+        return np.append(tokens, self.root_id), np.append(attach, len(attach))
+
+    def row_lengths(self, shards: ShardSet) -> NDArray[np.int64]:
+        """See :meth:`LanguageModel.row_lengths`."""
+        return super().row_lengths(shards) + self.config.predicts_roots
+
+    def row_length(self, tokens: Any, derivation: Any) -> int:
+        """See :meth:`LanguageModel.row_length`."""
+        return super().row_length(tokens, derivation) + self.config.predicts_roots
+
     def forward_parts(self, batch: Batch) -> TokenParts:
         """See :meth:`LanguageModel.forward_parts`: the factors of eq. 7 (Murty et al. 2023)."""
         self.check_length(batch.tokens.shape[1])
@@ -194,11 +234,10 @@ class TransformerLM(LanguageModel):
         attach_logprobs = torch.zeros_like(token_logprobs)
         attach_best = torch.arange(batch.tokens.shape[1], device=hidden.device).expand_as(batch.tokens)
         if self.head is not None:
-            every = self.head.logprobs(
-                hidden, view.arrival, embedding, view.legal, view.distance
-            )  # (B, N, N)
+            legal = view.legal(batch.roots)
+            every = self.head.logprobs(hidden, view.arrival, embedding, legal, view.distance)  # (B, N, N)
             chosen = every.gather(2, batch.attach[:, :, None])[:, :, 0]  # (B, N)
-            # EOS attaches to ROOT, which is no candidate here: probability 1.
+            # What EOS attaches to, ROOT, is no candidate in a sentence: probability 1.
             attach_logprobs = chosen.masked_fill(~batch.attached(), 0)
             attach_best = every.argmax(2)
         return TokenParts(
@@ -306,12 +345,14 @@ class TransformerLM(LanguageModel):
         cells = LOGIT_CELLS_CPU if state.hidden.device.type == "cpu" else LOGIT_CELLS
         block = max(1, cells // self.vocab_size)
         hidden = state.hidden  # (R, D)
-        total = torch.cat([_logsumexp(self._logits(part).float()) for part in hidden.split(block)])  # (R,)
+        total = torch.cat(
+            [_logsumexp(self._logits(part).float(), self._token) for part in hidden.split(block)]
+        )  # (R,)
         if rows is not None:
             hidden, total = hidden[rows], total[rows]
         chosen = (hidden.float() * self._output_weight[next_tokens].float()).sum(1)  # (M,)
-        if self.output_bias is not None:
-            chosen = chosen + self.output_bias[next_tokens].float()
+        if (bias := self._output_bias) is not None:
+            chosen = chosen + bias[next_tokens].float()
         # Rounded as the logits in the total are: else in bfloat16 what is nearly certain would be above 1.
         return chosen.to(hidden.dtype).float() - total
 
@@ -372,7 +413,14 @@ class TransformerLM(LanguageModel):
 
     def _logits(self, hidden: Tensor) -> Tensor:
         """(…, D) to (…, V)."""
-        return F.linear(hidden, self._output_weight, self.output_bias)
+        return F.linear(hidden, self._output_weight, self._output_bias)
+
+    @property
+    def _output_bias(self) -> Tensor | None:
+        """(V,), with -inf for what has no share of the probability."""
+        if self._never is None or self.output_bias is None:
+            return self.output_bias if self._never is None else self._never
+        return self.output_bias + self._never
 
     @property
     def _output_weight(self) -> Tensor:
@@ -380,6 +428,7 @@ class TransformerLM(LanguageModel):
         return self.embedding.weight if self.output is None else self.output.weight
 
 
-def _logsumexp(logits: Tensor) -> Tensor:
-    """log Σ exp of rows (R, V): log_softmax goes over them once, torch.logsumexp makes copies on the way."""
-    return logits[:, 0] - logits.log_softmax(1)[:, 0]
+def _logsumexp(logits: Tensor, token: int) -> Tensor:
+    """log Σ exp of rows (R, V), that of ``token`` finite: log_softmax goes over them once, torch.logsumexp
+    makes copies on the way."""
+    return logits[:, token] - logits.log_softmax(1)[:, token]

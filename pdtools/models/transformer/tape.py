@@ -39,15 +39,17 @@ def tape_from_attachments(attach: Tensor) -> Tensor:
     return reduces.cumsum(1, dtype=torch.int16).masked_fill(~later, 0)
 
 
-def legal_attachments(tape: Tensor) -> Tensor:
-    """Which tokens each token may attach to, in the sentence layout.
+def legal_attachments(tape: Tensor, roots: Tensor | None = None) -> Tensor:
+    """Which tokens each token may attach to.
 
     Token j < k is a candidate if it is the last token of a constituent in the state after token k - 1: then,
-    and only then, it still has the depth that it had when it arrived. ROOT never is one (only EOS attaches
-    to it, with probability 1); k itself, the shift, always is.
+    and only then, it still has the depth that it had when it arrived. In the sentence layout ROOT never is one
+    (only EOS attaches to it, with probability 1); in windows the ROOT of the token's own sentence is, and
+    nothing before it, so that a ROOT can only shift. k itself, the shift, always is one.
 
     Args:
         tape: int16 (B, N, N) from :func:`tape_from_attachments`.
+        roots: bool (B, N), of windows where their ROOTs are; None: rows are sentences.
 
     Returns:
         bool (B, N, N): ``legal[b, k, j]``.
@@ -57,8 +59,12 @@ def legal_attachments(tape: Tensor) -> Tensor:
     arrival = tape.diagonal(dim1=1, dim2=2)  # (B, N): W_j[j]
     unchanged = tape[:, :-1] == arrival[:, None, :]  # (B, N - 1, N)
     legal[:, 1:] |= unchanged.tril()
-    legal[:, 1:, 0] = False
-    return legal
+    if roots is None:
+        legal[:, 1:, 0] = False
+        return legal
+    position = torch.arange(n, device=tape.device)
+    root = (position * roots).cummax(1).values  # (B, N): the one that each token is under
+    return legal & (position >= root[:, :, None])
 
 
 def open_tokens_after(tape: Tensor, seen: Tensor | None = None) -> Tensor:
@@ -87,31 +93,38 @@ class StackState:
         slots: int16 (R, length), the stack slot of every token up to k.
         depths: int16 (R, length), W_k.
         height: int16 (R,), constituents on the stack, ROOT's included.
+        root: int64 (R,), in windows the last ROOT, which tokens may attach to; None: rows are sentences.
     """
 
     position: int
     slots: Tensor
     depths: Tensor
     height: Tensor
+    root: Tensor | None = None
 
     @classmethod
-    def start(cls, rows: int, length: int, device: torch.device | str = "cpu") -> StackState:
+    def start(
+        cls, rows: int, length: int, device: torch.device | str = "cpu", *, windows: bool = False
+    ) -> StackState:
         """Stacks that hold only ROOT, with room for ``length`` positions."""
         zeros = torch.zeros(rows, length, dtype=torch.int16, device=device)
         height = torch.ones(rows, dtype=torch.int16, device=device)
-        return cls(position=0, slots=zeros, depths=zeros.clone(), height=height)
+        root = torch.zeros(rows, dtype=torch.int64, device=device) if windows else None
+        return cls(position=0, slots=zeros, depths=zeros.clone(), height=height, root=root)
 
     def tape_row(self) -> Tensor:
         """W_k: int16 (R, k + 1)."""
         return self.depths[:, : self.position + 1]
 
     def legal(self) -> Tensor:
-        """Legal attachments of token k + 1: bool (R, k + 2), the shift last; ROOT is never one."""
+        """Legal attachments of token k + 1, no ROOT: bool (R, k + 2), the shift last."""
         end = self.position + 1
         legal = torch.ones(len(self.slots), end + 1, dtype=torch.bool, device=self.slots.device)  # (R, k + 2)
         legal[:, : end - 1] = self.slots[:, : end - 1] != self.slots[:, 1:end]
-        legal[:, 0] = False
-        return legal
+        if self.root is None:
+            legal[:, 0] = False
+            return legal
+        return legal & (torch.arange(end + 1, device=self.slots.device) >= self.root[:, None])
 
     def push(self, attach: Tensor) -> None:
         """Advance to token k + 1 (Algorithm 1), attached to ``attach``: int64 (R,); k + 1 is a shift."""
@@ -126,6 +139,11 @@ class StackState:
         self.slots[:, : k + 1] = torch.minimum(slots, slot)
         self.height = slot[:, 0] + 1
 
+    def begin(self, roots: Tensor) -> None:
+        """Say of which hypotheses the last token was a ROOT, which begins a sentence: bool (R,)."""
+        assert self.root is not None
+        self.root = torch.where(roots, self.position, self.root)
+
     def select(self, rows: Tensor) -> StackState:
         """A new state whose hypotheses are copies of the given ones (int64 (R',))."""
         return StackState(
@@ -133,4 +151,5 @@ class StackState:
             slots=self.slots[rows],
             depths=self.depths[rows],
             height=self.height[rows],
+            root=None if self.root is None else self.root[rows],
         )

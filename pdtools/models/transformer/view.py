@@ -55,11 +55,10 @@ class View:
         """Of whole rows, W_j[j], the depth of each token when it arrived: (B, N); None without depths."""
         return None if self.depths is None else self.depths.diagonal(dim1=1, dim2=2)
 
-    @property
-    def legal(self) -> Tensor:
-        """Of whole rows, which tokens each may attach to: bool (B, N, N)."""
+    def legal(self, roots: Tensor | None) -> Tensor:
+        """Of whole rows, which tokens each may attach to: bool (B, N, N); see :func:`legal_attachments`."""
         assert self.tape is not None
-        return legal_attachments(self.tape)
+        return legal_attachments(self.tape, roots)
 
     def clamped(self, depths: int) -> Tensor:
         """Cells that are deeper than a table of so many rows: bool."""

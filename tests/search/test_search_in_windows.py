@@ -1,0 +1,145 @@
+"""The search of models of windows against the sum over all derivations."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from search_oracle import logsumexp, tiny_model
+from window_oracle import searched_row, window_attachments, window_joints, window_tokens
+
+from pdtools.errors import PdtoolsError
+from pdtools.models import LanguageModel
+from pdtools.search import beam_search
+from pdtools.search.sampling import sample
+
+KINDS = {
+    "pushdown": {"name": "pushdown"},
+    "hidden": {"name": "pushdown", "depth_space": "hidden", "positions": "learned"},
+    "shallow": {"name": "pushdown", "depths": 2, "pushdown_layers": "last 1"},
+    "distances": {"name": "pushdown", "depths": 2, "positions": "alibi", "stack_distances": True},
+    "head": {"name": "transformer", "attachment_head": True},
+}
+ENOUGH = 500
+A, B, C = 3, 4, 5
+WINDOWS = [
+    [[A]],
+    [[A, B]],
+    [[B, A, C, A]],
+    [[A], [B]],
+    [[A, B, A], [C, B]],
+    [[B, A], [A, C, A]],
+    [[A], [B], [C]],
+]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def model(request: pytest.FixtureRequest) -> LanguageModel:
+    return tiny_model(**KINDS[request.param], layout="window")
+
+
+def reached(model: LanguageModel, sentences: list[list[int]]) -> list[float]:
+    """A_t by the definition, after every token of a window; a ROOT's has the end of the sentence before."""
+    sums = [0.0]
+    for i, sentence in enumerate(sentences):
+        before = sentences[:i]
+        if i:
+            tokens = window_tokens(before)
+            found = window_joints(model, tokens, list(window_attachments([len(s) for s in before])))
+            sums.append(logsumexp(found[0].sum(1) + found[1].sum(1)))
+        for t in range(1, len(sentence) + 1):
+            some = [*before, sentence[:t]]
+            derivations = list(window_attachments([len(s) for s in some], open_end=True))
+            token, attach = window_joints(model, window_tokens(some), derivations)
+            # The attachment of the last token is still to come: one derivation for each history before it.
+            histories = {tuple(d[:-1]): i for i, d in enumerate(derivations)}
+            joints = token.sum(1) + attach[:, :-1].sum(1)
+            sums.append(logsumexp(joints[list(histories.values())]))
+    return sums
+
+
+@pytest.mark.parametrize("lengths", [[1], [2], [3], [4], [5], [3, 4], [1, 1, 2]])
+def test_a_sentence_of_n_tokens_has_as_many_derivations_as_trees(lengths: list[int]) -> None:
+    trees = [1, 1, 2, 5, 14]
+    found = list(window_attachments(lengths))
+    assert len(set(map(tuple, found))) == len(found) == np.prod([trees[n - 1] for n in lengths])
+
+
+@pytest.mark.parametrize("sentences", WINDOWS, ids=str)
+def test_a_full_beam_sums_over_all_derivations_of_a_window(
+    model: LanguageModel, sentences: list[list[int]]
+) -> None:
+    derivations = list(window_attachments([len(s) for s in sentences]))
+    token, attach = window_joints(model, window_tokens(sentences), derivations)
+    joints = token.sum(1) + attach.sum(1)
+    (found,) = beam_search(model, [searched_row(sentences)], beam=ENOUGH, k_best=ENOUGH)
+
+    assert found.marginal == pytest.approx(logsumexp(joints), rel=2e-6)
+    np.testing.assert_allclose(found.prefix_logprobs[:-1], reached(model, sentences), rtol=1e-6, atol=1e-5)
+    assert found.dropped == 0
+    order = np.argsort(-joints)
+    assert [a.tolist() for _, a in found.derivations] == [[*derivations[i], 0] for i in order]
+    np.testing.assert_allclose([s for s, _ in found.derivations], joints[order], rtol=1e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("beam", [1, 2, 4, 100])
+@pytest.mark.parametrize("margin", [None, 2.0])
+@pytest.mark.parametrize("commit", [False, True])
+def test_what_is_searched_together_changes_nothing(
+    model: LanguageModel, beam: int, margin: float | None, commit: bool
+) -> None:
+    rows = [searched_row(sentences) for sentences in WINDOWS]
+    options: dict[str, Any] = {"beam": beam, "margin": margin, "commit": commit, "k_best": 3}
+    for ids, found in zip(rows, beam_search(model, rows, **options), strict=True):
+        (alone,) = beam_search(model, [ids], **options, share_prefixes=False)
+        np.testing.assert_allclose(found.prefix_logprobs, alone.prefix_logprobs, rtol=1e-6, atol=1e-5)
+        assert found.log_share_kept == pytest.approx(alone.log_share_kept, abs=1e-5)
+        assert [a.tolist() for _, a in found.derivations] == [a.tolist() for _, a in alone.derivations]
+
+
+def test_committed_sentences_are_read_with_their_best_derivation(model: LanguageModel) -> None:
+    before, sentence = [B, A, C], [A, C, A]
+    (context,) = beam_search(model, [searched_row([before])], beam=ENOUGH)
+    best = context.derivations[0][1][:-1].tolist()
+    root = len(best)
+    tokens = window_tokens([before, sentence])
+    derivations = [[*best, *(root + target for target in own)] for own in window_attachments([len(sentence)])]
+    token, attach = window_joints(model, tokens, derivations)
+    (found,) = beam_search(model, [searched_row([before, sentence])], beam=ENOUGH, commit=True)
+    assert found.marginal - found.prefix_logprobs[root] == pytest.approx(
+        logsumexp(token[:, root:].sum(1) + attach[:, root:].sum(1)), abs=1e-5
+    )
+    assert found.prefix_logprobs[root] == pytest.approx(context.marginal, abs=1e-5)
+    assert found.dropped == 0
+
+
+def test_all_strings_have_the_probability_one_together() -> None:
+    model = tiny_model(layout="window")
+    longest = 4
+    ended = 0.0
+    for n in range(1, longest + 1):
+        rows = [searched_row([list(words)]) for words in itertools.product((A, B, C), repeat=n)]
+        ended += sum(np.exp(found.marginal) for found in beam_search(model, rows, beam=ENOUGH))
+    unfinished = 0.0
+    for words in itertools.product((A, B, C), repeat=longest):
+        derivations = list(window_attachments([longest], open_end=True))
+        token, attach = window_joints(model, window_tokens([words]), derivations)
+        unfinished += np.exp(logsumexp(token.sum(1) + attach.sum(1)))
+    assert ended + unfinished == pytest.approx(1, abs=1e-5)
+
+
+def test_draws_are_as_probable_as_the_search_says() -> None:
+    model = tiny_model(layout="window", seed=3)
+    for draw in itertools.islice(sample(model, number=40, seed=1, max_tokens=6), 40):
+        if draw.complete:
+            (found,) = beam_search(model, [searched_row([draw.tokens.tolist()])], beam=ENOUGH, k_best=ENOUGH)
+            joints = {tuple(attach[1:-2].tolist()): joint for joint, attach in found.derivations}
+            assert joints[tuple(draw.derivation.attach[:-1] + 1)] == pytest.approx(draw.logprob, abs=1e-5)
+
+
+@pytest.mark.parametrize("sentences", [[[]], [[A], []], [[], [A]]])
+def test_a_window_has_no_empty_sentences(sentences: list[list[int]]) -> None:
+    with pytest.raises(PdtoolsError, match="a sentence of a window has a token at least"):
+        beam_search(tiny_model(layout="window"), [searched_row(sentences)], beam=4)
