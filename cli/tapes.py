@@ -38,6 +38,14 @@ class Layout(str, Enum):
     """What a row of the shards is."""
 
     sentence = "sentence"
+    window = "window"
+
+
+class Documents(str, Enum):
+    """What no window crosses the end of."""
+
+    file = "file"
+    none = "none"
 
 
 class Tape(str, Enum):
@@ -91,7 +99,23 @@ def tapes(
     layout: Annotated[
         Layout, typer.Option("--layout", rich_help_panel="Input", help="What a row is.")
     ] = Layout.sentence,
-    tape: Annotated[Tape, typer.Option("--tape", help="Store the stack tapes, or not.")] = Tape.packed,
+    window: Annotated[
+        int | None,
+        typer.Option(
+            "--window", min=2, help="--layout window: the most positions of a row (words' tokens and ROOTs)."
+        ),
+    ] = None,
+    documents: Annotated[
+        Documents | None,
+        typer.Option(
+            "--documents",
+            help="--layout window: no window crosses the end of a file (the default), or any does.",
+        ),
+    ] = None,
+    tape: Annotated[
+        Tape | None,
+        typer.Option("--tape", help="Store the stack tapes, or not (default: packed, but none for windows)."),
+    ] = None,
     binarize: Annotated[
         Factor, typer.Option("--binarize", help="Right- or left-branching binarization.")
     ] = Factor.right,
@@ -105,6 +129,9 @@ def tapes(
     trees that consist only of traces, and the flat trees that pdtools parse writes for sentences that it
     could not parse are left out and listed in rejects.jsonl: this is not an error, whatever --on-error says.
 
+    With --layout window a row is running text: as many whole sentences of a document as fit, each with its
+    own ROOT, no end-of-sentence; longer sentences are left out and listed too.
+
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler), with the same result; --resume continues a killed run. If a tokenizer is made, or that of
     --tokenizer has no labels, run an array twice: the first run collects words and labels.
@@ -113,6 +140,7 @@ def tapes(
     Example:
       pdtools tapes train.trees -o shards/train --tokenizer bpe --vocab-size 8000
       pdtools tapes valid.trees -o shards/valid --tokenizer shards/train
+      pdtools tapes articles/ -o windows --layout window --window 512 --tokenizer bpe
     """
     from dataclasses import asdict
 
@@ -127,12 +155,22 @@ def tapes(
     check_output_or_done(output, plan, folder=True, overwrite=run.overwrite, inputs=read, quiet=run.quiet)
     rejects = Rejects(on_error.value)
     used = chosen_tokenizer(tokenizer, vocab_size, min_count, unk, text_style, lower_case=lower_case)
-    settings = ShardSettings(
-        layout=layout.value, factor=binarize.value, tape=tape.value, constituents="labelled"
-    )
+    settings = ShardSettings(factor=binarize.value, constituents="labelled", tape=(tape or Tape.packed).value)
+    if layout is Layout.window:
+        if window is None:
+            raise typer.BadParameter("--layout window needs --window, the most positions of a row")
+        settings = ShardSettings(
+            layout="window",
+            factor=binarize.value,
+            tape=(tape or Tape.none).value,
+            window=window,
+            documents=(documents or Documents.file).value,
+        )
+    elif window is not None or documents is not None:
+        raise typer.BadParameter("--window and --documents are for --layout window")
     described = {
         "work": "tapes",
-        **asdict(settings),
+        **settings.record(),
         "tokenizer": asdict(used) if isinstance(used, TokenizerSettings) else used.fingerprint,
     }
     with kept_pieces(output, described, plan, overwrite=run.overwrite, quiet=run.quiet) as job:
@@ -198,6 +236,12 @@ def _tell(manifest: dict[str, Any], output: str, quiet: bool) -> None:
         f" deepest {counts['deepest']}",
         quiet=quiet,
     )
+    if manifest["settings"]["layout"] == "window":
+        positions = counts["rows"] * manifest["settings"]["window"]
+        filled = (counts["tokens"] + counts["sentences"]) / positions
+        message(
+            f"{counts['rows']} windows, {counts['documents']} documents, {filled:.1%} filled", quiet=quiet
+        )
     if unknown := counts["unknown_labels"]:
         message(f"{unknown} sentences have constituents whose labels the tokenizer lacks", quiet=quiet)
     for reason, number in manifest["left_out"].items():

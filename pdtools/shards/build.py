@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -33,6 +33,7 @@ from pdtools.shards.format import (
 from pdtools.shards.in_pieces import CountWork, EncodeWork, PiecesOf
 from pdtools.shards.plain import labels_of, row_of_tree, sentence_of, usable_tree
 from pdtools.shards.rows import Rows, ShardRow
+from pdtools.shards.windows import pack_windows
 from pdtools.shards.writer import Counts, PartWriter, cut_parts, in_tables
 from pdtools.tokenization import Sentence, Tokenizer, train_bpe_tokenizer, train_word_tokenizer
 from pdtools.trees import SourcedTree, Tree, in_order, read_trees
@@ -295,13 +296,13 @@ def _rows(
         if isinstance(item, PieceRows):
             for left_out in item.left_out:
                 rejects.leave_out(**asdict(left_out))
-            yield item.rows
+            yield replace(item.rows, files=item.files)
             continue
         row = row_of_tree(item.tree, tokenizer, settings)
         if isinstance(row, str):
             rejects.leave_out(row, file=item.file, line=item.line, text=item.text)
         else:
-            yield row
+            yield replace(row, file=item.file)
 
 
 def write_shards(
@@ -336,7 +337,10 @@ def write_shards(
         described = [_describe_source(file) for file in sources]
         write = PartWriter(folder, arrow_schema(settings, tokenizer, described), settings)
         words = Counts()
-        parts = cut_parts(_count_words(in_tables(rows, settings), words), rows_per_part)
+        tables = _count_words(in_tables(rows, settings), words)
+        if settings.layout == "window":
+            tables = pack_windows(tables, settings, tokenizer.root_id)
+        parts = cut_parts(tables, rows_per_part)
         with closing((workers or Workers()).map_in_order(write, parts)) as written:
             done = [part for _, part in written]
         counts = sum((part.counts for part in done), words)
@@ -345,14 +349,14 @@ def write_shards(
         manifest = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
-            "settings": {**asdict(settings), "text_style": tokenizer.text_style},
+            "settings": {**settings.record(), "text_style": tokenizer.text_style},
             "tokenizer": {
                 "kind": tokenizer.kind,
                 "vocab_size": tokenizer.vocab_size,
                 "fingerprint": tokenizer.fingerprint,
             },
             **({"labels": list(tokenizer.labels)} if settings.constituents == "labelled" else {}),
-            "counts": {**asdict(counts), "left_out": len(rejects)},
+            "counts": {**counts.record(settings), "left_out": len(rejects)},
             "left_out": rejects.by_reason(),
             "parts": [part.record for part in done],
             "sources": described,

@@ -107,13 +107,15 @@ def check_rows(
     file: str | Path,
     first: int,
     first_id: int,
+    window: int = 0,
 ) -> None:
     """Refuse rows that the format does not allow.
 
     Args:
         batch: R rows, of columns as :func:`check_schema` lets them pass, without ``tape``.
         tape_bytes: int32 (R), the bytes of each row's tape, if there are tapes; see :func:`bytes_of_tapes`.
-        layout: ``sentence`` or ``block``.
+        layout: ``sentence``, ``window`` or ``block``.
+        window: the most positions of a window; 0 for other layouts.
         tokenizer: that they were made with.
         file: to name.
         first: the number of the batch's first row in the file.
@@ -130,7 +132,7 @@ def check_rows(
     for name in batch.schema.names:
         column = batch.column(name)
         nowhere.check_nulls(column, name)
-        if name not in ("id", "text"):
+        if name not in ("id", "text", "document"):
             lengths[name] = numpy_array(pc.list_value_length(column), np.int32)
             values = column.flatten()
             if values.null_count:
@@ -140,7 +142,7 @@ def check_rows(
             flat[name] = numpy_array(values, np.int32)
     rows = _Rows(file, first, _offsets(lengths["tokens"]))
     least = 1 if layout == "block" else 2
-    wanted = "ROOT" if layout == "block" else "ROOT and EOS"
+    wanted = {"block": "ROOT", "window": "ROOT and a token"}.get(layout, "ROOT and EOS")
     rows.check(lengths["tokens"] < least, "tokens", lambda row: f"without {wanted}")
     n_tokens = lengths["tokens"]
     for name in ("attach", "word"):
@@ -154,8 +156,17 @@ def check_rows(
         "id",
         lambda row: f"{ids[row]}, but it is row {first_id + row} of the folder",
     )
+    if layout == "window":
+        rows.check(n_tokens > window, "tokens", lambda row: f"{n_tokens[row]}, more than a window's {window}")
+        documents = numpy_array(batch.column("document"), np.int64)
+        rows.check(
+            np.diff(documents, prepend=0) < 0, "document", lambda row: f"{documents[row]} after later ones"
+        )
     _check_ids(rows, flat["tokens"], layout, tokenizer)
-    _check_attachments(rows, flat["attach"], layout)
+    if layout == "window":
+        _check_window_attachments(rows, flat["attach"], flat["tokens"] == tokenizer.root_id)
+    else:
+        _check_attachments(rows, flat["attach"], layout)
     _check_words(rows, flat["word"], batch.column("text"), layout)
     if "labels" in flat:
         _check_constituents(rows, lengths, flat, len(tokenizer.labels))
@@ -198,6 +209,10 @@ def _check_ids(rows: _Rows, tokens: Int32, layout: str, tokenizer: Tokenizer) ->
         )
     firsts, lasts = rows.offsets[:-1], rows.offsets[1:] - 1
     rows.check(tokens[firsts] != tokenizer.root_id, "tokens", lambda row: "does not begin with ROOT")
+    if layout == "window":
+        roots = tokens == tokenizer.root_id
+        rows.check(roots[lasts], "tokens", lambda row: "ends with ROOT")
+        rows.check_tokens(roots[:-1] & roots[1:], "tokens", lambda place: "is a ROOT, and so is the next")
     if layout == "sentence":
         rows.check(tokens[lasts] != tokenizer.eos_id, "tokens", lambda row: "does not end with EOS")
 
@@ -225,6 +240,34 @@ def _check_attachments(rows: _Rows, attach: Int32, layout: str) -> None:
         rows.check_tokens(to_root, "attach", lambda place: "attaches to 0, which is ROOT: only EOS may")
     reduces = attach < position
     reduces[lasts] = False  # EOS attaches to ROOT, which no other does
+    rows.check_tokens(
+        _crossing(attach + begins, reduces),
+        "attach",
+        lambda place: f"attaches to {attach[place]}, where no constituent ends any more",
+    )
+
+
+def _check_window_attachments(rows: _Rows, attach: Int32, is_root: NDArray[np.bool_]) -> None:
+    """The same of windows, whose ROOTs are marked (n_1 + … + n_R)."""
+    begins = np.repeat(rows.offsets[:-1].astype(np.int32), np.diff(rows.offsets))
+    places = np.arange(len(attach), dtype=np.int32)
+    roots = np.flatnonzero(is_root).astype(np.int32)
+    root = roots[np.cumsum(is_root) - 1] - begins  # the position of the ROOT that each token is under
+    ends = np.append(is_root[1:], True)  # the last tokens of sentences
+    rows.check_tokens(
+        is_root & (attach != places - begins), "attach", lambda place: "is a ROOT, and does not shift"
+    )
+    rows.check_tokens(
+        (attach < root) | (attach > places - begins),
+        "attach",
+        lambda place: f"attaches to {attach[place]}: to itself or one before it in its sentence only",
+    )
+    rows.check_tokens(
+        (attach == root) != (ends | is_root),
+        "attach",
+        lambda place: f"attaches to {attach[place]}: the last token of a sentence does to ROOT, and no other",
+    )
+    reduces = (attach < places - begins) & ~ends
     rows.check_tokens(
         _crossing(attach + begins, reduces),
         "attach",
@@ -272,6 +315,10 @@ def _check_words(rows: _Rows, word: Int32, text: pa.StringArray, layout: str) ->
     _, ends, letters = text.buffers()
     ends = np.frombuffer(ends, np.int32)[text.offset : text.offset + len(text) + 1]
     letters = np.frombuffer(letters or b"", np.uint8)[: ends[-1]]
+    lines = np.zeros(0, dtype=np.int64)
+    if layout == "window":  # a line for each sentence
+        lines = np.diff(np.searchsorted(np.flatnonzero(letters == _LINE_FEED), ends)) + 1
+        letters = np.where(letters == _LINE_FEED, np.uint8(_SPACE), letters)
     spaces = np.flatnonzero(letters == _SPACE)
     if (np.diff(spaces) == 1).any():
         rows.check(_found(pc.match_substring(text, "  ")), "text", lambda row: "two spaces together")
@@ -282,6 +329,9 @@ def _check_words(rows: _Rows, word: Int32, text: pa.StringArray, layout: str) ->
         rows.check(_found(outside), "text", lambda row: "a space before or after the words")
     n_words = np.diff(np.searchsorted(spaces, ends)) + (np.diff(ends) > 0)  # (R)
     firsts, lasts = rows.offsets[:-1], rows.offsets[1:] - 1
+    if layout == "window":
+        _check_window_words(rows, word, n_words, lines)
+        return
     rows.check(word[firsts] != -1, "word", lambda row: f"ROOT belongs to word {word[firsts[row]]}, not to -1")
     if layout == "block":
         most = np.maximum.reduceat(word, firsts)
@@ -300,6 +350,26 @@ def _check_words(rows: _Rows, word: Int32, text: pa.StringArray, layout: str) ->
     rows.check(behind & (lasts - firsts > 1), "word", lambda row: "token 1 belongs to no word")
     found = word[lasts - 1] + 1
     rows.check(found != n_words, "word", lambda row: f"{found[row]} words, but {n_words[row]} in the text")
+
+
+def _check_window_words(rows: _Rows, word: Int32, n_words: Int64, lines: Int64) -> None:
+    """Words of windows are counted from 0 on, over ROOTs, which have none; a line of text is a sentence."""
+    is_root = word < 0
+    firsts = rows.offsets[:-1]
+    rows.check(~is_root[firsts], "word", lambda row: "ROOT belongs to a word")
+    rows.check_tokens(word < -1, "word", lambda place: f"belongs to word {word[place]}")
+    roots = np.add.reduceat(is_root.astype(np.int64), firsts)
+    rows.check(roots != lines, "text", lambda row: f"{lines[row]} lines for {roots[row]} ROOTs")
+    owners = np.repeat(np.arange(len(firsts)), np.diff(rows.offsets))[~is_root]
+    real = word[~is_root]
+    steps = np.diff(real, prepend=0)
+    begins = np.diff(owners, prepend=-1) > 0
+    steps[begins] = real[begins]
+    bad = np.zeros(len(word), dtype=bool)
+    bad[~is_root] = (steps < 0) | (steps > 1)
+    rows.check_tokens(bad, "word", lambda place: f"belongs to word {word[place]}: words are counted from 0")
+    most = np.maximum.reduceat(word, firsts) + 1
+    rows.check(most != n_words, "word", lambda row: f"{most[row]} words, but {n_words[row]} in the text")
 
 
 def _check_constituents(

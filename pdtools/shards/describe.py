@@ -27,8 +27,8 @@ ActionKind = Literal["plm", "plm-mask", "tg"]
 
 
 def tree_of_row(shards: ShardSet, i: int) -> Tree | None:
-    """The binary tree over words that the attachments of row i describe, labelled ``X``; a block has none."""
-    if shards.layout == "block":
+    """The binary tree over words that the attachments of row i describe, labelled ``X``; of a sentence."""
+    if shards.layout != "sentence":
         return None
     words = [escape(word) for word in shards.text(i).split(" ")]
     word = shards.word(i)[1:-1]  # (n,)

@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 from pdtools.arrow import arrow_array, join_lists
 from pdtools.files import LeftOut
 from pdtools.shards.format import MOST_PACKED, ShardSettings
-from pdtools.shards.plain import NO_WORDS, TOO_LONG, UNKNOWN_WORDS, row_of_tree, sentence_of, usable_tree
+from pdtools.shards.plain import (
+    NO_WORDS,
+    OVER_WINDOW,
+    TOO_LONG,
+    UNKNOWN_WORDS,
+    row_of_tree,
+    sentence_of,
+    usable_tree,
+)
 from pdtools.shards.rows import Rows, ShardRow, make_rows, pack_rows
 from pdtools.tokenization import Sentence, Tokenizer, WordTable, count_words
 from pdtools.trees import (
@@ -41,11 +49,13 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PieceRows:
-    """The rows of a piece, and which of its trees have none."""
+    """The rows of a piece, which of its trees have none, and the files that the rows are from: of each file
+    its name and how many rows."""
 
     n_trees: int
     rows: Rows
     left_out: tuple[LeftOut, ...]
+    files: tuple[tuple[str, int], ...]
 
 
 class PieceEncoder:
@@ -67,7 +77,8 @@ class PieceEncoder:
             return None
         rows, reasons = self._plain_rows(arrays) if self.tokenizer.text_style == "raw" else self._rows(arrays)
         left_out = tuple(LeftOut(reason, *arrays.place(i)) for i, reason in sorted(reasons.items()))
-        return PieceRows(len(arrays), rows, left_out)
+        files = arrays.files(np.setdiff1d(np.arange(len(arrays)), list(reasons)))
+        return PieceRows(len(arrays), rows, left_out, files)
 
     def __getstate__(self) -> tuple[Tokenizer, ShardSettings]:
         return self.tokenizer, self.settings
@@ -89,10 +100,13 @@ class PieceEncoder:
         missing = np.flatnonzero(pieces == 0)
         for i in np.unique(np.searchsorted(sentences, missing, side="right") - 1).tolist():
             reasons.setdefault(i, UNKNOWN_WORDS)
+        n_tokens = np.diff(np.concatenate([[0], np.cumsum(pieces)])[sentences])  # (s)
         if self.settings.tape == "packed":
-            n_tokens = np.diff(np.concatenate([[0], np.cumsum(pieces)])[sentences]) + 2
-            for i in np.flatnonzero(n_tokens > MOST_PACKED).tolist():
+            for i in np.flatnonzero(n_tokens + 2 > MOST_PACKED).tolist():
                 reasons.setdefault(i, TOO_LONG)
+        if self.settings.layout == "window":
+            for i in np.flatnonzero(n_tokens + 1 > self.settings.window).tolist():
+                reasons.setdefault(i, OVER_WINDOW)
         if reasons:
             lengths = np.diff(sentences)
             kept = np.ones(len(arrays), dtype=bool)

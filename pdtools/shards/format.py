@@ -14,12 +14,16 @@ A row is a sentence of n tokens, ``ROOT w_1 … w_n EOS`` (or a block, see :clas
   token, ROOT and EOS not counted; these three only with ``constituents="labelled"``.
 - ``tape`` binary: the stack tape's lower triangle, row k in k + 1 bytes, depths over 255 as 255; only
   with ``tape="packed"``, since ``attach`` determines it.
+- ``document`` int64: the number of the row's document in the folder, from 0; only of windows.
+
+In a window every sentence is ``ROOT w_1 … w_n``: its last token attaches to its ROOT. Numbers in ``word``
+go on through the row, and in ``text`` there is a line break between sentences.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from pdtools.errors import PdtoolsError
@@ -37,10 +41,11 @@ MANIFEST_FILE = "manifest.json"
 MOST_PACKED = 23_169
 
 _CHOICES = {
-    "layout": ("sentence", "block"),
+    "layout": ("sentence", "window", "block"),
     "factor": ("right", "left"),
     "tape": ("packed", "none"),
     "constituents": ("labelled", "none"),
+    "documents": ("file", "none"),
 }
 CONSTITUENTS = ("labels", "opens", "closes")
 """The columns of labelled constituents."""
@@ -52,17 +57,21 @@ class ShardSettings:
 
     Attributes:
         layout: ``sentence``: a row is one sentence with ROOT before it and EOS after; ``block``: so many
-            tokens of running text with ROOT before them and EOS after every line. Blocks have no trees: every
-            token shifts.
+            tokens of running text with ROOT before them and EOS after every line, without trees: every token
+            shifts; ``window``: whole sentences of one document, each with its own ROOT, as many as fit.
         factor: how nodes of more than two children are binarized: ``right`` or ``left``.
         tape: ``packed``: the tape is stored; ``none``: it is not.
         constituents: ``labelled``: those of the trees are stored; ``none``: they are not, as in older shards.
+        window: the most positions of a window; 0 for other layouts.
+        documents: of windows, what makes a document: a file, or all files together (``none``).
     """
 
-    layout: Literal["sentence", "block"] = "sentence"
+    layout: Literal["sentence", "window", "block"] = "sentence"
     factor: Literal["right", "left"] = "right"
     tape: Literal["packed", "none"] = "packed"
     constituents: Literal["labelled", "none"] = "none"
+    window: int = 0
+    documents: Literal["file", "none"] = "none"
 
     @classmethod
     def described(cls, settings: Mapping[str, Any]) -> ShardSettings:
@@ -71,15 +80,25 @@ class ShardSettings:
         Raises:
             PdtoolsError: if one is missing or is none of its values.
         """
-        chosen: dict[str, Any] = {name: settings.get(name) for name in _CHOICES}
-        return cls(**{**chosen, "constituents": settings.get("constituents", "none")})
+        later = {"constituents": "none", "documents": "none", "window": 0}  # older manifests lack them
+        return cls(**{name: settings.get(name, later.get(name)) for name in (*_CHOICES, "window")})
+
+    def record(self) -> dict[str, Any]:
+        """The settings as manifests have them: of windows only what they are made of."""
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if self.layout == "window" or name not in ("window", "documents")
+        }
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise PdtoolsError(f"{name} must be {' or '.join(choices)}, not {getattr(self, name)!r}")
-        if self.layout == "block" and self.constituents != "none":
-            raise PdtoolsError("blocks have no trees, and no constituents")
+        if self.layout != "sentence" and self.constituents != "none":
+            raise PdtoolsError(f"layout {self.layout} has no constituents")
+        if not isinstance(self.window, int) or (self.window >= 2) != (self.layout == "window"):
+            raise PdtoolsError("windows have 2 positions or more, and only they have a length")
 
 
 def arrow_schema(
@@ -98,6 +117,8 @@ def arrow_schema(
     ]
     if settings.constituents == "labelled":
         fields += [pa.field(name, numbers, nullable=False) for name in CONSTITUENTS]
+    if settings.layout == "window":
+        fields.append(pa.field("document", pa.int64(), nullable=False))
     if settings.tape == "packed":
         fields.append(pa.field("tape", pa.binary(), nullable=False))
     metadata = {

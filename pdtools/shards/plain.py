@@ -28,6 +28,7 @@ NO_WORDS = "no words"
 NOT_PARSED = "not parsed: a flat placeholder"
 UNKNOWN_WORDS = "words outside the vocabulary"
 TOO_LONG = f"more than {MOST_PACKED:,} tokens with ROOT and EOS, too many for a packed tape (--tape none)"
+OVER_WINDOW = "longer than the window"
 
 
 def usable_tree(tree: Tree) -> Tree | str:
@@ -63,6 +64,8 @@ def row_of_tree(tree: Tree, tokenizer: Tokenizer, settings: ShardSettings) -> Sh
         return UNKNOWN_WORDS
     if settings.tape == "packed" and len(encoding.ids) > MOST_PACKED:
         return TOO_LONG
+    if settings.layout == "window" and len(encoding.ids) - 1 > settings.window:
+        return OVER_WINDOW
     n_words = len(sentence.words)
     pieces = np.bincount(encoding.word[1:-1], minlength=n_words)  # (words,) tokens of each word
     factor = settings.factor

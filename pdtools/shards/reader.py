@@ -101,7 +101,7 @@ class ShardFolder:
 
     @property
     def layout(self) -> str:
-        """What a row is, ``sentence`` or ``block``; see :class:`pdtools.shards.ShardSettings`."""
+        """What a row is, ``sentence``, ``window`` or ``block``; see :class:`pdtools.shards.ShardSettings`."""
         return str(self.manifest["settings"]["layout"])
 
     @property
@@ -129,7 +129,9 @@ class ShardFolder:
         """Of the words of all rows: the same whatever tokenizer, trees or layout the rows have."""
         content = hashlib.sha256()
         for texts in self._text_columns():
-            content.update("".join(f"{text} " for text in texts.to_pylist() if text).encode())
+            content.update(
+                "".join(f"{text} " for text in texts.to_pylist() if text).replace("\n", " ").encode()
+            )
         return content.hexdigest()
 
     def _text_columns(self) -> Iterator[pa.Array]:
@@ -152,12 +154,17 @@ class ShardFolder:
             path, row = self.folder / part["file"], 0
             with self._open_part(part) as file, _reading(path):
                 tapes = bytes_of_tapes(file, path) if "tape" in file.schema_arrow.names else None
-                for batch in file.iter_batches(ROWS_PER_BLOCK, columns=["id", "text", *self._list_columns]):
+                columns = ["id", "text", *self._list_columns]
+                columns += ["document"] if self.layout == "window" else []
+                for batch in file.iter_batches(ROWS_PER_BLOCK, columns=columns):
                     if not batch.num_rows:
                         continue
                     past = row + batch.num_rows
                     of_tapes = None if tapes is None else tapes[row:past]
-                    check_rows(batch, of_tapes, self.layout, self.tokenizer, path, row, first_id + row)
+                    window = self.manifest["settings"].get("window", 0)
+                    check_rows(
+                        batch, of_tapes, self.layout, self.tokenizer, path, row, first_id + row, window
+                    )
                     row = past
                     yield pa.Table.from_batches([batch])
             first_id += row
@@ -255,7 +262,7 @@ class ShardSet(ShardFolder):
         return self._columns["word"].row(i)
 
     def text(self, i: int) -> str:
-        """The words of row i between single spaces."""
+        """The words of row i between single spaces; a window's sentences between line breaks."""
         return str(self._texts[i].as_py())
 
     def tape(self, i: int) -> NDArray[np.int32]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,7 @@ class ShardRow:
         constituents: over the n tokens, where the shards have them.
         wrapped: whether the tree had none.
         n_rewritten: how many of their labels were rewritten.
+        file: that it is from, where that is known.
     """
 
     text: str
@@ -39,6 +41,7 @@ class ShardRow:
     constituents: Constituents | None = None
     wrapped: bool = False
     n_rewritten: int = 0
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +55,7 @@ class Rows:
         n_unknown: how many of these became ``<unk>``.
         n_wrapped: how many trees had no constituents.
         n_rewritten: how many constituents had labels that were rewritten.
+        files: that the rows are from, where that is known: of each its name and how many rows.
     """
 
     table: pa.Table
@@ -59,6 +63,7 @@ class Rows:
     n_unknown: int
     n_wrapped: int = 0
     n_rewritten: int = 0
+    files: tuple[tuple[str, int], ...] = ()
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -71,8 +76,8 @@ class Rows:
         return self.n_words, self.n_unknown, self.n_wrapped, self.n_rewritten
 
 
-def _load_rows(data: pa.Buffer, *counts: int) -> Rows:
-    return Rows(load_table(data), *counts)
+def _load_rows(data: pa.Buffer, n_words: int, n_unknown: int, n_wrapped: int, n_rewritten: int) -> Rows:
+    return Rows(load_table(data), n_words, n_unknown, n_wrapped, n_rewritten)
 
 
 def table_bytes(table: pa.Table) -> pa.Buffer:
@@ -112,6 +117,7 @@ def pack_rows(rows: Sequence[ShardRow], settings: ShardSettings) -> Rows:
         constituents=constituents,
         n_wrapped=sum(row.wrapped for row in rows),
         n_rewritten=sum(row.n_rewritten for row in rows),
+        files=tuple((file, len(list(some))) for file, some in groupby(row.file for row in rows)),
     )
 
 
@@ -127,6 +133,7 @@ def make_rows(
     constituents: tuple[Constituents, NDArray[np.int64]] | None = None,
     n_wrapped: int = 0,
     n_rewritten: int = 0,
+    files: tuple[tuple[str, int], ...] = (),
 ) -> Rows:
     """R rows from flat columns.
 
@@ -135,7 +142,7 @@ def make_rows(
         tokens, attach, word: int32 (n_1 + … + n_R), see :mod:`pdtools.shards.format`.
         offsets: int (R + 1), where the rows begin in these, and the last one ends.
         constituents: those of all rows, and int64 (R + 1), where the labels of each row begin.
-        n_words, n_unknown, n_wrapped, n_rewritten: see :class:`Rows`.
+        n_words, n_unknown, n_wrapped, n_rewritten, files: see :class:`Rows`.
     """
     import pyarrow as pa
 
@@ -150,7 +157,7 @@ def make_rows(
         name: pa.ListArray.from_arrays(arrow_array(bounds), arrow_array(values))
         for name, (values, bounds) in columns.items()
     }
-    return Rows(pa.table({"text": text, **lists}), n_words, n_unknown, n_wrapped, n_rewritten)
+    return Rows(pa.table({"text": text, **lists}), n_words, n_unknown, n_wrapped, n_rewritten, files)
 
 
 def _joined(parts: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:

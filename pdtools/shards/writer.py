@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +28,11 @@ _ROWS_PER_GROUP, _TAPE_BYTES_PER_GROUP = 8192, 1 << 28
 
 @dataclass
 class Counts:
-    """What was written: sentences, tokens and words, and the largest of each kind.
+    """What was written: rows, sentences, tokens and words, and the largest of each kind.
 
-    ROOT does not count, nor, of sentences, EOS. Of constituents: the trees that had none, the labels that
-    were rewritten, and the sentences with labels that the vocabulary lacks.
+    ROOT does not count as a token, nor, of sentences, EOS. Documents are those of windows. Of constituents:
+    the trees that had none, the labels that were rewritten, and the sentences with labels that the vocabulary
+    lacks.
     """
 
     sentences: int = 0
@@ -43,6 +44,13 @@ class Counts:
     wrapped: int = 0
     rewritten_labels: int = 0
     unknown_labels: int = 0
+    rows: int = 0
+    documents: int = 0
+
+    def record(self, settings: ShardSettings) -> dict[str, int]:
+        """The counts as manifests have them: rows and documents only where rows are no sentences."""
+        own = () if settings.layout == "window" else ("rows", "documents")
+        return {name: count for name, count in asdict(self).items() if name not in own}
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(
@@ -55,6 +63,8 @@ class Counts:
             wrapped=self.wrapped + other.wrapped,
             rewritten_labels=self.rewritten_labels + other.rewritten_labels,
             unknown_labels=self.unknown_labels + other.unknown_labels,
+            rows=self.rows + other.rows,
+            documents=max(self.documents, other.documents),
         )
 
 
@@ -131,7 +141,7 @@ class PartWriter:
             while waiting.num_rows:
                 group = _first_rows(waiting.slice(0, _ROWS_PER_GROUP))
                 waiting = waiting.slice(group.num_rows)
-                counts += self._write_group(file, group, part.first_id + counts.sentences)
+                counts += self._write_group(file, group, part.first_id + counts.rows)
         record = {"file": path.name, "rows": part.table.num_rows, "sha256": sha256_file(path)}
         return WrittenPart(record, counts)
 
@@ -149,9 +159,18 @@ class PartWriter:
             buffers = [None, pa.py_buffer(places.astype(np.int32)), pa.py_buffer(tapes)]
             columns["tape"] = pa.BinaryArray.from_buffers(pa.binary(), n_rows, buffers)
         file.write_table(pa.table([columns[f.name] for f in self.schema], schema=self.schema))
-        lengths = np.diff(offsets) - (1 if self.settings.layout == "block" else 2)
+        lengths = np.diff(offsets) - (2 if self.settings.layout == "sentence" else 1)
+        sentences, documents = n_rows, 0
+        if self.settings.layout == "window":
+            _, word = _flat(table["word"])
+            begins = np.cumsum(np.concatenate([[0], word == -1]))[offsets]  # (R + 1) ROOTs before each row
+            sentences = int(begins[-1])
+            lengths = lengths + 1 - np.diff(begins)
+            documents = int(numpy_array(table["document"], np.int64)[-1]) + 1
         return Counts(
-            sentences=n_rows,
+            rows=n_rows,
+            documents=documents,
+            sentences=sentences,
             tokens=int(lengths.sum()),
             most_tokens=int(lengths.max()),
             deepest=deepest,

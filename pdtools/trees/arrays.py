@@ -121,6 +121,11 @@ class TreeArrays:
         text = self.data[self.tree_starts[index] : self.tree_ends[index]].decode("utf-8")
         return self.piece.files[number], line, text.replace("\r\n", "\n")
 
+    def files(self, trees: Int64) -> tuple[tuple[str, int], ...]:
+        """The names of the files that trees, in order, are from, and how many of them each has."""
+        numbers, counts = np.unique(self._file_numbers[trees], return_counts=True)
+        return tuple(zip((self.piece.files[i] for i in numbers), counts.tolist(), strict=True))
+
     @cached_property
     def _file_starts(self) -> Int64:
         return np.array([0, *accumulate(map(len, self.piece.contents or ()))])[:-1]

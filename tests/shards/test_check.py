@@ -259,7 +259,7 @@ def test_a_file_that_is_no_parquet(made: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "reason"),
-    [({"layout": "window"}, "layout"), ({"factor": None}, "factor"), ({"text_style": "raw"}, "text_style")],
+    [({"layout": "page"}, "layout"), ({"factor": None}, "factor"), ({"text_style": "raw"}, "text_style")],
 )
 def test_manifests(settings: dict[str, Any], reason: str, made: Path, tmp_path: Path) -> None:
     other = Path(shutil.copytree(made / "shards", tmp_path / "shards"))

@@ -419,7 +419,7 @@ def test_shards_without_constituents(tmp_path: Path) -> None:
     for ask in (lambda: shards.constituents(0), lambda: shards.n_constituents, lambda: shards.most_open):
         with pytest.raises(PdtoolsError, match=reason):
             ask()
-    with pytest.raises(PdtoolsError, match="blocks have no trees"):
+    with pytest.raises(PdtoolsError, match="layout block has no constituents"):
         ShardSettings(layout="block", constituents="labelled")
 
 

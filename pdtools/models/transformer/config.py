@@ -129,8 +129,8 @@ class TransformerConfig:
             raise bad_config("models of actions read sentences: layout window is for others")
         if self.window_roots == "predicted" and self.attachment_head:
             raise bad_config(
-                'window_roots must not be "predicted" with an attachment head: there a sentence is ended by the'
-                " attachment of its last token to ROOT"
+                'window_roots must not be "predicted" with an attachment head: there a sentence is ended by'
+                " the attachment of its last token to ROOT"
             )
         if self.first_stack_layer < 0:
             raise bad_config(

@@ -43,7 +43,7 @@ def legal_attachments(tape: Tensor, roots: Tensor | None = None) -> Tensor:
     """Which tokens each token may attach to.
 
     Token j < k is a candidate if it is the last token of a constituent in the state after token k - 1: then,
-    and only then, it still has the depth that it had when it arrived. In the sentence layout ROOT never is one
+    and only then, it still has the depth that it had when it arrived. In the sentence layout ROOT is none
     (only EOS attaches to it, with probability 1); in windows the ROOT of the token's own sentence is, and
     nothing before it, so that a ROOT can only shift. k itself, the shift, always is one.
 
