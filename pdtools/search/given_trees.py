@@ -94,6 +94,8 @@ class GivenTreesScorer(CheckpointScorer):
         super().__init__(loaded, kind="given trees", beam=None, max_batch=max_batch)
         if not loaded.model.derivation_kind.reach_words:
             raise PdtoolsError(f"{loaded.folder}: p(x) of this model needs no trees: leave out --trees")
+        if loaded.model.layout == "window":
+            raise PdtoolsError(f"{loaded.folder}: --trees is not for models of windows")
         self._file = trees.path
         self._given_trees = given = read_given_trees(loaded, trees)
         self.settings |= {

@@ -324,28 +324,33 @@ def _possible(
 def _item(row: Row, logprobs: _Record, loaded: LoadedModel) -> SentenceLogprobs:
     given_tree, joint, marginal, end_given_tree, end_marginal = logprobs
     unk_id = loaded.tokenizer.unk_id
+    windows = loaded.model.layout == "window"  # there a ROOT stands for the end of its sentence
+    end_id = loaded.model.root_id if windows else loaded.model.eos_id
     return SentenceLogprobs(
         id=row.id,
-        tokens=len(row.tokens) - 1,
-        words=words_with_ends(row.word, row.tokens, loaded.model.eos_id),
+        tokens=len(row.tokens) - (not windows),
+        words=words_with_ends(row.word, row.tokens, end_id),
         unknown=0 if unk_id is None else int((row.tokens == unk_id).sum()),
         given_tree=given_tree,
         joint=joint,
         marginal=marginal,
-        ends=int((row.tokens == loaded.model.eos_id).sum()),
+        ends=int((row.tokens == end_id).sum()),
         end_given_tree=end_given_tree,
         end_marginal=end_marginal,
     )
 
 
-def words_with_ends(word: NDArray[np.int32], tokens: NDArray[np.int32], eos_id: int) -> int:
-    """Words of a row that begin in it, and its ends of sentences: one, or of a block one a line."""
-    return int(word.max()) + 1 + int((tokens == eos_id).sum())
+def words_with_ends(word: NDArray[np.int32], tokens: NDArray[np.int32], end_id: int) -> int:
+    """Words of a row that begin in it, and its ends of sentences: one, or of a block or window some."""
+    return int(word.max()) + 1 + int((tokens == end_id).sum())
 
 
 def _results(items: pa.Table, left_out: int, settings: dict[str, Any], shards: ShardFolder) -> Results:
     if not len(items):
         raise InputError("no sentence that the model can score", file=shards.folder)
     counts = {"sentences": len(items), "sentences_left_out": left_out, **count_items(items)}
+    if shards.layout == "window":
+        ends = counts["words"] - counts["words_without_eos"]
+        counts = {"windows": len(items), **counts, "sentences": ends}
     settings = {**settings, "layout": shards.layout, "text_sha256": shards.text_sha256()}
     return Results(scores=perplexities(items), counts=counts, settings=settings, tables={ITEMS: items})

@@ -102,13 +102,14 @@ class TransformerLM(LanguageModel):
             None if config.tie_embeddings else nn.Linear(config.d_model, config.n_inputs, bias=False)
         )
         self.output_bias = nn.Parameter(torch.zeros(config.n_inputs)) if config.output_bias else None
+        special = (config.pad_id, config.root_id, config.eos_id)
         never = None
         if config.layout == "window" and not config.predicts_roots:
             never = torch.zeros(config.n_inputs)
-            never[[config.pad_id, config.root_id, config.eos_id]] = -torch.inf
+            never[list(special)] = -torch.inf
         self.register_buffer("_never", never, persistent=False)
-        # A token that has a share of the probability.
-        self._token = 0 if never is None else int(never.argmax())
+        # One that has a share of the probability.
+        self._token = next((token for token in range(config.n_inputs) if token not in special), 0)
         self.head = (
             AttachmentHead(config.d_model, depths, stack_distances=stack_distances)
             if config.attachment_head
