@@ -27,7 +27,7 @@ class Step(NamedTuple):
 # they take and miss is in docs/notes/performance.md, which these numbers are from.
 STEPS = (Step(100, 5.0), Step(300, 6.0), Step(300, None))
 # How far off a log-probability is taken to be, nats: after the first step, and at least after the second.
-_FIRST, _LEAST = 0.2, 0.01
+_FIRST, _LEAST = 0.7, 0.01
 
 
 @dataclass(frozen=True, slots=True)
