@@ -83,6 +83,6 @@ def test_doubt_is_what_changed() -> None:
     assert a.plus(b, -2.0) == Uncertain(5.0, 4.75, 3.0)
     first = Uncertain(-3.0, None, 1.0)
     assert first.plus(b).before is None
-    assert first.plus(b).doubt == pytest.approx(0.4)
+    assert first.plus(b).doubt == pytest.approx(1.4)
     assert Uncertain(1.0, 1.0).doubt == 0
     assert Uncertain(1.0).doubt == 0
