@@ -8,10 +8,11 @@ STUDY_DCF ?= study-dcf
 STUDY_CFL ?= study-cfl
 STUDY_PTB ?= study-ptb
 STUDY_STACK_LM ?= study-stack-lm
+STUDY_EFFICIENCY ?= study-efficiency
 TEXTS ?= $(STUDY_STACK_LM)-sample/train.txt $(STUDY_STACK_LM)-sample/valid.txt $(STUDY_STACK_LM)-sample/test.txt
 INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint bench docs sweep soak study-dyck study-dcf study-cfl study-ptb study-stack-lm clean
+.PHONY: demo test lint bench docs sweep soak study-dyck study-dcf study-cfl study-ptb study-stack-lm study-efficiency clean
 
 # The whole pipeline on the bundled data, ending in one table.
 demo: $(VENV)/installed
@@ -63,6 +64,11 @@ study-ptb: $(VENV)/installed-dev
 study-stack-lm: $(VENV)/installed-dev $(TEXTS)
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh studies/stack-lm/study.sh $(TEXTS) "$(STUDY_STACK_LM)"
 
+# Figure 4 of the Pushdown Layers paper at a reduced budget: make study-efficiency TREES=FOLDER [SUITES=FOLDER]
+# [BLIMP=FOLDER]; without TREES, on the bundled sample; FULL=1: the paper's grid; run again, it resumes.
+study-efficiency: $(VENV)/installed-dev
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh studies/efficiency/study.sh "$(or $(TREES),data/treebank)" "$(STUDY_EFFICIENCY)"
+
 # The words of the sample treebank, a line a sentence.
 $(STUDY_STACK_LM)-sample/%.txt: data/treebank/%.mrg | $(VENV)/installed-dev
 	@mkdir -p $(@D)
@@ -83,4 +89,4 @@ $(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@ $(VENV)/installed
 
 clean:
-	rm -rf $(VENV) $(DEMO) $(STUDY) $(STUDY_DCF) $(STUDY_CFL) $(STUDY_PTB) $(STUDY_STACK_LM) $(STUDY_STACK_LM)-sample build *.egg-info
+	rm -rf $(VENV) $(DEMO) $(STUDY) $(STUDY_DCF) $(STUDY_CFL) $(STUDY_PTB) $(STUDY_STACK_LM) $(STUDY_STACK_LM)-sample $(STUDY_EFFICIENCY) build *.egg-info

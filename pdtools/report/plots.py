@@ -37,6 +37,7 @@ def draw_lines(
     x: str,
     y: str,
     percent: bool = False,
+    log_x: bool = False,
 ) -> None:
     """Draw lines into a file whose suffix names its kind (``.svg``, ``.pdf``, ``.png``).
 
@@ -45,6 +46,7 @@ def draw_lines(
         lines: what to draw; empty ones are left out.
         x, y: what the axes show, with their units.
         percent: the y axis goes from 0 to 100.
+        log_x: the x axis is logarithmic.
 
     Raises:
         MissingDependencyError: if matplotlib is not installed.
@@ -63,6 +65,8 @@ def draw_lines(
         axes.set(xlabel=x, ylabel=y)
         if percent:
             axes.set_ylim(0, 102)
+        if log_x:
+            axes.set_xscale("log")
         axes.grid(alpha=0.3)
         if any(line.x for line in lines):
             axes.legend(frameon=False)
