@@ -12,6 +12,7 @@ from pdtools.search.scores import AUTO
 from .arguments import pick_source
 from .console import bar, message
 from .options import (
+    ContextOptions,
     DetailsOption,
     EvaluatedModelOption,
     RecordedOptions,
@@ -20,10 +21,10 @@ from .options import (
 )
 from .outputs import check_output_or_done, deliver, required_output
 from .recorded import recorded_scorer, write_for_others
-from .running import make_plan, model_settings, piecewise_by_beam
+from .running import make_plan, model_settings, piecewise_by_beam, read_context
 
 
-@option_blocks()
+@option_blocks(without=("stride",))
 def eval_blimp(
     context: typer.Context,
     data: Annotated[
@@ -32,6 +33,7 @@ def eval_blimp(
     ],
     run: RunOptions,
     recorded: RecordedOptions,
+    reading: ContextOptions,
     model: EvaluatedModelOption = None,
     output: Annotated[
         str | None,
@@ -65,6 +67,9 @@ def eval_blimp(
 
     --beam auto scores every pair with a beam of 10, and those whose outcome could still change with wider
     ones, up to 300 (items.parquet says which). A few outcomes may differ from those with 300 throughout.
+
+    With --context the same sentences (one a line of FILE) are read before both members of every pair, as many
+    of the last ones as fit: by models of windows (pdtools tapes --layout window) and Hugging Face models.
 
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler), with the same result; --resume continues a killed run.
@@ -100,11 +105,12 @@ def eval_blimp(
     show = partial(print_blimp, details=details)
     output = required_output(output)
     plan = make_plan(run)
-    inputs = [data, model, run.trees, recorded.surprisals]
+    inputs = [data, model, run.trees, reading.preceding, recorded.surprisals]
     check_output_or_done(output, plan, folder=True, overwrite=run.overwrite, inputs=inputs, quiet=run.quiet)
+    preceding = read_context(reading, documents=False)
     pairs = PairFiles(data, limit)
     if model is not None:
-        settings = model_settings(plan, model, run)
+        settings = model_settings(plan, model, run, context=preceding)
         unit = "pairs" if run.beam == AUTO else "sentences"
         with piecewise_by_beam(output, settings, plan, overwrite=run.overwrite, quiet=run.quiet) as scorer:
             results = evaluate_blimp(pairs, scorer, bar(unit, quiet=run.quiet))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from pdtools.files import STDIO, Rejects
 
 from .console import bar, message
 from .options import (
+    ContextOptions,
     OnError,
     OnErrorOption,
     RunOptions,
@@ -19,7 +21,7 @@ from .options import (
     option_blocks,
 )
 from .outputs import check_output_or_done, deliver
-from .running import kept_pieces, make_plan, model_settings
+from .running import kept_pieces, make_plan, model_settings, piecewise_scorer, read_context
 
 if TYPE_CHECKING:
     from pdtools.evaluation.results import Results
@@ -35,10 +37,14 @@ class Replacement(str, Enum):
 @option_blocks()
 def eval_ppl(
     shards: Annotated[
-        str, typer.Argument(metavar="SHARDS", help="Folder that pdtools tapes or blocks wrote.")
+        str,
+        typer.Argument(
+            metavar="INPUT", help="A folder that pdtools tapes or blocks wrote, a file of text, or -."
+        ),
     ],
     model: ScoredModelOption,
     run: RunOptions,
+    reading: ContextOptions,
     output: Annotated[
         str | None,
         typer.Option(
@@ -81,6 +87,10 @@ def eval_ppl(
     end-of-sentence: the scores named ppl_word_without_eos are those that all models have in common. A masked
     model predicts 15% of each row's tokens (--mask-share), always the same ones, from the others.
 
+    Of a file of text, one sentence a line, there is the marginal alone; words are those between spaces, the
+    same for every model. With --context sentences are read after others, with --stride each document as one
+    text, in windows, as in pdtools surprisal.
+
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler), with the same result; --resume continues a killed run. (None of this with --stream, where
     each sentence needs the one before it.)
@@ -91,8 +101,14 @@ def eval_ppl(
       pdtools eval-ppl shards/test --model runs/pushdown -o results/ppl --workers 4 --resume
       pdtools eval-ppl shards/test --model runs/pushdown --no-marginal
       pdtools eval-ppl shards/test --model runs/rns --stream --streams 32
+      pdtools eval-ppl wiki.test.txt --model gpt2/ --stride 512
+      pdtools eval-ppl stories.txt --model runs/pushdown-windows --context document
     """
-    from pdtools.evaluation.perplexity.evaluate import evaluate_perplexity, evaluate_string_perplexity
+    from pdtools.evaluation.perplexity.evaluate import (
+        evaluate_perplexity,
+        evaluate_string_perplexity,
+        evaluate_text_perplexity,
+    )
     from pdtools.evaluation.perplexity.masked import HiddenTokens, evaluate_masked_perplexity
     from pdtools.evaluation.perplexity.streams import evaluate_stream_perplexity
     from pdtools.evaluation.pieces import InPieces
@@ -100,8 +116,10 @@ def eval_ppl(
     from pdtools.models.transformer.pretrained import check_no_hub_name
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_perplexity
+    from pdtools.search.contexts import DOCUMENT, with_documents
     from pdtools.search.huggingface import is_huggingface
     from pdtools.search.in_pieces import PiecewiseScorer, model_settings_for_job
+    from pdtools.search.inputs import read_inputs
     from pdtools.shards import ShardFolder, ShardSet
 
     target = output or STDIO
@@ -132,10 +150,14 @@ def eval_ppl(
         target, plan, folder=True, overwrite=run.overwrite, inputs=[shards, model, run.trees], quiet=run.quiet
     )
     rejects = Rejects(on_error.value)
-    settings = model_settings(plan, model, run)
+    context = read_context(reading, documents=True)
+    is_text = shards == STDIO or (os.path.exists(shards) and not os.path.isdir(shards))
+    if context.is_asked_for and not is_text:
+        raise PdtoolsError(f"{shards}: --context and --stride are for files of text")
+    settings = model_settings(plan, model, run, context=context)
 
     def end(results: Results) -> None:
-        made = provenance({"shards": shards, "model": model, **run.trees_read})
+        made = provenance({"text" if is_text else "shards": shards, "model": model, **run.trees_read})
         deliver(
             results,
             made,
@@ -146,6 +168,22 @@ def eval_ppl(
             as_json=run.as_json,
         )
 
+    if is_text:
+        if stream or hidden or not marginal:
+            raise PdtoolsError("--stream, --no-marginal and --mask- options are for shards, not for text")
+        with piecewise_scorer(target, settings, plan, overwrite=run.overwrite, quiet=run.quiet) as by_text:
+            lines = read_inputs([shards], "text", by_text.settings["text_style"])
+            if context.of == DOCUMENT:
+                lines = with_documents(lines, by_text.settings["window"])
+            is_documents = context.stride is not None
+            show = bar("documents" if is_documents else "sentences", quiet=run.quiet)
+            end(
+                evaluate_text_perplexity(
+                    lines, by_text, documents=is_documents, rejects=rejects, progress=show
+                )
+            )
+        _say(rejects, quiet=run.quiet)
+        return
     if stream:
         rows, parts = ShardSet.open(shards), bar("parts", quiet=run.quiet)
         end(evaluate_stream_perplexity(rows, settings.load_model(), streams=streams, progress=parts))
@@ -187,5 +225,9 @@ def eval_ppl(
                 in_pieces=InPieces(settings, plan, job),
             )
         end(results)
+    _say(rejects, quiet=run.quiet)
+
+
+def _say(rejects: Rejects, *, quiet: bool) -> None:
     for reason, count in rejects.by_reason().items():
-        message(f"{count} left out: {reason}", quiet=run.quiet)
+        message(f"{count} left out: {reason}", quiet=quiet)

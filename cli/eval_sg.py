@@ -13,6 +13,7 @@ from pdtools.search.scores import AUTO
 from .arguments import pick_source
 from .console import bar, message
 from .options import (
+    ContextOptions,
     DetailsOption,
     EvaluatedModelOption,
     RecordedOptions,
@@ -22,10 +23,10 @@ from .options import (
 )
 from .outputs import check_output_or_done, check_target, deliver, required_output
 from .recorded import recorded_scorer, write_for_others
-from .running import make_plan, model_settings, piecewise_by_beam
+from .running import make_plan, model_settings, piecewise_by_beam, read_context
 
 
-@option_blocks()
+@option_blocks(without=("stride",))
 def eval_sg(
     context: typer.Context,
     suites: Annotated[
@@ -37,6 +38,7 @@ def eval_sg(
     ],
     run: RunOptions,
     recorded: RecordedOptions,
+    reading: ContextOptions,
     model: EvaluatedModelOption = None,
     from_items: Annotated[
         bool,
@@ -86,6 +88,9 @@ def eval_sg(
     --beam auto scores every item with a beam of 10, and those of which a prediction could still change with
     wider ones, up to 300 (items.parquet says which). A few may differ from those with 300 throughout.
 
+    With --context the same sentences (one a line of FILE) are read before every sentence, as many of the last
+    ones as fit: by models of windows (pdtools tapes --layout window) and Hugging Face models.
+
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler), with the same result; --resume continues a killed run.
 
@@ -130,11 +135,12 @@ def eval_sg(
     show = partial(print_sg, details=details)
     output = required_output(output)
     plan = make_plan(run)
-    inputs = [*suites, model, run.trees, recorded.surprisals]
+    inputs = [*suites, model, run.trees, reading.preceding, recorded.surprisals]
     check_output_or_done(output, plan, folder=True, overwrite=run.overwrite, inputs=inputs, quiet=run.quiet)
+    preceding = read_context(reading, documents=False)
     found = SuiteFiles(suites[0])
     if model is not None:
-        settings = model_settings(plan, model, run)
+        settings = model_settings(plan, model, run, context=preceding)
         unit = "items" if run.beam == AUTO else "sentences"
         with piecewise_by_beam(output, settings, plan, overwrite=run.overwrite, quiet=run.quiet) as scorer:
             results = evaluate_sg(found, scorer, bar(unit, quiet=run.quiet))

@@ -39,6 +39,13 @@ class Style(str, Enum):
     raw = "raw"
 
 
+class ContextParses(str, Enum):
+    """Which derivations of the sentences before one are kept."""
+
+    best = "best"
+    beam = "beam"
+
+
 class Dtype(str, Enum):
     """What a model's weights are converted to for scoring."""
 
@@ -252,6 +259,41 @@ MarginOption = Annotated[
         help="Drop hypotheses that are this much less probable than the best (default: none).",
     ),
 ]
+PrecedingOption = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        metavar="FILE|document",
+        rich_help_panel="Input",
+        help="What is read before a sentence: the sentences of a file, or those before it in its document.",
+    ),
+]
+ContextParsesOption = Annotated[
+    ContextParses | None,
+    typer.Option(
+        "--context-parses",
+        rich_help_panel="Search",
+        help="--context: keep the best derivation of each sentence before (the default), or the whole beam.",
+    ),
+]
+WindowOption = Annotated[
+    int | None,
+    typer.Option(
+        "--window",
+        min=2,
+        rich_help_panel="Input",
+        help="--context, --stride: tokens read at once, at most (default: as many as the model reads).",
+    ),
+]
+StrideOption = Annotated[
+    int | None,
+    typer.Option(
+        "--stride",
+        min=1,
+        rich_help_panel="Input",
+        help="Read each document as one text, in windows that move by so many tokens.",
+    ),
+]
 CkyOption = Annotated[
     bool,
     typer.Option(
@@ -328,6 +370,16 @@ class RunOptions(PiecesOptions):
     def trees_read(self) -> dict[str, str]:
         """The file of --trees as an input of :func:`pdtools.provenance.provenance`, if it is given."""
         return {} if self.trees is None else {"trees": self.trees}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextOptions:
+    """What is read before sentences."""
+
+    preceding: PrecedingOption = None
+    context_parses: ContextParsesOption = None
+    window: WindowOption = None
+    stride: StrideOption = None
 
 
 @dataclass(frozen=True, kw_only=True)

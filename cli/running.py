@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from pdtools.errors import PdtoolsError
-from pdtools.files import check_output
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.files import check_output, read_lines
 from pdtools.search.scores import AUTO, DEFAULT_BEAM
 
 from .console import message
-from .options import PiecesOptions, RunOptions
+from .options import ContextOptions, PiecesOptions, RunOptions
 
 if TYPE_CHECKING:
     from pdtools.jobs import JobFolder, Plan
     from pdtools.search import Scorer
     from pdtools.search.checkpoint_scorer import Searcher
+    from pdtools.search.contexts import Context
     from pdtools.search.given_trees import TreesFile
     from pdtools.search.in_pieces import ModelSettings
     from pdtools.search.widening import Comparer
@@ -68,10 +70,47 @@ def kept_pieces(
             raise
 
 
-def model_settings(plan: Plan, model: str, run: RunOptions, *, cky: bool = False) -> ModelSettings:
+def read_context(options: ContextOptions, *, documents: bool) -> Context:
+    """What is read before sentences; ``documents``: whether these have any.
+
+    Raises:
+        PdtoolsError: if options do not go together.
+        InputError: if the file has no sentence.
+    """
+    from pdtools.search.contexts import DOCUMENT, Context
+
+    of, stride = options.preceding, options.stride
+    if of is not None and stride is not None:
+        raise PdtoolsError("--stride reads whole documents as one text: leave out --context")
+    if of is None and options.context_parses is not None:
+        raise PdtoolsError("--context-parses goes with --context")
+    if of is None and stride is None and options.window is not None:
+        raise PdtoolsError("--window goes with --context" + " or --stride" * documents)
+    sentences: tuple[str, ...] = ()
+    if of == DOCUMENT and not documents:
+        raise PdtoolsError("--context document: these sentences are of no document: name a file of sentences")
+    if of is not None and of != DOCUMENT:
+        sentences = tuple(text for _, text in read_lines(of) if text.strip())
+        if not sentences:
+            raise InputError("there is no sentence in the context", file=of)
+        digest = hashlib.sha256("\n".join(sentences).encode(errors="surrogatepass")).hexdigest()
+        of = f"{len(sentences)} sentences, sha256 {digest[:16]}"
+    return Context(
+        of=of,
+        sentences=sentences,
+        parses="beam" if options.context_parses == "beam" else "best",
+        window=options.window,
+        stride=stride,
+    )
+
+
+def model_settings(
+    plan: Plan, model: str, run: RunOptions, *, cky: bool = False, context: Context | None = None
+) -> ModelSettings:
     """A model as the processes of the plan use it. A cluster's workers pick their devices themselves."""
     from pdtools.models.checkpoint import checkpoint_folder
     from pdtools.provenance import fingerprint
+    from pdtools.search.contexts import NO_CONTEXT
     from pdtools.search.in_pieces import ModelSettings
 
     trees = _trees_file(plan, run)
@@ -94,6 +133,7 @@ def model_settings(plan: Plan, model: str, run: RunOptions, *, cky: bool = False
         bos=run.bos,
         max_batch=run.max_batch,
         threads=each,
+        context=context or NO_CONTEXT,
         fingerprint=fingerprint(model) if plan.has_other_processes else None,
     )
 

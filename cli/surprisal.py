@@ -12,6 +12,7 @@ from pdtools.files import STDIO, Rejects, rejects_path
 from .arguments import input_files
 from .console import message, print_json, progress, warn
 from .options import (
+    ContextOptions,
     GivenTextOption,
     InputsArgument,
     OnError,
@@ -22,7 +23,7 @@ from .options import (
     option_blocks,
 )
 from .outputs import check_json_output, check_output_or_done
-from .running import make_plan, model_settings, piecewise_scorer, piecewise_searcher
+from .running import make_plan, model_settings, piecewise_scorer, piecewise_searcher, read_context
 
 
 @option_blocks()
@@ -37,6 +38,7 @@ def surprisal(
         ),
     ],
     run: RunOptions,
+    reading: ContextOptions,
     inputs: InputsArgument = None,
     output: TableOption = STDIO,
     text: GivenTextOption = None,
@@ -69,6 +71,12 @@ def surprisal(
     Hugging Face models read a beginning-of-sentence token first, and have no row for the end. Without it
     (--no-bos) the first token has no surprisal and no row.
 
+    With --context a sentence is read after others, as many whole ones as fit: those of a file, or, of running
+    text, those of its document before it (a document ends with its file, or at a blank line). With --stride a
+    document is read as one text, in windows. Both add a column: how many tokens each one saw. They are for
+    models of windows (pdtools tapes --layout window) and of Hugging Face; --stride for those without trees.
+    Texts that are longer than a model without trees are read in windows that move by half of one.
+
     A sentence that the model cannot score stops the command; with --on-error skip it has no rows, and is
     recorded in OUTPUT.rejects.jsonl. Blank lines have no rows. With --from tokens and a model of raw text,
     offsets of tokens refer to the words written as running text. TSV is not quoted: in pandas, quoting=3.
@@ -80,8 +88,11 @@ def surprisal(
     Example:
       pdtools surprisal sentences.txt --model runs/pushdown -o surprisals.tsv
       pdtools surprisal --text "The dog barks." --model runs/pushdown --words --parses
+      pdtools surprisal story.txt --model runs/pushdown-windows --context document --words
+      pdtools surprisal story.txt --model gpt2/ --stride 256
     """
     from pdtools.parsers import pipeline
+    from pdtools.search.contexts import DOCUMENT, with_documents
     from pdtools.search.inputs import count_inputs, read_inputs
     from pdtools.search.surprisal import Unit, surprisals, write_surprisals
 
@@ -96,21 +107,34 @@ def surprisal(
         plan,
         folder=False,
         overwrite=run.overwrite,
-        inputs=[*files, model, run.trees],
+        inputs=[*files, model, run.trees, reading.preceding],
         beside=beside,
         quiet=run.quiet,
     )
-    settings = model_settings(plan, model, run)
+    context = read_context(reading, documents=True)
+    settings = model_settings(plan, model, run, context=context)
     rejects = Rejects(on_error.value)
     unit: Unit = "nats" if nats else "bits"
     piecewise = piecewise_searcher if parses else piecewise_scorer
     with piecewise(output, settings, plan, beside=beside, overwrite=run.overwrite, quiet=run.quiet) as scorer:
         lines = read_inputs(files, source.value, scorer.settings["text_style"])
-        results = surprisals(lines, scorer, rejects=rejects, unit=unit, words=words, parses=parses)
+        if context.of == DOCUMENT:
+            lines = with_documents(lines, scorer.settings["window"])
+        results = surprisals(
+            lines,
+            scorer,
+            rejects=rejects,
+            unit=unit,
+            words=words,
+            parses=parses,
+            documents=context.stride is not None,
+        )
         results = progress(
             results, total=lambda: count_inputs(files, source.value), label="sentences", quiet=run.quiet
         )
-        counts = write_surprisals(results, output, rejects=rejects, words=words, parses=parses)
+        counts = write_surprisals(
+            results, output, rejects=rejects, words=words, parses=parses, seen=context.is_asked_for
+        )
     warn(scorer.settings)
     if run.as_json:
         from dataclasses import asdict

@@ -14,6 +14,7 @@ from pdtools.models.grammar.derivations import ActionDerivation
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.search import encoding
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Parsed, ParsedScore, merged_trees
+from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
 from pdtools.search.scores import (
     ActionBeam,
@@ -45,6 +46,7 @@ class ActionScorer(CheckpointScorer):
             scored.
         margin: see :func:`word_synchronous_search`.
         max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
+        context: nothing: these models read sentences.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class ActionScorer(CheckpointScorer):
         beam: int | ActionBeam | None,
         margin: float | None = None,
         max_batch: int | None = None,
+        context: Context = NO_CONTEXT,
     ) -> None:
         self.beam = ActionBeam.of(beam) if isinstance(beam, int) else beam
         super().__init__(
@@ -62,6 +65,7 @@ class ActionScorer(CheckpointScorer):
             beam=None if self.beam is None else self.beam.actions,
             margin=margin,
             max_batch=max_batch,
+            context=context,
         )
         if self.beam is not None:
             self.settings |= {"word_beam": self.beam.words, "fast_track": self.beam.fast_track}

@@ -12,6 +12,7 @@ from pdtools.models import LoadedModel
 from pdtools.search import encoding
 from pdtools.search.beam import BeamResult, beam_search
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Parsed, ParsedScore, merged_trees
+from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
 from pdtools.search.scores import (
     ActionBeam,
@@ -89,6 +90,7 @@ class AttachmentScorer(CheckpointScorer):
         beam: hypotheses per sentence; None: nothing is searched, only given derivations are scored.
         margin: see :func:`beam_search`.
         max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
+        context: what is read before sentences.
         share_prefixes: whether sentences that begin alike are searched once up to where they part.
     """
 
@@ -99,10 +101,13 @@ class AttachmentScorer(CheckpointScorer):
         beam: int | ActionBeam | None,
         margin: float | None = None,
         max_batch: int | None = None,
+        context: Context = NO_CONTEXT,
         share_prefixes: bool = True,
     ) -> None:
         self.beam = check_one_width(beam)
-        super().__init__(loaded, kind="derivation", beam=self.beam, margin=margin, max_batch=max_batch)
+        super().__init__(
+            loaded, kind="derivation", beam=self.beam, margin=margin, max_batch=max_batch, context=context
+        )
         self.margin = margin
         self.share_prefixes = share_prefixes
 
@@ -156,6 +161,7 @@ class AttachmentScorer(CheckpointScorer):
             margin=self.margin,
             k_best=k_best,
             next_tokens=next_tokens,
+            commit=self.context.of is not None and self.context.parses == "best",
             max_batch=self.max_batch,
             share_prefixes=self.share_prefixes,
         )
@@ -176,10 +182,11 @@ class AttachmentScorer(CheckpointScorer):
         """Search the derivations of sentences: one result each, in input order, lazily."""
 
         def work(window: list[Encoded]) -> Iterator[Searched]:
-            ids = [item.encoding.ids for item in window]
+            ids = [item.ids for item in window]
             found = self._beam_search(ids, k_best=k_best)
             if self.loaded.model.derivation_kind.reach_words:
-                logprobs = [result.logprobs for result in found]
+                pairs = zip(window, found, strict=True)
+                logprobs = [result.logprobs[len(item.before) :] for item, result in pairs]
             else:
                 logprobs = string_logprobs(self.loaded, ids, self.max_batch)
             return map(Searched, window, found, logprobs)
@@ -216,4 +223,6 @@ class AttachmentScorer(CheckpointScorer):
         """The marginal log-probabilities that a search gave."""
         summed = self.loaded.model.derivation_kind.reach_words
         dropped = found.result.dropped if summed else None
-        return sentence_score(self.loaded.tokenizer, found.encoded, found.logprobs, dropped)
+        before = len(found.encoded.before)
+        seen = range(before, before + len(found.logprobs)) if self.context.is_asked_for else None
+        return sentence_score(self.loaded.tokenizer, found.encoded, found.logprobs, dropped, seen)

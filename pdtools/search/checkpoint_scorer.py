@@ -10,7 +10,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import torch
 
+from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel
+from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.encoding import Encoded, encode_sentence
 from pdtools.search.memory import (
     explained_memory_errors,
@@ -25,7 +27,7 @@ from pdtools.search.scores import (
     SentenceScore,
     Unscorable,
 )
-from pdtools.tokenization import Sentence
+from pdtools.tokenization import Sentence, split_words
 from pdtools.trees import (
     Tree,
 )
@@ -39,6 +41,10 @@ class CheckpointScorer(ABC):
         kind: of scorer, as results name it.
         beam, margin: of the search; None without one.
         max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
+        context: what is read before sentences; of models of windows.
+
+    Raises:
+        PdtoolsError: if the model cannot read that.
     """
 
     def __init__(
@@ -49,10 +55,26 @@ class CheckpointScorer(ABC):
         beam: int | None,
         margin: float | None = None,
         max_batch: int | None,
+        context: Context = NO_CONTEXT,
     ) -> None:
         loaded.model.check_causal()
         self.loaded = loaded
         self.max_batch = max_batch
+        self.context = context
+        windows = loaded.model.layout == "window"
+        if context.of is not None and not windows:
+            raise PdtoolsError(
+                f"{loaded.folder}: trained on sentences, it reads none before another: leave out --context"
+            )
+        if context.stride is not None and (not windows or loaded.model.derivation_kind.exist):
+            raise PdtoolsError(
+                f"{loaded.folder}: only models of running text without trees read documents as one text:"
+                " leave out --stride"
+            )
+        self.window = context.window_of(
+            loaded.config["shards"]["window"] if windows else loaded.model.max_length
+        )
+        self._context = [split_words(text, loaded.tokenizer.text_style) for text in context.sentences]
         self.settings: dict[str, Any] = {
             "kind": kind,
             **loaded.described,
@@ -62,10 +84,18 @@ class CheckpointScorer(ABC):
             "dtype": loaded.model.dtype_name,
             "beam": beam,
             "margin": margin,
+            **context.described(self.window, has_trees=loaded.model.derivation_kind.reach_words),
         }
 
     def _encode(self, sentence: str | Sentence) -> Encoded | Unscorable:
-        return encode_sentence(self.loaded.tokenizer, self.loaded.model.max_length, sentence)
+        found = encode_sentence(self.loaded.tokenizer, self.loaded.model.max_length, sentence)
+        return self._with_context(found)
+
+    def _with_context(self, found: Encoded | Unscorable) -> Encoded | Unscorable:
+        if self.context.of is None or isinstance(found, Unscorable):
+            return found
+        assert self.window is not None
+        return found.in_context(self.loaded.tokenizer, self._context or found.sentence.before, self.window)
 
     def score_rows(self, rows: Sequence[GivenRow]) -> list[RowScore]:
         """See :meth:`ModelScorer.score_rows`."""

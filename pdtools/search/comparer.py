@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel
+from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.huggingface import is_huggingface
 from pdtools.search.scorer import load_model, scorer_of
 from pdtools.search.scores import AUTO, Dtype
@@ -19,7 +20,12 @@ CONTESTS = 256
 
 
 def load_comparer(
-    model_dir: str | Path, *, device: str = "cpu", dtype: Dtype = "float32", max_batch: int | None = None
+    model_dir: str | Path,
+    *,
+    device: str = "cpu",
+    dtype: Dtype = "float32",
+    max_batch: int | None = None,
+    context: Context = NO_CONTEXT,
 ) -> WideningComparer:
     """Load a model for comparisons of sentences; arguments as of :func:`pdtools.search.load_scorer`.
 
@@ -28,7 +34,8 @@ def load_comparer(
     """
     if is_huggingface(model_dir):
         raise PdtoolsError(f"{model_dir}: nothing is searched for this model: leave out --beam auto")
-    return WideningComparer(load_model(model_dir, device=device, dtype=dtype), max_batch=max_batch)
+    loaded = load_model(model_dir, device=device, dtype=dtype)
+    return WideningComparer(loaded, max_batch=max_batch, context=context)
 
 
 class WideningComparer:
@@ -37,18 +44,22 @@ class WideningComparer:
     Args:
         loaded: a checkpoint whose words depend on derivations.
         max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
+        context: what is read before sentences.
 
     Raises:
         PdtoolsError: if nothing is searched for its strings.
     """
 
-    def __init__(self, loaded: LoadedModel, *, max_batch: int | None = None) -> None:
+    def __init__(
+        self, loaded: LoadedModel, *, max_batch: int | None = None, context: Context = NO_CONTEXT
+    ) -> None:
         if not loaded.model.derivation_kind.reach_words:
             raise PdtoolsError(f"{loaded.folder}: nothing is searched for this model: leave out --beam auto")
         if loaded.model.derivation_kind.choices != "attachments":
             raise PdtoolsError(f"{loaded.folder}: --beam auto is for models of attachments: give a number")
         self._scorers = [
-            scorer_of(loaded, beam=step.beam, margin=step.margin, max_batch=max_batch) for step in STEPS
+            scorer_of(loaded, beam=step.beam, margin=step.margin, max_batch=max_batch, context=context)
+            for step in STEPS
         ]
         steps = [list(step) for step in STEPS]
         self.settings = {**self._scorers[-1].settings, "beam": AUTO, "beam_and_margin_of_steps": steps}

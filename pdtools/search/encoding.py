@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pdtools.search.contexts import lines_of
 from pdtools.search.scores import SentenceScore, Unscorable
 from pdtools.tokenization import Encoding, Sentence, Tokenizer, UnknownWordError, split_words
 
@@ -20,14 +21,43 @@ R = TypeVar("R")
 # keep coming.
 LOOK_AHEAD = 1024
 SEARCH_LOOK_AHEAD = 128
+DOCUMENTS_LOOK_AHEAD = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A sentence and its token ids."""
+    """A sentence and its token ids.
+
+    Attributes:
+        before: int32, the ROOTs and tokens of the sentences that are read before it.
+    """
 
     sentence: Sentence
     encoding: Encoding
+    before: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+
+    @property
+    def ids(self) -> NDArray[np.int32]:
+        """The whole row, int32: ``before``, then the sentence's ROOT, tokens and end-of-sentence."""
+        return np.concatenate([self.before, self.encoding.ids])
+
+    def in_context(self, tokenizer: Tokenizer, before: Sequence[Sentence], window: int) -> Encoded:
+        """The same after as many of these sentences, the last ones, as fit a window of so many positions.
+
+        A sentence that the tokenizer has no tokens for is not read, nor those before it.
+        """
+        rows: list[NDArray[np.int32]] = []
+        positions = len(self.encoding.ids) - 1  # in a window there is no end-of-sentence
+        for sentence in reversed(before):
+            try:
+                row = tokenizer.encode(sentence).ids[:-1]
+            except UnknownWordError:
+                break
+            positions += len(row)
+            if positions > window:
+                break
+            rows.insert(0, row)
+        return replace(self, before=np.concatenate(rows)) if rows else self
 
 
 def encode_sentence(
@@ -55,22 +85,55 @@ def encode_sentence(
     return Encoded(sentence, encoding)
 
 
+def encode_document(tokenizer: Tokenizer, document: Sentence) -> Encoded | Unscorable:
+    """Encode the sentences on the lines of a document as one row of running text: ROOT before each of them,
+    which stands for the end of the one before, and end-of-sentence after the last.
+
+    Returns:
+        The row as that of one sentence: words are numbered on, characters are those of the whole text.
+    """
+    rows: list[Encoding] = []
+    at = words = 0
+    for line in lines_of(document):
+        found = encode_sentence(tokenizer, None, line)
+        if isinstance(found, Unscorable):
+            return Unscorable(document.text, found.reason)
+        row = found.encoding
+        word = np.where(row.word < 0, -1, row.word + words).astype(np.int32)
+        rows.append(replace(row, word=word, starts=row.starts + np.int32(at), ends=row.ends + np.int32(at)))
+        at, words = at + len(line.text) + 1, words + len(line.words)
+
+    def column(name: str) -> NDArray[np.int32]:
+        first, *others = (getattr(row, name) for row in rows)
+        return np.concatenate([first, *(each[1:] for each in others)])
+
+    ids = column("ids")
+    ids[:-1][ids[:-1] == tokenizer.eos_id] = tokenizer.root_id
+    n_unknown = sum(row.n_unknown for row in rows)
+    return Encoded(document, Encoding(ids, column("word"), column("starts"), column("ends"), n_unknown))
+
+
 def sentence_score(
     tokenizer: Tokenizer,
     encoded: Encoded,
     logprobs: NDArray[np.float64],
     dropped: float | None = None,
+    seen: Sequence[int] | None = None,
 ) -> SentenceScore:
     """Put together the score of an encoded sentence: n tokens and end-of-sentence.
 
     Args:
         logprobs: float64[n + 1], nats.
-        dropped: see :class:`SentenceScore`.
+        dropped, seen: see :class:`SentenceScore`.
     """
     encoding = encoded.encoding
     return SentenceScore(
         text=encoded.sentence.text,
-        tokens=tuple(tokenizer.token_text(int(token)) for token in encoding.ids[1:]),
+        # In running text the end of a sentence is the ROOT of the next.
+        tokens=tuple(
+            tokenizer.token_text(tokenizer.eos_id if word < 0 else token)
+            for token, word in zip(encoding.ids[1:].tolist(), encoding.word[1:].tolist(), strict=True)
+        ),
         words=tuple(encoding.word[1:].tolist()),
         starts=tuple(encoding.starts[1:].tolist()),
         ends=tuple(encoding.ends[1:].tolist()),
@@ -78,6 +141,7 @@ def sentence_score(
         n_unknown=encoding.n_unknown,
         eos=True,
         dropped=dropped,
+        seen=None if seen is None else tuple(seen),
     )
 
 

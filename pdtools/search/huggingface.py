@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from pdtools.errors import MissingDependencyError, PdtoolsError
 from pdtools.files import read_json
 from pdtools.search import encoding
 from pdtools.search.causality import check_causal, check_causal_config
+from pdtools.search.contexts import DOCUMENT, NO_CONTEXT, Context, read_in_windows
 from pdtools.search.encoding import score_windows
 from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
 from pdtools.search.prefix_tree import SortedStrings
@@ -84,9 +86,11 @@ def _load(folder: str) -> tuple[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Encoded:
-    """A text as the model reads it: ids int[m], and where each token stands in the text."""
+    """A text as the model reads it: int[c] of what is read before, ids int[m], and where each of these stands
+    in the text."""
 
     text: str
+    before: list[int]
     ids: list[int]
     tokens: tuple[str, ...]
     words: tuple[int, ...]
@@ -101,13 +105,16 @@ class HuggingFaceScorer:
     have no other, such as GPT-2) is read first; end-of-sentence is not scored. With ``bos=False``
     nothing comes before the first token: it has no score and no row. Words are text words, or those of
     a :class:`Sentence`; a token belongs to the word that its first visible character stands in, so that
-    sums over words count every token once.
+    sums over words count every token once. A line feed in a document belongs to no word.
+
+    What is longer than the model is read in windows (:func:`pdtools.search.contexts.read_in_windows`).
+    Sentences that are read before another are so with a line feed after each.
     """
 
     @property
     def look_ahead(self) -> int:
         """How many sentences are worth giving at once, to be batched by length."""
-        return encoding.LOOK_AHEAD
+        return encoding.LOOK_AHEAD if self._context.stride is None else encoding.DOCUMENTS_LOOK_AHEAD
 
     def __init__(
         self,
@@ -118,6 +125,7 @@ class HuggingFaceScorer:
         bos: bool = True,
         max_batch: int | None = None,
         share_prefixes: bool = True,
+        context: Context = NO_CONTEXT,
     ) -> None:
         folder = str(model_dir)
         self._tokenizer, model = _load(folder)
@@ -141,6 +149,8 @@ class HuggingFaceScorer:
         longest = getattr(model.config, "max_position_embeddings", None)
         self._max_length: int | None = longest if longest and longest > 0 else None  # -1: none is the longest
         check_causal(folder, self._model, self._max_length)
+        self._context = context
+        self._window = context.window_of(self._max_length)
         self.settings: dict[str, Any] = {
             "kind": "huggingface",
             "model": model.config.model_type,
@@ -150,11 +160,12 @@ class HuggingFaceScorer:
             "eos": False,
             "text_style": None,
             "dtype": str(torch_dtype(dtype)).removeprefix("torch."),
+            **context.described(self._window, has_trees=False),
         }
 
     def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
         """See :meth:`pdtools.search.Scorer.score`."""
-        return score_windows(sentences, self._encode, self._score)
+        return score_windows(sentences, self._encode, self._score, self.look_ahead)
 
     def _encode(self, sentence: str | Sentence) -> _Encoded | Unscorable:
         if isinstance(sentence, str):
@@ -162,42 +173,81 @@ class HuggingFaceScorer:
         text = sentence.text
         if not sentence.words:
             return Unscorable(text, "no words")
-        found = self._tokenizer(
-            text,
-            add_special_tokens=False,
-            return_offsets_mapping=True,
-            return_attention_mask=False,
-            verbose=False,
-        )
-        ids: list[int] = found["input_ids"]
-        before = int(self._bos_id is not None)
-        if len(ids) + before < 2:
+        before, ids, spans = self._tokens(sentence)
+        if not ids or len(before) + len(ids) + (self._bos_id is not None) < 2:
             return Unscorable(text, "one token, and no BOS before it")
-        if self._max_length is not None and len(ids) + before > self._max_length:
-            most = self._max_length - before
-            return Unscorable(text, f"longer than the model: {len(ids)} tokens, at most {most}")
-        spans = [_without_space(text, start, end) for start, end in found["offset_mapping"]]
         names = self._tokenizer.convert_ids_to_tokens(ids)
+        own = [_without_space(text, start, end) for start, end in spans]
+        breaks = [text[start:end].isspace() and "\n" in text[start:end] for start, end in spans]
         return _Encoded(
             text=text,
+            before=before,
             ids=ids,
             tokens=tuple(
                 (token != self._unk_id and text[start:end]) or name
-                for (start, end), token, name in zip(spans, ids, names, strict=True)
+                for (start, end), token, name in zip(own, ids, names, strict=True)
             ),
-            words=tuple(sentence.word_at(start) for start, _ in spans),
-            starts=tuple(start for start, _ in spans),
-            ends=tuple(end for _, end in spans),
+            words=tuple(
+                -1 if is_break else sentence.word_at(start)
+                for (start, _), is_break in zip(own, breaks, strict=True)
+            ),
+            starts=tuple(
+                span[0] if is_break else start
+                for (start, _), span, is_break in zip(own, spans, breaks, strict=True)
+            ),
+            ends=tuple(
+                span[0] if is_break else end
+                for (_, end), span, is_break in zip(own, spans, breaks, strict=True)
+            ),
         )
 
-    def _score(self, window: list[_Encoded]) -> list[SentenceScore]:
+    def _tokens(self, sentence: Sentence) -> tuple[list[int], list[int], list[tuple[int, int]]]:
+        """What is read before a sentence, its tokens, and their characters in it."""
+        before = (
+            [each.text for each in sentence.before]
+            if self._context.of == DOCUMENT
+            else self._context.sentences
+        )
+        while True:
+            text = "".join(f"{each}\n" for each in before)
+            base = len(text)
+            found = self._tokenizer(
+                text + sentence.text,
+                add_special_tokens=False,
+                return_offsets_mapping=True,
+                return_attention_mask=False,
+                verbose=False,
+            )
+            ids: list[int] = found["input_ids"]
+            # A token of the line feed alone is before the sentence.
+            spans = [(max(0, start - base), end - base) for start, end in found["offset_mapping"]]
+            first = next((i for i, (_, end) in enumerate(spans) if end > 0), len(ids))
+            room = math.inf if self._window is None else self._window - (self._bos_id is not None)
+            if not before or len(ids) <= room:
+                return ids[:first], ids[first:], spans[first:]
+            # Those that are too many at the least, by where the tokens stand.
+            start = found["offset_mapping"][len(ids) - int(room)][0]
+            lengths = np.cumsum([len(each) + 1 for each in before])
+            before = before[max(1, int(np.searchsorted(lengths, start))) :]
+
+    def _score(self, items: list[_Encoded]) -> list[SentenceScore]:
         prefix = [] if self._bos_id is None else [self._bos_id]
-        rows = [np.array([*prefix, *item.ids], dtype=np.int32) for item in window]
-        results: dict[int, SentenceScore] = {}
+        found = read_in_windows(
+            [np.array([*prefix, *item.before, *item.ids], dtype=np.int32) for item in items],
+            self._logprobs,
+            window=self._window,
+            stride=self._context.stride_of(self._window),
+            bos=self._bos_id is not None,
+        )
+        return [
+            self._result(item, logprobs, seen) for item, (logprobs, seen) in zip(items, found, strict=True)
+        ]
+
+    def _logprobs(self, rows: Sequence[NDArray[np.int32]]) -> list[NDArray[np.float64]]:
+        """For each string of m tokens float64[m − 1], log p of all after the first, nats."""
         with explained_memory_errors():
-            for i, logprobs in self._packed(rows) if self._packs else self._padded(rows):
-                results[i] = self._result(window[i], logprobs)
-        return [results[i] for i in range(len(window))]
+            found = dict(self._packed(rows) if self._packs else self._padded(rows))
+        return [found[i] for i in range(len(rows))]
 
     @torch.inference_mode()
     def _packed(self, rows: Sequence[NDArray[np.int32]]) -> Iterator[tuple[int, NDArray[np.float64]]]:
@@ -251,7 +301,11 @@ class HuggingFaceScorer:
             for values, i in zip(logprobs, group, strict=True):
                 yield i, values[: len(rows[i]) - 1]
 
-    def _result(self, item: _Encoded, logprobs: NDArray[np.float64]) -> SentenceScore:
+    def _result(
+        self, item: _Encoded, logprobs: NDArray[np.float64], seen: NDArray[np.int32]
+    ) -> SentenceScore:
+        is_said = self._context.is_asked_for or (self._window is not None and len(logprobs) >= self._window)
+        logprobs, seen = logprobs[-len(item.ids) :], seen[-len(item.ids) :]
         skip = len(item.ids) - len(logprobs)
         return SentenceScore(
             text=item.text,
@@ -263,6 +317,7 @@ class HuggingFaceScorer:
             n_unknown=0 if self._unk_id is None else item.ids.count(self._unk_id),
             eos=False,
             first_token=1 + skip,
+            seen=tuple(seen.tolist()) if is_said else None,
         )
 
 

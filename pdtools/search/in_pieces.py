@@ -16,6 +16,7 @@ from pdtools.models import LoadedModel
 from pdtools.provenance import check_fingerprint, identify
 from pdtools.search.checkpoint_scorer import Parsed, ParsedScore, Searcher
 from pdtools.search.comparer import CONTESTS, load_comparer
+from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.given_trees import TreesFile
 from pdtools.search.huggingface import HuggingFaceScorer
 from pdtools.search.scorer import (
@@ -47,6 +48,7 @@ class ModelSettings:
     Attributes:
         device: ``auto``: a GPU, where a process has one.
         threads: of each worker; 0: as torch finds best.
+        context: what is read before sentences.
         fingerprint: of the model, if other processes load it; they refuse another one.
     """
 
@@ -62,6 +64,7 @@ class ModelSettings:
     bos: bool = True
     max_batch: int | None = None
     threads: int = 0
+    context: Context = NO_CONTEXT
     fingerprint: str | None = None
 
     @property
@@ -127,6 +130,7 @@ def _load_scorer(settings: ModelSettings) -> ModelScorer | HuggingFaceScorer:
         bos=settings.bos,
         trees=settings.trees,
         max_batch=settings.max_batch,
+        context=settings.context,
     )
 
 
@@ -142,6 +146,7 @@ def _load_searcher(settings: ModelSettings) -> Searcher:
         device=prepare_torch(settings.device, settings.threads),
         dtype=settings.dtype,
         max_batch=settings.max_batch,
+        context=settings.context,
     )
 
 
@@ -154,6 +159,7 @@ def _load_comparer(settings: ModelSettings) -> Comparer:
         device=prepare_torch(settings.device, settings.threads),
         dtype=settings.dtype,
         max_batch=settings.max_batch,
+        context=settings.context,
     )
 
 
@@ -363,8 +369,14 @@ def model_settings_for_job(settings: ModelSettings) -> dict[str, Any]:
 
 def digest_of_sentences(piece: Sequence[str | Sentence]) -> str:
     """Says whether sentences are the same as in an earlier run."""
-    texts = [item if isinstance(item, str) else [item.text, item.words] for item in piece]
+    texts = [
+        item if isinstance(item, str) else [*_content(item), *map(_content, item.before)] for item in piece
+    ]
     return hashlib.blake2b(json.dumps(texts).encode(), digest_size=8).hexdigest()
+
+
+def _content(sentence: Sentence) -> tuple[str, tuple[str, ...]]:
+    return sentence.text, sentence.words
 
 
 def score_record(score: SentenceScore | Unscorable) -> dict[str, Any]:

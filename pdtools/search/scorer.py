@@ -11,6 +11,7 @@ from pdtools.models.transformer.pretrained import check_no_hub_name
 from pdtools.search.action_scorer import ActionScorer
 from pdtools.search.attachment_scorer import AttachmentScorer
 from pdtools.search.checkpoint_scorer import AnySearcher, Searcher
+from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.given_trees import GivenTreesScorer, TreesFile
 from pdtools.search.huggingface import HuggingFaceScorer, is_huggingface, torch_dtype
 from pdtools.search.scores import (
@@ -34,6 +35,7 @@ def load_scorer(
     bos: bool = True,
     trees: TreesFile | None = None,
     max_batch: int | None = None,
+    context: Context = NO_CONTEXT,
 ) -> ModelScorer | HuggingFaceScorer:
     """Load a model for scoring.
 
@@ -48,9 +50,11 @@ def load_scorer(
             first token has no score, and no row.
         trees: to sum over instead of a search, see :class:`pdtools.search.GivenTreesScorer`.
         max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
+        context: what is read before sentences.
 
     Raises:
-        PdtoolsError: if the folder holds no model that can be loaded, or one that has no use for all widths.
+        PdtoolsError: if the folder holds no model that can be loaded, or one that has no use for all widths
+            or cannot read the context.
         MissingDependencyError: if it is a Hugging Face model and transformers is not installed.
     """
     check_no_hub_name(model_dir)
@@ -58,10 +62,12 @@ def load_scorer(
         check_one_width(beam)
         if trees is not None:
             raise PdtoolsError(f"{model_dir}: a Hugging Face language model has no trees: leave out --trees")
-        return HuggingFaceScorer(model_dir, device=device, dtype=dtype, bos=bos, max_batch=max_batch)
+        return HuggingFaceScorer(
+            model_dir, device=device, dtype=dtype, bos=bos, max_batch=max_batch, context=context
+        )
     check_bos(model_dir, bos)
     loaded = load_model(model_dir, device=device, dtype=dtype)
-    return scorer_of(loaded, beam=beam, margin=margin, trees=trees, max_batch=max_batch)
+    return scorer_of(loaded, beam=beam, margin=margin, trees=trees, max_batch=max_batch, context=context)
 
 
 def scorer_of(
@@ -71,6 +77,7 @@ def scorer_of(
     margin: float | None = None,
     trees: TreesFile | None = None,
     max_batch: int | None = None,
+    context: Context = NO_CONTEXT,
 ) -> ModelScorer:
     """The scorer that a model's derivations need.
 
@@ -79,16 +86,19 @@ def scorer_of(
         beam: hypotheses per sentence, for models whose words depend on derivations; None: no marginals.
         margin, max_batch: see :func:`pdtools.search.beam_search`.
         trees: to sum over; beam and margin mean nothing then.
+        context: what is read before sentences.
 
     Raises:
-        PdtoolsError: if the beam has more widths than the model's search.
+        PdtoolsError: if the beam has more widths than the model's search, or the context cannot be read.
     """
     if trees is not None:
+        if context.of is not None:
+            raise PdtoolsError("--trees are those of sentences: they do not go with --context")
         return GivenTreesScorer(loaded, trees=trees, max_batch=max_batch)
     if not loaded.model.derivation_kind.reach_words:
         check_one_width(beam)
-        return StringScorer(loaded, max_batch=max_batch)
-    return _searcher_of(loaded)(loaded, beam=beam, margin=margin, max_batch=max_batch)
+        return StringScorer(loaded, max_batch=max_batch, context=context)
+    return _searcher_of(loaded)(loaded, beam=beam, margin=margin, max_batch=max_batch, context=context)
 
 
 def load_searcher(
@@ -100,12 +110,13 @@ def load_searcher(
     device: str = "cpu",
     dtype: Dtype = "float32",
     max_batch: int | None = None,
+    context: Context = NO_CONTEXT,
 ) -> Searcher:
     """Load a model whose derivations can be searched, or that was trained with TreeReg.
 
     Args:
-        model_dir, beam, margin, device, dtype, max_batch: see :func:`load_scorer`; those of a search are not
-            for TreeReg, whose parses need none.
+        model_dir, beam, margin, device, dtype, max_batch, context: see :func:`load_scorer`; those of a search
+            are not for TreeReg, whose parses need none.
         cky: of TreeReg: the tree with the largest sum of scores instead of the greedy one.
 
     Raises:
@@ -126,7 +137,7 @@ def load_searcher(
         raise PdtoolsError(
             f"{loaded.folder}: this model was trained without an attachment head, or TreeReg: it cannot parse"
         )
-    return _searcher_of(loaded)(loaded, beam=beam, margin=margin, max_batch=max_batch)
+    return _searcher_of(loaded)(loaded, beam=beam, margin=margin, max_batch=max_batch, context=context)
 
 
 def check_bos(model_dir: str | Path, bos: bool) -> None:
@@ -158,6 +169,7 @@ class MakesSearcher(Protocol):
         beam: int | ActionBeam | None,
         margin: float | None,
         max_batch: int | None,
+        context: Context,
     ) -> AnySearcher: ...
 
 

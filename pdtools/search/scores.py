@@ -85,6 +85,9 @@ class SentenceScore:
             the first token and it has no score (Hugging Face models without BOS).
         dropped: the share of p(x) that a search is estimated to have dropped
             (:attr:`pdtools.search.BeamResult.dropped`); None if no search sums it.
+        seen: for each row, how many tokens were read before it (in the sentence, its context, or the window
+            that a long text is read in; ROOT and BOS at the start of these do not count); None: all of the
+            sentence.
 
     Raises:
         PdtoolsError: if a log-probability is not a number, as damaged weights make it.
@@ -100,6 +103,7 @@ class SentenceScore:
     eos: bool
     first_token: int = 1
     dropped: float | None = None
+    seen: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if math.isnan(self.total):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -11,8 +12,15 @@ from numpy.typing import NDArray
 from pdtools.models import LanguageModel, LoadedModel
 from pdtools.search import encoding
 from pdtools.search.checkpoint_scorer import CheckpointScorer
+from pdtools.search.contexts import NO_CONTEXT, Context, read_in_windows
 from pdtools.search.continuation import next_token_logprobs
-from pdtools.search.encoding import Encoded, score_windows, sentence_score
+from pdtools.search.encoding import (
+    Encoded,
+    encode_document,
+    encode_sentence,
+    score_windows,
+    sentence_score,
+)
 from pdtools.search.memory import (
     MOST_ROWS,
     entries_that_fit,
@@ -36,13 +44,54 @@ class StringScorer(CheckpointScorer):
 
     marginal: str | None = "exact: tokens do not depend on the tree"
 
-    def __init__(self, loaded: LoadedModel, *, max_batch: int | None = None) -> None:
-        super().__init__(loaded, kind="string", beam=None, max_batch=max_batch)
+    def __init__(
+        self, loaded: LoadedModel, *, max_batch: int | None = None, context: Context = NO_CONTEXT
+    ) -> None:
+        super().__init__(loaded, kind="string", beam=None, max_batch=max_batch, context=context)
+        # What ends a window is predicted after it.
+        self._longest = self.window + 1 if self.window and loaded.model.layout == "window" else self.window
 
     @property
     def look_ahead(self) -> int:
         """See :class:`Scorer`."""
-        return encoding.LOOK_AHEAD
+        return encoding.LOOK_AHEAD if self.context.stride is None else encoding.DOCUMENTS_LOOK_AHEAD
+
+    def score_rows(self, rows: Sequence[GivenRow]) -> list[RowScore]:
+        """See :meth:`ModelScorer.score_rows`. Rows longer than the model are read in windows, if they have no
+        derivations to score."""
+        model = self.loaded.model
+        most = model.max_length
+        if most is None or model.derivation_kind.exist:
+            return super().score_rows(rows)
+        is_long = [model.row_length(row.tokens, row.derivation) > most for row in rows]
+        short = iter(super().score_rows([row for row, long in zip(rows, is_long, strict=True) if not long]))
+        # In windows ROOT follows the last sentence.
+        texts = [
+            np.append(row.tokens, model.root_id).astype(np.int32) if model.layout == "window" else row.tokens
+            for row, long in zip(rows, is_long, strict=True)
+            if long
+        ]
+        read = iter(zip(texts, self._read(texts), strict=True))
+        return [self._long_row(*next(read)) if long else next(short) for long in is_long]
+
+    def _long_row(
+        self, text: NDArray[np.int32], found: tuple[NDArray[np.float64], NDArray[np.int32]]
+    ) -> RowScore:
+        logprobs, _ = found
+        total, end = float(logprobs.sum()), float(logprobs[text[1:] == self.loaded.model.end_id].sum())
+        return RowScore(total, None, total, end, end)
+
+    def _read(
+        self, texts: Sequence[NDArray[np.int32]]
+    ) -> list[tuple[NDArray[np.float64], NDArray[np.int32]]]:
+        """Of each text, which begins with ROOT, all log-probabilities, and how many tokens each saw."""
+        return read_in_windows(
+            texts,
+            lambda rows: string_logprobs(self.loaded, rows, self.max_batch),
+            window=self._longest,
+            stride=self.context.stride_of(self.window),
+            first=self.loaded.model.root_id,
+        )
 
     def _with_marginals(self, rows: Sequence[GivenRow], given: list[RowScore]) -> list[RowScore]:
         return [row._replace(marginal=row.given_tree, end_marginal=row.end_given_tree) for row in given]
@@ -54,15 +103,27 @@ class StringScorer(CheckpointScorer):
         return [Continuation(logprobs, None) for logprobs in found]
 
     def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
-        """See :meth:`Scorer.score`."""
-        return score_windows(sentences, self._encode, self._score, self.look_ahead)
+        """See :meth:`Scorer.score`. What is longer than a window is read in windows that begin with ROOT."""
+        return score_windows(sentences, self._encode_any_length, self._score, self.look_ahead)
 
-    def _score(self, window: list[Encoded]) -> list[SentenceScore]:
-        logprobs = string_logprobs(self.loaded, [item.encoding.ids for item in window], self.max_batch)
-        return [
-            sentence_score(self.loaded.tokenizer, item, values)
-            for item, values in zip(window, logprobs, strict=True)
-        ]
+    def _encode_any_length(self, sentence: str | Sentence) -> Encoded | Unscorable:
+        """A sentence; or the lines of a document, of a model of windows."""
+        if self.context.stride is not None and not isinstance(sentence, str):
+            return encode_document(self.loaded.tokenizer, sentence)
+        return self._with_context(encode_sentence(self.loaded.tokenizer, None, sentence))
+
+    def _score(self, items: list[Encoded]) -> list[SentenceScore]:
+        found = self._read([item.ids for item in items])
+        scores = []
+        for item, (logprobs, seen) in zip(items, found, strict=True):
+            own = slice(len(item.before), None)
+            is_said = self.context.is_asked_for or (self._longest or math.inf) < len(item.ids)
+            scores.append(
+                sentence_score(
+                    self.loaded.tokenizer, item, logprobs[own], seen=seen[own].tolist() if is_said else None
+                )
+            )
+        return scores
 
 
 @torch.inference_mode()
@@ -77,7 +138,8 @@ def string_logprobs(
 
     Args:
         loaded: a model whose tokens depend on no derivation.
-        token_ids: for each string int32[n + 2]: ROOT, the n tokens, end-of-sentence.
+        token_ids: for each string int32[n + 2]: ROOT, the n tokens, end-of-sentence (or, of a part of a text,
+            whatever its last token is).
         max_batch: strings per batch; by default as many as fit a fixed amount of memory.
         share_prefixes: whether strings are read token by token, those that begin alike as one, rather than
             each in one teacher-forced pass; by default on a CPU, where what is shared counts for more
@@ -88,7 +150,7 @@ def string_logprobs(
     """
     model = loaded.model
     if model.end_id != model.eos_id:
-        token_ids = [np.append(ids[:-1], np.int32(model.end_id)) for ids in token_ids]
+        token_ids = [np.where(ids == model.eos_id, np.int32(model.end_id), ids) for ids in token_ids]
     results: dict[int, NDArray[np.float64]] = {}
     if share_prefixes is None:
         share_prefixes = model.device.type == "cpu"

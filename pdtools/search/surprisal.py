@@ -12,6 +12,7 @@ from typing import Literal
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects, atomic_table, write_rejects
 from pdtools.search.checkpoint_scorer import Searcher
+from pdtools.search.contexts import documents_of, joined, parts_of
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.scores import Scorer, SentenceScore, Unscorable
 from pdtools.tokenization import Sentence
@@ -30,6 +31,7 @@ class SurprisalRow:
         start, end: its characters in the sentence.
         surprisal: in the unit that was asked for.
         parse: the best hypothesis after it; None if not asked for.
+        seen: how many tokens were read before it (a word: before its first token); None: all of the sentence.
     """
 
     number: int
@@ -38,6 +40,7 @@ class SurprisalRow:
     end: int
     surprisal: float
     parse: str | None
+    seen: int | None = None
 
 
 def token_rows(
@@ -58,6 +61,7 @@ def token_rows(
             end=score.ends[i],
             surprisal=-logprob * _PER_NAT[unit],
             parse=None if incremental is None else incremental[i],
+            seen=None if score.seen is None else score.seen[i],
         )
 
 
@@ -101,6 +105,7 @@ def word_rows(
             end=end,
             surprisal=sum(row.surprisal for row in rows[first:stop]),
             parse=rows[stop - 1].parse,
+            seen=rows[first].seen,
         )
 
 
@@ -121,6 +126,7 @@ def surprisals(
     unit: Unit = "bits",
     words: bool = False,
     parses: bool = False,
+    documents: bool = False,
 ) -> Iterator[SentenceSurprisal]:
     """Surprisals of sentences: one result for each line, in order, lazily. Blank lines have no rows.
 
@@ -132,12 +138,13 @@ def surprisals(
         unit: bits or nats.
         words: rows of words (of running text: text words) instead of tokens, see :func:`word_rows`.
         parses: add the best incremental parse.
+        documents: whether the lines of a document are read as one text.
 
     Raises:
         InputError: at the first sentence that cannot be scored, if ``rejects`` says so.
     """
     lines, again = tee(lines)
-    results = _scores((line.sentence for line in again), scorer, parses)
+    results = _in_documents(again, scorer) if documents else _scores(again, scorer, parses)
     for number, (line, found) in enumerate(zip(lines, results, strict=True), start=1):
         if isinstance(found, Unscorable):
             if line.sentence.words:
@@ -153,9 +160,19 @@ def surprisals(
             yield SentenceSurprisal(number=number, rows=tuple(rows), scored=True)
 
 
-def _scores(
-    sentences: Iterator[Sentence], scorer: Scorer, parses: bool
-) -> Iterator[tuple[SentenceScore, Sequence[str] | None] | Unscorable]:
+_Scored = tuple[SentenceScore, Sequence[str] | None] | Unscorable
+
+
+def _in_documents(lines: Iterator[SourcedLine], scorer: Scorer) -> Iterator[_Scored]:
+    documents, again = tee(documents_of(lines))
+    found = scorer.score(joined([line.sentence for line in document]) for document in again)
+    for document, score in zip(documents, found, strict=True):
+        for part in parts_of(score, [line.sentence for line in document]):
+            yield part if isinstance(part, Unscorable) else (part, None)
+
+
+def _scores(lines: Iterator[SourcedLine], scorer: Scorer, parses: bool) -> Iterator[_Scored]:
+    sentences = (line.sentence for line in lines)
     if not parses:
         for score in scorer.score(sentences):
             yield score if isinstance(score, Unscorable) else (score, None)
@@ -182,17 +199,20 @@ def write_surprisals(
     rejects: Rejects,
     words: bool = False,
     parses: bool = False,
+    seen: bool = False,
 ) -> SurprisalCounts:
     """Write surprisals as a table with a header (:func:`pdtools.files.atomic_table`), whole or not at all.
 
     Columns: ``sentence_id`` (line of the input, from 1), ``token_id`` and ``token`` (``word_id`` and
-    ``word``), ``start`` and ``end`` (characters of the sentence), ``surprisal``, and ``parse`` if wanted.
+    ``word``), ``start`` and ``end`` (characters of the sentence), ``surprisal``, ``parse`` and ``seen`` if
+    wanted.
 
     Raises:
         InputError: if there is no sentence at all.
     """
     unit = "word" if words else "token"
-    columns = ["sentence_id", f"{unit}_id", unit, "start", "end", "surprisal", *(["parse"] if parses else [])]
+    columns = ["sentence_id", f"{unit}_id", unit, "start", "end", "surprisal"]
+    columns += ["parse"] * parses + ["seen"] * seen
     sentences = scored = rows = 0
     # A pipe gets no header of a table that will not come.
     results = iter(results)
@@ -206,7 +226,7 @@ def write_surprisals(
             rows += len(result.rows)
             for row in result.rows:
                 cells = [result.number, row.number, row.text, row.start, row.end, f"{row.surprisal:.8f}"]
-                cells += [row.parse] if parses else []
+                cells += [row.parse] * parses + [row.seen] * seen
                 write(cells)
         write_rejects(output, rejects)
     return SurprisalCounts(sentences=sentences, scored=scored, rows=rows)

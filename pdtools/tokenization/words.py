@@ -29,12 +29,14 @@ class Sentence:
             of the text is a word of two backquotes or two apostrophes.
         starts: where each word begins in ``text``, in characters.
         ends: where each word ends in ``text`` (exclusive).
+        before: the sentences that a model may read before it, nearest last.
     """
 
     text: str
     words: tuple[str, ...]
     starts: tuple[int, ...]
     ends: tuple[int, ...]
+    before: tuple[Sentence, ...] = ()
 
     @property
     def space_before(self) -> tuple[bool, ...]:

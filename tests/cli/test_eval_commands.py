@@ -226,7 +226,7 @@ def test_eval_ppl_writes_down_what_it_leaves_out(tmp_path: Path) -> None:
     (tmp_path / "trees").write_text("(S (X a) (X b))\n(S (X a) (X b) (X c) (X a))\n")
     tapes = ["tapes", str(tmp_path / "trees"), "--tokenizer", str(models["base"]), "-q"]
     assert run([*tapes, "-o", str(tmp_path / "shards")]) == 0
-    command = ["eval-ppl", str(tmp_path / "shards"), "--model", str(models["base"]), "-q"]
+    command = ["eval-ppl", str(tmp_path / "shards"), "--model", str(models["pushdown"]), "-q"]
     command += ["--device", "cpu", "-o", str(tmp_path / "r")]
     assert run(command) == 1
     assert run([*command, "--on-error", "skip"]) == 0

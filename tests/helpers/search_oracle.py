@@ -75,8 +75,17 @@ def exhaustive_prefixes(model: LanguageModel, tokens: list[int]) -> list[float]:
     return sums
 
 
-def save_checkpoints(folder: Path, **settings: object) -> tuple[dict[str, Path], Tokenizer]:
-    """A pushdown model, a base model with the attachment head, and one without; words a, b, c, no unk."""
+def save_checkpoints(
+    folder: Path, *, window: int | None = None, **settings: object
+) -> tuple[dict[str, Path], Tokenizer]:
+    """A pushdown model, a base model with the attachment head, and one without; words a, b, c, no unk.
+
+    Those of windows have so many positions.
+    """
+    shards: dict[str, object] = {"layout": "sentence", "factor": "right", "text_style": "ptb"}
+    if window is not None:
+        shards |= {"layout": "window", "window": window}
+        settings |= {"layout": "window", "max_length": window + 1}
     tokenizer = train_word_tokenizer(WORDS, text_style="ptb", unk=False)
     assert (tokenizer.pad_id, tokenizer.root_id, tokenizer.eos_id) == (PAD, ROOT, EOS)
     common = {"vocab_size": tokenizer.vocab_size, "positions": "learned", **settings}
@@ -86,6 +95,5 @@ def save_checkpoints(folder: Path, **settings: object) -> tuple[dict[str, Path],
         "base": tiny_model("transformer", **common),
     }
     for name, model in models.items():
-        shards = {"layout": "sentence", "factor": "right", "text_style": "ptb"}
         save_checkpoint(folder / name, model, tokenizer, shards=shards)
     return {name: folder / name for name in models}, tokenizer

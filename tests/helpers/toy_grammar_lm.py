@@ -20,6 +20,7 @@ from pdtools.models import Batch, LanguageModel, LoadedModel, TokenParts
 from pdtools.models.base import Objective
 from pdtools.models.derivations import DerivationKind, Derivations
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Parsed
+from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
 from pdtools.search.scores import Continuation, RowScore, SentenceScore, Unscorable
 from pdtools.tokenization import Sentence
@@ -266,8 +267,9 @@ class EnumeratingScorer(CheckpointScorer):
         beam: int | None,
         margin: float | None = None,
         max_batch: int | None = None,
+        context: Context = NO_CONTEXT,
     ) -> None:
-        super().__init__(loaded, kind="enumeration", beam=beam, max_batch=max_batch)
+        super().__init__(loaded, kind="enumeration", beam=beam, max_batch=max_batch, context=context)
 
     def _with_marginals(self, rows: Any, given: list[RowScore]) -> list[RowScore]:
         found = [

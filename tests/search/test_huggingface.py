@@ -98,12 +98,8 @@ def test_without_bos_the_first_token_has_no_row(folder: Path) -> None:
 
 
 def test_what_cannot_be_scored(folder: Path) -> None:
-    long = "dog " * 70
-    reasons = [getattr(f, "reason", None) for f in load_scorer(folder, beam=1).score(["", "dog", long])]
-    assert reasons[:2] == ["no words", None]
-    assert reasons[2].startswith("longer than the model: ")
-    each = load_scorer(folder, beam=1).score([" ".join("z" * number) for number in range(1, 70)])
-    assert max(len(found.logprobs) for found in each if isinstance(found, SentenceScore)) == 63  # and BOS
+    reasons = [getattr(f, "reason", None) for f in load_scorer(folder, beam=1).score(["", "dog"])]
+    assert reasons == ["no words", None]
     (alone,) = load_scorer(folder, beam=1, bos=False).score(["d"])
     assert getattr(alone, "reason", "") == "one token, and no BOS before it"
 

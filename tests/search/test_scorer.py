@@ -137,7 +137,7 @@ def test_what_cannot_be_scored_is_said_in_its_place(folders: dict[str, Path], na
         None,
         "words unknown to the model: dog, cat",
         "no words",
-        "longer than the model: 15 tokens, at most 14",
+        "longer than the model: 15 tokens, at most 14" if name == "pushdown" else None,
         None,
     ]
     (longest,) = scores(folders[name], [" ".join("a" * 14)])  # with ROOT and its end as long as the model

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.perplexity.shard_rows import Row, score_blocks
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pdtools.files import Rejects
     from pdtools.models import LoadedModel
     from pdtools.search.given_trees import TreesFile
+    from pdtools.search.inputs import SourcedLine
     from pdtools.search.scores import ActionBeam, RowScore, Scorer
     from pdtools.shards import ShardFolder
     from pdtools.tokenization import Sentence
@@ -84,8 +86,8 @@ def evaluate_perplexity(
         margin: see :func:`pdtools.search.beam_search`.
         trees: to sum over for the marginal, instead of a search.
         max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
-        rejects: takes sentences longer than the model, without one of the trees to sum over, or with
-            probability 0.
+        rejects: takes sentences longer than the model (one without a head reads them in windows), without
+            one of the trees to sum over, or with probability 0.
         progress: wraps the iterator over sentences.
         in_pieces: who scores them; None: this process.
 
@@ -107,6 +109,7 @@ def evaluate_perplexity(
         loaded,
         partial(_score, beam=beam, margin=margin, trees=trees, max_batch=max_batch),
         problem=scorer.problem if isinstance(scorer, GivenTreesScorer) else None,
+        any_length=not loaded.model.derivation_kind.exist,
         kind=_Record,
         rows_per_piece=min(scorer.look_ahead, ROWS_PER_PIECE),
         in_pieces=in_pieces,
@@ -154,35 +157,112 @@ def evaluate_string_perplexity(
     return _results(items, len(rejects), settings, shards)
 
 
+def evaluate_text_perplexity(
+    lines: Iterable[SourcedLine],
+    scorer: Scorer,
+    *,
+    documents: bool = False,
+    rejects: Rejects,
+    progress: Progress = no_progress,
+) -> Results:
+    """Perplexity of text, of any model that scores sentences.
+
+    Args:
+        lines: of the text; those without words are left out.
+        scorer: of a model.
+        documents: whether the lines of a document (:func:`.contexts.documents_of`) are one text.
+        rejects: takes sentences, or documents, that the model cannot score.
+        progress: wraps the iterator over them.
+
+    Returns:
+        See :func:`perplexities`, of which only marginals exist; ``words`` are those of the text as it is
+        written, whatever the model. An ``items`` table with a row for each line, or document, whose ``id`` is
+        its number, from 1.
+    """
+    from pdtools.search.contexts import documents_of, joined
+
+    content = hashlib.sha256()
+
+    def texts() -> Iterator[_Text]:
+        groups = documents_of(lines) if documents else ([line] for line in lines)
+        for number, group in enumerate(groups, start=1):
+            first = group[0]
+            for line in group:
+                content.update(f"{line.sentence.text}\n".encode(errors="surrogatepass"))
+            if first.sentence.words:
+                sentence = joined([line.sentence for line in group]) if documents else first.sentence
+                words = joined([line.written for line in group]) if documents else first.written
+                yield _Text(number, sentence, words, first.file, first.line)
+
+    items = _table(cut(_score_texts(texts(), scorer, rejects, progress, None), _ROWS_PER_BATCH))
+    if not len(items):
+        raise InputError("no text that the model can score")
+    kind = "documents" if documents else "sentences"
+    counts = count_items(items)
+    counts = {kind: counts.pop("sentences"), f"{kind}_left_out": len(rejects), **counts}
+    settings = {
+        "task": "ppl",
+        "eos_counted": scorer.settings["eos"],
+        "root_counted": False,
+        "words": "words and end-of-sentence" if scorer.settings["eos"] else "words",
+        "log_base": "nats",
+        "scorer": scorer.settings,
+        "text_sha256": content.hexdigest(),
+    }
+    return Results(scores=perplexities(items), counts=counts, settings=settings, tables={ITEMS: items})
+
+
 def _score_strings(
     shards: ShardFolder, scorer: Scorer, rejects: Rejects, progress: Progress
 ) -> Iterator[SentenceLogprobs]:
-    from pdtools.search.scores import Unscorable
     from pdtools.tokenization import split_spaces
 
-    under_way: deque[tuple[int, int]] = deque()  # ids, and numbers of words
-
-    def sentences() -> Iterator[Sentence]:
+    def texts() -> Iterator[_Text]:
         for block in shards.blocks():
             for i, row_id in enumerate(block.ids.tolist()):
                 sentence = split_spaces(block.text(i))
-                under_way.append((row_id, len(sentence.words)))
-                yield sentence
+                yield _Text(row_id, sentence, sentence, str(shards.folder), row_id)
 
-    for score in progress(scorer.score(sentences()), len(shards)):
-        row_id, n_words = under_way.popleft()
+    return _score_texts(texts(), scorer, rejects, progress, len(shards))
+
+
+class _Text(NamedTuple):
+    """A text, its words as they are written, and where it is from."""
+
+    id: int
+    sentence: Sentence
+    written: Sentence
+    file: str
+    line: int
+
+
+def _score_texts(
+    texts: Iterable[_Text], scorer: Scorer, rejects: Rejects, progress: Progress, number: int | None
+) -> Iterator[SentenceLogprobs]:
+    from pdtools.search.scores import Unscorable
+
+    under_way: deque[_Text] = deque()
+
+    def sentences() -> Iterator[Sentence]:
+        for text in texts:
+            under_way.append(text)
+            yield text.sentence
+
+    for score in progress(scorer.score(sentences()), number):
+        text = under_way.popleft()
         if isinstance(score, Unscorable):
-            rejects.add(score.reason, file=shards.folder, line=row_id, text=score.text)
+            rejects.add(score.reason, file=text.file, line=text.line, text=score.text)
             continue
+        ends = [i for i, word in enumerate(score.words) if word < 0] if score.eos else []
         yield SentenceLogprobs(
-            id=row_id,
+            id=text.id,
             tokens=len(score.logprobs),
             # Without BOS the first token has no score: nor does its word, if that is all of it.
-            words=n_words - max(0, score.words[0]) + score.eos,
+            words=len(text.written.words) - max(0, score.words[0]) + len(ends),
             unknown=score.n_unknown,
             marginal=score.total,
-            ends=int(score.eos),
-            end_marginal=float(score.logprobs[-1]) if score.eos else 0.0,
+            ends=len(ends),
+            end_marginal=float(score.logprobs[ends].sum()),
         )
 
 

@@ -81,6 +81,7 @@ def score_blocks(
     score: ScoreRows,
     *,
     problem: Callable[[NDArray[np.int32]], str | None] | None = None,
+    any_length: bool = False,
     kind: Any,
     rows_per_piece: int,
     in_pieces: InPieces | None,
@@ -97,6 +98,7 @@ def score_blocks(
         loaded: the model. Other processes load it themselves.
         score: what is done with a piece.
         problem: why a row with such tokens is left out, if so; None: none is.
+        any_length: whether no row is too long.
         kind: the type of what it says of a row.
         rows_per_piece: at most.
         in_pieces: who does it; None: this process.
@@ -111,7 +113,8 @@ def score_blocks(
     """
     from pdtools.shards.reader import ROWS_PER_BLOCK
 
-    pieces = _cut(shards, loaded.model, problem, rows_per_piece, rejects)
+    most = None if any_length else loaded.model.max_length
+    pieces = _cut(shards, loaded.model, most, problem, rows_per_piece, rejects)
     by = in_pieces or InPieces(Held(loaded))
     found = by.map(RowWork(by.model, score, kind), pieces)
     rows = progress(
@@ -132,13 +135,13 @@ def arrays_of(derivation: Any) -> Iterator[NDArray[np.int32]]:
 def _cut(
     shards: ShardFolder,
     model: LanguageModel,
+    most: int | None,
     problem: Callable[[NDArray[np.int32]], str | None] | None,
     rows_per_piece: int,
     rejects: Rejects,
 ) -> Iterator[list[Row]]:
     # ROOT, and a sentence's end, are no tokens of the text; a block ends anywhere.
     besides = 1 if shards.layout == "block" else 2
-    most = model.max_length
     first = 0
     for block in shards.blocks():
         rows = []

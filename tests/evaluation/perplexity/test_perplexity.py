@@ -32,6 +32,7 @@ from pdtools.files import Rejects
 from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.search import load_scorer
 from pdtools.search.scores import RowScore, SentenceScore
+from pdtools.search.string_scorer import string_logprobs
 from pdtools.shards import ShardFolder, ShardSet, ShardSettings, build_shards
 from pdtools.shards.blocks import blocks_from_files
 from pdtools.shards.plain import sentence_of
@@ -346,10 +347,15 @@ def test_blocks_longer_than_the_model(tmp_path: Path) -> None:
         "words_without_eos": 5,
         "unknown_tokens": 0,
     }
-    with pytest.raises(InputError, match="longer than the model: 6 tokens, at most 4"):
-        evaluate_perplexity(shards[6], loaded, beam=None, rejects=Rejects())
-    rest = evaluate_perplexity(shards[6], loaded, beam=None, rejects=Rejects("skip"))
-    assert (rest.counts["sentences_left_out"], rest.counts["tokens"]) == (1, 2)
+    # The first of two rows has six tokens and ROOT: it is read in windows of five, which move by two.
+    slid = evaluate_perplexity(shards[6], loaded, beam=None, rejects=Rejects())
+    assert slid.counts == whole.counts
+    first = next(iter(shards[6].blocks())).tokens(0)
+    root = first[0]
+    rows = [first[:5], np.array([root, *first[3:7]])]
+    begin, rest = string_logprobs(loaded, rows)
+    expected = begin.sum() + rest[-2:].sum()
+    assert slid.tables["items"].to_pylist()[0]["given_tree"] == pytest.approx(expected, abs=1e-5)
 
 
 def test_memory_does_not_grow_with_the_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

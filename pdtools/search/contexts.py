@@ -1,0 +1,233 @@
+"""What a model reads before a sentence, and how a text that is longer than the model is read. No torch."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdtools.errors import PdtoolsError
+from pdtools.search.inputs import SourcedLine
+from pdtools.search.scores import SentenceScore, Unscorable
+from pdtools.tokenization import Sentence
+
+ContextParses = Literal["best", "beam"]
+DOCUMENT = "document"
+# Positions, of models that have no longest row.
+_WINDOW = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What is read before a sentence: as many whole sentences, the nearest ones, as fit a window with it.
+
+    Attributes:
+        of: ``document``: the sentences before it (:attr:`Sentence.before`); a file: the same ``sentences``
+            before each; None: nothing.
+        sentences: lines of running text, if the same ones are before each.
+        parses: of models with trees: ``best``: only the best derivation of each sentence is kept for those
+            that follow; ``beam``: as many as of any prefix, and the score of a sentence is the difference
+            that it makes to the sum over all.
+        window: positions of a row at most; None: the model's.
+        stride: of models without trees: texts that are longer than a window are read in windows that move by
+            so many tokens; None: by half a window.
+    """
+
+    of: str | None = None
+    sentences: tuple[str, ...] = ()
+    parses: ContextParses = "best"
+    window: int | None = None
+    stride: int | None = None
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether sentences are read otherwise than each by itself."""
+        return self.of is not None or self.stride is not None or self.window is not None
+
+    def window_of(self, most: int | None) -> int | None:
+        """Positions of a row at most, of a model whose longest row has ``most``; None: no limit.
+
+        Raises:
+            PdtoolsError: if the model cannot read so many, or a window would move past tokens.
+        """
+        window = self.window or most or (_WINDOW if self.is_asked_for else None)
+        if window is not None and most is not None and window > most:
+            raise PdtoolsError(f"--window {window}: the model reads {most} positions at most")
+        if window is not None and self.stride is not None and self.stride >= window:
+            raise PdtoolsError(f"--stride {self.stride}: must be below the window's {window} positions")
+        return window
+
+    def stride_of(self, window: int | None) -> int:
+        """Tokens by which a window of so many positions moves (None: there is none that would)."""
+        return self.stride or max(1, (window or 0) // 2)
+
+    def described(self, window: int | None, *, has_trees: bool) -> dict[str, Any]:
+        """For the settings of results."""
+        if not self.is_asked_for:
+            return {}
+        found = {"context": self.of, "context_parses": self.parses, "window": window, "stride": self.stride}
+        left_out = {name for name in ("context", "context_parses", "stride") if found[name] is None}
+        if self.of is None or not has_trees:
+            left_out.add("context_parses")
+        return {name: value for name, value in found.items() if name not in left_out}
+
+
+NO_CONTEXT = Context()
+
+
+def windows(length: int, window: int, stride: int) -> Iterator[tuple[int, int, int]]:
+    """How a text is read in windows: begin, end, and the first of the positions that are scored in this one.
+
+    Windows begin at multiples of the stride; each scores what the one before it has not, so that all but the
+    first window's positions see ``window - stride`` others at least.
+
+    Args:
+        length: positions of the text.
+        window: positions of a window.
+        stride: by how many it moves; below ``window``.
+    """
+    scored = 0
+    for begin in count(0, stride):
+        end = min(begin + window, length)
+        yield begin, end, scored
+        if end == length:
+            return
+        scored = end
+
+
+def read_in_windows(
+    texts: Sequence[NDArray[np.int32]],
+    score: Callable[[list[NDArray[np.int32]]], Sequence[NDArray[np.float64]]],
+    *,
+    window: int | None,
+    stride: int,
+    first: int | None = None,
+    bos: bool = True,
+) -> list[tuple[NDArray[np.float64], NDArray[np.int32]]]:
+    """Score texts that may be longer than a window (:func:`windows`).
+
+    Args:
+        texts: int32[m] each.
+        score: rows of at most ``window`` positions to log p of all after the first position, float64, nats.
+        window: positions; None: no text is too long.
+        stride: tokens that a window moves by.
+        first: what every row begins with, instead of what the text has there; None: that.
+        bos: whether the first position of a text is a beginning-of-sentence token.
+
+    Returns:
+        For each text float64[m - 1], log p of all after its first position, and int32[m - 1], how many tokens
+        each of them saw.
+    """
+    rows, places = [], []
+    for text, ids in enumerate(texts):
+        for begin, end, scored in windows(len(ids), window or len(ids), stride):
+            row = ids[begin:end]
+            rows.append(row if first is None else np.append(np.int32(first), row[1:]))
+            places.append((text, begin, max(1, scored), end))
+    found = [(np.zeros(len(ids) - 1), np.zeros(len(ids) - 1, np.int32)) for ids in texts]
+    for values, (text, begin, scored, end) in zip(score(rows), places, strict=True):
+        logprobs, seen = found[text]
+        logprobs[scored - 1 : end - 1] = values[scored - 1 - begin :]
+        uncounted = first is not None or (bos and begin == 0)
+        seen[scored - 1 : end - 1] = np.arange(scored, end) - begin - uncounted
+    return found
+
+
+def with_documents(lines: Iterable[SourcedLine], window: int) -> Iterator[SourcedLine]:
+    """Lines with the sentences of their documents before them (:attr:`Sentence.before`).
+
+    A document ends with its file, and at a line without words.
+
+    Args:
+        lines: from :func:`pdtools.search.inputs.read_inputs`.
+        window: positions; sentences that cannot be in one with the line are left out.
+    """
+    before: deque[Sentence] = deque()
+    positions, file = 0, None
+    for line in lines:
+        if line.file != file or not line.sentence.words:
+            before.clear()
+            positions, file = 0, line.file
+        yield replace(line, sentence=replace(line.sentence, before=tuple(before)))
+        if line.sentence.words:
+            before.append(line.sentence)
+            positions += 1 + len(line.sentence.words)  # ROOT, and a token for each word at least
+            while positions > window:
+                positions -= 1 + len(before.popleft().words)
+
+
+def documents_of(lines: Iterable[SourcedLine]) -> Iterator[list[SourcedLine]]:
+    """The lines of each document; those without words, which end documents, stand alone."""
+    document: list[SourcedLine] = []
+    for line in lines:
+        goes_on = document and line.sentence.words and document[0].sentence.words
+        if document and not (goes_on and line.file == document[0].file):
+            yield document
+            document = []
+        document.append(line)
+    if document:
+        yield document
+
+
+def joined(sentences: Sequence[Sentence]) -> Sentence:
+    """The sentences of a document as one text, a line feed between them."""
+    words: list[str] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    at = 0
+    for sentence in sentences:
+        words += sentence.words
+        starts += [at + start for start in sentence.starts]
+        ends += [at + end for end in sentence.ends]
+        at += len(sentence.text) + 1
+    text = "\n".join(sentence.text for sentence in sentences)
+    return Sentence(text, tuple(words), tuple(starts), tuple(ends))
+
+
+def lines_of(document: Sentence) -> Iterator[Sentence]:
+    """The inverse of :func:`joined`."""
+    at = first = 0
+    for line in document.text.split("\n"):
+        end = bisect_right(document.starts, at + len(line))
+        own = slice(first, end)
+        yield Sentence(
+            line,
+            document.words[own],
+            tuple(start - at for start in document.starts[own]),
+            tuple(stop - at for stop in document.ends[own]),
+        )
+        at, first = at + len(line) + 1, end
+
+
+def parts_of(
+    score: SentenceScore | Unscorable, sentences: Sequence[Sentence]
+) -> Iterator[SentenceScore | Unscorable]:
+    """What a document's score says of each of its sentences; how many words were unknown is that of all."""
+    if isinstance(score, Unscorable):
+        yield from (Unscorable(sentence.text, score.reason) for sentence in sentences)
+        return
+    at = words = row = 0
+    for sentence in sentences:
+        first, end = row, at + len(sentence.text)
+        # The end of a sentence, and a line feed, stand at the end of its line.
+        while row < len(score.tokens) and score.starts[row] <= end:
+            row += 1
+        rows = slice(first, row)
+        yield replace(
+            score,
+            text=sentence.text,
+            tokens=score.tokens[rows],
+            words=tuple(word - words if word >= 0 else word for word in score.words[rows]),
+            starts=tuple(start - at for start in score.starts[rows]),
+            ends=tuple(stop - at for stop in score.ends[rows]),
+            logprobs=score.logprobs[rows],
+            first_token=score.first_token if first == 0 else 1,
+            seen=None if score.seen is None else score.seen[rows],
+        )
+        at, words = end + 1, words + len(sentence.words)
