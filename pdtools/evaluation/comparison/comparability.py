@@ -31,7 +31,7 @@ _WITHOUT_EOS = ("sg", "ppl")
 _NONE_IS_NO_VALUE = ("beam", "eos")
 _NONE = {"limit": "all", "margin": "none", "text_style": "as given", "streams": "each row by itself"}
 # Settings that only results of some kinds have: where one of two has it, it is what differs.
-_OF_SOME = ("streams", "warning", "given_trees")
+_OF_SOME = ("streams", "warning", "given_trees", "context", "context_parses", "window", "stride")
 _NAMES = {
     "limit": "most pairs or prefixes",
     "eos": "end-of-sentence counted",

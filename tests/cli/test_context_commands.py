@@ -1,0 +1,205 @@
+"""Sentences in context, and documents in sliding windows, by commands."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from search_oracle import save_checkpoints
+from toy_gpt2 import save_gpt2
+
+from pdtools.cli.main import run
+from pdtools.search import SentenceScore, load_scorer
+from pdtools.search.contexts import Context, joined
+from pdtools.tokenization import split_spaces
+
+STORY = "a b c\nb a\n\nc c a\na\n"
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("windows")
+    found = save_checkpoints(folder, window=12)[0]
+    (folder / "story.txt").write_text(STORY)
+    (folder / "before.txt").write_text("a b\n\nc\n")
+    (folder / "pairs.tsv").write_text("sentence_good\tsentence_bad\na b\tb a\nc b a\tc a a\n")
+    return {
+        **found,
+        "story": folder / "story.txt",
+        "before": folder / "before.txt",
+        "pairs": folder / "pairs.tsv",
+    }
+
+
+def table(capsys: pytest.CaptureFixture[str], *command: str | Path) -> list[dict[str, str]]:
+    assert run([*map(str, command), "-q", "--device", "cpu"]) == 0
+    return list(csv.DictReader(io.StringIO(capsys.readouterr().out), delimiter="\t"))
+
+
+def refused(capsys: pytest.CaptureFixture[str], *command: str | Path) -> str:
+    assert run([*map(str, command), "--device", "cpu"]) == 1
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    return line
+
+
+@pytest.mark.parametrize("name", ["pushdown", "base"])
+def test_surprisals_of_a_document(
+    folders: dict[str, Path], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = ["surprisal", folders["story"], "--model", folders[name], "--nats"]
+    alone, after = table(capsys, *common), table(capsys, *common, "--context", "document")
+    assert "seen" not in alone[0]
+    assert [row["token"] for row in after] == [row["token"] for row in alone]
+    assert [row["seen"] for row in after if row["token_id"] == "1"] == ["0", "4", "0", "4"]
+    first = [row["sentence_id"] in "14" for row in alone]
+    nats = [[float(row["surprisal"]) for row in rows] for rows in (alone, after)]
+    differences = [one - other for one, other in zip(*nats, strict=True)]
+    same = [abs(difference) < 1e-4 for difference in differences]
+    assert all(same[i] for i, is_first in enumerate(first) if is_first)
+    assert not all(same)
+
+
+def test_surprisals_after_a_file(folders: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    common = ["surprisal", "--text", "c b", "--model", folders["pushdown"], "--context", folders["before"]]
+    for parses in ("best", "beam"):
+        rows = table(capsys, *common, "--context-parses", parses, "--nats", "--parses")
+        context = Context(of="x", sentences=("a b", "c"), parses=parses)  # type: ignore[arg-type]
+        (found,) = load_scorer(folders["pushdown"], context=context).score(["c b"])
+        assert isinstance(found, SentenceScore)
+        np.testing.assert_allclose([-float(row["surprisal"]) for row in rows], found.logprobs, atol=1e-6)
+        assert [row["seen"] for row in rows] == ["5", "6", "7"]
+        assert rows[0]["parse"] == "c"
+
+
+@pytest.mark.parametrize("kind", ["base", "gpt2"])
+def test_surprisals_of_documents_in_windows(
+    folders: dict[str, Path], kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = folders["base"] if kind == "base" else save_gpt2(tmp_path / "gpt2", [STORY])
+    common = ["surprisal", folders["story"], "--model", folder, "--nats", "--stride", "2", "--window", "4"]
+    rows = table(capsys, *common)
+    scorer = load_scorer(folder, context=Context(stride=2, window=4))
+    documents = [joined(list(map(split_spaces, part.splitlines()))) for part in STORY.split("\n\n")]
+    found = [score for score in scorer.score(documents) if isinstance(score, SentenceScore)]
+    np.testing.assert_allclose(
+        [-float(row["surprisal"]) for row in rows], np.concatenate([f.logprobs for f in found]), atol=1e-6
+    )
+    assert [int(row["seen"]) for row in rows] == [seen for score in found for seen in score.seen or ()]
+    assert sorted({row["sentence_id"] for row in rows}) == ["1", "2", "4", "5"]
+    lines = STORY.splitlines()
+    for row in rows:
+        if row["token"] not in ("<eos>", "Ċ"):
+            assert lines[int(row["sentence_id"]) - 1][int(row["start"]) : int(row["end"])] == row["token"]
+    assert {row["token"] for row in rows if row["start"] == row["end"]} == {
+        "<eos>" if kind == "base" else "Ċ"
+    }
+    words = table(capsys, *common, "--words")
+    assert [row["word"] for row in words if row["start"] != row["end"]] == STORY.split()
+    assert sum(float(row["surprisal"]) for row in words) == pytest.approx(
+        -sum(f.total for f in found), abs=1e-5
+    )
+
+
+def test_workers_give_the_same(
+    folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = ["surprisal", folders["story"], "--model", folders["pushdown"], "--context", "document"]
+    alone = table(capsys, *common)
+    assert table(capsys, *common, "--workers", "2") == alone
+
+
+@pytest.mark.parametrize("name", ["pushdown", "base"])
+def test_perplexity_of_text(folders: dict[str, Path], name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for options in (
+        [],
+        ["--context", "document"],
+        *([["--stride", "2", "--window", "4"]] * (name == "base")),
+    ):
+        command = [folders["story"], "--model", folders[name], *options]
+        rows = table(capsys, "surprisal", *command, "--nats")
+        assert run(["eval-ppl", *map(str, command), "--json", "--device", "cpu"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        scores, counts = document["scores"], document["counts"]
+        assert counts["tokens"] == counts["words"] == len(rows) == 13
+        assert counts["words_without_eos"] == 9
+        total = sum(float(row["surprisal"]) for row in rows)
+        assert scores["ppl_word_marginal"] == pytest.approx(np.exp(total / 13))
+        words = sum(float(row["surprisal"]) for row in rows if row["token"] != "<eos>")
+        assert scores["ppl_word_without_eos_marginal"] == pytest.approx(np.exp(words / 9))
+        assert scores["ppl_word_joint"] is None
+        kind = "documents" if "--stride" in options else "sentences"
+        assert (counts[kind], counts[f"{kind}_left_out"]) == (2 if kind == "documents" else 4, 0)
+
+
+def test_text_from_a_pipe(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = ["--model", str(folders["base"]), "--json", "--device", "cpu"]
+    assert run(["eval-ppl", str(folders["story"]), *common]) == 0
+    by_file = json.loads(capsys.readouterr().out)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(STORY.encode())))
+    assert run(["eval-ppl", "-", *common]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"] == by_file["scores"]
+
+
+@pytest.mark.parametrize("beam", ["5", "auto"])
+def test_pairs_after_the_same_sentences(
+    folders: dict[str, Path], beam: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["eval-blimp", str(folders["pairs"]), "--model", str(folders["pushdown"]), "--beam", beam, "-q"]
+    command += ["--device", "cpu"]
+    assert run([*command, "--context", str(folders["before"]), "-o", str(tmp_path / "r")]) == 0
+    assert run([*command, "-o", str(tmp_path / "alone")]) == 0
+    settings = json.loads((tmp_path / "r" / "results.json").read_text())["settings"]["scorer"]
+    assert settings["context"].startswith("2 sentences, sha256 ")
+    assert (settings["context_parses"], settings["window"]) == ("best", 12)
+    capsys.readouterr()
+    assert run(["compare", str(tmp_path / "alone"), str(tmp_path / "r"), "--json"]) == 0
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert any(note.startswith("context: none and 2 sentences") for note in notes)
+
+
+def test_suites_after_the_same_sentences(folders: dict[str, Path], tmp_path: Path) -> None:
+    gpt2 = save_gpt2(tmp_path / "gpt2", ["The dog barks."], positions=128)
+    suites = Path(__file__).parents[2] / "data" / "sg"
+    command = [
+        "eval-sg",
+        str(suites),
+        "--model",
+        str(gpt2),
+        "-q",
+        "--device",
+        "cpu",
+        "-o",
+        str(tmp_path / "r"),
+    ]
+    assert run([*command, "--context", str(folders["before"])]) == 0
+    assert "context" in json.loads((tmp_path / "r" / "results.json").read_text())["settings"]["scorer"]
+
+
+def test_what_does_not_go_together(
+    folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = ["surprisal", folders["story"], "--model", folders["pushdown"]]
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n \n")
+    for options, message in (
+        (["--context", "document", "--stride", "2"], "leave out --context"),
+        (["--context-parses", "beam"], "--context-parses goes with --context"),
+        (["--window", "4"], "--window goes with --context or --stride"),
+        (["--context", str(empty)], f"{empty}: there is no sentence in the context"),
+        (["--context", str(tmp_path / "nothing")], "nothing"),
+        (["--stride", "2"], "leave out --stride"),
+        (["--context", "document", "--window", "13"], "the model reads 12 positions at most"),
+        (["--context", "document", "--trees", str(folders["story"])], "do not go with --context"),
+    ):
+        assert message in refused(capsys, *common, *options)
+    pairs = ["eval-blimp", folders["pairs"], "--model", folders["pushdown"], "-o", tmp_path / "r"]
+    assert "name a file of sentences" in refused(capsys, *pairs, "--context", "document")
+    text = ["eval-ppl", folders["story"], "--model", folders["base"]]
+    for options in (["--stream"], ["--no-marginal"], ["--mask-share", "0.5"]):
+        assert "are for shards, not for text" in refused(capsys, *text, *options)
