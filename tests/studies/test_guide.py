@@ -1,0 +1,55 @@
+"""The commands of guide pages, run as they stand there on a few sentences."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from toy_gpt2 import save_gpt2
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+# For a few seconds each.
+SMALLER = " --set ".join(
+    ["", "config.layers=1", "config.d_model=16", "config.heads=2", "config.d_ff=32", "train.steps=2"]
+)
+STORY = "The dog barks.\nThe cats that saw it sleep.\n\nShe left.\n"
+
+
+def commands(page: str) -> list[str]:
+    """The lines of a page that are commands of pdtools."""
+    lines = (REPOSITORY / "docs" / "guide" / page).read_text("utf-8").splitlines()
+    return [line.strip() for line in lines if line.startswith("    pdtools ")]
+
+
+def test_running_text(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    for folder, file in (("articles", "train"), ("heldout", "valid")):
+        (tmp_path / folder).mkdir()
+        trees = (REPOSITORY / "data" / "treebank" / f"{file}.mrg").read_text("utf-8").split("\n\n")
+        (tmp_path / folder / "a.mrg").write_text("\n\n".join(trees[:60]))
+    (tmp_path / "story.txt").write_text(STORY)
+    (tmp_path / "pairs.tsv").write_text("sentence_good\tsentence_bad\nThe dog barks.\tThe dog bark.\n")
+    (tmp_path / "suites").mkdir()
+    shutil.copy(REPOSITORY / "data" / "sg" / "mini_npi_ever.json", tmp_path / "suites")
+    save_gpt2(tmp_path / "gpt2", [STORY], positions=64)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    found = commands("running-text.md")
+    assert len(found) == 12
+    for command in found:
+        command = command.replace("--vocab-size 8000", "--vocab-size 400").replace(
+            "--config small", f"--config small{SMALLER}"
+        )
+        command = command.replace("pdtools", f"{sys.executable} -m pdtools", 1)
+        command += " --beam 2" if "runs/pushdown" in command and " train " not in command else ""
+        done = subprocess.run(
+            ["sh", "-c", command],
+            cwd=tmp_path,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, command + done.stderr
