@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
+import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from toy_gpt2 import save_gpt2
+
+from pdtools.cli.main import run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 # For a few seconds each.
@@ -25,7 +25,7 @@ def commands(page: str) -> list[str]:
     return [line.strip() for line in lines if line.startswith("    pdtools ")]
 
 
-def test_running_text(tmp_path: Path) -> None:
+def test_running_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers")
     for folder, file in (("articles", "train"), ("heldout", "valid")):
         (tmp_path / folder).mkdir()
@@ -36,20 +36,12 @@ def test_running_text(tmp_path: Path) -> None:
     (tmp_path / "suites").mkdir()
     shutil.copy(REPOSITORY / "data" / "sg" / "mini_npi_ever.json", tmp_path / "suites")
     save_gpt2(tmp_path / "gpt2", [STORY], positions=64)
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    monkeypatch.chdir(tmp_path)
     found = commands("running-text.md")
     assert len(found) == 12
     for command in found:
         command = command.replace("--vocab-size 8000", "--vocab-size 400").replace(
             "--config small", f"--config small{SMALLER}"
         )
-        command = command.replace("pdtools", f"{sys.executable} -m pdtools", 1)
         command += " --beam 2" if "runs/pushdown" in command and " train " not in command else ""
-        done = subprocess.run(
-            ["sh", "-c", command],
-            cwd=tmp_path,
-            env={**os.environ, "PATH": path},
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, command + done.stderr
+        assert run([*shlex.split(command)[1:], "--quiet"]) == 0, command
