@@ -29,8 +29,8 @@ def test_running_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers")
     for folder, file in (("articles", "train"), ("heldout", "valid")):
         (tmp_path / folder).mkdir()
-        trees = (REPOSITORY / "data" / "treebank" / f"{file}.mrg").read_text("utf-8").split("\n\n")
-        (tmp_path / folder / "a.mrg").write_text("\n\n".join(trees[:60]))
+        trees = (REPOSITORY / "data" / "treebank" / f"{file}.mrg").read_text("utf-8").splitlines()
+        (tmp_path / folder / "a.mrg").write_text("\n".join(trees[:60]))
     (tmp_path / "story.txt").write_text(STORY)
     (tmp_path / "pairs.tsv").write_text("sentence_good\tsentence_bad\nThe dog barks.\tThe dog bark.\n")
     (tmp_path / "suites").mkdir()
