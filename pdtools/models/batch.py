@@ -31,6 +31,8 @@ class Batch:
             predicted but the first.
         edges: bool (B, N), after which tokens a node may split (:func:`pdtools.models.treereg.word_edges`);
             None: TreeReg's loss is not asked for.
+        places: int64 (S, L), of windows with edges where their sentences are
+            (:func:`pdtools.models.treereg.sentence_places`); None: rows are sentences.
     """
 
     tokens: Tensor
@@ -41,6 +43,7 @@ class Batch:
     continues: bool | None = None
     roots: Tensor | None = None
     edges: Tensor | None = None
+    places: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Self:
         """The same batch on another device."""

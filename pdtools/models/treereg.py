@@ -6,6 +6,8 @@ h_i; ``O[0, ·]`` is 0. A node over tokens a..b that splits after token q is sco
 ``s(q) = O[a − 1, q] + O[q, q + 1] + O[q, b]``, and the gold split competes, by a softmax, with all splits at
 word edges. A binary node is known by where it splits: the gap k, between tokens k and k + 1.
 
+In windows every sentence is taken by itself: its own ROOT, whose state is not looked at, is its beginning.
+
 States are not normalised: their scale is the temperature of the softmax. Read from the released code
 (``O[q, q + 1]`` included) and from figure 1 of the paper.
 """
@@ -42,15 +44,21 @@ class TreeRegParts:
     n_splits_correct: Tensor
 
 
-def treereg(states: Tensor, attach: Tensor, lengths: Tensor, edges: Tensor) -> TreeRegParts:
+def treereg(
+    states: Tensor, attach: Tensor, lengths: Tensor, edges: Tensor, places: Tensor | None = None
+) -> TreeRegParts:
     """The loss of a batch.
 
     Args:
         states: float (B, N, d), of each position; that of ROOT is not looked at.
-        attach: int64 (B, N), in the sentence layout; padding shifts.
+        attach: int64 (B, N); padding shifts.
         lengths: int64 (B,), positions of each row, ROOT and end-of-sentence included.
         edges: bool (B, N), see :func:`word_edges`.
+        places: of windows, see :func:`sentence_places`; None: rows are sentences.
     """
+    if places is not None:
+        states = states.flatten(0, 1)[places.clamp(min=0)]  # (S, L, d)
+        attach, lengths, edges = _sentences(attach, edges, places)
     start, end = gold_nodes(attach, lengths)
     candidates = split_candidates(start, end, edges)  # (B, N, N)
     scored = candidates.sum(2) >= 2  # (B, N)
@@ -68,17 +76,19 @@ def treereg(states: Tensor, attach: Tensor, lengths: Tensor, edges: Tensor) -> T
     )
 
 
-def count_trees(attach: Tensor, lengths: Tensor, edges: Tensor) -> Tensor:
+def count_trees(attach: Tensor, lengths: Tensor, edges: Tensor, places: Tensor | None = None) -> Tensor:
     """Sentences that have a loss, int64 (): what :func:`treereg` counts, without states."""
+    if places is not None:
+        attach, lengths, edges = _sentences(attach, edges, places)
     candidates = split_candidates(*gold_nodes(attach, lengths), edges)
     return (candidates.sum(2) >= 2).any(1).sum()
 
 
 def word_edges(words: Sequence[NDArray[np.int32]], width: int) -> Tensor:
-    """After which tokens a node may split: those whose next token begins another word of the row.
+    """After which tokens a node may split: those whose next token begins another word of their sentence.
 
     Args:
-        words: of each row int32 (n + 2), which word a token belongs to, ROOT and end-of-sentence included.
+        words: of each row int32, which word a token belongs to; -1 for ROOTs and end-of-sentence.
         width: N, at least the longest row's.
 
     Returns:
@@ -86,8 +96,42 @@ def word_edges(words: Sequence[NDArray[np.int32]], width: int) -> Tensor:
     """
     edges = np.zeros((len(words), width), dtype=bool)
     for row, word in zip(edges, words, strict=True):
-        row[1 : len(word) - 2] = word[1:-2] != word[2:-1]
+        found = (word[:-1] != word[1:]) & (word[:-1] >= 0) & (word[1:] >= 0)
+        row[: len(found)] = found
     return torch.from_numpy(edges)
+
+
+def sentence_places(words: Sequence[NDArray[np.int32]], width: int) -> Tensor:
+    """Where the sentences of windows are.
+
+    Args:
+        words, width: see :func:`word_edges`.
+
+    Returns:
+        int64 (S, L): positions of each sentence's ROOT and tokens, counted on through all rows (B · N);
+        -1 where it has no more.
+    """
+    of_row = np.repeat(np.arange(len(words)), [len(word) for word in words])  # (P) all positions
+    within = np.concatenate([np.arange(len(word)) for word in words])  # (P)
+    roots = np.flatnonzero(np.concatenate(words) < 0)  # (S)
+    lengths = np.diff(np.append(roots, len(within)))  # (S)
+    column = np.arange(lengths.max(initial=1))
+    first = of_row[roots] * width + within[roots]  # (S)
+    return torch.from_numpy(np.where(column < lengths[:, None], first[:, None] + column, -1))
+
+
+def _sentences(attach: Tensor, edges: Tensor, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Attachments (S, L), lengths (S,) and edges (S, L) of windows' sentences, as if each had its own row.
+
+    The last token attaches to ROOT: whatever is on the stack there branches to the right, as at
+    end-of-sentence, which is counted in the lengths, but is no position here.
+    """
+    is_real = places >= 0  # (S, L)
+    flat = places.clamp(min=0)
+    root = places[:, :1] % attach.shape[1]  # (S, 1): its position in its row
+    position = torch.arange(places.shape[1], device=places.device)
+    own = torch.where(is_real, attach.flatten()[flat] - root, position)  # (S, L)
+    return own, is_real.sum(1) + 1, edges.flatten()[flat] & is_real
 
 
 def gold_nodes(attach: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

@@ -71,7 +71,7 @@ class TreeRegParser(StringScorer):
     def _parse(self, window: list[Encoded]) -> list[Parsed]:
         model = self.loaded.model
         assert isinstance(model, TransformerLM)
-        ids = [item.encoding.ids for item in window]
+        ids = [item.encoding.ids[:-1] for item in window]  # no state depends on end-of-sentence
         trees: dict[int, Tree] = {}
         for places in length_groups([len(row) for row in ids], self._sentences_that_fit):
             rows = [(ids[i], model.no_derivation(ids[i])) for i in places]

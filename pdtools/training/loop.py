@@ -238,7 +238,7 @@ class TrainingLoop:
             predicted = batch.predicted()
             counts[0] += predicted.any(1).sum() if config.normalize == "sentence" else predicted.sum()
             if batch.edges is not None:
-                counts[1] += count_trees(batch.attach, batch.lengths, batch.edges)
+                counts[1] += count_trees(batch.attach, batch.lengths, batch.edges, batch.places)
         self.ranks.add_up(counts)
         self._treereg_factor = config.treereg_weight * counts[0] / counts[1].clamp(min=1)
         return batches

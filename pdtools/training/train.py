@@ -207,7 +207,8 @@ def open_run(
         files, identity = {**inputs.files}, {**inputs.identity}
         parsed = None
         if options.treereg_shards is not None:
-            parsed = open_parsed(options.treereg_shards, inputs.tokenizer)
+            layout = str(inputs.settings.get("layout"))
+            parsed = open_parsed(options.treereg_shards, inputs.tokenizer, layout)
             files["treereg"], identity["treereg"] = options.treereg_shards, parsed.sha256
         if init is not None:
             files["init"], identity["init"] = init, fingerprint(init)
@@ -287,7 +288,7 @@ def _check_treereg(model: LanguageModel, parsed: ShardSet | None, settings: Mapp
         raise PdtoolsError(
             "--treereg-shards is for models with TreeReg (--model transformer --set config.treereg_layer=N)"
         )
-    if parsed is None and model.has_treereg and settings.get("layout") != "sentence":
+    if parsed is None and model.has_treereg and settings.get("layout") not in ("sentence", "window"):
         raise PdtoolsError(
             "config.treereg_layer: these data have no trees: name shards with pdtools train --treereg-shards"
         )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from pdtools.models.treereg import (
     gold_nodes,
     greedy_tree,
     residual_norms,
+    sentence_places,
     split_scores,
     treereg,
     word_edges,
@@ -187,11 +190,11 @@ def test_all_trees_of_up_to_seven_leaves(leaves: int) -> None:
         check(tree, [1] * leaves, rng.normal(size=(leaves, 3)))
 
 
-def nested(first: int, last: int, draw: Any) -> Nested:
+def nested(first: int, last: int, split: Callable[[int, int], int]) -> Nested:
     if first == last:
         return first
-    split = draw(st.integers(first, last - 1))
-    return nested(first, split, draw), nested(split + 1, last, draw)
+    q = split(first, last)
+    return nested(first, q, split), nested(q + 1, last, split)
 
 
 @settings(max_examples=60)
@@ -199,7 +202,7 @@ def nested(first: int, last: int, draw: Any) -> Nested:
 def test_random_trees_with_subwords(data: st.DataObject) -> None:
     pieces = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=14))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
-    tree = nested(1, len(pieces), data.draw)
+    tree = nested(1, len(pieces), lambda first, last: data.draw(st.integers(first, last - 1)))
     check(tree, pieces, rng.normal(size=(sum(pieces), 4)) * rng.choice([0.1, 1, 5]))
 
 
@@ -228,6 +231,98 @@ def test_gradients() -> None:
     attach = sentence_layout(attachments(brackets(((1, (2, 3)), ((4, 5), (6, 7)))))).tolist()
     for words in (list(range(7)), [0, 1, 1, 2, 3, 4, 5]):
         assert torch.autograd.gradcheck(lambda x, words=words: loss(x, attach, words).treereg_sum, (h,))
+
+
+# --- windows -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Window:
+    """Sentences of a window, each its attachments (with end-of-sentence), words and states."""
+
+    attach: list[list[int]]
+    words: list[list[int]]
+    h: list[Tensor]
+
+    def row(self) -> tuple[list[int], list[int], Tensor]:
+        """Attachments, words and states (N, d), written out sentence after sentence."""
+        attach: list[int] = []
+        words: list[int] = []
+        states: list[Tensor] = []
+        for targets, numbers, h in zip(self.attach, self.words, self.h, strict=True):
+            root, before = len(attach), max([-1, *words]) + 1
+            attach += [root, *(root + target for target in targets[1:-2]), root]
+            words += [-1, *(before + number for number in numbers)]
+            states += [torch.full_like(h[:1], 5.0), h]
+        return attach, words, torch.cat(states)
+
+
+def window_of(rng: np.random.Generator, sentences: int) -> Window:
+    """Random trees over words of one to three tokens."""
+    found = Window([], [], [])
+    for _ in range(sentences):
+        pieces = rng.integers(1, 4, size=rng.integers(1, 7)).tolist()
+        tree = nested(1, len(pieces), lambda first, last: int(rng.integers(first, last)))
+        found.attach.append(sentence_layout(expand_attachments(attachments(brackets(tree)), pieces)).tolist())
+        found.words.append(np.repeat(np.arange(len(pieces)), pieces).tolist())
+        found.h.append(torch.from_numpy(rng.normal(size=(sum(pieces), 3))))
+    return found
+
+
+def batch_of(windows: list[Window], width: int, states: Tensor | None = None) -> tuple[Tensor, ...]:
+    """What :func:`treereg` takes of windows with padding between them."""
+    rows = [window.row() for window in windows]
+    attach = torch.arange(width).repeat(len(rows), 1)
+    padded = torch.full((len(rows), width, 3), -3.0, dtype=torch.float64)
+    for i, (targets, _, h) in enumerate(rows):
+        attach[i, : len(targets)] = torch.tensor(targets)
+        padded[i, : len(targets)] = h
+    words = [np.array(row[1], np.int32) for row in rows]
+    lengths = torch.tensor([len(row[0]) for row in rows])
+    places = sentence_places(words, width)
+    return padded if states is None else states, attach, lengths, word_edges(words, width), places
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sentences_of_windows_have_the_loss_of_sentences(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    windows = [window_of(rng, int(rng.integers(1, 6))) for _ in range(3)]
+    width = max(len(window.row()[0]) for window in windows) + 2
+    for window in windows:
+        for h in window.h:
+            h.requires_grad_()
+    inputs = batch_of(windows, width)
+    found = treereg(*inputs)
+    apart = [
+        loss(h, targets, words)
+        for window in windows
+        for targets, words, h in zip(window.attach, window.words, window.h, strict=True)
+    ]
+    assert int(found.n_splits) > 0
+    for name, value in vars(found).items():
+        assert value.item() == pytest.approx(sum(getattr(each, name).item() for each in apart)), name
+    assert int(count_trees(*inputs[1:])) == int(found.n_trees)
+    states = [h for window in windows for h in window.h]
+    together = torch.autograd.grad(found.treereg_sum, states)
+    alone = torch.autograd.grad(torch.stack([each.treereg_sum for each in apart]).sum(), states)
+    torch.testing.assert_close(together, alone)
+
+
+def test_places_of_sentences() -> None:
+    words = [np.array([-1, 0, 1, -1, 2], np.int32), np.array([-1, 0], np.int32)]
+    assert sentence_places(words, 6).tolist() == [[0, 1, 2], [3, 4, -1], [6, 7, -1]]
+    assert word_edges(words, 6).nonzero().tolist() == [[0, 1]]
+
+
+def test_a_batch_without_windows() -> None:
+    words = [np.zeros(0, np.int32)]
+    places, edges = sentence_places(words, 2), word_edges(words, 2)
+    states = torch.randn(1, 2, 4, requires_grad=True)
+    found = treereg(states, torch.tensor([[0, 1]]), torch.tensor([1]), edges, places)
+    found.treereg_sum.backward()
+    assert figures(found) == (0.0, 0, 0, 0)
+    assert states.grad is not None
+    assert not states.grad.any()
 
 
 # --- parsing -----------------------------------------------------------------------------------

@@ -123,8 +123,8 @@ class TransformerConfig:
                 raise bad_config(f"{name} must be above 0, not {getattr(self, name)}")
         if self.attachment_head and (self.objective == "masked" or self.as_released):
             raise bad_config("an attachment head needs the causal objective, and no as_released")
-        if self.layout == "window" and (self.objective == "masked" or self.as_released or self.treereg_layer):
-            raise bad_config("windows need the causal objective, and no as_released or treereg_layer")
+        if self.layout == "window" and (self.objective == "masked" or self.as_released):
+            raise bad_config("windows need the causal objective, and no as_released")
         if self.layout == "window" and self.derivation_kind.choices == "actions":
             raise bad_config("models of actions read sentences: layout window is for others")
         if self.window_roots == "predicted" and self.attachment_head:

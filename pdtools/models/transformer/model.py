@@ -248,7 +248,7 @@ class TransformerLM(LanguageModel):
             n_clamped=n_clamped,
             treereg=None
             if treereg_states is None or batch.edges is None
-            else treereg(treereg_states, batch.attach, batch.lengths, batch.edges),
+            else treereg(treereg_states, batch.attach, batch.lengths, batch.edges, batch.places),
         )
 
     def following_logprobs(self, batch: Batch) -> Tensor:

@@ -16,7 +16,7 @@ from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects
 from pdtools.models import Batch, LanguageModel
 from pdtools.models.scaffold import known_runs
-from pdtools.models.treereg import word_edges
+from pdtools.models.treereg import sentence_places, word_edges
 from pdtools.shards import ShardSet
 from pdtools.tokenization import Tokenizer
 from pdtools.training.data.batches import BatchLimits, BatchStream, plan_in_order
@@ -104,9 +104,11 @@ class Sentences:
         batch = self._model.pack(
             [(self._shards.tokens(row), self._model.derivation_of(self._shards, row)) for row in rows]
         )
-        if self._model.has_treereg and self._shards.layout == "sentence":
+        if self._model.has_treereg and self._shards.layout != "block":
             words = [self._shards.word(row) for row in rows] or [np.zeros(0, np.int32)]
-            batch = dataclasses.replace(batch, edges=word_edges(words, batch.tokens.shape[1]))
+            width = batch.tokens.shape[1]
+            places = sentence_places(words, width) if self._shards.layout == "window" else None
+            batch = dataclasses.replace(batch, edges=word_edges(words, width), places=places)
         return self._masking.apply(batch, rows, draw) if self._masking and rows else batch
 
     def in_order(self, limits: BatchLimits, ranks: Ranks = ALONE) -> Iterator[Batch]:
@@ -238,15 +240,25 @@ class ShardInput:
         return kept["train"], kept.get("valid")
 
 
-def open_parsed(folder: str | Path, tokenizer: Tokenizer) -> ShardSet:
-    """Shards for TreeReg's loss beside others.
+def open_parsed(folder: str | Path, tokenizer: Tokenizer, layout: str) -> ShardSet:
+    """Shards for TreeReg's loss beside others: sentences, or windows beside windows.
+
+    Args:
+        folder: the shards.
+        tokenizer, layout: of the training shards.
 
     Raises:
-        PdtoolsError: unusable shards, blocks of running text, or another tokenizer than the training shards'.
+        PdtoolsError: unusable shards, blocks of running text, windows for a model that reads no windows, or
+            another tokenizer than the training shards'.
     """
     shards = ShardSet.open(folder)
-    if shards.layout != "sentence":
+    if shards.layout == "block":
         raise PdtoolsError(f"{folder}: blocks of running text have no trees for TreeReg")
+    if shards.layout == "window" != layout:
+        raise PdtoolsError(
+            f"{folder}: windows are for models that learn from windows"
+            " (make these with pdtools tapes --layout sentence)"
+        )
     if shards.tokenizer.fingerprint != tokenizer.fingerprint:
         raise PdtoolsError(
             f"{folder}: tokenized differently from the training shards"

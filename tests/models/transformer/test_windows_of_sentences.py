@@ -97,7 +97,6 @@ def test_roots_that_are_given_without_a_head() -> None:
     [
         ({"attachment_head": True, "window_roots": "predicted"}, 'window_roots must not be "predicted"'),
         ({"objective": "masked"}, "windows need the causal objective"),
-        ({"treereg_layer": 1}, "windows need the causal objective"),
         ({"layout": "block"}, "layout must be one of sentence, window"),
     ],
 )

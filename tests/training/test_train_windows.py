@@ -1,0 +1,270 @@
+"""Training on windows: resuming, gradients in parts, mixed precision; TreeReg of their sentences."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from pdtools.errors import PdtoolsError
+from pdtools.files import Rejects
+from pdtools.models import LanguageModel, LossParts, build_model, load_checkpoint
+from pdtools.shards import ShardSet
+from pdtools.shards.blocks import blocks_from_files
+from pdtools.training import Recipe, Sentences, TrainConfig, complete_recipe, train
+from pdtools.training.data.batches import BatchLimits
+from pdtools.training.loop import Silence
+
+TINY = {"layers": 2, "d_model": 16, "heads": 2, "d_ff": 32}
+NO_DROPOUT = {"input_dropout": 0.0, "attention_dropout": 0.0, "output_dropout": 0.0}
+TREEREG = {"treereg_layer": 1, "treereg_share": 0.5}
+SHORT = TrainConfig(
+    steps=9,
+    learning_rate=3e-3,
+    warmup_steps=2,
+    batch_tokens=90,
+    accumulate=2,
+    eval_every=3,
+    log_every=1,
+    treereg_every=2,
+    treereg_weight=0.7,
+    seed=3,
+)
+# A plain step, so that its gradient can be read off the weights.
+ONE_STEP = dataclasses.replace(
+    SHORT,
+    steps=1,
+    optimizer="sgd",
+    learning_rate=0.5,
+    warmup_steps=0,
+    schedule="constant",
+    clip=0.0,
+    weight_decay=0.0,
+    accumulate=3,
+    treereg_every=1,
+    eval_every=1,
+)
+# Every kind of model that reads windows.
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "base": ("transformer", {}),
+    "given": ("transformer", {"window_roots": "given"}),
+    "head": ("transformer", {"attachment_head": True}),
+    "pushdown": ("pushdown", {}),
+    "treereg": ("transformer", TREEREG),
+}
+
+
+def recipe(kind: str, config: TrainConfig, **options: Any) -> Recipe:
+    name, own = KINDS[kind]
+    return Recipe(model=name, options={**TINY, **own, **options}, train=config)
+
+
+def metrics(run: Path, kind: str) -> list[dict[str, Any]]:
+    """The log without what depends on the clock."""
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    by_clock = ("seconds", "tokens_per_second", "loading_share")
+    return [{k: v for k, v in r.items() if k not in by_clock} for r in records if r["kind"] == kind]
+
+
+def sentences_of(folder: Path, model: LanguageModel) -> Sentences:
+    return Sentences(ShardSet.open(folder), model, rejects=Rejects("fail"))
+
+
+class StopAfter(Silence):
+    """Asks to stop after a step."""
+
+    def __init__(self, step: int) -> None:
+        self.left = step
+
+    def stepped(self, step: int) -> None:
+        self.left -= 1
+
+    def __call__(self) -> bool:
+        return self.left <= 0
+
+
+class Killed(BaseException):
+    """No run catches it."""
+
+
+class KillAfter(Silence):
+    """Ends a run between steps without a word, as a crash does."""
+
+    def __init__(self, step: int) -> None:
+        self.left = step
+
+    def stepped(self, step: int) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise Killed
+
+
+# --- any model of windows ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stopped_or_killed_and_resumed(
+    kind: str, window_train: Path, window_valid: Path, tmp_path: Path
+) -> None:
+    chosen = recipe(kind, SHORT)  # with dropout
+    train(window_train, tmp_path / "whole", chosen, valid=window_valid)
+    stop = StopAfter(2)
+    train(window_train, tmp_path / "run", chosen, valid=window_valid, listener=stop, stop=stop)
+    torch.manual_seed(99)
+    with pytest.raises(Killed):
+        train(window_train, tmp_path / "run", chosen, valid=window_valid, resume=True, listener=KillAfter(5))
+    torch.manual_seed(98)
+    report = train(window_train, tmp_path / "run", chosen, valid=window_valid, resume=True)
+    assert report["resumed_from"] == 6  # killed after the seventh step, which was not written
+    for name in ("best/model.safetensors", "last/model.safetensors", "last/trainer/state.safetensors"):
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+    for part in ("train", "valid"):
+        assert metrics(tmp_path / "run", part) == metrics(tmp_path / "whole", part)
+
+
+@pytest.mark.parametrize("normalize", ["token", "sentence"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_batches_of_a_step_count_as_one_batch(
+    kind: str, normalize: Any, window_train: Path, tmp_path: Path
+) -> None:
+    # Gradients of two plans that hold every window once: small batches added up, and all in one.
+    found = {}
+    windows = len(ShardSet.open(window_train))
+    for name, size, accumulate in (("parts", 3, -(-windows // 3)), ("whole", windows, 1)):
+        config = dataclasses.replace(
+            ONE_STEP, batch_tokens=0, batch_sentences=size, accumulate=accumulate, normalize=normalize
+        )
+        run = tmp_path / name
+        report = train(window_train, run, recipe(kind, config, **NO_DROPOUT))
+        assert report["epoch"] <= 1
+        found[name] = load_file(run / "last/model.safetensors"), metrics(run, "train")[0]
+    torch.testing.assert_close(found["parts"][0], found["whole"][0], atol=1e-6, rtol=1e-4)
+    parts, whole = (record for _, record in found.values())
+    for name, value in whole.items():
+        if isinstance(value, float):
+            assert parts[name] == pytest.approx(value, rel=1e-5), name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_mixed_precision(kind: str, window_train: Path, window_valid: Path, tmp_path: Path) -> None:
+    found = {}
+    for precision in ("float32", "bf16"):
+        config = dataclasses.replace(SHORT, precision=precision)
+        train(window_train, tmp_path / precision, recipe(kind, config, **NO_DROPOUT), valid=window_valid)
+        found[precision] = metrics(tmp_path / precision, "valid")
+    assert len(found["bf16"]) == 3
+    for rounded, plain in zip(found["bf16"], found["float32"], strict=True):
+        assert rounded["loss"] == pytest.approx(plain["loss"], rel=0.02)
+    assert found["bf16"][-1]["loss"] < found["bf16"][0]["loss"]
+
+
+@pytest.mark.parametrize("kind", ["base", "pushdown"])
+def test_a_rank_without_a_window_costs_nothing(kind: str, window_train: Path) -> None:
+    model = model_of(recipe(kind, SHORT), window_train)
+    sentences = sentences_of(window_train, model)
+    parts = model.loss(sentences.batch(sentences.rows[:0]))
+    (parts.token_nll_sum + parts.attach_nll_sum).backward()
+    assert all(value.item() == 0 for value in vars(parts).values() if value is not None)
+    assert all(p.grad is not None and not p.grad.any() for p in model.parameters())
+
+
+def model_of(chosen: Recipe, shards: Path) -> LanguageModel:
+    opened = ShardSet.open(shards)
+    if opened.layout == "window":
+        chosen = dataclasses.replace(chosen, options={**chosen.options, "layout": "window"})
+    torch.manual_seed(4)
+    return build_model(chosen.model, complete_recipe(chosen, opened.tokenizer)[1]).eval()
+
+
+# --- TreeReg ----------------------------------------------------------------------------------
+
+
+def parts_of(model: LanguageModel, folder: Path) -> LossParts:
+    """Of all rows in one batch."""
+    (batch,) = sentences_of(folder, model).in_order(BatchLimits(sentences=1000))
+    return model.loss(batch)
+
+
+def test_treereg_of_windows_of_one_sentence_is_that_of_sentences(
+    make_shards: Callable[..., Path], toy_train: Path
+) -> None:
+    lengths = ShardSet.open(toy_train).lengths - 1  # without end-of-sentence
+    chosen = recipe("treereg", SHORT, **NO_DROPOUT)
+    # States of a sentence that is alone do not depend on the layout.
+    apart = make_shards(24, seed=1, window=int(lengths.max()))
+    rows = ShardSet.open(apart)
+    alone = [i for i in range(len(rows)) if "\n" not in rows.text(i)]
+    assert len(alone) > 3
+    windows, sentences = model_of(chosen, apart), model_of(chosen, toy_train)
+    opened = ShardSet.open(toy_train)
+    texts = {opened.text(i): i for i in range(len(opened))}
+    found = [
+        model.loss(sentences_of(folder, model).batch(np.array(numbers)))
+        for model, folder, numbers in (
+            (windows, apart, alone),
+            (sentences, toy_train, [texts[rows.text(i)] for i in alone]),
+        )
+    ]
+    for name in ("treereg_sum", "n_trees", "n_splits", "n_splits_correct"):
+        assert getattr(found[0], name).item() == pytest.approx(getattr(found[1], name).item()), name
+    gradients = [
+        torch.autograd.grad(parts.treereg_sum, model.embedding.weight)[0]  # type: ignore[arg-type,union-attr]
+        for parts, model in zip(found, (windows, sentences), strict=True)
+    ]
+    assert gradients[0].any()
+    torch.testing.assert_close(*gradients)
+
+
+def test_all_sentences_of_windows_have_a_term(window_train: Path, toy_train: Path) -> None:
+    chosen = recipe("treereg", SHORT)
+    windows = parts_of(model_of(chosen, window_train), window_train)
+    sentences = parts_of(model_of(chosen, toy_train), toy_train)
+    for name in ("n_trees", "n_splits"):
+        assert getattr(windows, name).item() == getattr(sentences, name).item() > 0, name
+    rows = ShardSet.open(window_train)
+    assert any("\n" in rows.text(i) for i in range(len(rows)))
+
+
+def test_treereg_learns_the_trees_of_windows(window_train: Path, window_valid: Path, tmp_path: Path) -> None:
+    config = dataclasses.replace(SHORT, steps=60, treereg_every=1, learning_rate=1e-2, eval_every=30)
+    train(window_train, tmp_path / "run", recipe("treereg", config, **NO_DROPOUT), valid=window_valid)
+    before, after = metrics(tmp_path / "run", "train")[0], metrics(tmp_path / "run", "valid")[-1]
+    assert after["treereg_loss"] < before["treereg_loss"] - 0.1
+    assert after["treereg_accuracy"] > 0.8
+
+
+@pytest.mark.parametrize("layout", ["window", "sentence"])
+def test_parsed_shards_beside_windows(
+    layout: str, window_train: Path, toy_valid: Path, window_valid: Path, tmp_path: Path
+) -> None:
+    parsed = window_valid if layout == "window" else toy_valid
+    chosen = recipe("treereg", ONE_STEP, **NO_DROPOUT)
+    train(window_train, tmp_path / "run", chosen, treereg_shards=parsed)
+    (logged,) = metrics(tmp_path / "run", "train")
+    assert logged["treereg_loss"] > 0
+    assert load_checkpoint(tmp_path / "run").model.layout == "window"
+    # The text's own trees are not looked at.
+    train(window_train, tmp_path / "own", chosen)
+    (own,) = metrics(tmp_path / "own", "train")
+    assert logged["treereg_loss"] != own["treereg_loss"]
+    assert logged["loss"] == own["loss"]
+
+
+def test_windows_are_not_beside_sentences_or_blocks(
+    toy_train: Path, window_valid: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "text.txt").write_text("the dog barks\na cat near the bird sleeps\n" * 20)
+    tokenizer = ShardSet.open(toy_train).tokenizer
+    blocks_from_files(
+        [str(tmp_path / "text.txt")], tokenizer, tmp_path / "blocks", Rejects("fail"), length=10
+    )
+    for data in (toy_train, tmp_path / "blocks"):
+        with pytest.raises(PdtoolsError, match="windows are for models that learn from windows"):
+            train(data, tmp_path / "run", recipe("treereg", SHORT), treereg_shards=window_valid)
