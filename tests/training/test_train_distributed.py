@@ -71,7 +71,13 @@ def recipe(work: dict[str, Any]) -> Recipe:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, toy_train: Path, toy_valid: Path) -> Path:
+def runs(
+    tmp_path_factory: pytest.TempPathFactory,
+    toy_train: Path,
+    toy_valid: Path,
+    window_train: Path,
+    window_valid: Path,
+) -> Path:
     """A folder of runs: of one process (``one-*``), and of two, all made by one torchrun."""
     folder = tmp_path_factory.mktemp("runs")
     work: list[dict[str, Any]] = []
@@ -105,6 +111,22 @@ def runs(tmp_path_factory: pytest.TempPathFactory, toy_train: Path, toy_valid: P
             run = f"{distribution}-{name}"
             add(run, treereg_options, treereg, model="transformer", distribution=distribution, **beside)
         train(toy_train, folder / f"one-{name}", recipe(work[-1]), valid=toy_valid, **beside)
+    # One to three windows a batch.
+    for name, model, own in (
+        ("windows", "pushdown", {}),
+        ("windows-base", "transformer", {}),
+        ("windows-treereg", "transformer", {"treereg_layer": 1, "treereg_share": 0.5}),
+    ):
+        for distribution in ("ddp", "fsdp") if own or model == "pushdown" else ("ddp",):
+            add(
+                f"{distribution}-{name}",
+                {**NO_DROPOUT, **own},
+                {**treereg, "batch_tokens": 60},
+                model=model,
+                distribution=distribution,
+            )
+            work[-1] |= {"shards": str(window_train), "valid": str(window_valid)}
+        train(window_train, folder / f"one-{name}", recipe(work[-1]), valid=window_valid)
     # Three strings a batch: two for one rank, one for the other.
     drawn = {**EVEN, "batch_sentences": 3, "batch_tokens": 0}
     add("ddp-task", NO_DROPOUT, drawn, model="transformer", task="sm", lengths=[1, 7])
@@ -176,6 +198,11 @@ def assert_same_runs(run: Path, reference: Path) -> None:
         ("fsdp-treereg", "one-treereg"),
         ("ddp-treereg-beside", "one-treereg-beside"),
         ("fsdp-treereg-beside", "one-treereg-beside"),
+        ("ddp-windows", "one-windows"),
+        ("fsdp-windows", "one-windows"),
+        ("ddp-windows-base", "one-windows-base"),
+        ("ddp-windows-treereg", "one-windows-treereg"),
+        ("fsdp-windows-treereg", "one-windows-treereg"),
     ],
 )
 def test_two_processes_train_what_one_trains(runs: Path, run: str, reference: str) -> None:
