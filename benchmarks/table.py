@@ -21,6 +21,7 @@ SLACK = 0.1
 BENCHMARKS = (
     "prep.py",
     "train_step.py",
+    "windows.py",
     "loop.py",
     "attention.py",
     "grammar_attention.py",

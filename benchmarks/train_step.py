@@ -109,26 +109,31 @@ def figures(options: Options) -> Iterator[Figure]:
         }
         time_bar = setting.short_time_bar if n == min(setting.lengths) else setting.time_bar
         bars = {"time": time_bar, "peak memory": setting.memory_bar}
-        yield from compared(runs, bars, settings, options)
+        yield from compared(runs, bars, settings, options, label=f"n {n}")
         if n in setting.plain_lengths:
             once = Options(**{**vars(options), "repeats": min(options.repeats, PLAIN_REPEATS)})
             runs = {"pushdown": runs["pushdown"], "plain": step(pushdown, batch, plain_pushdown.loss)}
-            yield from compared(runs, {}, {**settings, **once.settings}, once)
+            yield from compared(runs, {}, {**settings, **once.settings}, once, label=f"n {n}")
 
 
 def compared(
-    runs: Mapping[str, Run], bars: Mapping[str, float], settings: Mapping[str, Any], options: Options
+    runs: Mapping[str, Run],
+    bars: Mapping[str, float],
+    settings: Mapping[str, Any],
+    options: Options,
+    *,
+    label: str,
 ) -> Iterator[Figure]:
-    """The second of two runs against the first."""
+    """The second of two runs against the first; the label says of what."""
     first, second = runs
     times = seconds(runs, options)
     memory = {name: peak_memory(run, options.device) for name, run in runs.items()}
     for what, values, unit in (("time", times, "s"), ("peak memory", memory, "MiB")):
-        label = f"training step, n {settings['positions_per_sentence']}, {what}"
+        name = f"training step, {label}, {what}"
         if first == "base":
-            yield Figure(name=f"{label}, base", value=values[first], unit=unit, settings=settings)
+            yield Figure(name=f"{name}, base", value=values[first], unit=unit, settings=settings)
         yield Figure(
-            name=f"{label}, {second}",
+            name=f"{name}, {second}",
             value=values[second],
             unit=unit,
             ratio=values[second] / values[first],

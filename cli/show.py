@@ -1,4 +1,4 @@
-"""``pdtools show``: one sentence of the shards, readable."""
+"""``pdtools show``: one row of the shards, readable: a sentence, or the sentences of a window."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def show(
         str | None, typer.Argument(metavar="SHARDS", help="A folder that pdtools tapes wrote.")
     ] = None,
     row_id: Annotated[
-        int | None, typer.Argument(metavar="ID", help="The sentence's id, from 0; optional with --words.")
+        int | None, typer.Argument(metavar="ID", help="The row's id, from 0; optional with --words.")
     ] = None,
     text: Annotated[
         str | None, typer.Option("--text", metavar="TREE", help="Instead of SHARDS: a tree in brackets.")
@@ -54,8 +54,9 @@ def show(
 ) -> None:
     """Print one sentence of the shards with its tree, constituents, tokens, attachments and tape.
 
-    The tree is the binary one that the attachments describe. Constituents are labelled and not binarized; a
-    label that the training shards do not have is ? (shards made by an older pdtools have none).
+    The tree is the binary one that the attachments describe; the sentences of a window have one each.
+    Constituents are labelled and not binarized; a label that the training shards do not have is ? (shards
+    made by an older pdtools have none).
 
     With --actions it is the row of a model that writes the tree into the string: actions, depths, and what
     each position sees (of tg also pop, the position that takes it off the stack).
@@ -91,13 +92,12 @@ def show(
         describe_actions,
         describe_row,
         describe_tree,
-        tree_of_row,
+        trees_of_row,
     )
 
-    tree: Tree | None
     if shards is None:
-        tree = _tree_of(cast(str, text))
-        description = describe_tree(tree)
+        trees = [_tree_of(cast(str, text))]
+        description = describe_tree(trees[0])
     else:
         rows = ShardSet.open(shards)
         if words:
@@ -107,7 +107,8 @@ def show(
             return
         i = rows.find(cast(int, row_id))
         is_drawn = rows.has_constituents and rows.most_open[i] <= _DEEPEST_DRAWN
-        tree = constituents_of_row(rows, i) if is_drawn else tree_of_row(rows, i)
+        labelled = constituents_of_row(rows, i) if is_drawn else None
+        trees = trees_of_row(rows, i) if labelled is None else [labelled]
         description = describe_row(rows, i)
         if actions is not None:
             description |= {"actions": describe_actions(rows, i, actions.value)}
@@ -119,11 +120,12 @@ def show(
     if not console.is_terminal:
         console = Console(highlight=False, width=_PIPED_WIDTH)
     name = "" if shards is None else f"{description['id']}: "
-    console.print(Text(visible(f"{name}{description['text']}"), style="bold"))
-    for brackets in (description["tree"], description.get("constituents")):
+    for line in f"{name}{description['text']}".split("\n"):
+        console.print(Text(visible(line), style="bold"))
+    for brackets in (description["tree"], description.get("constituents"), *description.get("trees", ())):
         if brackets is not None:
             console.print(Text(visible(brackets)))
-    if tree is not None:
+    for tree in trees:
         console.print(_drawing(tree))
     console.print()
     console.print(_table(description["tokens"]) if actions is None else _actions(description["actions"]))

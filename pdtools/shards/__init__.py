@@ -13,6 +13,7 @@ from pdtools.shards.describe import (
     describe_row,
     describe_tree,
     tree_of_row,
+    trees_of_row,
 )
 from pdtools.shards.format import FORMAT_VERSION, ShardSettings
 from pdtools.shards.plain import sentence_of, usable_tree
@@ -36,6 +37,7 @@ __all__ = [
     "shards_from_files",
     "train_tokenizer",
     "tree_of_row",
+    "trees_of_row",
     "usable_tree",
     "write_shards",
 ]

@@ -26,14 +26,38 @@ from pdtools.trees.actions import ActionIds, action_rows
 ActionKind = Literal["plm", "plm-mask", "tg"]
 
 
+def trees_of_row(shards: ShardSet, i: int) -> list[Tree]:
+    """The binary trees over words that the attachments of row i describe, labelled ``X``.
+
+    Of a window those of its sentences, of a sentence its own, of a block none.
+    """
+    if shards.layout == "block":
+        return []
+    word, attach = shards.word(i), shards.attach(i)
+    roots = np.flatnonzero(word < 0)  # and end-of-sentence, in the sentence layout
+    stops = np.append(roots[1:], len(word)) if shards.layout == "window" else roots[1:]
+    trees = []
+    for root, stop, text in zip(roots, stops, shards.text(i).split("\n"), strict=False):
+        own = attach[root + 1 : stop] - (root + 1)  # (n,)
+        if (
+            shards.layout == "window"
+        ):  # the last token attached to ROOT: whatever is left branches to the right
+            own[-1] = len(own) - 1
+        of_token = word[root + 1 : stop] - word[root + 1]  # (n,)
+        words = [escape(each) for each in text.split(" ")]
+        over_tokens = tree_from_attachments(own, [words[number] for number in of_token])
+        trees.append(merge_subwords(over_tokens, of_token, words))
+    return trees
+
+
 def tree_of_row(shards: ShardSet, i: int) -> Tree | None:
-    """The binary tree over words that the attachments of row i describe, labelled ``X``; of a sentence."""
-    if shards.layout != "sentence":
-        return None
-    words = [escape(word) for word in shards.text(i).split(" ")]
-    word = shards.word(i)[1:-1]  # (n,)
-    over_tokens = tree_from_attachments(shards.attach(i)[1:-1] - 1, [words[number] for number in word])
-    return merge_subwords(over_tokens, word, words)
+    """The tree of a sentence (:func:`trees_of_row`); None in other layouts."""
+    return trees_of_row(shards, i)[0] if shards.layout == "sentence" else None
+
+
+def _words(shards: ShardSet, i: int) -> list[str]:
+    """The words of row i, in windows of one sentence after the other."""
+    return shards.text(i).replace("\n", " ").split(" ")
 
 
 def constituents_of_row(shards: ShardSet, i: int) -> Tree | None:
@@ -74,12 +98,17 @@ def describe_row(shards: ShardSet, i: int) -> dict[str, Any]:
 
     Returns:
         ``id``, ``text``, ``tree`` (brackets, or None), ``constituents`` (the same, labelled and not
-        binarized) and ``tokens``: for each position of the row its
+        binarized; or None) and ``tokens``; of a window also ``document`` and ``trees``, those of its
+        sentences. ``tokens`` has for each position of the row its
         ``position``, ``id``, ``token``, ``word`` (None for ROOT and EOS), ``attach``, ``shift`` (whether
         it only shifts) and ``tape`` (its row W_k, one depth per position up to its own).
     """
-    words = shards.text(i).split(" ")
+    words = _words(shards, i)
     tree = tree_of_row(shards, i)
+    of_window = {}
+    if shards.layout == "window":
+        trees = [each.to_brackets() for each in trees_of_row(shards, i)]
+        of_window = {"document": shards.document(i), "trees": trees}
     constituents = constituents_of_row(shards, i)
     depths = shards.tape(i)  # (n + 2, n + 2)
     columns = zip(shards.tokens(i).tolist(), shards.word(i).tolist(), shards.attach(i).tolist(), strict=True)
@@ -88,6 +117,7 @@ def describe_row(shards: ShardSet, i: int) -> dict[str, Any]:
         "text": shards.text(i),
         "tree": None if tree is None else tree.to_brackets(),
         "constituents": None if constituents is None else constituents.to_brackets(),
+        **of_window,
         "tokens": [
             {
                 "id": token,

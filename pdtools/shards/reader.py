@@ -204,6 +204,9 @@ class ShardFolder:
             lengths=np.diff(columns["tokens"].offsets).astype(np.int32),
             _texts=pa.chunked_array([chunk for table in tables for chunk in table["text"].chunks]),
             _columns=columns,
+            _documents=np.concatenate([table["document"].to_numpy() for table in tables])
+            if self.layout == "window"
+            else None,
         )
 
 
@@ -220,6 +223,7 @@ class ShardSet(ShardFolder):
     lengths: NDArray[np.int32]
     _texts: pa.ChunkedArray
     _columns: dict[str, _Lists]
+    _documents: NDArray[np.int64] | None = None
 
     @classmethod
     def open(cls, folder: str | Path) -> ShardSet:
@@ -247,6 +251,7 @@ class ShardSet(ShardFolder):
                 lengths=self.lengths[rows],
                 _texts=self._texts[rows],
                 _columns={name: column[rows] for name, column in self._columns.items()},
+                _documents=None if self._documents is None else self._documents[rows],
             )
 
     def tokens(self, i: int) -> NDArray[np.int32]:
@@ -264,6 +269,10 @@ class ShardSet(ShardFolder):
     def text(self, i: int) -> str:
         """The words of row i between single spaces; a window's sentences between line breaks."""
         return str(self._texts[i].as_py())
+
+    def document(self, i: int) -> int | None:
+        """The number of the document that window i is of, from 0; None in other layouts."""
+        return None if self._documents is None else int(self._documents[i])
 
     def tape(self, i: int) -> NDArray[np.int32]:
         """The stack tape of row i, int32 (n + 2, n + 2), from its attachments: depths over 255 included."""

@@ -57,6 +57,31 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_a_window_is_shown_with_its_trees(shards: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = results(capsys, "show", shards / "windows", "0")
+    lines = found["text"].split("\n")
+    assert lines[:2] == ["the dog barks", "cats sleep"]
+    assert found["trees"][:2] == ["(X (X (XX the) (XX dog)) (XX barks))", "(X (XX cats) (XX sleep))"]
+    assert len(found["trees"]) == len(lines) == 4
+    assert (found["tree"], found["document"]) == (None, 0)
+    assert [each["word"] for each in found["tokens"][:7]] == [
+        None,
+        "the",
+        "dog",
+        "barks",
+        None,
+        "cats",
+        "sleep",
+    ]
+    assert done("show", shards / "windows", "0") == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("0: the dog barks\ncats sleep\n")
+    assert all(tree in printed for tree in found["trees"])
+    assert done("show", shards / "windows", "--words") == 0
+    sentences_of_trees = [" ".join(Tree.from_brackets(tree).words) for tree in TREES.splitlines()] * 6
+    assert capsys.readouterr().out.splitlines() == sentences_of_trees
+
+
 @pytest.fixture(scope="module", params=KINDS)
 def trained(request: pytest.FixtureRequest, shards: Path) -> Path:
     output = shards / f"run-{request.param}"

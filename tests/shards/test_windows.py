@@ -15,15 +15,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pdtools import data
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects, sha256_file
 from pdtools.jobs import Plan
-from pdtools.shards import ShardSet, ShardSettings, TokenizerSettings, shards_from_files
+from pdtools.shards import (
+    ShardSet,
+    ShardSettings,
+    TokenizerSettings,
+    describe_row,
+    shards_from_files,
+    trees_of_row,
+)
 from pdtools.shards.plain import row_of_tree
 from pdtools.shards.rows import ShardRow, pack_rows
 from pdtools.shards.windows import pack_windows
 from pdtools.tokenization import train_word_tokenizer
-from pdtools.trees import tree_from_attachments
+from pdtools.trees import Tree, tree_from_attachments
 
 TREES = (
     "(S (NP (DT the) (NN dog)) (VP (VBZ barks)))\n"
@@ -196,6 +204,47 @@ def test_arrays_equal_one_sentence_after_the_other(
     assert sum(some.n_words for some in made) == sum(row.n_words for row in rows)
 
 
+@pytest.mark.parametrize("factor", ["right", "left"])
+def test_trees_of_windows_are_those_of_their_sentences(tmp_path: Path, factor: str) -> None:
+    found = {}
+    for layout, window in (("sentence", 0), ("window", 60)):
+        chosen = ShardSettings(layout=layout, window=window, factor=factor, tape="none")  # type: ignore[arg-type]
+        out = tmp_path / layout
+        pieces = TokenizerSettings(kind="bpe", size=400)  # words of several tokens
+        shards_from_files([str(data.treebank("test"))], pieces, chosen, out, Rejects("skip"))
+        rows = ShardSet.open(out)
+        found[layout] = {(tree.words, str(tree)) for i in range(len(rows)) for tree in trees_of_row(rows, i)}
+        if layout == "window":
+            described = describe_row(rows, 1)
+            texts = [" ".join(Tree.from_brackets(each).words) for each in described["trees"]]
+            assert "\n".join(texts) == described["text"]
+            assert described["tree"] is None
+            assert described["document"] == 0
+            words = [each["word"] for each in described["tokens"]]
+            assert list(dict.fromkeys(words[-3:]))[-1] == described["text"].split(" ")[-1]
+            short = {tree for tree in found["sentence"] if tree in found["window"]}
+            assert len(short) == len(found["window"]) > 100
+            assert len(found["sentence"]) > len(short)  # some are longer than the window
+
+
+def test_windows_know_their_documents(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.trees").write_text(TREES)
+    shards = ShardSet.open(
+        build(tmp_path, [tmp_path / f"{name}.trees" for name in "ab"], settings_of(9, "file"))
+    )
+    numbers = [shards.document(i) for i in range(len(shards))]
+    assert numbers == sorted(numbers)
+    assert set(numbers) == {0, 1}
+    assert [some.document(i) for some in shards.blocks() for i in range(len(some))] == numbers
+    assert row_without_document(tmp_path).document(0) is None
+
+
+def row_without_document(folder: Path) -> ShardSet:
+    """Shards of sentences."""
+    return ShardSet.open(build(folder, [folder / "a.trees"], ShardSettings()))
+
+
 DAMAGES = {
     "tokens": ([[ROOT, 4, 5, ROOT, 4, ROOT]], "ends with ROOT"),
     "attach": ([[0, 1, 1, 3, 4, 3]], "the last token of a sentence does to ROOT"),
@@ -232,10 +281,10 @@ def test_only_windows_have_a_length(chosen: dict[str, object]) -> None:
 
 @pytest.mark.parametrize(("most", "filled"), [(128, 88.6), (256, 94.5), (512, 96.7)])
 def test_real_trees_fill_windows_as_they_should(tmp_path: Path, most: int, filled: float) -> None:
-    data = Path(os.environ.get("PDTOOLS_TEST_DATA", "../shared/data")) / "treebanks/nltk_treebank.zip"
-    if not data.is_file():
+    sample = Path(os.environ.get("PDTOOLS_TEST_DATA", "../shared/data")) / "treebanks/nltk_treebank.zip"
+    if not sample.is_file():
         pytest.skip("PDTOOLS_TEST_DATA has no nltk sample")
-    with ZipFile(data) as archive:
+    with ZipFile(sample) as archive:
         names = sorted(name for name in archive.namelist() if name.endswith(".mrg") and "/combined/" in name)
         (tmp_path / "all.mrg").write_bytes(b"".join(archive.read(name) for name in names))
     shards = ShardSet.open(build(tmp_path, [tmp_path / "all.mrg"], settings_of(most)))
