@@ -146,9 +146,11 @@ def string_logprobs(
             than the number of steps.
 
     Returns:
-        For each string float64[n + 1], nats: its tokens and end-of-sentence.
+        For each string float64[n + 1], nats: its tokens and end-of-sentence; 0 for ends of sentences of a
+        model that is given them (``window_roots``).
     """
     model = loaded.model
+    given = (model.root_id, model.eos_id) if model.layout == "window" and model.end_id == model.eos_id else ()
     if model.end_id != model.eos_id:
         token_ids = [np.where(ids == model.eos_id, np.int32(model.end_id), ids) for ids in token_ids]
     results: dict[int, NDArray[np.float64]] = {}
@@ -161,17 +163,17 @@ def string_logprobs(
         for group in strings.groups(widths, most_entries, max_batch or MOST_ROWS):
             with explained_memory_errors():
                 results.update(zip(group.order, _read_prefixes(model, group), strict=True))
-        return [results[i] for i in range(len(token_ids))]
-    for places in length_groups(
-        [len(ids) for ids in token_ids],
-        lambda length: max_batch or strings_that_fit(length, model.vocab_size),
-    ):
-        rows = [(token_ids[i], model.no_derivation(token_ids[i])) for i in places]
-        with explained_memory_errors():
-            parts = model.forward_parts(model.pack(rows).to(model.device))
-        for i, values in zip(places, parts.token_logprobs.double().cpu().numpy(), strict=True):
-            results[i] = values[1 : len(token_ids[i])]
-    return [results[i] for i in range(len(token_ids))]
+    else:
+        for places in length_groups(
+            [len(ids) for ids in token_ids],
+            lambda length: max_batch or strings_that_fit(length, model.vocab_size),
+        ):
+            rows = [(token_ids[i], model.no_derivation(token_ids[i])) for i in places]
+            with explained_memory_errors():
+                parts = model.forward_parts(model.pack(rows).to(model.device))
+            for i, values in zip(places, parts.token_logprobs.double().cpu().numpy(), strict=True):
+                results[i] = values[1 : len(token_ids[i])]
+    return [np.where(np.isin(ids[1:], given), 0.0, results[i]) for i, ids in enumerate(token_ids)]
 
 
 def _read_prefixes(model: LanguageModel, strings: SortedStrings) -> list[NDArray[np.float64]]:

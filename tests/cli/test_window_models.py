@@ -24,6 +24,7 @@ SETTINGS = ("layers=1", "d_model=16", "heads=2", "d_ff=32")
 TRAIN = ("steps=6", "warmup_steps=1", "batch_tokens=80", "eval_every=3")
 KINDS = {
     "base": ("transformer", ()),
+    "given": ("transformer", ("window_roots=given",)),
     "head": ("transformer", ("attachment_head=true",)),
     "pushdown": ("pushdown", ()),
     "treereg": ("transformer", ("treereg_layer=1", "treereg_share=0.5")),

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from search_oracle import logsumexp, tiny_model
+import torch
+from search_oracle import EOS, ROOT, logsumexp, tiny_model
 from window_oracle import searched_row, window_attachments, window_joints, window_tokens
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel
 from pdtools.search import beam_search
 from pdtools.search.sampling import sample
+from pdtools.search.string_scorer import string_logprobs
 
 KINDS = {
     "pushdown": {"name": "pushdown"},
@@ -137,6 +140,27 @@ def test_draws_are_as_probable_as_the_search_says() -> None:
             (found,) = beam_search(model, [searched_row([draw.tokens.tolist()])], beam=ENOUGH, k_best=ENOUGH)
             joints = {tuple(attach[1:-2].tolist()): joint for joint, attach in found.derivations}
             assert joints[tuple(draw.derivation.attach[:-1] + 1)] == pytest.approx(draw.logprob, abs=1e-5)
+
+
+@pytest.mark.parametrize("share", [True, False])
+@pytest.mark.parametrize("roots", ["given", "predicted"])
+def test_strings_without_a_head_cost_their_ends_where_these_are_predicted(roots: str, share: bool) -> None:
+    model = tiny_model("transformer", layout="window", window_roots=roots)
+    loaded: Any = SimpleNamespace(model=model)
+    rows = [searched_row(sentences) for sentences in WINDOWS]
+    for ids, found in zip(rows, string_logprobs(loaded, rows, share_prefixes=share), strict=True):
+        read = ids[:-1]  # the model adds a ROOT where it predicts one
+        with torch.no_grad():
+            parts = model.forward_parts(model.pack([(read, model.no_derivation(read))]))
+        wanted = np.zeros(len(ids) - 1)
+        scored = parts.token_logprobs[0, 1:].double().numpy()
+        wanted[: len(scored)] = scored
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+        ends = np.isin(ids[1:], (ROOT, EOS))
+        assert ends.sum() == (read == ROOT).sum()
+        assert np.isfinite(found).all()
+        assert (found[ends] == 0).all() == (roots == "given")
+        assert (found[~ends] < 0).all()
 
 
 @pytest.mark.parametrize("sentences", [[[]], [[A], []], [[], [A]]])
