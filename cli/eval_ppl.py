@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pdtools.errors import PdtoolsError
-from pdtools.files import STDIO, Rejects
+from pdtools.files import STDIO, Kind, Rejects, kind_of
 
 from .console import bar, message
 from .options import (
@@ -151,7 +151,7 @@ def eval_ppl(
     )
     rejects = Rejects(on_error.value)
     context = read_context(reading, documents=True)
-    is_text = shards == STDIO or (os.path.exists(shards) and not os.path.isdir(shards))
+    is_text = shards == STDIO or (os.path.isfile(shards) and kind_of(shards) in (None, Kind.TEXT))
     if context.is_asked_for and not is_text:
         raise PdtoolsError(f"{shards}: --context and --stride are for files of text")
     settings = model_settings(plan, model, run, context=context)

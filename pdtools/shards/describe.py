@@ -39,10 +39,8 @@ def trees_of_row(shards: ShardSet, i: int) -> list[Tree]:
     trees = []
     for root, stop, text in zip(roots, stops, shards.text(i).split("\n"), strict=False):
         own = attach[root + 1 : stop] - (root + 1)  # (n,)
-        if (
-            shards.layout == "window"
-        ):  # the last token attached to ROOT: whatever is left branches to the right
-            own[-1] = len(own) - 1
+        if shards.layout == "window":
+            own[-1] = len(own) - 1  # attached to ROOT: whatever is left branches to the right
         of_token = word[root + 1 : stop] - word[root + 1]  # (n,)
         words = [escape(each) for each in text.split(" ")]
         over_tokens = tree_from_attachments(own, [words[number] for number in of_token])

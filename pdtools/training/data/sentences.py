@@ -254,7 +254,7 @@ def open_parsed(folder: str | Path, tokenizer: Tokenizer, layout: str) -> ShardS
     shards = ShardSet.open(folder)
     if shards.layout == "block":
         raise PdtoolsError(f"{folder}: blocks of running text have no trees for TreeReg")
-    if shards.layout == "window" != layout:
+    if shards.layout == "window" and layout != "window":
         raise PdtoolsError(
             f"{folder}: windows are for models that learn from windows"
             " (make these with pdtools tapes --layout sentence)"
