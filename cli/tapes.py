@@ -44,6 +44,7 @@ class Layout(str, Enum):
 class Documents(str, Enum):
     """What no window crosses the end of."""
 
+    blank = "blank"
     file = "file"
     none = "none"
 
@@ -109,7 +110,8 @@ def tapes(
         Documents | None,
         typer.Option(
             "--documents",
-            help="--layout window: no window crosses the end of a file (the default), or any does.",
+            help="--layout window: what no window crosses the end of: blank lines end a document, or files do"
+            " (the default), or nothing does.",
         ),
     ] = None,
     tape: Annotated[
@@ -130,7 +132,9 @@ def tapes(
     could not parse are left out and listed in rejects.jsonl: this is not an error, whatever --on-error says.
 
     With --layout window a row is running text: as many whole sentences of a document as fit, each with its
-    own ROOT, no end-of-sentence; longer sentences are left out and listed too.
+    own ROOT, no end-of-sentence; longer sentences are left out and listed too. A document is a file, or, with
+    --documents blank, what stands between blank lines: in files of trees, or in the text that pdtools parse
+    read, which writes (X (-NONE- *)) for a blank line.
 
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler), with the same result; --resume continues a killed run. If a tokenizer is made, or that of

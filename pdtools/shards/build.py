@@ -36,7 +36,7 @@ from pdtools.shards.rows import Rows, ShardRow
 from pdtools.shards.windows import pack_windows
 from pdtools.shards.writer import Counts, PartWriter, cut_parts, in_tables
 from pdtools.tokenization import Sentence, Tokenizer, train_bpe_tokenizer, train_word_tokenizer
-from pdtools.trees import SourcedTree, Tree, in_order, read_trees
+from pdtools.trees import BLANK_LINE, SourcedTree, Tree, in_order, read_trees
 
 Item = TypeVar("Item")
 
@@ -292,17 +292,23 @@ def _rows(
     items: Iterable[SourcedTree | PieceRows], tokenizer: Tokenizer, settings: ShardSettings, rejects: Rejects
 ) -> Iterator[ShardRow | Rows]:
     """The rows of trees and of whole pieces; what is left out goes to the rejects."""
+    ended = False  # the document before the next tree
     for item in items:
         if isinstance(item, PieceRows):
             for left_out in item.left_out:
                 rejects.leave_out(**asdict(left_out))
-            yield replace(item.rows, files=item.files)
+            yield replace(item.rows, documents=item.documents)
             continue
+        if settings.documents == "blank":
+            ended |= item.follows_blank or item.text == BLANK_LINE
+            if item.text == BLANK_LINE:
+                continue
         row = row_of_tree(item.tree, tokenizer, settings)
         if isinstance(row, str):
             rejects.leave_out(row, file=item.file, line=item.line, text=item.text)
         else:
-            yield replace(row, file=item.file)
+            yield replace(row, file=item.file, begins=ended)
+            ended = False
 
 
 def write_shards(

@@ -49,13 +49,13 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PieceRows:
-    """The rows of a piece, which of its trees have none, and the files that the rows are from: of each file
-    its name and how many rows."""
+    """The rows of a piece, which of its trees have none, and the documents that the rows are from
+    (see :class:`Rows`)."""
 
     n_trees: int
     rows: Rows
     left_out: tuple[LeftOut, ...]
-    files: tuple[tuple[str, int], ...]
+    documents: tuple[tuple[str, int], ...]
 
 
 class PieceEncoder:
@@ -76,9 +76,14 @@ class PieceEncoder:
         if arrays is None:
             return None
         rows, reasons = self._plain_rows(arrays) if self.tokenizer.text_style == "raw" else self._rows(arrays)
+        kept = np.ones(len(arrays), dtype=bool)
+        kept[list(reasons)] = False
+        at_blanks = self.settings.documents == "blank"
+        ends = arrays.blank_lines() if at_blanks else []
+        for i in ends:
+            del reasons[i]
         left_out = tuple(LeftOut(reason, *arrays.place(i)) for i, reason in sorted(reasons.items()))
-        files = arrays.files(np.setdiff1d(np.arange(len(arrays)), list(reasons)))
-        return PieceRows(len(arrays), rows, left_out, files)
+        return PieceRows(len(arrays), rows, left_out, arrays.documents(kept, ends, at_blanks=at_blanks))
 
     def __getstate__(self) -> tuple[Tokenizer, ShardSettings]:
         return self.tokenizer, self.settings

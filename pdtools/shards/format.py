@@ -45,7 +45,7 @@ _CHOICES = {
     "factor": ("right", "left"),
     "tape": ("packed", "none"),
     "constituents": ("labelled", "none"),
-    "documents": ("file", "none"),
+    "documents": ("blank", "file", "none"),
 }
 CONSTITUENTS = ("labels", "opens", "closes")
 """The columns of labelled constituents."""
@@ -63,7 +63,8 @@ class ShardSettings:
         tape: ``packed``: the tape is stored; ``none``: it is not.
         constituents: ``labelled``: those of the trees are stored; ``none``: they are not, as in older shards.
         window: the most positions of a window; 0 for other layouts.
-        documents: of windows, what makes a document: a file, or all files together (``none``).
+        documents: of windows, what makes a document: what stands between blank lines (``blank``), a file, or
+            all files together (``none``).
     """
 
     layout: Literal["sentence", "window", "block"] = "sentence"
@@ -71,7 +72,7 @@ class ShardSettings:
     tape: Literal["packed", "none"] = "packed"
     constituents: Literal["labelled", "none"] = "none"
     window: int = 0
-    documents: Literal["file", "none"] = "none"
+    documents: Literal["blank", "file", "none"] = "none"
 
     @classmethod
     def described(cls, settings: Mapping[str, Any]) -> ShardSettings:

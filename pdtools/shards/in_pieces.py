@@ -88,7 +88,7 @@ class EncodeWork:
             "n_trees": result.n_trees,
             "counts": result.rows.counts(),
             "left_out": [asdict(item) for item in result.left_out],
-            "files": result.files,
+            "documents": result.documents,
         }
         table = result.rows.table.replace_schema_metadata({_ABOUT: json.dumps(about).encode("ascii")})
         return bytes(table_bytes(table))
@@ -101,7 +101,7 @@ class EncodeWork:
         table = load_table(pa.py_buffer(data))
         about = as_type(json.loads(table.schema.metadata[_ABOUT]), _About)
         rows = Rows(table.replace_schema_metadata(None), *about.counts)
-        return PieceRows(about.n_trees, rows, about.left_out, about.files)
+        return PieceRows(about.n_trees, rows, about.left_out, about.documents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class _About:
     n_trees: int
     counts: tuple[int, int, int, int]
     left_out: tuple[LeftOut, ...]
-    files: tuple[tuple[str, int], ...]
+    documents: tuple[tuple[str, int], ...]
 
 
 @lru_cache(maxsize=1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +31,7 @@ class ShardRow:
         wrapped: whether the tree had none.
         n_rewritten: how many of their labels were rewritten.
         file: that it is from, where that is known.
+        begins: whether it begins a document inside the file.
     """
 
     text: str
@@ -42,6 +42,7 @@ class ShardRow:
     wrapped: bool = False
     n_rewritten: int = 0
     file: str = ""
+    begins: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +56,8 @@ class Rows:
         n_unknown: how many of these became ``<unk>``.
         n_wrapped: how many trees had no constituents.
         n_rewritten: how many constituents had labels that were rewritten.
-        files: that the rows are from, where that is known: of each its name and how many rows.
+        documents: that the rows are from, where that is known: of each its file and how many rows (or
+            none). The first one goes on with the last one of the rows before, if that is of the same file.
     """
 
     table: pa.Table
@@ -63,7 +65,7 @@ class Rows:
     n_unknown: int
     n_wrapped: int = 0
     n_rewritten: int = 0
-    files: tuple[tuple[str, int], ...] = ()
+    documents: tuple[tuple[str, int], ...] = ()
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -117,7 +119,7 @@ def pack_rows(rows: Sequence[ShardRow], settings: ShardSettings) -> Rows:
         constituents=constituents,
         n_wrapped=sum(row.wrapped for row in rows),
         n_rewritten=sum(row.n_rewritten for row in rows),
-        files=tuple((file, len(list(some))) for file, some in groupby(row.file for row in rows)),
+        documents=_documents(rows),
     )
 
 
@@ -133,7 +135,7 @@ def make_rows(
     constituents: tuple[Constituents, NDArray[np.int64]] | None = None,
     n_wrapped: int = 0,
     n_rewritten: int = 0,
-    files: tuple[tuple[str, int], ...] = (),
+    documents: tuple[tuple[str, int], ...] = (),
 ) -> Rows:
     """R rows from flat columns.
 
@@ -142,7 +144,7 @@ def make_rows(
         tokens, attach, word: int32 (n_1 + … + n_R), see :mod:`pdtools.shards.format`.
         offsets: int (R + 1), where the rows begin in these, and the last one ends.
         constituents: those of all rows, and int64 (R + 1), where the labels of each row begin.
-        n_words, n_unknown, n_wrapped, n_rewritten, files: see :class:`Rows`.
+        n_words, n_unknown, n_wrapped, n_rewritten, documents: see :class:`Rows`.
     """
     import pyarrow as pa
 
@@ -157,7 +159,16 @@ def make_rows(
         name: pa.ListArray.from_arrays(arrow_array(bounds), arrow_array(values))
         for name, (values, bounds) in columns.items()
     }
-    return Rows(pa.table({"text": text, **lists}), n_words, n_unknown, n_wrapped, n_rewritten, files)
+    return Rows(pa.table({"text": text, **lists}), n_words, n_unknown, n_wrapped, n_rewritten, documents)
+
+
+def _documents(rows: Sequence[ShardRow]) -> tuple[tuple[str, int], ...]:
+    found = [(row.file, 0) for row in rows[:1]]
+    for row in rows:
+        if row.begins or row.file != found[-1][0]:
+            found.append((row.file, 0))
+        found[-1] = (row.file, found[-1][1] + 1)
+    return tuple(found)
 
 
 def _joined(parts: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:

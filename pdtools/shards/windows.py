@@ -30,16 +30,18 @@ def pack_windows(rows: Iterable[Rows], settings: ShardSettings, root_id: int) ->
         root_id: the token before every sentence.
     """
     waiting: pa.Table | None = None  # sentences of a window that is not full
-    document, file = -1, None  # the last sentence's
+    file: str | None = None  # the last sentence's
+    ended = True  # its document, before the next sentence
     numbers = np.zeros(0, dtype=np.int64)  # (waiting) the documents of these
     n_words = n_unknown = 0  # that nothing was yielded with yet
     for some in rows:
         begins = np.zeros(len(some), dtype=bool)
         place = 0
-        for name, count in some.files or (("", len(some)),):
-            changes = document < 0 if settings.documents == "none" else name != file
-            if changes and count:
-                begins[place], file, document = True, name, max(document, 0)
+        for number, (name, count) in enumerate(some.documents or (("", len(some)),)):
+            ended |= settings.documents != "none" and (number > 0 or name != file)
+            file = name
+            if count:
+                begins[place], ended = ended, False
             place += count
         n_words, n_unknown = n_words + some.n_words, n_unknown + some.n_unknown
         first = int(numbers[-1]) if len(numbers) else -1

@@ -20,6 +20,7 @@ from pdtools.arrow import arrow_array
 from pdtools.files import Rejects
 from pdtools.trees.lines import MAX_TREE_CHARS
 from pdtools.trees.pieces import PIECE_BYTES, FilePiece, cut_pieces, in_order, last_tree
+from pdtools.trees.placeholders import BLANK_LINE
 from pdtools.trees.reader import SourcedTree
 from pdtools.trees.transforms import TRACE_TAG
 from pdtools.trees.tree import Factor, Tree, check_factor
@@ -121,10 +122,39 @@ class TreeArrays:
         text = self.data[self.tree_starts[index] : self.tree_ends[index]].decode("utf-8")
         return self.piece.files[number], line, text.replace("\r\n", "\n")
 
-    def files(self, trees: Int64) -> tuple[tuple[str, int], ...]:
-        """The names of the files that trees, in order, are from, and how many of them each has."""
-        numbers, counts = np.unique(self._file_numbers[trees], return_counts=True)
-        return tuple(zip((self.piece.files[i] for i in numbers), counts.tolist(), strict=True))
+    def blank_lines(self) -> list[int]:
+        """The trees that stand for blank lines (:func:`pdtools.trees.placeholder`)."""
+        empty = np.flatnonzero(np.diff(self.sentences) == 0).tolist()
+        starts, ends, blank = self.tree_starts, self.tree_ends, BLANK_LINE.encode()
+        return [i for i in empty if self.data[starts[i] : ends[i]] == blank]
+
+    def documents(
+        self, kept: Bool, ends: Iterable[int] = (), *, at_blanks: bool
+    ) -> tuple[tuple[str, int], ...]:
+        """The documents that trees are from: of each its file and how many of those that are kept.
+
+        Args:
+            kept: bool (s), which trees count.
+            ends: trees that end a document.
+            at_blanks: whether documents end at blank lines too, and not at the ends of files alone. Then the
+                last one may have no trees: the piece ends with a blank line.
+        """
+        begins = np.diff(self._file_numbers, prepend=self._file_numbers[0]) != 0  # (s)
+        last = []
+        if at_blanks:
+            # Between trees there is but white space: two line ends make a blank line.
+            starts = np.append(self.tree_starts, len(self.data))
+            before = np.searchsorted(self._newlines, starts) - np.searchsorted(
+                self._newlines, np.append(0, self.tree_ends)
+            )
+            begins |= before[:-1] > 1
+            begins[list(ends)] = True
+            last = [(self.piece.files[-1], 0)] if before[-1] > 1 else []
+        of_document = np.cumsum(begins)  # (s)
+        counts = np.bincount(of_document, weights=kept).astype(int).tolist()
+        firsts = np.searchsorted(of_document, np.arange(len(counts)))
+        names = [self.piece.files[i] for i in self._file_numbers[firsts].tolist()]
+        return (*zip(names, counts, strict=True), *last)
 
     @cached_property
     def _file_starts(self) -> Int64:
@@ -138,9 +168,13 @@ class TreeArrays:
     @cached_property
     def _lines(self) -> Int64:
         """Int64 (s), the line of its file that each tree starts on."""
-        newlines = np.flatnonzero(np.frombuffer(self.data, dtype=np.uint8) == _NEWLINE)
-        before = np.searchsorted(newlines, self._file_starts)[self._file_numbers]
-        return np.searchsorted(newlines, self.tree_starts) - before + self.piece.first_line
+        before = np.searchsorted(self._newlines, self._file_starts)[self._file_numbers]
+        return np.searchsorted(self._newlines, self.tree_starts) - before + self.piece.first_line
+
+    @cached_property
+    def _newlines(self) -> Int64:
+        """Int64, where lines end in the data."""
+        return np.flatnonzero(np.frombuffer(self.data, dtype=np.uint8) == _NEWLINE)
 
     def source(self, index: int) -> SourcedTree:
         """One of the trees, as :func:`pdtools.trees.read_trees` gives it."""

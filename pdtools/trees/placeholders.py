@@ -10,6 +10,9 @@ from pdtools.trees.tree import UNKNOWN_LABEL, UNKNOWN_TAG, Tree, escape, flat_tr
 
 UNUSABLE_WORD = "\N{REPLACEMENT CHARACTER}"  # in a placeholder, where a word cannot be a word of a tree
 
+BLANK_LINE = f"({UNKNOWN_LABEL} ({TRACE_TAG} *))"
+"""What :func:`placeholder` gives for a line without words."""
+
 _ASCII_SPACE = frozenset(" \t\n\r\f\v")
 # White space, controls and formatting characters: nothing that a reader would see.
 _INVISIBLE = frozenset(("Zs", "Zl", "Zp", "Cc", "Cf"))

@@ -26,12 +26,16 @@ _MOST_TEXT = 1 << 16
 
 @dataclass(slots=True)
 class SourcedTree:
-    """A tree with its place: the file, the line it starts on (from 1), and its text there."""
+    """A tree with its place: the file, the line it starts on (from 1), and its text there.
+
+    ``follows_blank``: whether there is a blank line between it and the readable tree before it.
+    """
 
     tree: Tree
     file: str
     line: int
     text: str
+    follows_blank: bool = False
 
 
 def read_trees(files: Iterable[str], rejects: Rejects) -> Iterator[SourcedTree]:
@@ -96,6 +100,7 @@ class _FileReader:
         self.needs_blank = False  # a good tree held a line that looks like the beginning of a tree
         self.seen_unbalanced = False
         self.found_anything = False
+        self.after_blank = False  # since the last tree that was read
 
     def trees(self) -> Iterator[SourcedTree]:
         """The readable trees of the file; the others go to the rejects."""
@@ -116,6 +121,8 @@ class _FileReader:
                     open_tree = None
                 else:
                     open_tree.add(line, looks_like_tree=self._begins_tree(line))
+            if open_tree is None:
+                self.after_blank |= line.follows_blank
             for match in BRACKET_TOKEN.finditer(line.text):
                 if open_tree is None:
                     if _is_blank(match[0]):
@@ -169,7 +176,8 @@ class _FileReader:
             self._reject(fault, text, first_line, tree.fault_line)
             return None
         self.needs_blank = self.needs_blank or tree.holds_tree_like_lines
-        return SourcedTree(tree.builder.finish(), self.file, first_line, text)
+        after_blank, self.after_blank = self.after_blank, False
+        return SourcedTree(tree.builder.finish(), self.file, first_line, text, after_blank)
 
     def _reject_unbalanced(self, tree: _OpenTree, noticed: int) -> None:
         text = tree.text(len(tree.lines[-1].text))
@@ -206,6 +214,7 @@ class _FileReader:
         """
         self.found_anything = True
         before = "" if condemned is None else condemned.text
+        self.after_blank |= condemned is not None and condemned.follows_blank
         skipped = self._skip()
         text = _joined([before + line.text[column:], *(other.text for other in skipped)], [line, *skipped])
         reason = "text between trees" if line.text[column] != ")" else "unbalanced brackets: closed too often"
@@ -220,6 +229,7 @@ class _FileReader:
             if self._begins_tree(line):
                 self.put_back.appendleft(line)
                 break
+            self.after_blank |= line.follows_blank
             if n_chars < _MOST_TEXT:
                 passed.append(line)
             n_chars += len(line.text)

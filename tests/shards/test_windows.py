@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pdtools import data
@@ -56,12 +58,14 @@ class Window:
     document: int
 
 
-def plain_windows(sentences: Sequence[ShardRow], most: int, *, by_file: bool) -> list[Window]:
+def plain_windows(sentences: Sequence[ShardRow], most: int, documents: str) -> list[Window]:
     """One sentence after the other into the last window, if it fits and is of its document."""
     windows: list[Window] = []
     document, file = -1, ""
     for row in sentences:
-        begins = document < 0 or (by_file and row.file != file)
+        begins = document < 0 or (
+            documents != "none" and (row.file != file or (documents == "blank" and row.begins))
+        )
         document, file = document + begins, row.file
         ids, word, attach = (
             row.encoding.ids[:-1].tolist(),
@@ -184,24 +188,83 @@ def documents(draw: st.DrawFn) -> list[ShardRow]:
                 slot = draw(st.integers(0, len(stack)))
                 attach.append(stack[slot] if slot < len(stack) else k)
                 stack = [*stack[:slot], k]
-            rows.append(sentence(attach, f"{number}.trees"))
+            begins = draw(st.booleans())
+            rows.append(dataclasses.replace(sentence(attach, f"{number}.trees"), begins=begins))
     return rows
 
 
 @settings(deadline=None, max_examples=60)
-@given(rows=documents(), most=st.integers(8, 25), by_file=st.booleans(), at_once=st.integers(1, 9))
+@given(
+    rows=documents(),
+    most=st.integers(8, 25),
+    kind=st.sampled_from(["blank", "file", "none"]),
+    at_once=st.integers(1, 9),
+)
 def test_arrays_equal_one_sentence_after_the_other(
-    rows: list[ShardRow], most: int, by_file: bool, at_once: int
+    rows: list[ShardRow], most: int, kind: str, at_once: int
 ) -> None:
-    chosen = settings_of(most, "file" if by_file else "none")
+    chosen = settings_of(most, kind)
+    if kind != "blank":
+        rows = [dataclasses.replace(row, begins=False) for row in rows]
     packed = [pack_rows(rows[i : i + at_once], chosen) for i in range(0, len(rows), at_once)]
     made = list(pack_windows(packed, chosen, ROOT))
     found = [window for some in made for window in as_windows(some.table)]
-    wanted = plain_windows(rows, most, by_file=by_file)
+    wanted = plain_windows(rows, most, kind)
     assert found == wanted
     assert [line for window in found for line in window.text.split("\n")] == [row.text for row in rows]
     assert all(len(window.tokens) <= most for window in found)
     assert sum(some.n_words for some in made) == sum(row.n_words for row in rows)
+
+
+BLANK_LINES = ("\n\n", "\n \t\n", "\r\n\r\n", "\n\n\n", "\n(X (-NONE- *))\n", "\n\n(X (-NONE- *))\n\n")
+NO_BLANK_LINES = ("\n", "\r\n", " ", " \n  ")
+# What is left out ends nothing: too long a sentence, one without words, a placeholder; what makes the plain
+# reader read.
+LEFT_OUT = (
+    "(S (A the) (B dog) (C barks) (D in) (E the) (F dog))",
+    "(S (-NONE- *T*))",
+    "(X (XX the) (XX dog) (XX barks))",
+)
+UNREADABLE = ("(S (NP) (VP (V stop)))", "(S (V stop)))", "stop", "(S\n\n  (V stop))")
+
+
+@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), piece=st.integers(40, 400))
+def test_documents_end_at_blank_lines(
+    data: st.DataObject, piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pdtools.trees.pieces.cut_pieces.__defaults__", (piece,))
+    good = st.sampled_from(["(S (V stop))", "(S (N cats) (V sleep))", "(S (S (N cats)) (V\n sleep))"])
+    files, wanted, number = [], [], -1
+    for name in "ab":
+        text, ended = data.draw(st.sampled_from(["", "\n", "\n\n", "(X (-NONE- *))\n"])), True
+        for _ in range(data.draw(st.integers(1, 8))):
+            kinds = [good, st.sampled_from(LEFT_OUT), st.sampled_from(UNREADABLE)]
+            tree = data.draw(kinds[data.draw(st.sampled_from([0, 0, 0, 0, 1, 2]))])
+            is_readable = tree not in UNREADABLE[:3]
+            if is_readable and tree not in LEFT_OUT:
+                number, ended = number + ended, False
+                wanted.append((number, " ".join(re.findall(r"[a-z]+", tree))))
+            gaps = BLANK_LINES if data.draw(st.booleans()) else NO_BLANK_LINES
+            gap = data.draw(st.sampled_from(gaps))
+            if not is_readable and gap not in BLANK_LINES:
+                gap = "\n"
+            ended |= gap in BLANK_LINES
+            text += tree + gap
+        path = tmp_path / f"{name}.trees"
+        path.write_bytes((text + "(S (V stop))\n").encode())
+        number += ended
+        wanted.append((number, "stop"))
+        files.append(path)
+    chosen = settings_of(6, "blank")
+    out = tmp_path / "shards"
+    left_out = Rejects("skip")
+    shards_from_files(
+        [str(path) for path in files], TokenizerSettings(min_count=1), chosen, out, left_out, overwrite=True
+    )
+    found = [(window.document, line) for window in windows_of(out) for line in window.text.split("\n")]
+    assert found == wanted
+    assert "(X (-NONE- *))" not in (out / "rejects.jsonl").read_text()
 
 
 @pytest.mark.parametrize("factor", ["right", "left"])
