@@ -79,7 +79,7 @@ def parse(
         typer.Option(
             "--split-sentences",
             rich_help_panel="Input",
-            help="The text is not one sentence per line: split it into sentences.",
+            help="The text is not one sentence per line: split it into sentences (blank lines stay).",
         ),
     ] = False,
     parser: Annotated[

@@ -63,7 +63,8 @@ def read_tokens(files: Iterable[str]) -> Iterator[SourcedSentence]:
 def read_running_text(files: Iterable[str]) -> Iterator[SourcedSentence]:
     """Running text, split into sentences by spaCy's rules for punctuation (no model needed).
 
-    A sentence may go over line ends, not over a blank line; its place is the line that it begins in.
+    A sentence may go over line ends, not over a blank line; its place is the line that it begins in. Blank
+    lines between two sentences give one without words, so that it can be seen where a text ends.
 
     Raises:
         MissingDependencyError: if spaCy is not installed.
@@ -83,8 +84,14 @@ def read_running_text(files: Iterable[str]) -> Iterator[SourcedSentence]:
 def _sentences(splitter: Any, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     """The sentences of a file, each with the line it begins in; white space becomes single spaces."""
     piece, first_line = "", 1
+    blank_line = 0  # the last one, if nothing but blank lines follows some text
     for number, line in lines:
         blank = not line.strip()
+        if blank and (piece or blank_line):
+            blank_line = number
+        elif blank_line:
+            yield blank_line, ""
+            blank_line = 0
         if not blank:
             first_line = first_line if piece else number
             piece += line + "\n"

@@ -265,6 +265,7 @@ def test_running_text_through_benepar(
     assert capsys.readouterr().out.splitlines() == [
         "(S (NP (DT the) (NN dog)) (VP (VBZ sleeps)) (. .))",
         "(S (NP (DT the) (NN man)) (VP (VBZ sleeps)) (. .))",
+        "(X (-NONE- *))",
         "(S (NP (DT a) (NN cat)) (VP (VBZ sleeps)) (. .))",
     ]
 

@@ -132,6 +132,7 @@ def test_running_text_is_split_into_sentences(tmp_path: Path) -> None:
         (2, "One goes over lines."),
         (3, "Two is here!"),
         (4, "Three has no end"),
+        (6, ""),
         (7, "Four."),
     ]
 
