@@ -216,6 +216,22 @@ def test_arrays_equal_one_sentence_after_the_other(
     assert sum(some.n_words for some in made) == sum(row.n_words for row in rows)
 
 
+@pytest.mark.parametrize(
+    "middle",
+    ["(S (V stop)))\n", "(S (NP) (V stop))\n", "stop\n", "(S (V stop\n", "x\n\ny\n", "(X (-NONE- *))\n"],
+)
+@pytest.mark.parametrize("blank", ["\n", ""])
+def test_what_is_left_out_takes_no_blank_line_with_it(tmp_path: Path, middle: str, blank: str) -> None:
+    cats = "(S (N cats) (V sleep))\n"
+    (tmp_path / "a.trees").write_text(cats + blank + middle + cats)
+    chosen, out = settings_of(9, "blank"), tmp_path / "shards"
+    shards_from_files(
+        [str(tmp_path / "a.trees")], TokenizerSettings(min_count=1), chosen, out, Rejects("skip")
+    )
+    ends = bool(blank) or "\n\n" in middle or "NONE" in middle
+    assert [window.document for window in windows_of(out)] == ([0, 1] if ends else [0])
+
+
 BLANK_LINES = ("\n\n", "\n \t\n", "\r\n\r\n", "\n\n\n", "\n(X (-NONE- *))\n", "\n\n(X (-NONE- *))\n\n")
 NO_BLANK_LINES = ("\n", "\r\n", " ", " \n  ")
 # What is left out ends nothing: too long a sentence, one without words, a placeholder; what makes the plain
