@@ -7,6 +7,7 @@ import functools
 import io
 import signal
 import sys
+import warnings
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ from pdtools import __version__
 from pdtools.errors import PdtoolsError, is_lack_of_memory
 from pdtools.files import STDIO, unchanged_inputs, write_json
 from pdtools.jobs.plan import Done
+from pdtools.revision import DISTRIBUTION, other_distribution
 from pdtools.visible import visible
 
 from . import (
@@ -140,6 +142,14 @@ def main() -> None:
     143 after SIGTERM."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # where a terminal's encoding lacks a letter
+    warnings.showwarning = _say
+    if other := other_distribution():
+        warnings.warn(
+            f"{other}, another package of this name, is installed into the same folder, and each may have"
+            f" replaced files of the other: pip uninstall pdtools, then pip install --force-reinstall"
+            f" --no-deps {DISTRIBUTION}",
+            stacklevel=1,
+        )
     # As after Ctrl-C, unfinished outputs are removed on the way out. (train ends its step first.)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
@@ -175,6 +185,11 @@ def run(arguments: list[str]) -> int:
         where = f"{error.filename}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}")
     return 0
+
+
+def _say(message: Warning | str, *args: Any, **kwargs: Any) -> None:
+    """A warning in one line, as all that is said."""
+    print("pdtools: warning: " + visible(" ".join(str(message).split("\n"))), file=sys.stderr)
 
 
 def _fail(reason: str) -> int:

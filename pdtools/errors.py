@@ -56,7 +56,7 @@ class MissingDependencyError(PdtoolsError):
 
     def __init__(self, package: str, extra: str, instead: str | None = None) -> None:
         without = f" (or {instead})" if instead else ""
-        super().__init__(f"this needs the package {package}: pip install 'pdtools[{extra}]'{without}")
+        super().__init__(f"this needs the package {package}: pip install 'pushdown-tools[{extra}]'{without}")
 
 
 def is_lack_of_memory(error: BaseException) -> bool:

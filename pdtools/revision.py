@@ -13,6 +13,9 @@ from typing import Any
 
 from pdtools import __version__
 
+DISTRIBUTION = "pushdown-tools"
+"""What is installed; the name of the package, and of the command, is that of another distribution."""
+
 _PACKAGE = Path(__file__).resolve().parent
 # What results are made by, in a checkout.
 _CODE = ("pdtools", "cli", "configs", "data", "studies")
@@ -77,7 +80,7 @@ def _differs_from_head(root: Path) -> bool | None:
 def _installed() -> dict[str, Any]:
     unknown = {"commit": None, "modified": None}
     try:
-        found = importlib.metadata.distribution("pdtools")
+        found = importlib.metadata.distribution(DISTRIBUTION)
     except importlib.metadata.PackageNotFoundError:
         return unknown
     if Path(str(found.locate_file("pdtools"))).resolve() != _PACKAGE:
@@ -90,6 +93,15 @@ def _installed() -> dict[str, Any]:
     files = [line.rsplit(",", 2) for line in record.splitlines() if line.startswith("pdtools/")]
     modified = any(_sha256(_PACKAGE.parent / name) != digest for name, digest, _ in files if digest)
     return {"commit": commit, "modified": modified if files else None}
+
+
+def other_distribution() -> str | None:
+    """The other distribution that is installed into the folder of this package, if there is one.
+
+    Its files and ours replace each other, and are removed with each other.
+    """
+    found = next(_PACKAGE.parent.glob("pdtools-*.dist-info"), None)
+    return None if found is None else found.stem.replace("-", " ")
 
 
 def _sha256(file: Path) -> str:

@@ -1,4 +1,4 @@
-"""Pieces on the workers of a Dask cluster that is there already (``pip install 'pdtools[cluster]'``)."""
+"""Pieces on the workers of a running Dask cluster (``pip install 'pushdown-tools[cluster]'``)."""
 
 from __future__ import annotations
 

@@ -123,10 +123,10 @@ def test_an_installed_package(tmp_path: Path, commit: str | None) -> None:
     for file in sorted((folder / "pdtools").rglob("*.py")):
         digest = base64.urlsafe_b64encode(hashlib.sha256(file.read_bytes()).digest()).decode().rstrip("=")
         record += f"{file.relative_to(folder).as_posix()},sha256={digest},{file.stat().st_size}\n"
-    metadata = folder / f"pdtools-{VERSION}.dist-info"
+    metadata = folder / f"pushdown_tools-{VERSION}.dist-info"
     metadata.mkdir()
-    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: pdtools\nVersion: {VERSION}\n")
-    (metadata / "RECORD").write_text(f"{record}pdtools-{VERSION}.dist-info/RECORD,,\n")
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: pushdown-tools\nVersion: {VERSION}\n")
+    (metadata / "RECORD").write_text(f"{record}pushdown_tools-{VERSION}.dist-info/RECORD,,\n")
     if commit is not None:
         source = {"url": "https://example.org/x", "vcs_info": {"vcs": "git", "commit_id": commit}}
         (metadata / "direct_url.json").write_text(json.dumps(source))

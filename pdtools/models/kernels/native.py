@@ -12,6 +12,7 @@ import math
 import shutil
 import subprocess
 import tempfile
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -39,7 +40,18 @@ def native_library(package: str, name: str, functions: tuple[str, ...], *options
         # A full or read-only disk, libraries that may not be loaded from it, flags that are not known, …
         with contextlib.suppress(OSError, subprocess.SubprocessError, AttributeError):
             return _compiled(compiler, package, name, functions, options)
+    _say_that_there_is_none()
     return None
+
+
+@cache
+def _say_that_there_is_none() -> None:
+    """Once in a process: for a user it is one thing that is missing, whatever it is wanted for."""
+    warnings.warn(
+        f"no C compiler that works ({', '.join(COMPILERS)}): attention and stacks are computed by torch's"
+        " operations; results are the same up to rounding, and training takes longer",
+        stacklevel=3,
+    )
 
 
 def _compiled(
