@@ -12,7 +12,7 @@ STUDY_EFFICIENCY ?= study-efficiency
 TEXTS ?= $(STUDY_STACK_LM)-sample/train.txt $(STUDY_STACK_LM)-sample/valid.txt $(STUDY_STACK_LM)-sample/test.txt
 INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint bench docs sweep soak study-dyck study-dcf study-cfl study-ptb study-stack-lm study-efficiency clean
+.PHONY: demo test lint bench docs sweep soak study-dyck study-dcf study-cfl study-ptb study-stack-lm study-efficiency dist smoke clean
 
 # The whole pipeline on the bundled data, ending in one table.
 demo: $(VENV)/installed
@@ -76,6 +76,15 @@ $(STUDY_STACK_LM)-sample/%.txt: data/treebank/%.mrg | $(VENV)/installed-dev
 	$(VENV)/bin/pdtools tapes $(@D)/$*.trees --tape none --overwrite --quiet -o $(@D)/$*
 	$(VENV)/bin/pdtools show $(@D)/$* --words > $@.part
 	mv $@.part $@
+
+# The wheel and the source distribution.
+dist: $(VENV)/installed-dev
+	rm -rf dist
+	$(VENV)/bin/python -m build --quiet --outdir dist .
+
+# Both of them, installed in new environments and tried.
+smoke: dist
+	sh packaging/smoke.sh dist $(PYTHON)
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,0 +1,33 @@
+#!/bin/sh
+# What a newcomer does first, with the wheel and with the source distribution: a new environment, no compiler on the
+# path, and a few commands. Usage: smoke.sh FOLDER OF DISTRIBUTIONS [PYTHON]
+set -eu
+here=$(cd "$(dirname "$0")/.." && pwd)
+dist=$(cd "${1:?name the folder of the distributions}" && pwd)
+python=${2:-python3}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"  # not where pdtools/ is a folder
+
+for file in "$dist"/pushdown_tools-*.whl "$dist"/pushdown_tools-*.tar.gz; do
+    "$python" -m venv --clear environment
+    environment/bin/python -m pip install --quiet --disable-pip-version-check \
+        --constraint "$here/constraints.txt" "$file"
+    mkdir -p path && ln -sf "$work/environment/bin/pdtools" path/pdtools
+    for tool in cat ls mkdir rm; do ln -sf "$(command -v $tool)" path/$tool; done
+    (
+        PATH="$work/path"
+        pdtools --version
+        mkdir treebank
+        echo '(S (NP (DT the) (NN dog)) (VP (VBZ barks)))' > treebank/one.mrg
+        pdtools parse treebank --from treebank -o one.trees
+        pdtools tapes one.trees --tokenizer word -o shards
+        pdtools train shards --config tiny --set train.steps=2 -o run 2> said
+        cat said
+        case $(cat said) in *"no C compiler"*) ;; *) echo "a missing compiler was not said" && exit 1 ;; esac
+        pdtools surprisal --text "the dog barks" --model run
+        pdtools eval-blimp "$here/data/blimp" --model run --limit 1 --on-error skip -o results --quiet
+        rm -r treebank one.trees shards run results said
+    )
+    echo "$(basename "$file"): works"
+done
