@@ -30,10 +30,10 @@ from pdtools.tokenization import Sentence
 from pdtools.trees import Tree, escape, sentence_problem
 
 
-class _Found(NamedTuple):
+class SearchedActions(NamedTuple):
     """A sentence, its tokens, and what the search found."""
 
-    item: Encoded
+    encoded: Encoded
     result: ActionResult
 
 
@@ -103,17 +103,17 @@ class ActionScorer(CheckpointScorer):
 
     def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
         """See :meth:`Scorer.score`."""
-        for found in self._searched(sentences):
-            yield found if isinstance(found, Unscorable) else self._as_score(found)
+        for found in self.search(sentences):
+            yield found if isinstance(found, Unscorable) else self.as_score(found)
 
     def score_with_parses(self, sentences: Iterable[str | Sentence]) -> Iterator[ParsedScore | Unscorable]:
         """See :meth:`Searcher.score_with_parses`."""
         labels = self.loaded.tokenizer.labels
-        for found in self._searched(sentences):
+        for found in self.search(sentences):
             if isinstance(found, Unscorable):
                 yield found
                 continue
-            score = self._as_score(found)
+            score = self.as_score(found)
             words = [escape(token) for token in score.tokens]
             yield ParsedScore(score, tuple(best.text(words, labels) for best in found.result.incremental))
 
@@ -127,34 +127,42 @@ class ActionScorer(CheckpointScorer):
                 f"there are as many parses as the word beam holds: {self.beam.words}, not {k_best}"
             )
         merging = k_best > 1 and not derivations
-        for found in self._searched(sentences, self.beam.words if merging else k_best):
+        for found in self.search(sentences, k_best=self.beam.words if merging else k_best):
             if isinstance(found, Unscorable):
                 yield found
-            elif problem := sentence_problem(found.item.sentence.words):
-                yield Unscorable(found.item.sentence.text, problem)
+            elif problem := sentence_problem(found.encoded.sentence.words):
+                yield Unscorable(found.encoded.sentence.text, problem)
             else:
-                trees = [(joint, self._tree(found.item, best)) for joint, best in found.result.derivations]
+                trees = [(joint, self._tree(found.encoded, best)) for joint, best in found.result.derivations]
                 kept = (merged_trees(trees) if merging else trees)[:k_best]
                 yield Parsed(tuple(kept), found.result.marginal, found.result.dropped)
 
-    def _searched(
-        self, sentences: Iterable[str | Sentence], k_best: int = 1
-    ) -> Iterator[_Found | Unscorable]:
-        """Sentences with what was found; lazily."""
+    def search(
+        self, sentences: Iterable[str | Sentence], *, k_best: int = 1, trace: int = 0
+    ) -> Iterator[SearchedActions | Unscorable]:
+        """Search the derivations of sentences: one result each, in input order, lazily.
 
-        def work(window: list[Encoded]) -> Iterator[_Found | Unscorable]:
+        Args:
+            k_best, trace: see :func:`word_synchronous_search`.
+        """
+
+        def work(window: list[Encoded]) -> Iterator[SearchedActions | Unscorable]:
             ids = [item.encoding.ids for item in window]
             words = [item.encoding.word for item in window]
-            for item, result in zip(window, self._search(ids, words, k_best), strict=True):
+            for item, result in zip(window, self._search(ids, words, k_best, trace), strict=True):
                 if result.derivations:
-                    yield _Found(item, result)
+                    yield SearchedActions(item, result)
                 else:
                     yield Unscorable(item.sentence.text, nothing_found(self._model.max_length))
 
         return score_windows(sentences, self._encode, work, self.look_ahead)
 
     def _search(
-        self, ids: Sequence[NDArray[np.int32]], words: Sequence[NDArray[np.int32]], k_best: int = 1
+        self,
+        ids: Sequence[NDArray[np.int32]],
+        words: Sequence[NDArray[np.int32]],
+        k_best: int = 1,
+        trace: int = 0,
     ) -> list[ActionResult]:
         assert self.beam is not None, "made without a beam, to score given derivations"
         inside = [_inside_words(word) for word in words]
@@ -166,11 +174,12 @@ class ActionScorer(CheckpointScorer):
             inside_words=inside,
             k_best=k_best,
             max_batch=self.max_batch,
+            trace=trace,
         )
 
-    def _as_score(self, found: _Found) -> SentenceScore:
+    def as_score(self, found: SearchedActions) -> SentenceScore:
         result = found.result
-        return sentence_score(self.loaded.tokenizer, found.item, result.logprobs, result.dropped)
+        return sentence_score(self.loaded.tokenizer, found.encoded, result.logprobs, result.dropped)
 
     def _tree(self, item: Encoded, found: ActionDerivation) -> Tree:
         words = [escape(word) for word in item.sentence.words]

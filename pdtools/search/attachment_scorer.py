@@ -23,6 +23,7 @@ from pdtools.search.scores import (
     Unscorable,
     check_one_width,
 )
+from pdtools.search.steps import BeamStep
 from pdtools.search.string_scorer import string_logprobs
 from pdtools.tokenization import Sentence
 from pdtools.trees import (
@@ -72,6 +73,12 @@ def _of_sentence(result: BeamResult) -> BeamResult:
         attach[n:] = [n, 0][: len(attach) - n]
         return attach
 
+    def of_last(step: BeamStep[NDArray[np.int32]]) -> NDArray[np.float64] | None:
+        if step.attachment is None:
+            return None
+        attachment = step.attachment[root:]
+        return np.roll(attachment, -1) if len(attachment) == n + 1 else attachment
+
     best = result.derivations[0][1][:-1]  # (N,)
     root = int(best[-1])
     n = len(best) - 1 - root
@@ -79,6 +86,10 @@ def _of_sentence(result: BeamResult) -> BeamResult:
         result,
         derivations=tuple((joint, shifted(attach)) for joint, attach in result.derivations),
         incremental=tuple(shifted(attach) for attach in result.incremental[root:]),
+        steps=tuple(
+            replace(step, derivations=tuple(map(shifted, step.derivations)), attachment=of_last(step))
+            for step in result.steps[root:]
+        ),
     )
 
 
@@ -151,7 +162,12 @@ class AttachmentScorer(CheckpointScorer):
         return found
 
     def _beam_search(
-        self, ids: Sequence[NDArray[np.int32]], *, k_best: int = 1, next_tokens: bool = False
+        self,
+        ids: Sequence[NDArray[np.int32]],
+        *,
+        k_best: int = 1,
+        next_tokens: bool = False,
+        trace: int = 0,
     ) -> list[BeamResult]:
         assert self.beam is not None, "made without a beam, to score given derivations"
         found = beam_search(
@@ -164,6 +180,7 @@ class AttachmentScorer(CheckpointScorer):
             commit=self.context.of is not None and self.context.parses == "best",
             max_batch=self.max_batch,
             share_prefixes=self.share_prefixes,
+            trace=trace,
         )
         return [_of_sentence(result) for result in found] if self._windows else found
 
@@ -177,13 +194,17 @@ class AttachmentScorer(CheckpointScorer):
             yield found if isinstance(found, Unscorable) else self.as_score(found)
 
     def search(
-        self, sentences: Iterable[str | Sentence], *, k_best: int = 1
+        self, sentences: Iterable[str | Sentence], *, k_best: int = 1, trace: int = 0
     ) -> Iterator[Searched | Unscorable]:
-        """Search the derivations of sentences: one result each, in input order, lazily."""
+        """Search the derivations of sentences: one result each, in input order, lazily.
+
+        Args:
+            k_best, trace: see :func:`beam_search`.
+        """
 
         def work(window: list[Encoded]) -> Iterator[Searched]:
             ids = [item.ids for item in window]
-            found = self._beam_search(ids, k_best=k_best)
+            found = self._beam_search(ids, k_best=k_best, trace=trace)
             if self.loaded.model.derivation_kind.reach_words:
                 pairs = zip(window, found, strict=True)
                 logprobs = [result.logprobs[len(item.before) :] for item, result in pairs]

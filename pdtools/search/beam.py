@@ -31,6 +31,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, NoRoomError, StackState
 from pdtools.search.memory import MOST_ROWS, check_room, entries_that_fit, explained_memory_errors
 from pdtools.search.prefix_tree import Level, SortedStrings
+from pdtools.search.steps import BeamStep
 
 # With a margin, batches are made for so many times the hypotheses that those before them had. Where that is
 # too few, they are made again: most of what was fed to hypotheses that are gone has been forgotten by then.
@@ -53,6 +54,7 @@ class BeamResult:
             joint probability of all extensions of those kept before), nats: 0 if none was ever dropped.
         next_logprobs: float64[vocabulary], nats, if asked for: log Σ over the beam of the joint probability
             of the n tokens, their attachments, and each token that may follow them.
+        steps: if asked for, the beam after each token was attached, and after end-of-sentence: n + 1.
     """
 
     prefix_logprobs: NDArray[np.float64]
@@ -60,6 +62,7 @@ class BeamResult:
     incremental: tuple[NDArray[np.int32], ...]
     log_share_kept: float
     next_logprobs: NDArray[np.float64] | None = None
+    steps: tuple[BeamStep[NDArray[np.int32]], ...] = ()
 
     @property
     def marginal(self) -> float:
@@ -89,6 +92,7 @@ def beam_search(
     commit: bool = False,
     max_batch: int | None = None,
     share_prefixes: bool = True,
+    trace: int = 0,
 ) -> list[BeamResult]:
     """Search the derivations of strings.
 
@@ -105,6 +109,7 @@ def beam_search(
         max_batch: strings per batch; by default as many as fit a fixed amount of memory.
         share_prefixes: whether strings that begin alike are searched once up to where they part. That changes
             nothing but the time.
+        trace: how many hypotheses of each beam to return.
 
     Returns:
         One result per string, in input order. Scores do not depend on which strings are searched
@@ -139,7 +144,7 @@ def beam_search(
         group, rest = strings.split(expected, most_entries, most_strings)
         try:
             with explained_memory_errors():
-                batch = _Batch(group, model, widths, margin, most_entries, commit)
+                batch = _Batch(group, model, widths, margin, most_entries, commit, trace)
                 found = batch.search(k_best, next_tokens)
         except NoRoomError:
             if guess >= beam:  # there was room for all
@@ -230,6 +235,42 @@ class _Rows:
         return rows + torch.arange(len(rows), device=self.device), there
 
 
+@dataclass(frozen=True, slots=True)
+class _Traced:
+    """Of the beams of p prefixes the best K hypotheses; see :class:`BeamStep`.
+
+    Attributes:
+        kept: int64 (p,).
+        total: float64 (p,).
+        joints: float64 (p, K), -inf where there are fewer.
+        parents: int64 (p, K).
+        histories: int32 (p, K, k + 1).
+        token_logprobs: float (p, K).
+        attachment: float64 (p, k + 1).
+    """
+
+    kept: Tensor
+    total: Tensor
+    joints: Tensor
+    parents: Tensor
+    histories: Tensor
+    token_logprobs: Tensor
+    attachment: Tensor
+
+    def step(self, prefix: int) -> BeamStep[NDArray[np.int32]]:
+        """Of one prefix."""
+        kept = int(self.kept[prefix])
+        return BeamStep(
+            kept=kept,
+            total=float(self.total[prefix]),
+            joints=self.joints[prefix, :kept].cpu().numpy(),
+            parents=self.parents[prefix, :kept].cpu().numpy(),
+            derivations=tuple(self.histories[prefix, :kept].cpu().numpy()),
+            token_logprobs=self.token_logprobs[prefix, :kept].double().cpu().numpy(),
+            attachment=self.attachment[prefix].cpu().numpy(),
+        )
+
+
 class _Batch:
     """Strings that are searched together: p prefixes that go on, and all their hypotheses, R rows."""
 
@@ -241,7 +282,9 @@ class _Batch:
         margin: float | None,
         most_entries: int,
         commit: bool,
+        trace: int,
     ) -> None:
+        self.trace = trace
         self.model = model
         self.commit = commit
         self.widths = widths
@@ -256,6 +299,7 @@ class _Batch:
         self.fed = self.going = 0  # tokens, to all hypotheses; prefixes that went on
         self.rows = _Rows(prefixes, 1, None, self.device)
         self.score = torch.zeros(prefixes, dtype=torch.float64, device=self.device)  # (R,) log joint so far
+        self.token_logprobs = self.score  # (R,) of the newest token; only with a trace
         self.kept = self.score  # (p,) log of the share that was kept so far
         self.history = torch.zeros(prefixes, length, dtype=torch.int32, device=self.device)  # (R, N)
         self.windows = model.layout == "window"
@@ -270,19 +314,23 @@ class _Batch:
         reached: list[Tensor] = []  # for every level (p,), A_k
         best: list[Tensor] = []  # for every level (p, k + 1), the best history after its token was attached
         ended: dict[int, tuple[Tensor, Tensor, Tensor]] = {}  # for every string (k_best,), (k_best, N), ()
+        traced: list[tuple[_Traced | None, _Traced | None]] = []  # for every level, going and ending
         following: dict[int, Tensor] = {}  # for every string (V,)
         for k, level in enumerate(self.levels[1:], start=1):
             if next_tokens and len(level.ending):
                 following.update(zip(level.ending.tolist(), self._next_logprobs(level), strict=True))
             self._score_token(level)
             reached.append(torch.logsumexp(self._scores(), dim=1))
+            at_end = going = None
             if len(level.ending):
                 derivations = self._derivations(level, k, k_best)
                 ended.update(zip(level.ending.tolist(), zip(*derivations, strict=True), strict=True))
+                at_end = self._traced_end(level, k) if self.trace else None
             if len(level.going):
-                self._attach(k, level)
+                going = self._attach(k, level)
                 best.append(self.history[self.rows.first, : k + 1])
-        return self._results(reached, best, ended, following)
+            traced.append((going, at_end))
+        return self._results(reached, best, ended, following, traced)
 
     @property
     def mean_width(self) -> float:
@@ -295,6 +343,7 @@ class _Batch:
         best_on_device: Sequence[Tensor],
         ended: Mapping[int, tuple[Tensor, Tensor, Tensor]],
         following: Mapping[int, Tensor],
+        traced: Sequence[tuple[_Traced | None, _Traced | None]],
     ) -> list[BeamResult]:
         """Follow every string through its prefixes."""
         reached = [_finite(values) for values in reached_on_device]
@@ -302,6 +351,7 @@ class _Batch:
         results = []
         for string, (scores, histories, kept) in sorted(ended.items()):
             prefix, incremental = [0.0], [np.zeros(1, np.int32)]
+            steps: list[BeamStep[NDArray[np.int32]]] = []
             derivations = tuple(
                 (score, history)
                 for score, history in zip(scores.tolist(), histories.cpu().numpy(), strict=True)
@@ -311,8 +361,13 @@ class _Batch:
             for k in range(1, length):
                 level, place = self.levels[k], self.levels[k].prefix_of[string]
                 prefix.append(reached[k - 1][place])
+                going, at_end = traced[k - 1]
                 if k < length - 1:
-                    incremental.append(best[k - 1][np.searchsorted(level.going, place)])
+                    at = int(np.searchsorted(level.going, place))
+                    incremental.append(best[k - 1][at])
+                    steps += [] if going is None else [going.step(at)]
+                elif at_end is not None:
+                    steps.append(at_end.step(int(np.searchsorted(level.ending, string))))
             after = following.get(string)
             results.append(
                 BeamResult(
@@ -321,6 +376,7 @@ class _Batch:
                     incremental=(*incremental, derivations[0][1]),
                     log_share_kept=float(kept),
                     next_logprobs=None if after is None else after.cpu().numpy(),
+                    steps=tuple(steps),
                 )
             )
         return results
@@ -349,11 +405,13 @@ class _Batch:
             certain = (tokens == self.model.root_id) | (tokens == self.model.eos_id)
             chosen = chosen.masked_fill(self.rows.repeat(certain), 0.0)
         self.score = self.score + chosen
+        self.token_logprobs = chosen
 
-    def _attach(self, k: int, level: Level) -> None:
+    def _attach(self, k: int, level: Level) -> _Traced | None:
         """Extend every hypothesis by every legal attachment of token k, keep the best, feed the token."""
         if len(level.going) < len(level.tokens):
-            self._keep(self._tensor(level.going))
+            kept = self._keep(self._tensor(level.going))
+            self.token_logprobs = self.token_logprobs[kept]
         marked = self._tensor(level.tokens[level.going])  # (p,)
         tokens = marked % self.model.vocab_size  # (p,)
         roots = tokens == self.model.root_id  # (p,)
@@ -387,7 +445,7 @@ class _Batch:
         else:
             self.score = joint.flatten()[place]
         self.kept = self.kept + torch.log1p(-shares)
-        self.rows = rows
+        before, self.rows = self.rows, rows
         parent, target = place // (k + 1), place % (k + 1)  # (R',)
         self.history = self.history[parent]
         self.history[:, k] = target
@@ -397,6 +455,17 @@ class _Batch:
             self.stack.begin(rows.repeat(roots))
         self.fed, self.going = self.fed + len(place), self.going + rows.prefixes
         self.model.advance(self.state, rows.repeat(tokens), self.stack.tape_row())
+        if not self.trace:
+            return None
+        by_target = before.padded(mass, 0.0).sum(1)  # (p, k + 1)
+        return self._traced(
+            self._tensor(np.arange(rows.prefixes)),
+            torch.arange(rows.widest, device=self.device).expand(rows.prefixes, -1),
+            k,
+            rows.padded(parent - rows.repeat(before.first), 0),
+            rows.padded(self.token_logprobs[parent], 0.0),
+            by_target / by_target.sum(1, keepdim=True),
+        )
 
     def _of_prefixes(self, values: Tensor, reduce: Callable[..., Tensor], fill: float = -torch.inf) -> Tensor:
         """Reduce values of extensions (R, k + 1) to those of prefixes (p,)."""
@@ -423,11 +492,13 @@ class _Batch:
         rank = torch.arange(len(place), device=self.device) - (counts.cumsum(0) - counts)[prefix]
         return place[order[rank < most[prefix]]], _Rows.of(counts.minimum(most))
 
-    def _keep(self, prefixes: Tensor) -> None:
-        """Go on with the hypotheses of the given prefixes; a prefix may go on as several."""
+    def _keep(self, prefixes: Tensor) -> Tensor:
+        """Go on with the hypotheses of the given prefixes, whose rows are returned; a prefix may go on as
+        several."""
         rows, self.rows = self.rows.of_prefixes(prefixes)
         self._select(rows)
         self.score, self.history, self.kept = self.score[rows], self.history[rows], self.kept[prefixes]
+        return rows
 
     def _select(self, rows: Tensor) -> None:
         self.state.select(rows)
@@ -440,6 +511,45 @@ class _Batch:
         scores, ranks = torch.sort(self._scores()[prefixes], dim=1, descending=True, stable=True)
         rows = (self.rows.first[prefixes, None] + ranks[:, :k_best]).clamp(max=len(self.history) - 1)
         return scores[:, :k_best], self.history[rows, : k + 1], self.kept[prefixes]
+
+    def _traced(
+        self,
+        prefixes: Tensor,
+        ranks: Tensor,
+        k: int,
+        parents: Tensor,
+        token_logprobs: Tensor,
+        attachment: Tensor,
+    ) -> _Traced:
+        """Of some prefixes (e,) the best hypotheses after token k.
+
+        Args:
+            ranks: int64 (e, h), theirs, best first.
+            parents, token_logprobs: by prefix and rank (e, h).
+            attachment: (e, k + 1).
+        """
+        scores = self._scores()[prefixes]  # (e, h)
+        counts = self.rows.counts
+        best = ranks[:, : self.trace]  # (e, K)
+        rows = (self.rows.first[prefixes, None] + best).clamp(max=len(self.history) - 1)
+        return _Traced(
+            kept=torch.full_like(prefixes, self.rows.widest) if counts is None else counts[prefixes],
+            total=scores.logsumexp(1),
+            joints=scores.gather(1, best),
+            parents=parents.gather(1, best),
+            histories=self.history[rows, : k + 1],
+            token_logprobs=token_logprobs.gather(1, best),
+            attachment=attachment,
+        )
+
+    def _traced_end(self, level: Level, k: int) -> _Traced:
+        """Of the strings that end here, whose end reduces everything, the best hypotheses."""
+        prefixes = self._tensor(level.prefix_of[level.ending])  # (e,)
+        ranks = torch.sort(self._scores()[prefixes], dim=1, descending=True, stable=True).indices
+        every = torch.arange(self.rows.widest, device=self.device).expand_as(ranks)
+        token_logprobs = self.rows.padded(self.token_logprobs, 0.0)[prefixes]
+        to_root = torch.arange(k + 1, device=self.device).eq(0).double().expand(len(prefixes), -1)
+        return self._traced(prefixes, ranks, k, every, token_logprobs, to_root)
 
     def _tensor(self, values: NDArray[np.int64]) -> Tensor:
         return torch.from_numpy(values).to(self.device, non_blocking=True)

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -28,6 +29,7 @@ from pdtools.search.beam import dropped_share
 from pdtools.search.memory import budget, explained_memory_errors
 from pdtools.search.prefix_tree import Level, SortedStrings
 from pdtools.search.scores import ActionBeam, increments
+from pdtools.search.steps import BeamStep
 
 # Rounds between two tokens that memory is reckoned for; more are possible, and rare.
 _ROUNDS = 10
@@ -46,6 +48,7 @@ class ActionResult:
         log_share_kept: Σ over tokens of log (probability of the kept hypotheses / of all that generated the
             token), nats. What fell out of the action beam before is not known, and not in it.
         expanded: how many actions were read, of all strings of the batch.
+        steps: if asked for, the word beam after each token and the end, as far as any got there.
     """
 
     prefix_logprobs: NDArray[np.float64]
@@ -53,6 +56,7 @@ class ActionResult:
     incremental: tuple[ActionDerivation, ...]
     log_share_kept: float
     expanded: int
+    steps: tuple[BeamStep[ActionDerivation], ...] = ()
 
     @property
     def dropped(self) -> float:
@@ -81,6 +85,7 @@ def word_synchronous_search(
     k_best: int = 1,
     max_batch: int | None = None,
     share_prefixes: bool = True,
+    trace: int = 0,
 ) -> list[ActionResult]:
     """Search the derivations of strings.
 
@@ -95,6 +100,7 @@ def word_synchronous_search(
         k_best: how many derivations to return, at most ``beam.words``.
         max_batch: strings per batch; by default as many as fit a fixed amount of memory.
         share_prefixes: whether strings that begin alike are searched once up to where they part.
+        trace: how many hypotheses of each word beam to return.
 
     Returns:
         One result per string, in input order. Equal scores are ranked by the rank of the hypothesis they
@@ -116,7 +122,8 @@ def word_synchronous_search(
         most = max_batch or max(1, budget(model) // each)
         results: dict[int, ActionResult] = {}
         for group in strings.groups([1.0] * max(map(len, keys), default=0), 1 << 62, most):
-            results.update(zip(group.order, _Batch(model, group, beam, margin).search(k_best), strict=True))
+            batch = _Batch(model, group, beam, margin)
+            results.update(zip(group.order, batch.search(k_best, trace), strict=True))
     return [results[i] for i in range(len(token_ids))]
 
 
@@ -172,6 +179,13 @@ class _History:
         self.parents = np.concatenate([np.zeros(0, np.int64), *self._parents])
         self.actions = np.concatenate([np.zeros(0, np.int64), *self._actions])
 
+    def last_of(self, node: int, nodes: Collection[int]) -> int:
+        """The nearest one before a node that is among these."""
+        found = int(self.parents[node])
+        while found not in nodes:
+            found = int(self.parents[found])
+        return found
+
     def path(self, node: int) -> NDArray[np.int64]:
         """The actions up to a node."""
         found = []
@@ -179,6 +193,15 @@ class _History:
             found.append(int(self.actions[node]))
             node = int(self.parents[node])
         return np.array(found[::-1], dtype=np.int64)
+
+
+class _Beams(NamedTuple):
+    """The beams of all prefixes of a level: those of prefix c are the hypotheses from ``bounds[c]`` to
+    ``bounds[c + 1]``, best first."""
+
+    bounds: list[int]
+    nodes: NDArray[np.int64]
+    scores: NDArray[np.float64]
 
 
 class _Batch:
@@ -197,7 +220,7 @@ class _Batch:
         self.history = _History()
         self.expanded = 0
 
-    def search(self, k_best: int) -> list[ActionResult]:
+    def search(self, k_best: int, trace: int) -> list[ActionResult]:
         """Go on token by token until every string has ended."""
         first = self.levels[0]
         rows = len(first.going)
@@ -213,6 +236,7 @@ class _Batch:
         reached: list[NDArray[np.float64]] = []  # for every level (c,), A_k
         shares: list[NDArray[np.float64]] = []  # for every level (c,), log of the share that was kept
         best: list[NDArray[np.int64]] = []  # for every level (c,), the node of the best hypothesis
+        beams: list[_Beams] = []
         ended: dict[int, tuple[NDArray[np.float64], NDArray[np.int64]]] = {}
         for k, level in enumerate(self.levels[1:], start=1):
             kept, sums, share = self._generate(fed, level)
@@ -222,12 +246,42 @@ class _Batch:
             bounds = torch.searchsorted(kept.string, places).tolist()
             nodes, scores = kept.node.cpu().numpy(), kept.score.cpu().numpy()
             best.append(np.array([nodes[a] if a < b else -1 for a, b in itertools.pairwise(bounds)]))
+            if trace:
+                beams.append(_Beams(bounds, nodes, scores))
             for string in level.ending.tolist():
                 a, b = bounds[level.prefix_of[string]], bounds[level.prefix_of[string] + 1]
                 ended[string] = scores[a:b][:k_best], nodes[a:b][:k_best]
             if len(level.going) and k + 1 < len(self.levels):
                 fed = self._go_on(kept, level)
-        return self._results(reached, shares, best, ended)
+        results = self._results(reached, shares, best, ended)
+        if not trace:
+            return results
+        return [
+            replace(result, steps=self._steps(string, beams, trace)) for string, result in enumerate(results)
+        ]
+
+    def _steps(
+        self, string: int, beams: Sequence[_Beams], most: int
+    ) -> tuple[BeamStep[ActionDerivation], ...]:
+        """The best hypotheses of a string's beams."""
+        steps = []
+        before = {-1: 0}  # ranks by node
+        for level, beam in zip(self.levels[1:], beams, strict=True):
+            if (place := level.prefix_of[string]) < 0 or beam.bounds[place] == beam.bounds[place + 1]:
+                break
+            own = slice(beam.bounds[place], beam.bounds[place + 1])
+            nodes, joints = beam.nodes[own].tolist(), beam.scores[own]
+            steps.append(
+                BeamStep(
+                    kept=len(nodes),
+                    total=float(np.logaddexp.reduce(joints)),
+                    joints=joints[:most],
+                    parents=np.array([before[self.history.last_of(node, before)] for node in nodes[:most]]),
+                    derivations=tuple(self._derivation(node) for node in nodes[:most]),
+                )
+            )
+            before = {node: rank for rank, node in enumerate(nodes)}
+        return tuple(steps)
 
     def _go_on(self, kept: _Hypotheses, level: Level) -> _Hypotheses:
         """Those of prefixes that go on, after their tokens were read."""
