@@ -17,7 +17,11 @@ from pdtools.search import BeamResult, beam_search
 from pdtools.search.word_synchronous import ActionBeam, word_synchronous_search
 
 STRINGS = [[3, 4, 5, 3], [3, 4, 4], [3], [3, 4], [5, 5, 3, 4, 4], [3, 4]]
-NARROW: list[dict[str, Any]] = [{"beam": 3}, {"beam": 30, "margin": 1.0}, {"beam": 2, "share_prefixes": False}]
+NARROW: list[dict[str, Any]] = [
+    {"beam": 3},
+    {"beam": 30, "margin": 1.0},
+    {"beam": 2, "share_prefixes": False},
+]
 
 
 @pytest.fixture(scope="module")
