@@ -29,10 +29,15 @@ def ranged_attention(q: Tensor, k: Tensor, v: Tensor, innermost: Tensor, dropout
         q.dtype in (torch.float32, torch.float64) or torch.is_autocast_enabled("cpu")
     ):
         return block_attention(q, k, v, Terms(innermost=innermost), dropout=dropout)
-    n = q.shape[2]
-    position = torch.arange(n, device=q.device)
+    seen = keys_in_range(innermost, q.shape[1])
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, dropout_p=dropout)
+
+
+def keys_in_range(innermost: Tensor, heads: int) -> Tensor:
+    """Which keys the heads of :func:`ranged_attention` see: bool (B, H, N, N)."""
+    position = torch.arange(innermost.shape[1], device=innermost.device)
     opener = innermost[:, :, None]  # (B, N, 1)
-    seen = (position <= position[:, None]).repeat(len(q), q.shape[1], 1, 1)  # (B, H, N, N)
+    seen = (position <= position[:, None]).repeat(len(innermost), heads, 1, 1)
     seen[:, 0] &= (position < opener) | (opener <= 0)
     seen[:, 1] &= position >= opener
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, dropout_p=dropout)
+    return seen

@@ -88,6 +88,27 @@ class Attention(nn.Module):
         mixed = mixed.transpose(1, 2).reshape(batch, queries, d_model)
         return self.output_dropout(self.output(mixed))
 
+    def weights(self, x: Tensor, inputs: ScoreInputs, *, without: str | None = None) -> Tensor:
+        """The attention weights within x (B, N, D), by the plain formulation: (B, H, N, N).
+
+        Args:
+            without: a score term by its name; the scores are made without it. Queries and keys stay.
+        """
+        qkv = self.qkv(x)  # (B, N, 3D)
+        if self.rotate is not None:
+            qkv = self._rotated(qkv, first=0)
+        q, k, _ = self._by_head(qkv)  # (B, H, N, d_head) each
+        key_map = self.qkv.weight.view(3, x.shape[2], x.shape[2])[1]  # (D, D)
+        scores = q @ k.transpose(2, 3)
+        for term in cast(Sequence[ScoreTerm], self.terms):
+            if term.name != without:
+                scores = scores + term(q, k, key_map, inputs)
+        scores = scores / math.sqrt(q.shape[3])
+        seen = inputs.seen(self.heads)
+        if seen is not None:
+            scores = scores.masked_fill(~seen, -math.inf)
+        return scores.softmax(3)
+
     def _rotated(self, qkv: Tensor, first: int) -> Tensor:
         """The same with queries and keys turned: (B, Q, 3D)."""
         assert self.rotate is not None

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pdtools.models.kernels.grammar_attention import FARTHEST, NEAREST, Visible
+from pdtools.models.kernels.ranged_attention import keys_in_range
 
 DepthSpace = Literal["key", "hidden"]
 Kernels = Literal["all", "cpu", "none"]
@@ -44,6 +45,16 @@ class ScoreInputs:
     on_stack: Visible | None = None
     innermost: Tensor | None = None
 
+    def seen(self, heads: int) -> Tensor | None:
+        """Keys that queries may see, bool, broadcastable to (B, H, Q, K); None: all."""
+        if self.on_stack is not None:
+            return self.on_stack.dense[1][:, None]
+        if self.innermost is not None:
+            return keys_in_range(self.innermost, heads)
+        if self.causal is None or self.visible is None:
+            return self.causal if self.visible is None else self.visible
+        return self.causal & self.visible
+
     @property
     def sees_stack(self) -> bool:
         """Whether they are of a Transformer Grammar."""
@@ -64,9 +75,11 @@ class ScoreTerm(nn.Module, ABC):
     """Something added to the attention scores q·k before they are scaled by 1/sqrt(d_head).
 
     Attributes:
+        name: what it is called where it is shown, or left out.
         kernels: the fast paths that compute it too, from :meth:`tensors`: "all", those for CPUs, or none.
     """
 
+    name: str
     kernels: Kernels = "none"
 
     def tensors(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> dict[str, Tensor]:
@@ -109,6 +122,7 @@ class RelativePositions(ScoreTerm):
         dropout: of the sinusoids.
     """
 
+    name = "distance"
     kernels: Kernels = "all"
 
     def __init__(
@@ -160,14 +174,23 @@ class RelativePositions(ScoreTerm):
 class DepthPositions(RelativePositions):
     """Transformer-XL's form with differences of depth as distances (Sartran et al. 2022, section 3.3).
 
-    Computed by :mod:`pdtools.models.kernels.grammar_attention`, beside no other terms.
+    Computed by :mod:`pdtools.models.kernels.grammar_attention`, beside no other terms; plainly by
+    :meth:`forward`, of whole rows.
     """
 
+    name = "depth-difference"
     kernels = "none"
 
     def vectors(self, keys: int) -> Tensor:
         """W_R R of the distances from the nearest on: (H, 64, d_head)."""
         return self._vectors(torch.arange(NEAREST, FARTHEST + 1, device=self.distance_map.weight.device))
+
+    def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
+        assert inputs.on_stack is not None
+        distances, _ = inputs.on_stack.dense  # (B, N, N)
+        by_distance = torch.einsum("bhqd,htd->bhqt", q + self.position_bias, self.vectors(k.shape[2]))
+        content = self.content_bias @ k.transpose(2, 3)  # (B, H, 1, K)
+        return content + by_distance.gather(3, distances[:, None].long().expand(-1, q.shape[1], -1, -1))
 
 
 def depth_differences(query: Tensor, key: Tensor) -> Tensor:
@@ -192,6 +215,7 @@ class LinearPositions(ScoreTerm):
     Nothing is learned, and no distance is unlike those of training.
     """
 
+    name = "alibi"
     kernels: Kernels = "all"
     slopes: Tensor
 
@@ -222,6 +246,7 @@ class StackDistances(ScoreTerm):
     many there are and however far back it is. As ALiBi, it extends to stacks deeper than those of training.
     """
 
+    name = "stack-distance"
     kernels: Kernels = "cpu"
 
     def __init__(self, heads: int) -> None:
@@ -256,6 +281,7 @@ class DepthScores(ScoreTerm):
             to the hidden state before the key map (eq. 6).
     """
 
+    name = "depth"
     kernels: Kernels = "all"
 
     def __init__(self, d_model: int, heads: int, depths: int, space: DepthSpace) -> None:
