@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from pdtools.models import LoadedModel, RecurrentLM
     from pdtools.models.recurrent.stacks import NondeterministicStack
+    from pdtools.tokenization import Sentence
 
 ACTIONS = {
     "nondeterministic": ("push", "replace", "pop"),
@@ -62,14 +63,14 @@ class StackRunView:
         return asdict(self)
 
 
-def inspect_run(loaded: LoadedModel, text: str) -> StackRunView:
+def inspect_run(loaded: LoadedModel, text: str | Sentence) -> StackRunView:
     """Read one string and look at the stack.
 
     The actions after the last token are listed too, though no reading follows.
 
     Args:
         loaded: a checkpoint of a recurrent model with a stack.
-        text: words between spaces; for a masked model of a task the symbols of x, which it answers.
+        text: words between spaces, or split; for a masked model of a task the symbols of x, which it answers.
 
     Raises:
         PdtoolsError: if the model has no stack, or the text no words, or other symbols than the task's.
@@ -86,6 +87,7 @@ def inspect_run(loaded: LoadedModel, text: str) -> StackRunView:
     surprisal = predicted = None
     with torch.inference_mode():
         if model.objective == "masked":
+            assert isinstance(text, str)
             batch, said = read_task(loaded, text)
             predicted = said[1:]
             ids, actions = batch.tokens[0, 1:], _actions_at_once(model.eval(), batch.tokens)
@@ -107,13 +109,13 @@ def inspect_run(loaded: LoadedModel, text: str) -> StackRunView:
         return StackRunView(**view, shares=actions[:, :2].sigmoid().tolist())
 
 
-def _encoded(loaded: LoadedModel, text: str) -> Tensor:
+def _encoded(loaded: LoadedModel, text: str | Sentence) -> Tensor:
     """ROOT, the words and end-of-sentence: (n + 2,)."""
     import torch
 
     from pdtools.tokenization import split_spaces
 
-    sentence = split_spaces(text)
+    sentence = split_spaces(text) if isinstance(text, str) else text
     if not sentence.words:
         raise PdtoolsError("no words to read")
     return torch.from_numpy(loaded.tokenizer.encode(sentence).ids).long().to(loaded.model.device)

@@ -10,6 +10,7 @@ from pdtools.errors import PdtoolsError
 
 if TYPE_CHECKING:
     from pdtools.models import Batch, LoadedModel
+    from pdtools.tokenization import Sentence
 
 ACTIONS = ("push", "pop", "no-op")
 
@@ -52,13 +53,15 @@ class Inspection:
         return asdict(self)
 
 
-def inspect_stacks(loaded: LoadedModel, text: str, layers: Collection[int] | None = None) -> Inspection:
+def inspect_stacks(
+    loaded: LoadedModel, text: str | Sentence, layers: Collection[int] | None = None
+) -> Inspection:
     """Read one string and look at the stacks.
 
     Args:
         loaded: a checkpoint of a model with stack attention.
-        text: words between spaces; for a model of a task the symbols of x. Such a model answers: a masked one
-            at once, a causal one symbol by symbol.
+        text: words between spaces, or split; for a model of a task the symbols of x. Such a model answers: a
+            masked one at once, a causal one symbol by symbol.
         layers: which ones, from 1; None: all that have stacks.
 
     Raises:
@@ -69,7 +72,11 @@ def inspect_stacks(loaded: LoadedModel, text: str, layers: Collection[int] | Non
     from pdtools.models import TransformerLM
 
     is_task = "task" in loaded.config["shards"]
-    batch, predicted = read_task(loaded, text) if is_task else _text_batch(loaded, text)
+    if is_task:
+        assert isinstance(text, str)
+        batch, predicted = read_task(loaded, text)
+    else:
+        batch, predicted = _text_batch(loaded, text)
     loaded.model.check_length(batch.tokens.shape[1])
     reads_text = loaded.model.derivation_kind.choices != "actions"
     views = stack_views(loaded.model.eval(), batch.to(loaded.model.device)) if reads_text else []
@@ -113,13 +120,13 @@ def replay(actions: Sequence[int]) -> list[list[int]]:
     return states
 
 
-def _text_batch(loaded: LoadedModel, text: str) -> tuple[Batch, list[str | None]]:
+def _text_batch(loaded: LoadedModel, text: str | Sentence) -> tuple[Batch, list[str | None]]:
     import numpy as np
 
     from pdtools.models import collate
     from pdtools.tokenization import split_spaces
 
-    sentence = split_spaces(text)
+    sentence = split_spaces(text) if isinstance(text, str) else text
     if not sentence.words:
         raise PdtoolsError("no words to read")
     ids = loaded.tokenizer.encode(sentence).ids

@@ -101,7 +101,7 @@ class Trace:
         derivations: what its derivations are made of.
         text: as the model read it.
         words: of the text.
-        tokens: by position: ROOT (or BOS; of a Hugging Face model without one nothing), the sentence's
+        tokens: by position: ROOT (or BOS), the sentence's
             tokens, and end-of-sentence, if the model has one.
         word: for each position, which of the words the token belongs to; -1 for none.
         starts, ends: for each position, the token's characters in the text.
