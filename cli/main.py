@@ -26,6 +26,7 @@ from . import (
     compare,
     config,
     decode,
+    eval_attention,
     eval_blimp,
     eval_cfl,
     eval_dyck,
@@ -97,6 +98,9 @@ _command("eval-parse", short_help="Recall, precision and F1 of predicted trees, 
 _command("eval-ppl", short_help="Perplexity per token and per word.")(eval_ppl.eval_ppl)
 _command("eval-blimp", short_help="Score minimal pairs (BLiMP).")(eval_blimp.eval_blimp)
 _command("eval-sg", short_help="Score test suites in SyntaxGym's format.")(eval_sg.eval_sg)
+_command("eval-attention", short_help="Attention to regions of test suites, by layer and head.")(
+    eval_attention.eval_attention
+)
 _command("eval-cfl", short_help="Compare a model's cross-entropy with a language's exact one.")(
     eval_cfl.eval_cfl
 )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pdtools.errors import PdtoolsError
-from pdtools.models import Batch, LanguageModel
+from pdtools.models import Batch, LanguageModel, TransformerLM
 from pdtools.models.transformer.attention import Attention
 from pdtools.models.transformer.block import Block
 from pdtools.models.transformer.score_terms import ScoreTerm
@@ -29,6 +29,11 @@ class AttentionWeights:
 
     weights: Tensor
     without: dict[str, Tensor]
+
+
+def has_attention(model: LanguageModel) -> bool:
+    """Whether there is attention that can be looked at: of transformers that read from left to right."""
+    return isinstance(model, TransformerLM) and model.objective == "causal"
 
 
 def score_terms(model: LanguageModel) -> list[str]:

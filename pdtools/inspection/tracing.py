@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdtools.errors import PdtoolsError
-from pdtools.inspection.attention import attention_weights, score_terms
+from pdtools.inspection.attention import attention_weights, has_attention, score_terms
 from pdtools.inspection.recurrent import inspect_run
 from pdtools.inspection.stack_attention import inspect_stacks
 from pdtools.inspection.trace import AttentionTrace, Hypothesis, Parse, Step, Trace
@@ -339,11 +339,6 @@ def _gold(loaded: LoadedModel, encoded: Encoded, tree: Tree) -> Parse:
 
 
 # --- attention --------------------------------------------------------------------------------
-
-
-def has_attention(model: LanguageModel) -> bool:
-    """Whether there is attention that can be shown: of transformers that read from left to right."""
-    return isinstance(model, TransformerLM) and model.objective == "causal"
 
 
 def _attention(model: LanguageModel, read: _Read) -> AttentionTrace:

@@ -168,6 +168,29 @@ def print_closing(results: Results) -> None:
         print_table(["nats a token", "value"], entropy, title="Against the automaton", digits=4)
 
 
+def print_attention(results: Results, *, details: bool = False) -> None:
+    """Attention to regions by suite and model, with intervals; with ``details`` by layer too."""
+    scores, settings = results.scores, results.settings
+    for suite, regions in scores["by_suite"].items():
+        rows: list[tuple[Cell, ...]] = []
+        for region, models in regions.items():
+            for model, score in models.items():
+                less = scores["differences"].get(suite, {}).get(region, {}).get(model)
+                shown = (percent(score["mean"]), _of_interval(score))
+                compared = (None, None) if less is None else (percent(less["mean"]), _of_interval(less))
+                rows.append((region, model, *shown, *compared))
+                for layer, share in enumerate(score["by_layer"], start=1) if details else []:
+                    rows.append(("", f"  layer {layer}", percent(share), "", None, ""))
+        title = f"{suite}: attention when {settings['at']} is predicted (percent)"
+        print_table(["region", "model", "mean", "95%", "less 1st", "95%"], rows, title=title)
+        print()
+    print("mean: over layers, heads, items and seeds; less 1st: less the first model's")
+
+
+def _of_interval(score: Mapping[str, float]) -> str:
+    return f"[{100 * score['low']:.2f}, {100 * score['high']:.2f}]"
+
+
 def print_transduction(results: Results) -> None:
     """Accuracy on average, and by ten lengths together."""
     scores, settings = results.scores, results.settings

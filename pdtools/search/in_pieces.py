@@ -34,6 +34,7 @@ from pdtools.search.scores import (
     SentenceScore,
     Unscorable,
     check_one_width,
+    fixed_beam,
 )
 from pdtools.search.widening import Compared, Comparer, Contest
 from pdtools.tokenization import Sentence
@@ -74,11 +75,7 @@ class ModelSettings:
         Raises:
             PdtoolsError: if it is ``auto``.
         """
-        if self.beam == AUTO:
-            raise PdtoolsError("--beam auto: only eval-blimp and eval-sg compare sentences: give a number")
-        if self.word_beam is None and self.fast_track is None:
-            return self.beam
-        return ActionBeam.of(self.beam, self.word_beam, self.fast_track)
+        return fixed_beam(self.beam, self.word_beam, self.fast_track)
 
     def load_model(self) -> LoadedModel:
         """A checkpoint, loaded once in each process."""

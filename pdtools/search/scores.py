@@ -56,6 +56,17 @@ class ActionBeam:
         )
 
 
+def fixed_beam(beam: int | str, words: int | None, fast_track: int | None) -> int | ActionBeam:
+    """A beam, with its other widths, if any is given.
+
+    Raises:
+        PdtoolsError: if it is ``auto``.
+    """
+    if isinstance(beam, str):
+        raise PdtoolsError("--beam auto: only eval-blimp and eval-sg compare sentences: give a number")
+    return beam if words is None and fast_track is None else ActionBeam.of(beam, words, fast_track)
+
+
 def check_one_width(beam: int | ActionBeam | None) -> int | None:
     """The beam of a model that has no other widths.
 

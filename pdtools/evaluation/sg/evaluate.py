@@ -82,6 +82,22 @@ def present(condition: Condition, text_style: str | None) -> Presented:
     return Presented(sentence=sentence, spans=tuple(spans))
 
 
+def regions_of(text: str, spans: Sequence[tuple[int, int]], starts: Sequence[int]) -> list[int]:
+    """Which region each token is in: where its first character that is no space lies.
+
+    Args:
+        text, spans, starts: see :func:`region_surprisals`.
+    """
+    filled = [i for i, (start, end) in enumerate(spans) if end > start]
+    begins = [spans[i][0] for i in filled]
+    found = []
+    for start in starts:
+        while start < len(text) and text[start].isspace():
+            start += 1
+        found.append(filled[max(0, bisect_right(begins, start) - 1)])
+    return found
+
+
 def region_surprisals(
     text: str,
     spans: Sequence[tuple[int, int]],
@@ -90,7 +106,7 @@ def region_surprisals(
     eos: float | None = None,
     dropped: float | None = None,
 ) -> RegionSurprisals:
-    """Sum token surprisals by region: a token belongs where its first character that is no space lies.
+    """Sum token surprisals by region (:func:`regions_of`).
 
     Args:
         text: the sentence that all offsets refer to.
@@ -100,13 +116,9 @@ def region_surprisals(
         eos: the surprisal of end-of-sentence; None if it is not counted.
         dropped: see :class:`RegionSurprisals`.
     """
-    filled = [i for i, (start, end) in enumerate(spans) if end > start]
-    begins = [spans[i][0] for i in filled]
     found: list[list[float]] = [[] for _ in spans]
-    for start, surprisal in zip(starts, surprisals, strict=True):
-        while start < len(text) and text[start].isspace():
-            start += 1
-        found[filled[max(0, bisect_right(begins, start) - 1)]].append(surprisal)
+    for region, surprisal in zip(regions_of(text, spans, starts), surprisals, strict=True):
+        found[region].append(surprisal)
     return RegionSurprisals(
         regions=tuple(math.fsum(values) for values in found),
         eos=eos,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -69,12 +69,14 @@ class Suite:
         circuit: the circuit it belongs to (see :func:`pdtools.evaluation.sg.circuits.circuit_of`).
         formulas: its predictions; the first is the scored one.
         items: in file order.
+        region_names: what its authors call the regions, by number (``region_meta``); of some or none.
     """
 
     name: str
     circuit: str
     formulas: tuple[Formula, ...]
     items: tuple[Item, ...]
+    region_names: Mapping[int, str] = field(default_factory=dict)
 
 
 class Suites(Protocol):
@@ -152,6 +154,8 @@ def _suite(data: Any, place: str) -> Suite:
         items = tuple(_item(item) for item in data["items"])
         named = meta.get("circuit")
         circuit = circuit_of(name, None if named is None else text_of(named))
+        called = data.get("region_meta") or {}
+        region_names = {number_of(number): text_of(region) for number, region in called.items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         missing = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise InputError(f"not a test suite: {missing}", file=place) from error
@@ -163,7 +167,7 @@ def _suite(data: Any, place: str) -> Suite:
         parsed = tuple(Formula.parse(formula) for formula in formulas)
     except FormulaError as error:
         raise InputError(str(error), file=place) from error
-    suite = Suite(name=name, circuit=circuit, formulas=parsed, items=items)
+    suite = Suite(name=name, circuit=circuit, formulas=parsed, items=items, region_names=region_names)
     _check_references(suite, place)
     return suite
 

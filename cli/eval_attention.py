@@ -1,0 +1,126 @@
+"""``pdtools eval-attention``: where models look before a region of test suites."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .console import bar, message
+from .options import DetailsOption, RunOptions, SeedOption, option_blocks
+from .outputs import check_target, deliver
+from .running import pick_device
+
+
+@option_blocks(without=("workers", "shard", "scheduler", "resume", "bos", "max_batch", "dtype"))
+def eval_attention(
+    suites: Annotated[
+        str, typer.Argument(metavar="SUITES", help="A folder of .json files, one such file, or a zip.")
+    ],
+    model: Annotated[
+        list[str],
+        typer.Option(
+            "--model",
+            metavar="DIR",
+            rich_help_panel="Model",
+            help="A checkpoint or a run of a transformer; repeatable. Seeds of one recipe are one model.",
+        ),
+    ],
+    at: Annotated[
+        str,
+        typer.Option("--at", metavar="REGION", help="The region that is predicted, its name or number."),
+    ],
+    run: RunOptions,
+    region: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--region",
+            metavar="REGION",
+            help="A region that attention goes to; repeatable (default: all before --at, and ROOT).",
+        ),
+    ] = None,
+    suite: Annotated[
+        list[str] | None,
+        typer.Option("--suite", metavar="NAME", help="This suite only; repeatable (default: all that fit)."),
+    ] = None,
+    condition: Annotated[
+        list[str] | None,
+        typer.Option("--condition", metavar="NAME", help="Only this condition of items; repeatable."),
+    ] = None,
+    samples: Annotated[int, typer.Option("--samples", min=1, help="Bootstrap samples.")] = 1000,
+    seed: SeedOption = 0,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output", "-o", rich_help_panel="Output", metavar="DIR", help="results.json, items.parquet."
+        ),
+    ] = None,
+    details: DetailsOption = False,
+) -> None:
+    """Attention to regions of test suites at the last position before another region, averaged over items.
+
+    As in section 5 of the paper: how much attention the distractor noun gets when the verb is predicted, and
+    (without --region) all that precedes the verb. The weights of a region's tokens are summed. A model with
+    a tape, or of actions, reads the best incremental parse there, by beam search, or the tree in --trees.
+
+    Models of one recipe that differ in their seeds are one model in the results; the first model is the one
+    that others are compared with. Intervals are those of the bootstrap over items, and over seeds if there
+    are several.
+
+    \b
+    Example:
+      pdtools eval-attention sg_suites.zip --model runs/base --model runs/pushdown \\
+          --at matrix_v --region embed_np --region prep_np --suite number_orc --suite number_prep \\
+          -o results/attention
+      pdtools eval-attention sg_suites.zip --model runs/pushdown --suite number_src --at matrix_v
+    """
+    from pdtools.evaluation.sg.suites import SuiteFiles
+    from pdtools.inspection.region_attention import Question, evaluate_attention
+    from pdtools.provenance import provenance
+    from pdtools.report.evaluations import print_attention
+    from pdtools.search.given_trees import TreesFile
+    from pdtools.search.scores import fixed_beam
+
+    read = [suites, *model, run.trees]
+    check_target(output, folder=True, overwrite=run.overwrite, inputs=read, quiet=run.quiet)
+    made = provenance(
+        {"suites": suites, **{f"model {n}": path for n, path in enumerate(model, start=1)}, **run.trees_read}
+    )
+    results = evaluate_attention(
+        SuiteFiles(suites),
+        _groups(model, [made["inputs"][f"model {n}"] for n in range(1, len(model) + 1)]),
+        Question(
+            at=at,
+            regions=tuple(region or ()),
+            suites=tuple(suite or ()),
+            conditions=tuple(condition or ()),
+        ),
+        beam=fixed_beam(run.beam, run.word_beam, run.fast_track),
+        margin=run.margin,
+        trees=None if run.trees is None else TreesFile.of(run.trees),
+        device=pick_device(run.device, run.threads),
+        samples=samples,
+        seed=seed,
+        progress=bar("sentences", quiet=run.quiet),
+    )
+    show = partial(print_attention, details=details)
+    deliver(results, made, output, show, overwrite=run.overwrite, as_json=run.as_json)
+    if left_out := results.counts["items_left_out"]:
+        message(f"{left_out} items were left out (items.parquet says why)", quiet=run.quiet)
+
+
+def _groups(models: list[str], identified: list[dict[str, object]]) -> dict[str, list[str]]:
+    """Runs that differ in their seeds alone together, by the name of the first one."""
+    recipes: dict[str, str] = {}
+    groups: dict[str, list[str]] = {}
+    for folder, found in zip(models, identified, strict=True):
+        training = found.get("training")
+        recipe = str(training["sha256"]) if isinstance(training, dict) else folder
+        if recipe not in recipes:
+            path = Path(folder)
+            name = path.parent.name if path.name in ("best", "last") else path.name
+            recipes[recipe] = name if name not in groups else folder
+        groups.setdefault(recipes[recipe], []).append(folder)
+    return groups

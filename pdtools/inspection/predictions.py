@@ -1,0 +1,159 @@
+"""Where a model's attention is when it predicts a token: under its best derivation there, or a given one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdtools.errors import PdtoolsError
+from pdtools.inspection.attention import attention_weights, has_attention
+from pdtools.models import LoadedModel
+from pdtools.models.grammar.derivations import ActionDerivation
+from pdtools.models.grammar.model import GrammarLM
+from pdtools.search.action_scorer import ActionScorer
+from pdtools.search.attachment_scorer import AttachmentScorer
+from pdtools.search.encoding import Encoded, encode_sentence
+from pdtools.search.given_trees import GivenTreesScorer, TreesFile, read_given_trees
+from pdtools.search.scorer import scorer_of
+from pdtools.search.scores import ActionBeam, Unscorable
+from pdtools.tokenization import Sentence
+from pdtools.trees import Constituents
+
+# Sentences that are looked at together: all their weights are in memory.
+_TOGETHER = 16
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a model attends to when it predicts a token.
+
+    Attributes:
+        encoded: the sentence.
+        token: the predicted one, from 1; before it are 0 (ROOT) to ``token - 1``.
+        weights: float64 (L, H, token), of each layer and head how much goes to each of those before.
+        rest: float64 (L, H), to what is no token: of models of actions what opens and closes; else 0.
+    """
+
+    encoded: Encoded
+    token: int
+    weights: NDArray[np.float64]
+    rest: NDArray[np.float64]
+
+    @property
+    def starts(self) -> list[int]:
+        """The first character of each token before it, ROOT aside."""
+        starts: list[int] = self.encoded.encoding.starts[1 : self.token].tolist()
+        return starts
+
+
+class Predictions:
+    """Looks at sentences with one model.
+
+    Args:
+        loaded: a transformer that reads from left to right.
+        beam, margin: of the search for derivations, of models whose words depend on them.
+        trees: to read instead, the first of each sentence.
+
+    Attributes:
+        settings: of the scorer that searches, see :class:`pdtools.search.Scorer`.
+
+    Raises:
+        PdtoolsError: if the model has no attention to look at, or no use for trees.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        *,
+        beam: int | ActionBeam,
+        margin: float | None = None,
+        trees: TreesFile | None = None,
+    ) -> None:
+        if not has_attention(loaded.model):
+            raise PdtoolsError(
+                f"{loaded.folder}: no transformer that reads from left to right: it has no such attention"
+            )
+        searches = trees is None and loaded.model.derivation_kind.reach_words
+        self._loaded = loaded
+        self._trees = trees
+        self._scorer = scorer_of(loaded, beam=beam if searches else None, margin=margin, trees=trees)
+        self.settings = self._scorer.settings
+
+    def at(self, sentences: Iterable[tuple[Sentence, int]]) -> Iterator[Prediction | Unscorable]:
+        """Look at sentences: one result each, in order, lazily.
+
+        Args:
+            sentences: each with a character: the predicted token is the first that begins there or later.
+        """
+        stream = iter(sentences)
+        while together := list(islice(stream, _TOGETHER)):
+            found = list(self._derived([sentence for sentence, _ in together]))
+            known = [
+                (encoded, _token_at(encoded, start), derivations)
+                for (encoded, derivations), (_, start) in zip(found, together, strict=True)
+                if isinstance(encoded, Encoded)
+            ]
+            predictions = iter(self._look(known) if known else [])
+            for encoded, _ in found:
+                yield next(predictions) if isinstance(encoded, Encoded) else encoded
+
+    def _derived(self, sentences: list[Sentence]) -> Iterator[tuple[Encoded | Unscorable, Any]]:
+        """Encoded sentences, each with its derivations: the best one after each token from 0 (of actions from
+        1) on, or that of the whole sentence."""
+        scorer, loaded = self._scorer, self._loaded
+        if isinstance(scorer, (AttachmentScorer, ActionScorer)):
+            for found in scorer.search(sentences):
+                if isinstance(found, Unscorable):
+                    yield found, None
+                else:
+                    yield found.encoded, found.result.incremental
+            return
+        for sentence in sentences:
+            encoded = encode_sentence(loaded.tokenizer, loaded.model.max_length, sentence)
+            if isinstance(encoded, Unscorable) or not isinstance(scorer, GivenTreesScorer):
+                yield encoded, None
+            elif problem := scorer.problem(encoded.ids):
+                yield Unscorable(sentence.text, problem), None
+            else:
+                assert self._trees is not None
+                given = read_given_trees(loaded, self._trees)
+                yield encoded, given.by_ids[encoded.ids.tobytes()][0]
+
+    def _look(self, known: list[tuple[Encoded, int, Any]]) -> Iterator[Prediction]:
+        model = self._loaded.model
+        rows = [self._row(*each) for each in known]
+        batch = model.pack(rows).to(model.device)
+        weights = attention_weights(model, batch).weights.double().cpu().numpy()  # (B, L, H, N, N)
+        for (encoded, token, _), read, row in zip(known, batch.tokens.cpu().numpy(), weights, strict=True):
+            if isinstance(model, GrammarLM):
+                places = np.flatnonzero(read < model.vocab_size)[: token + 1]
+            else:
+                places = np.arange(token + 1)
+            query = row[:, :, places[token] - 1]  # (L, H, N)
+            own = query[:, :, places[:token]]
+            yield Prediction(encoded, token, own, (query.sum(2) - own.sum(2)).clip(0))
+
+    def _row(self, encoded: Encoded, token: int, derivations: Any) -> tuple[Any, Any]:
+        """The tokens before the predicted one (of actions with it) and their derivation, to be packed."""
+        model, ids = self._loaded.model, encoded.ids
+        if isinstance(model, GrammarLM):
+            if isinstance(derivations, Constituents):
+                return ids, derivations
+            best: ActionDerivation = derivations[token - 1]
+            closes = best.closes.copy()
+            closes[-1] += best.opens.sum() - closes.sum()  # what is open then; nothing looks at it
+            return np.append(ids[: token + 1], ids[-1]), Constituents(best.labels, best.opens, closes)
+        if derivations is None:
+            return ids[:token], model.no_derivation(ids[:token])
+        is_whole = isinstance(derivations, np.ndarray)
+        return ids[:token], derivations[:token] if is_whole else derivations[token - 1]
+
+
+def _token_at(encoded: Encoded, start: int) -> int:
+    """The first token, from 1, that begins at a character or later."""
+    return 1 + int(np.searchsorted(encoded.encoding.starts[1:-1], start))

@@ -1,0 +1,346 @@
+"""Attention to regions of test suites when a model predicts a later one (Murty et al. 2023, section 5).
+
+In figures 5 and 6: of the three suites of subject-verb agreement, attention to the distractor noun, and to
+all regions, when the verb is predicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdtools.errors import PdtoolsError
+from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
+from pdtools.evaluation.sg.evaluate import Presented, present, regions_of
+from pdtools.evaluation.sg.suites import Condition, Item, Suite, Suites
+from pdtools.inspection.predictions import Prediction, Predictions
+from pdtools.search.scorer import load_model
+from pdtools.search.scores import DEFAULT_BEAM, ActionBeam, Unscorable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pdtools.search.given_trees import TreesFile
+
+# What gets the rest of the attention where all regions are looked at.
+ROOT_REGION, STRUCTURE = "(root)", "(structure)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is asked of suites.
+
+    Attributes:
+        at: the region that is predicted, a name or number: attention is that of the last position before it.
+        regions: those that attention goes to, names or numbers; none: all before ``at``, ROOT too.
+        suites: names; none: all that have ``at`` and one of ``regions``.
+        conditions: names; none: all.
+    """
+
+    at: str
+    regions: tuple[str, ...] = ()
+    suites: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A sentence that is looked at.
+
+    Attributes:
+        at: which of the condition's regions is predicted.
+        regions: names of those that attention goes to, by their places in the condition.
+    """
+
+    suite: Suite
+    item: Item
+    condition: Condition
+    at: int
+    regions: dict[int, str]
+
+
+# Attention of each layer and head (L, H) to regions, by name.
+_ByRegion = dict[str, NDArray[np.float64]]
+
+
+def evaluate_attention(
+    suites: Suites,
+    models: Mapping[str, Sequence[str]],
+    question: Question,
+    *,
+    beam: int | ActionBeam = DEFAULT_BEAM,
+    margin: float | None = None,
+    trees: TreesFile | None = None,
+    device: str = "cpu",
+    samples: int = 1000,
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> Results:
+    """Look at the attention of models.
+
+    The weights of a region's tokens are summed, those of an item's conditions averaged, then those of the
+    items. Items that lack a value under one of the models are left out of all. Intervals (95 %) are those of
+    the bootstrap over items, and, of several seeds of a model, over these too.
+
+    Args:
+        suites: gone through once.
+        models: by the name that results have, the folders of one or several seeds.
+        question: what to look at.
+        beam, margin: of the search for the best incremental parse before the predicted region.
+        trees: to read instead of searching, the first of each sentence.
+        device: to load the models on.
+        samples, seed: of the bootstrap.
+        progress: wraps the iterator over the sentences of all models.
+
+    Returns:
+        Scores ``by_suite`` (suite, region, model) and ``differences`` (the same, less the first model), and
+        an ``items`` table with a row for each model, seed, item, condition and region.
+
+    Raises:
+        PdtoolsError: if no suite has the regions, or a model has no attention to look at.
+    """
+    asked = _asked(suites, question)
+    scorers: dict[str, Any] = {}
+
+    def looked_at() -> Iterator[tuple[str, int, _Asked, _ByRegion | str]]:
+        for name, folders in models.items():
+            for number, folder in enumerate(folders):
+                loaded = load_model(folder, device=device)
+                predictions = Predictions(loaded, beam=beam, margin=margin, trees=trees)
+                scorers.setdefault(name, predictions.settings)
+                style = loaded.tokenizer.text_style
+                presented = [present(one.condition, style) for one in asked]
+                found = predictions.at(
+                    (each.sentence, each.spans[one.at][0]) for one, each in zip(asked, presented, strict=True)
+                )
+                for one, each, prediction in zip(asked, presented, found, strict=True):
+                    by_region = _by_region(one, each, prediction, everything=not question.regions)
+                    yield name, number, one, by_region
+
+    rows = _Rows()
+    values = _Values(samples, seed)
+    total = len(asked) * sum(map(len, models.values()))
+    for name, number, one, by_region in progress(looked_at(), total):
+        rows.add(name, number, one, by_region)
+        values.add(name, number, one, by_region)
+    scores, counts = values.scores()
+    settings = {
+        "task": "attention",
+        "unit": "fraction of 1",
+        "at": question.at,
+        "regions": list(question.regions) or None,
+        "suites": list(question.suites) or None,
+        "conditions": list(question.conditions) or None,
+        "derivation": "best incremental parse" if trees is None else "given trees",
+        "interval": "95%, bootstrap over items and seeds",
+        "samples": samples,
+        "seed": seed,
+        "models": {name: list(folders) for name, folders in models.items()},
+        "scorers": scorers,
+    }
+    return Results(scores=scores, counts=counts, settings=settings, tables={ITEMS: rows.table()})
+
+
+# --- which sentences --------------------------------------------------------------------------
+
+
+def _asked(suites: Suites, question: Question) -> list[_Asked]:
+    """The sentences of the suites that the question is about."""
+    found: list[_Asked] = []
+    names: set[str] = set()
+    for suite in suites:
+        names.add(suite.name)
+        if question.suites and suite.name not in question.suites:
+            continue
+        in_suite = [
+            one
+            for item in suite.items
+            for condition in item.conditions
+            if not question.conditions or condition.name in question.conditions
+            if (one := _of_condition(suite, item, condition, question)) is not None
+        ]
+        if question.suites and not in_suite:
+            called = ", ".join(f"{number} {name}" for number, name in sorted(suite.region_names.items()))
+            raise PdtoolsError(f"suite {suite.name}: no such regions or conditions; its regions: {called}")
+        found += in_suite
+    if missing := [name for name in question.suites if name not in names]:
+        raise PdtoolsError(f"no suite {missing[0]!r} among these: {', '.join(sorted(names))}")
+    if not found:
+        wanted = " or ".join(question.regions) or "any"
+        raise PdtoolsError(f"no suite has the region {question.at!r} and, before it, {wanted}")
+    return found
+
+
+def _of_condition(suite: Suite, item: Item, condition: Condition, question: Question) -> _Asked | None:
+    """A sentence, if it has the predicted region and one of the others before it."""
+    names = _names(suite, condition)
+    at = next((i for i, name in enumerate(names) if question.at in (name, str(condition.numbers[i]))), 0)
+    regions = {
+        i: name
+        for i, name in enumerate(names[:at])
+        if not question.regions or {name, str(condition.numbers[i])} & set(question.regions)
+    }
+    return _Asked(suite, item, condition, at, regions) if regions and condition.regions[at] else None
+
+
+def _names(suite: Suite, condition: Condition) -> list[str]:
+    """Names of a condition's regions: their numbers where they have none, or one that another has."""
+    names = [suite.region_names.get(number, str(number)) for number in condition.numbers]
+    return [
+        name if names.count(name) == 1 else str(number)
+        for name, number in zip(names, condition.numbers, strict=True)
+    ]
+
+
+# --- what they get ----------------------------------------------------------------------------
+
+
+def _by_region(
+    one: _Asked, presented: Presented, prediction: Prediction | Unscorable, *, everything: bool
+) -> _ByRegion | str:
+    """Attention to the regions that have tokens; or why there is none."""
+    if isinstance(prediction, Unscorable):
+        return prediction.reason
+    places = np.array(regions_of(presented.sentence.text, presented.spans, prediction.starts))
+    weights = prediction.weights[:, :, 1:]  # (L, H, tokens before)
+    found = {name: weights[:, :, places == i].sum(2) for i, name in one.regions.items() if i in places}
+    if everything:
+        found[ROOT_REGION] = prediction.weights[:, :, 0]
+        if prediction.rest.any():
+            found[STRUCTURE] = prediction.rest
+    return found
+
+
+class _Rows:
+    """The table of items, a row for each region."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
+
+    def add(self, model: str, number: int, one: _Asked, found: _ByRegion | str) -> None:
+        """Add a sentence; without attention its regions have none."""
+        reason = found if isinstance(found, str) else None
+        attention = {} if isinstance(found, str) else found
+        for region in dict.fromkeys([*one.regions.values(), *attention]):
+            weights = attention.get(region)
+            row = (
+                model,
+                number,
+                one.suite.name,
+                one.item.number,
+                one.condition.name,
+                region,
+                None if weights is None else float(weights.mean()),
+                None if weights is None else weights.tolist(),
+                reason,
+            )
+            for column, value in zip(self._columns.values(), row, strict=True):
+                column.append(value)
+
+    def table(self) -> pa.Table:
+        """All rows."""
+        import pyarrow as pa
+
+        by_head = pa.list_(pa.list_(pa.float64()))
+        types = {"seed": pa.int32(), "item": pa.int64(), "attention": pa.float64(), "by_head": by_head}
+        schema = pa.schema([(name, types.get(name, pa.string())) for name in _COLUMNS])
+        return pa.table(self._columns, schema=schema)
+
+
+_COLUMNS = ("model", "seed", "suite", "item", "condition", "region", "attention", "by_head", "reason")
+
+
+class _Values:
+    """Means over conditions, by suite and region, of the items that all models have a value of.
+
+    Args:
+        samples, seed: of the bootstrap.
+    """
+
+    def __init__(self, samples: int, seed: int) -> None:
+        self._samples, self._seed = samples, seed
+        # By suite and region, then item, then model and seed: of each condition (L, H).
+        self._found: dict[tuple[str, str], dict[int, dict[tuple[str, int], list[NDArray[np.float64]]]]] = {}
+        self._runs: dict[str, int] = {}  # how many seeds a model has
+        self._items: set[tuple[str, int]] = set()
+        self._without: set[tuple[str, int]] = set()
+
+    def add(self, model: str, number: int, one: _Asked, found: _ByRegion | str) -> None:
+        """Add a sentence."""
+        self._runs[model] = max(self._runs.get(model, 0), number + 1)
+        item = (one.suite.name, one.item.number)
+        self._items.add(item)
+        if isinstance(found, str):
+            self._without.add(item)
+            return
+        for region, weights in found.items():
+            by_item = self._found.setdefault((one.suite.name, region), {})
+            by_item.setdefault(one.item.number, {}).setdefault((model, number), []).append(weights)
+
+    def scores(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Scores and counts."""
+        by_suite: dict[str, Any] = {}
+        differences: dict[str, Any] = {}
+        items: dict[str, int] = {}
+        for (suite, region), by_item in self._found.items():
+            runs = {run for by_run in by_item.values() for run in by_run}  # not all have structure
+            kept = [
+                number
+                for number, by_run in by_item.items()
+                if (suite, number) not in self._without and by_run.keys() == runs
+            ]
+            if not kept:
+                continue
+            values = {
+                model: np.array(
+                    [[np.mean(by_item[item][model, seed], axis=0) for item in kept] for seed in range(seeds)]
+                )
+                for model, seeds in self._runs.items()
+                if (model, 0) in runs
+            }  # (seeds, items, L, H) each
+            drawn = self._bootstrap({name: each.mean((2, 3)) for name, each in values.items()})
+            items[suite] = max(items.get(suite, 0), len(kept))
+            first = next(iter(values), None)
+            for model, each in values.items():
+                by_head = each.mean((0, 1))
+                means = {"by_layer": by_head.mean(1).tolist(), "by_head": by_head.tolist()}
+                score = _interval(float(by_head.mean()), drawn[model]) | means
+                by_suite.setdefault(suite, {}).setdefault(region, {})[model] = score
+                if model != first:
+                    less = by_head.mean() - values[str(first)].mean()
+                    score = _interval(float(less), drawn[model] - drawn[str(first)])
+                    differences.setdefault(suite, {}).setdefault(region, {})[model] = score
+        counts = {
+            "items": len(self._items),
+            "items_left_out": len(self._without),
+            "items_by_suite": items,
+            "seeds": dict(self._runs),
+        }
+        return {"by_suite": by_suite, "differences": differences}, counts
+
+    def _bootstrap(self, values: Mapping[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
+        """Means of resampled seeds and items, (samples,), of values (seeds, items); the items of a sample are
+        the same for all models."""
+        rng = np.random.default_rng(self._seed)
+        drawn = {}
+        of_items: NDArray[np.float64] | None = None
+        for model, each in values.items():
+            if of_items is None:
+                of_items = _resampled(rng, self._samples, each.shape[1])
+            of_seeds = _resampled(rng, self._samples, each.shape[0])
+            drawn[model] = np.einsum("bs,si,bi->b", of_seeds, each, of_items)
+        return drawn
+
+
+def _resampled(rng: np.random.Generator, samples: int, number: int) -> NDArray[np.float64]:
+    """Weights of things that are drawn with replacement as often as there are any: (samples, number)."""
+    return rng.multinomial(number, np.full(number, 1 / number), samples) / number
+
+
+def _interval(mean: float, drawn: NDArray[np.float64]) -> dict[str, Any]:
+    low, high = np.quantile(drawn, [0.025, 0.975]).tolist()
+    return {"mean": mean, "low": low, "high": high}
