@@ -222,11 +222,11 @@ class _Rows:
         self._columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
 
     def add(self, model: str, number: int, one: _Asked, found: _ByRegion | str) -> None:
-        """Add a sentence; without attention its regions have none."""
+        """Add a sentence; without attention its regions have none, and a reason."""
+        attention: Mapping[str, NDArray[np.float64] | None]
         reason = found if isinstance(found, str) else None
-        attention = {} if isinstance(found, str) else found
-        for region in dict.fromkeys([*one.regions.values(), *attention]):
-            weights = attention.get(region)
+        attention = dict.fromkeys(one.regions.values()) if isinstance(found, str) else found
+        for region, weights in attention.items():
             row = (
                 model,
                 number,

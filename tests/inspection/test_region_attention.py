@@ -1,0 +1,239 @@
+"""Attention to regions: a computation by hand on tiny models, intervals, what is left out, the command."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from pdtools.cli.eval_attention import _groups
+from pdtools.cli.main import run
+from pdtools.errors import PdtoolsError
+from pdtools.evaluation.results import Results
+from pdtools.evaluation.sg.suites import read_suites
+from pdtools.inspection import region_attention
+from pdtools.inspection.attention import attention_weights
+from pdtools.inspection.region_attention import Question, evaluate_attention
+from pdtools.models import LoadedModel, save_checkpoint
+from pdtools.search import beam_search
+from pdtools.search.given_trees import TreesFile, read_given_trees
+
+REGIONS = {"1": "det", "2": "noun", "3": "gap", "4": "inner", "5": "verb", "6": "end"}
+# Contents by condition; region 3 is empty, region 4 has two tokens.
+ITEMS = [
+    {"match": ["a", "b", "", "c a", "b", "c"], "mismatch": ["a", "c", "", "c b", "b", "c"]},
+    {"match": ["b", "b", "", "a a", "c", "c"], "mismatch": ["b", "a", "", "c c", "c", "c"]},
+]
+
+
+def suite_file(path: Path, items: list[dict[str, list[str]]] = ITEMS, name: str = "toy") -> Path:
+    def regions(contents: list[str]) -> list[dict[str, Any]]:
+        return [{"region_number": n, "content": content} for n, content in enumerate(contents, start=1)]
+
+    document = {
+        "meta": {"name": name, "metric": "sum"},
+        "region_meta": REGIONS,
+        "predictions": [{"type": "formula", "formula": "(5;%match%) < (5;%mismatch%)"}],
+        "items": [
+            {
+                "item_number": number,
+                "conditions": [
+                    {"condition_name": condition, "regions": regions(contents)}
+                    for condition, contents in item.items()
+                ],
+            }
+            for number, item in enumerate(items, start=1)
+        ],
+    }
+    path.write_text(json.dumps(document))
+    return path
+
+
+@pytest.fixture
+def by_folder(models: dict[str, LoadedModel], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder is the kind of a model in memory."""
+    monkeypatch.setattr(region_attention, "load_model", lambda folder, device: models[folder])
+
+
+def look(path: Path, models: dict[str, list[str]], **asked: Any) -> Results:
+    question = Question(at=asked.pop("at", "verb"), regions=asked.pop("regions", ()))
+    return evaluate_attention(read_suites(path), models, question, beam=50, **asked)
+
+
+def by_hand(loaded: LoadedModel, contents: list[str]) -> dict[str, torch.Tensor]:
+    """Attention of the position before the verb to each region: (L, H)."""
+    prefix = " ".join(content for content in contents[:4] if content).split()
+    ids = np.array([1, *(3 + "abc".index(word) for word in [*prefix, *contents[4:]]), 2], np.int32)
+    n = len(prefix) + 1
+    attach = np.arange(n, dtype=np.int32)
+    if loaded.model.derivation_kind.reach_words:
+        attach = beam_search(loaded.model, [ids], beam=50)[0].incremental[n - 1]
+    weights = attention_weights(loaded.model, loaded.model.pack([(ids[:n], attach)])).weights[0, :, :, n - 1]
+    edges = [1, *(1 + i for i in itertools.accumulate(len(content.split()) for content in contents[:4]))]
+    found = {
+        REGIONS[str(number)]: weights[:, :, first:stop].sum(2)
+        for number, (first, stop) in enumerate(itertools.pairwise(edges), start=1)
+        if stop > first
+    }
+    return {**found, "(root)": weights[:, :, 0]}
+
+
+@pytest.mark.usefixtures("by_folder")
+@pytest.mark.parametrize("kind", ["pushdown", "base", "head"])
+def test_it_is_what_one_computes_by_hand(kind: str, models: dict[str, LoadedModel], tmp_path: Path) -> None:
+    found = look(suite_file(tmp_path / "toy.json"), {kind: [kind]})
+    every = [[by_hand(models[kind], contents) for contents in item.values()] for item in ITEMS]
+    scores = found.scores["by_suite"]["toy"]
+    assert list(scores) == ["det", "noun", "inner", "(root)"]
+    for region, score in scores.items():
+        wanted = torch.stack([torch.stack([one[region] for one in item]).mean(0) for item in every]).mean(0)
+        np.testing.assert_allclose(score[kind]["by_head"], wanted.numpy(), atol=1e-6)
+        np.testing.assert_allclose(score[kind]["by_layer"], wanted.mean(1).numpy(), atol=1e-6)
+        assert score[kind]["mean"] == pytest.approx(float(wanted.mean()), abs=1e-6)
+        assert score[kind]["low"] <= score[kind]["mean"] + 1e-9
+        assert score[kind]["mean"] <= score[kind]["high"] + 1e-9
+    rows = found.table("items").to_pylist()
+    assert len(rows) == 2 * 2 * 4
+    (row,) = (r for r in rows if (r["item"], r["condition"], r["region"]) == (2, "mismatch", "inner"))
+    np.testing.assert_allclose(row["by_head"], every[1][1]["inner"].numpy(), atol=1e-6)
+
+
+@pytest.mark.usefixtures("by_folder")
+@pytest.mark.parametrize("kind", ["pushdown", "window", "stack-attention", "tg", "plm", "plm-mask"])
+def test_all_models_give_shares_that_make_up_one(kind: str, tmp_path: Path) -> None:
+    scores = look(suite_file(tmp_path / "toy.json"), {kind: [kind]}).scores["by_suite"]["toy"]
+    assert sum(score[kind]["mean"] for score in scores.values()) == pytest.approx(1, abs=1e-6)
+    assert ("(structure)" in scores) == (kind in ("tg", "plm", "plm-mask"))
+
+
+@pytest.mark.usefixtures("by_folder")
+def test_an_action_model_is_asked_at_the_position_that_generates(
+    models: dict[str, LoadedModel], tmp_path: Path
+) -> None:
+    """Under a given tree: by its row of actions."""
+    tree = "(S (NP (X a) (X b)) (NP (X c) (X a)) (X b) (X c))"
+    (tmp_path / "gold.trees").write_text(f"{tree}\n")
+    path = suite_file(tmp_path / "toy.json", [{"match": ITEMS[0]["match"], "mismatch": ITEMS[0]["match"]}])
+    found = look(path, {"plm": ["plm"]}, trees=TreesFile.of(str(tmp_path / "gold.trees")))
+    loaded = models["plm"]
+    # (root) (S (NP a b ) (NP c a ) b: the second b is the verb, at position 10.
+    given = read_given_trees(loaded, TreesFile.of(str(tmp_path / "gold.trees")))
+    ids = np.array([1, 3, 4, 5, 3, 4, 5, 2], np.int32)
+    batch = loaded.model.pack([(ids, given.by_ids[ids.tobytes()][0])])
+    weights = attention_weights(loaded.model, batch).weights[0, :, :, 9]
+    scores = found.scores["by_suite"]["toy"]
+    assert scores["inner"]["plm"]["mean"] == pytest.approx(
+        float(weights[:, :, [7, 8]].sum(2).mean()), abs=1e-6
+    )
+    assert scores["noun"]["plm"]["mean"] == pytest.approx(float(weights[:, :, 4].mean()), abs=1e-6)
+    structure = weights[:, :, [1, 2, 5, 6, 9]].sum(2).mean()
+    assert scores["(structure)"]["plm"]["mean"] == pytest.approx(float(structure), abs=1e-6)
+    assert found.settings["derivation"] == "given trees"
+
+
+@pytest.mark.usefixtures("by_folder")
+def test_models_are_compared_over_items_that_all_can_read(tmp_path: Path) -> None:
+    odd = {condition: [*contents[:5], "zebra"] for condition, contents in ITEMS[0].items()}
+    path = suite_file(tmp_path / "toy.json", [*ITEMS, odd])
+    found = look(path, {"ours": ["pushdown", "pushdown"], "base": ["base"]}, regions=("4", "noun"))
+    assert found.counts == {
+        "items": 3,
+        "items_left_out": 1,
+        "items_by_suite": {"toy": 2},
+        "seeds": {"ours": 2, "base": 1},
+    }
+    assert list(found.scores["by_suite"]["toy"]) == ["noun", "inner"]
+    reasons = {row["reason"] for row in found.table("items").to_pylist() if row["item"] == 3}
+    assert reasons == {"words unknown to the model: zebra"}
+    ours, base = (found.scores["by_suite"]["toy"]["noun"][name]["mean"] for name in ("ours", "base"))
+    difference = found.scores["differences"]["toy"]["noun"]["base"]
+    assert difference["mean"] == pytest.approx(base - ours)
+    assert difference["low"] <= difference["mean"] <= difference["high"]
+    assert "ours" not in found.scores["differences"]["toy"]["noun"]
+    # Two seeds that are one add nothing to the interval over items.
+    alone = look(path, {"ours": ["pushdown"]}, regions=("noun",)).scores["by_suite"]["toy"]["noun"]["ours"]
+    together = found.scores["by_suite"]["toy"]["noun"]["ours"]
+    for name in ("mean", "low", "high"):
+        assert alone[name] == pytest.approx(together[name])
+
+
+def test_the_bootstrap_resamples_items_and_seeds() -> None:
+    """A mean of normal values has the interval of their deviations."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(1, 400))
+    drawn = region_attention._Values(4000, 1)._bootstrap({"model": values, "twice": np.repeat(values, 2, 0)})
+    low, high = np.quantile(drawn["model"], [0.025, 0.975])
+    assert (high - low) / 2 == pytest.approx(1.96 * values.std() / 20, rel=0.06)
+    np.testing.assert_allclose(drawn["model"], drawn["twice"])
+    seeds = rng.normal(size=(40, 1))
+    low, high = np.quantile(region_attention._Values(4000, 1)._bootstrap({"m": seeds})["m"], [0.025, 0.975])
+    assert (high - low) / 2 == pytest.approx(1.96 * seeds.std() / 40**0.5, rel=0.06)
+
+
+@pytest.mark.usefixtures("by_folder")
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        ({"at": "object"}, "no suite has the region 'object' and, before it, any"),
+        ({"at": "verb", "regions": ("end",)}, "no suite has the region 'verb' and, before it, end"),
+        ({"at": "verb", "suites": ("no",)}, "no suite 'no' among these: toy"),
+        (
+            {"at": "object", "suites": ("toy",)},
+            "suite toy: no such regions or conditions; "
+            "its regions: 1 det, 2 noun, 3 gap, 4 inner, 5 verb, 6 end",
+        ),
+        ({"at": "5", "conditions": ("none",)}, "no suite has the region '5' and, before it, any"),
+    ],
+)
+def test_what_is_not_there_is_named(question: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(PdtoolsError) as error:
+        evaluate_attention(
+            read_suites(suite_file(tmp_path / "toy.json")), {"base": ["base"]}, Question(**question)
+        )
+    assert str(error.value) == message
+
+
+@pytest.mark.usefixtures("by_folder")
+def test_models_without_attention_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(PdtoolsError, match="rnn: no transformer that reads from left to right"):
+        look(suite_file(tmp_path / "toy.json"), {"rnn": ["rnn"]})
+
+
+def test_the_command(
+    models: dict[str, LoadedModel], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = suite_file(tmp_path / "toy.json")
+    for kind in ("pushdown", "base"):
+        loaded = models[kind]
+        shards = {"layout": "sentence", "factor": "right", "text_style": "ptb"}
+        save_checkpoint(tmp_path / kind, loaded.model, loaded.tokenizer, shards=shards)
+    both = ["--model", str(tmp_path / "base"), "--model", str(tmp_path / "pushdown"), "--device", "cpu"]
+    command = ["eval-attention", str(path), *both, "--at", "verb", "--beam", "5", "--threads", "1"]
+    assert run([*command, "-o", str(tmp_path / "out"), "--json", "--region", "noun"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert json.loads((tmp_path / "out" / "results.json").read_text())["scores"] == document["scores"]
+    assert document["settings"]["task"] == "attention"
+    assert set(document["scores"]["by_suite"]["toy"]["noun"]) == {"base", "pushdown"}
+    assert pq.read_table(tmp_path / "out" / "items.parquet").num_rows == 2 * 2 * 2
+    assert run([*command, "-o", str(tmp_path / "out")]) == 1
+    assert "exists" in capsys.readouterr().err
+    assert run([*command, "--details"]) == 0
+    shown = capsys.readouterr().out
+    assert "layer 2" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    assert run([*command, "--beam", "auto"]) == 1
+
+
+def test_seeds_of_one_recipe_are_one_model() -> None:
+    same = {"training": {"seed": 1, "sha256": "x"}}
+    other = {"training": {"seed": 1, "sha256": "y"}}
+    found = _groups(
+        ["a/1/best", "b", "a/2", "c/1"], [same, {}, {"training": {"seed": 2, "sha256": "x"}}, other]
+    )
+    assert found == {"1": ["a/1/best", "a/2"], "b": ["b"], "c/1": ["c/1"]}
