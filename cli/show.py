@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
@@ -16,9 +16,17 @@ from .options import JsonOption
 
 if TYPE_CHECKING:
     from rich.table import Table
-    from rich.tree import Tree as Drawing
 
     from pdtools.trees import Tree
+
+
+class Drawn(str, Enum):
+    """What a tree is drawn as."""
+
+    text = "text"
+    svg = "svg"
+    forest = "forest"
+    qtree = "qtree"
 
 
 class Actions(str, Enum):
@@ -50,6 +58,12 @@ def show(
         Actions | None,
         typer.Option("--actions", help="Instead of attachments: the actions that this kind of model reads."),
     ] = None,
+    tree: Annotated[
+        Drawn | None,
+        typer.Option(
+            "--tree", help="Only the tree: as text, a picture (SVG), or LaTeX (packages forest, qtree)."
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print one sentence of the shards with its tree, constituents, tokens, attachments and tape.
@@ -65,12 +79,16 @@ def show(
     A token that attaches to itself only shifts. The tape's row k is the depth of every position after
     token k and its reduces.
 
+    With --tree it is the tree alone: that of --text as it is, labelled and not binarized where the shards
+    have its constituents. LaTeX needs the package of that name; svg is a file for browsers and Inkscape.
+
     \b
     Example:
       pdtools show shards/train 0
       pdtools show shards/train 0 --actions tg
       pdtools show shards/test --words > test.txt
       pdtools show --text "(S (NP (DT The) (NN dog)) (VP (VBZ barks)))"
+      pdtools show shards/train 0 --tree svg > tree.svg
     """
     if (shards is None) == (text is None):
         raise typer.BadParameter("give either SHARDS or --text TREE")
@@ -82,10 +100,13 @@ def show(
         raise typer.BadParameter("--actions goes with SHARDS and ID")
     if words and as_json:
         raise typer.BadParameter("--words and --json exclude each other")
+    if tree is not None and (words or as_json or actions is not None):
+        raise typer.BadParameter("--tree goes without --words, --json and --actions")
 
     from rich.console import Console
     from rich.text import Text
 
+    from pdtools.report.trees import tree_text
     from pdtools.shards import (
         ShardSet,
         constituents_of_row,
@@ -96,8 +117,8 @@ def show(
     )
 
     if shards is None:
-        trees = [_tree_of(cast(str, text))]
-        description = describe_tree(trees[0])
+        trees = [_tree_of(cast(str, text), "right" if tree is None else "none")]
+        description = describe_tree(trees[0]) if tree is None else {}
     else:
         rows = ShardSet.open(shards)
         if words:
@@ -113,6 +134,11 @@ def show(
         if actions is not None:
             description |= {"actions": describe_actions(rows, i, actions.value)}
             del description["tokens"]
+    if tree is not None:
+        if not trees:
+            raise InputError("blocks of running text have no trees", file=shards)
+        _print_trees(trees, tree)
+        return
     if as_json:
         print_json(description)
         return
@@ -125,14 +151,14 @@ def show(
     for brackets in (description["tree"], description.get("constituents"), *description.get("trees", ())):
         if brackets is not None:
             console.print(Text(visible(brackets)))
-    for tree in trees:
-        console.print(_drawing(tree))
+    for each in trees:
+        console.print(Text(tree_text(each)))
     console.print()
     console.print(_table(description["tokens"]) if actions is None else _actions(description["actions"]))
 
 
-def _tree_of(text: str) -> Tree:
-    """The one tree in a text, in the form that pdtools parse gives it."""
+def _tree_of(text: str, factor: Literal["right", "none"]) -> Tree:
+    """The one tree in a text, in the form that pdtools parse --binarize gives it."""
     from pdtools.parsers.pipeline import TreeForm
     from pdtools.trees import TransformCounts, read_trees
 
@@ -140,30 +166,25 @@ def _tree_of(text: str) -> Tree:
     trees = [sourced.tree for sourced in read_trees([given], Rejects("fail", hint=None))]
     if len(trees) != 1:
         raise InputError(f"{len(trees)} trees, but one is shown at a time", file=given)
-    tree = TreeForm().usable(trees[0], TransformCounts())
+    tree = TreeForm(binarize=factor).usable(trees[0], TransformCounts())
     if isinstance(tree, str):
         raise InputError(tree, file=given)
     return tree
 
 
-def _drawing(tree: Tree) -> Drawing:
-    """The tree with a line for each constituent and word."""
-    from rich.text import Text
-    from rich.tree import Tree as Drawing
+def _print_trees(trees: list[Tree], form: Drawn) -> None:
+    from pdtools.report.tables import WIDTH
+    from pdtools.report.trees import tree_latex, tree_text, trees_svg
 
-    from pdtools.trees import unescape
-
-    top = Drawing("", hide_root=True, guide_style="dim")
-    open_nodes = [(len(tree), top)]
-    constituents = list(zip(tree.labels, tree.starts.tolist(), tree.ends.tolist(), strict=True))[::-1]
-    for position, word in enumerate(tree.words):
-        while constituents and constituents[-1][1] == position:
-            label, _, end = constituents.pop()
-            open_nodes.append((end, open_nodes[-1][1].add(Text(visible(label), style="dim"))))
-        open_nodes[-1][1].add(Text(visible(unescape(word))))
-        while len(open_nodes) > 1 and open_nodes[-1][0] == position + 1:
-            open_nodes.pop()
-    return top
+    if form is Drawn.svg:
+        drawn = [trees_svg(trees)]
+    elif form is Drawn.text:
+        drawn = [tree_text(tree, tags=True, width=WIDTH) for tree in trees]
+    else:
+        package: Literal["forest", "qtree"] = "forest" if form is Drawn.forest else "qtree"
+        drawn = [tree_latex(tree, package) for tree in trees]
+    with atomic_text(STDIO) as out:
+        out.write("\n".join(drawn))
 
 
 def _actions(positions: list[dict[str, Any]]) -> Table:
