@@ -23,12 +23,16 @@ Outcome = Literal["right", "wrong", "tie", "unscorable"]
 # Pairs whose sentences are sorted together, and whose scores are in memory at the same time.
 BLOCK = 4096
 
+TokenRows = list[tuple[str, int, int, float]]
+"""Of each token: itself, its first character in the text, the one after its last, its surprisal in nats."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PairResult:
     """What a model says about a pair: log-probabilities in nats, the numbers of rows they sum over, and the
     shares of the probabilities that a search dropped (:attr:`pdtools.search.SentenceScore.dropped`). Beam and
-    margin (nats) are those of this pair, if it has its own."""
+    margin (nats) are those of this pair, if it has its own. ``surprisals_…`` are what the
+    totals sum."""
 
     pair: Pair
     outcome: Outcome
@@ -42,6 +46,8 @@ class PairResult:
     dropped_bad: float | None = None
     beam: int | None = None
     margin: float | None = None
+    surprisals_good: TokenRows | None = None
+    surprisals_bad: TokenRows | None = None
     reason: str | None = None
 
     @property
@@ -224,7 +230,7 @@ class _Brief:
 
     text: str
     total: float
-    n_tokens: int
+    rows: TokenRows
     as_read: int  # differs where the tokens do
     has_unknown: bool
     dropped: float | None
@@ -235,7 +241,11 @@ def _brief(score: SentenceScore | Unscorable, given: str) -> _Brief | Unscorable
         return score
     text = given if score.text == given else score.text  # one string, not two that are the same
     as_read = hash(tuple(_as_read(score)))
-    return _Brief(text, score.total, len(score.logprobs), as_read, score.n_unknown > 0, score.dropped)
+    return _Brief(text, score.total, _token_rows(score), as_read, score.n_unknown > 0, score.dropped)
+
+
+def _token_rows(score: SentenceScore) -> TokenRows:
+    return list(zip(score.tokens, score.starts, score.ends, (0.0 - score.logprobs).tolist(), strict=True))
 
 
 def _judge(pair: Pair, good: _Brief | Unscorable, bad: _Brief | Unscorable) -> PairResult:
@@ -252,12 +262,14 @@ def _judge(pair: Pair, good: _Brief | Unscorable, bad: _Brief | Unscorable) -> P
         outcome="tie" if a == b or good.as_read == bad.as_read else "right" if a > b else "wrong",
         logprob_good=a,
         logprob_bad=b,
-        tokens_good=good.n_tokens,
-        tokens_bad=bad.n_tokens,
+        tokens_good=len(good.rows),
+        tokens_bad=len(bad.rows),
         text_good=good.text,
         text_bad=bad.text,
         dropped_good=good.dropped,
         dropped_bad=bad.dropped,
+        surprisals_good=good.rows,
+        surprisals_bad=bad.rows,
     )
 
 
@@ -398,6 +410,8 @@ def _record_batch(rows: Sequence[PairResult]) -> pa.RecordBatch:
         "sentence_good": "good",
         "sentence_bad": "bad",
     }
+    of_token = {"token": pa.string(), "start": pa.int32(), "end": pa.int32(), "surprisal": pa.float32()}
+    surprisals = pa.list_(pa.struct(of_token))
     of_row = {
         "text_good": pa.string(),
         "text_bad": pa.string(),
@@ -411,6 +425,8 @@ def _record_batch(rows: Sequence[PairResult]) -> pa.RecordBatch:
         "margin": pa.float64(),
         "outcome": pa.string(),
         "correct": pa.bool_(),
+        "surprisals_good": surprisals,
+        "surprisals_bad": surprisals,
         "reason": pa.string(),
     }
     # Column by column: a dictionary for every row would take more memory than all else.

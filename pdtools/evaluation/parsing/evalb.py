@@ -89,6 +89,7 @@ class SentenceRow:
         crossing: predicted brackets that cross a gold one.
         words, correct_tags: words compared, and how many of them have the right tag.
         reason: why it is an error, in EVALB's words.
+        gold_tree, predicted_tree: the two, as they were compared; "" for an empty line.
     """
 
     line: int
@@ -102,6 +103,8 @@ class SentenceRow:
     words: int = 0
     correct_tags: int = 0
     reason: str | None = None
+    gold_tree: str = ""
+    predicted_tree: str = ""
 
     @property
     def recall(self) -> float:

@@ -181,12 +181,14 @@ def compare_files(
         if left_out and line in left_out:
             length = compare_sentence(one, "", parameters).length
             reason = f"left out: {left_out[line]}"
-            yield SentenceRow(line=line, length=length, status="skipped", reason=reason)
+            row = SentenceRow(line=line, length=length, status="skipped", reason=reason)
+            yield dataclasses.replace(row, gold_tree=one, predicted_tree=other)
             continue
         counts.count_labels(one, other)
         if not verbatim or binarize != "none":
             one, other = prepare(one, other, binarize, counts)
-        yield compare_sentence(one, other, parameters, line)
+        row = compare_sentence(one, other, parameters, line)
+        yield dataclasses.replace(row, gold_tree=one, predicted_tree=other)
     if left_out and max(left_out) > line:
         raise InputError(
             f"ends after line {line}, but line {max(left_out)} is to be left out",
@@ -274,12 +276,13 @@ def _counts(score: BracketScore, rows: Iterable[SentenceRow]) -> dict[str, int]:
 def _table(rows: Iterable[SentenceRow]) -> Any:
     import pyarrow as pa
 
-    numbers = [f.name for f in dataclasses.fields(SentenceRow) if f.name not in ("status", "reason")]
+    texts = ("status", "reason", "gold_tree", "predicted_tree")
+    numbers = [f.name for f in dataclasses.fields(SentenceRow) if f.name not in texts]
     return pa.Table.from_pylist(
         [{**dataclasses.asdict(row), "recall": row.recall, "precision": row.precision} for row in rows],
         schema=pa.schema(
             [(name, pa.int32()) for name in numbers]
             + [("recall", pa.float64()), ("precision", pa.float64())]
-            + [("status", pa.string()), ("reason", pa.string())]
+            + [(name, pa.string()) for name in texts]
         ),
     )

@@ -438,7 +438,12 @@ def _region_rows(
     for (suite, item, condition), found, text in zip(listed, surprisals, texts, strict=True):
         sentence = {"suite": suite.name, "item": item.number, "condition": condition.name, "text": text}
         regions = [
-            {**sentence, "region": number, "content": content}
+            {
+                **sentence,
+                "region": number,
+                "region_name": suite.region_names.get(number),
+                "content": content,
+            }
             for number, content in zip(condition.numbers, condition.regions, strict=True)
         ]
         if isinstance(found, str):
@@ -456,6 +461,7 @@ def _region_rows(
                 "item": pa.int32(),
                 "condition": pa.string(),
                 "region": pa.int32(),
+                "region_name": pa.string(),
                 "content": pa.string(),
                 "surprisal": pa.float64(),
                 "tokens": pa.int32(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import threading
@@ -68,6 +69,25 @@ def test_outcomes_and_means(word_scorer: Any, tmp_path: Path) -> None:
     assert [row["outcome"] for row in rows] == ["right", "wrong", "right", "tie", "tie", "right"]
     assert rows[0]["logprob_good"] == -6.0
     assert rows[0]["logprob_bad"] == -7.0
+
+
+@pytest.mark.parametrize("eos", [-1.0, None])
+def test_the_surprisals_of_a_pair_are_its_totals(word_scorer: Any, tmp_path: Path, eos: float | None) -> None:
+    """Row by row they are what the scorer says of the sentence, whose characters they cover."""
+    scorer = word_scorer(eos=eos, unknown=frozenset({"knows"}), pieces=2)
+    table = evaluate_blimp(read_pairs(write(tmp_path / "d", *SMALL)), scorer).table("items")
+    for row, side in itertools.product(table.to_pylist(), ("good", "bad")):
+        tokens = row[f"surprisals_{side}"]
+        if row["outcome"] == "unscorable":
+            assert tokens is None
+            continue
+        (score,) = scorer.score([row[f"sentence_{side}"]])
+        assert [token["surprisal"] for token in tokens] == pytest.approx(list(-score.logprobs))
+        assert sum(token["surprisal"] for token in tokens) == pytest.approx(-row[f"logprob_{side}"])
+        assert len(tokens) == row[f"tokens_{side}"]
+        words = tokens if eos is None else tokens[:-1]
+        text = row[f"text_{side}"]
+        assert [text[token["start"] : token["end"]] for token in words] == [t["token"] for t in words]
 
 
 def test_longer_but_likelier_per_token(word_scorer: Any, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pdtools.errors import InputError
+from pdtools.evaluation.parsing.evalb import compare_sentence
 from pdtools.evaluation.parsing.evaluate import PreparationCounts, evaluate_parse, prepare, read_left_out
 from pdtools.evaluation.parsing.prm import COMMON
 from pdtools.trees import tree_from_attachments
@@ -104,6 +105,25 @@ def test_damaged_lines_are_errors_of_their_sentence(tmp_path: Path) -> None:
     for binarize in ("none", "right"):
         results = evaluate_parse(gold, predicted, binarize=binarize)  # type: ignore[arg-type]
         assert (results.counts["errors"], results.counts["scored"]) == (1, 2)
+
+
+@pytest.mark.parametrize("binarize", ["none", "right"])
+def test_the_trees_of_items_are_those_that_were_compared(tmp_path: Path, binarize: str) -> None:
+    predicted = (
+        "(X (XX She) (X (X (XX ate) (X (X (XX 1/2) (XX cake)) (XX today))) (XX .)))",
+        "",
+        "(X (XX dog))",
+    )
+    gold, mine = write(tmp_path / "g", *GOLD), write(tmp_path / "p", *predicted)
+    left_out = {3: "no parse"}
+    results = evaluate_parse(gold, mine, UNLABELED, binarize=binarize, left_out=left_out)  # type: ignore[arg-type]
+    rows = results.table("items").to_pylist()
+    for row in rows[:2]:
+        again = dataclasses.asdict(compare_sentence(row["gold_tree"], row["predicted_tree"], UNLABELED))
+        counts = ("status", "matched", "gold", "predicted", "crossing", "words", "correct_tags", "length")
+        assert {name: again[name] for name in counts} == {name: row[name] for name in counts}
+    assert all("(CD 1/2)" in rows[0][name] for name in ("gold_tree", "predicted_tree"))
+    assert (rows[1]["predicted_tree"], rows[2]["predicted_tree"]) == ("", predicted[2])
 
 
 def test_files_of_different_lengths(tmp_path: Path) -> None:

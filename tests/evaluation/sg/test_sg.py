@@ -45,7 +45,7 @@ def suite(name: str = "toy", formula: str = "(2;%a%) < (2;%b-1%)", **meta: Any) 
         "meta": {"name": name, "metric": "sum", **meta},
         "predictions": [{"type": "formula", "formula": formula}],
         "items": [{"item_number": n, "conditions": c} for n, c in enumerate(items, start=1)],
-        "region_meta": {},
+        "region_meta": {"1": "subject", "2": "verb"},
     }
 
 
@@ -93,6 +93,8 @@ def test_folder_and_zip_are_the_same(tmp_path: Path) -> None:
             "condition 'a' has two regions of one number",
         ),
         (lambda d: d.update(items=[]), "without items"),
+        (lambda d: d.update(region_meta=["subject"]), "not a test suite"),
+        (lambda d: d["region_meta"].update(x="subject"), "not a test suite"),
     ],
 )
 def test_bad_suites_are_named(tmp_path: Path, change: Any, says: str) -> None:
@@ -224,6 +226,7 @@ def test_evaluation_of_a_toy_suite(word_scorer: Any, tmp_path: Path) -> None:
     assert regions[: len(first)] == first
     assert [row["content"] for row in first] == ["The dog", "ran", "", "home .", ""]
     assert [row["region"] for row in first] == [1, 2, 3, 4, None]  # end-of-sentence is in none
+    assert [row["region_name"] for row in first] == ["subject", "verb", None, None, None]
     assert [row["tokens"] for row in first] == [2, 1, 0, 2, 1]
     assert [row["surprisal"] for row in first] == pytest.approx([x / math.log(2) for x in (6, 3, 0, 5, 1)])
     assert {row["text"] for row in first} == {"The dog ran home ."}
