@@ -1,65 +1,145 @@
-"""``pdtools compare``: two runs over the same items."""
+"""``pdtools compare``: runs over the same items."""
 
 from __future__ import annotations
 
+import glob
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pdtools.files import watch_inputs
 
 from .console import print_json
-from .options import DetailsOption, JsonOption, SeedOption
+from .options import DetailsOption, JsonOption, LatexOption, SeedOption
+from .outputs import check_form
+
+if TYPE_CHECKING:
+    from pdtools.evaluation.comparison.groups import Group
 
 
 def compare(
-    first: Annotated[
-        str,
+    results: Annotated[
+        list[str] | None,
         typer.Argument(
-            metavar="RESULTS", help="A results folder of eval-blimp or eval-sg, or a folder of several."
+            metavar="RESULTS...",
+            help="Results folders of one evaluation; or folders of several, one for each model.",
+            show_default=False,
         ),
-    ],
-    second: Annotated[
-        str, typer.Argument(metavar="RESULTS", help="Another one, with results on the same items.")
-    ],
+    ] = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--group",
+            rich_help_panel="Input",
+            metavar="NAME=FOLDERS",
+            help="Models that are one but for their seeds: folders, commas between them; * stands for any"
+            " letters (repeatable).",
+        ),
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            "--baseline",
+            rich_help_panel="Input",
+            metavar="NAME",
+            help="A group: compare all others with it, instead of every pair.",
+        ),
+    ] = None,
     samples: Annotated[int, typer.Option("--samples", min=1, help="Bootstrap samples.")] = 10_000,
     seed: SeedOption = 0,
     details: DetailsOption = False,
     as_json: JsonOption = False,
+    latex: LatexOption = False,
 ) -> None:
-    """Compare two runs item by item: differences overall and by group, with their significance.
+    """Compare runs item by item: differences overall and by group, with their significance.
 
-    The interval is a paired bootstrap interval (95%, resampling items within each paradigm or suite); p is
-    that of McNemar's exact test on the items that only one run gets right. Items that lack a score in one
-    of the runs are left out of both.
+    Of two, the interval is a paired bootstrap interval (95%, resampling items within each paradigm or suite);
+    p is that of McNemar's exact test on the items that only one run gets right. Items that lack a score in
+    one of the runs are left out of both. Given two folders that hold results folders of the same names, it
+    prints the main score of each. Below the table it says what differs in how the two were made (beam, text
+    style, limit, ...).
 
-    Given two folders that hold results folders of the same names, it prints the main score of each. Below
-    the table it says what differs in how the two were made (beam, text style, limit, ...).
+    Of more models, or with --group or --baseline, runs that differ in their seeds alone are one group: its
+    mean, standard deviation over seeds, and the differences of all pairs, with intervals over seeds and items
+    and p corrected by Holm's method. F1 and perplexity are tested too, by resampling sentences.
 
     \b
     Example:
       pdtools compare results/base/blimp results/pushdown/blimp
       pdtools compare results/base results/pushdown
+      pdtools compare results/base-* results/pushdown-* results/gpt2 --baseline base
+      pdtools compare --group base='results/base-*' --group 'pushdown=results/p1,results/p2' --latex
     """
     from pdtools.evaluation.comparison.compare import compare_runs
     from pdtools.evaluation.comparison.overview import is_collection, overview
     from pdtools.provenance import provenance
-    from pdtools.report.evaluations import print_comparison, print_overview
+    from pdtools.report.evaluations import print_comparison, print_many, print_overview
+    from pdtools.report.tables import latex_tables
 
-    watch_inputs([first, second])
+    check_form(as_json=as_json, latex=latex)
+    named = [_named(each) for each in group or []]
+    given = [*(results or []), *(folder for _, folders in named for folder in folders)]
+    if not given:
+        raise typer.BadParameter("name results folders, or --group NAME=FOLDERS")
+    watch_inputs(given)
+    if named or baseline is not None or len(given) != 2:
+        from pdtools.evaluation.comparison.many import compare_many
+
+        compared = compare_many(_groups(results or [], named), baseline=baseline, seed=seed, samples=samples)
+        if as_json:
+            read = {folder: folder for of in compared.groups for folder in of.folders}
+            print_json({**asdict(compared), "provenance": provenance(read)})
+        else:
+            with latex_tables(latex):
+                print_many(compared, details=details)
+        return
+    first, second = given
+    made: dict[str, Any] = {}
+    if as_json:
+        made = provenance({"a": first, "b": second})
     if is_collection(first):
         headlines = overview(first, second)
         if as_json:
-            scores = [asdict(headline) for headline in headlines]
-            print_json({"scores": scores, "provenance": provenance({"a": first, "b": second})})
+            print_json({"scores": [asdict(headline) for headline in headlines], "provenance": made})
         else:
-            print_overview(headlines, Path(first).name, Path(second).name)
+            with latex_tables(latex):
+                print_overview(headlines, Path(first).name, Path(second).name)
         return
     found = compare_runs(first, second, seed=seed, samples=samples)
     if as_json:
-        groups = [{**asdict(group), "difference": group.difference} for group in found["groups"]]
-        print_json({**found, "groups": groups, "provenance": provenance({"a": first, "b": second})})
+        groups = [{**asdict(each), "difference": each.difference} for each in found["groups"]]
+        print_json({**found, "groups": groups, "provenance": made})
     else:
-        print_comparison(found, first, second, details=details)
+        with latex_tables(latex):
+            print_comparison(found, first, second, details=details)
+
+
+def _named(text: str) -> tuple[str, list[str]]:
+    """``NAME=FOLDER,PATTERN``: a name, and the folders."""
+    name, equals, folders = text.partition("=")
+    if not (name and equals and folders):
+        raise typer.BadParameter(f"--group {text}: write NAME=FOLDER or NAME=FOLDER,FOLDER")
+    found: list[str] = []
+    for pattern in folders.split(","):
+        matching = [pattern] if Path(pattern).exists() else sorted(glob.glob(pattern))
+        if not matching:
+            raise typer.BadParameter(f"--group {text}: there is no {pattern}")
+        found += matching
+    return name, found
+
+
+def _groups(results: Sequence[str], named: Sequence[tuple[str, Sequence[str]]]) -> list[Group]:
+    """Those with a name, in their order, then the others by seed."""
+    from pdtools.evaluation.comparison.groups import Group, by_seed, find_models
+
+    together: dict[str, list[str]] = {}
+    for name, folders in named:
+        together.setdefault(name, []).extend(folders)
+    groups = [
+        Group(name=name, models=tuple(model for folder in folders for model in find_models(folder)))
+        for name, folders in together.items()
+    ]
+    return [*groups, *by_seed([model for folder in results for model in find_models(folder)])]

@@ -94,6 +94,9 @@ OverwriteOption = Annotated[
 JsonOption = Annotated[
     bool, typer.Option("--json", rich_help_panel="Output", help="One JSON document on standard output.")
 ]
+LatexOption = Annotated[
+    bool, typer.Option("--latex", rich_help_panel="Output", help="Print tables for LaTeX (booktabs).")
+]
 DetailsOption = Annotated[
     bool,
     typer.Option(

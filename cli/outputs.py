@@ -30,9 +30,11 @@ def deliver(
     rejects: Rejects | None = None,
     overwrite: bool,
     as_json: bool,
+    latex: bool = False,
 ) -> None:
     """End an evaluation: write its folder, if wanted, and print the JSON document, or what ``show`` does."""
     from pdtools.evaluation.results import write_results
+    from pdtools.report.tables import latex_tables
 
     if output:
         write_results(output, results, made, rejects=rejects, overwrite=overwrite)
@@ -40,7 +42,8 @@ def deliver(
     if as_json:
         print_json(results.document(made))
     else:
-        show(results)
+        with latex_tables(latex):
+            show(results)
 
 
 def check_target(
@@ -145,6 +148,12 @@ def check_output_or_done(
     for path in beside:  # an unfinished run may have written these
         rewritten = overwrite or (resumes and begun(output))
         check_target(path, folder=False, overwrite=rewritten, inputs=inputs)
+
+
+def check_form(*, as_json: bool, latex: bool) -> None:
+    """Refuse two forms of one table."""
+    if as_json and latex:
+        raise typer.BadParameter("--json and --latex both own standard output: one of them")
 
 
 def check_json_output(as_json: bool, output: str) -> None:

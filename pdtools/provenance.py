@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from pdtools import __version__
-from pdtools.errors import PdtoolsError
-from pdtools.files import STDIO, identifying_files, input_folder, sha256_file
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.files import STDIO, identifying_files, input_folder, read_json, sha256_file
 from pdtools.revision import code
 
 _PACKAGES = ("numpy", "pyarrow", "torch", "tokenizers", "transformers", "nltk", "benepar")
@@ -32,7 +32,8 @@ def provenance(inputs: Mapping[str, str | Path] | None = None) -> dict[str, Any]
         A JSON-ready dictionary: command, time (UTC), code (see :func:`pdtools.revision.code`), versions,
         hardware, and for every input its path
         and SHA-256 (of a folder: of the files that identify it, or of the list of all its files with
-        their SHA-256, as sha256sum prints it).
+        their SHA-256, as sha256sum prints it); of a checkpoint in its run's folder also ``training``: the
+        ``seed``, and ``sha256``, which is the same of all runs whose recipe and data differ in that alone.
     """
     return {
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
@@ -40,8 +41,23 @@ def provenance(inputs: Mapping[str, str | Path] | None = None) -> dict[str, Any]
         "code": dict(code()),
         "versions": _versions(),
         "hardware": _hardware(),
-        "inputs": {role: identify(path) for role, path in (inputs or {}).items()},
+        "inputs": {role: {**identify(path), **_training(path)} for role, path in (inputs or {}).items()},
     }
+
+
+def _training(path: str | Path) -> dict[str, Any]:
+    """How a checkpoint was trained, as far as it lies in the folder of its run."""
+    checkpoint = input_folder(path)
+    if checkpoint.name not in ("best", "last"):
+        return {}
+    try:
+        recorded = read_json(checkpoint.parent / "run.json")
+        recipe = {**recorded["recipe"], "train": {**recorded["recipe"]["train"]}}
+        seed = recipe["train"].pop("seed")
+        content = json.dumps([recipe, recorded["data"]], sort_keys=True)
+    except (InputError, KeyError, TypeError):  # no run's folder, or none of ours: there is nothing to say
+        return {}
+    return {"training": {"seed": seed, "sha256": hashlib.sha256(content.encode()).hexdigest()}}
 
 
 def fingerprint(path: str | Path) -> str:

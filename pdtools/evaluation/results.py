@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pdtools.errors import InputError
 from pdtools.files import (
@@ -156,8 +156,14 @@ def write_results(
                     pq.write_table(table, file, compression="zstd")
 
 
-def read_results(folder: str | Path) -> tuple[dict[str, Any], pa.Table]:
+def read_results(
+    folder: str | Path, columns: Collection[str] | None = None
+) -> tuple[dict[str, Any], pa.Table]:
     """Read a results folder: the JSON document and the table of items.
+
+    Args:
+        folder: that an evaluation wrote.
+        columns: of the items; those that are not there are passed over. None: all.
 
     Raises:
         InputError: if one of the two is missing or damaged.
@@ -165,6 +171,25 @@ def read_results(folder: str | Path) -> tuple[dict[str, Any], pa.Table]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    document = read_document(folder)
+    items = Path(folder) / f"{ITEMS}.parquet"
+    try:
+        with pa.OSFile(os.fsencode(items)) as file:
+            table = pq.ParquetFile(file)
+            names = table.schema_arrow.names
+            return document, table.read([name for name in names if columns is None or name in columns])
+    except FileNotFoundError as error:
+        raise InputError(f"no {items.name} in it", file=folder) from error
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"not Parquet: {str(error).splitlines()[0]}", file=items) from error
+
+
+def read_document(folder: str | Path) -> dict[str, Any]:
+    """Read ``results.json`` of a results folder.
+
+    Raises:
+        InputError: if it is missing or damaged.
+    """
     folder = Path(folder)
     recover_directory(folder)
     if not (folder / RESULTS).is_file():
@@ -174,14 +199,7 @@ def read_results(folder: str | Path) -> tuple[dict[str, Any], pa.Table]:
         raise InputError(f"no {RESULTS} in it: not a folder of results", file=folder)
     document = read_json(folder / RESULTS)
     _check_shape(document, folder / RESULTS)
-    items = folder / f"{ITEMS}.parquet"
-    try:
-        with pa.OSFile(os.fsencode(items)) as file:
-            return document, pq.read_table(file)
-    except FileNotFoundError as error:
-        raise InputError(f"no {items.name} in it", file=folder) from error
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"not Parquet: {str(error).splitlines()[0]}", file=items) from error
+    return cast("dict[str, Any]", document)
 
 
 _COUNT, _NUMBER, _SCORE = "a whole number", "a number", "a number or null"
@@ -235,7 +253,7 @@ def check_columns(items: pa.Table, columns: Mapping[str, str], folder: str | Pat
 
     Args:
         items: of :func:`read_results`.
-        columns: what each has to hold: ``strings``, ``integers`` or ``booleans``.
+        columns: what each has to hold: ``strings``, ``integers``, ``numbers`` or ``booleans``.
         folder: to name.
 
     Raises:
@@ -247,6 +265,7 @@ def check_columns(items: pa.Table, columns: Mapping[str, str], folder: str | Pat
     is_type: dict[str, Callable[[pa.DataType], bool]] = {
         "strings": lambda found: types.is_string(found) or types.is_large_string(found),
         "integers": types.is_integer,
+        "numbers": lambda found: types.is_integer(found) or types.is_floating(found),
         "booleans": types.is_boolean,
     }
     if missing := [name for name in columns if items.column_names.count(name) != 1]:

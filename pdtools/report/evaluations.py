@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pdtools.evaluation.comparison.compare import Difference
+from pdtools.evaluation.comparison.many import ManyComparison, Score
 from pdtools.evaluation.comparison.overview import Headline
 from pdtools.evaluation.results import Results, mean
 from pdtools.evaluation.sg.scores import CONVENTIONS
 from pdtools.report.plots import Line, draw_lines
-from pdtools.report.tables import WIDTH, Cell, print_table
-from pdtools.visible import visible
+from pdtools.report.tables import Cell, print_note, print_table
 
 _LENGTHS_TOGETHER = 10  # in a printed table of lengths
 _NAMES_WIDTH = 24  # of two models, as headings of columns
@@ -162,7 +161,10 @@ def print_closing(results: Results) -> None:
         columns = [title, "prefixes", "right", "95%", "given", "attached", "lost"]
         print_table(columns, rows, title=f"Closing brackets by {title} (percent)")
         print()
-    print("given: right if the attachments are given; attached: closers attached right;\nlost: by the beam\n")
+    print_note(
+        "given: right if the attachments are given; attached: closers attached right; lost: by the beam"
+    )
+    print()
     if "entropy" in results.scores:
         entropy: list[tuple[Cell, ...]] = list(results.scores["entropy"].items())
         print_table(["nats a token", "value"], entropy, title="Against the automaton", digits=4)
@@ -231,7 +233,7 @@ def draw_by_length(path: str | Path, results: Results) -> None:
 
 def print_comparison(found: dict[str, Any], first: str, second: str, *, details: bool = False) -> None:
     """Two runs side by side: overall, then by group; with ``details`` also by paradigm or suite."""
-    print(f"a: {visible(first)}\nb: {visible(second)}")
+    _print_names(first, second)
     levels: dict[str, list[Difference]] = {}
     for group in found["groups"]:
         levels.setdefault(group.level, []).append(group)
@@ -239,7 +241,7 @@ def print_comparison(found: dict[str, Any], first: str, second: str, *, details:
     for each in levels.pop("overall", []):  # there is none if all suites are such as it leaves out
         rows = [("overall", *_scores(each), _interval(each), _p(each))]
         print_table([f"{found['task']} (percent)", *columns], rows)
-        print(f"{each.items} items: right in only a {each.only_a}, in only b {each.only_b}")
+        print_note(f"{each.items} items: right in only a {each.only_a}, in only b {each.only_b}")
     *coarse, finest = levels
     for level in coarse:
         print()
@@ -280,7 +282,7 @@ def print_overview(headlines: Sequence[Headline], a: str, b: str) -> None:
         for headline in headlines
     ]
     if len(a) + len(b) > _NAMES_WIDTH:
-        print(f"a: {visible(a)}\nb: {visible(b)}")
+        _print_names(a, b)
         a, b = "a", "b"
     print_table(["score", a, b, "difference", "p"], rows)
     for notes, scores in _scores_by_notes(headlines).items():
@@ -298,7 +300,74 @@ def _scores_by_notes(headlines: Sequence[Headline]) -> dict[tuple[str, ...], lis
 
 
 def _print_notes(of: str, notes: Sequence[str]) -> None:
-    """Remarks under a table, no wider than one."""
     if notes:
-        text = visible(of + "; ".join(notes))
-        print(textwrap.fill(text, WIDTH, subsequent_indent="  ", break_long_words=False))
+        print_note(of + "; ".join(notes))
+
+
+def _print_names(a: str, b: str) -> None:
+    print_note(f"a: {a}")
+    print_note(f"b: {b}")
+
+
+def print_many(found: ManyComparison, *, details: bool = False) -> None:
+    """Groups of models: every score of each, then their differences.
+
+    Coarser levels follow if only one evaluation is compared; with ``details`` all do.
+    """
+    single = len({score.evaluation for score in found.scores}) == 1
+    finest = {score.evaluation: score.level for score in found.scores}  # levels go from coarse to fine
+    tables: dict[tuple[str, str, str], list[Score]] = {}
+    for score in found.scores:
+        if score.level == "overall" or details or (single and score.level != finest[score.evaluation]):
+            tables.setdefault((score.evaluation, score.score, score.level), []).append(score)
+    for (_, name, level), scores in tables.items():
+        _print_scores(name, level, scores)
+        print()
+    print_note(
+        "95%: over items; where a group has several seeds, over seeds and items. p: corrected, by Holm"
+    )
+    for evaluation, notes in found.notes.items():
+        _print_notes(f"{evaluation}: ", notes)
+    for evaluation, reasons in found.refused.items():
+        _print_notes(f"{evaluation}, left out: ", reasons)
+
+
+def _print_scores(name: str, level: str, scores: Sequence[Score]) -> None:
+    overall = level == "overall"
+    title = name if overall else f"{name}, by {level}"
+    if overall and scores[0].items is not None:
+        title += f"; {scores[0].items} items"
+    of_level = [] if overall else [level]
+    groups = [
+        (
+            *([] if overall else [score.name]),
+            each.group,
+            len(each.values),
+            each.mean,
+            each.deviation,
+            *([_bounds(each.over_seeds or each.over_items, sign="")] if overall else []),
+        )
+        for score in scores
+        for each in score.groups
+    ]
+    columns = [*of_level, "group", "runs", "mean", "sd", *(["95%"] if overall else [])]
+    print_table(columns, groups, title=title)
+    pairs = [
+        (
+            *([] if overall else [score.name]),
+            f"{pair.b} - {pair.a}",
+            f"{pair.difference:+.2f}",
+            *([_bounds(pair.over_seeds or pair.over_items, sign="+")] if overall else []),
+            None if pair.p is None else f"{pair.p:.2g}",
+            None if pair.p_holm is None else f"{pair.p_holm:.2g}",
+        )
+        for score in scores
+        for pair in score.pairs
+    ]
+    if pairs:
+        columns = [*of_level, "pair", "difference", *(["95%"] if overall else []), "p", "corrected"]
+        print_table(columns, pairs)
+
+
+def _bounds(interval: tuple[float, float] | None, *, sign: str) -> str | None:
+    return None if interval is None else f"[{interval[0]:{sign}.2f}, {interval[1]:{sign}.2f}]"

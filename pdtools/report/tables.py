@@ -1,10 +1,14 @@
-"""Tables: aligned plain text that fits a terminal, Markdown; shares as shades."""
+"""Tables: aligned plain text that fits a terminal, LaTeX, Markdown; shares as shades."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import IO
 
 from pdtools.visible import visible
@@ -14,6 +18,23 @@ WIDTH = 80
 """Columns of what is printed into a pipe."""
 _GAP = "  "
 _SHADES = " ░▒▓█"
+_IS_LATEX = ContextVar("_IS_LATEX", default=False)
+
+
+@contextmanager
+def latex_tables(wanted: bool = True) -> Iterator[None]:
+    """While the block runs, tables are printed as LaTeX, and what stands between them as its comments."""
+    token = _IS_LATEX.set(wanted)
+    try:
+        yield
+    finally:
+        _IS_LATEX.reset(token)
+
+
+def print_note(text: str) -> None:
+    """Print a line that belongs to a table, in lines no wider than one."""
+    mark = "% " if _IS_LATEX.get() else ""
+    print(textwrap.fill(mark + visible(text), WIDTH, subsequent_indent=mark + "  ", break_long_words=False))
 
 
 def print_table(
@@ -24,7 +45,7 @@ def print_table(
     stream: IO[str] | None = None,
     digits: int = 2,
 ) -> None:
-    """Print a table, no wider than the terminal, or than 80 columns where there is none.
+    """Print a table, no wider than the terminal, or than 80 columns where there is none; or as LaTeX.
 
     If it does not fit, its first column is made narrower, and what is too long for it stands on a line of its
     own.
@@ -37,15 +58,62 @@ def print_table(
         digits: decimals of floats.
     """
     stream = sys.stdout if stream is None else stream
+    if _IS_LATEX.get():
+        stream.write(latex_table(columns, rows, title=title, digits=digits))
+        return
     columns, title = [visible(name) for name in columns], visible(title)
     body = [list(row) for row in rows]
-    numeric = [
-        all(isinstance(row[i], (int, float)) or row[i] is None for row in body) for i in range(len(columns))
-    ]
+    numeric = _numeric(body, len(columns))
     texts = [[_text(cell, digits) for cell in row] for row in body]
     width = shutil.get_terminal_size().columns if stream.isatty() else WIDTH
     lines = _aligned([list(columns), *texts], numeric, width)
     stream.write("".join(f"{line}\n" for line in ([title] if title else []) + lines))
+
+
+def _numeric(body: Sequence[Sequence[Cell]], columns: int) -> list[bool]:
+    """Whether all that a column holds is numbers."""
+    return [all(isinstance(row[i], (int, float)) or row[i] is None for row in body) for i in range(columns)]
+
+
+def latex_table(
+    columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, title: str = "", digits: int = 2
+) -> str:
+    """A table for LaTeX, with the rules of its package booktabs; arguments as of :func:`print_table`."""
+    body = [list(row) for row in rows]
+    kinds = "".join("r" if right else "l" for right in _numeric(body, len(columns)))
+    lines = [f"% {visible(title)}"] if title else []
+    lines += [f"\\begin{{tabular}}{{{kinds}}}", r"\toprule", _latex_row(columns), r"\midrule"]
+    lines += [_latex_row(["--" if cell is None else _text(cell, digits) for cell in row]) for row in body]
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    # What follows a line break, a bracket or a star in front, would be its argument.
+    escaped = [re.sub(r"^([\[*])", r"{\1}", latex_text(visible(cell))) for cell in cells]
+    return " & ".join(escaped) + r" \\"
+
+
+_LATEX = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+}
+
+
+def latex_text(text: str) -> str:
+    """Text as LaTeX prints it; the signs of numbers, and powers of ten, as mathematics."""
+    escaped = "".join(_LATEX.get(sign, sign) for sign in text)
+    escaped = re.sub(
+        r"(?<![\w.])(\d+(?:\.\d+)?)e([+-])0*(\d+)(?![\w.])",
+        lambda found: rf"${found[1]}\cdot10^{{{found[2].strip('+')}{found[3]}}}$",
+        escaped,
+    )
+    return re.sub(r"(?<![\w.^{])([+-])(?=\d)", r"$\1$", escaped)
 
 
 def _text(cell: Cell, digits: int) -> str:

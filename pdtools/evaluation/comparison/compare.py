@@ -9,49 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.comparison.comparability import comparability
-from pdtools.evaluation.results import check_columns, read_results
-from pdtools.evaluation.sg.circuits import LEFT_OUT
+from pdtools.evaluation.comparison.items import TASKS, OtherItemsError, groups_of, read_outcomes
+from pdtools.evaluation.comparison.statistics import CONFIDENCE, mcnemar
+from pdtools.evaluation.results import read_results
 
 if TYPE_CHECKING:
     import numpy as np
-    import pyarrow as pa
     from numpy.typing import NDArray
 
 DEFAULT_SAMPLES = 10_000
-_CONFIDENCE = 0.95
-_INTEGERS = ("item", "prediction")
-
-
-class _OtherItems(PdtoolsError):
-    """Two runs are not over the same items."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Task:
-    """How the items of an evaluation are recognised and grouped.
-
-    Attributes:
-        key: the columns that name an item.
-        content: columns that have to agree for items of one name.
-        unit: what the overall score is a mean of.
-        levels: coarser groups, means of their units.
-    """
-
-    key: tuple[str, ...]
-    content: tuple[str, ...]
-    unit: str
-    levels: tuple[str, ...]
-
-
-_TASKS = {
-    "blimp": _Task(
-        key=("paradigm", "pair"),
-        content=("sentence_good", "sentence_bad"),
-        unit="paradigm",
-        levels=("field", "phenomenon"),
-    ),
-    "sg": _Task(key=("suite", "item", "prediction"), content=("formula",), unit="suite", levels=("circuit",)),
-}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,36 +72,33 @@ def compare_runs(
     """
     import numpy as np
 
-    (document_a, table_a), (document_b, table_b) = read_results(a), read_results(b)
+    columns_read = {name for task in TASKS.values() for name in task.columns}
+    (document_a, table_a), (document_b, table_b) = (read_results(each, columns_read) for each in (a, b))
     task_name = _task_name(document_a, a)
     if _task_name(document_b, b) != task_name:
         raise PdtoolsError(f"{a} and {b} are results of different evaluations")
-    task = _TASKS[task_name]
+    task = TASKS[task_name]
     compared = comparability(document_a, document_b)
     notes = compared.notes
     try:  # the items name what is not the same, if they know
-        columns = _paired(table_a, table_b, task, a, b)
-    except _OtherItems as error:
+        outcomes = read_outcomes([table_a, table_b], [a, b], task)
+    except OtherItemsError as error:
         raise PdtoolsError("; ".join([str(error), *notes])) from None
     if compared.refused is not None:
         raise InputError(f"results of {compared.refused} than {a}", file=b)
-    counted = np.array([prediction == 1 for prediction in columns["prediction"]])
-    known = np.array(
-        [x is not None and y is not None for x, y in zip(columns["a"], columns["b"], strict=True)]
-    )
-    keep = np.flatnonzero(counted & known)
+    counted, scored = outcomes.scored()
+    columns, keep = outcomes.columns, np.flatnonzero(scored)
     if not len(keep):
         raise PdtoolsError(f"{a} and {b} have no item that both could score")
     some = f"only the {len(keep)} of {int(counted.sum())} items that both could score"
     left_out = [some] if len(keep) < counted.sum() else []
-    right_a = np.array([columns["a"][i] for i in keep], dtype=np.int8)
-    right_b = np.array([columns["b"][i] for i in keep], dtype=np.int8)
+    right_a, right_b = (np.array([of_run[i] for i in keep], dtype=np.int8) for of_run in outcomes.correct)
     rng = np.random.default_rng(seed)
     groups = [
         _difference(
             level, name, members, [columns[task.unit][i] for i in keep], right_a, right_b, rng, samples
         )
-        for level, name, members in _groups(
+        for level, name, members in groups_of(
             task, {c: [columns[c][i] for i in keep] for c in (*task.levels, task.unit)}
         )
     ]
@@ -147,74 +110,17 @@ def compare_runs(
         "settings": {
             "seed": seed,
             "bootstrap_samples": samples,
-            "confidence": _CONFIDENCE,
+            "confidence": CONFIDENCE,
             "test": "McNemar, exact, two-sided",
         },
     }
 
 
-def mcnemar(only_a: int, only_b: int) -> float:
-    """Two-sided exact p of McNemar's test: is one of two discordant counts larger than chance makes it?"""
-    n, k = only_a + only_b, min(only_a, only_b)
-    tail = term = 1  # binomial coefficients, as exact integers: floats underflow from n = 1,100 on
-    for i in range(k):
-        term = term * (n - i) // (i + 1)
-        tail += term
-    return min(1.0, 2 * tail / 2**n)
-
-
 def _task_name(document: dict[str, Any], folder: str | Path) -> str:
     task = document.get("settings", {}).get("task")
-    if task not in _TASKS:
+    if task not in TASKS:
         raise InputError("not results of eval-blimp or eval-sg", file=folder)
     return str(task)
-
-
-def _paired(
-    table_a: pa.Table, table_b: pa.Table, task: _Task, a: str | Path, b: str | Path
-) -> dict[str, list[Any]]:
-    """Columns of the items, in the order of the first table, with both runs' results as ``a`` and ``b``."""
-    wanted = (*dict.fromkeys((*task.key, *task.content, task.unit, *task.levels)), "correct")
-    rows: list[dict[tuple[Any, ...], dict[str, Any]]] = []
-    for table, folder in ((table_a, a), (table_b, b)):
-        kinds = {name: "integers" if name in _INTEGERS else "strings" for name in wanted}
-        check_columns(table, {**kinds, "correct": "booleans"}, folder)
-        for name in (*task.key, task.unit):
-            if table[name].null_count:
-                raise InputError(f"items: column {name} has a null", file=folder)
-        listed = table.select(list(wanted)).to_pylist()
-        rows.append({tuple(row[name] for name in task.key): row for row in listed})
-        if len(rows[-1]) < len(listed):
-            raise InputError(f"items: two with the same {', '.join(task.key)}", file=folder)
-    first, second = rows
-    if first.keys() != second.keys():
-        key = min(first.keys() ^ second.keys(), key=lambda key: tuple(map(str, key)))
-        raise _OtherItems(f"{a} and {b} are not about the same items: only one has {' '.join(map(str, key))}")
-    for key, row in first.items():
-        if any(row[name] != second[key][name] for name in task.content):
-            raise _OtherItems(f"{a} and {b}: item {' '.join(map(str, key))} is not the same in both")
-    columns = {name: [row[name] for row in first.values()] for name in wanted}
-    columns.setdefault("prediction", [1] * len(first))
-    columns["a"] = columns.pop("correct")
-    columns["b"] = [second[key]["correct"] for key in first]
-    return columns
-
-
-def _groups(task: _Task, columns: dict[str, list[Any]]) -> list[tuple[str, str, NDArray[np.int64]]]:
-    """(level, name, indices of items), overall first."""
-    import numpy as np
-
-    units = np.array(columns[task.unit])
-    in_overall = ~np.isin(units, sorted(LEFT_OUT))
-    groups = [("overall", "", np.flatnonzero(in_overall))]
-    for level in task.levels:
-        names = np.array(columns[level], dtype=object)
-        groups += [
-            (level, name, np.flatnonzero((names == name) & in_overall))
-            for name in sorted(set(names[in_overall]) - {None})
-        ]
-    groups += [(task.unit, str(name), np.flatnonzero(units == name)) for name in np.unique(units)]
-    return [group for group in groups if len(group[2])]
 
 
 def _difference(
@@ -243,7 +149,7 @@ def _difference(
         drawn = rng.multinomial(n, shares, size=samples)  # (samples, 3)
         resampled += (drawn[:, 2] - drawn[:, 0]) / n
     resampled /= len(totals)
-    low, high = np.quantile(resampled, [(1 - _CONFIDENCE) / 2, (1 + _CONFIDENCE) / 2])
+    low, high = np.quantile(resampled, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     only_a, only_b = int(((a == 1) & (b == 0)).sum()), int(((a == 0) & (b == 1)).sum())
     return Difference(
         level=level,

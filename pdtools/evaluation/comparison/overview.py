@@ -10,25 +10,24 @@ from typing import TYPE_CHECKING, Any
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.comparison.comparability import comparability
 from pdtools.evaluation.comparison.compare import compare_runs
+from pdtools.evaluation.comparison.items import TASKS
 from pdtools.evaluation.results import RESULTS, check_columns, read_results
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_PERPLEXITIES = {
+PERPLEXITIES = {
     "ppl_word_given_trees": "perplexity per word, given the trees",
     "ppl_word_marginal": "perplexity per word, marginal",
     "ppl_token_masked": "perplexity per hidden token",
 }
-# Of two models of which only one counts end-of-sentence.
-_WITHOUT_EOS = {
+# Of models of which only some count end-of-sentence.
+WITHOUT_EOS = {
     "ppl_word_without_eos_given_trees": "perplexity per word without end-of-sentence, given the trees",
     "ppl_word_without_eos_marginal": "perplexity per word without end-of-sentence, marginal",
 }
 # Settings that only some perplexities depend on, by the end of their names.
 _ONLY_OF = {"beam": "marginal", "trees": "given the trees"}
-# Evaluations whose items are right or wrong, and tested for that.
-_PAIRED = {"blimp": "BLiMP accuracy (%)", "sg": "SG score, mean of suites (%)"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,27 +89,27 @@ def _headlines(name: str, a: Path, b: Path) -> list[Headline]:
     (first, items_a), (second, items_b) = read_results(a), read_results(b)
     compared = comparability(first, second)
     task = first["settings"].get("task")
-    if task in _PAIRED and second["settings"].get("task") == task:
+    if task in TASKS and second["settings"].get("task") == task:
         found = compare_runs(a, b, samples=1)
         overall, notes = found["groups"][0], tuple(found["notes"])
         if overall.level != "overall":
             raise InputError("none of its suites counts in the SG score", file=a)
-        score = _PAIRED[task]
+        score = TASKS[task].score
         return [
             Headline(folder=name, score=score, a=100 * overall.a, b=100 * overall.b, p=overall.p, notes=notes)
         ]
     if compared.refused is not None:
         raise InputError(f"results of {compared.refused} than {a}", file=b)
-    if task not in _MAIN_SCORES:
+    if task not in MAIN_SCORES:
         raise InputError("not results of an evaluation with a main score: move it elsewhere", file=a)
-    scores_a, scores_b = (_MAIN_SCORES[task](document) for document in (first, second))
+    scores_a, scores_b = (MAIN_SCORES[task](document) for document in (first, second))
     # Two models need not have the same scores: one may be masked, or read no trees.
     shared = [score for score in scores_a if score in scores_b]
     if not shared:
         raise InputError(f"no score that {a} has too: rename one of the two folders", file=b)
     if task == "ppl":
         one_counts_ends = first["settings"].get("eos_counted") != second["settings"].get("eos_counted")
-        shared = [score for score in shared if (score in _WITHOUT_EOS.values()) == one_counts_ends]
+        shared = [score for score in shared if (score in WITHOUT_EOS.values()) == one_counts_ends]
         if not shared:
             reason = f"cannot be compared with {a}: only one of them counts end-of-sentence"
             hint = "eval-ppl of today also gives scores without it"
@@ -169,7 +168,7 @@ def _of_parsing(document: dict[str, Any]) -> _Scores:
 def _of_perplexity(document: dict[str, Any]) -> _Scores:
     scores, counts = document["scores"], document["counts"]
     found: _Scores = {}
-    for names, unit in ((_PERPLEXITIES, "words"), (_WITHOUT_EOS, "words_without_eos")):
+    for names, unit in ((PERPLEXITIES, "words"), (WITHOUT_EOS, "words_without_eos")):
         over = (f"{counts['sentences']} sentences", f"{counts.get(unit)} words")
         found |= {text: (scores[key], over) for key, text in names.items() if key in scores}
     return found
@@ -195,7 +194,7 @@ def _of_answers(document: dict[str, Any]) -> _Scores:
 
 
 # Of each other evaluation.
-_MAIN_SCORES: dict[str, Callable[[dict[str, Any]], _Scores]] = {
+MAIN_SCORES: dict[str, Callable[[dict[str, Any]], _Scores]] = {
     "parse": _of_parsing,
     "ppl": _of_perplexity,
     "dyck": _of_prefixes,

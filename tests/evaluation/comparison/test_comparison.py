@@ -13,8 +13,9 @@ import pyarrow as pa
 import pytest
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.comparison.compare import compare_runs, mcnemar
+from pdtools.evaluation.comparison.compare import compare_runs
 from pdtools.evaluation.comparison.overview import overview
+from pdtools.evaluation.comparison.statistics import mcnemar
 from pdtools.evaluation.results import ITEMS, Results, read_results, write_results
 
 

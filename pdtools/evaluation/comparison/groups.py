@@ -1,0 +1,128 @@
+"""Results folders, the models that they are of, and which of these differ in nothing but their seed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.results import RESULTS, read_document
+
+_SEED = re.compile(r"([-_. ]+(seed|s)?)?[-_. ]*\d*$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """The results of one trained model.
+
+    Attributes:
+        folder: where they are.
+        evaluations: results folders, by the names of the sub-folders; of a single one by its task.
+        seed: that it was trained with; None if its results do not say.
+        training: the same for models that were trained alike but for their seed
+            (:func:`pdtools.provenance.provenance`); None if its results do not say.
+    """
+
+    folder: Path
+    evaluations: Mapping[str, Path]
+    seed: int | None
+    training: str | None
+
+    @property
+    def name(self) -> str:
+        """The folder's own; of a single evaluation with the one around it."""
+        path = Path(os.path.abspath(self.folder))
+        is_single = self.folder in self.evaluations.values()
+        return f"{path.parent.name}/{path.name}" if is_single else path.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Models that are told apart by their seeds alone, or that someone put together."""
+
+    name: str
+    models: tuple[Model, ...]
+
+
+def find_models(folder: str | Path) -> list[Model]:
+    """The models whose results a folder holds.
+
+    Args:
+        folder: results of one evaluation; a folder of several, of one model; or a folder of such.
+
+    Raises:
+        InputError: if there are none.
+    """
+    folder = Path(folder)
+    if (folder / RESULTS).is_file():
+        document = read_document(folder)
+        return [_model(folder, {str(document["settings"]["task"]): folder})]
+    if found := sorted(path.parent for path in folder.glob(f"*/{RESULTS}")):
+        return [_model(folder, {path.name: path for path in found})]
+    if found := sorted({path.parent.parent for path in folder.glob(f"*/*/{RESULTS}")}):
+        return [model for each in found for model in find_models(each)]
+    if not folder.is_dir():
+        raise InputError("no such folder", file=folder, hint="the folder after -o of an evaluation")
+    raise InputError("not a folder of results, and none in it", file=folder)
+
+
+def _model(folder: Path, evaluations: Mapping[str, Path]) -> Model:
+    trained = [found for path in evaluations.values() if (found := _training(read_document(path)))]
+    if any(found != trained[0] for found in trained):
+        raise InputError("results of several models in one folder", file=folder)
+    seed, training = trained[0] if trained else (None, None)
+    return Model(folder=folder, evaluations=evaluations, seed=seed, training=training)
+
+
+def _training(document: Mapping[str, Any]) -> tuple[int, str] | None:
+    found: Any = document
+    for name in ("provenance", "inputs", "model", "training"):
+        found = found.get(name) if isinstance(found, dict) else None
+    if not isinstance(found, dict):
+        return None
+    seed, training = found.get("seed"), found.get("sha256")
+    return (seed, training) if type(seed) is int and isinstance(training, str) else None
+
+
+def by_seed(models: Sequence[Model]) -> list[Group]:
+    """Put models together that were trained alike but for their seed; all others stand by themselves.
+
+    A group is called what the names of its folders begin with, without a seed at the end (``base-1``,
+    ``base-2``: ``base``).
+    """
+    together: dict[Any, list[Model]] = {}
+    for model in models:
+        key = model.folder if model.training is None else (model.training, *sorted(model.evaluations))
+        together.setdefault(key, []).append(model)
+    return [Group(name=_name(found), models=tuple(found)) for found in together.values()]
+
+
+def _name(models: Sequence[Model]) -> str:
+    names = [model.name for model in models]
+    if len(names) == 1:
+        return names[0]
+    # Of single results (`base-1/blimp`) the folder around them has the seed.
+    letters = zip(*(name.split("/")[0] for name in names), strict=False)
+    common = "".join(each[0] for each in takewhile(lambda each: len(set(each)) == 1, letters))
+    return _SEED.sub("", common) or names[0]
+
+
+def check_groups(groups: Sequence[Group], baseline: str | None) -> None:
+    """Refuse groups of one name, models that are in two, and a baseline that is no group.
+
+    Raises:
+        PdtoolsError: naming what is wrong.
+    """
+    names = [group.name for group in groups]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise PdtoolsError(f"two groups named {twice[0]}: name them with --group NAME=FOLDERS")
+    folders = [model.folder.resolve() for group in groups for model in group.models]
+    if twice_read := [folder for folder in folders if folders.count(folder) > 1]:
+        raise PdtoolsError(f"{twice_read[0]} is given twice")
+    if baseline is not None and baseline not in names:
+        raise PdtoolsError(f"no group named {baseline} (there are {', '.join(names)})")

@@ -1,0 +1,514 @@
+"""Any number of models, their seeds grouped: means, deviations, intervals, and all differences, tested."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.comparison.comparability import comparability
+from pdtools.evaluation.comparison.compare import DEFAULT_SAMPLES
+from pdtools.evaluation.comparison.groups import Group, Model, check_groups
+from pdtools.evaluation.comparison.items import (
+    F1,
+    PERPLEXITIES,
+    TASKS,
+    OtherItemsError,
+    Sums,
+    groups_of,
+    read_outcomes,
+    shares,
+)
+from pdtools.evaluation.comparison.overview import MAIN_SCORES, WITHOUT_EOS
+from pdtools.evaluation.comparison.overview import PERPLEXITIES as PERPLEXITY_SCORES
+from pdtools.evaluation.comparison.statistics import (
+    CONFIDENCE,
+    Resampled,
+    Spread,
+    bootstrap_p,
+    deviation,
+    holm,
+    interval,
+    mcnemar,
+    resample,
+)
+from pdtools.evaluation.results import read_results
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+Interval = tuple[float, float]
+_MCNEMAR, _BOOTSTRAP, _SEEDS = "McNemar, exact", "paired bootstrap", "Welch's t over seeds"
+_ITEMS_TOO = f"{_SEEDS}, items by bootstrap"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroupScore:
+    """The score of a group of models, in the unit that the score's name says.
+
+    Attributes:
+        group: its name.
+        values: of its models, in their order.
+        mean: of these.
+        deviation: their standard deviation (n − 1): over seeds; None of one model.
+        over_items: 95% interval of the mean for these models on other items: a percentile bootstrap,
+            stratified by unit; None of scores without items.
+        over_seeds: 95% interval for other seeds (and other items, where the score has some): Student's t;
+            None of one model.
+    """
+
+    group: str
+    values: tuple[float, ...]
+    mean: float
+    deviation: float | None
+    over_items: Interval | None
+    over_seeds: Interval | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PairDifference:
+    """The difference b − a of two groups' means.
+
+    Attributes:
+        a, b: their names.
+        difference: b − a.
+        over_items, over_seeds: 95% intervals, as of :class:`GroupScore`; the items of both are the same.
+            ``over_seeds`` is None if both groups are one model.
+        only_a, only_b: items that only one of two models has right; None of groups, and of other scores.
+        test: what p is of; None if there is no p.
+        p: two-sided.
+        p_holm: corrected by Holm for all ``family`` differences of the table.
+        family: how many p were corrected together.
+    """
+
+    a: str
+    b: str
+    difference: float
+    over_items: Interval | None
+    over_seeds: Interval | None
+    only_a: int | None = None
+    only_b: int | None = None
+    test: str | None = None
+    p: float | None = None
+    p_holm: float | None = None
+    family: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Score:
+    """One score of all groups that have it.
+
+    Attributes:
+        evaluation: the results folders' name.
+        score: what it is, with its unit.
+        level: ``overall``; of BLiMP and SG also field, phenomenon, paradigm, circuit, suite.
+        name: of which of these; "" overall.
+        items: how many items it is over; None if it is compared without items.
+        lower_is_better: so it is of perplexities and distances.
+        groups: the groups' scores.
+        pairs: their differences: of all pairs, or with the baseline.
+    """
+
+    evaluation: str
+    score: str
+    level: str
+    name: str
+    items: int | None
+    lower_is_better: bool
+    groups: tuple[GroupScore, ...]
+    pairs: tuple[PairDifference, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroupOf:
+    """Which models a group is of: results folders, and seeds (None: not known)."""
+
+    name: str
+    folders: tuple[str, ...]
+    seeds: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ManyComparison:
+    """What :func:`compare_many` finds; ``dataclasses.asdict`` makes the JSON document of it.
+
+    Attributes:
+        groups: in the order of the arguments.
+        baseline: the group that all others are compared with; None: every pair is compared.
+        scores: overall ones first, evaluation by evaluation.
+        notes: by evaluation, in words: what differs in how the results were made, and which items count.
+        refused: by evaluation: results that cannot stand beside the first, and why.
+        settings: seed, samples, confidence, correction.
+    """
+
+    groups: tuple[GroupOf, ...]
+    baseline: str | None
+    scores: tuple[Score, ...]
+    notes: Mapping[str, tuple[str, ...]]
+    refused: Mapping[str, tuple[str, ...]]
+    settings: Mapping[str, Any]
+
+
+def compare_many(
+    groups: Sequence[Group],
+    *,
+    baseline: str | None = None,
+    seed: int = 0,
+    samples: int = DEFAULT_SAMPLES,
+    levels: bool = True,
+) -> ManyComparison:
+    """Compare groups of models on every evaluation that two of the models have results of.
+
+    Items that one of the models could not score are left out of all, and counted. How intervals and p are
+    made is defined in ``docs/reference/scoring.md``.
+
+    Args:
+        groups: of :func:`pdtools.evaluation.comparison.groups.by_seed`, or put together by hand.
+        baseline: the name of a group: differences are those of the others from it.
+        seed: of the bootstrap.
+        samples: bootstrap samples.
+        levels: whether to compare fields, phenomena, paradigms, circuits and suites too.
+
+    Raises:
+        PdtoolsError: if the groups are not sound, or nothing can be compared.
+    """
+    import numpy as np
+
+    check_groups(groups, baseline)
+    if sum(len(group.models) for group in groups) < 2:
+        raise PdtoolsError("results of one model only: there is nothing to compare them with")
+    names = sorted({name for group in groups for model in group.models for name in model.evaluations})
+    scores: list[Score] = []
+    notes: dict[str, tuple[str, ...]] = {}
+    refused: dict[str, tuple[str, ...]] = {}
+    for name in names:
+        evaluation = _Evaluation(name, groups)
+        rng = np.random.default_rng(seed)  # results of one evaluation do not depend on the others
+        found = list(evaluation.scores(baseline, rng, samples, levels=levels))
+        scores += found
+        if evaluation.notes:
+            notes[name] = tuple(evaluation.notes)
+        if evaluation.refused:
+            refused[name] = tuple(evaluation.refused)
+    if not scores:
+        reasons = [reason for each in refused.values() for reason in each]
+        raise PdtoolsError("; ".join(reasons) or "no evaluation that two of these models have results of")
+    overall = [score for score in scores if score.level == "overall"]
+    rest = [score for score in scores if score.level != "overall"]
+    tables = dict.fromkeys((score.evaluation, score.level) for score in rest)
+    corrected = _corrected(overall)
+    for table in tables:
+        corrected += _corrected([score for score in rest if (score.evaluation, score.level) == table])
+    return ManyComparison(
+        groups=tuple(
+            GroupOf(
+                name=group.name,
+                folders=tuple(str(model.folder) for model in group.models),
+                seeds=tuple(model.seed for model in group.models),
+            )
+            for group in groups
+        ),
+        baseline=baseline,
+        scores=tuple(corrected),
+        notes=notes,
+        refused=refused,
+        settings={
+            "seed": seed,
+            "bootstrap_samples": samples,
+            "confidence": CONFIDENCE,
+            "correction": "Holm, over all p of the overall scores, and over those of each further level",
+        },
+    )
+
+
+def _corrected(scores: Sequence[Score]) -> list[Score]:
+    """The same, every p corrected for all of them."""
+    ps = [pair.p for score in scores for pair in score.pairs if pair.p is not None]
+    adjusted = iter(holm(ps))
+
+    def correct(pair: PairDifference) -> PairDifference:
+        return pair if pair.p is None else replace(pair, p_holm=next(adjusted), family=len(ps))
+
+    return [replace(score, pairs=tuple(map(correct, score.pairs))) for score in scores]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One model's results of an evaluation."""
+
+    group: str
+    folder: Path
+    document: dict[str, Any]
+    table: pa.Table
+
+
+class _Evaluation:
+    """The results of one evaluation, as far as they can be compared with the first of them.
+
+    Attributes:
+        notes, refused: see :class:`ManyComparison`.
+    """
+
+    def __init__(self, name: str, groups: Sequence[Group]) -> None:
+        self.name = name
+        self.notes: list[str] = []
+        self.refused: list[str] = []
+        self.runs: list[_Run] = []
+        self.same_rows = True
+        members = [(g.name, model) for g in groups for model in g.models if name in model.evaluations]
+        differing: dict[str, list[str]] = {}
+        for group, model in members:
+            try:
+                run = self._read(group, model)
+            except InputError as error:
+                self.refused.append(str(error))
+                continue
+            if self.runs:
+                compared = comparability(self.runs[0].document, run.document)
+                if self._task(run) != self._task(self.runs[0]) or compared.refused is not None:
+                    reason = compared.refused or "another evaluation"
+                    self.refused.append(f"{run.folder}: results of {reason} than {self.runs[0].folder}")
+                    continue
+                self.same_rows &= "layout" not in compared.differs
+                for note in compared.notes:
+                    differing.setdefault(note, []).append(model.name)
+            self.runs.append(run)
+        first = members[0][1].name
+        self.notes += [f"{note} ({first}, and {', '.join(names)})" for note, names in differing.items()]
+
+    def _read(self, group: str, model: Model) -> _Run:
+        folder = model.evaluations[self.name]
+        document, table = read_results(folder, _COLUMNS)
+        task = document["settings"]["task"]
+        if task not in TASKS and task not in MAIN_SCORES:
+            raise InputError("not results of an evaluation with a main score", file=folder)
+        return _Run(group, folder, document, table)
+
+    @staticmethod
+    def _task(run: _Run) -> str:
+        return str(run.document["settings"]["task"])
+
+    def scores(
+        self, baseline: str | None, rng: np.random.Generator, samples: int, *, levels: bool
+    ) -> Iterator[Score]:
+        """Its scores, overall ones first; none of fewer than two models."""
+        if len(self.runs) < 2:
+            return
+        if self._task(self.runs[0]) in TASKS:
+            yield from self._of_outcomes(baseline, rng, samples, levels=levels)
+        else:
+            yield from self._of_sums(baseline, rng, samples)
+
+    def _of_outcomes(
+        self, baseline: str | None, rng: np.random.Generator, samples: int, *, levels: bool
+    ) -> Iterator[Score]:
+        import numpy as np
+
+        task = TASKS[self._task(self.runs[0])]
+        self._drop_other_items()
+        outcomes = read_outcomes([run.table for run in self.runs], [run.folder for run in self.runs], task)
+        counted, scored = outcomes.scored()
+        keep = np.flatnonzero(scored)
+        if len(self.runs) < 2 or not len(keep):
+            return
+        if len(keep) < counted.sum():
+            self.notes.append(f"only the {len(keep)} of {int(counted.sum())} items that all could score")
+        columns = {name: [values[i] for i in keep] for name, values in outcomes.columns.items()}
+        right = np.array([[each[i] for i in keep] for each in outcomes.correct], dtype=float).T  # (items, R)
+        _, units = np.unique(columns[task.unit], return_inverse=True)
+        table = _Table(self.runs, baseline)
+        counts = np.stack([right, np.ones_like(right)], -1)
+        resampled = resample(counts, units, shares, table.weights, rng, samples)
+        for level, name, members in groups_of(task, columns):
+            if level == "overall" or levels:
+                groups, pairs = table.compare(
+                    _mean_of_units(resampled, np.unique(units[members])), right[members]
+                )
+                yield Score(
+                    evaluation=self.name,
+                    score=task.score,
+                    level=level,
+                    name=name,
+                    items=len(members),
+                    lower_is_better=False,
+                    groups=groups,
+                    pairs=pairs,
+                )
+
+    def _drop_other_items(self) -> None:
+        """Leave runs out whose items are not those of the first."""
+        task = TASKS[self._task(self.runs[0])]
+        first, kept = self.runs[0], self.runs[:1]
+        for run in self.runs[1:]:
+            try:
+                read_outcomes([first.table, run.table], [first.folder, run.folder], task)
+                kept.append(run)
+            except (OtherItemsError, InputError) as error:
+                self.refused.append(str(error))
+        self.runs = kept
+
+    def _of_sums(self, baseline: str | None, rng: np.random.Generator, samples: int) -> Iterator[Score]:
+        task = self._task(self.runs[0])
+        by_run = [MAIN_SCORES[task](run.document) for run in self.runs]
+        labels = dict.fromkeys(label for scores in by_run for label in scores)
+        if task == "ppl":
+            ends = {run.document["settings"].get("eos_counted") for run in self.runs}
+            labels = {x: None for x in labels if (x in WITHOUT_EOS.values()) == (len(ends) > 1)}
+        for label in labels:
+            having = [i for i, scores in enumerate(by_run) if scores.get(label, (None,))[0] is not None]
+            if len(having) > 1:
+                values = [by_run[i][label][0] for i in having]
+                runs = [self.runs[i] for i in having]
+                yield self._of_label(label, runs, values, baseline, rng, samples)
+
+    def _of_label(
+        self,
+        label: str,
+        runs: Sequence[_Run],
+        values: Sequence[float | None],
+        baseline: str | None,
+        rng: np.random.Generator,
+        samples: int,
+    ) -> Score:
+        """A score of which each run says what it is, and its items what it is made of, where they do."""
+        import numpy as np
+
+        table = _Table(runs, baseline)
+        sums = F1 if self._task(runs[0]) == "parse" else _SUMS.get(label)
+        items = [sums.read(run.table, run.folder) for run in runs] if sums and self.same_rows else []
+        common: list[int] = []
+        if items and all(each is not None for each in items):
+            common = sorted(set.intersection(*(set(each or ()) for each in items)))
+        if sums is None or not common:
+            known = np.array([list(values)], dtype=float)
+            resampled = Resampled(known, np.empty((1, 0, len(table.names))))
+            groups, pairs = table.compare(resampled, None)
+        else:
+            largest = max(len(each or ()) for each in items)
+            note = f"only the {len(common)} sentences that all could score"
+            if len(common) < largest and note not in self.notes:
+                self.notes.append(note)
+            counts = np.array([[(each or {})[key] for each in items] for key in common], dtype=float)
+            whole = np.zeros(len(common), dtype=np.int64)
+            groups, pairs = table.compare(
+                resample(counts, whole, sums.score, table.weights, rng, samples), None
+            )
+        return Score(
+            evaluation=self.name,
+            score=label,
+            level="overall",
+            name="",
+            items=len(common) or None,
+            lower_is_better="(%)" not in label,
+            groups=groups,
+            pairs=pairs,
+        )
+
+
+_SUMS: dict[str, Sums] = {
+    label: PERPLEXITIES[name] for name, label in {**PERPLEXITY_SCORES, **WITHOUT_EOS}.items()
+}
+_COLUMNS = {
+    *(column for task in TASKS.values() for column in task.columns),
+    *(column for sums in (F1, *PERPLEXITIES.values()) for column in (sums.key, *sums.columns)),
+    "status",
+}
+
+
+def _mean_of_units(resampled: Resampled, units: NDArray[np.int64]) -> Resampled:
+    return Resampled(
+        resampled.scores[units].mean(0, keepdims=True), resampled.drawn[units].mean(0, keepdims=True)
+    )
+
+
+class _Table:
+    """Runs in their groups, and which of these are compared.
+
+    Attributes:
+        names: of the groups.
+        weights: float64 (R, G), the share of a run in the mean of its group.
+    """
+
+    def __init__(self, runs: Sequence[_Run], baseline: str | None) -> None:
+        import numpy as np
+
+        self.names = list(dict.fromkeys(run.group for run in runs))
+        self.members = [[i for i, run in enumerate(runs) if run.group == name] for name in self.names]
+        self.weights = np.zeros((len(runs), len(self.names)))
+        for group, members in enumerate(self.members):
+            self.weights[members, group] = 1 / len(members)
+        every = list(combinations(range(len(self.names)), 2))
+        if baseline is None:
+            self.pairs = every
+        elif baseline in self.names:
+            at = self.names.index(baseline)
+            self.pairs = [(at, other) for other in range(len(self.names)) if other != at]
+        else:  # which has no such score
+            self.pairs = []
+
+    def compare(
+        self, resampled: Resampled, right: NDArray[np.float64] | None
+    ) -> tuple[tuple[GroupScore, ...], tuple[PairDifference, ...]]:
+        """Scores and differences of one unit; ``right``: (items, R), where items are right or wrong."""
+        values = [tuple(resampled.scores[0, members].tolist()) for members in self.members]
+        drawn = resampled.drawn[0]  # (samples, G)
+        groups = tuple(
+            _group_score(name, of, drawn[:, g])
+            for g, (name, of) in enumerate(zip(self.names, values, strict=True))
+        )
+        pairs = tuple(
+            self._difference(groups[a], groups[b], drawn[:, b] - drawn[:, a], self._discordant(right, a, b))
+            for a, b in self.pairs
+        )
+        return groups, pairs
+
+    def _discordant(self, right: NDArray[np.float64] | None, a: int, b: int) -> tuple[int, int] | None:
+        """Items that only one of two single models has right."""
+        if right is None or len(self.members[a]) > 1 or len(self.members[b]) > 1:
+            return None
+        one, other = right[:, self.members[a][0]], right[:, self.members[b][0]]
+        return int((one > other).sum()), int((other > one).sum())
+
+    @staticmethod
+    def _difference(
+        a: GroupScore, b: GroupScore, drawn: NDArray[np.float64], discordant: tuple[int, int] | None
+    ) -> PairDifference:
+        difference = b.mean - a.mean
+        found = PairDifference(
+            a=a.group,
+            b=b.group,
+            difference=difference,
+            over_items=interval(drawn) if len(drawn) else None,
+            over_seeds=None,
+        )
+        if discordant is not None:
+            only_a, only_b = discordant
+            return replace(found, only_a=only_a, only_b=only_b, test=_MCNEMAR, p=mcnemar(only_a, only_b))
+        if len(a.values) > 1 or len(b.values) > 1:
+            spread = Spread.of(_variance(drawn), a.values, b.values)
+            test = _ITEMS_TOO if len(drawn) else _SEEDS
+            over_seeds = spread.interval(difference)
+            return replace(found, over_seeds=over_seeds, test=test, p=spread.p(difference))
+        return replace(found, test=_BOOTSTRAP, p=bootstrap_p(drawn)) if len(drawn) else found
+
+
+def _group_score(name: str, values: tuple[float, ...], drawn: NDArray[np.float64]) -> GroupScore:
+    mean = math.fsum(values) / len(values)
+    return GroupScore(
+        group=name,
+        values=values,
+        mean=mean,
+        deviation=deviation(values),
+        over_items=interval(drawn) if len(drawn) else None,
+        over_seeds=Spread.of(_variance(drawn), values).interval(mean) if len(values) > 1 else None,
+    )
+
+
+def _variance(drawn: NDArray[np.float64]) -> float:
+    return float(drawn.var(ddof=1)) if len(drawn) > 1 else 0.0

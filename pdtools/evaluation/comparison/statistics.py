@@ -1,0 +1,195 @@
+"""Intervals and tests: McNemar, the paired bootstrap, seeds by Student's t, Holm's correction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+CONFIDENCE = 0.95
+_AT_ONCE = 1 << 21  # numbers of a bootstrap that are in memory at the same time
+_TINY = 1e-300
+
+
+def mcnemar(only_a: int, only_b: int) -> float:
+    """Two-sided exact p of McNemar's test: is one of two discordant counts larger than chance makes it?"""
+    n, k = only_a + only_b, min(only_a, only_b)
+    tail = term = 1  # binomial coefficients, as exact integers: floats underflow from n = 1,100 on
+    for i in range(k):
+        term = term * (n - i) // (i + 1)
+        tail += term
+    return min(1.0, 2 * tail / 2**n)
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """p corrected for many comparisons (Holm 1979): the i-th smallest of m by m − i + 1, and monotone."""
+    corrected = [0.0] * len(ps)
+    largest = 0.0
+    for rank, place in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
+        largest = max(largest, min(1.0, (len(ps) - rank) * ps[place]))
+        corrected[place] = largest
+    return corrected
+
+
+# --- resampling items ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resampled:
+    """Scores of R runs, in G groups, on samples of their items.
+
+    Attributes:
+        scores: float64 (units, R), of each unit of items (a paradigm, a suite) on all of its items.
+        drawn: float64 (units, samples, G), means of the groups' runs on samples of the items.
+    """
+
+    scores: NDArray[np.float64]
+    drawn: NDArray[np.float64]
+
+
+def resample(
+    counts: NDArray[np.float64],
+    units: NDArray[np.int64],
+    score: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    groups: NDArray[np.float64],
+    rng: np.random.Generator,
+    samples: int,
+) -> Resampled:
+    """A bootstrap over items: paired, as every run is scored on the same sample, and stratified by unit.
+
+    Args:
+        counts: (items, R, m), what adds up over items, of each run.
+        units: (items,), the stratum of each, 0 to U − 1.
+        score: sums (…, R, m) to scores (…, R).
+        groups: (R, G), the weight of a run in the mean of a group.
+        rng: source of the samples.
+        samples: how many.
+    """
+    import numpy as np
+
+    n_units, (_, n_runs, n_counts) = int(units.max()) + 1, counts.shape
+    scores = np.empty((n_units, n_runs))
+    drawn = np.empty((n_units, samples, groups.shape[1]))
+    for unit in range(n_units):
+        inside = counts[units == unit]
+        n = len(inside)
+        scores[unit] = score(inside.sum(0))
+        # Items that are alike are drawn together: how often is multinomial.
+        kinds, times = np.unique(inside.reshape(n, -1), axis=0, return_counts=True)
+        step = max(1, _AT_ONCE // max(len(kinds), n_runs * n_counts))
+        for first in range(0, samples, step):
+            last = min(samples, first + step)
+            taken = rng.multinomial(n, times / n, size=last - first)  # (step, kinds)
+            sums = (taken @ kinds).reshape(last - first, n_runs, n_counts)
+            drawn[unit, first:last] = score(sums) @ groups
+    return Resampled(scores, drawn)
+
+
+def interval(drawn: NDArray[np.float64]) -> tuple[float, float]:
+    """The percentile interval of a bootstrap's samples."""
+    import numpy as np
+
+    low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return float(low), float(high)
+
+
+def bootstrap_p(drawn: NDArray[np.float64]) -> float:
+    """Two-sided p of a difference, from its samples: twice the share on the other side of 0 (and 0)."""
+    beyond = min(int((drawn <= 0).sum()), int((drawn >= 0).sum()))
+    return min(1.0, 2 * (beyond + 1) / (len(drawn) + 1))
+
+
+# --- seeds --------------------------------------------------------------------------------------
+
+
+def deviation(values: Sequence[float]) -> float | None:
+    """The standard deviation of a sample (n − 1); None of a single value."""
+    if len(values) < 2:
+        return None
+    mean = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A variance that is the sum of one over items and those of groups of seeds.
+
+    Attributes:
+        items: the variance over items.
+        seeds: for each group of several runs s²/S, and S.
+    """
+
+    items: float
+    seeds: tuple[tuple[float, int], ...]
+
+    @classmethod
+    def of(cls, items: float, *groups: Sequence[float]) -> Spread:
+        """Of the scores of groups; a group of one run says nothing of its seeds, and adds none."""
+        spreads = [(deviation(group), len(group)) for group in groups]
+        return cls(items, tuple((s**2 / n, n) for s, n in spreads if s is not None))
+
+    @property
+    def error(self) -> float:
+        """The standard error."""
+        return math.sqrt(self.items + sum(variance for variance, _ in self.seeds))
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom (Welch 1947, Satterthwaite 1946); items are so many that they add no doubt."""
+        of_seeds = sum(variance**2 / (n - 1) for variance, n in self.seeds)
+        return self.error**4 / of_seeds if of_seeds > _TINY else math.inf
+
+    def interval(self, centre: float) -> tuple[float, float]:
+        """By Student's t."""
+        half = self.error * student_quantile((1 + CONFIDENCE) / 2, self.freedom)
+        return centre - half, centre + half
+
+    def p(self, difference: float) -> float:
+        """Two-sided p of a difference from 0."""
+        if self.error == 0:
+            return float(difference == 0)
+        return student_p(difference / self.error, self.freedom)
+
+
+def student_p(t: float, freedom: float) -> float:
+    """P(|T| ≥ |t|) of Student's t."""
+    if math.isinf(freedom):
+        return math.erfc(abs(t) / math.sqrt(2))
+    return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t))
+
+
+def student_quantile(share: float, freedom: float) -> float:
+    """The t that a share (at least 1/2) of Student's distribution is below."""
+    low, high = 0.0, 1.0
+    while student_p(high, freedom) > 2 * (1 - share):
+        high *= 2
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if student_p(middle, freedom) > 2 * (1 - share) else (low, middle)
+    return high
+
+
+def incomplete_beta(a: float, b: float, x: float) -> float:
+    """The regularized incomplete beta function I_x(a, b), by its continued fraction (DLMF 8.17.22)."""
+    if x <= 0 or x >= 1:
+        return float(x >= 1)
+    if x > (a + 1) / (a + b + 2):  # where the fraction converges slowly, that of the complement is fast
+        return 1 - incomplete_beta(b, a, 1 - x)
+    front = math.exp(
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    )
+    # From the end: 1 + d_1 / (1 + d_2 / (1 + …)).
+    fraction = 1.0
+    for k in range(200, 0, -1):
+        m = k // 2
+        if k % 2:
+            d = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        else:
+            d = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        fraction = 1 + d / fraction
+    return front / (a * fraction)
