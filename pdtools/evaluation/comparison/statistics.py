@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 CONFIDENCE = 0.95
 _AT_ONCE = 1 << 21  # numbers of a bootstrap that are in memory at the same time
 _TINY = 1e-300
+_NORMAL = 1e6  # degrees of freedom with which Student's t is normal, to within 1e-6
 
 
 def mcnemar(only_a: int, only_b: int) -> float:
@@ -158,7 +159,7 @@ class Spread:
 
 def student_p(t: float, freedom: float) -> float:
     """P(|T| ≥ |t|) of Student's t."""
-    if math.isinf(freedom):
+    if freedom > _NORMAL:
         return math.erfc(abs(t) / math.sqrt(2))
     return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t))
 

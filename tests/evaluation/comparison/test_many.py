@@ -1,0 +1,352 @@
+"""Any number of models: grouping by seed, and numbers by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pdtools.cli.main import run
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.comparison.compare import compare_runs
+from pdtools.evaluation.comparison.groups import Group, by_seed, find_models
+from pdtools.evaluation.comparison.many import ManyComparison, Score, compare_many
+from pdtools.evaluation.comparison.statistics import Spread, mcnemar
+from pdtools.evaluation.results import ITEMS, Results, write_results
+from pdtools.provenance import provenance
+
+
+def write(
+    folder: Path,
+    task: str,
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    scores: Mapping[str, Any] | None = None,
+    counts: Mapping[str, int] | None = None,
+    trained: tuple[int, str] | None = None,
+    **settings: Any,
+) -> Path:
+    results = Results(
+        scores=dict(scores or {}),
+        counts=dict(counts or {}),
+        settings={"task": task, **settings},
+        tables={ITEMS: pa.Table.from_pylist(list(rows))},
+    )
+    training = {} if trained is None else {"training": {"seed": trained[0], "sha256": trained[1]}}
+    write_results(folder, results, {"inputs": {"model": {"path": "x", **training}}})
+    return folder
+
+
+def blimp(folder: Path, correct: Mapping[str, Sequence[bool | None]], **more: Any) -> Path:
+    rows = [
+        {
+            "paradigm": paradigm,
+            "pair": str(i),
+            "phenomenon": "agreement",
+            "field": "syntax",
+            "sentence_good": "He is .",
+            "sentence_bad": "He are .",
+            "correct": value,
+        }
+        for paradigm, values in correct.items()
+        for i, value in enumerate(values)
+    ]
+    return write(folder, "blimp", rows, **more)
+
+
+def ppl(folder: Path, logprobs: Sequence[float], words: Sequence[int], **more: Any) -> Path:
+    rows = [
+        {"id": i, "marginal": logprob, "words": n, "tokens": n, "ends": 1, "end_marginal": -1.0}
+        for i, (logprob, n) in enumerate(zip(logprobs, words, strict=True))
+    ]
+    score = math.exp(-sum(logprobs) / sum(words))
+    counts = {"sentences": len(rows), "words": sum(words)}
+    settings = {"eos_counted": True, **more}
+    return write(folder, "ppl", rows, scores={"ppl_word_marginal": score}, counts=counts, **settings)
+
+
+def parse(folder: Path, brackets: Sequence[tuple[int, int, int] | None], **more: Any) -> Path:
+    rows = [
+        {
+            "line": line,
+            "status": "skipped" if each is None else "scored",
+            **dict(zip(("matched", "gold", "predicted"), each or (0, 0, 0), strict=True)),
+        }
+        for line, each in enumerate(brackets, start=1)
+    ]
+    matched, gold, predicted = (sum(each) for each in zip(*filter(None, brackets), strict=True))
+    scores, counts = {"f1": 200 * matched / (gold + predicted)}, {"scored": len(brackets)}
+    return write(folder, "parse", rows, scores=scores, counts=counts, labeled=True, binarize="none", **more)
+
+
+def groups(**folders: Sequence[Path]) -> list[Group]:
+    return [
+        Group(name=name, models=tuple(model for each in of for model in find_models(each)))
+        for name, of in folders.items()
+    ]
+
+
+def of_level(found: ManyComparison, level: str, name: str = "") -> Score:
+    (score,) = (score for score in found.scores if (score.level, score.name) == (level, name))
+    return score
+
+
+# --- grouping -----------------------------------------------------------------------------------
+
+
+def test_seeds_of_one_recipe_are_one_group(tmp_path: Path) -> None:
+    right = {"one": [True, False]}
+    for name, trained in (
+        ("base-1", (1, "x")),
+        ("base-2", (2, "x")),
+        ("other-1", (1, "y")),
+        ("gpt2", None),
+        ("gpt2-xl", None),
+    ):
+        blimp(tmp_path / name / "blimp", right, trained=trained)
+        parse(tmp_path / name / "parse", [(1, 1, 1)])  # trees, of which no one says whose they are
+    found = by_seed(find_models(tmp_path))
+    assert [(group.name, [model.seed for model in group.models]) for group in found] == [
+        *(("base", [1, 2]), ("gpt2", [None]), ("gpt2-xl", [None]), ("other-1", [1]))
+    ]
+    single = by_seed([model for n in (1, 2) for model in find_models(tmp_path / f"base-{n}" / "blimp")])
+    assert [(group.name, len(group.models)) for group in single] == [("base", 2)]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="none in it"):
+        find_models(tmp_path / "empty")
+
+
+def test_what_a_checkpoint_was_trained_with_is_recorded(tmp_path: Path) -> None:
+    """All but the seed, and the data."""
+    found = []
+    for name, seed, steps, data in (("a", 1, 5, "d"), ("b", 2, 5, "d"), ("c", 1, 6, "d"), ("d", 1, 5, "e")):
+        (tmp_path / name / "best").mkdir(parents=True)
+        recipe = {"model": "m", "config": {}, "train": {"seed": seed, "steps": steps}}
+        (tmp_path / name / "run.json").write_text(json.dumps({"recipe": recipe, "data": {"train": data}}))
+        by_run, by_checkpoint = (
+            provenance({"model": path})["inputs"]["model"]["training"]
+            for path in (tmp_path / name, tmp_path / name / "best")
+        )
+        assert by_run == by_checkpoint
+        found.append(by_run)
+    assert [each["seed"] for each in found] == [1, 2, 1, 1]
+    assert found[0]["sha256"] == found[1]["sha256"]
+    assert len({each["sha256"] for each in found}) == 3
+    assert "training" not in provenance({"data": tmp_path / "a" / "run.json"})["inputs"]["data"]
+
+
+def test_groups_that_are_not_sound(tmp_path: Path) -> None:
+    one, two = (blimp(tmp_path / name, {"one": [True]}) for name in ("a", "b"))
+    for wrong, baseline, says in (
+        (groups(a=[one], b=[one]), None, "is given twice"),
+        ([*groups(a=[one]), *groups(a=[two])], None, "two groups named a"),
+        (groups(a=[one], b=[two]), "c", "no group named c"),
+        (groups(a=[one]), None, "one model only"),
+    ):
+        with pytest.raises(PdtoolsError, match=says):
+            compare_many(wrong, baseline=baseline)
+
+
+# --- numbers ------------------------------------------------------------------------------------
+
+
+def test_two_models_are_compared_as_compare_runs_does(tmp_path: Path) -> None:
+    a = blimp(tmp_path / "a", {"one": [True, True, False, False] * 9, "two": [True, False, None]})
+    b = blimp(tmp_path / "b", {"one": [True, False, True, True] * 9, "two": [None, True, True]})
+    many = compare_many(groups(a=[a], b=[b]))
+    for old in compare_runs(a, b)["groups"]:
+        new = of_level(many, old.level, old.name)
+        (pair,) = new.pairs
+        assert [group.mean for group in new.groups] == pytest.approx([100 * old.a, 100 * old.b])
+        assert (new.items, pair.only_a, pair.only_b, pair.p) == (old.items, old.only_a, old.only_b, old.p)
+        assert pair.difference == pytest.approx(100 * old.difference)
+        assert pair.over_items == pytest.approx((100 * old.low, 100 * old.high), abs=3)
+        assert pair.test == "McNemar, exact"
+        assert pair.over_seeds is None
+    assert many.notes == {"blimp": ("only the 37 of 39 items that all could score",)}
+
+
+def test_groups_of_seeds_by_hand(tmp_path: Path) -> None:
+    """Two paradigms of two items, each right in some seeds: means of means, deviations, Welch's t."""
+    shares = {"a": [(0.5, 1.0), (1.0, 0.5), (0.0, 0.0)], "b": [(1.0, 1.0), (0.5, 1.0)]}
+    folders = {
+        name: [
+            blimp(tmp_path / f"{name}{i}", {p: [s > 0, s > 0.5] for p, s in zip("xy", of, strict=True)})
+            for i, of in enumerate(seeds)
+        ]
+        for name, seeds in shares.items()
+    }
+    found = compare_many(groups(**folders))
+    a, b = of_level(found, "overall").groups
+    assert (a.values, b.values) == ((75.0, 75.0, 0.0), (100.0, 75.0))
+    assert (a.mean, b.mean) == (50.0, 87.5)
+    assert (a.deviation, b.deviation) == (pytest.approx(math.sqrt(1875)), pytest.approx(math.sqrt(312.5)))
+    (pair,) = of_level(found, "overall").pairs
+    assert (pair.difference, pair.only_a, pair.test) == (
+        37.5,
+        None,
+        "Welch's t over seeds, items by bootstrap",
+    )
+    # Samples of two of the items above 0 and above 0.5, of both paradigms: there are 16.
+    drawn = [
+        sum(
+            (sum(s[u] > t for s in shares["b"] for t in sample) / 4)
+            - sum(s[u] > t for s in shares["a"] for t in sample) / 6
+            for u, sample in enumerate(samples)
+        )
+        / 2
+        for samples in [
+            ((p, q), (r, s)) for p in (0, 0.5) for q in (0, 0.5) for r in (0, 0.5) for s in (0, 0.5)
+        ]
+    ]
+    mean = sum(drawn) / 16
+    over_items = 1e4 * sum((d - mean) ** 2 for d in drawn) / 16
+    spread = Spread.of(over_items, a.values, b.values)
+    assert pair.over_seeds == pytest.approx(spread.interval(37.5), rel=0.02)
+    assert pair.p == pytest.approx(spread.p(37.5), rel=0.02)
+    assert of_level(found, "paradigm", "x").groups[0].values == (50.0, 100.0, 0.0)
+
+
+def test_f1_and_perplexity_are_of_sums_over_sentences(tmp_path: Path) -> None:
+    """Whatever the sentences are, the scores are those of results.json; p is that of a paired bootstrap."""
+    worse = [(1, 2, 3), (0, 1, 1), (4, 6, 5), (2, 4, 4)] * 5
+    better = [(min(g, m + 1), g, p) for m, g, p in worse]
+    for name, brackets, logprobs in (("a", worse, [-9.0, -4.0] * 10), ("b", better, [-8.0, -3.9] * 10)):
+        parse(tmp_path / name / "parse", brackets)
+        ppl(tmp_path / name / "ppl", logprobs, [3, 2] * 10)
+    found = compare_many(groups(a=[tmp_path / "a"], b=[tmp_path / "b"]), samples=999)
+    assert [(score.evaluation, score.lower_is_better, score.items) for score in found.scores] == [
+        *(("parse", False, 20), ("ppl", True, 20))
+    ]
+    for score, key in zip(found.scores, ("f1", "ppl_word_marginal"), strict=True):
+        for group in score.groups:
+            document = json.loads((tmp_path / group.group / score.evaluation / "results.json").read_text())
+            assert group.mean == pytest.approx(document["scores"][key], rel=1e-12)
+            low, high = group.over_items or (0, 0)
+            assert low < group.mean < high
+        (pair,) = score.pairs
+        assert (pair.test, pair.p) == ("paired bootstrap", 2 / 1000)  # every sample is on the same side
+        assert pair.p_holm == pytest.approx(4 / 1000)
+        assert pair.family == 2
+
+
+def test_sentences_that_one_lacks_are_left_out_of_all(tmp_path: Path) -> None:
+    brackets = [(1, 2, 2), (2, 2, 2), (1, 3, 3)]
+    parse(tmp_path / "a", brackets)
+    parse(tmp_path / "b", [*brackets[:2], None])
+    found = compare_many(groups(a=[tmp_path / "a"], b=[tmp_path / "b"]))
+    assert [group.mean for group in found.scores[0].groups] == [75.0, 75.0]
+    assert found.notes == {"parse": ("only the 2 sentences that all could score",)}
+
+
+def test_scores_without_items_have_seeds_alone(tmp_path: Path) -> None:
+    """Student's t with Welch's degrees of freedom, of the scores themselves."""
+    values = {"a": (1.0, 2.0, 3.0), "b": (4.0, 8.0)}
+    folders = {
+        name: [
+            write(tmp_path / f"{name}{i}", "cfl", [{"x": 1}], scores={"difference": v}, counts={"strings": 9})
+            for i, v in enumerate(of)
+        ]
+        for name, of in values.items()
+    }
+    (score,) = compare_many(groups(**folders)).scores
+    (pair,) = score.pairs
+    spread = Spread.of(0.0, *values.values())
+    assert (score.items, pair.over_items, pair.test) == (None, None, "Welch's t over seeds")
+    assert pair.over_seeds == pytest.approx(spread.interval(4.0))
+    assert pair.p == pytest.approx(spread.p(4.0))
+    (lone,) = compare_many(groups(a=folders["a"][:1], b=folders["b"][:1])).scores[0].pairs
+    assert (lone.difference, lone.test, lone.p, lone.p_holm) == (3.0, None, None, None)
+
+
+def test_pairs_families_and_a_baseline(tmp_path: Path) -> None:
+    folders = {
+        name: [blimp(tmp_path / name, {"x": [i < k for i in range(12)], "y": [i < 6 for i in range(12)]})]
+        for name, k in (("a", 2), ("b", 6), ("c", 12))
+    }
+    found = compare_many(groups(**folders))
+    overall = of_level(found, "overall")
+    assert [(pair.a, pair.b) for pair in overall.pairs] == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert [pair.p for pair in overall.pairs] == [mcnemar(0, 4), mcnemar(0, 10), mcnemar(0, 6)]
+    assert [pair.p_holm for pair in overall.pairs] == pytest.approx([0.125, 3 * 2**-9, 2 * 2**-5])
+    assert {pair.family for pair in overall.pairs} == {3}
+    assert {pair.family for pair in of_level(found, "paradigm", "x").pairs} == {6}
+    against = of_level(compare_many(groups(**folders), baseline="b"), "overall").pairs
+    assert [(pair.a, pair.b, pair.family) for pair in against] == [("b", "a", 2), ("b", "c", 2)]
+
+
+def test_what_cannot_stand_beside_the_first_is_left_out(tmp_path: Path) -> None:
+    same = {"x": [True, False]}
+    a, b = blimp(tmp_path / "a", same), blimp(tmp_path / "b", same, scorer={"beam": 10})
+    longer, other = blimp(tmp_path / "c", {"x": [True] * 3}), ppl(tmp_path / "d", [-1.0], [1])
+    c = blimp(tmp_path / "e", same, scorer={"beam": 300})
+    found = compare_many(groups(a=[a], b=[b], c=[longer], e=[c], d=[other]))
+    assert [group.group for group in of_level(found, "overall").groups] == ["a", "b", "e"]
+    assert "only one has x 2" in found.refused["blimp"][0]
+    found = compare_many(groups(b=[b], e=[c], a=[a]))
+    assert "beam: 10 and 300" in found.notes["blimp"][0]
+    with pytest.raises(PdtoolsError, match="only one has x 2"):
+        compare_many(groups(a=[a], c=[longer]))
+    with pytest.raises(PdtoolsError, match="no evaluation"):
+        compare_many(groups(a=[a], d=[other]))
+
+
+def test_only_some_count_end_of_sentence(tmp_path: Path) -> None:
+    a = ppl(tmp_path / "a", [-9.0, -4.0], [3, 2])
+    rows = [
+        {"id": i, "marginal": x, "words": n, "ends": 0, "end_marginal": 0.0}
+        for i, x, n in ((0, -8.0, 2), (1, -3.0, 1))
+    ]
+    scores = {name: math.exp(11 / 3) for name in ("ppl_word_marginal", "ppl_word_without_eos_marginal")}
+    b = write(tmp_path / "b", "ppl", rows, scores=scores, counts={"sentences": 2}, eos_counted=False)
+    document = json.loads((a / "results.json").read_text())
+    document["scores"]["ppl_word_without_eos_marginal"] = math.exp(11 / 3)
+    (a / "results.json").write_text(json.dumps(document))
+    (score,) = compare_many(groups(a=[a], b=[b])).scores
+    assert score.score == "perplexity per word without end-of-sentence, marginal"
+    assert [group.mean for group in score.groups] == pytest.approx([math.exp(11 / 3)] * 2)
+
+
+# --- the command --------------------------------------------------------------------------------
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, k in (("base-1", 4), ("base-2", 7), ("mine-1", 12), ("mine-2", 11)):
+        blimp(tmp_path / name / "blimp", {"x": [i < k for i in range(12)]}, trained=(int(name[-1]), name[:4]))
+    assert run(["compare", str(tmp_path), "--json", "--samples", "50"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [(group["name"], group["seeds"]) for group in document["groups"]] == [
+        ("base", [1, 2]),
+        ("mine", [1, 2]),
+    ]
+    overall = document["scores"][0]
+    assert overall["groups"][0]["values"] == pytest.approx([100 * 4 / 12, 100 * 7 / 12])
+    assert len(document["provenance"]["inputs"]) == 4
+    patterns = [f"base={tmp_path}/base-1,{tmp_path}/base-2", f"mine={tmp_path}/mine-*"]
+    options = ["--samples", "50", *(word for pattern in patterns for word in ("--group", pattern))]
+    assert run(["compare", *options, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"] == document["scores"]
+    assert run(["compare", *options, "--baseline", "mine"]) == 0
+    table = capsys.readouterr().out
+    assert "base - mine" in table
+    assert "p: corrected, by Holm" in " ".join(table.split())
+    assert run(["compare", *options, "--latex", "--details"]) == 0
+    latex = capsys.readouterr().out
+    assert latex.count(r"\begin{tabular}") == latex.count(r"\bottomrule") == 8
+    assert run(["compare", *options, "--latex", "--json"]) == 2
+    assert run(["compare", "--group", "base"]) == 2
+    assert run(["compare", "--group", f"base={tmp_path}/none-*"]) == 2
+    assert run(["compare"]) == 2
+
+
+def test_the_result_is_plain(tmp_path: Path) -> None:
+    a, b = (blimp(tmp_path / name, {"x": [True, False]}) for name in "ab")
+    found = compare_many(groups(a=[a], b=[b]), samples=20)
+    json.dumps(dataclasses.asdict(found), allow_nan=False)
+    assert found == compare_many(groups(a=[a], b=[b]), samples=20)
