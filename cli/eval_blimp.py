@@ -15,11 +15,12 @@ from .options import (
     ContextOptions,
     DetailsOption,
     EvaluatedModelOption,
+    LatexOption,
     RecordedOptions,
     RunOptions,
     option_blocks,
 )
-from .outputs import check_output_or_done, deliver, required_output
+from .outputs import check_form, check_output_or_done, deliver, required_output
 from .recorded import recorded_scorer, write_for_others
 from .running import make_plan, model_settings, piecewise_by_beam, read_context
 
@@ -51,6 +52,7 @@ def eval_blimp(
         ),
     ] = None,
     details: DetailsOption = False,
+    latex: LatexOption = False,
 ) -> None:
     """Score minimal pairs: is the good sentence strictly more probable than the bad one?
 
@@ -87,6 +89,7 @@ def eval_blimp(
         "--write-sentences": recorded.write_sentences,
     }
     pick_source(context, sources)
+    check_form(as_json=run.as_json, latex=latex)
     if recorded.write_sentences is not None:
         from pdtools.evaluation.blimp.pairs import PairFiles
         from pdtools.evaluation.recorded.sentence_files import BLIMP_COLUMNS, blimp_sentences
@@ -115,12 +118,12 @@ def eval_blimp(
         with piecewise_by_beam(output, settings, plan, overwrite=run.overwrite, quiet=run.quiet) as scorer:
             results = evaluate_blimp(pairs, scorer, bar(unit, quiet=run.quiet))
             made = provenance({"data": data, "model": model, **run.trees_read})
-            deliver(results, made, output, show, overwrite=run.overwrite, as_json=run.as_json)
+            deliver(results, made, output, show, overwrite=run.overwrite, as_json=run.as_json, latex=latex)
     else:
         scored = recorded_scorer(recorded, place_names(BLIMP_COLUMNS, blimp_sentences(pairs)))
         results = evaluate_recorded_blimp(pairs, scored, bar("sentences", quiet=run.quiet))
         made = provenance({"data": data, "surprisals": str(recorded.surprisals)})
-        deliver(results, made, output, show, overwrite=run.overwrite, as_json=run.as_json)
+        deliver(results, made, output, show, overwrite=run.overwrite, as_json=run.as_json, latex=latex)
     if left_out := results.counts["pairs_unscorable"]:
         message(f"{left_out} pairs could not be scored (items.parquet says why)", quiet=run.quiet)
     if unknown := results.counts["sentences_with_unknown_words"]:

@@ -16,13 +16,14 @@ from .options import (
     BeamOption,
     DeviceOption,
     JsonOption,
+    LatexOption,
     MarginOption,
     MaxBatchOption,
     OverwriteOption,
     QuietOption,
     ThreadsOption,
 )
-from .outputs import check_picture, check_target, deliver
+from .outputs import check_form, check_picture, check_target, deliver
 from .running import pick_device
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def eval_cfl(
     threads: ThreadsOption = 0,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
+    latex: LatexOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Compare a model's cross-entropy with the exact one of the language, overall and by length.
@@ -84,6 +86,7 @@ def eval_cfl(
     from pdtools.shards import ShardSet
 
     sources = [shards, model, *(beside or [])]
+    check_form(as_json=as_json, latex=latex)
     check_target(output, folder=True, overwrite=overwrite, inputs=sources, quiet=quiet)
     if plot:
         check_picture(plot, overwrite=overwrite, inputs=sources, output=output)
@@ -104,7 +107,8 @@ def eval_cfl(
         progress=bar("strings", quiet=quiet),
     )
     inputs = {"strings": shards} | ({"model": model} if model else {})
-    deliver(results, provenance(inputs), output, print_cfl, overwrite=overwrite, as_json=as_json)
+    made = provenance(inputs)
+    deliver(results, made, output, print_cfl, overwrite=overwrite, as_json=as_json, latex=latex)
     if plot:
         draw_by_length(plot, {str(model): results.scores, **others})
 

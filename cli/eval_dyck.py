@@ -10,12 +10,8 @@ import typer
 from pdtools.files import STDIO, Rejects, expand_inputs
 
 from .console import bar
-from .options import (
-    ModelOption,
-    RunOptions,
-    option_blocks,
-)
-from .outputs import check_output_or_done, deliver
+from .options import LatexOption, ModelOption, RunOptions, option_blocks
+from .outputs import check_form, check_output_or_done, deliver
 from .running import kept_pieces, make_plan, model_settings
 
 if TYPE_CHECKING:
@@ -54,6 +50,7 @@ def eval_dyck(
             help="Only the first N prefixes of each file.",
         ),
     ] = None,
+    latex: LatexOption = False,
 ) -> None:
     """Choose the closing bracket after prefixes of bracket strings; accuracy by file, dependency and depth.
 
@@ -78,6 +75,7 @@ def eval_dyck(
     from pdtools.search.in_pieces import model_settings_for_job
     from pdtools.shards import ShardSet
 
+    check_form(as_json=run.as_json, latex=latex)
     target = output or STDIO
     plan = make_plan(run)
     read = [*prefixes, model, strings]
@@ -129,4 +127,6 @@ def eval_dyck(
             results.scores["entropy"] = entropy
         inputs = {**dict(zip(sets, files, strict=True)), "model": model}
         made = provenance(inputs | ({"strings": str(strings)} if strings else {}))
-        deliver(results, made, output, print_closing, overwrite=run.overwrite, as_json=run.as_json)
+        deliver(
+            results, made, output, print_closing, overwrite=run.overwrite, as_json=run.as_json, latex=latex
+        )

@@ -12,8 +12,8 @@ from pdtools.files import STDIO, Kind, check_kind, count_lines
 from pdtools.visible import visible
 
 from .console import bar, message
-from .options import JsonOption, OverwriteOption, QuietOption
-from .outputs import check_target, deliver
+from .options import JsonOption, LatexOption, OverwriteOption, QuietOption
+from .outputs import check_form, check_target, deliver
 
 if TYPE_CHECKING:
     from pdtools.evaluation.parsing.prm import Parameters
@@ -71,6 +71,7 @@ def eval_parse(
     ] = Format.table,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
+    latex: LatexOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Recall, precision and F1 of predicted trees against gold ones, by EVALB's rules.
@@ -99,6 +100,9 @@ def eval_parse(
         raise typer.BadParameter("only one of GOLD and PREDICTED can be standard input")
     for trees in (gold, predicted):
         check_kind(trees, Kind.TREES)
+    check_form(as_json=as_json, latex=latex)
+    if latex and form is not Format.table:
+        raise typer.BadParameter("--latex prints the table of the scores: leave --format out")
     parameters = COMMON if prm is None else read_parameters(prm)
     if unlabeled:
         parameters = dataclasses.replace(parameters, labeled=False)
@@ -124,7 +128,7 @@ def eval_parse(
     inputs = {"gold": gold, "predicted": predicted, "prm": prm, "left_out": left_out}
     made = provenance({name: path for name, path in inputs.items() if path})
     show = _print_rows if form is Format.jsonl else print_parse
-    deliver(results, made, output, show, overwrite=overwrite, as_json=as_json)
+    deliver(results, made, output, show, overwrite=overwrite, as_json=as_json, latex=latex)
     errors, placeholders = results.counts["errors"], results.counts["placeholders"]
     if errors:
         limit = f", more than MAX_ERROR {parameters.max_error}" if errors > parameters.max_error else ""

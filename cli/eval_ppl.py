@@ -14,13 +14,14 @@ from pdtools.files import STDIO, Kind, Rejects, kind_of
 from .console import bar, message
 from .options import (
     ContextOptions,
+    LatexOption,
     OnError,
     OnErrorOption,
     RunOptions,
     ScoredModelOption,
     option_blocks,
 )
-from .outputs import check_output_or_done, deliver
+from .outputs import check_form, check_output_or_done, deliver
 from .running import kept_pieces, make_plan, model_settings, piecewise_scorer, read_context
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def eval_ppl(
         typer.Option(min=1, help="Masked models: draws of tokens to predict (default: 1)."),
     ] = None,
     on_error: OnErrorOption = OnError.fail,
+    latex: LatexOption = False,
 ) -> None:
     """Perplexity per token and per word: given the trees, joint (strings with their trees), and marginal.
 
@@ -140,6 +142,7 @@ def eval_ppl(
         raise PdtoolsError("--trees are for the marginal: leave out --stream and --no-marginal")
     if mask_share is not None and not 0 < mask_share <= 1:
         raise typer.BadParameter(f"--mask-share must be above 0 and at most 1, not {mask_share}")
+    check_form(as_json=run.as_json, latex=latex)
     check_no_hub_name(model)
     options = {"mask_share": mask_share, "masking": masking and masking.value, "mask_draws": mask_draws}
     hidden: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
@@ -166,6 +169,7 @@ def eval_ppl(
             rejects=rejects,
             overwrite=run.overwrite,
             as_json=run.as_json,
+            latex=latex,
         )
 
     if is_text:

@@ -16,12 +16,13 @@ from .options import (
     ContextOptions,
     DetailsOption,
     EvaluatedModelOption,
+    LatexOption,
     RecordedOptions,
     RunOptions,
     Style,
     option_blocks,
 )
-from .outputs import check_output_or_done, check_target, deliver, required_output
+from .outputs import check_form, check_output_or_done, check_target, deliver, required_output
 from .recorded import recorded_scorer, write_for_others
 from .running import make_plan, model_settings, piecewise_by_beam, read_context
 
@@ -67,6 +68,7 @@ def eval_sg(
         ),
     ] = Style.ptb,
     details: DetailsOption = False,
+    latex: LatexOption = False,
 ) -> None:
     """Score test suites in SyntaxGym's format: do the surprisals of regions satisfy the predictions?
 
@@ -108,8 +110,9 @@ def eval_sg(
         "--from-items": from_items,
     }
     pick_source(context, sources)
+    check_form(as_json=run.as_json, latex=latex)
     if from_items:
-        _aggregate(suites, output, overwrite=run.overwrite, as_json=run.as_json, quiet=run.quiet)
+        _aggregate(suites, output, run, latex=latex)
         return
     if len(suites) > 1:
         raise typer.BadParameter("several SUITES: only --from-items takes several files")
@@ -145,28 +148,28 @@ def eval_sg(
         with piecewise_by_beam(output, settings, plan, overwrite=run.overwrite, quiet=run.quiet) as scorer:
             results = evaluate_sg(found, scorer, bar(unit, quiet=run.quiet))
             made = provenance({"suites": suites[0], "model": model, **run.trees_read})
-            deliver(results, made, output, show, overwrite=run.overwrite, as_json=run.as_json)
+            deliver(results, made, output, show, overwrite=run.overwrite, as_json=run.as_json, latex=latex)
     else:
         places = place_names(SG_COLUMNS, sg_sentences(found))
         scored = recorded_scorer(recorded, places, text_style.value)
         results = evaluate_sg(found, scored, bar("sentences", quiet=run.quiet))
         made = provenance({"suites": suites[0], "surprisals": str(recorded.surprisals)})
-        deliver(results, made, output, show, overwrite=run.overwrite, as_json=run.as_json)
+        deliver(results, made, output, show, overwrite=run.overwrite, as_json=run.as_json, latex=latex)
     if left_out := results.counts["items_unscorable"]:
         message(f"{left_out} items could not be scored (items.parquet says why)", quiet=run.quiet)
     if unknown := results.counts["sentences_with_unknown_words"]:
         message(f"{unknown} sentences have words that the model reads as <unk>", quiet=run.quiet)
 
 
-def _aggregate(inputs: list[str], output: str | None, *, overwrite: bool, as_json: bool, quiet: bool) -> None:
+def _aggregate(inputs: list[str], output: str | None, run: RunOptions, *, latex: bool) -> None:
     from pdtools.evaluation.sg.many_runs import aggregate_items
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_sg_runs
 
     files = expand_inputs(inputs, [".csv", ".zip"])
-    check_target(output, folder=True, overwrite=overwrite, inputs=files, quiet=quiet)
+    check_target(output, folder=True, overwrite=run.overwrite, inputs=files, quiet=run.quiet)
     results = aggregate_items(files)
     made = provenance({file: file for file in files})
-    deliver(results, made, output, print_sg_runs, overwrite=overwrite, as_json=as_json)
+    deliver(results, made, output, print_sg_runs, overwrite=run.overwrite, as_json=run.as_json, latex=latex)
     for name, number in results.counts["items_missing"].items():
-        message(f"{name}: {number} items that other runs have are missing", quiet=quiet)
+        message(f"{name}: {number} items that other runs have are missing", quiet=run.quiet)

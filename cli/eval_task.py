@@ -12,6 +12,7 @@ from .console import bar
 from .options import (
     DeviceOption,
     JsonOption,
+    LatexOption,
     MaxBatchOption,
     ModelOption,
     OverwriteOption,
@@ -19,7 +20,7 @@ from .options import (
     SeedOption,
     ThreadsOption,
 )
-from .outputs import check_picture, check_target, deliver
+from .outputs import check_form, check_picture, check_target, deliver
 from .running import pick_device
 
 
@@ -54,6 +55,7 @@ def eval_task(
     threads: ThreadsOption = 0,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
+    latex: LatexOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Predict y from x for a model of train --task; accuracy of y's symbols, by length and on average.
@@ -72,6 +74,7 @@ def eval_task(
     from pdtools.report.evaluations import draw_by_length, print_transduction
 
     sources = [*pairs, model]
+    check_form(as_json=as_json, latex=latex)
     check_target(output, folder=True, overwrite=overwrite, inputs=sources, quiet=quiet)
     if plot:
         check_picture(plot, overwrite=overwrite, inputs=sources, output=output)
@@ -88,6 +91,7 @@ def eval_task(
         progress=bar("lengths", quiet=quiet),
     )
     inputs = {"model": model, **{f"pairs_{i}": file for i, file in enumerate(files, 1)}}
-    deliver(results, provenance(inputs), output, print_transduction, overwrite=overwrite, as_json=as_json)
+    made = provenance(inputs)
+    deliver(results, made, output, print_transduction, overwrite=overwrite, as_json=as_json, latex=latex)
     if plot:
         draw_by_length(plot, results)

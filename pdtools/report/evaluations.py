@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pdtools.evaluation.comparison.compare import Difference
-from pdtools.evaluation.comparison.many import ManyComparison, Score
+from pdtools.evaluation.comparison.many import ManyComparison, PairDifference, Score
 from pdtools.evaluation.comparison.overview import Headline
 from pdtools.evaluation.results import Results, mean
 from pdtools.evaluation.sg.scores import CONVENTIONS
@@ -321,8 +321,10 @@ def print_many(found: ManyComparison, *, details: bool = False) -> None:
         if score.level == "overall" or details or (single and score.level != finest[score.evaluation]):
             tables.setdefault((score.evaluation, score.score, score.level), []).append(score)
     for (_, name, level), scores in tables.items():
-        _print_scores(name, level, scores)
-        print()
+        if level == "overall":
+            _print_overall(name, scores[0])
+        else:
+            _print_level(name, level, scores)
     print_note(
         "95%: over items; where a group has several seeds, over seeds and items. p: corrected, by Holm"
     )
@@ -332,41 +334,56 @@ def print_many(found: ManyComparison, *, details: bool = False) -> None:
         _print_notes(f"{evaluation}, left out: ", reasons)
 
 
-def _print_scores(name: str, level: str, scores: Sequence[Score]) -> None:
-    overall = level == "overall"
-    title = name if overall else f"{name}, by {level}"
-    if overall and scores[0].items is not None:
-        title += f"; {scores[0].items} items"
-    of_level = [] if overall else [level]
-    groups = [
-        (
-            *([] if overall else [score.name]),
-            each.group,
-            len(each.values),
-            each.mean,
-            each.deviation,
-            *([_bounds(each.over_seeds or each.over_items, sign="")] if overall else []),
+def _print_overall(name: str, score: Score) -> None:
+    print_table(
+        ["group", "runs", "mean", "sd", "95%"],
+        [
+            (
+                each.group,
+                len(each.values),
+                each.mean,
+                each.deviation,
+                _bounds(each.over_seeds or each.over_items, sign=""),
+            )
+            for each in score.groups
+        ],
+        title=name if score.items is None else f"{name}; {score.items} items",
+    )
+    if score.pairs:
+        print_table(
+            ["pair", "difference", "95%", "p", "corrected"],
+            [
+                (
+                    f"{pair.b} - {pair.a}",
+                    f"{pair.difference:+.2f}",
+                    _bounds(pair.over_seeds or pair.over_items, sign="+"),
+                    *_ps(pair),
+                )
+                for pair in score.pairs
+            ],
         )
-        for score in scores
-        for each in score.groups
-    ]
-    columns = [*of_level, "group", "runs", "mean", "sd", *(["95%"] if overall else [])]
-    print_table(columns, groups, title=title)
-    pairs = [
-        (
-            *([] if overall else [score.name]),
-            f"{pair.b} - {pair.a}",
-            f"{pair.difference:+.2f}",
-            *([_bounds(pair.over_seeds or pair.over_items, sign="+")] if overall else []),
-            None if pair.p is None else f"{pair.p:.2g}",
-            None if pair.p_holm is None else f"{pair.p_holm:.2g}",
-        )
-        for score in scores
-        for pair in score.pairs
-    ]
-    if pairs:
-        columns = [*of_level, "pair", "difference", *(["95%"] if overall else []), "p", "corrected"]
-        print_table(columns, pairs)
+    print()
+
+
+def _print_level(name: str, level: str, scores: Sequence[Score]) -> None:
+    """A table for each pair: all its differences."""
+    rows: dict[tuple[str, str], list[tuple[Cell, ...]]] = {}
+    for score in scores:
+        means = {group.group: group.mean for group in score.groups}
+        for pair in score.pairs:
+            row = (score.name, means[pair.a], means[pair.b], f"{pair.difference:+.2f}", *_ps(pair))
+            rows.setdefault((pair.a, pair.b), []).append(row)
+    for (a, b), of_pair in rows.items():
+        _print_names(a, b)
+        print_table([level, "a", "b", "b - a", "p", "corrected"], of_pair, title=name)
+        print()
+
+
+def _ps(pair: PairDifference) -> tuple[Cell, Cell]:
+    return (
+        None if pair.p is None else f"{pair.p:.2g}",
+        None if pair.p_holm is None else f"{pair.p_holm:.2g}",
+    )
 
 
 def _bounds(interval: tuple[float, float] | None, *, sign: str) -> str | None:

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import io
+import itertools
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pdtools.evaluation.comparison.compare import Difference
+from pdtools.evaluation.comparison.many import (
+    GroupOf,
+    GroupScore,
+    ManyComparison,
+    PairDifference,
+    Score,
+)
 from pdtools.evaluation.comparison.overview import Headline
 from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.scores import CONVENTIONS
@@ -19,13 +31,15 @@ from pdtools.report.evaluations import (
     print_blimp,
     print_closing,
     print_comparison,
+    print_many,
     print_overview,
     print_parse,
     print_perplexity,
     print_sg,
     print_sg_runs,
 )
-from pdtools.report.tables import print_table
+from pdtools.report.tables import latex_tables, latex_text, print_table
+from pdtools.visible import visible
 
 
 class Terminal(io.StringIO):
@@ -140,6 +154,42 @@ def comparison(task: str) -> dict[str, Any]:
     return {"task": task, "groups": groups, "notes": ["beam: 10 and 300", "text style: ptb and as given"] * 3}
 
 
+def many(task: str) -> ManyComparison:
+    names = ("transformer-of-16-layers", "pushdown-of-16-layers", "gpt2")
+    of_level = GroupScore(
+        group="",
+        values=(100.0,) * 3,
+        mean=100.0,
+        deviation=12.345,
+        over_items=(0, 1),
+        over_seeds=(-90.1, 99.9),
+    )
+    pair = PairDifference(
+        a="", b="", difference=-12.3, over_items=(0, 1), over_seeds=(-12.3, 12.3), p=1e-300, p_holm=1e-298
+    )
+    scores = [
+        Score(
+            evaluation=task,
+            score="SG score, mean of suites (%)",
+            level=group.level,
+            name=group.name,
+            items=67000,
+            lower_is_better=False,
+            groups=tuple(replace(of_level, group=name) for name in names),
+            pairs=tuple(replace(pair, a=a, b=b) for a, b in itertools.combinations(names, 2)),
+        )
+        for group in comparison(task)["groups"]
+    ]
+    return ManyComparison(
+        groups=tuple(GroupOf(name=name, folders=("x",), seeds=(1,)) for name in names),
+        baseline=None,
+        scores=tuple(scores),
+        notes={task: ("beam: 10 and 300 (transformer-of-16-layers, and gpt2)",)},
+        refused={task: ("results/x: results of other sentences than results/y",)},
+        settings={},
+    )
+
+
 def perplexity_results() -> Results:
     kinds = [
         f"ppl_{unit}_{kind}" for unit in ("word", "word_without_eos") for kind in ("given_trees", "joint")
@@ -200,6 +250,9 @@ SHOWN: dict[str, Callable[[], None]] = {
     "compare blimp --details": lambda: print_comparison(comparison("blimp"), "a", "b", details=True),
     "compare sg": lambda: print_comparison(comparison("sg"), "a", "b"),
     "compare sg --details": lambda: print_comparison(comparison("sg"), "a", "b", details=True),
+    "compare many blimp": lambda: print_many(many("blimp")),
+    "compare many blimp --details": lambda: print_many(many("blimp"), details=True),
+    "compare many sg": lambda: print_many(many("sg")),
     "compare folders": lambda: print_overview(headlines(), "transformer", "pushdown"),
     "compare folders of long names": lambda: print_overview(
         headlines(), "transformer-of-16-layers", "pushdown"
@@ -228,6 +281,61 @@ def test_no_line_is_wider_than_80_columns(name: str, monkeypatch: pytest.MonkeyP
         assert "--from-items" in name or found[0].index("overall") < min(
             map(found[0].index, [*coarse, *fine])
         )
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_latex_has_as_many_cells_as_columns(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between tables there are comments; every row has the cells that its table says, all of them escaped."""
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    with latex_tables():
+        SHOWN[name]()
+    text = sys.stdout.getvalue()  # type: ignore[attr-defined]
+    monkeypatch.undo()
+    columns: int | None = None
+    tables = 0
+    for line in text.splitlines():
+        if begins := re.fullmatch(r"\\begin\{tabular\}\{([lr]+)\}", line):
+            columns, tables = len(begins[1]), tables + 1
+        elif line == r"\end{tabular}":
+            columns = None
+        elif columns is None:
+            assert not line or line.startswith("%")
+        elif line not in (r"\toprule", r"\midrule", r"\bottomrule"):
+            cells = re.split(r"(?<!\\)&", line.removesuffix(r" \\"))
+            assert line.endswith(r" \\")
+            assert len(cells) == columns
+            assert not re.search(r"(?<!\\)[%#_~]|^ *[\[*]", "".join(cells))
+    assert tables == text.count(r"\bottomrule") > 0
+
+
+@given(st.text(alphabet=st.sampled_from("a1+-. \\{}$&%#_~^<>|[]*\n\x1b\u202e"), max_size=12))
+def test_text_for_latex_can_be_read_again(text: str) -> None:
+    """Read as LaTeX reads it, nothing of it is a command, and it is the text."""
+    words = {"textbackslash": "\\", "textasciitilde": "~", "textasciicircum": "^"}
+    words |= {"textless": "<", "textgreater": ">", "textbar": "|"}
+    token = re.compile(
+        r"\$(?P<sign>[+-])\$|\\(?P<word>text[a-z]+)\{\}|\\(?P<escaped>[&%$#_{}])|(?P<plain>[^\\{}$&%#_~^<>|])"
+    )
+    escaped, read, at = latex_text(visible(text)), "", 0
+    while at < len(escaped):
+        found = token.match(escaped, at)
+        assert found, escaped[at:]
+        at = found.end()
+        read += found["sign"] or words.get(found["word"] or "") or found["escaped"] or found["plain"]
+    assert read == visible(text)
+
+
+def test_numbers_for_latex() -> None:
+    for text, wanted in {
+        "2.1e-07": r"$2.1\cdot10^{-7}$",
+        "1e-300": r"$1\cdot10^{-300}$",
+        "3e+05": r"$3\cdot10^{5}$",
+        "-4.17": "$-$4.17",
+        "base-1": "base-1",
+        "[-4.4, +3.5]": "[$-$4.4, $+$3.5]",
+        "a2e-1": "a2e-1",
+    }.items():
+        assert latex_text(text) == wanted
 
 
 def test_imports_are_light() -> None:

@@ -338,7 +338,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "p: corrected, by Holm" in " ".join(table.split())
     assert run(["compare", *options, "--latex", "--details"]) == 0
     latex = capsys.readouterr().out
-    assert latex.count(r"\begin{tabular}") == latex.count(r"\bottomrule") == 8
+    assert latex.count(r"\begin{tabular}") == latex.count(r"\bottomrule") == 5
     assert run(["compare", *options, "--latex", "--json"]) == 2
     assert run(["compare", "--group", "base"]) == 2
     assert run(["compare", "--group", f"base={tmp_path}/none-*"]) == 2
