@@ -44,6 +44,7 @@ from . import (
     sweep,
     tapes,
     train,
+    view,
 )
 from .options import PanelledCommand
 
@@ -107,6 +108,7 @@ _command("eval-cfl", short_help="Compare a model's cross-entropy with a language
 _command("eval-dyck", short_help="Closing brackets of long or deep bracket strings.")(eval_dyck.eval_dyck)
 _command("eval-task", short_help="Predict y from x, for a model of train --task.")(eval_task.eval_task)
 _command("compare", short_help="Compare two models' results, item by item.")(compare.compare)
+_command("view", short_help="One HTML file that shows runs, or results.")(view.view)
 _command("merge", short_help="Make the output of a command that was divided with --shard.")(merge.merge)
 app.add_typer(config.app, name="config", short_help="List bundled recipes, print one, list every key.")
 app.add_typer(generate.app, name="generate", short_help="Draw strings of a formal language: text, or shards.")

@@ -168,20 +168,11 @@ def read_results(
     Raises:
         InputError: if one of the two is missing or damaged.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     document = read_document(folder)
-    items = Path(folder) / f"{ITEMS}.parquet"
-    try:
-        with pa.OSFile(os.fsencode(items)) as file:
-            table = pq.ParquetFile(file)
-            names = table.schema_arrow.names
-            return document, table.read([name for name in names if columns is None or name in columns])
-    except FileNotFoundError as error:
-        raise InputError(f"no {items.name} in it", file=folder) from error
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"not Parquet: {str(error).splitlines()[0]}", file=items) from error
+    items = read_table(folder, ITEMS, columns)
+    if items is None:
+        raise InputError(f"no {ITEMS}.parquet in it", file=folder)
+    return document, items
 
 
 def read_document(folder: str | Path) -> dict[str, Any]:
@@ -200,6 +191,32 @@ def read_document(folder: str | Path) -> dict[str, Any]:
     document = read_json(folder / RESULTS)
     _check_shape(document, folder / RESULTS)
     return cast("dict[str, Any]", document)
+
+
+def read_table(folder: str | Path, name: str, columns: Collection[str] | None = None) -> pa.Table | None:
+    """One of the tables of a results folder; None if it has none of this name.
+
+    Args:
+        folder: that an evaluation wrote.
+        name: without ``.parquet``.
+        columns: those that are not there are passed over. None: all.
+
+    Raises:
+        InputError: if it is damaged.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = Path(folder) / f"{name}.parquet"
+    try:
+        with pa.OSFile(os.fsencode(path)) as file:
+            table = pq.ParquetFile(file)
+            names = table.schema_arrow.names
+            return table.read([name for name in names if columns is None or name in columns])
+    except FileNotFoundError:
+        return None
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"not Parquet: {str(error).splitlines()[0]}", file=path) from error
 
 
 _COUNT, _NUMBER, _SCORE = "a whole number", "a number", "a number or null"

@@ -95,6 +95,12 @@ _KINDS = (
         needed=("rejects.jsonl", "train.trees", "valid.trees"),
         parts=r"(train|valid|test)\.trees|rejects\.jsonl",
     ),
+    _Kind(
+        name="the figures",
+        needed=("figures.json",),
+        keys=frozenset({"figures", "provenance"}),
+        parts=r"figures\.json|[A-Za-z0-9.-]+\.(svg|pdf|tex|csv)",
+    ),
 )
 JOB = _Kind(
     name="the unfinished run",

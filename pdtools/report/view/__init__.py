@@ -1,0 +1,1 @@
+"""Pages of ``pdtools view``: one HTML file that needs no network, and the same figures for papers."""

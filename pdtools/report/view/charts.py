@@ -1,0 +1,178 @@
+"""Charts as Vega-Lite specifications: plain dictionaries, drawn by the pages and by ``--figures`` alike.
+
+A chart is a template: the page gives it other rows (``data.values``), another order, the width of the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Spec = dict[str, Any]
+
+# Okabe and Ito's colours, without yellow, which is too light for lines on white; never without a shape or a dash.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
+DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2], [4, 4], [1, 3], [10, 3])
+
+_CONFIG = {
+    "background": "white",
+    "font": "system-ui, 'Segoe UI', Helvetica, Arial, sans-serif",
+    "view": {"stroke": None},
+    "axis": {"labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal", "gridColor": "#e6e6e6"},
+    "legend": {"labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal", "symbolStrokeWidth": 2},
+    "header": {"labelFontSize": 12, "labelFontWeight": "bold"},
+}
+_SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+WIDTH = 480
+
+
+def with_rows(spec: Spec, rows: Sequence[Mapping[str, Any]]) -> Spec:
+    """The chart of these rows."""
+    return {**spec, "data": {"values": list(rows)}}
+
+
+def dots(*, series: Sequence[str], title: str, chance: float | None = None) -> Spec:
+    """A dot with its interval for each name and model, a line for each name.
+
+    Rows have ``name``, ``series``, ``score``, ``low``, ``high`` (fractions of 1) and ``n``.
+
+    Args:
+        series: names of the models, in order.
+        title: of the axis.
+        chance: where guessing would be.
+    """
+    y = {
+        "y": {"field": "name", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 240}},
+        "yOffset": {"field": "series", "sort": list(series)},
+        "color": _colour(series),
+    }
+    scale = {"domain": [0, 1], "nice": False}
+    x = {"field": "score", "type": "quantitative", "title": title, "scale": scale, "axis": {"format": ".0%"}}
+    layers: list[Spec] = [
+        {
+            "mark": {"type": "rule", "strokeWidth": 1.5},
+            "encoding": {**y, "x": {**x, "field": "low"}, "x2": {"field": "high"}},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 55, "opacity": 1},
+            "encoding": {
+                **y,
+                "x": x,
+                "shape": _scale(series, SHAPES),
+                "tooltip": [
+                    {"field": "name", "title": "of"},
+                    {"field": "series", "title": "model"},
+                    {"field": "score", "title": "score", "format": ".1%"},
+                    {"field": "low", "title": "from", "format": ".1%"},
+                    {"field": "high", "title": "to", "format": ".1%"},
+                    {"field": "n", "title": "items"},
+                ],
+            },
+        },
+    ]
+    if chance is not None:
+        rule = {"type": "rule", "strokeDash": [2, 3], "color": "#767676"}
+        layers.insert(0, {"mark": rule, "encoding": {"x": {"datum": chance, "type": "quantitative"}}})
+    step = {"step": max(16, 8 * len(series) + 4), "for": "position"}
+    return {**_chart(), "height": step, "layer": layers}
+
+
+def region_curves(*, conditions: Sequence[str]) -> Spec:
+    """Mean surprisal of each region, a line for each condition with intervals, a panel for each model.
+
+    Rows have ``series`` (the model), ``condition``, ``region`` (a number), ``label``, ``mean``, ``low``,
+    ``high`` (bits) and ``n``.
+    """
+    x = {
+        "field": "label",
+        "type": "ordinal",
+        "sort": {"field": "region"},
+        "title": "region",
+        "axis": {"labelAngle": -30, "labelLimit": 110},
+    }
+    y = {"field": "mean", "type": "quantitative", "title": "surprisal (bits)"}
+    shared = {"x": x, "color": _scale(conditions, COLOURS, field="condition", title="condition")}
+    layers = [
+        {
+            "mark": {"type": "rule", "strokeWidth": 1.5},
+            "encoding": {**shared, "y": {**y, "field": "low"}, "y2": {"field": "high"}},
+        },
+        {
+            "mark": {"type": "line", "strokeWidth": 2},
+            "encoding": {
+                **shared,
+                "y": y,
+                "strokeDash": _scale(conditions, DASHES, field="condition", title="condition"),
+            },
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 50, "opacity": 1},
+            "encoding": {
+                **shared,
+                "y": y,
+                "shape": _scale(conditions, SHAPES, field="condition", title="condition"),
+                "tooltip": [
+                    {"field": "condition"},
+                    {"field": "label", "title": "region"},
+                    {"field": "mean", "title": "mean (bits)", "format": ".2f"},
+                    {"field": "low", "title": "from", "format": ".2f"},
+                    {"field": "high", "title": "to", "format": ".2f"},
+                    {"field": "n", "title": "sentences"},
+                ],
+            },
+        },
+    ]
+    panel = {"width": WIDTH, "height": 190, "layer": layers}
+    header = {"title": None, "labelOrient": "top", "labelAnchor": "start"}
+    row = {"field": "series", "type": "nominal", "sort": None, "header": header}
+    return {"$schema": _SCHEMA, "config": _CONFIG, "facet": {"row": row}, "spec": panel}
+
+
+def lines(*, series: Sequence[str], x: str, y: str, log: bool = False) -> Spec:
+    """A line for each run: rows have ``series``, ``x`` and ``y``."""
+    y_axis = {
+        "field": "y",
+        "type": "quantitative",
+        "title": y,
+        "scale": {"zero": False, **({"type": "log"} if log else {})},
+    }
+    return {
+        **_chart(),
+        "height": 200,
+        "mark": {"type": "line", "strokeWidth": 1.8, "point": {"size": 18, "filled": True}},
+        "encoding": {
+            "x": {"field": "x", "type": "quantitative", "title": x},
+            "y": y_axis,
+            "color": _colour(series),
+            "strokeDash": _scale(series, DASHES),
+            "tooltip": [
+                {"field": "series", "title": "run"},
+                {"field": "x", "title": x},
+                {"field": "y", "title": y, "format": ".4~g"},
+            ],
+        },
+    }
+
+
+def _chart() -> Spec:
+    return {"$schema": _SCHEMA, "config": _CONFIG, "width": WIDTH}
+
+
+def _colour(series: Sequence[str]) -> Spec:
+    return _scale(series, COLOURS)
+
+
+def _scale(
+    names: Sequence[str], values: Sequence[Any], *, field: str = "series", title: str | None = None
+) -> Spec:
+    """Names in their order get values in theirs, again from the first where these run out."""
+    chosen = [values[i % len(values)] for i in range(len(names))]
+    legend = {"orient": "top", "columns": 3, "labelLimit": 200} if len(names) > 1 else None
+    return {
+        "field": field,
+        "type": "nominal",
+        "title": title,
+        "scale": {"domain": list(names), "range": chosen},
+        "legend": legend,
+    }

@@ -1,0 +1,98 @@
+"""A page's figures and tables as files for papers: SVG, PDF, LaTeX, CSV."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pdtools.files import atomic_directory, atomic_table, write_json
+from pdtools.report.view.page import vl_convert
+
+MANIFEST = "figures.json"
+Tables = Mapping[str, tuple[Sequence[str], Sequence[Sequence[Any]]]]
+
+
+def write_figures(
+    folder: str | Path,
+    charts: Mapping[str, dict[str, Any]],
+    tables: Tables,
+    made: Mapping[str, Any],
+    *,
+    drawings: Mapping[str, str] | None = None,
+    sources: Mapping[str, str] | None = None,
+    overwrite: bool = False,
+) -> list[str]:
+    """Write a folder of figures; it appears whole or not at all.
+
+    Args:
+        folder: to be made.
+        charts: Vega-Lite specifications by name, each drawn as SVG and PDF.
+        tables: headings and rows by name, each written as ``.tex`` (booktabs) and ``.csv``.
+        made: provenance, kept in ``figures.json``.
+        drawings: further pictures, SVG by name.
+        sources: further files of LaTeX by name.
+        overwrite: whether the folder may exist.
+
+    Returns:
+        The names of the files.
+    """
+    converter = vl_convert()
+    pictures = {name: converter.vegalite_to_svg(chart) for name, chart in charts.items()} | dict(
+        drawings or {}
+    )
+    with atomic_directory(folder, overwrite=overwrite) as temporary:
+        for name, svg in pictures.items():
+            (temporary / f"{file_name(name)}.svg").write_text(svg, "utf-8")
+            (temporary / f"{file_name(name)}.pdf").write_bytes(converter.svg_to_pdf(svg))
+        for name, (columns, rows) in tables.items():
+            (temporary / f"{file_name(name)}.tex").write_text(latex_table(columns, rows), "utf-8")
+            with atomic_table(temporary / f"{file_name(name)}.csv", columns) as write:
+                for row in rows:
+                    write(["" if cell is None else cell for cell in row])
+        for name, text in (sources or {}).items():
+            (temporary / f"{file_name(name)}.tex").write_text(text, "utf-8")
+        files = sorted(path.name for path in temporary.iterdir())
+        write_json(temporary / MANIFEST, {"figures": files, "provenance": made})
+    return files
+
+
+def file_name(name: str) -> str:
+    """A name without what file systems and LaTeX do not like."""
+    return re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-.") or "figure"
+
+
+def latex_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], digits: int = 2) -> str:
+    """A table for LaTeX, with the rules of booktabs; numbers on the right, None is a dash."""
+    numeric = [
+        all(isinstance(row[i], (int, float)) or row[i] is None for row in rows) for i in range(len(columns))
+    ]
+    lines = [[latex(name) for name in columns]]
+    lines += [["--" if cell is None else _cell(cell, digits) for cell in row] for row in rows]
+    head, *body = [" & ".join(line) + r" \\" for line in lines]
+    format_ = "".join("r" if right else "l" for right in numeric)
+    return "\n".join(
+        [
+            rf"\begin{{tabular}}{{{format_}}}",
+            r"\toprule",
+            head,
+            r"\midrule",
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}",
+            "",
+        ]
+    )
+
+
+def _cell(cell: Any, digits: int) -> str:
+    return f"{cell:.{digits}f}" if isinstance(cell, float) else latex(str(cell))
+
+
+_SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+
+
+def latex(text: str) -> str:
+    """Text as LaTeX prints it, whatever is in it."""
+    return re.sub(r"[\\{}$&#%_~^]", lambda found: _SPECIAL.get(found[0], "\\" + found[0]), text)

@@ -1,0 +1,78 @@
+"""Folders of results as they are read for a page: whose they are, and the items that all models share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pdtools.errors import InputError
+from pdtools.evaluation.comparison.overview import is_collection
+from pdtools.evaluation.results import RESULTS, read_results
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """Results of one model on one benchmark.
+
+    Attributes:
+        model: what the page calls the model.
+        task: ``blimp``, ``sg``, ``parse``, …
+        folder: where the results are.
+        document: of ``results.json``.
+        items: the table of items.
+    """
+
+    model: str
+    task: str
+    folder: Path
+    document: dict[str, Any]
+    items: pa.Table
+
+
+def load(paths: Sequence[str]) -> list[Loaded]:
+    """Read results folders, and folders of several of them.
+
+    A folder of several is a model, whose name is that of the folder. Other folders are named by what is
+    different in their paths; those under one folder, of different evaluations, are of one model.
+
+    Raises:
+        InputError: for a folder without results, and for one that is named twice.
+    """
+    given = [Path(os.path.normpath(path)) for path in paths]
+    folders: list[tuple[Path, Path]] = []  # of a model, of its results
+    for path in given:
+        several = sorted(file.parent for file in path.glob(f"*/{RESULTS}")) if is_collection(path) else []
+        folders += [(path, folder) for folder in several] or [(path.parent, path)]
+    found = [(whose, folder, *read_results(folder)) for whose, folder in folders]
+    tasks = [str(document["settings"]["task"]) for _, _, document, _ in found]
+    keys = [(whose, task) for (whose, *_), task in zip(found, tasks, strict=True)]
+    if len(set(keys)) < len(keys):  # several of one evaluation side by side: each is a model's
+        found = [(folder, folder, document, items) for _, folder, document, items in found]
+    seen: set[Path] = set()
+    for _, folder, *_ in found:
+        if folder.resolve() in seen:
+            raise InputError("named twice", file=folder)
+        seen.add(folder.resolve())
+    names = short_names([whose for whose, *_ in found])
+    return [
+        Loaded(model=names[whose], task=task, folder=folder, document=document, items=items)
+        for (whose, folder, document, items), task in zip(found, tasks, strict=True)
+    ]
+
+
+def short_names(paths: Sequence[Path]) -> dict[Path, str]:
+    """The parts of each path between what all begin and what all end with; the last part of a single one."""
+    different = list(dict.fromkeys(paths))
+    parts = [path.resolve().parts for path in different]
+    if len(parts) == 1:
+        return {different[0]: parts[0][-1]}
+    before = len(os.path.commonprefix(parts))  # at least the root
+    after = len(os.path.commonprefix([each[: before - 1 : -1] for each in parts]))
+    cut = [each[before : len(each) - after] or each[-1:] for each in parts]
+    return {path: "/".join(each) for path, each in zip(different, cut, strict=True)}

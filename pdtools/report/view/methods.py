@@ -1,0 +1,70 @@
+"""What a paper has to say of how scores were made, in a sentence or two, from their provenance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pdtools.report.tables import listed
+from pdtools.report.view.loaded import Loaded
+
+_BENCHMARKS = {"blimp": "BLiMP", "sg": "the SG test suites", "parse": "parsing", "ppl": "perplexity"}
+
+
+def methods(loaded: Sequence[Loaded]) -> str:
+    """Beam, seed, versions and hashes of all results, to be copied into a paper."""
+    made = [each.document.get("provenance", {}) for each in loaded]
+    by_scorer: dict[str, list[str]] = {}
+    for each in loaded:
+        scorer = {**each.document["settings"], **(each.document["settings"].get("scorer") or {})}
+        by_scorer.setdefault(_search(scorer), []).append(
+            f"{each.model} ({_BENCHMARKS.get(each.task, each.task)})"
+        )
+    searched = "; ".join(f"{how}: {listed(who)}" for how, who in by_scorer.items())
+    hashes = {
+        each.model: found for each in loaded if (found := model_hash(each.document.get("provenance", {})))
+    }
+    data = {
+        _BENCHMARKS.get(each.task, each.task): found
+        for each in loaded
+        for role, read in each.document.get("provenance", {}).get("inputs", {}).items()
+        if role != "model" and isinstance(found := read.get("sha256"), str)
+    }
+    parts = [f"Scores were computed with {versions(made)}", searched]
+    if hashes:
+        parts.append(
+            "model weights (SHA-256): " + ", ".join(f"{name} {value[:12]}" for name, value in hashes.items())
+        )
+    if data:
+        parts.append("data (SHA-256): " + ", ".join(f"{name} {value[:12]}" for name, value in data.items()))
+    return ". ".join(parts) + "."
+
+
+def versions(made: Sequence[Mapping[str, Any]]) -> str:
+    """``pdtools 0.1.0 (commit 0123456789ab), torch 2.13.0``, each different one."""
+    found = {}
+    for each in made:
+        code, packages = each.get("code", {}), each.get("versions", {})
+        commit = (
+            f" (commit {code['commit'][:12]}{', modified' if code.get('modified') else ''})"
+            if code.get("commit")
+            else ""
+        )
+        torch = f", torch {packages['torch']}" if "torch" in packages else ""
+        found[f"pdtools {code.get('version') or packages.get('pdtools', '')}{commit}{torch}"] = None
+    return listed(list(found))
+
+
+def model_hash(made: Mapping[str, Any]) -> str | None:
+    """The SHA-256 of a model's weights, as far as provenance knows it."""
+    found = made.get("inputs", {}).get("model", {}).get("sha256")
+    if isinstance(found, Mapping):
+        found = next((value for name, value in found.items() if name.endswith("safetensors")), None)
+    return found if isinstance(found, str) else None
+
+
+def _search(scorer: Mapping[str, Any]) -> str:
+    if scorer.get("beam") is not None:
+        margin = f", margin {scorer['margin']} nats" if scorer.get("margin") is not None else ""
+        return f"marginal log-probabilities by a beam of {scorer['beam']}{margin}"
+    return "log-probabilities of the strings" if scorer.get("kind") else "from files"

@@ -1,0 +1,246 @@
+"use strict";
+// The page of evaluations: main scores, a section for each benchmark, and its items one by one.
+
+(async () => {
+  const models = page.models;
+  const drawn = [];
+
+  // ---- main scores -------------------------------------------------------------------------------------------
+
+  const overview = table(
+    [{ name: "score", number: false }, ...models.map((name) => ({ name, number: true }))],
+    page.overview.map((row) => [row.score, ...row.values.map((value, i) => make("span", { title: row.over[i] }, digits(value)))]),
+  );
+
+  // ---- a benchmark: a dot with its interval for each group and model, sorted as one likes ----------------------
+
+  function scores(benchmark) {
+    const { task, levels, above } = benchmark;
+    const names = Object.keys(levels);
+    const prefix = `${task}-`;
+    let level = state.get(`${prefix}level`, names.at(-1)), order = state.get(`${prefix}order`, benchmark.models.length > 1 ? "difference" : "score");
+    if (!levels[level]) level = names.at(-1);
+    const rows = () => levels[level].map((row) => ({ ...row, of: above[row.name] ?? "" }));
+    const of = (name, model) => levels[level].find((row) => row.name === name && row.series === model)?.score ?? null;
+    const [first, second] = benchmark.models;
+    const keys = {
+      difference: (name) => -((of(name, second) ?? 0) - (of(name, first) ?? 0)),
+      spread: (name) => { const found = benchmark.models.map((model) => of(name, model)).filter((x) => x !== null); return Math.min(...found) - Math.max(...found); },
+      score: (name) => -(of(name, first) ?? 0),
+      name: () => 0,
+    };
+    const sorted = () => {
+      const all = [...new Set(levels[level].map((row) => row.name))].sort();
+      const group = (name) => (order === "name" && level === names.at(-1) ? above[name] ?? "" : "");
+      return all.sort((a, b) => group(a).localeCompare(group(b)) || keys[order](a) - keys[order](b));
+    };
+    const cells = () => sorted().flatMap((name) => benchmark.models.map((model) => {
+      const row = levels[level].find((each) => each.name === name && each.series === model);
+      return [name, above[name] ?? "", model, row && +(100 * row.score).toFixed(2), row && +(100 * row.low).toFixed(2), row && +(100 * row.high).toFixed(2), row?.n ?? null];
+    }));
+    const shown = figure("", `${task}-scores`, [{ name: "group", number: false }, "of", "model", "score (%)", "from", "to", "items"], cells);
+    const draw = () => {
+      state.set({ [`${prefix}level`]: level === names.at(-1) ? "" : level, [`${prefix}order`]: order });
+      shown.element.querySelector("figcaption").textContent = `By ${level === "overall" ? "nothing: overall" : level}`;
+      const under = shown.element.querySelector("details");
+      under.open = false;
+      under.lastChild !== under.firstChild && under.lastChild.remove();
+      return chart(shown.place, benchmark.chart, rows(), { label: `${benchmark.title} by ${level}: ${benchmark.models.join(", ")}`, sort: sorted() });
+    };
+    drawn.push(draw);
+    const orders = [["score", `score of ${first}`], ["name", "name, by group"]];
+    if (second) orders.unshift(["difference", `difference ${second} ${MINUS} ${first}`], ["spread", "spread of all models"]);
+    return [
+      make("div", { class: "controls" },
+        selection("by", names.map((name) => [name, name]), level, (value) => { level = value; draw(); }),
+        selection("sorted by", orders, order, (value) => { order = value; draw(); })),
+      make("p", { class: "soft" }, `Dots with 95% intervals over items (Wilson; of a mean of several, MOVER).${benchmark.task === "blimp" ? " Dashed: chance." : ""}`),
+      shown.element,
+    ];
+  }
+
+  function differences({ pairs }) {
+    if (!pairs?.rows.length) return pairs?.notes.map((note) => make("p", { class: "note" }, note)) ?? [];
+    const rows = pairs.rows.map((row) => [row.group, row.a, row.b, signed(row.difference), `${signed(row.low)} to ${signed(row.high)}`, row.only_a, row.only_b, probability(row.p), probability(row.p_holm)]);
+    return [
+      make("h3", {}, "Differences between models (points of percent)"),
+      table(["", "A", "B", { name: `B ${MINUS} A`, number: true }, { name: "95% interval", number: true }, "only A right", "only B right", { name: "p", number: true }, { name: "p (Holm)", number: true }], rows, { caption: pairs.said, rowClass: (i) => (pairs.rows[i].p_holm < 0.05 ? "chosen" : null) }),
+      make("p", { class: "soft" }, "Shaded: p below 0.05 after the correction."),
+      [...new Set(pairs.notes)].map((note) => make("p", { class: "note" }, note)),
+    ];
+  }
+
+  // ---- suites: surprisal by region and condition ----------------------------------------------------------------
+
+  function suites(benchmark) {
+    const names = Object.keys(benchmark.suites).sort((a, b) => (benchmark.above[a] ?? "").localeCompare(benchmark.above[b] ?? "") || a.localeCompare(b));
+    if (!names.length) return [];
+    const of = (name, model) => benchmark.levels.suite.find((row) => row.name === name && row.series === model)?.score ?? null;
+    const place = make("div", { class: "item", "aria-live": "polite" });
+    let buttons = {};
+    const choose = async (name) => {
+      state.set({ suite: name });
+      for (const [each, button] of Object.entries(buttons)) button.closest("tr").classList.toggle("chosen", each === name);
+      const about = benchmark.suites[name];
+      const { columns, rows } = await packed("regions");
+      const found = (rows[name] ?? []).map((row) => Object.fromEntries(row.map((value, i) => [columns[i], value]))).map((row) => ({ ...row, label: about.labels[row.region] }));
+      const shown = figure(`${name}: surprisal by region`, `sg-${name}`, [{ name: "model", number: false }, "condition", "region", "mean (bits)", "from", "to", "sentences"], () => found.map((row) => [row.series, row.condition, row.label, row.mean, row.low, row.high, row.n]));
+      place.replaceChildren(
+        shown.element,
+        make("p", {}, about.formulas.length > 1 ? "Predictions (the first is the scored one):" : "Prediction:"),
+        ...about.formulas.map((formula) => make("p", {}, make("code", {}, readable(formula, about.labels)))),
+        make("p", { class: "soft" }, "Means over items, bits, with 95% intervals of the mean (normal approximation)."),
+        make("button", { click: () => browsers.sg.only(name) }, "List its items"));
+      await chart(shown.place, about.chart, found, { label: `${name}: mean surprisal by region and condition`, facet: true });
+    };
+    const rows = names.map((name) => {
+      buttons[name] = make("button", { class: "link", click: () => choose(name) }, name);
+      return [benchmark.above[name] ?? "", buttons[name], ...benchmark.models.map((model) => make("span", { style: shade(of(name, model)) }, percent(of(name, model))))];
+    });
+    const chosen = state.get("suite", names[0]);
+    drawn.push(() => choose(names.includes(chosen) ? chosen : names[0]));
+    return [make("h3", {}, "Suites by region"), make("p", { class: "soft" }, "Choose a suite to see its surprisals, region by region."),
+      make("div", { class: "two" }, make("div", { class: "scroll", style: "max-height: 560px; overflow-y: auto", tabindex: 0, role: "region", "aria-label": "Suites" }, table(["circuit", "suite", ...benchmark.models.map((name) => ({ name, number: true }))], rows)), place)];
+  }
+
+  const shade = (score) => (score === null ? "" : `background: rgba(0, 114, 178, ${(0.35 * score).toFixed(2)}); padding: 1px 6px; border-radius: 3px`);
+
+  /** "(6;%gap%) > (6;%no-gap%)" with the regions' names. */
+  const readable = (formula, labels) => formula.replace(/\(\s*(\d+|\*)\s*;\s*%([^%]+)%\s*\)/g, (_, number, condition) => `${condition.trim()}[${number === "*" ? "all" : labels[number] ?? number}]`);
+
+  // ---- items ---------------------------------------------------------------------------------------------------
+
+  const browsers = {};
+
+  function browser(benchmark) {
+    const { task, models: ours } = benchmark;
+    const prefix = `${task}-`;
+    const place = make("div");
+    const list = make("div", { "aria-live": "polite" });
+    let items = null, found = [], at = 0;
+    const isRight = task !== "parse";
+    const set = (values) => state.set(Object.fromEntries(Object.entries(values).map(([name, value]) => [prefix + name, value])));
+    const get = (name) => state.get(prefix + name);
+
+    const shows = [["", "all"]];
+    if (ours.length > 1) shows.push(["differ", "that models disagree on"]);
+    if (isRight) {
+      ours.forEach((name, i) => shows.push([`only-${i}`, ours.length > 1 ? `only ${name} right` : `${name} right`]));
+      ours.forEach((name, i) => shows.push([`not-${i}`, ours.length > 1 ? `only ${name} wrong` : `${name} wrong`]));
+      if (ours.length > 1) shows.push(["none", "none right"], ["every", "all right"]);
+    }
+    const tests = {
+      differ: (x) => x.some((each) => each !== x[0]),
+      none: (x) => x.every((each) => each === 0),
+      every: (x) => x.every((each) => each === 1),
+      only: (x, i) => x[i] === 1 && x.every((each, j) => j === i || each === 0),
+      not: (x, i) => x[i] === 0 && x.every((each, j) => j === i || each === 1),
+    };
+
+    const search = () => {
+      const [test, model] = get("show").split("-");
+      const words = get("find").toLowerCase(), group = get("group");
+      const groupAt = items.groups.indexOf(group);
+      const texts = Object.values(items.texts);
+      found = [];
+      for (let i = 0; i < items.id.length; i++) {
+        if (groupAt >= 0 && items.group[i] !== groupAt) continue;
+        if (test && !tests[test](items.outcomes.map((each) => each[i]), Number(model))) continue;
+        if (words && !texts.some((each) => each[i]?.toLowerCase().includes(words))) continue;
+        found.push(i);
+      }
+      const by = Number(get("sort") || -1);
+      if (by >= 0) {
+        const values = (items.margins ?? items.outcomes)[by];
+        found.sort((a, b) => (values[a] ?? Infinity) - (values[b] ?? Infinity));
+      }
+      at = Math.min(Number(get("page") || 0), Math.max(0, Math.ceil(found.length / 50) - 1));
+      draw();
+    };
+
+    const outcome = (value) => (isRight ? make("span", { class: value === null ? "" : value ? "right" : "wrong" }, value === null ? "no score" : value ? "right" : "wrong") : digits(value, 1));
+
+    function draw() {
+      const rows = found.slice(50 * at, 50 * at + 50);
+      const chosen = get("item");
+      const text = (i) => Object.entries(items.texts).slice(0, task === "blimp" ? 2 : 1).map(([, each]) => make("div", { class: "text", dir: "auto" }, task === "sg" ? each[i]?.split("\n")[0] : each[i] ?? ""));
+      const columns = ["item", ...(Object.keys(items.texts).length ? [task === "blimp" ? "good / bad" : task === "sg" ? "first condition" : "gold tree"] : []), ...ours.map((name) => ({ name, number: !isRight })), ...(items.margins ? ours.map((name) => ({ name: ours.length > 1 ? `bits (${name})` : "bits", number: true })) : [])];
+      const cells = rows.map((i) => [
+        make("button", { class: "link", "aria-expanded": String(chosen === String(i)), click: () => { set({ item: chosen === String(i) ? "" : i }); draw(); } }, `${items.groups.length > 1 ? `${items.groups[items.group[i]]} ` : ""}${items.id[i]}`),
+        ...(Object.keys(items.texts).length ? [make("div", {}, text(i))] : []),
+        ...ours.map((_, m) => outcome(items.outcomes[m][i])),
+        ...(items.margins ? ours.map((_, m) => signed(items.margins[m][i], 1)) : []),
+      ]);
+      const shown = table(columns, cells, { rowClass: (n) => (chosen === String(rows[n]) ? "chosen" : null) });
+      const open = rows.findIndex((i) => chosen === String(i));
+      if (open >= 0) shown.querySelectorAll("tbody tr")[open].after(make("tr", {}, make("td", { colspan: columns.length }, detail(rows[open]))));
+      const move = (to) => { at = to; set({ page: at || "", item: "" }); draw(); };
+      const last = Math.ceil(found.length / 50) - 1;
+      const focused = document.activeElement?.textContent;
+      list.replaceChildren(
+        make("div", { class: "controls" },
+          make("span", { class: "found" }, `${found.length.toLocaleString("en")} of ${items.id.length.toLocaleString("en")} items`),
+          make("button", { disabled: at <= 0, click: () => move(at - 1) }, "← previous"),
+          make("button", { disabled: at >= last, click: () => move(at + 1) }, "next →"),
+          found.length ? make("span", { class: "soft" }, `page ${at + 1} of ${last + 1}`) : null),
+        shown);
+      if (focused) [...list.querySelectorAll("button")].find((button) => button.textContent === focused && !button.disabled)?.focus();
+    }
+
+    /** One item: each model's surprisals, token by token, and how to look closer. */
+    function detail(i) {
+      const parts = [];
+      for (const [name, texts] of Object.entries(items.texts)) if (task !== "blimp") parts.push(make("h3", {}, name), make("div", { class: "text", dir: "auto" }, texts[i] ?? "–"));
+      for (const [m, tokens] of Object.entries(items.tokens ?? {})) {
+        if (!tokens[i]) continue;
+        parts.push(make("h3", {}, `${ours[m]}: surprisal of each token (bits)`), ...["good", "bad"].map((side, s) => heat(side, tokens[i][s], tokens[i][1 - s])));
+      }
+      if (task === "blimp" && !Object.keys(items.tokens ?? {}).length) parts.push(make("p", { class: "soft" }, "These results have no surprisals of tokens: eval-blimp of today's pdtools keeps them."));
+      if (task === "blimp") {
+        const quote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+        const with_ = page.folders.filter((each) => each.settings.task === task).map((each) => each.provenance.inputs?.model?.path).filter(Boolean).map((path) => ` --model ${quote(path)}`).join("");
+        const command = `pdtools view --pair ${quote(items.texts.good[i])} ${quote(items.texts.bad[i])}${with_} -o pair.html`;
+        parts.push(make("p", {}, make("code", {}, command), " ", copyButton("copy the command", command)));
+      }
+      return make("div", { class: "item" }, parts);
+    }
+
+    const heat = (side, tokens, other) => {
+      if (!tokens) return make("p", {}, `${side}: no score`);
+      const [words, bits] = tokens;
+      const most = Math.max(...bits, ...(other?.[1] ?? []), 1);
+      const sum = bits.reduce((a, b) => a + b, 0);
+      return make("div", { class: "tokens" }, make("b", {}, `${side} ${digits(sum, 1)}:`), words.map((word, k) => make("span", { style: `background: rgba(213, 94, 0, ${(0.55 * bits[k] / most).toFixed(3)})` }, `${word} `, make("small", {}, digits(bits[k], 1)))));
+    };
+
+    const input = make("input", { type: "search", "aria-label": `search ${benchmark.title}`, placeholder: "search", input: () => { set({ find: input.value, page: "", item: "" }); search(); } });
+    const groups = make("span");
+    const controls = () => {
+      input.value = get("find");
+      groups.replaceChildren(...(items.groups.length > 1 ? [selection("of", [["", "all groups"], ...items.groups.map((name) => [name, name])], get("group"), (value) => { set({ group: value, page: "", item: "" }); search(); })] : []));
+      return make("div", { class: "controls" },
+        selection("show", shows, get("show"), (value) => { set({ show: value, page: "", item: "" }); search(); }), groups,
+        selection("sorted by", [["", "their order"], ...ours.map((name, i) => [String(i), items.margins ? `margin of ${name}` : `score of ${name}`])], get("sort"), (value) => { set({ sort: value, page: "", item: "" }); search(); }),
+        input);
+    };
+    const load = async () => {
+      items ??= await packed(`items-${task}`);
+      place.replaceChildren(controls(), list);
+      search();
+    };
+    browsers[task] = { async only(group) { set({ group, page: "", item: "" }); section.open = true; await load(); place.scrollIntoView({ block: "start" }); } };
+    const section = make("details", { open: ["show", "find", "group", "item", "page", "sort"].some((name) => get(name)) }, make("summary", {}, `Items, one by one (${benchmark.items.toLocaleString("en")})`), place);
+    section.addEventListener("toggle", () => section.open && !items && load());
+    return section;
+  }
+
+  frame(
+    make("section", {}, make("h2", {}, "Main scores"), overview, make("div", { class: "controls" }, copyButton("Copy the methods sentence", page.methods))),
+    page.benchmarks.map((benchmark) => make("section", { id: benchmark.task }, benchmark.levels || benchmark.items ? [
+      make("h2", {}, benchmark.title),
+      benchmark.levels ? scores(benchmark) : null, differences(benchmark), benchmark.suites ? suites(benchmark) : null, benchmark.items ? browser(benchmark) : null] : [])),
+    make("section", {}, make("h2", {}, "How they were made"), page.folders.map((each) => opening(`${each.model}: ${each.folder}`, () => make("pre", {}, JSON.stringify({ settings: each.settings, provenance: each.provenance }, null, 1))))),
+  );
+  for (const draw of drawn) await draw();
+  document.body.dataset.ready = "true";
+})();

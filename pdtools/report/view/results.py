@@ -1,0 +1,416 @@
+"""The page of evaluations: scores of any number of models with intervals, suites by region, items one by one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pdtools.errors import InputError
+from pdtools.evaluation.comparison.overview import main_scores
+from pdtools.evaluation.results import read_table
+from pdtools.evaluation.sg.circuits import LEFT_OUT
+from pdtools.report.view.charts import dots, region_curves
+from pdtools.report.view.intervals import half_width, of_mean
+from pdtools.report.view.loaded import Loaded, load
+from pdtools.report.view.methods import methods
+from pdtools.report.view.page import Page
+from pdtools.report.view.pairwise import pairwise
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_ITEMS = 50_000
+"""Items of a benchmark that a page holds; of more, those that models disagree on, and a sample."""
+MOST_WITH_TOKENS = 5_000
+"""Pairs whose tokens' surprisals a page holds."""
+
+_NATS = 1 / math.log(2)  # bits
+_TITLES = {
+    "blimp": "BLiMP",
+    "sg": "Syntactic generalization",
+    "parse": "Parsing",
+    "ppl": "Perplexity",
+    "dyck": "Closing brackets",
+    "cfl": "Strings of a context-free language",
+    "task": "Task",
+}
+# Of tasks with items that are right or wrong: what names an item, the levels from coarse to fine, and chance.
+_KEYS = {"blimp": ["paradigm", "pair"], "sg": ["suite", "item", "prediction"], "parse": ["line"]}
+_LEVELS = {"blimp": ("field", "phenomenon", "paradigm"), "sg": ("circuit", "suite")}
+_CHANCE = {"blimp": 0.5}
+
+
+def results_page(
+    paths: Sequence[str], *, title: str | None = None, seed: int = 0, most_items: int = MOST_ITEMS
+) -> Page:
+    """Read results folders into a page.
+
+    Args:
+        paths: results folders, or folders of several (one for each model).
+        title: of the page.
+        seed: of the sample of items, and of bootstraps.
+        most_items: see :data:`MOST_ITEMS`.
+
+    Raises:
+        InputError: for a folder without results.
+    """
+    loaded = load(paths)
+    models = list(dict.fromkeys(each.model for each in loaded))
+    tasks = sorted({each.task for each in loaded}, key=lambda task: [*_TITLES, task].index(task))
+    packed: dict[str, Any] = {}
+    notes: list[str] = []
+    benchmarks = []
+    for task in tasks:
+        of_task = [each for each in loaded if each.task == task]
+        found: dict[str, Any] = {"task": task, "title": _TITLES.get(task, task)}
+        found["models"] = [each.model for each in of_task]
+        if task in _KEYS:
+            items, left_out = _joined(of_task, _KEYS[task])
+            notes += left_out
+            if task in _LEVELS:
+                found |= _scores(task, items, found["models"])
+                found["pairs"] = pairwise(of_task, seed=seed)
+            if task == "sg":
+                found["suites"], packed["regions"] = _suites(of_task, items)
+            kept, said = _kept(task, items, len(of_task), most_items, seed)
+            notes += said
+            packed[f"items-{task}"] = _ITEMS[task](kept, of_task)
+            found["items"] = len(kept)
+        benchmarks.append(found)
+    document = {
+        "models": models,
+        "overview": _overview(loaded, models),
+        "benchmarks": benchmarks,
+        "methods": methods(loaded),
+        "folders": [
+            {
+                "model": each.model,
+                "folder": str(each.folder),
+                "provenance": each.document["provenance"],
+                "settings": each.document["settings"],
+            }
+            for each in loaded
+        ],
+    }
+    return Page(
+        kind="results",
+        title=title or f"Results of {', '.join(models)}",
+        document=document,
+        packed=packed,
+        charts=True,
+        notes=tuple(notes),
+    )
+
+
+def _overview(loaded: Sequence[Loaded], models: Sequence[str]) -> list[dict[str, Any]]:
+    """The main scores: a row for each, a value for each model."""
+    rows: dict[str, dict[str, Any]] = {}
+    for each in loaded:
+        for score, (value, over) in main_scores(each.document).items():
+            row = rows.setdefault(
+                score,
+                {
+                    "score": score,
+                    "task": each.task,
+                    "values": [None] * len(models),
+                    "over": [None] * len(models),
+                },
+            )
+            at = models.index(each.model)
+            row["values"][at], row["over"][at] = value, "; ".join(over)
+    return list(rows.values())
+
+
+def _joined(of_task: Sequence[Loaded], key: list[str]) -> tuple[pd.DataFrame, list[str]]:
+    """A row for each item that all models have, in the order of the first; ``@i`` ends model i's own columns."""
+    frames = []
+    for each in of_task:
+        if missing := [name for name in key if name not in each.items.column_names]:
+            raise InputError(f"items without a column {', '.join(missing)}", file=each.folder)
+        frames.append(each.items.to_pandas().set_index(key))
+        if not frames[-1].index.is_unique:
+            raise InputError(f"items: two with the same {', '.join(key)}", file=each.folder)
+    joined = frames[0].add_suffix("@0")
+    for i, frame in enumerate(frames[1:], start=1):
+        joined = joined.join(frame.add_suffix(f"@{i}"), how="inner")
+    most = max(map(len, frames))
+    if not len(joined):
+        raise InputError(
+            f"no item that {of_task[0].folder} has too: not the same data", file=of_task[-1].folder
+        )
+    task = _TITLES[of_task[0].task]
+    said = (
+        [f"{task}: only the {len(joined):,} of {most:,} items that all models have"]
+        if len(joined) < most
+        else []
+    )
+    return joined.reset_index(), said
+
+
+def _scores(task: str, items: pd.DataFrame, models: Sequence[str]) -> dict[str, Any]:
+    """Rows of the chart at each level."""
+    unit = _LEVELS[task][-1]
+    counted = items[items["prediction"] == 1] if "prediction" in items else items
+    levels: dict[str, list[dict[str, Any]]] = {}
+    for level in ("overall", *_LEVELS[task]):
+        rows = []
+        for i, model in enumerate(models):
+            column = f"correct@{i}"
+            known = counted[counted[column].notna()]
+            units: dict[str, dict[str, tuple[int, int]]] = {}
+            names = known[unit] if unit in known else known[f"{unit}@0"]
+            groups = "" if level == "overall" else known[level] if level in known else known[f"{level}@0"]
+            table = known.assign(_unit=names, _group=groups).groupby(["_group", "_unit"], sort=False)[column]
+            for (group, name), outcomes in table:
+                if level == unit or name not in LEFT_OUT:
+                    units.setdefault(group, {})[name] = int(outcomes.sum()), len(outcomes)
+            for group, shares in units.items():
+                mean, low, high = of_mean(list(shares.values()))
+                n = sum(n for _, n in shares.values())
+                rows.append(
+                    {
+                        "name": group or "overall",
+                        "series": model,
+                        "score": _round(mean),
+                        "low": _round(low),
+                        "high": _round(high),
+                        "n": n,
+                    }
+                )
+        levels[level] = rows
+    above = {unit: _unique(counted, unit, f"{_LEVELS[task][-2]}@0")}
+    label = "accuracy" if task == "blimp" else "items whose prediction holds"
+    return {
+        "levels": levels,
+        "above": above[unit],
+        "chart": dots(series=models, title=label, chance=_CHANCE.get(task)),
+    }
+
+
+def _unique(items: pd.DataFrame, unit: str, group: str) -> dict[str, str]:
+    """Which group each unit belongs to."""
+    return (
+        {str(name): str(of) for name, of in zip(items[unit], items[group], strict=True)}
+        if group in items
+        else {}
+    )
+
+
+def _kept(
+    task: str, items: pd.DataFrame, models: int, most: int, seed: int
+) -> tuple[pd.DataFrame, list[str]]:
+    """At most so many items: those that the models disagree on first."""
+    if len(items) <= most:
+        return items, []
+    outcome = "f1" if task == "parse" else "correct"
+    outcomes = [items[f"{outcome}@{i}"].astype(float) for i in range(models)]
+    differ = np.zeros(len(items), dtype=bool)
+    for other in outcomes[1:]:
+        differ |= (other != outcomes[0]).to_numpy() & ~(other.isna() & outcomes[0].isna()).to_numpy()
+    rng = np.random.default_rng(seed)
+    first, rest = (rng.permutation(np.flatnonzero(chosen)) for chosen in (differ, ~differ))
+    kept = np.sort(np.concatenate([first, rest])[:most])
+    n = min(len(first), most)
+    what = f"{'all' if n == len(first) else 'a sample of'} {n:,} that models disagree on, and a sample of {most - n:,} others"
+    return items.iloc[kept], [
+        f"{_TITLES[task]}: the list holds {most:,} of {len(items):,} items: {what}; scores are of all"
+    ]
+
+
+def _blimp_items(items: pd.DataFrame, of_task: Sequence[Loaded]) -> dict[str, Any]:
+    names, group = np.unique(items["paradigm"].to_numpy(str), return_inverse=True)
+    found: dict[str, Any] = {
+        "groups": names.tolist(),
+        "group": group.tolist(),
+        "id": items["pair"].astype(str).tolist(),
+        "texts": {"good": items["sentence_good@0"].tolist(), "bad": items["sentence_bad@0"].tolist()},
+        "outcomes": [_outcomes(items[f"correct@{i}"]) for i in range(len(of_task))],
+        "margins": [
+            _numbers((items[f"logprob_good@{i}"] - items[f"logprob_bad@{i}"]) * _NATS, 2)
+            for i in range(len(of_task))
+        ],
+    }
+    with_tokens = [i for i in range(len(of_task)) if f"surprisals_good@{i}" in items]
+    if with_tokens:
+        found["tokens"] = {
+            str(i): [
+                [_token_bits(row[f"surprisals_{side}@{i}"]) for side in ("good", "bad")]
+                for _, row in items.head(MOST_WITH_TOKENS).iterrows()
+            ]
+            for i in with_tokens
+        }
+    return found
+
+
+def _token_bits(rows: Iterable[Mapping[str, Any]] | None) -> list[Any] | None:
+    """Tokens, and their surprisals in bits."""
+    if rows is None:
+        return None
+    listed = list(rows)
+    return [[str(row["token"]) for row in listed], [_round(row["surprisal"] * _NATS, 2) for row in listed]]
+
+
+def _sg_items(items: pd.DataFrame, of_task: Sequence[Loaded]) -> dict[str, Any]:
+    names, group = np.unique(items["suite"].to_numpy(str), return_inverse=True)
+    regions = read_table(of_task[0].folder, "regions")
+    texts: dict[tuple[str, int], dict[str, str]] = {}
+    if regions is not None:
+        columns = [regions[name].to_pylist() for name in ("suite", "item", "condition", "text")]
+        for suite, item, condition, text in zip(*columns, strict=True):
+            texts.setdefault((suite, item), {})[condition] = text
+    shown = [
+        "\n".join(f"{condition}: {text}" for condition, text in texts.get(key, {}).items())
+        for key in zip(items["suite"], items["item"], strict=True)
+    ]
+    return {
+        "groups": names.tolist(),
+        "group": group.tolist(),
+        "id": [
+            f"{item}" + (f", prediction {n}" if n > 1 else "")
+            for item, n in zip(items["item"], items["prediction"], strict=True)
+        ],
+        "texts": {"conditions": shown},
+        "outcomes": [_outcomes(items[f"correct@{i}"]) for i in range(len(of_task))],
+    }
+
+
+def _parse_items(items: pd.DataFrame, of_task: Sequence[Loaded]) -> dict[str, Any]:
+    range_ = range(len(of_task))
+    texts = {}
+    if "gold_tree@0" in items:
+        texts = {"gold": items["gold_tree@0"].tolist()}
+        texts |= {each.model: items[f"predicted_tree@{i}"].tolist() for i, each in enumerate(of_task)}
+    return {
+        "groups": ["sentences"],
+        "group": [0] * len(items),
+        "id": items["line"].astype(str).tolist(),
+        "texts": texts,
+        "outcomes": [_numbers(_f1(items, i), 1) for i in range_],
+        "unit": "F1",
+    }
+
+
+def _f1(items: pd.DataFrame, i: int) -> pd.Series:
+    """The F1 of each sentence, in percent."""
+    matched, gold, predicted = (items[f"{name}@{i}"] for name in ("matched", "gold", "predicted"))
+    return 200 * matched / (gold + predicted)
+
+
+_ITEMS = {"blimp": _blimp_items, "sg": _sg_items, "parse": _parse_items}
+
+
+def _suites(of_task: Sequence[Loaded], items: pd.DataFrame) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What each suite's chart needs (formulas, conditions, names of regions), and its rows."""
+    suites: dict[str, Any] = {}
+    rows: dict[str, list[list[Any]]] = {}
+    formulas = items.drop_duplicates(["suite", "prediction"])
+    for each in of_task:
+        regions = read_table(each.folder, "regions")
+        if regions is None:
+            continue
+        frame = regions.to_pandas().dropna(subset=["region"])
+        for suite, of_suite in frame.groupby("suite", sort=False):
+            conditions = of_suite["condition"].drop_duplicates().tolist()
+            if suite not in suites:
+                suites[suite] = {
+                    "formulas": formulas.loc[formulas["suite"] == suite, "formula@0"].tolist(),
+                    "conditions": conditions,
+                    "labels": _labels(of_suite),
+                    "chart": region_curves(conditions=conditions),
+                }
+            grouped = of_suite.groupby(["condition", "region"], sort=False)["surprisal"]
+            for (condition, region), values in grouped:
+                known = values.dropna()
+                if not len(known):
+                    continue
+                half = half_width(float(known.std()) if len(known) > 1 else 0.0, len(known))
+                mean = float(known.mean())
+                rows.setdefault(suite, []).append(
+                    [
+                        each.model,
+                        condition,
+                        int(region),
+                        _round(mean, 3),
+                        _round(mean - half, 3),
+                        _round(mean + half, 3),
+                        len(known),
+                    ]
+                )
+    return suites, {"columns": ["series", "condition", "region", "mean", "low", "high", "n"], "rows": rows}
+
+
+def _labels(of_suite: pd.DataFrame) -> dict[int, str]:
+    """The number of each region, with its name, or else with its words in the first item."""
+    labels = {}
+    for number, group in of_suite.groupby("region"):
+        named = group["region_name"].dropna() if "region_name" in group else group["content"].iloc[:0]
+        text = named.iloc[0] if len(named) else next((content for content in group["content"] if content), "")
+        labels[int(number)] = f"{int(number)} {text[:24]}".strip()
+    return labels
+
+
+def _outcomes(column: pd.Series) -> list[int | None]:
+    return [None if value is None or value != value else int(value) for value in column.tolist()]
+
+
+def _numbers(column: pd.Series, digits: int) -> list[float | None]:
+    return [None if value != value else value for value in column.astype(float).round(digits).tolist()]
+
+
+def _round(value: float, digits: int = 4) -> float:
+    return round(float(value), digits)
+
+
+def tables(page: Page) -> dict[str, tuple[list[str], list[list[Any]]]]:
+    """The page's tables for papers, by name: headings and rows."""
+    document = page.document
+    models = list(document["models"])
+    found: dict[str, tuple[list[str], list[list[Any]]]] = {
+        "overview": (["score", *models], [[row["score"], *row["values"]] for row in document["overview"]])
+    }
+    for benchmark in document["benchmarks"]:
+        for level, rows in benchmark.get("levels", {}).items():
+            listed = [
+                [
+                    row["name"],
+                    row["series"],
+                    100 * row["score"],
+                    100 * row["low"],
+                    100 * row["high"],
+                    row["n"],
+                ]
+                for row in rows
+            ]
+            found[f"{benchmark['task']}-{level}"] = (
+                [level, "model", "score", "low", "high", "items"],
+                listed,
+            )
+        if pairs := benchmark.get("pairs"):
+            columns = ["group", "a", "b", "difference", "low", "high", "p", "p_holm"]
+            found[f"{benchmark['task']}-differences"] = (
+                columns,
+                [[row[name] for name in columns] for row in pairs["rows"]],
+            )
+    return found
+
+
+def figures(page: Page) -> dict[str, dict[str, Any]]:
+    """The page's charts by name, with their rows."""
+    from pdtools.report.view.charts import with_rows
+
+    found = {}
+    for benchmark in page.document["benchmarks"]:
+        for level, rows in benchmark.get("levels", {}).items():
+            found[f"{benchmark['task']}-{level}"] = with_rows(benchmark["chart"], rows)
+        for suite, about in benchmark.get("suites", {}).items():
+            columns = page.packed["regions"]["columns"]
+            rows = [
+                dict(zip(columns, row, strict=True)) for row in page.packed["regions"]["rows"].get(suite, [])
+            ]
+            labelled = [{**row, "label": about["labels"][row["region"]]} for row in rows]
+            found[f"sg-suite-{Path(suite).name}"] = with_rows(about["chart"], labelled)
+    return found

@@ -1,0 +1,47 @@
+"use strict";
+// The page of runs: a table, what differs in their settings, and the charts of their records.
+
+(async () => {
+  const runs = page.runs;
+  const drawn = [];
+  const charts = page.charts.map(({ id, title, chart: template, rows }) => {
+    const { element, place } = figure(title, id, ["run", "step", title], () => rows.map((row) => [row.series, row.x, row.y]));
+    drawn.push(() => chart(place, template, rows, { label: `${title} of ${page.models.join(", ")}, by step` }));
+    return element;
+  });
+  const best = Math.min(...runs.map((run) => run.best_loss ?? Infinity));
+  frame(
+    table(
+      [{ name: "run", number: false }, "steps", "best step", "best validation loss", "tokens", "minutes"],
+      runs.map((run) => [run.name, run.step, run.best_step,
+        make(run.best_loss === best ? "b" : "span", {}, digits(run.best_loss, 4)), run.tokens, run.seconds === null ? null : digits(run.seconds / 60, 1)]),
+    ),
+    page.settings.length ? make("section", {}, make("h2", {}, "What differs in their settings"), table(["setting", ...page.models], page.settings.map((row) => row.map((x) => (x === null ? "–" : typeof x === "string" ? x : JSON.stringify(x)))))) : null,
+    make("h2", {}, "Records"),
+    make("div", { class: "grid" }, charts),
+    ...parses(),
+    make("h2", {}, "Recipes"),
+    runs.map((run) => opening(run.name, () => table(["setting", "value"], Object.entries(run.recipe).map(([name, value]) => [name, JSON.stringify(value)])))),
+  );
+  for (const draw of drawn) await draw();
+  document.body.dataset.ready = "true";
+
+  /** A few validation sentences, parsed anew at each evaluation: the bracketings where they change. */
+  function parses() {
+    const some = runs.filter((run) => run.parses.length);
+    if (!some.length) return [];
+    return [make("h2", {}, "Validation sentences, parsed at each evaluation"), some.map((run) => {
+      const sentences = run.parses[0].parses.length;
+      return Array.from({ length: sentences }, (_, i) => {
+        let before = null;
+        const rows = run.parses.map(({ step, parses }) => {
+          const tree = parses[i]?.tree ?? String(parses[i]);
+          const changed = tree !== before;
+          before = tree;
+          return changed ? [step, tree] : [step, "the same"];
+        });
+        return table(["step", "parse"], rows, { caption: `${run.name}, sentence ${i + 1}` });
+      });
+    })];
+  }
+})();

@@ -1,0 +1,157 @@
+"""The page of training runs: their records side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pdtools.errors import InputError
+from pdtools.files import read_json
+from pdtools.report.view.charts import Spec, lines, with_rows
+from pdtools.report.view.loaded import short_names
+from pdtools.report.view.page import Page
+from pdtools.training.metrics import read_metrics
+from pdtools.training.run_folder import RunFolder
+
+MOST_POINTS = 1000
+"""Points of a run in a chart; of more records, neighbours are averaged."""
+
+# What is drawn of each kind of record, in order: the title of its axis, and whether that is logarithmic.
+_MEASURES = {
+    ("train", "loss"): ("training loss (nats a token)", False),
+    ("valid", "loss"): ("validation loss (nats a token)", False),
+    ("valid", "ppl_token_given_trees"): ("validation perplexity, given the trees", True),
+    ("valid", "ppl_token_joint"): ("validation perplexity, joint", True),
+    ("train", "attachment_accuracy"): ("attachment accuracy, training", False),
+    ("valid", "attachment_accuracy"): ("attachment accuracy, validation", False),
+    ("train", "treereg_loss"): ("TreeReg loss", False),
+    ("valid", "treereg_accuracy"): ("TreeReg accuracy, validation", False),
+    ("train", "learning_rate"): ("learning rate", False),
+    ("train", "gradient_norm"): ("gradient norm", True),
+    ("train", "tokens_per_second"): ("tokens a second", False),
+}
+
+
+def is_run(path: str | Path) -> bool:
+    """Whether a folder is that of a run of ``pdtools train``."""
+    return RunFolder(path).exists()
+
+
+def runs_page(paths: Sequence[str], *, title: str | None = None) -> Page:
+    """Read the folders of runs into a page.
+
+    Args:
+        paths: folders of runs, finished or not.
+        title: of the page.
+
+    Raises:
+        InputError: for a folder that is no run.
+    """
+    folders = [Path(path) for path in paths]
+    if wrong := [folder for folder in folders if not is_run(folder)]:
+        raise InputError(
+            "no run of pdtools train", file=wrong[0], hint="the folder after -o of pdtools train"
+        )
+    named = short_names(folders)
+    if len(named) < len(folders):
+        raise InputError("named twice", file=next(f for i, f in enumerate(folders) if f in folders[:i]))
+    names = list(named.values())
+    records = {
+        (name, kind): read_metrics(folder, kind)
+        for folder, name in named.items()
+        for kind in ("train", "valid")
+    }
+    charts, notes = [], []
+    for (kind, key), (label, log) in _MEASURES.items():
+        rows = []
+        for name in names:
+            points = [
+                (r["step"], r[key]) for r in records[name, kind] if isinstance(r.get(key), (int, float))
+            ]
+            if len(points) > MOST_POINTS:
+                notes.append(
+                    f"{name}, {label}: neighbouring records averaged, {len(points)} into {MOST_POINTS}"
+                )
+                points = _averaged(points)
+            rows += [{"series": name, "x": step, "y": value} for step, value in points]
+        log = log and all(row["y"] > 0 for row in rows)
+        if rows:
+            spec = lines(series=names, x="step", y=label, log=log)
+            charts.append(
+                {"id": f"{kind}-{key}".replace("_", "-"), "title": label, "chart": spec, "rows": rows}
+            )
+    runs = [_described(folder, name, records) for folder, name in named.items()]
+    document = {
+        "models": names,
+        "runs": runs,
+        "charts": charts,
+        "settings": _differing([run["recipe"] for run in runs]),
+    }
+    return Page(
+        kind="runs",
+        title=title or f"Training of {', '.join(names)}",
+        document=document,
+        charts=True,
+        notes=tuple(notes),
+    )
+
+
+def figures(page: Page) -> dict[str, Spec]:
+    """The page's charts by name."""
+    return {each["id"]: with_rows(each["chart"], each["rows"]) for each in page.document["charts"]}
+
+
+def tables(page: Page) -> dict[str, tuple[list[str], list[list[Any]]]]:
+    """The page's tables by name: headings and rows."""
+    columns = ["run", "step", "best_step", "best_loss", "tokens", "seconds"]
+    return {
+        "runs": (
+            columns,
+            [[run["name"], *(run[name] for name in columns[1:])] for run in page.document["runs"]],
+        )
+    }
+
+
+def _averaged(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    """Means of so many groups of neighbours, each at its last step."""
+    edges = [round(i * len(points) / MOST_POINTS) for i in range(MOST_POINTS + 1)]
+    groups = [points[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [(group[-1][0], sum(value for _, value in group) / len(group)) for group in groups]
+
+
+def _described(
+    folder: Path, name: str, records: dict[tuple[str, str], list[dict[str, Any]]]
+) -> dict[str, Any]:
+    """A run's row in the table, its recipe, and the parses that it recorded."""
+    made = read_json(folder / "run.json")
+    train, valid = records[name, "train"], records[name, "valid"]
+    best = min((r for r in valid if r.get("loss") is not None), key=lambda r: r["loss"], default={})
+    last = max((*train, *valid), key=lambda r: r["step"], default={})
+    return {
+        "name": name,
+        "folder": str(folder),
+        "step": last.get("step"),
+        "best_step": best.get("step"),
+        "best_loss": best.get("loss"),
+        "tokens": train[-1].get("tokens") if train else None,
+        "seconds": last.get("seconds"),
+        "recipe": _flat(made.get("recipe", {})),
+        "provenance": {key: value for key, value in made.items() if key != "recipe"},
+        "parses": [{"step": r["step"], "parses": r["parses"]} for r in valid if r.get("parses")],
+    }
+
+
+def _flat(table: dict[str, Any], before: str = "") -> dict[str, Any]:
+    """Settings by their dotted names."""
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        found |= _flat(value, f"{before}{name}.") if isinstance(value, dict) else {f"{before}{name}": value}
+    return found
+
+
+def _differing(recipes: Sequence[dict[str, Any]]) -> list[list[Any]]:
+    """Settings that are not the same in all runs: name, then a value for each."""
+    names = dict.fromkeys(name for recipe in recipes for name in recipe)
+    rows = [[name, *(recipe.get(name) for recipe in recipes)] for name in names]
+    return [row for row in rows if any(value != row[1] for value in row[2:])]
