@@ -135,14 +135,20 @@ def lines(*, series: Sequence[str], x: str, y: str, log: bool = False) -> Spec:
         "field": "y",
         "type": "quantitative",
         "title": y,
-        "scale": {"zero": False, **({"type": "log"} if log else {})},
+        "scale": {"type": "log", "nice": False} if log else {"zero": False},
     }
     return {
         **_chart(),
         "height": 200,
         "mark": {"type": "line", "strokeWidth": 1.8, "point": {"size": 18, "filled": True}},
         "encoding": {
-            "x": {"field": "x", "type": "quantitative", "title": x},
+            "x": {
+                "field": "x",
+                "type": "quantitative",
+                "title": x,
+                "axis": {"labelOverlap": True, "tickCount": 6},
+                "scale": {"nice": False},
+            },
             "y": y_axis,
             "color": _colour(series),
             "strokeDash": _scale(series, DASHES),

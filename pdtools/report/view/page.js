@@ -16,7 +16,7 @@ function make(name, attributes = {}, ...children) {
     else if (value === true) element.setAttribute(key, "");
     else if (value !== false && value !== null && value !== undefined) element.setAttribute(key, value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return element;
 }
 const SVG_NAMES = new Set(["svg", "g", "rect", "line", "path", "circle", "text", "polygon", "desc", "defs", "pattern", "clipPath"]);
@@ -124,7 +124,7 @@ function copyButton(label, text) {
 // ---- charts (Vega-Lite) ----------------------------------------------------------------------------------------
 
 /** Draw a chart's template with these rows into a place, as wide as that is; again when the window changes. */
-function chart(place, template, rows, { label, sort = null, facet = false } = {}) {
+function chart(place, template, rows, { label, sort = null, facet = false, caption = false } = {}) {
   const draw = async () => {
     const spec = structuredClone(template);
     spec.data = { values: rows };
@@ -134,11 +134,12 @@ function chart(place, template, rows, { label, sort = null, facet = false } = {}
     (facet ? spec.spec : spec).width = facet ? room - 90 : room;
     for (const layer of spec.layer ?? spec.spec?.layer ?? [spec]) {
       const { y, color, shape, strokeDash } = layer.encoding;
+      if (caption && y) y.title = null;  // the figure's caption says it
       if (sort && y) y.sort = sort;
       if (y?.axis && narrow) y.axis.labelLimit = Math.round(room * 0.42);
       for (const each of [color, shape, strokeDash]) if (each?.legend && narrow) each.legend.columns = 1;
     }
-    await vegaEmbed(place, spec, { actions: false, ast: true, renderer: "svg", tooltip: { theme: "light" } });
+    await vegaEmbed(place, spec, { actions: false, ast: true, renderer: "svg", tooltip: { theme: "light" }, logLevel: 1 });
     const svg = place.querySelector("svg");
     svg.setAttribute("role", "img");
     svg.setAttribute("aria-label", label);

@@ -6,15 +6,15 @@
   const drawn = [];
   const charts = page.charts.map(({ id, title, chart: template, rows }) => {
     const { element, place } = figure(title, id, ["run", "step", title], () => rows.map((row) => [row.series, row.x, row.y]));
-    drawn.push(() => chart(place, template, rows, { label: `${title} of ${page.models.join(", ")}, by step` }));
+    drawn.push(() => chart(place, template, rows, { label: `${title} of ${page.models.join(", ")}, by step`, caption: true }));
     return element;
   });
   const best = Math.min(...runs.map((run) => run.best_loss ?? Infinity));
   frame(
     table(
-      [{ name: "run", number: false }, "steps", "best step", "best validation loss", "tokens", "minutes"],
+      [{ name: "run", number: false }, "steps", "best step", { name: "best validation loss", number: true }, { name: "tokens", number: true }, { name: "minutes", number: true }],
       runs.map((run) => [run.name, run.step, run.best_step,
-        make(run.best_loss === best ? "b" : "span", {}, digits(run.best_loss, 4)), run.tokens, run.seconds === null ? null : digits(run.seconds / 60, 1)]),
+        make(run.best_loss === best ? "b" : "span", {}, digits(run.best_loss, 4)), run.tokens?.toLocaleString("en"), run.seconds === null ? null : digits(run.seconds / 60, 1)]),
     ),
     page.settings.length ? make("section", {}, make("h2", {}, "What differs in their settings"), table(["setting", ...page.models], page.settings.map((row) => row.map((x) => (x === null ? "–" : typeof x === "string" ? x : JSON.stringify(x)))))) : null,
     make("h2", {}, "Records"),
