@@ -2,23 +2,83 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pdtools.errors import InputError
-from pdtools.files import Kind, kind_of
+from pdtools.files import GivenText, Kind, Rejects, kind_of
 
-from .console import message, print_json
-from .options import JsonOption, OverwriteOption, QuietOption, SeedOption
+from .arguments import input_files
+from .console import message, print_json, progress
+from .options import (
+    BeamOption,
+    DeviceOption,
+    GivenTextOption,
+    JsonOption,
+    MarginOption,
+    OverwriteOption,
+    QuietOption,
+    SeedOption,
+    Source,
+    ThreadsOption,
+)
 from .outputs import check_different, check_target
+from .running import pick_device
+
+if TYPE_CHECKING:
+    from pdtools.inspection.trace import Trace
+    from pdtools.report.view.page import Page
 
 
 def view(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PATH", help="Results folders (of any number of models), or runs."),
+        typer.Argument(
+            metavar="PATH",
+            help="Results folders (of any number of models); or runs; or, with --model, sentences.",
+        ),
     ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            metavar="DIR",
+            rich_help_panel="Model",
+            help="A checkpoint, a run, or a Hugging Face causal LM; repeatable.",
+        ),
+    ] = None,
+    text: GivenTextOption = None,
+    pair: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--pair", metavar="GOOD BAD", rich_help_panel="Input", help="A minimal pair, side by side."
+        ),
+    ] = None,
+    source: Annotated[
+        Source,
+        typer.Option(
+            "--from",
+            rich_help_panel="Input",
+            help="Sentences: running text, words separated by spaces, or trees, which are then the gold ones.",
+        ),
+    ] = Source.text,
+    gold: Annotated[
+        str | None,
+        typer.Option(
+            "--gold", metavar="FILE", rich_help_panel="Input", help="Trees of the sentences, in their order."
+        ),
+    ] = None,
+    beam: BeamOption = 100,
+    margin: MarginOption = None,
+    hypotheses: Annotated[
+        int,
+        typer.Option(
+            "--hypotheses", min=1, rich_help_panel="Search", help="Of each beam, as many are listed."
+        ),
+    ] = 10,
     output: Annotated[
         str | None,
         typer.Option(
@@ -42,11 +102,16 @@ def view(
         typer.Option("--max-mb", min=0, rich_help_panel="Output", help="Refuse to write a larger page."),
     ] = 20,
     seed: SeedOption = 0,
+    device: DeviceOption = "cpu",
+    threads: ThreadsOption = 0,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Make one HTML file that shows what happened; it opens anywhere, and needs no network.
+
+    Sentences (with --model): surprisal, hypotheses of the beam and their stacks, tape and attention after
+    each token, of each model. --pair shows two side by side, and where their surprisals part.
 
     Results: the scores of any number of models with intervals, differences with p corrected for their number,
     test suites by region, and the items one by one.
@@ -55,32 +120,73 @@ def view(
 
     \b
     Example:
+      pdtools view --text "The dog barks." --model runs/base --model runs/pushdown -o view.html
+      pdtools view --pair "The dogs bark." "The dogs barks." --model runs/pushdown -o pair.html
       pdtools view results/base results/pushdown -o results.html
       pdtools view runs/* -o runs.html --figures figures
     """
     if output is None and figures is None:
         raise typer.BadParameter("name the page with -o, a folder for figures with --figures, or both")
-    given = list(paths or [])
-    if not given:
-        raise typer.BadParameter("name folders of results, or of runs")
+    models = list(model or [])
+    if pair and (text or paths):
+        raise typer.BadParameter("--pair brings its own sentences: leave out PATH and --text")
+    if (text or pair or gold) and not models:
+        raise typer.BadParameter("name the model that reads the sentences with --model")
+    if not (paths or text or pair):
+        raise typer.BadParameter("name folders of results or of runs, or sentences and a --model")
+    given = [*(paths or []), *models, *([gold] if gold else [])]
     check_different(*(name for name in (output, figures) if name))
     check_target(output, folder=False, overwrite=overwrite, inputs=given, quiet=quiet)
     check_target(figures, folder=True, overwrite=overwrite, inputs=given, quiet=quiet)
 
     from pdtools.files import atomic_text
+    from pdtools.parsers import pipeline
     from pdtools.provenance import provenance
-    from pdtools.report.view import results, runs
+    from pdtools.report.view import results, runs, sentences
     from pdtools.report.view.figures import write_figures
+    from pdtools.report.view.loaded import short_names
     from pdtools.report.view.page import check_size, render
 
     module: Any
-    if all(map(runs.is_run, given)):
-        module, page = runs, runs.runs_page(given, title=title)
+    page: Page
+    if models:
+        names = list(short_names([Path(each) for each in models]).values())
+        if len(names) < len(models):
+            raise typer.BadParameter("--model: each model once")
+        files = (
+            []
+            if pair
+            else input_files(paths, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
+        )
+        made = provenance({**dict(zip(names, models, strict=True)), **({"gold": gold} if gold else {})})
+        trees = gold or (files[0] if source == Source.treebank and len(files) == 1 else None)
+        traces = _traces(
+            models,
+            names,
+            files,
+            pair,
+            source,
+            trees,
+            pick_device(device, threads),
+            beam=beam,
+            margin=margin,
+            hypotheses=hypotheses,
+            quiet=quiet,
+        )
+        module, page = (
+            sentences,
+            sentences.sentences_page(traces, names, made, pair=pair is not None, title=title),
+        )
     else:
-        if wrong := [path for path in given if kind_of(path) not in (Kind.RESULTS, Kind.SEVERAL_RESULTS)]:
-            raise InputError("neither results nor a run of pdtools train", file=wrong[0])
-        module, page = results, results.results_page(given, title=title, seed=seed)
-    made = provenance({str(i): path for i, path in enumerate(given)})
+        given = list(paths or [])
+        made = provenance({str(i): path for i, path in enumerate(given)})
+        if all(map(runs.is_run, given)):
+            module, page = runs, runs.runs_page(given, title=title)
+        else:
+            if wrong := [p for p in given if kind_of(p) not in (Kind.RESULTS, Kind.SEVERAL_RESULTS)]:
+                hint = "sentences need a --model" if Path(wrong[0]).is_file() else None
+                raise InputError("neither results nor a run of pdtools train", file=wrong[0], hint=hint)
+            module, page = results, results.results_page(given, title=title, seed=seed)
     report: dict[str, Any] = {
         "kind": page.kind,
         "notes": list(page.notes),
@@ -88,16 +194,66 @@ def view(
         "figures": figures,
     }
     if output:
-        text = render(page, made)
-        said = check_size(text, int(most_mb * 1e6))
+        shown = render(page, made)
+        said = check_size(shown, int(most_mb * 1e6))
         with atomic_text(output) as stream:
-            stream.write(text)
-        report["bytes"] = len(text.encode())
+            stream.write(shown)
+        report["bytes"] = len(shown.encode())
         for note in [*page.notes, *([said] if said else [])]:
             message(f"{output}: {note}", quiet=quiet)
     if figures:
-        report["files"] = write_figures(
-            figures, module.figures(page), module.tables(page), made, overwrite=overwrite
-        )
+        charts, found = module.figures(page), module.tables(page)
+        report["files"] = write_figures(figures, charts, found, made, overwrite=overwrite)
     if as_json:
         print_json({**report, "provenance": made})
+
+
+def _traces(
+    models: Sequence[str],
+    names: Sequence[str],
+    files: Sequence[str],
+    pair: tuple[str, str] | None,
+    source: Source,
+    trees: str | None,
+    device: str,
+    *,
+    beam: int,
+    margin: float | None,
+    hypotheses: int,
+    quiet: bool,
+) -> list[list[Trace]]:
+    """Of each sentence, the trace of each model."""
+    from pdtools.inspection.tracing import trace
+    from pdtools.search.huggingface import is_huggingface
+    from pdtools.search.inputs import read_inputs
+    from pdtools.search.scorer import load_model
+    from pdtools.trees import read_trees
+
+    gold = [each.tree for each in read_trees([trees], Rejects("fail", hint=None))] if trees else None
+    by_model: list[list[Trace]] = []
+    for path, name in zip(models, names, strict=True):
+        loaded = path if is_huggingface(path) else load_model(path, device=device)
+        style = None if isinstance(loaded, str) else loaded.tokenizer.text_style
+        lines = read_inputs([GivenText.of(pair)] if pair else files, source.value, style)
+        sentences = [line.sentence for line in lines if line.sentence.words]
+        if not sentences:
+            raise InputError("no sentences", file=files[0])
+        if gold is not None and len(gold) != len(sentences):
+            raise InputError(f"{len(gold)} trees for {len(sentences)} sentences", file=trees)
+        by_model.append(
+            [
+                trace(
+                    loaded,
+                    sentence,
+                    beam=beam,
+                    margin=margin,
+                    hypotheses=hypotheses,
+                    gold=gold[i] if gold is not None and not isinstance(loaded, str) else None,
+                    device=device,
+                )
+                for i, sentence in enumerate(
+                    progress(sentences, total=len(sentences), label="sentences", quiet=quiet, name=name)
+                )
+            ]
+        )
+    return [list(of_sentence) for of_sentence in zip(*by_model, strict=True)]

@@ -5,6 +5,7 @@ A chart is a template: the page gives it other rows (``data.values``), another o
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -78,7 +79,7 @@ def dots(*, series: Sequence[str], title: str, chance: float | None = None) -> S
     return {**_chart(), "height": step, "layer": layers}
 
 
-def region_curves(*, conditions: Sequence[str]) -> Spec:
+def region_curves(*, series: Sequence[str], conditions: Sequence[str]) -> Spec:
     """Mean surprisal of each region, a line for each condition with intervals, a panel for each model.
 
     Rows have ``series`` (the model), ``condition``, ``region`` (a number), ``label``, ``mean``, ``low``,
@@ -125,7 +126,7 @@ def region_curves(*, conditions: Sequence[str]) -> Spec:
     ]
     panel = {"width": WIDTH, "height": 190, "layer": layers}
     header = {"title": None, "labelOrient": "top", "labelAnchor": "start"}
-    row = {"field": "series", "type": "nominal", "sort": None, "header": header}
+    row = {"field": "series", "type": "nominal", "sort": list(series), "header": header}
     return {"$schema": _SCHEMA, "config": _CONFIG, "facet": {"row": row}, "spec": panel}
 
 
@@ -158,6 +159,74 @@ def lines(*, series: Sequence[str], x: str, y: str, log: bool = False) -> Spec:
                 {"field": "y", "title": y, "format": ".4~g"},
             ],
         },
+    }
+
+
+def bars(rows: Sequence[Mapping[str, Any]], *, series: Sequence[str]) -> Spec:
+    """Surprisals: a bar for each token and model; rows have ``series``, ``position``, ``token`` and ``bits``.
+
+    Tokens of the first model name the places; those of others stand where they are alike in number only.
+    """
+    names = {row["position"]: row["token"] for row in reversed(rows)}
+    labelled = [{**row, "label": f"{row['position']} {names[row['position']]}"} for row in rows]
+    order = [f"{position} {names[position]}" for position in sorted(names)]
+    return {
+        **_chart(),
+        "width": {"step": max(18, 12 * len(series))},
+        "height": 180,
+        "data": {"values": labelled},
+        "mark": {"type": "bar"},
+        "encoding": {
+            "x": {
+                "field": "label",
+                "type": "nominal",
+                "sort": order,
+                "title": None,
+                "axis": {"labelAngle": -40},
+            },
+            "xOffset": {"field": "series", "sort": list(series)},
+            "y": {"field": "bits", "type": "quantitative", "title": "surprisal (bits)"},
+            "color": _colour(series),
+        },
+    }
+
+
+def heat_map(rows: Sequence[Sequence[int]], tokens: Sequence[str]) -> Spec:
+    """A tape: the depth of position j (column) after token k (row), as shade and number."""
+    cells = [
+        {"k": k, "j": j, "depth": int(depth)}
+        for k, row in enumerate(rows)
+        for j, depth in enumerate(row[: k + 1])
+    ]
+    expression = f"{json.dumps(list(tokens))}[datum.value]"
+    axis = {"labelExpr": expression, "labelAngle": 0}
+    x = {"field": "j", "type": "ordinal", "title": None, "axis": {**axis, "labelAngle": -50, "orient": "top"}}
+    y = {"field": "k", "type": "ordinal", "title": None, "axis": axis}
+    light = {"condition": {"test": "datum.depth > 3", "value": "white"}, "value": "black"}
+    return {
+        **_chart(),
+        "width": {"step": 18},
+        "height": {"step": 18},
+        "data": {"values": cells},
+        "encoding": {"x": x, "y": y},
+        "layer": [
+            {
+                "mark": "rect",
+                "encoding": {
+                    "color": {
+                        "field": "depth",
+                        "type": "quantitative",
+                        "scale": {"scheme": "blues"},
+                        "legend": None,
+                    }
+                },
+            },
+            {
+                "transform": [{"filter": "datum.depth > 0"}],
+                "mark": {"type": "text", "fontSize": 9},
+                "encoding": {"text": {"field": "depth"}, "color": light},
+            },
+        ],
     }
 
 

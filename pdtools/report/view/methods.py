@@ -30,14 +30,41 @@ def methods(loaded: Sequence[Loaded]) -> str:
         for role, read in each.document.get("provenance", {}).get("inputs", {}).items()
         if role != "model" and isinstance(found := read.get("sha256"), str)
     }
-    parts = [f"Scores were computed with {versions(made)}", searched]
-    if hashes:
-        parts.append(
-            "model weights (SHA-256): " + ", ".join(f"{name} {value[:12]}" for name, value in hashes.items())
-        )
-    if data:
-        parts.append("data (SHA-256): " + ", ".join(f"{name} {value[:12]}" for name, value in data.items()))
-    return ". ".join(parts) + "."
+    first = f"Scores were computed with {versions(made)}"
+    return _sentences([first, searched, _hashes("model weights", hashes), _hashes("data", data)])
+
+
+def _sentences(parts: Sequence[str]) -> str:
+    return ". ".join(part[:1].upper() + part[1:] for part in parts if part) + "."
+
+
+def _hashes(what: str, found: Mapping[str, str]) -> str:
+    """The first digits of each, if there are any."""
+    return (
+        f"{what} (SHA-256): {', '.join(f'{name} {value[:12]}' for name, value in found.items())}"
+        if found
+        else ""
+    )
+
+
+def methods_of_traces(
+    models: Sequence[str], searches: Sequence[Mapping[str, Any]], made: Mapping[str, Any]
+) -> str:
+    """The same of sentences that were looked at.
+
+    Args:
+        models: their names.
+        searches: settings of each model's scorer.
+        made: provenance, with the models among its inputs by their names.
+    """
+    by_search: dict[str, list[str]] = {}
+    for name, search in zip(models, searches, strict=True):
+        by_search.setdefault(_search(search), []).append(name)
+    searched = "; ".join(f"{how}: {listed(who)}" for how, who in by_search.items())
+    hashes = {name: found for name in models if (found := model_hash(made, name))}
+    return _sentences(
+        [f"Sentences were read by {versions([made])}", searched, _hashes("model weights", hashes)]
+    )
 
 
 def versions(made: Sequence[Mapping[str, Any]]) -> str:
@@ -55,9 +82,9 @@ def versions(made: Sequence[Mapping[str, Any]]) -> str:
     return listed(list(found))
 
 
-def model_hash(made: Mapping[str, Any]) -> str | None:
+def model_hash(made: Mapping[str, Any], role: str = "model") -> str | None:
     """The SHA-256 of a model's weights, as far as provenance knows it."""
-    found = made.get("inputs", {}).get("model", {}).get("sha256")
+    found = made.get("inputs", {}).get(role, {}).get("sha256")
     if isinstance(found, Mapping):
         found = next((value for name, value in found.items() if name.endswith("safetensors")), None)
     return found if isinstance(found, str) else None
@@ -67,4 +94,4 @@ def _search(scorer: Mapping[str, Any]) -> str:
     if scorer.get("beam") is not None:
         margin = f", margin {scorer['margin']} nats" if scorer.get("margin") is not None else ""
         return f"marginal log-probabilities by a beam of {scorer['beam']}{margin}"
-    return "log-probabilities of the strings" if scorer.get("kind") else "from files"
+    return "log-probabilities of strings, without search"

@@ -19,7 +19,7 @@ function make(name, attributes = {}, ...children) {
   element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return element;
 }
-const SVG_NAMES = new Set(["svg", "g", "rect", "line", "path", "circle", "text", "polygon", "desc", "defs", "pattern", "clipPath"]);
+const SVG_NAMES = new Set(["svg", "g", "rect", "line", "path", "circle", "text", "polygon", "desc", "title", "defs"]);
 
 /** Data that is packed (JSON under gzip, in Base64), unpacked once. */
 function packed(name) {

@@ -320,7 +320,7 @@ def _suites(of_task: Sequence[Loaded], items: pd.DataFrame) -> tuple[dict[str, A
                     "formulas": formulas.loc[formulas["suite"] == suite, "formula@0"].tolist(),
                     "conditions": conditions,
                     "labels": _labels(of_suite),
-                    "chart": region_curves(conditions=conditions),
+                    "chart": region_curves(series=[each.model for each in of_task], conditions=conditions),
                 }
             grouped = of_suite.groupby(["condition", "region"], sort=False)["surprisal"]
             for (condition, region), values in grouped:

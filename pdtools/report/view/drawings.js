@@ -1,0 +1,156 @@
+"use strict";
+// Pictures of a sentence: bars of surprisal, forests, tapes, attention. Each returns an SVG, or a canvas for weights.
+
+const ORANGE = "#d55e00", BLUE = "#0072b2", GREY = "#e3e3e3", SOFT = "#767676";
+const measuring = document.createElement("canvas").getContext("2d");
+measuring.font = '11px system-ui, "Segoe UI", Helvetica, Arial, sans-serif';
+const textWidth = (text) => measuring.measureText(text).width;
+const cut = (text, room) => {
+  if (textWidth(text) <= room) return text;
+  let end = text.length;
+  while (end > 1 && textWidth(`${text.slice(0, end)}…`) > room) end--;
+  return `${text.slice(0, end)}…`;
+};
+const svgText = (x, y, text, more = {}) => make("text", { x, y, "text-anchor": "middle", ...more }, text);
+
+/**
+ * Bars of surprisal, a group for each column: `values[m][c]` in bits (or null). The first series is filled, the others
+ * are outlined, with dashes of their own. Columns after `now` are grey; one is chosen by a click.
+ */
+function barsDrawing({ labels, values, colours, now, choose, name, room }) {
+  const most = Math.max(1, ...values.flat().filter((x) => x !== null));
+  const widths = labels.map((label) => Math.max(26, Math.min(96, Math.max(...label.split("\n").map(textWidth)) + 8)));
+  const spare = Math.max(0, Math.min(40, (room - 44 - widths.reduce((a, b) => a + b, 0)) / widths.length));
+  const left = 36, height = 110, top = 16, lines = Math.max(...labels.map((label) => label.split("\n").length));
+  const parts = [];
+  for (const tick of [0, most / 2, most]) {
+    const y = top + height - (height * tick) / most;
+    parts.push(make("line", { x1: left - 4, x2: left, y1: y, y2: y, stroke: SOFT }), svgText(left - 7, y + 4, tick.toFixed(tick < 10 && tick ? 1 : 0), { "text-anchor": "end", class: "soft" }));
+  }
+  let x = left + 4;
+  labels.forEach((label, c) => {
+    const width = widths[c] + spare;
+    const read = now === null || c <= now;
+    const group = make("g", { class: "column", "data-column": c, style: choose ? "cursor: pointer" : null, click: choose && (() => choose(c)) });
+    group.append(make("rect", { x, y: 0, width, height: top + height + 18 * lines, fill: "transparent" }));
+    values.forEach((series, m) => {
+      const bits = series[c];
+      if (bits === null || bits === undefined) return;
+      const tall = (height * Math.max(bits, 0)) / most, y = top + height - tall;
+      const inset = 3 + 3 * m;
+      const fill = m ? "none" : !read ? GREY : c === now || now === null ? colours[0] : `${colours[0]}80`;
+      group.append(make("rect", { class: m ? "outlined" : "filled", x: x + inset, y, width: Math.max(4, width - 2 * inset), height: tall, fill, stroke: m ? (read ? colours[m] : "#c4c4c4") : "none", "stroke-width": 1.6, "stroke-dasharray": m > 1 ? `${2 * m} 2` : null }));
+    });
+    const first = values[0][c];
+    if (first !== null && first !== undefined) group.append(svgText(x + width / 2, top + height - (height * Math.max(first, ...values.map((s) => s[c] ?? 0))) / most - 4, first.toFixed(1), { class: read ? "" : "soft" }));
+    label.split("\n").forEach((line, l) => group.append(svgText(x + width / 2, top + height + 14 + 15 * l, cut(line, width - 2), { class: [read ? "" : "soft", c === now ? "strong" : ""].join(" ") })));
+    parts.push(group);
+    x += width;
+  });
+  parts.push(make("line", { x1: left, x2: x, y1: top + height, y2: top + height, stroke: SOFT }));
+  return make("svg", { width: x + 4, height: top + height + 8 + 15 * lines, role: "img", "aria-label": name }, parts);
+}
+
+/** A forest that stands on its words, `places` of them; constituents that are not gold are orange and dashed. */
+function forestDrawing({ forest, token, places, isGold, name }) {
+  const centres = new Map();
+  let x = 8;
+  for (const place of places) {
+    const width = Math.max(24, textWidth(token(place)) + 12);
+    centres.set(place, x + width / 2);
+    x += width;
+  }
+  const parts = [];
+  const tall = (node) => (node.tall = node.children.length ? 1 + Math.max(...node.children.map(tall)) : node.label === undefined ? 0 : 1);
+  const most = Math.max(1, ...forest.map(tall));
+  const step = Math.max(14, Math.min(30, 380 / most)), base = 22 + step * most;
+  let waiting = x;  // open constituents without words stand at the right
+  const place = (node) => {
+    if (!node.children.length) {
+      node.x = node.label === undefined ? centres.get(node.start) : (waiting += 26) - 13;
+      node.y = base - (node.label === undefined ? 0 : step);
+      return;
+    }
+    node.children.forEach(place);
+    const ends = [node.children[0], node.children.at(-1)];
+    node.x = (ends[0].x + ends[1].x) / 2;
+    node.y = base - step * node.tall;
+  };
+  const draw = (node) => {
+    if (!node.children.length && node.label === undefined) return;
+    const good = node.open || isGold(node);
+    const stroke = node.open ? SOFT : good ? "#444" : ORANGE;
+    const dash = node.open ? "1 3" : good ? null : "5 3";
+    const inside = make("g", { class: good ? "constituent" : "constituent notgold" });
+    for (const child of node.children) inside.append(make("line", { x1: node.x, y1: node.y, x2: child.x, y2: child.y - (child.children.length || child.label !== undefined ? 4 : 11), stroke, "stroke-width": good ? 1.2 : 2, "stroke-dasharray": dash }));
+    if (node.label !== undefined) {
+      const wide = textWidth(node.label) + 4;
+      inside.append(make("rect", { x: node.x - wide / 2, y: node.y - 9, width: wide, height: 13, fill: "#fff" }), svgText(node.x, node.y + 2, node.label, { fill: stroke, style: `fill: ${stroke}`, class: node.open ? "" : "strong" }));
+    } else inside.append(make("circle", { cx: node.x, cy: node.y, r: 2.6, fill: stroke }));
+    parts.push(inside);
+    node.children.forEach(draw);
+  };
+  forest.forEach(place);
+  forest.forEach(draw);
+  for (const [at, centre] of centres) parts.push(svgText(centre, base + 4, token(at), { class: "word" }));
+  return make("svg", { width: waiting + 8, height: base + 16, role: "img", "aria-label": name }, parts);
+}
+
+/** The tape as a heat map: row k has the depth of each position after token k; rows up to `now` are drawn. */
+function tapeDrawing({ rows, tokens, now, name }) {
+  const size = Math.max(9, Math.min(20, 560 / tokens.length)), left = 88, top = 6;
+  const most = Math.max(1, ...rows.flat());
+  const parts = [];
+  rows.slice(0, now + 1).forEach((row, k) => {
+    const y = top + k * size;
+    parts.push(svgText(left - 5, y + size / 2 + 4, cut(tokens[k], 78), { "text-anchor": "end", class: k === now ? "strong" : "" }));
+    row.forEach((depth, j) => {
+      const strength = depth ? 0.25 + (0.75 * depth) / most : 0;
+      parts.push(make("rect", { class: "cell", "data-depth": depth, x: left + j * size, y, width: size - 1, height: size - 1, fill: depth ? `rgba(0, 86, 140, ${strength.toFixed(3)})` : "#f0f3f5" }));
+      if (depth && size >= 12) parts.push(svgText(left + j * size + size / 2, y + size / 2 + 4, depth, { style: `fill: ${strength > 0.6 ? "#fff" : "#1b1b1b"}; font-size: 10px` }));
+    });
+  });
+  return make("svg", { width: left + tokens.length * size + 4, height: top + tokens.length * size + 6, role: "img", "aria-label": name }, parts);
+}
+
+/** Weights of one head as a picture: dark for 1; of differences orange for more, blue for less. */
+function weightsCanvas({ n, now, weight, difference, name }) {
+  const size = Math.max(3, Math.min(11, Math.floor(150 / n)));
+  const canvas = make("canvas", { width: n * size, height: n * size, role: "img", "aria-label": name, style: "border: 1px solid #d9d9d9" });
+  const draw = canvas.getContext("2d");
+  for (let i = 0; i < n && i <= now; i++) for (let j = 0; j <= i; j++) {
+    const w = weight(i, j);
+    draw.fillStyle = difference ? (w >= 0 ? `rgba(213, 94, 0, ${Math.min(1, 2 * w)})` : `rgba(0, 114, 178, ${Math.min(1, -2 * w)})`) : `rgba(0, 0, 0, ${w})`;
+    draw.fillRect(j * size, i * size, size, size);
+  }
+  if (now < n) {
+    draw.strokeStyle = "#e69f00";
+    draw.strokeRect(0.5, now * size + 0.5, (now + 1) * size - 1, size - 1);
+  }
+  return canvas;
+}
+
+/** Shares of the beam after each token, stacked; a colour for each hypothesis of the chosen step and its family. */
+function beamDrawing({ steps, families, colours, now, chosen, choose, label, name, room }) {
+  const left = 34, height = 120, top = 8;
+  const width = Math.max(10, Math.min(34, (room - left - 8) / steps.length));
+  const parts = [0, 0.5, 1].map((tick) => svgText(left - 5, top + height * (1 - tick) + 4, `${100 * tick}%`, { "text-anchor": "end", class: "soft" }));
+  steps.forEach((step, t) => {
+    const x = left + t * width;
+    let y = top + height;
+    const column = make("g", { style: "cursor: pointer", click: () => choose(t) }, make("rect", { x, y: top, width: width - 1, height, fill: "#f4f4f4" }));
+    step.hypotheses.map((each, rank) => ({ each, rank, family: families[t][rank] }))
+      .sort((a, b) => (a.family ?? 1e6) - (b.family ?? 1e6) || a.rank - b.rank)
+      .forEach(({ each, family }) => {
+        const tall = height * each.share;
+        y -= tall;
+        if (tall < 0.3) return;
+        column.append(make("rect", { class: "hypothesis", x, y, width: width - 1, height: Math.max(tall - 0.4, 0.3), fill: family === null ? "#c9c9c9" : colours(family), stroke: family === chosen ? "#000" : "none", "stroke-width": 1.2 }, make("title", {}, `${label(t)}: ${(100 * each.share).toFixed(1)}%`)));
+      });
+    if (t === now) column.append(make("rect", { x: x - 1, y: top - 4, width: width + 1, height: height + 8, fill: "none", stroke: "#e69f00", "stroke-width": 2 }));
+    const short = cut(label(t), 54);
+    column.append(make("text", { transform: `translate(${x + width / 2 + 3}, ${top + height + 10}) rotate(-55)`, "text-anchor": "end", class: t === now ? "strong" : "soft" }, short));
+    parts.push(column);
+  });
+  return make("svg", { width: left + steps.length * width + 6, height: top + height + 58, role: "img", "aria-label": name }, parts);
+}

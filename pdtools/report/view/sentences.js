@@ -1,0 +1,338 @@
+"use strict";
+// The page of sentences: everything follows the token, the hypothesis, the model and the sentence that are chosen.
+
+(async () => {
+  const { models, sentences, pair } = page;
+  const whose = ["good", "bad"];
+  const at = {
+    sentence: Math.min(Number(state.get("sentence", "1")) - 1, sentences.length - 1) || 0,
+    model: Math.max(models.indexOf(state.get("model", models[0])), 0),
+    token: Number(state.get("token", "0")),
+    hypothesis: Number(state.get("hypothesis", "1")) - 1,
+    layer: 0, term: "weights", columns: new Set(),
+  };
+  const trace = (s, m) => packed(`trace-${s}-${m}`);
+  let traces = [], now = null;  // of the sentence, by model; the chosen model's
+
+  const token = (k) => now.tokens[k] ?? "";
+  const last = () => now.tokens.length - 1;
+  const first = () => (now.surprisals[0] === null && now.tokens.length > 1 ? 1 : 0);
+  const eos = () => (now.derivations === "attachments" ? now.tokens.length - 1 : -1);
+  const step = () => now.steps.find((each) => each.position === at.token) ?? null;
+
+  // ---- what is chosen ----------------------------------------------------------------------------------------
+
+  async function go(change) {
+    const before = { ...at };
+    Object.assign(at, change);
+    if (now === null || before.sentence !== at.sentence) {
+      traces = await Promise.all(models.map((_, m) => trace(at.sentence, m)));
+      at.columns = new Set();
+    }
+    now = traces[at.model];
+    if (!at.token || (before.sentence !== at.sentence && change.token === undefined)) at.token = last();
+    at.token = Math.min(Math.max(at.token, first()), last());
+    if (change.token !== undefined || change.model !== undefined || change.sentence !== undefined) at.hypothesis = change.hypothesis ?? 0;
+    at.hypothesis = Math.min(Math.max(at.hypothesis, 0), Math.max((step()?.hypotheses.length ?? 1) - 1, 0));
+    at.layer = Math.min(at.layer, (now.attention?.layers ?? 1) - 1);
+    if (at.term !== "weights" && !now.attention?.without[at.term.split(":")[1]]) at.term = "weights";
+    state.set({ sentence: at.sentence ? at.sentence + 1 : "", model: at.model ? models[at.model] : "", token: at.token, hypothesis: at.hypothesis ? at.hypothesis + 1 : "" });
+    draw();
+  }
+
+  const slider = make("input", { type: "range", min: 1, "aria-label": "token", input: () => go({ token: Number(slider.value) }) });
+  const where = make("output", { "aria-live": "polite", class: "where" });
+  const back = make("button", { "aria-label": "previous token", click: () => go({ token: at.token - 1 }) }, "←");
+  const on = make("button", { "aria-label": "next token", click: () => go({ token: at.token + 1 }) }, "→");
+  const chooseModel = models.length > 1 ? selection("model", models.map((name, m) => [String(m), name]), String(at.model), (value) => go({ model: Number(value), token: at.token })) : null;
+  const chooseSentence = sentences.length > 1 ? selection(pair ? "sentence" : "", sentences.map((text, s) => [String(s), pair ? `${whose[s]}: ${text}` : `${s + 1}. ${text.length > 60 ? `${text.slice(0, 60)}…` : text}`]), String(at.sentence), (value) => go({ sentence: Number(value) })) : null;
+
+  document.addEventListener("keydown", (event) => {
+    const field = event.target.closest?.("select, textarea, input:not([type=range])");
+    if (field || event.ctrlKey || event.metaKey || event.altKey) return;
+    const to = { ArrowLeft: { token: at.token - 1 }, ArrowRight: { token: at.token + 1 }, Home: { token: first() }, End: { token: last() } }[event.key];
+    if (to && (event.key.startsWith("Arrow") || event.target === slider || event.target === document.body)) go(to);
+    else if (/^[1-9]$/.test(event.key)) go({ hypothesis: Number(event.key) - 1 });
+    else return;
+    event.preventDefault();
+  });
+
+  // ---- panels ------------------------------------------------------------------------------------------------
+
+  const panels = {};
+  const panel = (name, title, ...buttons) => {
+    const place = make("div", { class: "scroll", id: `panel-${name}`, tabindex: 0, role: "group", "aria-label": title });
+    const heading = make("h3", {}, title);
+    const element = make("section", {}, heading, place, buttons.length ? make("div", { class: "controls noprint" }, buttons.map((each) => each(place))) : null);
+    panels[name] = { element, place, heading };
+    return element;
+  };
+  /** Replace what a panel shows, or hide it; where it was scrolled to stays. */
+  function show(name, ...content) {
+    const { element, place } = panels[name];
+    element.hidden = !content.length;
+    const { scrollLeft } = place;
+    place.replaceChildren(...content.flat().filter(Boolean));
+    place.scrollLeft = scrollLeft;
+  }
+
+  const key = (m) => make("span", { class: "key" }, make("svg", { width: 22, height: 14, "aria-hidden": "true" }, make("rect", { x: 1, y: 1, width: 20, height: 12, fill: m === at.model ? colour(m) : "none", stroke: colour(m), "stroke-width": 2, "stroke-dasharray": m === at.model ? null : "4 2" })), models[m]);
+
+  function draw() {
+    slider.min = first();
+    slider.max = last();
+    slider.value = at.token;
+    slider.setAttribute("aria-valuetext", `${at.token}, ${token(at.token)}`);
+    back.disabled = at.token <= first();
+    on.disabled = at.token >= last();
+    where.textContent = `${at.token}/${last()} ${token(at.token)}`;
+    if (chooseModel) chooseModel.querySelector("select").value = String(at.model);
+    if (chooseSentence) chooseSentence.querySelector("select").value = String(at.sentence);
+    surprisals();
+    const beam = step();
+    const hypothesis = beam?.hypotheses[at.hypothesis] ?? null;
+    hypotheses(beam);
+    overTime(beam);
+    forest(hypothesis);
+    tape(hypothesis);
+    actions(hypothesis);
+    attachment(beam);
+    attention();
+    stacks();
+    whole();
+  }
+
+  function surprisals() {
+    const order = [at.model, ...models.keys()].filter((m, i, all) => all.indexOf(m) === i);
+    // Models with other tokens are drawn where their tokens are in number only if the tokens are the same.
+    const same = order.filter((m) => traces[m].tokens.join("\0") === now.tokens.join("\0"));
+    const others = order.filter((m) => !same.includes(m));
+    const ks = now.tokens.map((_, k) => k).filter((k) => k >= first());
+    const room = panels.surprisals.place.clientWidth || 900;
+    const sum = (m) => traces[m].surprisals.reduce((a, b) => a + (b ?? 0), 0);
+    const place = make("div", {}, barsDrawing({
+      labels: ks.map(token), values: same.map((m) => ks.map((k) => traces[m].surprisals[k])), colours: same.map(colour), now: at.token - ks[0],
+      choose: (c) => go({ token: ks[c] }), name: `surprisal of each token under ${same.map((m) => models[m]).join(", ")}`, room }));
+    show("surprisals",
+      make("div", {}, same.map(key), make("span", { class: "soft" }, same.map((m) => `${models[m]}: ${digits(sum(m), 1)} bits in all`).join("; "))),
+      now.surprisals.every((x) => x === null) ? make("p", { class: "soft" }, "This model gives no probabilities of words.") : place,
+      others.map((m) => [make("div", { class: "soft" }, `${models[m]}, which has other tokens: ${digits(sum(m), 1)} bits in all`), barsDrawing({ labels: traces[m].tokens, values: [traces[m].surprisals], colours: [colour(m)], now: null, name: `surprisal of each token under ${models[m]}`, room })]));
+    panels.surprisals.rows = () => order.flatMap((m) => traces[m].tokens.map((text, k) => [models[m], k, text, traces[m].surprisals[k]]));
+  }
+
+  function hypotheses(beam) {
+    if (!beam) return show("beam");
+    const most = beam.hypotheses[0]?.share || 1;
+    const rows = beam.hypotheses.map((each, rank) => [
+      make("button", { class: "pick", "aria-pressed": String(rank === at.hypothesis), "aria-label": `hypothesis ${rank + 1}`, click: () => go({ hypothesis: rank }) }, rank + 1),
+      `${percent(each.share)}%`,
+      make("span", { class: "share", style: `width: ${(70 * each.share / most).toFixed(1)}px; background: ${family(rank)}` }),
+      make("div", { class: "text", dir: "auto" }, bracketed(forestOf(each.derivation, now.derivations, eos()), token)),
+      digits(each.joint, 1), each.surprisal === null ? "" : digits(each.surprisal, 1)]);
+    const shown = table(["", { name: "share", number: true }, "", { name: "on the stack", number: false }, { name: "log2 p(x, y)", number: true }, { name: "bits", number: true }], rows,
+      { caption: `${beam.kept} kept, ${percent(beam.rest, 2)}% in those not listed. “bits”: the token's surprisal under that hypothesis alone.`, rowClass: (n) => (n === at.hypothesis ? "chosen" : null) });
+    shown.classList.add("beam");
+    shown.querySelectorAll("tbody tr").forEach((row, rank) => row.addEventListener("click", () => go({ hypothesis: rank })));
+    const focused = document.activeElement?.getAttribute?.("aria-label");
+    panels.beam.heading.textContent = `Hypotheses after “${token(at.token)}”`;
+    show("beam", shown);
+    if (focused?.startsWith("hypothesis ")) panels.beam.place.querySelector(`[aria-label="hypothesis ${at.hypothesis + 1}"]`)?.focus();
+  }
+
+  // Hypotheses of the chosen step: the same colour in the list and over time.
+  const family = (rank) => (rank < 6 ? colour(rank) : `hsl(${(rank * 67) % 360} 25% ${62 + (rank % 3) * 6}%)`);
+
+  function overTime(beam) {
+    if (!beam) return show("time");
+    const k = now.steps.indexOf(beam);
+    show("time", beamDrawing({
+      steps: now.steps, families: ancestry(now.steps, k), colours: family, now: k, chosen: at.hypothesis, choose: (t) => go({ token: now.steps[t].position }),
+      label: (t) => token(now.steps[t].position), name: "shares of the beam after each token, by family", room: panels.time.place.clientWidth || 560 }),
+      make("p", { class: "soft" }, `Colours are those of the list above: before “${token(at.token)}”, the hypotheses that became it; after it, those that grew from it. Light grey: nothing of it is left, or not listed.`));
+  }
+
+  const gold = () => (now.gold?.derivation ? spansOf(forestOf(now.gold.derivation, now.gold.derivation.some((x) => typeof x === "string") ? "actions" : "attachments", now.tokens.length - 1)) : null);
+  const isGold = (spans) => (node) => spans === null || node.start === node.end || node.start === undefined || spans.has(`${node.start}-${node.end}`);
+  const words = (upTo) => now.tokens.map((_, k) => k).filter((k) => k >= 1 && k <= upTo && now.word[k] >= 0);
+
+  function forest(hypothesis) {
+    if (!hypothesis) return show("forest");
+    const found = forestOf(hypothesis.derivation, now.derivations, eos());
+    const spans = gold();
+    const wrong = spans && [...spansOf(found)].filter((each) => !spans.has(each) && each.split("-")[0] !== each.split("-")[1]).length;
+    panels.forest.latex = () => latexOf(found, token, isGold(spans));
+    show("forest",
+      forestDrawing({ forest: found, token, places: words(at.token), isGold: isGold(spans), name: `the stack after ${token(at.token)}: ${bracketed(found, token)}` }),
+      make("p", { class: "soft" }, spans ? `Orange and dashed: constituents that the gold tree does not have (${wrong}).` : "No gold tree was given (--gold)."));
+  }
+
+  function tape(hypothesis) {
+    if (!hypothesis || now.derivations !== "attachments") return show("tape");
+    const rows = tapeOf(hypothesis.derivation);
+    show("tape", tapeDrawing({ rows, tokens: now.tokens, now: at.token, name: `the tape up to ${token(at.token)}` }),
+      opening("Table", () => table(["after", ...rows.map((_, j) => token(j))], rows.map((row, k) => [token(k), ...row, ...Array(rows.length - row.length).fill("")]))));
+  }
+
+  function actions(hypothesis) {
+    if (!hypothesis || now.derivations !== "actions") return show("actions");
+    const open = [];
+    for (const each of hypothesis.derivation) if (typeof each === "string") each.startsWith("(") ? open.push(each) : open.pop();
+    show("actions",
+      make("div", { class: "tokens" }, hypothesis.derivation.map((each) => (typeof each === "number" ? make("span", { style: "background: #e3f0f8", title: `position ${each}` }, token(each)) : make("span", { class: each.startsWith("(") ? "" : "soft", style: each.startsWith("(") ? "color: #005a8e" : "background: #f0f0f0" }, each)))),
+      make("p", { class: "soft" }, open.length ? `Open: ${open.join(" ")}` : "Nothing is open."));
+  }
+
+  function attachment(beam) {
+    if (!beam?.attachment) return show("attachment");
+    const likely = beam.attachment.map((p, j) => ({ p, j })).filter(({ p }) => p >= 0.005).sort((a, b) => b.p - a.p);
+    show("attachment", make("div", { class: "tokens" }, likely.map(({ p, j }) => make("span", { style: `background: rgba(0, 114, 178, ${(0.5 * p).toFixed(3)})` }, `${j === at.token ? "shifts only" : `with ${token(j)}`} `, make("small", {}, `${percent(p)}%`)))));
+  }
+
+  // ---- attention ---------------------------------------------------------------------------------------------
+
+  /** Bytes of weights: layer by layer, head by head, lower triangles. */
+  function weightsOf(text) {
+    weights.has(text) || weights.set(text, Uint8Array.from(atob(text), (c) => c.charCodeAt(0)));
+    return weights.get(text);
+  }
+  const weights = new Map();
+
+  function attention() {
+    const found = now.attention;
+    if (!found) return show("attention");
+    const { layers, heads, positions } = found;
+    const T = positions.length, triangle = (T * (T + 1)) / 2;
+    const [kind, name] = at.term.split(":");
+    const whole = weightsOf(found.weights), without = name ? weightsOf(found.without[name]) : null;
+    const weight = (layer, head, i, j) => {
+      const index = (layer * heads + head) * triangle + (i * (i + 1)) / 2 + j;
+      return (kind === "difference" ? whole[index] - without[index] : (kind === "without" ? without : whole)[index]) / 255;
+    };
+    const label = (i) => (typeof positions[i] === "number" ? token(positions[i]) : positions[i]);
+    // The last position that was read when the token had been: end-of-sentence is read by no one.
+    let row = positions.findLastIndex((each) => typeof each === "number" && each <= at.token);
+    while (row + 1 < T && typeof positions[row + 1] === "string" && positions[row + 1].includes(")") && now.derivations === "actions") row++;
+    const terms = [["weights", "all terms"], ...Object.keys(found.without).flatMap((each) => [[`without:${each}`, `without the ${each} term`], [`difference:${each}`, `difference: with ${MINUS} without ${each}`]])];
+    const mean = (i, j) => Array.from({ length: heads }, (_, h) => weight(at.layer, h, i, j)).reduce((a, b) => a + b, 0) / heads;
+    const strength = (w) => (kind === "difference" ? (w >= 0 ? `rgba(213, 94, 0, ${Math.min(1, 2 * w).toFixed(3)})` : `rgba(0, 114, 178, ${Math.min(1, -2 * w).toFixed(3)})`) : `rgba(0, 114, 178, ${(0.7 * w).toFixed(3)})`);
+    const sums = at.columns.size ? Array.from({ length: layers }, (_, l) => [l + 1, ...Array.from({ length: heads }, (_, h) => [...at.columns].filter((j) => j <= row).reduce((sum, j) => sum + weight(l, h, row, j), 0))]) : null;
+    const toggle = (j) => { at.columns.has(j) ? at.columns.delete(j) : at.columns.add(j); attention(); panels.attention.place.querySelectorAll(".pickcolumn")[j]?.focus(); };
+    show("attention",
+      make("div", { class: "controls" },
+        selection("layer", Array.from({ length: layers }, (_, l) => [String(l), String(l + 1)]), String(at.layer), (value) => { at.layer = Number(value); attention(); }),
+        terms.length > 1 ? selection("scores", terms, at.term, (value) => { at.term = value; attention(); }) : null,
+        make("span", { class: "soft" }, { incremental: "Each row under the best hypothesis after its token.", best: "Under the best derivation of the sentence.", none: "" }[found.derivation])),
+      make("div", { style: "display: flex; flex-wrap: wrap; gap: 12px" }, Array.from({ length: heads }, (_, h) => make("figure", { style: "margin: 0" },
+        weightsCanvas({ n: T, now: row, weight: (i, j) => weight(at.layer, h, i, j), difference: kind === "difference", name: `attention, layer ${at.layer + 1}, head ${h + 1}` }), make("figcaption", { class: "soft" }, `head ${h + 1}`)))),
+      make("p", {}, `From “${label(row)}”, mean of the heads of layer ${at.layer + 1}; choose tokens to add up their shares:`),
+      make("div", { class: "tokens" }, Array.from({ length: row + 1 }, (_, j) => make("button", { class: "pickcolumn", style: `background: ${strength(mean(row, j))}; color: #000; min-height: 26px; padding: 1px 6px${at.columns.has(j) ? "; outline: 2px solid #000" : ""}`, "aria-pressed": String(at.columns.has(j)), click: () => toggle(j) }, `${label(j)} `, make("small", {}, `${digits(100 * mean(row, j), 0)}`)))),
+      sums ? table([{ name: "layer", number: true }, ...Array.from({ length: heads }, (_, h) => ({ name: `head ${h + 1}`, number: true }))], sums.map((each) => each.map((x, i) => (i ? `${percent(x)}%` : x))), { caption: `From “${label(row)}” to ${[...at.columns].sort((a, b) => a - b).map(label).join(" + ")}${kind === "difference" ? ", difference in points" : ""}` }) : null);
+  }
+
+  // ---- stacks of stack attention and of recurrent models --------------------------------------------------------
+
+  function stacks() {
+    const found = now.stacks;
+    if (!found) return show("stacks");
+    const i = Math.min(at.token, found.tokens.length - (found.kind === "run" ? 0 : 1));
+    const shade = (share) => make("span", { style: `background: rgba(0, 114, 178, ${(0.6 * share).toFixed(3)}); padding: 1px 6px` }, percent(share));
+    if (found.kind === "attention") {
+      show("stacks", found.layers.map((layer) => {
+        const position = Math.min(at.token, found.tokens.length - 1);
+        const [push, pop, none] = layer.actions[position];
+        return make("div", { class: "item" }, make("h3", {}, `Layer ${layer.layer}`),
+          make("p", {}, "push ", shade(push), " pop ", shade(pop), " no-op ", shade(none)),
+          make("p", { class: "soft" }, `Stack of the likeliest actions: ${layer.replayed[position].map((j) => found.tokens[j]).join(" ") || "empty"}`),
+          weightsCanvas({ n: found.tokens.length, now: position, weight: (a, b) => layer.attention[a][b] ?? 0, difference: false, name: `what is on top, layer ${layer.layer}` }),
+          make("p", { class: "soft" }, "On top of the stack (column) after each token (row)."));
+      }), found.predicted?.some(Boolean) ? make("p", {}, `It says: ${found.predicted.map((x) => x ?? "·").join(" ")}`) : null);
+      return;
+    }
+    // Of a run the tokens are the sentence's own, without ROOT.
+    const t = Math.min(Math.max(i - 1, 0), found.tokens.length - 1);
+    const name = (j) => String(j);
+    show("stacks",
+      table(["token", ...found.actions.map((each) => ({ name: each, number: true })), ...(found.run ? [{ name: "heaviest run", number: false }, "state", { name: "stack", number: false }] : [])],
+        found.tokens.map((text, k) => [text, ...found.shares[k].map(shade), ...(found.run ? [found.run[k][0], found.run[k][1], found.run[k][2].map(name).join(" ")] : [])]),
+        { caption: `${found.stack} stack: shares of the actions after each token${found.run_log_share === null || found.run_log_share === undefined ? "" : `; the heaviest run has ${(100 * Math.exp(found.run_log_share)).toPrecision(3)}% of the weight`}`, rowClass: (k) => (k === t ? "chosen" : null) }),
+      found.tops ? make("p", {}, "On top now: ", found.tops[t].map((share, symbol) => [`symbol ${symbol} `, shade(share), " "])) : null,
+      found.states ? make("p", {}, "State now: ", found.states[t].map((share, q) => [`q${q} `, shade(share), " "])) : null);
+  }
+
+  function whole() {
+    const parts = [];
+    for (const [name, parse] of [["best parse", now.best], ["gold tree", now.gold]]) if (parse) parts.push(make("p", {}, `${name}${parse.joint === null ? "" : `, log2 p(x, y) = ${digits(parse.joint, 2)}`}: `, make("code", {}, parse.tree)));
+    if (now.dropped !== null) parts.push(make("p", { class: "soft" }, `The search is estimated to have dropped ${now.dropped < 1e-4 ? now.dropped.toExponential(1) : percent(now.dropped, 2) + "%"} of p(x).`));
+    show("whole", ...parts);
+  }
+
+  // ---- a minimal pair: two sentences side by side, and where their surprisals part --------------------------------
+
+  /** Columns of two lists of tokens: those in common are aligned (longest common subsequence). */
+  function aligned(a, b) {
+    const length = Array.from({ length: a.length + 1 }, () => new Array(b.length + 1).fill(0));
+    for (let i = a.length - 1; i >= 0; i--) for (let j = b.length - 1; j >= 0; j--) length[i][j] = a[i] === b[j] ? length[i + 1][j + 1] + 1 : Math.max(length[i + 1][j], length[i][j + 1]);
+    const columns = [];
+    let i = 0, j = 0, left = [], right = [];
+    const flush = () => {
+      for (let n = 0; n < Math.max(left.length, right.length); n++) columns.push([left[n] ?? null, right[n] ?? null]);
+      left = []; right = [];
+    };
+    while (i < a.length || j < b.length) {
+      if (i < a.length && j < b.length && a[i] === b[j] && length[i][j] === length[i + 1][j + 1] + 1) { flush(); columns.push([i++, j++]); }
+      else if (j >= b.length || (i < a.length && length[i + 1][j] >= length[i][j + 1])) left.push(i++);
+      else right.push(j++);
+    }
+    flush();
+    return columns;
+  }
+
+  async function drawPair(m, place) {
+    const [good, bad] = await Promise.all([trace(0, m), trace(1, m)]);
+    const columns = aligned(good.tokens, bad.tokens).filter(([i, j]) => (i === null || good.surprisals[i] !== null) && (j === null || bad.surprisals[j] !== null));
+    const bits = (one, k) => (k === null ? null : one.surprisals[k]);
+    let sum = 0;
+    const rows = columns.map(([i, j]) => {
+      const difference = (bits(bad, j) ?? 0) - (bits(good, i) ?? 0);
+      sum += difference;
+      return [good.tokens[i] ?? "", bits(good, i), bad.tokens[j] ?? "", bits(bad, j), difference, sum];
+    });
+    const parts = rows.reduce((best, row, c) => (Math.abs(row[4]) > Math.abs(rows[best][4]) ? c : best), 0);
+    const picture = make("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": `${models[m]}: the pair` },
+      barsDrawing({ labels: rows.map((row) => (row[0] === row[2] ? row[0] : `${row[0] || "–"}\n${row[2] || "–"}`)), values: [rows.map((row) => row[1]), rows.map((row) => row[3])], colours: [colour(0), colour(1)], now: null, name: `surprisals of both sentences under ${models[m]}`, room: place.clientWidth || 900 }));
+    const total = (one) => one.surprisals.reduce((a, b) => a + (b ?? 0), 0);
+    place.replaceChildren(
+      make("h3", {}, models[m]),
+      make("p", {}, make("b", { class: sum > 0 ? "right" : "wrong" }, sum > 0 ? "right" : sum < 0 ? "wrong" : "a tie"), `: good ${digits(total(good), 2)} bits, bad ${digits(total(bad), 2)}; bad ${MINUS} good = ${signed(sum, 2)}. `,
+        `They part most at ${rows[parts][0] === rows[parts][2] ? `“${rows[parts][0]}”` : `“${rows[parts][0] || "–"}” / “${rows[parts][2] || "–"}”`} (${signed(rows[parts][4], 2)} bits).`),
+      picture,
+      opening("Table", () => table(["good", "bits", "bad", "bits", { name: `bad ${MINUS} good`, number: true }, { name: "up to here", number: true }], rows.map((row) => [...row.slice(0, 4), signed(row[4]), signed(row[5])]), { rowClass: (c) => (c === parts ? "chosen" : null) })));
+  }
+
+  const pairs = pair ? models.map(() => make("div", { class: "pair" })) : [];
+
+  // ---- page --------------------------------------------------------------------------------------------------
+
+  const described = page.searches.map((search, m) => `${models[m]}: ${search.kind ?? ""} ${search.model ?? ""}${search.beam ? `, beam ${typeof search.beam === "object" ? JSON.stringify(search.beam) : search.beam}` : ""}`);
+  frame(
+    pair ? make("section", {}, make("h2", {}, "The pair"),
+      make("div", {}, make("span", { class: "key" }, make("svg", { width: 22, height: 14 }, make("rect", { x: 1, y: 1, width: 20, height: 12, fill: colour(0) })), `good: ${sentences[0]}`), make("span", { class: "key" }, make("svg", { width: 22, height: 14 }, make("rect", { x: 1, y: 1, width: 20, height: 12, fill: "none", stroke: colour(1), "stroke-width": 2 })), `bad: ${sentences[1]}`)),
+      pairs) : null,
+    pair ? make("h2", {}, "Token by token") : null,
+    make("div", { class: "bar" }, make("div", { class: "controls" }, chooseSentence, chooseModel, back, slider, on, where)),
+    panel("surprisals", "Surprisal (bits)", (place) => saveSvg("surprisals", place), () => saveTsv("surprisals", ["model", "position", "token", "bits"], () => panels.surprisals.rows()), () => opening("Table", () => table(["model", "position", "token", "bits"], panels.surprisals.rows()))),
+    make("div", { class: "two" },
+      make("div", {}, panel("beam", "Hypotheses"), panel("time", "The beam over time", (place) => saveSvg("beam", place)), panel("attachment", "What the token attaches to, over the whole beam"), panel("actions", "Actions of the chosen hypothesis")),
+      make("div", {}, panel("forest", "The stack of the chosen hypothesis", (place) => saveSvg("tree", place), () => make("button", { click: () => download("tree.tex", panels.forest.latex() + "\n", "text/plain") }, "LaTeX (forest)")), panel("tape", "Stack tape: depth of each position (column) after each token (row)", (place) => saveSvg("tape", place)))),
+    panel("stacks", "Stacks"),
+    panel("attention", "Attention"),
+    panel("whole", "The whole sentence"),
+    make("p", { class: "soft noprint" }, "Keys: ← → step through the tokens, Home and End go to the ends, 1 to 9 choose a hypothesis. The address keeps what you see. "),
+    make("p", { class: "soft" }, described.join(" · "), " ", copyButton("Copy the methods sentence", page.methods)),
+  );
+  await go({ token: at.token, hypothesis: at.hypothesis });
+  for (const [m, place] of pairs.entries()) await drawPair(m, place);
+  document.body.dataset.ready = "true";
+  window.addEventListener("resize", () => draw());
+  window.addEventListener("hashchange", () => go({ sentence: Math.min(Math.max(Number(state.get("sentence", "1")) - 1, 0), sentences.length - 1), model: Math.max(models.indexOf(state.get("model", models[0])), 0), token: Number(state.get("token", "0")), hypothesis: Number(state.get("hypothesis", "1")) - 1 }));
+})();
