@@ -41,7 +41,7 @@ def decode(
         typer.Option(
             "--from",
             rich_help_panel="Input",
-            help="Running text, words separated by spaces, or the words of trees.",
+            help="Running text, words separated by spaces, the words of trees, or pdtools prompts' sentences.",
         ),
     ] = Source.text,
     k_best: Annotated[
@@ -86,6 +86,9 @@ def decode(
     with --derivations it gives the K best derivations instead. The tree of
     rank 1 is the one that is written.
 
+    With --from parts the input is a file of pdtools prompts: line n is for the n-th of its sentences. A model of
+    windows reads each after those of the same prompt, of which it keeps the best parses.
+
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler), with the same result; --resume continues a killed run.
 
@@ -95,6 +98,7 @@ def decode(
       pdtools decode --text "The dog barks." --model runs/pushdown
       pdtools decode big.txt --model runs/pushdown -o big.trees --workers 8 --resume
       pdtools decode gold.trees --from treebank --model runs/pushdown -o parsed.trees
+      pdtools decode rte.jsonl --from parts --model runs/pushdown-windows -o rte.trees
       pdtools decode test.tokens --from tokens --model runs/pushdown --beam 300 --k-best 5 \\
           --scores test.tsv -o test.trees
     """
@@ -108,7 +112,9 @@ def decode(
     from pdtools.parsers import pipeline
     from pdtools.search.decoding import decode as decode_lines
     from pdtools.search.decoding import write_decoded
+    from pdtools.search.contexts import DOCUMENT, NO_CONTEXT, Context
     from pdtools.search.inputs import count_inputs, read_inputs
+    from pdtools.models.checkpoint import reads_windows
 
     files = input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
     merge_options = [] if scores is None else ["--scores", scores]
@@ -123,7 +129,8 @@ def decode(
         beside=beside,
         quiet=run.quiet,
     )
-    settings = model_settings(plan, model, run, cky=cky)
+    context = Context(of=DOCUMENT) if source is Source.parts and reads_windows(model) else NO_CONTEXT
+    settings = model_settings(plan, model, run, cky=cky, context=context)
     rejects = Rejects("skip")
     with piecewise_searcher(
         output,

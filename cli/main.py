@@ -38,6 +38,7 @@ from . import (
     inspect,
     merge,
     parse,
+    prompts,
     sample,
     show,
     surprisal,
@@ -86,6 +87,7 @@ _command = functools.partial(app.command, cls=PanelledCommand)
 _command("parse", short_help="A treebank, or text through a parser, into binarized trees.")(parse.parse)
 _command("tapes", short_help="Trees into shards: tokens, attachments and stack tapes.")(tapes.tapes)
 _command("blocks", short_help="Running text into shards, for models without trees.")(blocks.blocks)
+_command("prompts", short_help="The data of a classification task into prompts.")(prompts.prompts)
 _command("show", short_help="Print one sentence of the shards, with its tree and tape.")(show.show)
 _command("train", short_help="Train a language model on shards, or on a task.")(train.train)
 _command("sweep", short_help="Train a model for every combination of some settings' values.")(sweep.sweep)

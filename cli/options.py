@@ -30,6 +30,7 @@ class Source(str, Enum):
     text = "text"
     tokens = "tokens"
     treebank = "treebank"
+    parts = "parts"
 
 
 class Style(str, Enum):

@@ -71,7 +71,7 @@ def parse(
         typer.Option(
             "--from",
             rich_help_panel="Input",
-            help="Sentences as text, as words separated by spaces, or trees.",
+            help="Sentences as text, as words separated by spaces, or of pdtools prompts; or trees.",
         ),
     ] = Source.text,
     split_sentences: Annotated[
@@ -152,7 +152,9 @@ def parse(
         raise typer.BadParameter("--cky is for checkpoints trained with TreeReg: name one with --parser")
     searches = run.beam != DEFAULT_BEAM or (run.margin, run.word_beam, run.fast_track) != (None,) * 3
     if source is Source.treebank and (parser != BENEPAR or model is not None or searches):
-        raise typer.BadParameter("--parser, --model and options of searches go with --from text or tokens")
+        raise typer.BadParameter(
+            "--parser, --model and options of searches go with --from text, tokens or parts"
+        )
     if split_sentences and source is not Source.text:
         raise typer.BadParameter("--split-sentences needs --from text")
     check_json_output(run.as_json, output)

@@ -121,6 +121,15 @@ def tapes(
     binarize: Annotated[
         Factor, typer.Option("--binarize", help="Right- or left-branching binarization.")
     ] = Factor.right,
+    prompts: Annotated[
+        str | None,
+        typer.Option(
+            "--prompts",
+            rich_help_panel="Input",
+            metavar="FILE",
+            help="--layout window: the prompts that TREES are of, a window for each (pdtools prompts).",
+        ),
+    ] = None,
     on_error: OnErrorOption = OnError.fail,
 ) -> None:
     """Turn trees into shards: Parquet files of tokens, attachments, stack tapes and labelled constituents.
@@ -136,6 +145,9 @@ def tapes(
     --documents blank, what stands between blank lines: in files of trees, or in the text that pdtools parse
     read, which writes (X (-NONE- *)) for a blank line.
 
+    With --prompts a row is a prompt with its answer, TREES has one tree for each of its sentences, in order,
+    and the tokenizer is that of a model or of other shards. Longer prompts are left out and listed.
+
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler), with the same result; --resume continues a killed run. If a tokenizer is made, or that of
     --tokenizer has no labels, run an array twice: the first run collects words and labels.
@@ -144,10 +156,14 @@ def tapes(
     Example:
       pdtools tapes train.trees -o shards/train --tokenizer bpe --vocab-size 8000
       pdtools tapes valid.trees -o shards/valid --tokenizer shards/train
+      pdtools tapes rte.trees --prompts rte.jsonl -o shards/rte --layout window --window 512 --tokenizer gpt2/
       pdtools tapes articles/ -o windows --layout window --window 512 --tokenizer bpe
     """
     from dataclasses import asdict
 
+    from pdtools.jobs import Plan
+    from pdtools.prompts.items import read_prompts
+    from pdtools.prompts.rows import prompt_shards
     from pdtools.shards import ShardSettings, TokenizerSettings, shards_from_files
     from pdtools.trees import count_trees
 
@@ -155,7 +171,7 @@ def tapes(
         raise typer.BadParameter("shards are a folder: name one with -o")
     files = expand_inputs(trees, SUFFIXES, Kind.TREES)
     plan = make_plan(run)
-    read = [*files, *tokenizer_input(tokenizer)]
+    read = [*files, *tokenizer_input(tokenizer), *([] if prompts is None else [prompts])]
     check_output_or_done(output, plan, folder=True, overwrite=run.overwrite, inputs=read, quiet=run.quiet)
     rejects = Rejects(on_error.value)
     used = chosen_tokenizer(tokenizer, vocab_size, min_count, unk, text_style, lower_case=lower_case)
@@ -170,8 +186,20 @@ def tapes(
             window=window,
             documents=(documents or Documents.file).value,
         )
-    elif window is not None or documents is not None:
-        raise typer.BadParameter("--window and --documents are for --layout window")
+    elif (window, documents, prompts) != (None, None, None):
+        raise typer.BadParameter("--window, --documents and --prompts are for --layout window")
+    if prompts is not None:
+        if plan != Plan() or documents is not None:
+            raise typer.BadParameter("--prompts are read in one go, without --documents: each is one")
+        if isinstance(used, TokenizerSettings):
+            raise typer.BadParameter("--prompts need the --tokenizer of a model, or of other shards")
+        manifest = prompt_shards(
+            files, read_prompts(prompts), used, settings, output, rejects, overwrite=run.overwrite
+        )
+        if run.as_json:
+            print_json(manifest)
+        _tell(manifest, output, run.quiet)
+        return
     described = {
         "work": "tapes",
         **settings.record(),

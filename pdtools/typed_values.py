@@ -148,7 +148,12 @@ def as_fields(values: Mapping[str, Any], config_class: type) -> dict[str, Any]:
 
 def missing(given: Iterable[str], config_class: type) -> list[str]:
     """The fields without a default that are not given."""
-    required = [field.name for field in settings_of(config_class) if field.default is dataclasses.MISSING]
+    without = dataclasses.MISSING
+    required = [
+        field.name
+        for field in settings_of(config_class)
+        if field.default is without and field.default_factory is without
+    ]
     return [key for key in required if key not in set(given)]
 
 

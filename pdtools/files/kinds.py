@@ -37,6 +37,7 @@ class Kind(Enum):
     SUITES = "SyntaxGym's test suites"
     SURPRISALS = "a table of surprisals"
     REJECTS = "a list of what was left out"
+    PROMPTS = "prompts of pdtools prompts"
     PARQUET = "a Parquet file"
 
 
@@ -57,6 +58,7 @@ _HINTS: dict[Kind, dict[Kind | None, str]] = {
         Kind.HUGGING_FACE: _AFTER_MODEL,
         Kind.PAIRS: "pdtools eval-blimp scores them, and writes their sentences as text",
         Kind.SUITES: "pdtools eval-sg scores them, and writes their sentences as text",
+        Kind.PROMPTS: "their sentences are read with --from parts",
         None: "one sentence a line",
     },
     Kind.SHARDS: {
@@ -69,6 +71,10 @@ _HINTS: dict[Kind, dict[Kind | None, str]] = {
         Kind.PAIRS: "pdtools eval-blimp scores them",
         Kind.SUITES: "pdtools eval-sg scores them",
         None: "pdtools tapes makes shards from trees, pdtools blocks from text",
+    },
+    Kind.PROMPTS: {
+        Kind.TREES: "they go after the prompts: pdtools tapes TREES --prompts FILE",
+        None: "pdtools prompts makes them of the data of a task",
     },
     Kind.MODEL: {
         Kind.SHARDS: "pdtools train {path} -o RUN trains one on them",
@@ -225,6 +231,8 @@ def _is_bracketing(text: str) -> bool:
 
 
 def _of_json(text: str, first: str) -> Kind | None:
+    if re.search(r'"format":\s*"pdtools prompts"', first):
+        return Kind.PROMPTS
     keys = set(re.findall(r'"(\w+)"\s*:', text))
     if {"sentence_good", "sentence_bad"} <= keys:
         return Kind.PAIRS

@@ -68,6 +68,13 @@ def describe_checkpoint(path: str | Path) -> dict[str, str]:
     return _described(config) if isinstance(config, dict) and "model" in config else {}
 
 
+def reads_windows(path: str | Path) -> bool:
+    """Whether the model of a checkpoint or run, which is not loaded, learned from windows."""
+    config = read_json(checkpoint_folder(path) / CONFIG_FILE)
+    shape = config.get("config") if isinstance(config, dict) else None
+    return isinstance(shape, dict) and shape.get("layout") == "window"
+
+
 def _described(config: Mapping[str, Any]) -> dict[str, str]:
     name = {"model": config["model"]}
     return name | ({"warning": UNTRAINED} if config.get("step") == 0 else {})

@@ -38,8 +38,9 @@ SUFFIXES = {
     "treebank": (".mrg", ".ptb", ".tree", ".trees"),
     "text": (".txt",),
     "tokens": (".txt", ".tok", ".tokens"),
+    "parts": (".jsonl",),
 }
-KINDS = {"treebank": Kind.TREES, "text": Kind.TEXT, "tokens": Kind.TEXT}
+KINDS = {"treebank": Kind.TREES, "text": Kind.TEXT, "tokens": Kind.TEXT, "parts": Kind.PROMPTS}
 SPLIT_NAMES = ("train", "valid", "test")
 # Sentences sorted by length together: many enough to fill batches, few enough to hold in memory.
 CHUNK = 512

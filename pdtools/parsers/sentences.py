@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pdtools.errors import InputError, MissingDependencyError
 from pdtools.files import read_lines
+from pdtools.prompts.items import read_prompts
 from pdtools.tokenization import split_words
 from pdtools.trees import unescape
 
@@ -30,12 +31,14 @@ class SourcedSentence:
 def read_sentences(
     files: Sequence[str], kind: str, *, split_sentences: bool = False
 ) -> Iterator[SourcedSentence]:
-    """Sentences of ``text`` (one a line, or running text with ``split_sentences``) or ``tokens`` files.
+    """Sentences of ``text`` (one a line, or running text with ``split_sentences``), ``tokens``, ``parts`` files.
 
     Raises:
         InputError: if there is no sentence in any of them.
     """
-    if kind == "tokens":
+    if kind == "parts":
+        sentences = read_parts(files)
+    elif kind == "tokens":
         sentences = read_tokens(files)
     else:
         sentences = read_running_text(files) if split_sentences else read_text(files)
@@ -50,6 +53,14 @@ def read_text(files: Iterable[str]) -> Iterator[SourcedSentence]:
     for file in files:
         for line, text in read_lines(file):
             yield SourcedSentence(split_words(text, "ptb").words, file, line, text)
+
+
+def read_parts(files: Iterable[str]) -> Iterator[SourcedSentence]:
+    """The sentences of prompts (:mod:`pdtools.prompts.items`); words are split as in the Penn Treebank."""
+    for file in files:
+        prompts = read_prompts(file)
+        for number, text in prompts.sentences:
+            yield SourcedSentence(split_words(text, "ptb").words, file, prompts.lines[number], text)
 
 
 def read_tokens(files: Iterable[str]) -> Iterator[SourcedSentence]:
@@ -69,6 +80,27 @@ def read_running_text(files: Iterable[str]) -> Iterator[SourcedSentence]:
     Raises:
         MissingDependencyError: if spaCy is not installed.
     """
+    splitter = _splitter()
+    for file in files:
+        for line, sentence in _sentences(splitter, read_lines(file)):
+            yield SourcedSentence(split_words(sentence, "ptb").words, file, line, sentence)
+
+
+def sentence_splitter() -> Callable[[str], list[str]]:
+    """What cuts a text into sentences by the same rules; white space becomes single spaces.
+
+    Raises:
+        MissingDependencyError: if spaCy is not installed.
+    """
+    splitter = _splitter()
+
+    def split(text: str) -> list[str]:
+        return [sentence for _, sentence in _located(text, _sentence_starts(splitter, text), 1)]
+
+    return split
+
+
+def _splitter() -> Any:
     try:
         import spacy
     except ImportError as error:
@@ -76,9 +108,7 @@ def read_running_text(files: Iterable[str]) -> Iterator[SourcedSentence]:
     splitter = spacy.blank("en")
     splitter.add_pipe("sentencizer")
     splitter.max_length = 1 << 40  # a limit meant for spaCy's neural components
-    for file in files:
-        for line, sentence in _sentences(splitter, read_lines(file)):
-            yield SourcedSentence(split_words(sentence, "ptb").words, file, line, sentence)
+    return splitter
 
 
 def _sentences(splitter: Any, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:

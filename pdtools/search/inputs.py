@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pdtools.files import Rejects, count_lines, read_lines
 from pdtools.tokenization import Sentence, join_words, split_spaces, split_text_words, split_words
+from pdtools.prompts.items import read_prompts
 from pdtools.trees import SourcedTree, count_trees, normalize, read_trees, unescape
 
-Source = Literal["text", "tokens", "treebank"]
+Source = Literal["text", "tokens", "treebank", "parts"]
 # A tree that is left out would shift the numbers of those after it.
 _BROKEN_TREE = "pdtools parse --from treebank --on-error skip makes a file of the others"
 
@@ -55,6 +56,8 @@ def read_sentence(text: str, source: Literal["text", "tokens"], text_style: str 
 def read_inputs(files: Iterable[str], source: Source, text_style: str | None) -> Iterator[SourcedLine]:
     """Every line of the files as a sentence, blank ones too (without words); or the words of every tree.
 
+    Of prompts (``parts``) every sentence, with those of the same prompt before it.
+
     Raises:
         InputError: if a file cannot be read, or a tree is broken.
     """
@@ -66,6 +69,10 @@ def read_inputs(files: Iterable[str], source: Source, text_style: str | None) ->
                 sentence = join_words(words, "ptb" if text_style == "ptb" else "raw")
                 yield SourcedLine(sentence, join_words(words, "ptb"), file, number)
         return
+    if source == "parts":
+        for file in files:
+            yield from _parts(file, text_style)
+        return
     split_written = split_text_words if source == "text" else _split_tokens
     for file in files:
         for line, text in read_lines(file):
@@ -74,7 +81,21 @@ def read_inputs(files: Iterable[str], source: Source, text_style: str | None) ->
 
 def count_inputs(files: Sequence[str], source: Source) -> int | None:
     """How many sentences :func:`read_inputs` gives, if that can be counted quickly."""
+    if source == "parts":
+        return None
     return count_trees(files) if source == "treebank" else count_lines(files)
+
+
+def _parts(file: str, text_style: str | None) -> Iterator[SourcedLine]:
+    prompts = read_prompts(file)
+    before: list[Sentence] = []
+    item = -1
+    for number, text in prompts.sentences:
+        if number != item:
+            before, item = [], number
+        sentence = replace(read_sentence(text, "text", text_style), before=tuple(before))
+        yield SourcedLine(sentence, split_text_words(text), file, prompts.lines[number])
+        before.append(replace(sentence, before=()))
 
 
 def _split_tokens(line: str) -> Sentence:

@@ -320,6 +320,8 @@ def write_shards(
     *,
     sources: Sequence[str] = (),
     description: Mapping[str, Any] | None = None,
+    more_settings: Mapping[str, Any] | None = None,
+    finish: Callable[[Iterable[Rows]], Iterable[Rows]] = lambda tables: tables,
     overwrite: bool = False,
     rows_per_part: int = ROWS_PER_PART,
     workers: Workers | None = None,
@@ -331,6 +333,8 @@ def write_shards(
         tokenizer: what they were tokenized with; copied into the folder.
         settings, out_dir, rejects, sources, overwrite, rows_per_part: see :func:`build_shards`.
         description: more entries of the manifest: what the rows are, where no file says it.
+        more_settings: more of its settings.
+        finish: adds to the rows, as they are written, the columns that they still lack.
         workers: processes that write parts; None: this one does.
 
     Returns:
@@ -346,7 +350,7 @@ def write_shards(
         tables = _count_words(in_tables(rows, settings), words)
         if settings.layout == "window":
             tables = pack_windows(tables, settings, tokenizer.root_id)
-        parts = cut_parts(tables, rows_per_part)
+        parts = cut_parts(finish(tables), rows_per_part)
         with closing((workers or Workers()).map_in_order(write, parts)) as written:
             done = [part for _, part in written]
         counts = sum((part.counts for part in done), words)
@@ -355,7 +359,7 @@ def write_shards(
         manifest = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
-            "settings": {**settings.record(), "text_style": tokenizer.text_style},
+            "settings": {**settings.record(), "text_style": tokenizer.text_style, **(more_settings or {})},
             "tokenizer": {
                 "kind": tokenizer.kind,
                 "vocab_size": tokenizer.vocab_size,

@@ -16,6 +16,10 @@ A row is a sentence of n tokens, ``ROOT w_1 … w_n EOS`` (or a block, see :clas
   with ``tape="packed"``, since ``attach`` determines it.
 - ``document`` int64: the number of the row's document in the folder, from 0; only of windows.
 
+- ``item`` string: of a prompt (:mod:`pdtools.prompts.rows`), what the data call it;
+- ``answer`` int32: the place of its label in the task, -1 where it is not known; of tasks of numbers instead
+- ``target`` float64: the number, NaN where it is not known.
+
 In a window every sentence is ``ROOT w_1 … w_n``: its last token attaches to its ROOT. Numbers in ``word``
 go on through the row, and in ``text`` there is a line break between sentences.
 """
@@ -46,6 +50,7 @@ _CHOICES = {
     "tape": ("packed", "none"),
     "constituents": ("labelled", "none"),
     "documents": ("blank", "file", "none"),
+    "prompts": ("labels", "numbers", "none"),
 }
 CONSTITUENTS = ("labels", "opens", "closes")
 """The columns of labelled constituents."""
@@ -65,6 +70,7 @@ class ShardSettings:
         window: the most positions of a window; 0 for other layouts.
         documents: of windows, what makes a document: what stands between blank lines (``blank``), a file, or
             all files together (``none``).
+        prompts: windows that are prompts, one each, and what they ask for: ``labels``, or ``numbers``.
     """
 
     layout: Literal["sentence", "window", "block"] = "sentence"
@@ -73,6 +79,7 @@ class ShardSettings:
     constituents: Literal["labelled", "none"] = "none"
     window: int = 0
     documents: Literal["blank", "file", "none"] = "none"
+    prompts: Literal["labels", "numbers", "none"] = "none"
 
     @classmethod
     def described(cls, settings: Mapping[str, Any]) -> ShardSettings:
@@ -81,16 +88,16 @@ class ShardSettings:
         Raises:
             PdtoolsError: if one is missing or is none of its values.
         """
-        later = {"constituents": "none", "documents": "none", "window": 0}  # older manifests lack them
+        # Older manifests lack them.
+        later = {"constituents": "none", "documents": "none", "prompts": "none", "window": 0}
         return cls(**{name: settings.get(name, later.get(name)) for name in (*_CHOICES, "window")})
 
     def record(self) -> dict[str, Any]:
         """The settings as manifests have them: of windows only what they are made of."""
-        return {
-            name: value
-            for name, value in asdict(self).items()
-            if self.layout == "window" or name not in ("window", "documents")
-        }
+        left_out = set() if self.layout == "window" else {"window", "documents"}
+        if self.prompts == "none":
+            left_out.add("prompts")
+        return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
@@ -100,6 +107,19 @@ class ShardSettings:
             raise PdtoolsError(f"layout {self.layout} has no constituents")
         if not isinstance(self.window, int) or (self.window >= 2) != (self.layout == "window"):
             raise PdtoolsError("windows have 2 positions or more, and only they have a length")
+        if self.layout != "window" and self.prompts != "none":
+            raise PdtoolsError(f"layout {self.layout} has no prompts")
+
+    @property
+    def columns(self) -> dict[str, pa.DataType]:
+        """The columns of windows, besides those of every row."""
+        import pyarrow as pa
+
+        own = {"document": pa.int64()} if self.layout == "window" else {}
+        if self.prompts != "none":
+            own["item"] = pa.string()
+            own |= {"answer": pa.int32()} if self.prompts == "labels" else {"target": pa.float64()}
+        return own
 
 
 def arrow_schema(
@@ -118,8 +138,7 @@ def arrow_schema(
     ]
     if settings.constituents == "labelled":
         fields += [pa.field(name, numbers, nullable=False) for name in CONSTITUENTS]
-    if settings.layout == "window":
-        fields.append(pa.field("document", pa.int64(), nullable=False))
+    fields += [pa.field(name, kind, nullable=False) for name, kind in settings.columns.items()]
     if settings.tape == "packed":
         fields.append(pa.field("tape", pa.binary(), nullable=False))
     metadata = {

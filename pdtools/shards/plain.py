@@ -52,12 +52,14 @@ def sentence_of(tree: Tree, text_style: str) -> Sentence:
     return join_words([unescape(word) for word in tree.words], text_style)
 
 
-def row_of_tree(tree: Tree, tokenizer: Tokenizer, settings: ShardSettings) -> ShardRow | str:
-    """The row of a tree, or why there is none."""
+def row_of_tree(
+    tree: Tree, tokenizer: Tokenizer, settings: ShardSettings, sentence: Sentence | None = None
+) -> ShardRow | str:
+    """The row of a tree, or why there is none; ``sentence``: its words as they are written, if that is known."""
     usable = usable_tree(tree)
     if isinstance(usable, str):
         return usable
-    sentence = sentence_of(usable, tokenizer.text_style)
+    sentence = sentence or sentence_of(usable, tokenizer.text_style)
     try:
         encoding = tokenizer.encode(sentence)
     except UnknownWordError:

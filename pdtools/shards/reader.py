@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.arrow import cut_tables
+from pdtools.arrow import cut_tables, numpy_array
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Kind, check_kind, read_json, recover_directory, sha256_stream
 from pdtools.shards.check import REMAKE, bytes_of_tapes, check_rows, check_schema
@@ -96,6 +96,10 @@ class ShardFolder:
     def _list_columns(self) -> tuple[str, ...]:
         return ("tokens", "attach", "word", *(CONSTITUENTS if self.has_constituents else ()))
 
+    @property
+    def _own_columns(self) -> list[str]:
+        return list(ShardSettings.described(self.manifest["settings"]).columns)
+
     def __len__(self) -> int:
         return sum(part["rows"] for part in self.manifest["parts"])
 
@@ -155,7 +159,7 @@ class ShardFolder:
             with self._open_part(part) as file, _reading(path):
                 tapes = bytes_of_tapes(file, path) if "tape" in file.schema_arrow.names else None
                 columns = ["id", "text", *self._list_columns]
-                columns += ["document"] if self.layout == "window" else []
+                columns += self._own_columns
                 for batch in file.iter_batches(ROWS_PER_BLOCK, columns=columns):
                     if not batch.num_rows:
                         continue
@@ -204,9 +208,10 @@ class ShardFolder:
             lengths=np.diff(columns["tokens"].offsets).astype(np.int32),
             _texts=pa.chunked_array([chunk for table in tables for chunk in table["text"].chunks]),
             _columns=columns,
-            _documents=np.concatenate([table["document"].to_numpy() for table in tables])
-            if self.layout == "window"
-            else None,
+            _own={
+                name: pa.chunked_array([c for table in tables for c in table[name].chunks])
+                for name in self._own_columns
+            },
         )
 
 
@@ -223,7 +228,7 @@ class ShardSet(ShardFolder):
     lengths: NDArray[np.int32]
     _texts: pa.ChunkedArray
     _columns: dict[str, _Lists]
-    _documents: NDArray[np.int64] | None = None
+    _own: Mapping[str, pa.ChunkedArray] = field(default_factory=dict)
 
     @classmethod
     def open(cls, folder: str | Path) -> ShardSet:
@@ -251,7 +256,7 @@ class ShardSet(ShardFolder):
                 lengths=self.lengths[rows],
                 _texts=self._texts[rows],
                 _columns={name: column[rows] for name, column in self._columns.items()},
-                _documents=None if self._documents is None else self._documents[rows],
+                _own={name: column[rows] for name, column in self._own.items()},
             )
 
     def tokens(self, i: int) -> NDArray[np.int32]:
@@ -272,7 +277,21 @@ class ShardSet(ShardFolder):
 
     def document(self, i: int) -> int | None:
         """The number of the document that window i is of, from 0; None in other layouts."""
-        return None if self._documents is None else int(self._documents[i])
+        return int(self._own["document"][i].as_py()) if "document" in self._own else None
+
+    def item(self, i: int) -> str:
+        """What the data call the item of prompt i."""
+        return str(self._own["item"][i].as_py())
+
+    @cached_property
+    def answers(self) -> NDArray[np.int32]:
+        """Int32 (rows,), of prompts the place of each label in the task, -1 where it is not known."""
+        return numpy_array(self._own["answer"], np.int32)
+
+    @cached_property
+    def targets(self) -> NDArray[np.float64]:
+        """Float64 (rows,), of prompts that ask for numbers these; NaN where one is not known."""
+        return numpy_array(self._own["target"], np.float64)
 
     def tape(self, i: int) -> NDArray[np.int32]:
         """The stack tape of row i, int32 (n + 2, n + 2), from its attachments: depths over 255 included."""

@@ -1,0 +1,153 @@
+"""``pdtools prompts``: the data of a task into prompts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pdtools.files import STDIO, Rejects, write_rejects
+
+from .console import message, print_json, progress
+from .options import JsonOption, OnError, OnErrorOption, OverwriteOption, QuietOption
+from .outputs import check_different, check_json_output, check_target
+
+if TYPE_CHECKING:
+    from pdtools.prompts.items import Item
+
+
+class FullStops(str, Enum):
+    """What becomes of two full stops where a field and the template both have one."""
+
+    single = "single"
+    literal = "literal"
+
+
+def prompts(
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="A file, or a folder such as GLUE's, with --split.")
+    ],
+    task: Annotated[
+        str,
+        typer.Option(
+            "--task",
+            rich_help_panel="Input",
+            metavar="NAME|FILE",
+            help="rte, mrpc, sst5, stsb, or a TOML file.",
+        ),
+    ],
+    output: Annotated[
+        str,
+        typer.Option("--output", "-o", rich_help_panel="Output", help="A file (.jsonl; .gz, .zst), or -."),
+    ] = STDIO,
+    split: Annotated[
+        str,
+        typer.Option("--split", rich_help_panel="Input", help="DATA is a folder: which file of it is read."),
+    ] = "train",
+    label_names: Annotated[
+        str | None,
+        typer.Option(
+            "--label-names",
+            rich_help_panel="Input",
+            metavar="NAME,NAME...",
+            help="What the labels 0, 1, ... of the data mean.",
+        ),
+    ] = None,
+    full_stops: Annotated[
+        FullStops,
+        typer.Option(
+            "--full-stops", rich_help_panel="Input", help="Drop one of two full stops, or leave both."
+        ),
+    ] = FullStops.single,
+    split_sentences: Annotated[
+        bool,
+        typer.Option(
+            "--split-sentences/--no-split-sentences",
+            rich_help_panel="Input",
+            help="Parts of several sentences are split, or each is read as one.",
+        ),
+    ] = True,
+    hold_out: Annotated[
+        str | None,
+        typer.Option(
+            "--hold-out",
+            rich_help_panel="Output",
+            metavar="FILE",
+            help="A tenth of the items goes there, always the same ones.",
+        ),
+    ] = None,
+    on_error: OnErrorOption = OnError.fail,
+    overwrite: OverwriteOption = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Turn the data of a classification or regression task into prompts (Premise: ... Hypothesis: ... Label:).
+
+    DATA: a table with tabs whose first line names the columns (GLUE; quotes are letters), trees whose roots
+    have the labels, or lines with a label before the sentence (SST), JSON lines, or Parquet. Labels may be
+    missing, as in test sets. Whole numbers as labels of a task that has names for them are refused, unless
+    --label-names says what they mean. A task is a TOML file: parts, answer, answers, metric.
+
+    The sentences of the prompts are to be parsed: pdtools decode --from parts, or any other parser, a tree
+    for each. pdtools tapes --prompts then makes shards of the two.
+
+    \b
+    Example:
+      pdtools prompts GLUE/RTE --split dev --task rte -o rte.dev.jsonl
+      pdtools prompts GLUE/RTE --task rte -o rte.train.jsonl --hold-out rte.valid.jsonl
+      pdtools prompts rte.parquet --task rte --label-names entailment,not_entailment -o rte.jsonl
+      pdtools prompts sst/dev.txt --task sst5 -o sst5.dev.jsonl
+    """
+    from pdtools.parsers.sentences import sentence_splitter
+    from pdtools.prompts.items import is_held_out, make_items, write_items
+    from pdtools.prompts.readers import data_file, label_names_of, read_records
+    from pdtools.prompts.tasks import read_task
+
+    check_json_output(as_json, output)
+    asked = read_task(task)
+    file = data_file(data, split)
+    outputs = [output, *([] if hold_out is None else [hold_out])]
+    check_different(*outputs)
+    for path in outputs:
+        check_target(path, folder=False, overwrite=overwrite, inputs=[file, task], quiet=quiet)
+    rejects = Rejects(on_error.value)
+    wanted = {name: asked.names_of(name) for name in asked.fields}
+    names = label_names.split(",") if label_names else label_names_of(file, asked.names_of("label"))
+    items = make_items(
+        read_records(file, wanted, rejects),
+        asked,
+        rejects,
+        split=sentence_splitter() if split_sentences else lambda part: [part],
+        full_stops=full_stops.value,
+        label_names=names,
+    )
+    counted: Counter[str] = Counter()
+
+    def watched() -> Iterator[Item]:
+        for item in progress(items, total=None, label="items", quiet=quiet):
+            label = "unlabelled" if item.label is None else item.label
+            counted[label if isinstance(label, str) else "numbers"] += 1
+            yield item
+
+    every = list(watched())
+    kept = every if hold_out is None else [item for item in every if not is_held_out(item)]
+    if hold_out is not None:
+        write_items(hold_out, asked, filter(is_held_out, every), overwrite=overwrite)
+    write_items(output, asked, kept, overwrite=overwrite)
+    write_rejects(output, rejects)
+    report = {
+        "task": asked.name,
+        "items": len(kept),
+        "held_out": len(every) - len(kept),
+        "labels": dict(sorted(counted.items())),
+        "left_out": rejects.by_reason(),
+    }
+    if as_json:
+        print_json(report)
+    labels = ", ".join(f"{number} {label}" for label, number in sorted(counted.items()))
+    message(f"{len(every)} items ({labels}), {len(every) - len(kept)} held out", quiet=quiet)
+    for reason, number in rejects.by_reason().items():
+        message(f"left out: {number} ({reason})", quiet=quiet)

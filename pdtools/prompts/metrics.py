@@ -1,0 +1,109 @@
+"""Accuracy, F1 and correlations of predictions, and their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdtools.prompts.tasks import Task
+
+Float64 = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+Score = Callable[..., float | None]
+
+WRONG = -1
+"""The prediction for an item whose best answers are equally probable: no label."""
+
+CONFIDENCE = 0.95
+
+
+def accuracy(gold: Int64, predicted: Int64) -> float | None:
+    """The share of equal numbers; None of nothing."""
+    return float((gold == predicted).mean()) if len(gold) else None
+
+
+def f1(gold: Int64, predicted: Int64, positive: int = 1) -> float | None:
+    """F1 of one class, 2 TP / (2 TP + FP + FN); None where neither gold nor predicted has it."""
+    right = int(((gold == positive) & (predicted == positive)).sum())
+    of_class = int((gold == positive).sum()) + int((predicted == positive).sum())
+    return 2 * right / of_class if of_class else None
+
+
+def pearson(gold: Float64, predicted: Float64) -> float | None:
+    """Pearson's correlation; None where one of the two does not vary."""
+    a, b = gold - gold.mean(), predicted - predicted.mean()
+    scale = np.sqrt((a * a).sum() * (b * b).sum())
+    return float((a * b).sum() / scale) if scale > 0 else None
+
+
+def ranks(values: Float64) -> Float64:
+    """Ranks from 1; equal values have the mean of theirs."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2)[place]
+
+
+def spearman(gold: Float64, predicted: Float64) -> float | None:
+    """Spearman's correlation: Pearson's of the ranks."""
+    return pearson(ranks(gold), ranks(predicted))
+
+
+def scores_of(task: Task) -> dict[str, Score]:
+    """What a task's predictions are scored by, the one that counts first; each takes gold and predicted.
+
+    Those are places in the task's labels (``WRONG`` of a tie), or numbers.
+    """
+    if task.range is not None:
+        return {"spearman": spearman, "pearson": pearson}
+    if task.metric == "accuracy":
+        return {"accuracy": accuracy}
+    positive = task.labels.index(task.positive)
+    return {"f1": lambda gold, predicted: f1(gold, predicted, positive), "accuracy": accuracy}
+
+
+def main_score(task: Task, gold: NDArray[np.generic], predicted: NDArray[np.generic]) -> float:
+    """What chooses checkpoints; 0 where the score is not defined."""
+    return next(iter(scores_of(task).values()))(gold, predicted) or 0.0
+
+
+def intervals(
+    scores: Mapping[str, Score],
+    gold: NDArray[np.generic],
+    predicted: NDArray[np.generic],
+    *,
+    seed: int,
+    samples: int,
+) -> dict[str, list[float] | None]:
+    """Percentile intervals (95%) of scores, by a bootstrap over items.
+
+    Returns:
+        low and high of each score; None where too few samples have it (half).
+    """
+    rng = np.random.default_rng(seed)
+    found: dict[str, list[float]] = {name: [] for name in scores}
+    for _ in range(samples):
+        items = rng.integers(len(gold), size=len(gold))
+        for name, score in scores.items():
+            if (value := score(gold[items], predicted[items])) is not None:
+                found[name].append(value)
+    edges = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
+    return {
+        name: np.quantile(values, edges).tolist() if 2 * len(values) > samples else None
+        for name, values in found.items()
+    }
+
+
+def decide(scores: Float64) -> Int64:
+    """The likeliest answer of each item; ``WRONG`` where two are.
+
+    Args:
+        scores: float64 (items, answers).
+
+    Returns:
+        int64 (items).
+    """
+    best = scores.argmax(1)
+    tied = (scores == scores.max(1, keepdims=True)).sum(1) > 1
+    return np.where(tied, WRONG, best)

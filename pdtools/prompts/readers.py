@@ -1,0 +1,176 @@
+"""Data of classification tasks as people have them: GLUE's tables, SST's trees, lines, JSON lines, Parquet."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pdtools.errors import InputError
+from pdtools.files import Rejects, read_lines, recover_directory
+from pdtools.files.json_input import parse_json
+from pdtools.tokenization import join_words
+from pdtools.trees import normalize, read_trees, unescape
+
+# The files that a split may be in, in a folder: GLUE's first.
+_ENDINGS = (".tsv", ".jsonl", ".parquet", ".txt")
+_LABELLED_LINE = re.compile(r"(\d+)[ \t]+(\S.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a line of data says, by column; ``line``: its number, of Parquet that of the row, from 1."""
+
+    values: Mapping[str, Any]
+    file: str
+    line: int
+
+
+def data_file(data: str, split: str) -> str:
+    """The file that is meant: the one that is named, or that of a split in a folder such as GLUE's.
+
+    Raises:
+        InputError: if there is none.
+    """
+    recover_directory(Path(data))
+    if not os.path.isdir(data):
+        return data
+    wanted = [f"{split}{ending}{packed}" for ending in _ENDINGS for packed in ("", ".gz", ".zst")]
+    for name in wanted:
+        if os.path.isfile(os.path.join(data, name)):
+            return os.path.join(data, name)
+    hint = "name the file itself, or another --split"
+    raise InputError(f"no {', '.join(split + ending for ending in _ENDINGS)} in it", file=data, hint=hint)
+
+
+def read_records(file: str, names: Mapping[str, Sequence[str]], rejects: Rejects) -> Iterator[Record]:
+    """The records of a file.
+
+    JSON lines and Parquet are told by their endings. Else: trees begin with a bracket, their label is that of
+    the root; lines that begin with a digit are a label and a sentence; all other files are tables whose first
+    line names the columns, with tabs between cells, in which a quote is a letter like others.
+
+    Args:
+        file: UTF-8, perhaps compressed, or with a byte order mark, or CRLF.
+        names: fields that have to be there, and what each may be called.
+        rejects: takes lines that cannot be read.
+
+    Raises:
+        InputError: if the file is none of these, or lacks a column.
+    """
+    name = file.removesuffix(".gz").removesuffix(".zst")
+    if name.endswith(".parquet"):
+        yield from _parquet(file, names)
+    elif name.endswith((".jsonl", ".json")):
+        yield from _json(file, rejects)
+    else:
+        first = next((line for _, line in read_lines(file) if line.strip()), "")
+        if not first:
+            raise InputError("nothing in it", file=file)
+        if first.lstrip().startswith("("):
+            yield from _trees(file, rejects)
+        elif _LABELLED_LINE.fullmatch(first):
+            yield from _lines(file, rejects)
+        else:
+            yield from _table(file, names, rejects)
+
+
+def _table(file: str, names: Mapping[str, Sequence[str]], rejects: Rejects) -> Iterator[Record]:
+    lines = read_lines(file)
+    columns = next(lines)[1].split("\t")
+    _check_columns(columns, names, file)
+    for number, line in lines:
+        if not line.strip():
+            continue
+        cells = line.split("\t")
+        if len(cells) != len(columns):
+            reason = f"{len(cells)} cells between tabs, but {len(columns)} columns"
+            rejects.add(reason, file=file, line=number, text=line)
+            continue
+        yield Record(dict(zip(columns, cells, strict=True)), file, number)
+
+
+def _check_columns(columns: Sequence[str], names: Mapping[str, Sequence[str]], file: str) -> None:
+    if twice := [name for name, times in Counter(columns).items() if times > 1]:
+        raise InputError(f"two columns {twice[0]!r}", file=file, line=1)
+    for possible in names.values():
+        if not {*possible} & {*columns}:
+            reason = f"no column {' or '.join(possible)} (there are: {', '.join(columns)})"
+            hint = "the first line of a table names its columns; [columns] of a task may name others"
+            raise InputError(reason, file=file, line=1, hint=hint)
+
+
+def _lines(file: str, rejects: Rejects) -> Iterator[Record]:
+    for number, line in read_lines(file):
+        if not line.strip():
+            continue
+        if (found := _LABELLED_LINE.fullmatch(line.strip())) is None:
+            rejects.add("no label before the sentence", file=file, line=number, text=line)
+        else:
+            yield Record({"label": found[1], "sentence": found[2]}, file, number)
+
+
+def _trees(file: str, rejects: Rejects) -> Iterator[Record]:
+    for sourced in read_trees([file], rejects):
+        tree = normalize(sourced.tree)
+        if tree is None:
+            rejects.add("no words", file=file, line=sourced.line, text=sourced.text)
+            continue
+        # The whole is the first constituent; of a tree of one word only the tag is left.
+        label = sourced.tree.labels[0] if sourced.tree.labels else sourced.tree.tags[0]
+        sentence = join_words([unescape(word) for word in tree.words], "raw").text
+        yield Record({"label": label, "sentence": sentence}, file, sourced.line)
+
+
+def _json(file: str, rejects: Rejects) -> Iterator[Record]:
+    for number, line in read_lines(file):
+        if not line.strip():
+            continue
+        value = parse_json(line, file, number)
+        if isinstance(value, dict):
+            yield Record(value, file, number)
+        else:
+            rejects.add("not a JSON object", file=file, line=number, text=line)
+
+
+def _parquet(file: str, names: Mapping[str, Sequence[str]]) -> Iterator[Record]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pa.OSFile(os.fsencode(file)) as stream:
+            table = pq.read_table(stream)
+    except FileNotFoundError as error:
+        raise InputError("no such file", file=file) from error
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"not Parquet: {str(error).splitlines()[0]}", file=file) from error
+    _check_columns(table.column_names, names, file)
+    for number, row in enumerate(table.to_pylist(), 1):
+        yield Record(row, file, number)
+
+
+def label_names_of(file: str, columns: Sequence[str]) -> list[str] | None:
+    """The names of integer labels, if a Parquet file of Hugging Face's ``datasets`` has them.
+
+    Args:
+        file: any.
+        columns: what the column of labels may be called.
+    """
+    if not file.endswith(".parquet"):
+        return None
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pa.OSFile(os.fsencode(file)) as stream:
+            metadata = pq.read_schema(stream).metadata or {}
+        features = json.loads(metadata[b"huggingface"])["info"]["features"]
+        found = next(features[name]["names"] for name in columns if name in features)
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, StopIteration):
+        return None
+    return [str(name) for name in found] if isinstance(found, list) else None
