@@ -41,7 +41,7 @@ def decode(
         typer.Option(
             "--from",
             rich_help_panel="Input",
-            help="Running text, words separated by spaces, the words of trees, or pdtools prompts' sentences.",
+            help="Running text, words separated by spaces, the words of trees, or prompts.",
         ),
     ] = Source.text,
     k_best: Annotated[
@@ -86,8 +86,8 @@ def decode(
     with --derivations it gives the K best derivations instead. The tree of
     rank 1 is the one that is written.
 
-    With --from parts the input is a file of pdtools prompts: line n is for the n-th of its sentences. A model of
-    windows reads each after those of the same prompt, of which it keeps the best parses.
+    With --from parts the input is a file of pdtools prompts: line n is for the n-th of its sentences. A model
+    of windows reads each after those of the same prompt, of which it keeps the best parses.
 
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler), with the same result; --resume continues a killed run.
@@ -109,12 +109,12 @@ def decode(
         raise typer.BadParameter("--k-best over 1 needs --scores, where the other trees go")
     if derivations and k_best == 1:
         raise typer.BadParameter("--derivations goes with --k-best: one tree is that of the best derivation")
+    from pdtools.models.checkpoint import reads_windows
     from pdtools.parsers import pipeline
+    from pdtools.search.contexts import DOCUMENT, NO_CONTEXT, Context
     from pdtools.search.decoding import decode as decode_lines
     from pdtools.search.decoding import write_decoded
-    from pdtools.search.contexts import DOCUMENT, NO_CONTEXT, Context
     from pdtools.search.inputs import count_inputs, read_inputs
-    from pdtools.models.checkpoint import reads_windows
 
     files = input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
     merge_options = [] if scores is None else ["--scores", scores]

@@ -29,6 +29,7 @@ from . import (
     eval_attention,
     eval_blimp,
     eval_cfl,
+    eval_classify,
     eval_dyck,
     eval_parse,
     eval_ppl,
@@ -109,6 +110,9 @@ _command("eval-cfl", short_help="Compare a model's cross-entropy with a language
 )
 _command("eval-dyck", short_help="Closing brackets of long or deep bracket strings.")(eval_dyck.eval_dyck)
 _command("eval-task", short_help="Predict y from x, for a model of train --task.")(eval_task.eval_task)
+_command("eval-classify", short_help="Answer prompts: accuracy, F1, correlations.")(
+    eval_classify.eval_classify
+)
 _command("compare", short_help="Compare two models' results, item by item.")(compare.compare)
 _command("view", short_help="One HTML file that shows runs, or results.")(view.view)
 _command("merge", short_help="Make the output of a command that was divided with --shard.")(merge.merge)

@@ -84,7 +84,7 @@ def prompts(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Turn the data of a classification or regression task into prompts (Premise: ... Hypothesis: ... Label:).
+    """Turn the data of a task (classification, regression) into prompts: Premise: ... Hypothesis: ... Label:
 
     DATA: a table with tabs whose first line names the columns (GLUE; quotes are letters), trees whose roots
     have the labels, or lines with a label before the sentence (SST), JSON lines, or Parquet. Labels may be

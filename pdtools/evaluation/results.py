@@ -239,6 +239,11 @@ _READ: dict[str, dict[str, str]] = {
     },
     "dyck": {"scores.by_set.*.accuracy": _NUMBER, "scores.by_set.*.prefixes": _COUNT},
     "cfl": {"scores.difference": _SCORE, "counts.strings": _COUNT},
+    "classify": {
+        "settings.prompt_task": _NAME,
+        "settings.metric": _NAME,
+        "counts.items": _COUNT,
+    },
     "task": {
         "scores.accuracy_beyond_training": _SCORE,
         "settings.formal_task": _NAME,

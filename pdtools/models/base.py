@@ -42,6 +42,7 @@ class TokenParts:
         attach_best: int64 (B, N), the likeliest legal attachment; a shift everywhere without a head.
         n_clamped: int64 (), cells of the tapes deeper than the model's depth table (up to the last word).
         treereg: TreeReg's loss; None where the model has none, or it was not asked for.
+        numbers: float (B,), the regression of each row's last token; None where none is asked for.
     """
 
     token_logprobs: Tensor
@@ -49,6 +50,7 @@ class TokenParts:
     attach_best: Tensor
     n_clamped: Tensor
     treereg: TreeRegParts | None = None
+    numbers: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,12 @@ class LossParts:
         n_clamped: cells of the tapes deeper than the model's depth table.
         treereg_sum, n_trees, n_splits, n_splits_correct: see :class:`pdtools.models.treereg.TreeRegParts`;
             None where TreeReg's loss was not computed.
+        answer_nll_sum: the part of token_nll_sum that is of answers; this and what follows is of prompts.
+        squared_error_sum: of the numbers that the model gives, where a number is known; n_numbers of them.
+
+    Beside these sums, of each row of a batch of prompts:
+        answer_logprobs: float64 (B,), log p of the answer's tokens given what is before them.
+        numbers: float (B,), what the regression gives.
     """
 
     token_nll_sum: Tensor
@@ -75,6 +83,11 @@ class LossParts:
     n_trees: Tensor | None = None
     n_splits: Tensor | None = None
     n_splits_correct: Tensor | None = None
+    answer_nll_sum: Tensor | None = None
+    squared_error_sum: Tensor | None = None
+    n_numbers: Tensor | None = None
+    answer_logprobs: Tensor | None = None
+    numbers: Tensor | None = None
 
 
 class DecoderState(ABC):
@@ -236,7 +249,15 @@ class LanguageModel(nn.Module, ABC):
         """The sums that training and validation need, of eq. 7's two factors."""
         parts = self.forward_parts(batch)
         attached = batch.attached() if self.derivation_kind.exist else torch.zeros_like(batch.attached())
-        splits = {} if parts.treereg is None else vars(parts.treereg)
+        more = {} if parts.treereg is None else vars(parts.treereg)
+        if batch.answers is not None:
+            of_answers = parts.token_logprobs.double().masked_fill(~batch.answers, 0).sum(1)  # (B,)
+            more |= {"answer_nll_sum": -of_answers.sum(), "answer_logprobs": of_answers}
+        if batch.numbers is not None and parts.numbers is not None:
+            known = ~batch.numbers.isnan()
+            error = torch.where(known, parts.numbers - batch.numbers, 0)  # (B,)
+            more |= {"squared_error_sum": error.square().sum(), "n_numbers": known.sum()}
+            more["numbers"] = parts.numbers
         return LossParts(
             token_nll_sum=-parts.token_logprobs.sum(),
             attach_nll_sum=-parts.attach_logprobs.sum(),
@@ -244,7 +265,7 @@ class LanguageModel(nn.Module, ABC):
             n_attach=attached.sum(),
             n_attach_correct=((parts.attach_best == batch.attach) & attached).sum(),
             n_clamped=parts.n_clamped,
-            **splits,
+            **more,
         )
 
     @classmethod
@@ -298,6 +319,14 @@ class LanguageModel(nn.Module, ABC):
         No rows are :func:`pdtools.models.batch.empty_batch`.
         """
         return collate(rows, self.pad_id) if rows else empty_batch(self.root_id, self.pad_id)
+
+    def pack_prompts(self, rows: Sequence[tuple[Any, Any]]) -> Batch:
+        """Windows that are prompts, which nothing follows, as a batch.
+
+        Raises:
+            PdtoolsError: if the model does not read windows.
+        """
+        raise PdtoolsError("this model does not read windows, which prompts are")
 
     def derivation_of(self, shards: ShardSet, row: int) -> Any:
         """What the model calls the derivation of a row: its attachments.

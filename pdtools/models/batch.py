@@ -33,6 +33,10 @@ class Batch:
             None: TreeReg's loss is not asked for.
         places: int64 (S, L), of windows with edges where their sentences are
             (:func:`pdtools.models.treereg.sentence_places`); None: rows are sentences.
+        unattached: bool (B, N), positions whose attachments are a convention, not scored: those of the
+            answers of prompts; None: there are none.
+        answers: bool (B, N), of prompts the tokens of the answers; None: rows are no prompts.
+        numbers: float (B,), of prompts that ask for numbers these, NaN where there is none; None: of others.
     """
 
     tokens: Tensor
@@ -44,6 +48,9 @@ class Batch:
     roots: Tensor | None = None
     edges: Tensor | None = None
     places: Tensor | None = None
+    unattached: Tensor | None = None
+    answers: Tensor | None = None
+    numbers: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Self:
         """The same batch on another device."""
@@ -77,9 +84,10 @@ class Batch:
         return position < self.lengths[:, None]
 
     def attached(self) -> Tensor:
-        """Positions whose attachment is scored, bool (B, N): all but ROOT, EOS and padding."""
+        """Positions whose attachment is scored, bool (B, N): all but ROOT, EOS, padding, and given ones."""
         if self.roots is not None:
-            return self.real() & ~self.roots
+            attached = self.real() & ~self.roots
+            return attached if self.unattached is None else attached & ~self.unattached
         position = torch.arange(self.tokens.shape[1], device=self.tokens.device)
         return (position > 0) & (position < self.lengths[:, None] - 1)
 

@@ -1,7 +1,7 @@
 """Prompts of items, as ``pdtools prompts`` writes them: JSON lines, the first of which is the task.
 
-Each further line is an item: ``id``, ``sentences`` (those of the prompt, lead-ins among them, each to be parsed
-by itself, the answer not among them) and ``label``: a label of the task, a number, or null.
+Each further line is an item: ``id``, ``sentences`` (those of the prompt, lead-ins among them, each to be
+parsed by itself, the answer not among them) and ``label``: a label of the task, a number, or null.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Data of classification tasks as people have them: GLUE's tables, SST's trees, lines, JSON lines, Parquet."""
+"""Data of classification tasks as people have them: GLUE's tables, SST's trees, JSON lines, Parquet."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Prompts with the trees of their sentences as windows: a row for each item, its answer the last sentence.
 
-Each sentence of a prompt has its own ROOT and its tree. So has the answer, ``ROOT Label : Yes``, but no tree: its
-tokens shift, whatever the answer is, and the last one attaches to ROOT, as in every window. What is read before
-the answer, attachments included, is therefore the same for all labels. A row without a label has the first
-answer in its place.
+Each sentence of a prompt has its own ROOT and its tree. The answer's, ``ROOT Label : Yes``, has no tree: its
+tokens shift, whatever the answer is, and the last one attaches to ROOT, as in every window. What is read
+before the answer, attachments included, is therefore the same for all labels. A row without a label has the
+first answer in its place.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class PromptForm:
         }
 
     def begin(self, tokens: Int32, root_id: int) -> int:
-        """Where the last sentence of a row, that of the answer, begins; of tasks of numbers, the row's end."""
+        """Where the last sentence of a row, the answer's, begins; of tasks of numbers, the row's end."""
         return int(np.flatnonzero(tokens == root_id)[-1]) if self.answers else len(tokens)
 
     def with_answer(self, tokens: Int32, attach: Int32, label: int, root_id: int) -> tuple[Int32, Int32]:

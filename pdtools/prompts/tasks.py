@@ -1,4 +1,4 @@
-"""Tasks that are asked as prompts (Murty et al. 2023, appendix A): small TOML files, of which some are bundled."""
+"""Tasks that are asked as prompts (Murty et al. 2023, appendix A): small TOML files, some of them bundled."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Task:
 
     Attributes:
         name: of the task.
-        parts: what a prompt says, a part a string: a lead-in with a record's fields, ``Premise: {sentence1}.``
+        parts: what a prompt says: lead-ins with a record's fields, ``Premise: {sentence1}.``
         metric: what chooses checkpoints: ``accuracy``, ``f1`` (of ``positive``), or ``spearman``.
         answer: the last part, ``Label: {label}``, which ends with the answer; None: the answer is a number.
         answers: of each label, as the data have it, the words of its answer.

@@ -231,6 +231,29 @@ def draw_by_length(path: str | Path, results: Results) -> None:
     draw_lines(path, [line], x="symbols of x", y="symbols of y right (percent)", percent=True)
 
 
+def print_classification(results: Results) -> None:
+    """Scores of a task with their intervals, and how many items there are of each label."""
+    scores, counts = dict(results.scores), results.counts
+    spans = scores.pop("intervals") or {}
+    title = f"{results.settings['prompt_task']} (percent)"
+    rows: list[tuple[Cell, ...]] = [
+        (
+            name,
+            percent(score),
+            f"[{100 * spans[name][0]:.2f}, {100 * spans[name][1]:.2f}]" if spans.get(name) else "",
+        )
+        for name, score in scores.items()
+    ]
+    print_table([title, "score", "95%"], rows)
+    print(f"{counts['items']} items, {counts['items_labelled']} with labels", end="")
+    print(f", {counts['ties']} ties" if "ties" in counts else "")
+    if "by_label" in counts:
+        print()
+        columns = ("gold", "predicted", "right")
+        by_label = counts["by_label"].items()
+        print_table(["label", *columns], [(label, *(of[name] for name in columns)) for label, of in by_label])
+
+
 def print_comparison(found: dict[str, Any], first: str, second: str, *, details: bool = False) -> None:
     """Two runs side by side: overall, then by group; with ``details`` also by paradigm or suite."""
     _print_names(first, second)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from pdtools.files import Rejects, count_lines, read_lines
-from pdtools.tokenization import Sentence, join_words, split_spaces, split_text_words, split_words
 from pdtools.prompts.items import read_prompts
+from pdtools.tokenization import Sentence, join_words, split_spaces, split_text_words, split_words
 from pdtools.trees import SourcedTree, count_trees, normalize, read_trees, unescape
 
 Source = Literal["text", "tokens", "treebank", "parts"]

@@ -55,7 +55,7 @@ def sentence_of(tree: Tree, text_style: str) -> Sentence:
 def row_of_tree(
     tree: Tree, tokenizer: Tokenizer, settings: ShardSettings, sentence: Sentence | None = None
 ) -> ShardRow | str:
-    """The row of a tree, or why there is none; ``sentence``: its words as they are written, if that is known."""
+    """The row of a tree, or why there is none; ``sentence``: its words as written, if that is known."""
     usable = usable_tree(tree)
     if isinstance(usable, str):
         return usable

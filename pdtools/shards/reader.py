@@ -109,6 +109,12 @@ class ShardFolder:
         return str(self.manifest["settings"]["layout"])
 
     @property
+    def asks_for(self) -> str | None:
+        """What the rows ask for, if they are prompts: ``labels`` or ``numbers``."""
+        asked = ShardSettings.described(self.manifest["settings"]).prompts
+        return None if asked == "none" else asked
+
+    @property
     def sha256(self) -> str:
         """Of what shards hold: rows, settings, tokenizer; wherever and whenever they were made."""
         contents = {

@@ -27,6 +27,9 @@ _SUMS = {
     "trees": "n_trees",
     "splits": "n_splits",
     "splits_right": "n_splits_correct",
+    "answer_nll": "answer_nll_sum",
+    "squared_error": "squared_error_sum",
+    "numbers": "n_numbers",
 }
 TOKENS = list(_SUMS).index("tokens")
 
@@ -36,7 +39,8 @@ class LossSums:
     """What a loss is made of, summed over tokens (nats); sums of batches and of workers add up.
 
     ``clamped`` counts cells of the tapes that are deeper than the model's depth table. ``treereg`` is summed
-    over ``trees``, the means of their ``splits`` (:class:`pdtools.models.treereg.TreeRegParts`).
+    over ``trees``, the means of their ``splits`` (:class:`pdtools.models.treereg.TreeRegParts`). Of prompts,
+    ``answer_nll`` is the answers' part of ``token_nll``, ``squared_error`` that of so many ``numbers``.
     """
 
     token_nll: float = 0.0
@@ -49,25 +53,35 @@ class LossSums:
     trees: int = 0
     splits: int = 0
     splits_right: int = 0
+    answer_nll: float = 0.0
+    squared_error: float = 0.0
+    numbers: int = 0
 
     def __add__(self, other: LossSums) -> LossSums:
         return LossSums(**{name: getattr(self, name) + getattr(other, name) for name in _SUMS})
 
     def total(self, ranks: Ranks) -> LossSums:
         """The sum over all ranks; every rank has to call it."""
-        sums = torch.tensor([getattr(self, name) for name in _SUMS], dtype=torch.float64)  # (10,)
+        sums = torch.tensor([getattr(self, name) for name in _SUMS], dtype=torch.float64)  # (13,)
         return LossSums.from_tensor(torch.stack(ranks.gather(sums)).sum(0))
 
     @classmethod
     def from_tensor(cls, sums: torch.Tensor) -> LossSums:
         """Read :func:`loss_sums` back; waits for the device."""
         named = dict(zip(_SUMS, sums.tolist(), strict=True))
-        nlls = {name: named.pop(name) for name in ("token_nll", "attachment_nll", "treereg")}
+        nlls = {
+            name: named.pop(name)
+            for name in ("token_nll", "attachment_nll", "treereg", "answer_nll", "squared_error")
+        }
         return cls(**nlls, **{name: round(count) for name, count in named.items()})
 
-    def loss(self, attachment_weight: float) -> float:
-        """The training loss: (token NLL + weight × attachment NLL) / tokens."""
-        return (self.token_nll + attachment_weight * self.attachment_nll) / max(self.tokens, 1)
+    def loss(self, attachment_weight: float, answer_weight: float = 1.0) -> float:
+        """The training loss: (token NLL + weight × attachment NLL) / tokens.
+
+        Of prompts answers have a weight of their own, and the mean squared error of numbers is added.
+        """
+        nll = self.token_nll + attachment_weight * self.attachment_nll + (answer_weight - 1) * self.answer_nll
+        return nll / max(self.tokens, 1) + self.squared_error / max(self.numbers, 1)
 
     def scores(
         self,
@@ -76,6 +90,7 @@ class LossSums:
         objective: Objective = "causal",
         structure: Structure = "attachment",
         treereg: bool = False,
+        answer_weight: float = 1.0,
     ) -> dict[str, Any]:
         """Loss (nats), perplexities and accuracy, JSON-ready; None where there is nothing to divide by.
 
@@ -93,7 +108,7 @@ class LossSums:
         }
         kind = "masked" if objective == "masked" else "given_trees"
         return {
-            "loss": self.loss(attachment_weight),
+            "loss": self.loss(attachment_weight, answer_weight),
             f"ppl_token_{kind}": _perplexity(self.token_nll, self.tokens),
             "ppl_token_joint": _perplexity(self.token_nll + self.attachment_nll, self.tokens)
             if self.attachments and structure != "scaffold"
@@ -101,6 +116,7 @@ class LossSums:
             f"{structure}_accuracy": self.attachments_right / self.attachments if self.attachments else None,
             "clamped_depths": self.clamped,
             **(of_splits if treereg else {}),
+            **({"mean_squared_error": self.squared_error / self.numbers} if self.numbers else {}),
         }
 
 
@@ -110,15 +126,15 @@ def _perplexity(nll: float, tokens: int) -> float | None:
 
 
 def loss_sums(parts: LossParts) -> torch.Tensor:
-    """The sums of one batch as float64 on the model's device, so that adding them up never waits: (10,)."""
+    """The sums of one batch as float64 on the model's device, so that adding them up never waits: (13,)."""
     nothing = torch.zeros_like(parts.n_tokens)
     sums = [getattr(parts, name) for name in _SUMS.values()]
-    return torch.stack([(nothing if each is None else each).detach().double() for each in sums])  # (10,)
+    return torch.stack([(nothing if each is None else each).detach().double() for each in sums])  # (13,)
 
 
 def zero_sums(device: str | torch.device) -> torch.Tensor:
     """Sums of nothing, to add :func:`loss_sums` to."""
-    return torch.zeros(len(_SUMS), dtype=torch.float64, device=device)  # (10,)
+    return torch.zeros(len(_SUMS), dtype=torch.float64, device=device)  # (13,)
 
 
 def autocast(device: str, precision: str) -> AbstractContextManager[Any]:
@@ -154,7 +170,7 @@ def evaluate(
     """
     sums = zero_sums(device)
     loss = loss or model.loss
-    with _evaluation_mode(model), torch.no_grad():
+    with evaluation_mode(model), torch.no_grad():
         for batch in batches:
             if stop():
                 return None
@@ -165,7 +181,7 @@ def evaluate(
 
 
 @contextlib.contextmanager
-def _evaluation_mode(model: LanguageModel) -> Iterator[None]:
+def evaluation_mode(model: LanguageModel) -> Iterator[None]:
     was_training = model.training
     model.eval()
     try:

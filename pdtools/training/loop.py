@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,8 +20,17 @@ from pdtools.models.treereg import count_trees
 from pdtools.tokenization import Tokenizer
 from pdtools.training.data.batches import BatchLimits
 from pdtools.training.data.loader import AHEAD, BatchLoader
+from pdtools.training.data.prompts import PromptRows
 from pdtools.training.data.protocols import TrainingData, ValidationData
-from pdtools.training.evaluate import TOKENS, LossSums, autocast, evaluate, loss_sums, zero_sums
+from pdtools.training.evaluate import (
+    TOKENS,
+    LossSums,
+    autocast,
+    evaluate,
+    evaluation_mode,
+    loss_sums,
+    zero_sums,
+)
 from pdtools.training.metrics import MetricsLog, NoMetrics
 from pdtools.training.optimizer import build_optimizer, learning_rate
 from pdtools.training.parallel import ParallelModel
@@ -146,6 +155,7 @@ class TrainingLoop:
             self.treereg_loader = BatchLoader(parsed, device, ahead, self.ranks)
         self._waiting: deque[Batch] = deque()  # of the step that has begun
         self._treereg_factor = torch.zeros((), dtype=torch.float64, device=device)
+        self._number_factor = torch.zeros((), dtype=torch.float64, device=device)
         self._begin_step()
 
     def run(self) -> RunState:
@@ -223,6 +233,7 @@ class TrainingLoop:
         """
         config = self.config
         batches = [next(self.loader) for _ in range(config.accumulate)]
+        self._weigh_numbers(batches)
         if not self.model.has_treereg:
             return batches
         has_term = (self.state.step + 1) % config.treereg_every == 0
@@ -243,6 +254,19 @@ class TrainingLoop:
         self._treereg_factor = config.treereg_weight * counts[0] / counts[1].clamp(min=1)
         return batches
 
+    def _weigh_numbers(self, batches: Sequence[Batch]) -> None:
+        """The squared errors of a step are divided by its numbers, the rest by its tokens (or sentences)."""
+        if all(batch.numbers is None for batch in batches):
+            return
+        counts = torch.zeros(2, dtype=torch.float64, device=self.device)
+        for batch in batches:
+            assert batch.numbers is not None
+            predicted = batch.predicted()
+            counts[0] += predicted.any(1).sum() if self.config.normalize == "sentence" else predicted.sum()
+            counts[1] += (~batch.numbers.isnan()).sum()
+        self.ranks.add_up(counts)
+        self._number_factor = counts[0].clamp(min=1) / counts[1].clamp(min=1)
+
     @property
     def completes_step(self) -> bool:
         """Whether the newest batch is the last one of its step."""
@@ -251,6 +275,10 @@ class TrainingLoop:
     def loss_to_minimise(self, parts: LossParts) -> torch.Tensor:
         """What is minimised: a sum over a batch, whose gradient :meth:`learn` takes for granted."""
         loss = parts.token_nll_sum + self.config.attachment_weight * parts.attach_nll_sum
+        if parts.answer_nll_sum is not None:
+            loss = loss + (self.config.answer_weight - 1) * parts.answer_nll_sum.to(loss.dtype)
+        if parts.squared_error_sum is not None:
+            loss = loss + (self._number_factor * parts.squared_error_sum).to(loss.dtype)
         if parts.treereg_sum is not None:
             loss = loss + (self._treereg_factor * parts.treereg_sum).to(loss.dtype)
         return loss
@@ -284,7 +312,7 @@ class TrainingLoop:
             self.ranks.add_up(self._sentences)
             divisor = self._sentences
         gradients = self.parallel.gradients()  # the mean over ranks of sums over tokens
-        share = (self.ranks.size / divisor).float()
+        share = (self.ranks.size / divisor.clamp(min=1)).float()
         self.gradient_norm = self.parallel.total_norm(gradients) * share
         clipped = (config.clip / (self.gradient_norm + 1e-6)).clamp(max=1) if config.clip else 1
         torch._foreach_mul_(gradients, share * clipped)
@@ -329,6 +357,7 @@ class TrainingLoop:
             objective=self.model.objective,
             structure=self.model.structure,
             treereg=self.model.has_treereg,
+            answer_weight=self.config.answer_weight,
         )
 
     def _check_finite(self, sums: LossSums) -> None:
@@ -369,7 +398,7 @@ class TrainingLoop:
             )
             if sums is None:
                 return False
-            self._judge(sums.total(self.ranks))
+            self._judge(sums.total(self.ranks), self._task_score())
         state.evaluated_step = state.step
         if config.patience and state.bad_evaluations >= config.patience:
             state.finished = "patience"
@@ -377,16 +406,33 @@ class TrainingLoop:
             state.finished = "steps"
         return True
 
-    def _judge(self, sums: LossSums) -> None:
-        """Record an evaluation, and write ``best/`` if it is the best so far."""
+    def _task_score(self) -> dict[str, float]:
+        """The score of the task that prompts are of, under its name; nothing of other data."""
+        if not isinstance(self.valid_set, PromptRows):
+            return {}
+
+        def loss(batch: Batch) -> LossParts:
+            with autocast(self.device, self.config.precision):
+                return self.parallel.loss(batch)
+
+        with evaluation_mode(self.model):
+            return dict([self.valid_set.main_score(loss, self.device, self.limits)])
+
+    def _judge(self, sums: LossSums, task_score: Mapping[str, float]) -> None:
+        """Record an evaluation, and write ``best/`` if it is the best so far.
+
+        The better score of a task, if there is one, decides, then the loss.
+        """
         state = self.state
-        loss = sums.loss(self.config.attachment_weight)
+        loss = sums.loss(self.config.attachment_weight, self.config.answer_weight)
         if not math.isfinite(loss):
             raise PdtoolsError(f"{self.folder.name}: the validation loss is not finite at step {state.step}")
         self._add_time()
-        scores = {**self._scores(sums), "seconds": round(state.seconds, 3)}
-        is_best = state.best_loss is None or loss < state.best_loss
+        scores = {**self._scores(sums), **task_score, "seconds": round(state.seconds, 3)}
+        metric = next(iter(task_score.values()), None)
+        is_best = state.best_loss is None or _order(metric, loss) < _order(state.best_metric, state.best_loss)
         if is_best:
+            state.best_metric = metric
             state.best_loss, state.best_step, state.best_scores = loss, state.step, scores
             state.bad_evaluations = state.stale_evaluations = 0
             self._save_model(self.folder.best)
@@ -435,6 +481,11 @@ class TrainingLoop:
         if self.ranks.is_main:
             self.folder = self.folder.settle()
         self.ranks.wait()
+
+
+def _order(metric: float | None, loss: float) -> tuple[float, float]:
+    """The smaller the better."""
+    return -(metric or 0.0), loss
 
 
 def _without_tokens(batch: Batch) -> Batch:

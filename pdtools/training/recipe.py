@@ -57,6 +57,8 @@ class TrainConfig:
         accumulate: batches in one step.
         normalize: what the loss of a step is divided by, its tokens or its sentences.
         attachment_weight: weight of the attachment loss.
+        loss: of prompts: ``all`` tokens and attachments, or the ``answer`` alone.
+        answer_weight: of prompts: weight of the answer's tokens in the loss; those before have 1.
         treereg_weight: of models with ``treereg_layer``: weight of TreeReg's loss, a mean over nodes and then
             over sentences, beside the mean loss of the tokens (or sentences).
         treereg_every: it is only part of every so many-th step.
@@ -88,6 +90,8 @@ class TrainConfig:
     accumulate: int = 1
     normalize: Literal["token", "sentence"] = "token"
     attachment_weight: float = 1.0
+    loss: Literal["all", "answer"] = "all"
+    answer_weight: float = 1.0
     treereg_weight: float = 1.0
     treereg_every: int = 10
     eval_every: int = 500
@@ -122,6 +126,7 @@ class TrainConfig:
             "batch_tokens",
             "batch_sentences",
             "attachment_weight",
+            "answer_weight",
             "treereg_weight",
             "patience",
             "seed",

@@ -33,6 +33,7 @@ class RunState:
         treereg_epoch, treereg_taken: that in the batches of a corpus for TreeReg alone.
         evaluated_step: the step of the newest evaluation.
         best_loss, best_step, best_scores: the best evaluation so far.
+        best_metric: of prompts the score of the task there, which comes before the loss.
         bad_evaluations: evaluations since then.
         learning_rate_factor: what the schedule ``plateau`` has multiplied the learning rate by.
         stale_evaluations: evaluations without a better one since the best, or since it did so last.
@@ -51,6 +52,7 @@ class RunState:
     treereg_taken: int = 0
     evaluated_step: int = 0
     best_loss: float | None = None
+    best_metric: float | None = None
     best_step: int = 0
     best_scores: dict[str, Any] = field(default_factory=dict)
     bad_evaluations: int = 0

@@ -325,6 +325,8 @@ def _with_layout(recipe: Recipe, settings: Mapping[str, Any]) -> Recipe:
     Raises:
         PdtoolsError: if it names another one, or the model does not read windows.
     """
+    if settings.get("prompts") == "numbers":
+        recipe = dataclasses.replace(recipe, options={**recipe.options, "regression": True})
     layout = "window" if settings.get("layout") == "window" else "sentence"
     names = {f.name for f in dataclasses.fields(model_kind(recipe.model).config_class)}
     if (named := recipe.options.get("layout", layout)) != layout:

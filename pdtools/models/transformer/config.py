@@ -58,6 +58,8 @@ class TransformerConfig:
         treereg_layer: TreeReg (Nandi et al. 2025): the layer, from 1 on, whose output is trained to come
             apart where trees split; 0 for none. For causal models without tapes or actions.
         treereg_share: the share of that output, its first values, at least two.
+        regression: give a number for each row, a linear function of the last token's final state. That of
+            prompts that ask for numbers.
         as_released: where stack attention's released code differs from the paper, do as the code does:
             sincos positions are counted down to 1; relative has the timescale of sincos, distances of causal
             models from 1 on, and biases that are not 0 at first; alibi takes half a step off distances to the
@@ -96,6 +98,7 @@ class TransformerConfig:
     stack_layers: str = "none"
     treereg_layer: int = 0
     treereg_share: float = 0.25
+    regression: bool = False
     as_released: bool = False
 
     def __post_init__(self) -> None:
@@ -148,6 +151,8 @@ class TransformerConfig:
             self.objective == "masked" or self.as_released or self.derivation_kind.reach_words
         ):
             raise bad_config("treereg_layer is for causal models without tapes or actions, nor as_released")
+        if self.regression and self.layout != "window":
+            raise bad_config("regression is for models of windows, which prompts are")
         for name in ("pad_id", "root_id", "eos_id"):
             if not 0 <= getattr(self, name) < self.vocab_size:
                 raise bad_config(

@@ -116,6 +116,8 @@ class TransformerLM(LanguageModel):
             else None
         )
 
+        self.regression = nn.Linear(config.d_model, 1) if config.regression else None
+
         if config.initialization == "fan-in":
             self.apply(initialize_by_fan_in)
             return
@@ -189,6 +191,15 @@ class TransformerLM(LanguageModel):
         batch = super().pack(rows)
         return dataclasses.replace(batch, roots=batch.tokens == self.root_id)
 
+    def pack_prompts(self, rows: Sequence[tuple[Any, Any]]) -> Batch:
+        """See :meth:`LanguageModel.pack_prompts`."""
+        if self.config.layout != "window" or not rows:
+            return super().pack_prompts(rows) if rows else super().pack(rows)
+        batch = super().pack(rows)
+        return dataclasses.replace(
+            batch, roots=None if self.config.predicts_roots else batch.tokens == self.root_id
+        )
+
     def _with_root(self, tokens: NDArray[np.int32], attach: NDArray[np.int32]) -> tuple[Any, Any]:
         return np.append(tokens, self.root_id), np.append(attach, len(attach))
 
@@ -246,6 +257,7 @@ class TransformerLM(LanguageModel):
             attach_logprobs=attach_logprobs,
             attach_best=attach_best,
             n_clamped=n_clamped,
+            numbers=None if self.regression is None else self._numbers(hidden, lengths),
             treereg=None
             if treereg_states is None or batch.edges is None
             else treereg(treereg_states, batch.attach, batch.lengths, batch.edges, batch.places),
@@ -266,6 +278,12 @@ class TransformerLM(LanguageModel):
         length = batch.tokens.shape[1]
         logprobs = logprobs[:, : logprobs.shape[1] - shift]
         return F.pad(logprobs, (0, 0, length - logprobs.shape[1], 0))  # (B, N, V)
+
+    def _numbers(self, hidden: Tensor, lengths: Tensor) -> Tensor:
+        """w · h_T + b of the last token T of each row, which is not padding: (B, N, D) to float32 (B,)."""
+        assert self.regression is not None
+        last = hidden[torch.arange(len(hidden), device=hidden.device), lengths - 1]  # (B, D)
+        return self.regression(last)[:, 0].float()
 
     def _read(self, batch: Batch) -> Tensor:
         """Final hidden states of rows, (B, N, D); of masked models that do not read ROOT, (B, N - 1, D)."""

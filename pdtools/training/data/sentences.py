@@ -234,10 +234,27 @@ class ShardInput:
             masking = Masking(tokenizer=self.tokenizer, share=config.mask_share, replacement=config.masking)
         longest = max(int(np.max(model.row_lengths(shards), initial=0)) for shards in self._sets.values())
         kept = {
-            role: Sentences(shards, model, rejects=rejects, masking=masking, longest=longest)
+            role: self._taken(shards, model, config, rejects=rejects, masking=masking, longest=longest)
             for role, shards in self._sets.items()
         }
         return kept["train"], kept.get("valid")
+
+    def _taken(
+        self,
+        shards: ShardSet,
+        model: LanguageModel,
+        config: TrainConfig,
+        *,
+        rejects: Rejects,
+        masking: Masking | None,
+        longest: int,
+    ) -> Sentences:
+        if shards.asks_for is None:
+            return Sentences(shards, model, rejects=rejects, masking=masking, longest=longest)
+        from pdtools.training.data.prompts import PromptRows
+
+        answers_only = config.loss == "answer"
+        return PromptRows(shards, model, rejects=rejects, longest=longest, answers_only=answers_only)
 
 
 def open_parsed(folder: str | Path, tokenizer: Tokenizer, layout: str) -> ShardSet:
@@ -278,7 +295,9 @@ def check_same_tokenizer(train: ShardSet, valid: ShardSet) -> None:
             f"{valid.folder}: tokenized differently from the training shards"
             " (build them with pdtools tapes --tokenizer TRAINING_SHARDS)"
         )
-    for key in ("layout", "factor"):
-        ours, theirs = (shards.manifest["settings"][key] for shards in (train, valid))
+    for key in ("layout", "factor", "prompt_form"):
+        ours, theirs = (shards.manifest["settings"].get(key) for shards in (train, valid))
+        if key == "prompt_form" and ours != theirs:
+            raise PdtoolsError(f"{valid.folder}: not prompts of the training shards' task")
         if ours != theirs:
             raise PdtoolsError(f"{valid.folder}: {key} is {theirs}, but {ours} in the training shards")

@@ -1,0 +1,107 @@
+"""``pdtools eval-classify``: what does a model answer to prompts?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pdtools.files import STDIO, Rejects
+
+from .console import bar, message
+from .options import ModelOption, OnError, OnErrorOption, RunOptions, SeedOption, option_blocks
+from .outputs import check_output_or_done, deliver
+from .running import kept_pieces, make_plan, model_settings
+
+
+@option_blocks(without=("beam", "margin", "word_beam", "fast_track", "trees", "bos"))
+def eval_classify(
+    shards: Annotated[
+        str, typer.Argument(metavar="SHARDS", help="Prompts: a folder of pdtools tapes --prompts.")
+    ],
+    model: ModelOption,
+    run: RunOptions,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output", "-o", rich_help_panel="Output", metavar="DIR", help="results.json, items.parquet."
+        ),
+    ] = None,
+    predictions: Annotated[
+        str | None,
+        typer.Option(
+            "--predictions",
+            rich_help_panel="Output",
+            metavar="FILE.tsv",
+            help="Predicted labels or numbers in the form that GLUE takes (index, prediction).",
+        ),
+    ] = None,
+    samples: Annotated[int, typer.Option("--samples", min=1, help="Bootstrap samples.")] = 10_000,
+    seed: SeedOption = 0,
+    on_error: OnErrorOption = OnError.fail,
+) -> None:
+    """Answer prompts: accuracy, F1 or correlations, each with its interval.
+
+    The answer is the one of the task's answers that is most probable after the prompt and its trees; equally
+    probable ones are wrong, and counted. Numbers (STS-B) are those of the regression that train learns on such
+    prompts, within the task's range. Without labels, as in GLUE's test sets, there are predictions alone.
+
+    Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    (--scheduler), with the same result; --resume continues a killed run.
+
+    \b
+    Example:
+      pdtools eval-classify shards/rte.dev --model runs/rte -o results/rte
+      pdtools eval-classify shards/rte.test --model runs/rte -o results/rte-test --predictions RTE.tsv
+    """
+    from pdtools.evaluation.classification.evaluate import evaluate_prompts
+    from pdtools.evaluation.classification.evaluate import predictions as predictions_of
+    from pdtools.evaluation.pieces import InPieces
+    from pdtools.files import atomic_table
+    from pdtools.provenance import provenance
+    from pdtools.report.evaluations import print_classification
+    from pdtools.search.in_pieces import model_settings_for_job
+    from pdtools.shards import ShardSet
+
+    target, plan = output or STDIO, make_plan(run)
+    check_output_or_done(
+        target,
+        plan,
+        folder=True,
+        overwrite=run.overwrite,
+        inputs=[shards, model],
+        beside=[] if predictions is None else [predictions],
+        quiet=run.quiet,
+    )
+    rejects = Rejects(on_error.value)
+    settings = model_settings(plan, model, run)
+    prompts = ShardSet.open(shards)
+    described = {"work": "answers", "shards": prompts.sha256, **model_settings_for_job(settings)}
+    with kept_pieces(target, described, plan, overwrite=run.overwrite, quiet=run.quiet) as job:
+        results = evaluate_prompts(
+            prompts,
+            settings.load_model(),
+            max_batch=run.max_batch,
+            seed=seed,
+            samples=samples,
+            rejects=rejects,
+            progress=bar("prompts", quiet=run.quiet),
+            in_pieces=InPieces(settings, plan, job),
+        )
+        if predictions is not None:
+            with atomic_table(predictions, ("index", "prediction"), overwrite=run.overwrite) as write:
+                for row in predictions_of(results):
+                    write(row)
+        deliver(
+            results,
+            provenance({"shards": shards, "model": model}),
+            output,
+            print_classification,
+            rejects=rejects,
+            overwrite=run.overwrite,
+            as_json=run.as_json,
+        )
+    if left_out := results.counts["items_left_out"]:
+        message(f"{left_out} items have no prediction: they are too long, or have no trees", quiet=run.quiet)
+    if predictions is not None and (ties := results.counts.get("ties")):
+        message(f"{predictions}: for {ties} ties the first label", quiet=run.quiet)

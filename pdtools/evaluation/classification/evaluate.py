@@ -1,0 +1,218 @@
+"""What a model answers to prompts: the likeliest of the task's answers, or a number (Murty et al. 2023, table 3)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdtools.errors import PdtoolsError, explained_memory_errors
+from pdtools.evaluation.perplexity.evaluate import check_shards
+from pdtools.evaluation.perplexity.shard_rows import Row, score_blocks
+from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
+from pdtools.prompts.metrics import CONFIDENCE, WRONG, decide, intervals, scores_of
+from pdtools.prompts.rows import NO_ANSWER, PromptForm
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pdtools.evaluation.pieces import InPieces
+    from pdtools.files import Rejects
+    from pdtools.models import LoadedModel
+    from pdtools.shards import ShardSet
+
+Float64 = NDArray[np.float64]
+
+ROWS_PER_PIECE = 64
+DEFAULT_SAMPLES = 10_000
+# Positions of a batch, where no number of rows is asked for.
+_POSITIONS = 8192
+
+
+def evaluate_prompts(
+    shards: ShardSet,
+    loaded: LoadedModel,
+    *,
+    max_batch: int | None = None,
+    seed: int = 0,
+    samples: int = DEFAULT_SAMPLES,
+    rejects: Rejects,
+    progress: Progress = no_progress,
+    in_pieces: InPieces | None = None,
+) -> Results:
+    """Answer the prompts of shards, and score the answers where labels are known.
+
+    The label with the largest log p(answer | prompt, its attachments) is the answer, summed over the answer's
+    tokens; nothing is generated. Where two are equally probable, there is none, which is wrong. Numbers are
+    those of the regression, within the task's range.
+
+    Args:
+        shards: prompts, made with the model's tokenizer.
+        loaded: a checkpoint that reads windows; for numbers one that was trained on such a task.
+        max_batch: rows computed together, each answer one; by default as many as are short enough.
+        seed: of the bootstrap.
+        samples: bootstrap samples.
+        rejects: takes prompts that are longer than the model.
+        progress: wraps the iterator over prompts.
+        in_pieces: who answers; None: this process.
+
+    Returns:
+        ``scores``: those of the task (:func:`pdtools.prompts.metrics.scores_of`), None where no label is known,
+        and ``intervals``, 95% of a bootstrap over items. An ``items`` table with a row per prompt.
+
+    Raises:
+        InputError: if the shards are no prompts, or not for this model.
+    """
+    from pdtools.training.data.prompts import form_of
+
+    check_shards(shards, loaded)
+    form = form_of(shards)
+    if not form.answers and not getattr(loaded.model.config, "regression", False):
+        raise PdtoolsError(f"{loaded.folder}: not trained to give numbers, which these prompts ask for")
+    blocks = score_blocks(
+        shards,
+        loaded,
+        partial(_answer, form=form, max_batch=max_batch),
+        kind=tuple[float, ...],
+        rows_per_piece=ROWS_PER_PIECE,
+        in_pieces=in_pieces,
+        rejects=rejects,
+        progress=progress,
+    )
+    answered = [pair for block in blocks for pair in block]
+    if not answered:
+        raise PdtoolsError(f"{shards.folder}: no prompt that the model can read")
+    rows = [row.number for row, _ in answered]
+    found = np.array([values for _, values in answered])  # (items, answers)
+    if not np.isfinite(found).all():
+        raise PdtoolsError("the model gives values that are not numbers: its weights are damaged")
+    task = form.task
+    if form.answers:
+        gold: NDArray[Any] = shards.answers[rows]
+        predicted: NDArray[Any] = decide(found)
+        known = gold != NO_ANSWER
+    else:
+        assert task.range is not None
+        gold, predicted = shards.targets[rows], found[:, 0].clip(*task.range)
+        known = ~np.isnan(gold)
+    scorers = scores_of(task)
+    scores: dict[str, Any] = {
+        name: score(gold[known], predicted[known]) if known.any() else None for name, score in scorers.items()
+    }
+    scores["intervals"] = (
+        intervals(scorers, gold[known], predicted[known], seed=seed, samples=samples) if known.any() else None
+    )
+    ties = int((predicted == WRONG).sum()) if form.answers else 0
+    counts = {
+        "items": len(answered),
+        "items_labelled": int(known.sum()),
+        "items_left_out": len(rejects) + int(shards.manifest["counts"].get("left_out", 0)),
+        **({"ties": ties, "by_label": _by_label(task.labels, gold, predicted)} if form.answers else {}),
+    }
+    settings = {
+        "task": "classify",
+        "prompt_task": task.name,
+        "metric": next(iter(scorers)),
+        "unit": "fraction of 1" if form.answers else "correlation, from -1 to 1",
+        **loaded.described,
+        "trained_on": _trained_on(loaded),
+        "decision": "the answer of the largest log p given the prompt; a tie is wrong"
+        if form.answers
+        else f"regression of the last token, within {task.range[0]:g} to {task.range[1]:g}",  # type: ignore[index]
+        "log_base": "nats",
+        "trees": f"the shards' own, {shards.manifest['settings']['factor']}-binarized",
+        "dtype": loaded.model.dtype_name,
+        "text_style": loaded.tokenizer.text_style,
+        "confidence": CONFIDENCE,
+        "bootstrap_samples": samples,
+        "seed": seed,
+        "text_sha256": shards.text_sha256(),
+    }
+    items = _table(shards, form, [row for row, _ in answered], found, gold, predicted, known)
+    return Results(scores=scores, counts=counts, settings=settings, tables={ITEMS: items})
+
+
+def _answer(
+    loaded: LoadedModel, rows: Sequence[Row], *, form: PromptForm, max_batch: int | None
+) -> list[tuple[float, ...]]:
+    from pdtools.training.data.batches import BatchLimits
+    from pdtools.training.data.prompts import answer_prompts
+
+    limits = BatchLimits(sentences=max_batch) if max_batch else BatchLimits(tokens=_POSITIONS)
+    model = loaded.model
+    with explained_memory_errors("try a smaller --max-batch"):
+        found = answer_prompts(
+            model.loss,
+            model,
+            form,
+            [(row.tokens, row.derivation) for row in rows],
+            device=model.device,
+            limits=limits,
+        )
+    return [tuple(values) for values in found.tolist()]
+
+
+def _trained_on(loaded: LoadedModel) -> str | None:
+    """The task that a model was trained on; None: running text."""
+    form = PromptForm.described(loaded.config["shards"], loaded.folder)
+    return None if form is None else form.task.name
+
+
+def _by_label(
+    labels: Sequence[str], gold: NDArray[np.integer], predicted: NDArray[np.integer]
+) -> dict[str, dict[str, int]]:
+    of_gold, of_predicted = Counter(gold.tolist()), Counter(predicted.tolist())
+    right = Counter(gold[gold == predicted].tolist())
+    return {
+        label: {"gold": of_gold[i], "predicted": of_predicted[i], "right": right[i]}
+        for i, label in enumerate(labels)
+    }
+
+
+def _table(
+    shards: ShardSet,
+    form: PromptForm,
+    rows: Sequence[Row],
+    found: Float64,
+    gold: NDArray[Any],
+    predicted: NDArray[Any],
+    known: NDArray[np.bool_],
+) -> pa.Table:
+    import pyarrow as pa
+
+    own = {
+        "id": pa.array([row.id for row in rows], pa.int64()),
+        "item": pa.array([shards.item(row.number) for row in rows], pa.string()),
+        "text": pa.array([row.text for row in rows], pa.string()),
+    }
+    if not form.answers:
+        numbers = {"target": np.where(known, gold, 0), "predicted": predicted, "regression": found[:, 0]}
+        masks = {"target": ~known}
+        return pa.table({**own, **{name: pa.array(v, mask=masks.get(name)) for name, v in numbers.items()}})
+    names = [*form.task.labels, None]  # -1 is the last
+    right = [bool(g == p) if k else None for g, p, k in zip(gold, predicted, known, strict=True)]
+    return pa.table(
+        {
+            **own,
+            "label": pa.array([names[i] for i in gold], pa.string()),
+            "predicted": pa.array([names[i] for i in predicted], pa.string()),
+            "correct": pa.array(right, pa.bool_()),
+            "likeliest": pa.array([names[i] for i in found.argmax(1)], pa.string()),
+            **{f"logprob_{label}": pa.array(found[:, i]) for i, label in enumerate(form.task.labels)},
+        }
+    )
+
+
+def predictions(results: Results) -> list[tuple[str, str]]:
+    """Items and predictions as GLUE takes them: labels as in the data, numbers to three places.
+
+    Of equally probable labels the first one of the task.
+    """
+    items = results.table(ITEMS)
+    values = items["likeliest" if "likeliest" in items.column_names else "predicted"].to_pylist()
+    texts = [value if isinstance(value, str) else f"{value:.3f}" for value in values]
+    return list(zip(items["item"].to_pylist(), texts, strict=True))
