@@ -31,7 +31,7 @@ class SourcedSentence:
 def read_sentences(
     files: Sequence[str], kind: str, *, split_sentences: bool = False
 ) -> Iterator[SourcedSentence]:
-    """Sentences of files: ``text`` (one a line, or running text with ``split_sentences``), ``tokens``, ``parts``.
+    """Sentences of files: ``text`` (one a line, or with ``split_sentences`` running), ``tokens``, ``parts``.
 
     Raises:
         InputError: if there is no sentence in any of them.

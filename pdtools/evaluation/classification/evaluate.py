@@ -1,4 +1,4 @@
-"""What a model answers to prompts: the likeliest of the task's answers, or a number (Murty et al. 2023, table 3)."""
+"""What a model answers to prompts: the likeliest answer, or a number (Murty et al. 2023, table 3)."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def evaluate_prompts(
         in_pieces: who answers; None: this process.
 
     Returns:
-        ``scores``: those of the task (:func:`pdtools.prompts.metrics.scores_of`), None where no label is known,
-        and ``intervals``, 95% of a bootstrap over items. An ``items`` table with a row per prompt.
+        ``scores``: those of the task (:func:`pdtools.prompts.metrics.scores_of`), None without labels, and
+        ``intervals``, 95% of a bootstrap over items. An ``items`` table with a row per prompt.
 
     Raises:
         InputError: if the shards are no prompts, or not for this model.

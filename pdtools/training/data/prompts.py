@@ -185,4 +185,5 @@ def _asked(
         if not form.answers:
             yield rows[number]
         for label in range(len(form.answers)):
-            yield form.with_answer(*rows[number], label, root_id)
+            tokens, attach = rows[number]
+            yield form.with_answer(tokens, attach, label, root_id)

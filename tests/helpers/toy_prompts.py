@@ -1,0 +1,54 @@
+"""A task that only trees tell: whether two sentences of random words are split at the root in the same place."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from pdtools.files import Rejects
+from pdtools.prompts.items import Item, read_prompts, write_items
+from pdtools.prompts.rows import prompt_shards
+from pdtools.prompts.tasks import Task
+from pdtools.shards import ShardSettings
+from pdtools.tokenization import Tokenizer, train_word_tokenizer
+
+WORDS = "abc"
+SAME = Task(
+    name="same-split",
+    parts=("{sentence1}", "{sentence2}"),
+    answer="Same : {label}",
+    answers={"same": "yes", "other": "no way"},
+    metric="accuracy",
+)
+HOW_LATE = Task(name="how-late", parts=SAME.parts, range=(0.0, 4.0), metric="spearman")
+WINDOW = ShardSettings(layout="window", window=24, tape="none")
+
+
+def toy_tokenizer() -> Tokenizer:
+    return train_word_tokenizer([*WORDS, "Same", ":", "yes", "no", "way"], min_count=1)
+
+
+def toy_items(count: int, seed: int, task: Task = SAME) -> tuple[list[Item], list[str]]:
+    """Items and the trees of their sentences. Labels are balanced; numbers say where the roots split."""
+    rng = random.Random(seed)
+    items, trees = [], []
+    for number in range(count):
+        late = [rng.random() < 0.5, rng.random() < 0.5]
+        sentences = [[rng.choice(WORDS) for _ in range(4)] for _ in late]
+        for words, is_late in zip(sentences, late, strict=True):
+            a, b, c, d = (f"(X {word})" for word in words)
+            trees.append(f"(S (S {a} {b} {c}) {d})" if is_late else f"(S {a} (S {b} {c} {d}))")
+        label = 2.0 * sum(late) if task.range else "same" if late[0] == late[1] else "other"
+        items.append(Item(f"item-{number}", tuple(map(" ".join, sentences)), label))
+    return items, trees
+
+
+def toy_prompts(folder: Path, count: int, seed: int, task: Task = SAME) -> Path:
+    """Shards of them; beside the folder, its prompts and trees."""
+    items, trees = toy_items(count, seed, task)
+    files = [folder.with_suffix(suffix) for suffix in (".jsonl", ".trees")]
+    write_items(str(files[0]), task, items, overwrite=True)
+    files[1].write_text("\n".join(trees) + "\n")
+    prompts = read_prompts(str(files[0]))
+    prompt_shards([str(files[1])], prompts, toy_tokenizer(), WINDOW, folder, Rejects("fail"))
+    return folder

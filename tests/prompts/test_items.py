@@ -1,0 +1,174 @@
+"""Data as people have them into items: what is a row, a sentence, a label, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pdtools.errors import InputError
+from pdtools.files import Rejects
+from pdtools.prompts.items import Item, is_held_out, make_items, read_prompts, write_items
+from pdtools.prompts.readers import data_file, label_names_of, read_records
+from pdtools.prompts.tasks import Task, read_task
+
+RTE = read_task("rte")
+
+
+def items(
+    file: Path, task: Task = RTE, names: list[str] | None = None, rejects: Rejects | None = None
+) -> list[Item]:
+    rejects = Rejects("fail") if rejects is None else rejects
+    wanted = {name: task.names_of(name) for name in task.fields}
+    records = read_records(str(file), wanted, rejects)
+    return list(make_items(records, task, rejects, split=lambda part: [part], label_names=names))
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    (folder / name).write_bytes(text.encode())
+    return folder / name
+
+
+def test_tables_know_no_quotes(tmp_path: Path) -> None:
+    header = "\ufeffindex\tsentence1\tsentence2\tlabel\r\n"
+    lines = '7\tA "dog.\tB\tentailment\r\n8\t"C\tD" \x85E\tnot_entailment\r\n\r\n'
+    file = written(tmp_path, "train.tsv", header + lines)
+    assert items(file) == [
+        Item("7", ('Premise: A "dog.', "Hypothesis: B."), "entailment"),
+        Item("8", ('Premise: "C.', 'Hypothesis: D" E.'), "not_entailment"),
+    ]
+
+
+def test_columns_go_by_their_names_and_test_files_have_no_labels(tmp_path: Path) -> None:
+    mrpc, stsb = read_task("mrpc"), read_task("stsb")
+    file = written(tmp_path, "a.tsv", "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t5\t6\tA.\tB.\n")
+    assert items(file, mrpc) == [Item("0", ("Sentence1: A.", "Sentence2: B."), "1")]
+    file = written(tmp_path, "b.tsv", "index\t#2 String\t#1 String\n3\tB\tA\n")
+    assert items(file, mrpc) == [Item("3", ("Sentence1: A.", "Sentence2: B."), None)]
+    columns = "index\tgenre\tsource1\tsentence1\tsentence2\tscore"
+    file = written(tmp_path, "c.tsv", f"{columns}\n0\tmain\tnone\tA.\tB.\t3.25\n")
+    assert items(file, stsb) == [Item("0", ("Sentence1: A.", "Sentence2: B."), 3.25)]
+
+
+def test_missing_tabs_are_one_clear_line_or_left_out(tmp_path: Path) -> None:
+    file = written(tmp_path, "x.tsv", "index\tsentence1\tsentence2\n0\tA B\n1\tA\tB\n2\tA\tB\tC\n3\tA\t \n")
+    with pytest.raises(InputError, match=r"x.tsv:2: 2 cells between tabs, but 3 columns"):
+        items(file)
+    rejects = Rejects("skip")
+    assert [item.id for item in items(file, rejects=rejects)] == ["1"]
+    assert [record["line"] for record in rejects] == [2, 4, 5]
+    with pytest.raises(InputError, match="no column #1 String or sentence1"):
+        items(written(tmp_path, "y.tsv", "index\tlabel\n0\t1\n"), read_task("mrpc"))
+    with pytest.raises(InputError, match="two columns 'label'"):
+        items(written(tmp_path, "z.tsv", "label\tlabel\tsentence1\tsentence2\n0\t1\tA\tB\n"))
+
+
+def test_sst_as_trees_or_as_lines(tmp_path: Path) -> None:
+    sst5 = read_task("sst5")
+    trees = "(3 (2 (2 The) (2 Rock)) (4 (2 is) (4 (2 n't) (4 -LRB-))))\n(0 bad)\n"
+    lines = "3 The Rock isn't (\n0\tbad\n"
+    table = "sentence\tlabel\nThe Rock isn't (\t3\nbad\t0\n"
+    for name, text in (("a.txt", trees), ("b.txt", lines), ("c.tsv", table)):
+        found = items(written(tmp_path, name, text), sst5)
+        assert [item.label for item in found] == ["3", "0"]
+        assert [item.sentences for item in found] == [("Sentence: The Rock isn't (.",), ("Sentence: bad.",)]
+
+
+def as_json(folder: Path, rows: list[dict[str, Any]]) -> Path:
+    return written(folder, "x.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def as_parquet(folder: Path, rows: list[dict[str, Any]]) -> Path:
+    pq.write_table(pa.Table.from_pylist(rows), folder / "x.parquet")
+    return folder / "x.parquet"
+
+
+@pytest.mark.parametrize("write", [as_json, as_parquet])
+def test_whole_numbers_need_names(
+    tmp_path: Path, write: Callable[[Path, list[dict[str, Any]]], Path]
+) -> None:
+    rows = [{"sentence1": "A", "sentence2": "B", "label": label, "idx": 5 + label} for label in (0, 1, -1)]
+    file = write(tmp_path, rows)
+    with pytest.raises(InputError, match="what the label 0 means is not known: .* --label-names"):
+        items(file)
+    found = items(file, names=["entailment", "not_entailment"])
+    assert [(item.id, item.label) for item in found] == [
+        ("5", "entailment"),
+        ("6", "not_entailment"),
+        ("4", None),
+    ]
+    with pytest.raises(InputError, match="beyond the 1 label names"):
+        items(file, names=["entailment"])
+    assert [item.label for item in items(file, read_task("mrpc"))] == [
+        "0",
+        "1",
+        None,
+    ]  # its labels are numbers
+    assert [item.label for item in items(file, read_task("stsb"))] == [0.0, 1.0, None]
+
+
+def test_names_that_parquet_knows_are_used(tmp_path: Path) -> None:
+    features = {"info": {"features": {"label": {"names": ["entailment", "not_entailment"]}}}}
+    table = pa.Table.from_pylist([{"sentence1": "A", "sentence2": "B", "label": 0}])
+    table = table.replace_schema_metadata({"huggingface": json.dumps(features)})
+    pq.write_table(table, tmp_path / "x.parquet")
+    names = label_names_of(str(tmp_path / "x.parquet"), ["label"])
+    assert items(tmp_path / "x.parquet", names=names)[0].label == "entailment"
+    assert label_names_of(str(as_parquet(tmp_path, [{"label": 0}])), ["label"]) is None
+
+
+@pytest.mark.parametrize("label", ["yes", True, 0.5, 3, {"a": 1}])
+def test_labels_that_are_none_are_refused(tmp_path: Path, label: object) -> None:
+    file = as_json(tmp_path, [{"sentence1": "A", "sentence2": "B", "label": label}])
+    with pytest.raises(InputError, match="x.jsonl:1: .*label"):
+        items(file)
+
+
+@pytest.mark.parametrize("score", ["6", "nan", "x", True])
+def test_numbers_are_in_range(tmp_path: Path, score: object) -> None:
+    file = as_json(tmp_path, [{"sentence1": "A", "sentence2": "B", "score": score}])
+    with pytest.raises(InputError, match="the label .* is no"):
+        items(file, read_task("stsb"))
+
+
+def test_a_folder_has_splits(tmp_path: Path) -> None:
+    file = written(tmp_path, "dev.tsv", "x")
+    assert data_file(str(tmp_path), "dev") == str(file)
+    assert data_file(str(file), "train") == str(file)
+    with pytest.raises(InputError, match="no train.tsv"):
+        data_file(str(tmp_path), "train")
+
+
+def test_prompts_are_read_as_written_and_held_out_by_what_they_say(tmp_path: Path) -> None:
+    every = [Item(str(i), (f"Premise: {i}.", "Hypothesis: B."), None) for i in range(400)]
+    every += [Item(str(400 + i), each.sentences, "entailment") for i, each in enumerate(every)]
+    held = [item for item in every if is_held_out(item)]
+    assert {item.sentences for item in held}.isdisjoint(
+        item.sentences for item in every if not is_held_out(item)
+    )
+    assert 0.06 < len(held) / len(every) < 0.14
+    path = tmp_path / "x.jsonl.gz"
+    assert write_items(str(path), RTE, every) == 800
+    read = read_prompts(str(path))
+    assert (read.task, list(read.items)) == (RTE, every)
+    for line, message in (
+        ("{}", "not a file of prompts"),
+        ('{"format": "pdtools prompts", "format_version": "9", "task": {}}', "format version '9'"),
+        ("", "no prompts in it"),
+    ):
+        with pytest.raises(InputError, match=message):
+            read_prompts(str(written(tmp_path, "bad.jsonl", line)))
+    header = {"format": "pdtools prompts", "format_version": "1", "task": RTE.record()}
+    for item in (
+        {"id": "1", "sentences": [], "label": None},
+        {"id": "1", "sentences": ["a"], "label": "x"},
+        1,
+    ):
+        bad = written(tmp_path, "bad.jsonl", f"{json.dumps(header)}\n{json.dumps(item)}\n")
+        with pytest.raises(InputError, match="bad.jsonl:2: not an item"):
+            read_prompts(str(bad))

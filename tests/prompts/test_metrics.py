@@ -1,0 +1,88 @@
+"""Scores against the specification's figures, pandas' correlations, and counting."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdtools.prompts.metrics import (
+    WRONG,
+    accuracy,
+    decide,
+    f1,
+    intervals,
+    main_score,
+    pearson,
+    scores_of,
+    spearman,
+)
+from pdtools.prompts.tasks import read_task
+
+
+def test_the_figures_of_the_specification() -> None:
+    gold, predicted = np.array([1, 0, 0, 1]), np.array([1, 1, 0, 1])
+    assert accuracy(gold, predicted) == 0.75
+    assert f1(gold, predicted) == pytest.approx(0.8)
+    gold, predicted = np.array([1.0, 3, 2, 5]), np.array([1.0, 2, 3, 4])
+    assert spearman(gold, predicted) == pytest.approx(0.8)
+    assert pearson(gold, predicted) == pytest.approx(0.8315, abs=5e-5)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(-8, 8)), min_size=2, max_size=30))
+def test_correlations_are_those_of_pandas(pairs: list[tuple[int, int]]) -> None:
+    gold, predicted = (np.array(values, dtype=float) / 3 for values in zip(*pairs, strict=True))
+    for ours, name in ((pearson, "pearson"), (spearman, "spearman")):
+        if gold.std() == 0 or predicted.std() == 0:
+            assert ours(gold, predicted) is None
+        else:
+            # pandas' own Spearman asks scipy: ranks are its, too.
+            a, b = pd.Series(gold), pd.Series(predicted)
+            wanted = a.rank().corr(b.rank()) if name == "spearman" else a.corr(b)
+            assert ours(gold, predicted) == pytest.approx(wanted, abs=1e-9)
+
+
+def test_f1_of_all_small_cases() -> None:
+    for n in (1, 2, 3):
+        for labels in itertools.product((0, 1), (WRONG, 0, 1), repeat=n):
+            gold, predicted = np.array(labels[::2]), np.array(labels[1::2])
+            pairs = list(zip(gold, predicted, strict=True))
+            found, wanted = sum(p == 1 for p in predicted), sum(g == 1 for g in gold)
+            right = sum(p == g == 1 for g, p in pairs)
+            if found + wanted == 0:
+                assert f1(gold, predicted) is None
+            elif right:
+                precision, recall = right / found, right / wanted
+                assert f1(gold, predicted) == pytest.approx(2 * precision * recall / (precision + recall))
+            else:
+                assert f1(gold, predicted) == 0
+
+
+def test_ties_are_no_answer_and_wrong() -> None:
+    predicted = decide(np.array([[-1.0, -2.0, -3.0], [-2.0, -1.0, -1.0], [-3.0, -3.0, -1.0]]))
+    assert predicted.tolist() == [0, WRONG, 2]
+    assert accuracy(np.array([0, 1, 2]), predicted) == pytest.approx(2 / 3)
+
+
+def test_each_task_has_its_scores() -> None:
+    names = {name: list(scores_of(read_task(name))) for name in ("rte", "mrpc", "sst5", "stsb")}
+    assert names == {
+        "rte": ["accuracy"],
+        "mrpc": ["f1", "accuracy"],
+        "sst5": ["accuracy"],
+        "stsb": ["spearman", "pearson"],
+    }
+    assert main_score(read_task("stsb"), np.ones(3), np.arange(3)) == 0  # gold does not vary
+
+
+def test_intervals_are_those_of_the_mean() -> None:
+    """An accuracy's bootstrap is a binomial over n, whose quantiles are known."""
+    gold, predicted = np.zeros(100, dtype=int), np.repeat([0, 1], 50)
+    found = intervals({"accuracy": accuracy}, gold, predicted, seed=1, samples=4000)
+    assert found["accuracy"] == pytest.approx([0.40, 0.60], abs=0.011)
+    nothing = intervals({"f1": f1}, gold, gold, seed=1, samples=10)
+    assert nothing == {"f1": None}
