@@ -52,6 +52,15 @@ def sweep(
             help="pushdown (default), transformer, plm, plm-mask, tg, sclm, rnn.",
         ),
     ] = None,
+    init: Annotated[
+        str | None,
+        typer.Option(
+            "--init",
+            rich_help_panel="Model",
+            metavar="DIR",
+            help="Model to take first weights and sizes from, as in pdtools train; {KEY} as in SHARDS.",
+        ),
+    ] = None,
     config: Annotated[
         str | None,
         typer.Option("--config", metavar="FILE", help="TOML recipe, or the name of a bundled one (cfl)."),
@@ -80,6 +89,8 @@ def sweep(
       pdtools sweep shards/train --valid shards/valid --config cfl --grid train.seed=1,2,3 -o runs/rns
       pdtools sweep "data/train-{train.seed}" --valid "data/valid-{train.seed}" --config cfl --at-once 10 \\
           --grid train.learning_rate=0.01,0.005 --grid train.seed=1,2,3,4,5 -o runs/rns
+      pdtools sweep windows/train --valid windows/valid --init gpt2/ --config gpt2-small-last6 \\
+          --grid train.seed=1,2,3 -o runs/gpt2
     """
     if is_stream(output):
         raise typer.BadParameter("a sweep is a folder: name one with -o")
@@ -95,6 +106,7 @@ def sweep(
         config=config,
         model=model,
         settings=settings or [],
+        init=init,
     )
     for path in dict.fromkeys(path for run in runs for path in (run.data, run.valid)):
         check_kind(path, Kind.SHARDS)
@@ -154,6 +166,8 @@ class Progress:
         step = opened.loop.state.step
         if not opened.already_finished:
             self._tell(f"{run.name}: {f'resuming from step {step}' if step else 'starting'}")
+        if opened.initialized is not None:
+            self._tell(f"{run.name}: {opened.initialized}")
         self._move(step)
 
     def closed(self, outcome: Outcome) -> None:

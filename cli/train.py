@@ -85,7 +85,7 @@ def train(
             "--init",
             rich_help_panel="Model",
             metavar="DIR",
-            help="Model to take initial weights and sizes from: Hugging Face's GPT-2 or RoBERTa.",
+            help="Model to take first weights and sizes from: Hugging Face's GPT-2 or RoBERTa, or a run.",
         ),
     ] = None,
     config: Annotated[
@@ -163,6 +163,7 @@ def train(
       pdtools train shards/train --valid shards/valid -o runs/tiny --resume
       pdtools train --task rs --config dcf -o runs/rs
       pdtools train blocks/train --init gpt2/ --config gpt2-stack -o runs/gpt2-stack
+      pdtools train windows/train --valid windows/valid --init gpt2/ --config gpt2-small-last6 -o runs/gpt2
       pdtools train shards/train --valid shards/valid --config treereg -o runs/treereg
       torchrun --nproc-per-node 8 -m pdtools train shards/train -o runs/tiny --config tiny --resume
     """
@@ -173,7 +174,6 @@ def train(
         raise typer.BadParameter("a run is a folder: name one with -o")
     if not task and (lengths or as_released):
         raise typer.BadParameter("--lengths and --as-released go with --task")
-    from pdtools.models.transformer.pretrained import pretrained_shape
     from pdtools.training import (
         Interruption,
         TrainOptions,
@@ -193,8 +193,7 @@ def train(
             replaced = check_output(output, overwrite=overwrite, folder=True, inputs=named)
             if replaced is not None:
                 message(f"replacing {replaced} in {output}, at the first checkpoint", quiet=quiet)
-        shape = None if init is None else pretrained_shape(init)
-        recipe = None if as_it_was else read_recipe(config, model=model, settings=given, shape=shape)
+        recipe = None if as_it_was else read_recipe(config, model=model, settings=given, init=init)
         chosen_device = pick_device(local_device(device), threads)
         with (
             Interruption(at_once=False, noted=lambda: say_it_will_stop(quiet=quiet)) as interruption,
@@ -219,6 +218,8 @@ def train(
             ) as run,
         ):
             progress.recipe = run.recipe
+            if run.initialized is not None:
+                message(str(run.initialized), quiet=quiet)
             report = run.train()
         received = ranks.largest(interruption.received or 0)
     if as_json and ranks.is_main:

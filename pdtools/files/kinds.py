@@ -82,8 +82,8 @@ _HINTS: dict[Kind, dict[Kind | None, str]] = {
         None: "give a folder that pdtools train wrote",
     },
     Kind.HUGGING_FACE: {
-        Kind.MODEL: "pdtools train --resume resumes a run",
-        None: "a folder with its config.json and weights, as transformers' save_pretrained writes it",
+        None: "a folder with its config.json and weights, as transformers' save_pretrained writes it,"
+        " or one that pdtools train wrote",
     },
     Kind.RESULTS: {
         Kind.MODEL: "pdtools eval-blimp, eval-sg, eval-ppl ... --model {path} -o RESULTS make them",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -181,6 +181,10 @@ class LanguageModel(nn.Module, ABC):
     def dtype_name(self) -> str:
         """The type of its parameters, such as ``float32``."""
         return str(next(self.parameters()).dtype).removeprefix("torch.")
+
+    def head_parameters(self) -> Iterator[nn.Parameter]:
+        """Those of the attachment head, if there is one."""
+        return iter(())
 
     def use_tokenizer(self, tokenizer: Tokenizer) -> None:
         """Take note of what the tokenizer knows of its tokens, before anything is computed."""

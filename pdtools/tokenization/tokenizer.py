@@ -231,6 +231,11 @@ class Tokenizer:
         """The place of each label in ``labels``."""
         return {label: i for i, label in enumerate(self.labels)}
 
+    def differs_from(self, earlier: Tokenizer) -> str | None:
+        """A token of an earlier tokenizer that has another number here, or none; None if there is no such."""
+        numbers = self._vocabulary
+        return next((t for t, number in earlier._vocabulary.items() if numbers.get(t) != number), None)
+
     # --- words to tokens ----------------------------------------------------------------------
 
     def encode(self, sentence: Sentence) -> Encoding:

@@ -123,6 +123,8 @@ class TrainingLoop:
             raise PdtoolsError(
                 "train.schedule plateau needs validation sentences (--valid, or another schedule)"
             )
+        if config.head_warmup_steps and not any(True for _ in parallel.model.head_parameters()):
+            raise PdtoolsError("train.head_warmup_steps is for models with an attachment head: leave it out")
         self.folder = folder
         self.parallel = parallel
         self.model = parallel.model
@@ -311,6 +313,8 @@ class TrainingLoop:
         if config.normalize == "sentence":
             self.ranks.add_up(self._sentences)
             divisor = self._sentences
+        if state.step < config.head_warmup_steps:
+            self._leave_all_but_head()
         gradients = self.parallel.gradients()  # the mean over ranks of sums over tokens
         share = (self.ranks.size / divisor.clamp(min=1)).float()
         self.gradient_norm = self.parallel.total_norm(gradients) * share
@@ -325,6 +329,13 @@ class TrainingLoop:
         self._begin_step()
         log_is_due = state.step % config.log_every == 0 or state.step == config.steps
         return LossSums.from_tensor(self.window) if log_is_due else None  # the one wait for the device
+
+    def _leave_all_but_head(self) -> None:
+        """Drop the gradients of all parameters that stay as they are; the optimizer passes over these."""
+        head = {id(parameter) for parameter in self.model.head_parameters()}
+        for parameter in self.model.parameters():
+            if id(parameter) not in head:
+                parameter.grad = None
 
     def _begin_step(self) -> None:
         self._sums = zero_sums(self.device)

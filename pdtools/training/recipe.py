@@ -35,6 +35,8 @@ class TrainConfig:
     Attributes:
         steps: updates in all.
         learning_rate: the highest learning rate.
+        head_warmup_steps: the first steps, in which the attachment head alone learns and all else stays as it
+            is: for a head that is new beside a trained model.
         optimizer: ``adamw``, or ``sgd``: plain gradient descent.
         min_learning_rate_ratio: the share of it that the schedules ``cosine`` and ``linear`` end at.
         warmup_steps: updates of linear warm-up from 0 (cut off where the run is shorter).
@@ -74,6 +76,7 @@ class TrainConfig:
 
     steps: int = 10_000
     learning_rate: float = 3e-4
+    head_warmup_steps: int = 0
     optimizer: Literal["adamw", "sgd"] = "adamw"
     min_learning_rate_ratio: float = 0.1
     warmup_steps: int = 500
@@ -120,6 +123,7 @@ class TrainConfig:
         for name in ("learning_rate", "eps"):
             _check(name, getattr(self, name), 0 < getattr(self, name) < math.inf, "above 0")
         for name in (
+            "head_warmup_steps",
             "warmup_steps",
             "weight_decay",
             "clip",
@@ -189,7 +193,7 @@ def read_recipe(
     model: str | None = None,
     settings: Sequence[str] = (),
     grid: Sequence[str] = (),
-    shape: Mapping[str, Any] | None = None,
+    init: str | Path | None = None,
 ) -> Recipe:
     """Read a TOML recipe and apply ``key=value`` settings to it.
 
@@ -202,18 +206,20 @@ def read_recipe(
             have are left out, so that one file serves a model and its baseline.
         settings: ``config.layers=4``, ``train.steps=100``: typed by the field that they set.
         grid: more of them, those of one run of a sweep.
-        shape: options that pretrained weights ask for
-            (:func:`pdtools.models.transformer.pretrained.pretrained_shape`): they go before the file's,
-            not before the settings.
+        init: a model whose weights training starts from (:func:`pdtools.models.initial.initial_shape`). What
+            they ask for goes before the file's options, not before the settings; where neither the file nor
+            ``model`` names a kind of model, it is that of the checkpoint.
 
     Raises:
         InputError: an unknown key, a value of the wrong type, or a file that is not TOML.
         PdtoolsError: an unknown model, or a value out of range.
     """
-    recipe = Recipe() if source is None else recipe_from_table(_read_toml(source), source)
+    kind, shape = (None, {}) if init is None else _initial_shape(init)
+    table = {} if source is None else _read_toml(source)
+    recipe = recipe_from_table(table if kind is None else {"model": kind, **table}, source)
     name = model or recipe.model
     classes = {"config": _config_class(name), "train": TrainConfig}
-    options = {**recipe.options, **(shape or {})}
+    options = {**recipe.options, **shape}
     known = {field.name for field in settings_of(classes["config"])}
     given = {
         "config": {key: value for key, value in options.items() if key in known},
@@ -226,7 +232,7 @@ def read_recipe(
     return Recipe(model=name, options=given["config"], train=train, source=recipe.source)
 
 
-def recipe_from_table(table: Mapping[str, Any], place: str) -> Recipe:
+def recipe_from_table(table: Mapping[str, Any], place: str | None) -> Recipe:
     """A recipe from what a TOML or JSON file holds, every key and type checked.
 
     Raises:
@@ -277,6 +283,12 @@ def _read_toml(source: str) -> dict[str, Any]:
         raise InputError(f"not TOML: {error}", file=source) from error
     except RecursionError as error:
         raise InputError("not usable TOML: nested too deep", file=source) from error
+
+
+def _initial_shape(folder: str | Path) -> tuple[str | None, dict[str, Any]]:
+    from pdtools.models.initial import initial_shape
+
+    return initial_shape(folder)
 
 
 def _config_class(model: str) -> type:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import shutil
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,7 @@ from pdtools.files import (
 from pdtools.files.locks import locked
 from pdtools.files.system import hidden_beside
 from pdtools.files.written import holds_others
+from pdtools.models.initial import Initialized
 from pdtools.training.recipe import Recipe, recipe_from_table, setting_defaults
 
 BEST, LAST, TRAINER = "best", "last", "trainer"
@@ -114,10 +116,23 @@ class RunFolder:
             raise InputError("not the record of a training run", file=self.path / _RUN)
         return recipe_from_table(recipe, str(self.path / _RUN))
 
-    def describe(self, recipe: Recipe, data: Mapping[str, str], provenance: Mapping[str, Any]) -> None:
-        """Write ``run.json``: the whole recipe, what tells the data from others, and what ran it."""
+    def describe(
+        self,
+        recipe: Recipe,
+        data: Mapping[str, str],
+        provenance: Mapping[str, Any],
+        initialized: Initialized | None = None,
+    ) -> None:
+        """Write ``run.json``: the whole recipe, what tells the data from others, what ran it, and what it
+        started from."""
         self._write(
-            {"recipe": recipe.as_json(), "data": dict(data), "provenance": dict(provenance), "resumed": []}
+            {
+                "recipe": recipe.as_json(),
+                "data": dict(data),
+                "provenance": dict(provenance),
+                "resumed": [],
+                **({} if initialized is None else {"initialized": dataclasses.asdict(initialized)}),
+            }
         )
 
     def check_same(self, recipe: Recipe, data: Mapping[str, str]) -> None:

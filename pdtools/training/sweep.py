@@ -39,6 +39,7 @@ class SweepRun:
         valid: shards that choose the best checkpoint.
         output: its folder.
         recipe: the model and how to train it.
+        init: the model whose weights it starts from; None: random ones.
     """
 
     name: str
@@ -47,6 +48,7 @@ class SweepRun:
     valid: str
     output: Path
     recipe: Recipe
+    init: str | None = None
 
 
 def make_runs(
@@ -59,6 +61,7 @@ def make_runs(
     config: str | None = None,
     model: str | None = None,
     settings: Sequence[str] = (),
+    init: str | None = None,
 ) -> list[SweepRun]:
     """The runs of a grid: one for each combination of values.
 
@@ -69,6 +72,7 @@ def make_runs(
         name: of a run's folder, with values in it, such as ``lr{train.learning_rate}-{train.seed}``; by
             default keys and values, such as ``learning_rate=0.01,seed=1``.
         config, model, settings: of all runs (:func:`~pdtools.training.read_recipe`).
+        init: of all runs, with the run's values as in ``data``.
 
     Raises:
         PdtoolsError: a grid, a name or a setting that makes no sense; two runs of one name.
@@ -93,6 +97,7 @@ def make_runs(
             raise PdtoolsError(f"two runs are called {folder}: --name needs every key of --grid in it")
         if Path(folder).name != folder or folder.startswith("."):
             raise PdtoolsError(f"{folder!r} is no name for a run's folder: choose another --name")
+        start = None if init is None else _filled(init, point)
         runs[folder] = SweepRun(
             name=folder,
             settings=point,
@@ -104,7 +109,9 @@ def make_runs(
                 model=model,
                 settings=settings,
                 grid=[f"{key}={value}" for key, value in point.items()],
+                init=start,
             ),
+            init=start,
         )
     return list(runs.values())
 
@@ -273,7 +280,9 @@ class _Active:
         self.run = run
         self.batch: Batch | None = None
         self.reason: str | None = None
-        options = TrainOptions(valid=run.valid, device=device, resume=True, listener=listener, stop=stop)
+        options = TrainOptions(
+            valid=run.valid, init=run.init, device=device, resume=True, listener=listener, stop=stop
+        )
         with contextlib.ExitStack() as entered:
             self.opened = entered.enter_context(open_run(run.data, run.output, run.recipe, options))
             listener.opened(run, self.opened)

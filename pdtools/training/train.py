@@ -21,13 +21,11 @@ from pdtools.models import (
     make_config,
     model_kind,
 )
-from pdtools.models.grammar.config import PlmConfig
+from pdtools.models.initial import Initialized, initialize_from, options_for, read_initial
 from pdtools.models.scaffold import ScaffoldConfig
-from pdtools.models.transformer.pretrained import load_pretrained, read_pretrained
 from pdtools.provenance import fingerprint, provenance
 from pdtools.shards import ShardSet
 from pdtools.tokenization import Tokenizer
-from pdtools.tokenization.tokenizer import TOKENIZER_FILE
 from pdtools.training.data.protocols import TrainingInput
 from pdtools.training.data.sentences import Sentences, ShardInput, open_parsed
 from pdtools.training.data.streams import StreamInput
@@ -59,6 +57,7 @@ class OpenRun:
         train_count: sentences; None: endless.
         valid_count: None without validation.
         rejects: sentences that are left out.
+        initialized: what a new run took over from the model that it starts from; None without one.
     """
 
     loop: TrainingLoop
@@ -69,6 +68,7 @@ class OpenRun:
     train_count: int | None
     valid_count: int | None
     rejects: Rejects
+    initialized: Initialized | None
 
     def train(self) -> dict[str, Any]:
         """Train until the end or a stop; see :func:`train`."""
@@ -117,8 +117,8 @@ class TrainOptions:
         valid: shards that choose the best checkpoint, made with the same tokenizer.
         treereg_shards: shards of the same tokenizer whose trees TreeReg's loss is of, and nothing else; None:
             those of the training shards.
-        init: a folder of Hugging Face's GPT-2 or RoBERTa: the shape of the model and its first weights, but
-            of what such models do not have. The recipe goes before its options.
+        init: a folder of Hugging Face's GPT-2 or RoBERTa, a checkpoint or a run: the shape of the model and
+            its first weights, but of what that model does not have. The recipe goes before its options.
         device: ``cpu``, ``cuda``, …
         resume: from ``last/`` in the run's folder; where nothing was written yet, start.
         overwrite: replace an earlier run.
@@ -212,12 +212,10 @@ def open_run(
             files["treereg"], identity["treereg"] = options.treereg_shards, parsed.sha256
         if init is not None:
             files["init"], identity["init"] = init, fingerprint(init)
-        pretrained = None if init is None else read_pretrained(init)
-        if pretrained is not None and issubclass(model_kind(recipe.model).config_class, PlmConfig):
-            raise PdtoolsError(f"--init is not for model {recipe.model}, whose vocabulary has actions in it")
-        if init is not None and pretrained is not None:
-            _check_tokenizer(init, inputs.tokenizer)
-            recipe = dataclasses.replace(recipe, options={**pretrained.options, **recipe.options})
+        pretrained = None if init is None else read_initial(init, inputs.tokenizer)
+        if pretrained is not None:
+            taken = options_for(recipe.model, pretrained)
+            recipe = dataclasses.replace(recipe, options={**taken, **recipe.options})
         if issubclass(model_kind(recipe.model).config_class, ScaffoldConfig):
             runs = _runs(inputs)
             if not resumes and tuple(recipe.options.get("runs", runs)) != runs:
@@ -231,8 +229,9 @@ def open_run(
         torch.manual_seed(recipe.train.seed)
         model = load_checkpoint(folder.last).model if resumes else build_model(recipe.model, config)
         model.use_tokenizer(inputs.tokenizer)
-        if pretrained is not None and not resumes:
-            load_pretrained(model, pretrained)
+        initialized = None
+        if init is not None and pretrained is not None and not resumes:
+            initialized = initialize_from(model, pretrained, init)
         if not ranks.is_main:
             seed_rank(recipe.train.seed, ranks.rank, step=0)
         rejects = Rejects(options.on_error)
@@ -261,7 +260,7 @@ def open_run(
             unchanged.check()  # from now on what they hold is in memory
             if not resumes:
                 folder = loop.folder = folder.create(overwrite=options.overwrite or options.resume)
-                folder.describe(recipe, identity, made)
+                folder.describe(recipe, identity, made, initialized)
             elif not already_finished:
                 folder.record_resumption(loop.state.step, recipe, made)
             if len(rejects):
@@ -276,6 +275,7 @@ def open_run(
                 train_count=train_set.count,
                 valid_count=None if valid_set is None else valid_set.count,
                 rejects=rejects,
+                initialized=initialized,
             )
         finally:
             if ranks.is_main and loop.folder.replaces is not None:
@@ -295,16 +295,6 @@ def _check_treereg(model: LanguageModel, parsed: ShardSet | None, settings: Mapp
     if parsed is not None and model.derivation_kind.exist:
         raise PdtoolsError(
             "--treereg-shards is for models without attachment_head, which would learn there too"
-        )
-
-
-def _check_tokenizer(init: str | Path, tokenizer: Tokenizer) -> None:
-    """Refuse pretrained weights whose tokens are others than the data's, where their folder says so."""
-    if not Path(init, TOKENIZER_FILE).is_file():
-        return
-    if Tokenizer.load(init, tokenizer.text_style).fingerprint != tokenizer.fingerprint:
-        raise PdtoolsError(
-            f"{init}: the data's tokenizer is not this model's (shards are made with --tokenizer {init})"
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -133,6 +133,10 @@ class TransformerLM(LanguageModel):
     def end_id(self) -> int:
         """See :attr:`LanguageModel.end_id`."""
         return self.root_id if self.config.predicts_roots else self.eos_id
+
+    def head_parameters(self) -> Iterator[nn.Parameter]:
+        """See :meth:`LanguageModel.head_parameters`."""
+        return iter(()) if self.head is None else self.head.parameters()
 
     # --- whole sentences ----------------------------------------------------------------------
 

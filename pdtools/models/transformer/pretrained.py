@@ -1,7 +1,4 @@
-"""Weights of GPT-2 and RoBERTa, from a folder that Hugging Face's transformers wrote, for our transformer.
-
-What these models do not have (stack attention, depths, an attachment head) keeps its first, random weights.
-"""
+"""Weights of GPT-2 and RoBERTa, from a folder that Hugging Face's transformers wrote, for our transformer."""
 
 from __future__ import annotations
 
@@ -19,17 +16,10 @@ from torch import Tensor
 
 from pdtools.errors import InputError
 from pdtools.files import Kind, check_kind, read_json, utf8_name
-from pdtools.models.base import LanguageModel
-from pdtools.models.transformer.model import TransformerLM
 
-# What the architectures have no weights of.
-OWN_PARTS = re.compile(r"blocks\.\d+\.(stack|attention\.terms)\.|head\.|scaffold\.")
 _HUB_NAME = re.compile(r"(\w[\w.-]*/)?\w[\w.-]*", re.ASCII)  # with its owner, or of an old model without
 # The names of what belongs to a layer, in both architectures.
 _LAYER = re.compile(r"^(?:transformer\.h|h|(?:roberta\.)?encoder\.layer)\.(\d+)\.")
-# Options that the same weights leave open.
-_CHOICES = ("objective", "input_dropout", "attention_dropout", "output_dropout")
-
 _ACTIVATIONS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu": "gelu-exact", "relu": "relu"}
 
 
@@ -38,17 +28,18 @@ class Pretrained:
     """A model in a folder.
 
     Attributes:
-        options: of :class:`~pdtools.models.TransformerConfig`, without those that a tokenizer decides.
+        kind: of our models, the one that its weights are of.
+        options: of that kind's configuration, without those that the data decide.
         weights: by the names that ours have; tables of tokens with the folder's own vocabulary.
-        vocab_size: tokens of that.
-        root_id, eos_id: its tokens before and after a text.
+        root_id, eos_id: its tokens before and after a text, which new ones start as; None for a model of
+            ours, whose ROOT and end-of-sentence are not new.
     """
 
+    kind: str
     options: Mapping[str, Any]
     weights: Mapping[str, Tensor]
-    vocab_size: int
-    root_id: int
-    eos_id: int
+    root_id: int | None = None
+    eos_id: int | None = None
 
 
 def check_no_hub_name(model_dir: str | Path) -> None:
@@ -105,14 +96,13 @@ def _weights_files(folder: Path) -> list[Path]:
     return [folder / name for name in sorted(set(names.values()))]
 
 
-def pretrained_shape(folder: str | Path) -> dict[str, Any]:
-    """The options that the weights in a folder ask for: sizes, norms, activation, positions.
+def pretrained_options(folder: str | Path) -> dict[str, Any]:
+    """What :attr:`Pretrained.options` would be; the weights are not read.
 
     Raises:
-        InputError: see :func:`read_pretrained`; the weights are not read.
+        InputError: see :func:`read_pretrained`.
     """
-    _, options = _read_config(folder)
-    return {name: value for name, value in options.items() if name not in _CHOICES}
+    return _read_config(folder)[1]
 
 
 def _read_config(folder: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -146,62 +136,6 @@ def _naming(folder: str | Path, kind: str) -> Iterator[None]:
     except (TypeError, IndexError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"not a {kind} model that pdtools can build: {reason}", file=folder) from error
-
-
-@torch.no_grad()
-def load_pretrained(model: LanguageModel, pretrained: Pretrained) -> None:
-    """Copy weights into a model. Its ROOT and end-of-sentence, where new, start as their equals.
-
-    All other new tokens (the padding) start as the end-of-sentence too. The output layer scores every token:
-    one at random could be far more probable than all that the pretrained model knows, whose scores may have
-    any mean, since its own softmax does not see that. Positions beyond the pretrained ones start at random
-    (torch's global generator), normally distributed with the mean and deviation of those in each dimension.
-
-    Raises:
-        InputError: if the model is of another kind or shape.
-    """
-    if not isinstance(model, TransformerLM):
-        raise InputError("pretrained weights are a transformer's: choose model transformer or pushdown")
-    ours = model.state_dict()
-    missing = [name for name in ours if name not in pretrained.weights and not OWN_PARTS.match(name)]
-    for name in [*missing, *(name for name in pretrained.weights if name not in ours)]:
-        raise InputError(f"the pretrained weights do not fit the configuration, first at {name}")
-    for name, theirs in pretrained.weights.items():
-        place = ours[name]
-        if name in ("embedding.weight", "output.weight", "output_bias"):
-            _extend(place, theirs, model, pretrained)
-        elif name == "position_embedding.weight" and len(place) > len(theirs):
-            place.copy_(_lengthened(theirs, len(place)))
-        elif place.shape != theirs.shape:
-            raise InputError(
-                f"{name} of the pretrained weights is {tuple(theirs.shape)}, but the configuration asks for "
-                f"{tuple(place.shape)}"
-            )
-        else:
-            place.copy_(theirs)
-
-
-def _extend(place: Tensor, theirs: Tensor, model: LanguageModel, pretrained: Pretrained) -> None:
-    """Fill a table of tokens, (V, …)."""
-    if place.shape[1:] != theirs.shape[1:]:
-        raise InputError(
-            f"d_model of the pretrained weights is {theirs.shape[1]}, of the configuration {place.shape[1]}"
-        )
-    if len(place) < len(theirs):
-        raise InputError(
-            f"the pretrained model has {len(theirs)} tokens, the tokenizer {len(place)}: make the shards with"
-            " --tokenizer and the model's folder"
-        )
-    place[: len(theirs)] = theirs
-    place[len(theirs) :] = theirs[pretrained.eos_id]
-    if model.root_id >= len(theirs):
-        place[model.root_id] = theirs[pretrained.root_id]
-
-
-def _lengthened(table: Tensor, length: int) -> Tensor:
-    """A table of positions, (N, D), with more rows that look like it: (length, D)."""
-    more = torch.randn(length - len(table), table.shape[1], dtype=table.dtype)
-    return torch.cat([table, table.mean(0) + table.std(0, correction=0) * more])
 
 
 def _gpt2_options(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -330,9 +264,9 @@ def _pretrained(
         if not 0 <= config[name] < config["vocab_size"]:
             raise ValueError(f"{name} {config[name]} is none of the {config['vocab_size']} tokens")
     return Pretrained(
+        kind="transformer",
         options=options,
         weights=weights,
-        vocab_size=config["vocab_size"],
         root_id=config["bos_token_id"],
         eos_id=config["eos_token_id"],
     )

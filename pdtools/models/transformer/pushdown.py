@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
+from typing import Literal, get_args
+
+from torch import nn
 
 from pdtools.models.derivations import DerivationKind
 from pdtools.models.errors import bad_config
 from pdtools.models.transformer.config import TransformerConfig, first_of_layers
 from pdtools.models.transformer.model import TransformerLM
 from pdtools.models.transformer.score_terms import DepthScores, DepthSpace, StackDistances
+
+DepthInit = Literal["normal", "zero"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +24,8 @@ class PushdownConfig(TransformerConfig):
         attachment_head: always true.
         pushdown_layers: "all", or "last N".
         depths: rows of each depth table; deeper tokens use the last row, and are counted.
+        depth_init: how the depth tables of pushdown layers start: "normal", or "zero": at first the tape
+            makes no difference to tokens.
         depth_space: "key": depth embeddings are added to the keys (fig. 7); "hidden": to the hidden states
             before the key map (eq. 6).
         stack_distances: also give the attention of pushdown layers and the attachment head a learned penalty
@@ -29,6 +35,7 @@ class PushdownConfig(TransformerConfig):
     attachment_head: bool = True
     pushdown_layers: str = "all"
     depths: int = 64
+    depth_init: DepthInit = "normal"
     depth_space: DepthSpace = "key"
     stack_distances: bool = False
 
@@ -38,10 +45,11 @@ class PushdownConfig(TransformerConfig):
             raise bad_config("a pushdown model needs its attachment_head (a transformer doesn't)")
         if self.depths < 1:
             raise bad_config(f"depths must be at least 1, not {self.depths}")
-        if self.depth_space not in get_args(DepthSpace):
-            raise bad_config(
-                f"depth_space must be one of {', '.join(get_args(DepthSpace))}, not {self.depth_space!r}"
-            )
+        for name, choices in (("depth_space", DepthSpace), ("depth_init", DepthInit)):
+            if getattr(self, name) not in get_args(choices):
+                raise bad_config(
+                    f"{name} must be one of {', '.join(get_args(choices))}, not {getattr(self, name)!r}"
+                )
         if self.positions == "rotary":
             raise bad_config(
                 "rotary positions do not go with depths: these are scored by queries as they are"
@@ -65,7 +73,7 @@ class PushdownConfig(TransformerConfig):
 
 def build_pushdown(config: PushdownConfig) -> TransformerLM:
     """The model of a configuration, with random weights."""
-    return TransformerLM(
+    model = TransformerLM(
         config,
         extra_terms={
             layer: [
@@ -77,3 +85,8 @@ def build_pushdown(config: PushdownConfig) -> TransformerLM:
         depths=config.depths,
         stack_distances=config.stack_distances,
     )
+    if config.depth_init == "zero":
+        for module in model.modules():
+            if isinstance(module, DepthScores):
+                nn.init.zeros_(module.embedding.weight)
+    return model

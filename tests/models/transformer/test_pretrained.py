@@ -13,7 +13,8 @@ from torch import nn
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.models import Batch, TransformerLM, build_model, make_config
-from pdtools.models.transformer.pretrained import load_pretrained, read_pretrained
+from pdtools.models.initial import initialize_from
+from pdtools.models.transformer.pretrained import read_pretrained
 
 transformers = pytest.importorskip("transformers")
 
@@ -60,7 +61,7 @@ def loaded(folder: Path, name: str = "transformer", **options: Any) -> Transform
     ids = {"vocab_size": VOCAB + 3, "pad_id": VOCAB, "root_id": VOCAB + 1, "eos_id": VOCAB + 2}
     model = build_model(name, make_config(name, {**pretrained.options, **ids, **options}))
     assert isinstance(model, TransformerLM)
-    load_pretrained(model, pretrained)
+    initialize_from(model, pretrained, folder)
     return model.eval()
 
 

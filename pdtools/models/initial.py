@@ -1,0 +1,255 @@
+"""Weights that training starts from: those of GPT-2 or RoBERTa, or of a checkpoint of ours.
+
+What both models have is copied. What only the new one has (the attachment head, depth tables, stack
+attention, more positions or tokens) is new, what it has no place for is left out, and all of it is told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.files import Kind, kind_of, read_json
+from pdtools.models.base import LanguageModel
+from pdtools.models.checkpoint import CONFIG_FILE, checkpoint_folder, load_checkpoint
+from pdtools.models.grammar.config import PlmConfig
+from pdtools.models.registry import model_kind
+from pdtools.models.transformer.config import TransformerConfig
+from pdtools.models.transformer.pretrained import Pretrained, pretrained_options, read_pretrained
+from pdtools.tokenization import Tokenizer
+from pdtools.tokenization.tokenizer import TOKENIZER_FILE
+from pdtools.typed_values import settings_of
+
+# Parts that a model may have, and the model that it starts from not, or the other way round.
+_PARTS = (
+    (re.compile(r"head\."), "the attachment head"),
+    (re.compile(r"blocks\.(\d+)\.attention\.terms\.\d+\.embedding\."), "depth tables"),
+    (re.compile(r"blocks\.(\d+)\.attention\.terms\."), "score terms"),
+    (re.compile(r"blocks\.(\d+)\.stack\."), "stack attention"),
+    (re.compile(r"scaffold\."), "the scaffold's classifier"),
+)
+_TOKEN_TABLES = ("embedding.weight", "output.weight", "output_bias")
+_POSITIONS = "position_embedding.weight"
+
+_OF_DATA = ("vocab_size", "pad_id", "root_id", "eos_id", "n_labels", "runs", "layout", "window_roots")
+# Options that the same weights leave open, or which say what a model has besides them.
+_CHOICES = re.compile(
+    "objective|.*dropout|treereg_.*|attachment_head|pushdown_layers|stack_layers|depth_init", re.ASCII
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Initialized:
+    """What became of the weights that a model started from.
+
+    Attributes:
+        folder: where they are from.
+        copied: how many values.
+        new: what the model has besides, in words, with how it starts.
+        left_out: what it has no place for, in words.
+    """
+
+    folder: str
+    copied: int
+    new: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+    def __str__(self) -> str:
+        new, left_out = (", ".join(parts) or "nothing" for parts in (self.new, self.left_out))
+        return f"weights of {self.folder}: {self.copied:,} values copied; new: {new}; left out: {left_out}"
+
+
+def _is_checkpoint(folder: str | Path) -> bool:
+    """Whether a folder is a checkpoint of ours, or a run with one."""
+    return kind_of(folder) is Kind.MODEL
+
+
+def initial_shape(folder: str | Path) -> tuple[str | None, dict[str, Any]]:
+    """What a model that starts from a folder has to be; the weights are not read.
+
+    Returns:
+        The kind of model, None where several will do; and the options that the weights ask for: sizes, norms,
+        activation, positions.
+
+    Raises:
+        InputError: if there is no model there, or one that ours has no equal to.
+    """
+    kind, options = _read_config(folder) if _is_checkpoint(folder) else (None, pretrained_options(folder))
+    return kind, {name: value for name, value in options.items() if not _CHOICES.fullmatch(name)}
+
+
+def read_initial(folder: str | Path, tokenizer: Tokenizer) -> Pretrained:
+    """Read the model in a folder.
+
+    Args:
+        folder: of GPT-2 or RoBERTa, as Hugging Face's transformers write it; a checkpoint, or a run.
+        tokenizer: of the data. It has to be the model's own; or, of a checkpoint, one that extends it, in
+            which all its tokens have the numbers that they had.
+
+    Raises:
+        PdtoolsError: if it is damaged, of a kind that ours has no equal to, or of other tokens.
+    """
+    if not _is_checkpoint(folder):
+        has_own = Path(folder, TOKENIZER_FILE).is_file()
+        if has_own and Tokenizer.load(folder, tokenizer.text_style).fingerprint != tokenizer.fingerprint:
+            raise PdtoolsError(
+                f"{folder}: the data's tokenizer is not this model's"
+                f" (shards are made with --tokenizer {folder})"
+            )
+        return read_pretrained(folder)
+    loaded = load_checkpoint(folder)
+    kind, options = _read_config(folder)
+    if (token := tokenizer.differs_from(loaded.tokenizer)) is not None:
+        raise PdtoolsError(
+            f"{folder}: the data's tokenizer does not extend this model's, of which {token!r} has another"
+            f" number there, or none (make the shards with --tokenizer {folder})"
+        )
+    actions = loaded.model.derivation_kind.choices == "actions"
+    if actions and (loaded.tokenizer.fingerprint, loaded.config["labels"]) != (
+        tokenizer.fingerprint,
+        list(tokenizer.labels),
+    ):
+        raise PdtoolsError(
+            f"{folder}: a model of actions has the tokens and labels of its own training shards"
+            f" (make these with --tokenizer {folder})"
+        )
+    return Pretrained(kind=kind, options=options, weights=loaded.model.state_dict())
+
+
+def _read_config(folder: str | Path) -> tuple[str, dict[str, Any]]:
+    """The kind of a checkpoint's model, and its options but those that data decide."""
+    file = checkpoint_folder(folder) / CONFIG_FILE
+    record = read_json(file)
+    if not isinstance(record, dict):
+        raise InputError("not a pdtools checkpoint", file=file)
+    kind, options = record.get("model"), record.get("config")
+    if not isinstance(kind, str) or not isinstance(options, dict):
+        raise InputError("not a pdtools checkpoint: model or config is missing", file=file)
+    return kind, {name: value for name, value in options.items() if name not in _OF_DATA}
+
+
+def options_for(model: str, pretrained: Pretrained) -> dict[str, Any]:
+    """What a configuration takes over from a model, unless a recipe says otherwise.
+
+    Depth tables that the other model does not have start at zero, so that at first the tape makes no
+    difference: tokens have the probabilities that the other model gives them.
+
+    Raises:
+        PdtoolsError: if no model of this kind can start from it.
+    """
+    kinds = [model_kind(name).config_class for name in (model, pretrained.kind)]
+    if model != pretrained.kind:
+        for name, kind in zip((model, pretrained.kind), kinds, strict=True):
+            if issubclass(kind, PlmConfig):
+                raise PdtoolsError(f"--init is not for model {name}, whose vocabulary has actions in it")
+            if not issubclass(kind, TransformerConfig):
+                raise PdtoolsError(f"--init: a {model} cannot start from the weights of a {pretrained.kind}")
+    own = {"attachment_head"} if model != pretrained.kind else set()
+    known = {field.name for field in settings_of(kinds[0])} - own
+    taken = {**pretrained.options, "depth_init": "zero"}
+    return {name: value for name, value in taken.items() if name in known}
+
+
+@torch.no_grad()
+def initialize_from(model: LanguageModel, pretrained: Pretrained, folder: str | Path) -> Initialized:
+    """Copy weights into a model that has random ones.
+
+    New tokens of a model that begins and ends texts with other tokens than ours start as these: ROOT as the
+    one, all others as the other; those of a model of ours as the mean of its tokens. The output layer scores
+    every token: one at random could be far more probable than all that the model knows, whose scores may have
+    any mean, since its own softmax does not see that. Positions beyond the pretrained ones start at random
+    (torch's global generator), normally distributed with the mean and deviation of those in each dimension.
+
+    Raises:
+        InputError: if the model is of another shape.
+    """
+    ours, theirs = model.state_dict(), pretrained.weights
+    new = [name for name in ours if name not in theirs]
+    left_out = [name for name in theirs if name not in ours]
+    for name in (*new, *left_out):
+        if _part_of(name) is None:
+            raise InputError(f"the pretrained weights do not fit the configuration, first at {name}")
+    added = []
+    for name, values in theirs.items():
+        place = ours.get(name)
+        if place is None:
+            continue
+        grown = len(place) - len(values) if place.ndim and place.shape[1:] == values.shape[1:] else 0
+        if name in _TOKEN_TABLES and isinstance(model.config, TransformerConfig):
+            _extend(place, values, model, pretrained)
+            if grown and name == _TOKEN_TABLES[0]:
+                start = "mean of all" if pretrained.eos_id is None else "as its beginning and end of a text"
+                added.append(f"{grown} token{'s' * (grown > 1)} ({start})")
+        elif name == _POSITIONS and grown > 0:
+            place.copy_(_lengthened(values, len(place)))
+            added.append(f"positions {len(values)} to {len(place) - 1} (random, like the others)")
+        elif place.shape != values.shape:
+            raise InputError(
+                f"{name} of the pretrained weights is {tuple(values.shape)}, but the configuration asks for "
+                f"{tuple(place.shape)}"
+            )
+        else:
+            place.copy_(values)
+    return Initialized(
+        folder=str(folder),
+        copied=sum(values.numel() for name, values in theirs.items() if name in ours),
+        new=(*_in_words(new, ours), *added),
+        left_out=tuple(_in_words(left_out)),
+    )
+
+
+def _extend(place: Tensor, theirs: Tensor, model: LanguageModel, pretrained: Pretrained) -> None:
+    """Fill a table of tokens, (V, …)."""
+    if place.shape[1:] != theirs.shape[1:]:
+        raise InputError(
+            f"d_model of the pretrained weights is {theirs.shape[1]}, of the configuration {place.shape[1]}"
+        )
+    if len(place) < len(theirs):
+        raise InputError(
+            f"the pretrained model has {len(theirs)} tokens, the tokenizer {len(place)}: make the shards with"
+            " --tokenizer and the model's folder"
+        )
+    place[: len(theirs)] = theirs
+    place[len(theirs) :] = theirs.mean(0) if pretrained.eos_id is None else theirs[pretrained.eos_id]
+    if model.root_id >= len(theirs) and pretrained.root_id is not None:
+        place[model.root_id] = theirs[pretrained.root_id]
+
+
+def _lengthened(table: Tensor, length: int) -> Tensor:
+    """A table of positions, (N, D), with more rows that look like it: (length, D)."""
+    more = torch.randn(length - len(table), table.shape[1], dtype=table.dtype)
+    return torch.cat([table, table.mean(0) + table.std(0, correction=0) * more])
+
+
+def _part_of(name: str) -> tuple[str, int | None] | None:
+    """What a weight is a part of, and of which layer, from 1; None of the transformer itself."""
+    for pattern, part in _PARTS:
+        if match := pattern.match(name):
+            return part, int(match[1]) + 1 if match.groups() else None
+    return None
+
+
+def _in_words(names: Iterable[str], values: Mapping[str, Tensor] | None = None) -> list[str]:
+    """Weights by their parts and layers; with their values, how they start."""
+    parts: dict[str, list[tuple[int | None, str]]] = {}
+    for name in names:
+        found = _part_of(name)
+        assert found is not None
+        parts.setdefault(found[0], []).append((found[1], name))
+    words = []
+    for part, members in parts.items():
+        layers = sorted({layer for layer, _ in members if layer is not None})
+        where = f" of layers {layers[0]} to {layers[-1]}" if len(layers) > 1 else ""
+        where = f" of layer {layers[0]}" if len(layers) == 1 else where
+        start = ""
+        if values is not None:
+            start = " (random)" if any(values[name].any() for _, name in members) else " (zero)"
+        words.append(f"{part}{where}{start}")
+    return words
