@@ -55,16 +55,21 @@ class Sentences:
         lengths = model.row_lengths(shards)
         fits = np.ones(len(lengths), dtype=bool)
         refused = [(unfit, reason, "") for unfit, reason in model.unfit_rows(shards)]
+        row_name = "window" if shards.layout == "window" else "sentence"
         if (most := model.max_length) is not None:
             takes = f", --set config.max_length={longest or lengths.max()} takes them"
-            refused.append((lengths > most, f"longer than the model's {most} positions", takes))
+            reason = f"longer than the model's {most} positions"
+            if model.end_id == model.root_id:
+                reason += ", and without an attachment head it predicts the ROOT after each window too"
+                takes += f"; or make windows of {most - 1} (pdtools tapes --window)"
+            refused.append((lengths > most, reason, takes))
         for unfit, reason, remedy in refused:
             for row in np.flatnonzero(unfit & fits).tolist():
                 if rejects.on_error == "fail":
                     raise InputError(
-                        f"the sentence with id {int(shards.ids[row])} ({lengths[row]} positions): {reason}",
+                        f"the {row_name} with id {int(shards.ids[row])} ({lengths[row]} positions): {reason}",
                         file=shards.folder,
-                        hint=f"--on-error skip leaves such sentences out{remedy}",
+                        hint=f"--on-error skip leaves such {row_name}s out{remedy}",
                     )
                 rejects.add(reason, file=shards.folder, line=int(shards.ids[row]), text=shards.text(row))
             fits &= ~unfit
