@@ -117,11 +117,12 @@ def runs(
         ("windows-base", "transformer", {}),
         ("windows-treereg", "transformer", {"treereg_layer": 1, "treereg_share": 0.5}),
     ):
+        warmup = {"head_warmup_steps": 3} if model == "pushdown" else {}
         for distribution in ("ddp", "fsdp") if own or model == "pushdown" else ("ddp",):
             add(
                 f"{distribution}-{name}",
                 {**NO_DROPOUT, **own},
-                {**treereg, "batch_tokens": 60},
+                {**treereg, "batch_tokens": 60, **warmup},
                 model=model,
                 distribution=distribution,
             )
