@@ -34,11 +34,22 @@ _PARTS = (
     (re.compile(r"blocks\.(\d+)\.attention\.terms\."), "score terms"),
     (re.compile(r"blocks\.(\d+)\.stack\."), "stack attention"),
     (re.compile(r"scaffold\."), "the scaffold's classifier"),
+    (re.compile(r"regression\."), "the regression"),
 )
 _TOKEN_TABLES = ("embedding.weight", "output.weight", "output_bias")
 _POSITIONS = "position_embedding.weight"
 
-_OF_DATA = ("vocab_size", "pad_id", "root_id", "eos_id", "n_labels", "runs", "layout", "window_roots")
+_OF_DATA = (
+    "vocab_size",
+    "pad_id",
+    "root_id",
+    "eos_id",
+    "n_labels",
+    "runs",
+    "layout",
+    "window_roots",
+    "regression",
+)
 # Options that the same weights leave open, or which say what a model has besides them.
 _CHOICES = re.compile(
     "objective|.*dropout|treereg_.*|attachment_head|pushdown_layers|stack_layers|depth_init", re.ASCII
