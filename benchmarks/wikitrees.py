@@ -1,4 +1,4 @@
-"""From text to windows, stage by stage: time, the processor's time, speed and peak memory of ``examples/wikitrees.sh``.
+"""From text to windows, stage by stage: time, processor time and peak memory of ``examples/wikitrees.sh``.
 
     OMP_NUM_THREADS=1 python benchmarks/wikitrees.py --parser RUN [--words 1000000] [--beam 10]
 

@@ -204,14 +204,14 @@ MAIN_SCORES: dict[str, Callable[[dict[str, Any]], _Scores]] = {
 
 
 def main_scores(document: dict[str, Any]) -> dict[str, tuple[float | None, tuple[str, ...]]]:
-    """The main scores of one evaluation by what they are, with their unit: the value, and over how many of what.
+    """The main scores of one evaluation by what they are, with their unit: the value, over how many of what.
 
     Args:
         document: of ``results.json``.
     """
     task, scores, counts = document["settings"]["task"], document["scores"], document["counts"]
-    if task in _PAIRED:
+    if task in PAIRED:
         value, unit = scores.get("overall"), "pairs" if task == "blimp" else "items"
         over = (f"{counts.get(f'{unit}_scored')} {unit}",)
-        return {_PAIRED[task]: (None if value is None else 100 * value, over)}
-    return _MAIN_SCORES[task](document) if task in _MAIN_SCORES else {}
+        return {PAIRED[task]: (None if value is None else 100 * value, over)}
+    return MAIN_SCORES[task](document) if task in MAIN_SCORES else {}
