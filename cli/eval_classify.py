@@ -44,7 +44,7 @@ def eval_classify(
 
     The answer is the one of the task's answers that is most probable after the prompt and its trees; equally
     probable ones are wrong, and counted. Numbers (STS-B) are those of the regression that train learns on
-    such prompts, within the task's range. Without labels, as in GLUE's test sets, there are predictions alone.
+    such prompts, within the task's range. Without labels, as in GLUE's test sets, it only predicts.
 
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler), with the same result; --resume continues a killed run.

@@ -1,4 +1,4 @@
-"""A task that only trees tell: whether two sentences of random words are split at the root in the same place."""
+"""A task that only trees tell: whether two sentences of random words split at the root in the same place."""
 
 from __future__ import annotations
 

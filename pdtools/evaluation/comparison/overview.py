@@ -210,8 +210,8 @@ def main_scores(document: dict[str, Any]) -> dict[str, tuple[float | None, tuple
         document: of ``results.json``.
     """
     task, scores, counts = document["settings"]["task"], document["scores"], document["counts"]
-    if task in PAIRED:
+    if task in TASKS:
         value, unit = scores.get("overall"), "pairs" if task == "blimp" else "items"
         over = (f"{counts.get(f'{unit}_scored')} {unit}",)
-        return {PAIRED[task]: (None if value is None else 100 * value, over)}
+        return {TASKS[task].score: (None if value is None else 100 * value, over)}
     return MAIN_SCORES[task](document) if task in MAIN_SCORES else {}
