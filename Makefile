@@ -12,7 +12,7 @@ STUDY_EFFICIENCY ?= study-efficiency
 TEXTS ?= $(STUDY_STACK_LM)-sample/train.txt $(STUDY_STACK_LM)-sample/valid.txt $(STUDY_STACK_LM)-sample/test.txt
 INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint bench docs sweep soak study-dyck study-dcf study-cfl study-ptb study-stack-lm study-efficiency dist smoke clean
+.PHONY: demo test lint bench docs sweep soak study-dyck study-dcf study-cfl study-ptb study-stack-lm study-efficiency dist smoke site clean
 
 # The whole pipeline on the bundled data, ending in one table.
 demo: $(VENV)/installed
@@ -77,6 +77,10 @@ $(STUDY_STACK_LM)-sample/%.txt: data/treebank/%.mrg | $(VENV)/installed-dev
 	$(VENV)/bin/pdtools show $(@D)/$* --words > $@.part
 	mv $@.part $@
 
+# The documentation as a site, in site/; a dead link stops it.
+site: $(VENV)/installed-dev
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet
+
 # The wheel and the source distribution.
 dist: $(VENV)/installed-dev
 	rm -rf dist
@@ -94,7 +98,7 @@ $(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(INSTALL) --editable '.[dev,parse,hf,plot,cluster]'
+	$(INSTALL) --editable '.[dev,docs,parse,hf,plot,cluster]'
 	touch $@ $(VENV)/installed
 
 clean:
