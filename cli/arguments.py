@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import typer
 
 from pdtools.errors import InputError
-from pdtools.files import GivenText, Kind, expand_inputs
+from pdtools.files import GivenText, Kind, Rejects, expand_inputs
+
+if TYPE_CHECKING:
+    from pdtools.trees import Tree
 
 _MOST_DIGITS = 6  # strings of a million symbols are no task
 
@@ -85,3 +89,18 @@ def pick_source(context: typer.Context, sources: Mapping[str, object]) -> str:
         if chosen[0] not in goes_with and given is not None and given.name == "COMMANDLINE":
             raise typer.BadParameter(f"{parameter.opts[0]} does not go with {chosen[0]}")
     return chosen[0]
+
+
+def one_tree(text: str) -> Tree:
+    """The one tree in an argument, as a treebank has it.
+
+    Raises:
+        InputError: if it is no tree, or there are several.
+    """
+    from pdtools.trees import read_trees
+
+    given = GivenText.of([text])
+    trees = [sourced.tree for sourced in read_trees([given], Rejects("fail", hint=None))]
+    if len(trees) != 1:
+        raise InputError(f"{len(trees)} trees, but one is shown at a time", file=given)
+    return trees[0]

@@ -1,52 +1,88 @@
-"""``pdtools inspect``: what a model does inside while it reads a string."""
+"""``pdtools inspect``: what a model does while it reads a string."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 
 import typer
 
 from pdtools.errors import PdtoolsError
+from pdtools.search.scores import DEFAULT_BEAM, fixed_beam
 
-from .arguments import parse_range
+from .arguments import one_tree, parse_range
 from .console import print_json, warn
-from .options import DeviceOption, JsonOption, ModelOption, OverwriteOption, ThreadsOption
+from .options import (
+    AnyBeamOption,
+    DeviceOption,
+    FastTrackOption,
+    JsonOption,
+    MarginOption,
+    OverwriteOption,
+    ScoredModelOption,
+    ThreadsOption,
+    WordBeamOption,
+)
 from .outputs import check_picture
 from .running import pick_device
 
 
 def inspect(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Words separated by spaces; for a task, x.")],
-    model: ModelOption,
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="A sentence; for models with stacks, words between spaces.")
+    ],
+    model: ScoredModelOption,
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", rich_help_panel="Output", metavar="FILE", help="A picture: .svg, .png or .pdf."
+            "--output",
+            "-o",
+            rich_help_panel="Output",
+            metavar="FILE",
+            help="A picture of the stacks: .svg, .png or .pdf.",
         ),
     ] = None,
     layers: Annotated[
         str | None, typer.Option(metavar="N,M-K", help="Stack attention: these layers only (default: all).")
     ] = None,
+    hypotheses: Annotated[
+        int, typer.Option("--hypotheses", min=1, help="How many of each beam are shown.")
+    ] = 3,
+    gold: Annotated[
+        str | None,
+        typer.Option(
+            "--gold", metavar="TREE", help="The sentence's tree: hypotheses that go with it are marked."
+        ),
+    ] = None,
+    beam: AnyBeamOption = DEFAULT_BEAM,
+    margin: MarginOption = None,
+    word_beam: WordBeamOption = None,
+    fast_track: FastTrackOption = None,
     device: DeviceOption = "cpu",
     threads: ThreadsOption = 0,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Look at the stacks of a model while it reads a string.
+    """Look at what a model does while it reads a sentence.
+
+    A Pushdown LM: after every token its surprisal, what it attaches to (over the whole beam), the tape of the
+    best hypothesis, and the best hypotheses, each as the constituents on its stack, with its share of the
+    beam. Models of actions: their hypotheses as brackets. All others: surprisals. With --json all of it, and
+    attention with and without the depth term (docs/reference/formats.md, Traces).
 
     Stack attention: for each layer and position, the probability that each token is on top of the stack (the
     attention map; darker is higher), the probabilities of push, pop and no-op, the likeliest of them, and the
     stack that these actions would make. A model of a task reads x and answers; its answer is shown beside
     the tokens.
 
-    Recurrent models: surprisal (of a masked model of a task, which reads x: its answer) and shares of actions
-    after each token; for a nondeterministic stack, also what is on top, and the highest-weight run of its
-    automaton as a trace, indented by the stack's height.
+    Recurrent models with a stack: surprisal (of a masked model of a task, which reads x: its answer) and
+    shares of actions after each token; for a nondeterministic stack, also what is on top, and the
+    highest-weight run of its automaton as a trace, indented by the stack's height.
 
     \b
     Example:
-      pdtools inspect "a b b a a" --model runs/rs
+      pdtools inspect "The horse raced past the barn fell ." --model runs/pushdown --hypotheses 5
       pdtools inspect "a b b a a" --model runs/rs -o maps.svg --layers 1,3-4
       pdtools inspect "0 1 1 # 1 1 0" --model runs/rns
     """
@@ -54,25 +90,48 @@ def inspect(
         check_picture(output, overwrite=overwrite, inputs=[model])
     chosen = None if layers is None else {n for part in layers.split(",") for n in parse_range(part.strip())}
 
-    from pdtools.inspection.recurrent import inspect_run
-    from pdtools.inspection.stack_attention import inspect_stacks
-    from pdtools.models import RecurrentLM
+    from pdtools.inspection.recurrent import StackRunView
+    from pdtools.inspection.tracing import stack_view, trace
     from pdtools.report.stack_maps import draw_stacks, print_stacks
     from pdtools.report.stack_runs import draw_run, print_run
+    from pdtools.report.traces import print_trace
+    from pdtools.search.huggingface import is_huggingface
     from pdtools.search.scorer import load_model
 
-    loaded = load_model(model, device=pick_device(device, threads))
-    if isinstance(loaded.model, RecurrentLM):
-        if chosen is not None:
-            raise PdtoolsError(f"--layers is for stack attention: {model} is a recurrent model")
-        view = inspect_run(loaded, text)
+    device = pick_device(device, threads)
+    loaded = None if is_huggingface(model) else load_model(model, device=device)
+    view = None if loaded is None else stack_view(loaded, text, chosen)
+    if chosen is not None and (view is None or isinstance(view, StackRunView)):
+        raise PdtoolsError(f"--layers is for stack attention, which {model} does not have")
+    draw: Callable[[str], None] | None = None
+    if view is None:
+        traced = trace(
+            model if loaded is None else loaded,
+            text,
+            beam=fixed_beam(beam, word_beam, fast_track),
+            margin=margin,
+            hypotheses=hypotheses,
+            attention=as_json,
+            gold=None if gold is None else one_tree(gold),
+            device=device,
+        )
+        document, show = traced.to_json(), partial(print_trace, traced)
+        warn(traced.model)
+    elif gold is not None:
+        raise PdtoolsError(f"--gold is for models without stacks, which {model} has")
+    elif isinstance(view, StackRunView):
         document, draw, show = view.as_json(), partial(draw_run, view=view), partial(print_run, view)
     else:
-        found = inspect_stacks(loaded, text, chosen)
-        document, draw = found.as_json(), partial(draw_stacks, inspection=found)
-        show = partial(print_stacks, found)
-    warn(loaded.described)
-    if output:
+        document, draw, show = (
+            view.as_json(),
+            partial(draw_stacks, inspection=view),
+            partial(print_stacks, view),
+        )
+    if loaded is not None and view is not None:
+        warn(loaded.described)
+    if output and draw is None:
+        raise PdtoolsError(f"-o draws stacks, which {model} does not have: leave it out, or see --json")
+    if output and draw is not None:
         draw(output)
     if as_json:
         print_json(document)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from pdtools.errors import InputError
-from pdtools.files import STDIO, GivenText, Rejects, atomic_text
+from pdtools.files import STDIO, GivenText, atomic_text
 from pdtools.visible import visible
 
+from .arguments import one_tree
 from .console import print_json
 from .options import JsonOption
 
@@ -160,15 +161,11 @@ def show(
 def _tree_of(text: str, factor: Literal["right", "none"]) -> Tree:
     """The one tree in a text, in the form that pdtools parse --binarize gives it."""
     from pdtools.parsers.pipeline import TreeForm
-    from pdtools.trees import TransformCounts, read_trees
+    from pdtools.trees import TransformCounts
 
-    given = GivenText.of([text])
-    trees = [sourced.tree for sourced in read_trees([given], Rejects("fail", hint=None))]
-    if len(trees) != 1:
-        raise InputError(f"{len(trees)} trees, but one is shown at a time", file=given)
-    tree = TreeForm(binarize=factor).usable(trees[0], TransformCounts())
+    tree = TreeForm(binarize=factor).usable(one_tree(text), TransformCounts())
     if isinstance(tree, str):
-        raise InputError(tree, file=given)
+        raise InputError(tree, file=GivenText.of([text]))
     return tree
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -16,8 +16,8 @@ from torch import Tensor
 
 from pdtools.errors import PdtoolsError
 from pdtools.inspection.attention import attention_weights, has_attention, score_terms
-from pdtools.inspection.recurrent import inspect_run
-from pdtools.inspection.stack_attention import inspect_stacks
+from pdtools.inspection.recurrent import StackRunView, inspect_run
+from pdtools.inspection.stack_attention import Inspection, inspect_stacks
 from pdtools.inspection.trace import AttentionTrace, Hypothesis, Parse, Step, Trace
 from pdtools.inspection.trace import Derivation as TracedDerivation
 from pdtools.models import LanguageModel, LoadedModel, RecurrentLM, TransformerLM
@@ -87,7 +87,7 @@ def trace(
         found,
         gold=None if gold is None else _gold(model, encoded, gold),
         attention=_attention(model.model, read) if attention and has_attention(model.model) else None,
-        stacks=_stacks(model, encoded.sentence),
+        stacks=_stacks(stack_view(model, encoded.sentence)),
     )
 
 
@@ -120,8 +120,8 @@ def _of_huggingface(folder: str | Path, sentence: str | Sentence, device: str) -
 
 def _of_task(loaded: LoadedModel, text: str) -> Trace:
     """Of a model that reads x and answers."""
-    is_recurrent = isinstance(loaded.model, RecurrentLM)
-    view = inspect_run(loaded, text) if is_recurrent else inspect_stacks(loaded, text)
+    view = stack_view(loaded, text)
+    assert view is not None
     nothing = (0,) * len(view.tokens)
     return Trace(
         model={"folder": str(loaded.folder), **loaded.described},
@@ -133,7 +133,7 @@ def _of_task(loaded: LoadedModel, text: str) -> Trace:
         starts=nothing,
         ends=nothing,
         surprisals=tuple(None for _ in view.tokens),
-        stacks={"kind": "run" if is_recurrent else "attention", **view.as_json()},
+        stacks=_stacks(view),
     )
 
 
@@ -250,14 +250,27 @@ def _step(position: int, step: BeamStep[Any], derivations: Sequence[TracedDeriva
     )
 
 
-def _stacks(loaded: LoadedModel, sentence: Sentence) -> dict[str, Any] | None:
-    """What the stacks do, of a model that has some."""
-    model = loaded.model
+def stack_view(
+    loaded: LoadedModel, text: str | Sentence, layers: Collection[int] | None = None
+) -> StackRunView | Inspection | None:
+    """What the stacks of a model do while it reads; None of one that has none.
+
+    Args:
+        loaded: a checkpoint; of a task, it reads x.
+        text, layers: see :func:`inspect_run` and :func:`inspect_stacks`.
+    """
+    model, is_task = loaded.model, "task" in loaded.config["shards"]
     if isinstance(model, RecurrentLM):
-        return None if model.stack is None else {"kind": "run", **inspect_run(loaded, sentence).as_json()}
-    if any(getattr(block, "stack", None) is not None for block in getattr(model, "blocks", ())):
-        return {"kind": "attention", **inspect_stacks(loaded, sentence).as_json()}
-    return None
+        return None if model.stack is None and not is_task else inspect_run(loaded, text)
+    has_stacks = any(getattr(block, "stack", None) for block in getattr(model, "blocks", ()))
+    return inspect_stacks(loaded, text, layers) if has_stacks or is_task else None
+
+
+def _stacks(view: StackRunView | Inspection | None) -> dict[str, Any] | None:
+    """Of a trace."""
+    if view is None:
+        return None
+    return {"kind": "run" if isinstance(view, StackRunView) else "attention", **view.as_json()}
 
 
 # --- derivations ------------------------------------------------------------------------------
