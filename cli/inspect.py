@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 
@@ -51,9 +50,7 @@ def inspect(
     ] = 3,
     gold: Annotated[
         str | None,
-        typer.Option(
-            "--gold", metavar="TREE", help="The sentence's tree: hypotheses that go with it are marked."
-        ),
+        typer.Option("--gold", metavar="TREE", help="The sentence's tree; what goes with it is marked."),
     ] = None,
     beam: AnyBeamOption = DEFAULT_BEAM,
     margin: MarginOption = None,
@@ -103,8 +100,9 @@ def inspect(
     view = None if loaded is None else stack_view(loaded, text, chosen)
     if chosen is not None and (view is None or isinstance(view, StackRunView)):
         raise PdtoolsError(f"--layers is for stack attention, which {model} does not have")
-    draw: Callable[[str], None] | None = None
     if view is None:
+        if output:
+            raise PdtoolsError(f"-o draws stacks, which {model} does not have: leave it out")
         traced = trace(
             model if loaded is None else loaded,
             text,
@@ -117,22 +115,18 @@ def inspect(
         )
         document, show = traced.to_json(), partial(print_trace, traced)
         warn(traced.model)
-    elif gold is not None:
-        raise PdtoolsError(f"--gold is for models without stacks, which {model} has")
-    elif isinstance(view, StackRunView):
-        document, draw, show = view.as_json(), partial(draw_run, view=view), partial(print_run, view)
     else:
-        document, draw, show = (
-            view.as_json(),
-            partial(draw_stacks, inspection=view),
-            partial(print_stacks, view),
-        )
-    if loaded is not None and view is not None:
+        if gold is not None:
+            raise PdtoolsError(f"--gold is for models without stacks, which {model} has")
+        assert loaded is not None
         warn(loaded.described)
-    if output and draw is None:
-        raise PdtoolsError(f"-o draws stacks, which {model} does not have: leave it out, or see --json")
-    if output and draw is not None:
-        draw(output)
+        document = view.as_json()
+        if isinstance(view, StackRunView):
+            draw, show = partial(draw_run, view=view), partial(print_run, view)
+        else:
+            draw, show = partial(draw_stacks, inspection=view), partial(print_stacks, view)
+        if output:
+            draw(output)
     if as_json:
         print_json(document)
     elif not output:

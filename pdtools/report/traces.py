@@ -12,7 +12,7 @@ from pdtools.trees import Tree, tape
 from pdtools.visible import visible
 
 if TYPE_CHECKING:
-    from pdtools.inspection.trace import Derivation, Step, Trace
+    from pdtools.inspection.trace import Derivation, Parse, Step, Trace
 
 _INDENT = 5  # columns before what is said of a token
 _NAME = 10  # columns of what it is, or of a share
@@ -29,6 +29,8 @@ def trace_lines(trace: Trace) -> Iterator[str]:
     """What a trace says but attention and stacks, in lines of at most 80 characters."""
     yield from _wrapped(visible(trace.text))
     yield from _wrapped(_search(trace))
+    if trace.steps and trace.gold is not None:
+        yield "*: goes with the gold tree"
     tokens = [visible(token) for token in trace.tokens]
     steps = {step.position: step for step in trace.steps}
     for k, (token, bits) in enumerate(zip(tokens, trace.surprisals, strict=True)):
@@ -44,27 +46,25 @@ def trace_lines(trace: Trace) -> Iterator[str]:
     total = sum(bits for bits in trace.surprisals if bits is not None)
     dropped = "" if trace.dropped is None else f"; dropped by the search, as estimated: {trace.dropped:.2%}"
     yield f"{total:.2f} bits together{dropped}"
-    for name, parse in (("best parse", trace.best), ("gold tree", trace.gold)):
-        if parse is not None:
-            joint = "" if parse.joint is None else f", {-parse.joint:.2f} bits with its words"
-            yield ""
-            yield f"{name}{joint}"
-            yield from tree_text(Tree.from_brackets(parse.tree), width=WIDTH).splitlines()
+    is_best = trace.gold is not None and trace.best is not None and trace.gold.tree == trace.best.tree
+    yield from _tree_lines("best parse, the gold tree" if is_best else "best parse", trace.best)
+    yield from _tree_lines("gold tree", None if is_best else trace.gold)
+
+
+def _tree_lines(name: str, parse: Parse | None) -> Iterator[str]:
+    if parse is not None:
+        yield ""
+        yield name + ("" if parse.joint is None else f": {-parse.joint:.2f} bits with its words")
+        yield from tree_text(Tree.from_brackets(parse.tree), width=WIDTH).splitlines()
 
 
 def _search(trace: Trace) -> str:
     """The model and how it was searched."""
     settings = trace.model
+    widths = {name: settings.get(name) for name in ("beam", "word_beam", "margin")}
     said = [visible(str(settings["folder"])), str(settings.get("model", ""))]
-    said += [
-        f"{name.replace('_', ' ')} {settings[name]}" for name in _WIDTHS if settings.get(name) is not None
-    ]
-    if trace.steps and trace.gold is not None:
-        said.append("* goes with the gold tree")
+    said += [f"{name.replace('_', ' ')} {width}" for name, width in widths.items() if width is not None]
     return ", ".join(said)
-
-
-_WIDTHS = ("beam", "word_beam", "margin")
 
 
 def _step_lines(step: Step, trace: Trace, tokens: Sequence[str]) -> Iterator[str]:
@@ -84,11 +84,8 @@ def _step_lines(step: Step, trace: Trace, tokens: Sequence[str]) -> Iterator[str
     for hypothesis in step.hypotheses:
         found = hypothesis.derivation
         mark = "*" if gold is not None and gold[: len(found)] == found else " "
-        if step.attachment is None:
-            shown = actions_text(found, tokens)
-        else:
-            shown = stack_text(found, tokens)
-        yield from _said(f"{mark}{hypothesis.share:7.2%}", shown)
+        as_text = actions_text if step.attachment is None else stack_text
+        yield from _said(f"{mark}{hypothesis.share:7.2%}", as_text(found, tokens))
     if step.kept > len(step.hypotheses):
         yield from _said(f" {step.rest:7.2%}", f"the other {step.kept - len(step.hypotheses)}")
 

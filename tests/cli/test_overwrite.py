@@ -286,6 +286,7 @@ def test_an_input_file_stays(made: Path, tmp_path: Path, error: Error) -> None:
         ["eval-cfl", "{shards}", "--model", "{run}", "-o", "{shards}"],
         ["eval-dyck", "{x.tsv}", "--model", "{run}", "--strings", "{shards}", "-o", "{shards}"],
         ["eval-task", "{x.tsv}", "--model", "{run}", "-o", "{run}"],
+        ["eval-attention", "{x.tsv}", "--at", "1", "--model", "{run}", "-o", "{run}"],
         ["eval-ppl", "{shards}", "--model", "{run}", "-o", "{shards}"],
         ["eval-sg", "{x.tsv}", "--surprisals", "{results}/items.parquet", "-o", "{results}"],
         ["eval-sg", "{x.tsv}", "--write-sentences", "{x.tsv}"],

@@ -45,3 +45,32 @@ def test_running_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         )
         command += " --beam 2" if "runs/pushdown" in command and " train " not in command else ""
         assert run([*shlex.split(command)[1:], "--quiet"]) == 0, command
+
+
+def test_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """With models, suites and sentences of the bundled words in the place of those of the page."""
+    monkeypatch.chdir(tmp_path)
+    trees = (REPOSITORY / "data" / "treebank" / "train.mrg").read_text("utf-8").splitlines()
+    (tmp_path / "train.mrg").write_text("\n".join(trees[:60]))
+    assert run(["parse", "train.mrg", "--from", "treebank", "-o", "train.trees", "-q"]) == 0
+    assert run(["tapes", "train.trees", "--min-count", "1", "-o", "shards/train", "-q"]) == 0
+    for model, folder in (("pushdown", "pushdown"), ("transformer", "base")):
+        command = f"train shards/train --model {model} --config tiny{SMALLER} -o runs/{folder} --quiet"
+        assert run(shlex.split(command)) == 0
+    (tmp_path / "sg_suites").mkdir()
+    suite = (REPOSITORY / "data" / "sg" / "mini_number_orc.json").read_text("utf-8")
+    for ours, theirs in (
+        ("mini_number_orc", "number_src"),
+        ('"verb"', '"matrix_v"'),
+        ("embed_subject", "embed_np"),
+    ):
+        suite = suite.replace(ours, theirs)
+    (tmp_path / "sg_suites" / "number_src.json").write_text(suite)
+    found = commands("inside.md")
+    assert len(found) == 8
+    for command in found:
+        command += " --beam 3" if "runs/pushdown" in command and "--beam" not in command else ""
+        assert run([*shlex.split(command)[1:]]) == 0, command
+    shown = capfd.readouterr().out
+    assert "attaches" in shown
+    assert "matrix_v is predicted" in shown

@@ -1,0 +1,138 @@
+"""Traces on a terminal: what lines say, within 80 columns, of every kind of model; the command."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from search_oracle import all_attachments
+
+from pdtools.cli.main import run
+from pdtools.inspection.trace import Hypothesis, Parse, Step, Trace
+from pdtools.inspection.tracing import trace
+from pdtools.models import LoadedModel, save_checkpoint
+from pdtools.report.traces import actions_text, stack_text, trace_lines
+from pdtools.trees import stack_text as brackets_text
+
+TOKENS = ("<root>", "the", "dog", "barks", "<eos>")
+
+
+def example() -> Trace:
+    """Of a sentence whose beam is known."""
+    hypotheses = (
+        Hypothesis((0, 1, 1), -5.5, 0.75, 0, 2.0),
+        Hypothesis((0, 1, 2), -7.0, 0.2, 0, 2.0),
+    )
+    return Trace(
+        model={"folder": "runs/p", "model": "pushdown", "beam": 3, "margin": None},
+        derivations="attachments",
+        text="the dog barks",
+        words=("the", "dog", "barks"),
+        tokens=TOKENS,
+        word=(-1, 0, 1, 2, -1),
+        starts=(0, 0, 4, 8, 13),
+        ends=(0, 3, 7, 13, 13),
+        surprisals=(None, 3.0, 2.0, 4.25, 0.5),
+        dropped=0.0125,
+        steps=(Step(2, 3, hypotheses, 0.05, (0.0, 0.78, 0.22)),),
+        best=Parse((0, 1, 1, 1, 0), "(X (X (XX the) (XX dog)) (XX barks))", -9.75),
+        gold=Parse((0, 1, 1, 3, 0), "(X (X (XX the) (XX dog)) (XX barks))", -10.0),
+    )
+
+
+def test_what_lines_say() -> None:
+    lines = [line.rstrip() for line in trace_lines(example())]
+    assert lines[:3] == ["the dog barks", "runs/p, pushdown, beam 3", "*: goes with the gold tree"]
+    assert [re.sub(" +", " ", line).strip() for line in lines[3:10]] == [
+        "1 the 3.00 bits",
+        "2 dog 2.00 bits 3 kept",
+        "attaches 1 the 78.0%, shift 22.0%",
+        "tape 0 1 1",
+        "* 75.00% [the dog]",
+        "20.00% the ‖ dog",
+        "5.00% the other 1",
+    ]
+    assert "9.75 bits together; dropped by the search, as estimated: 1.25%" in lines
+    assert "best parse, the gold tree: 9.75 bits with its words" in lines
+    flat = Parse((0, 1, 2, 1, 0), "(X (XX the) (X (XX dog) (XX barks)))", -10.0)
+    assert "gold tree: 10.00 bits with its words" in list(trace_lines(replace(example(), gold=flat)))
+
+
+def test_stacks_are_those_of_the_tape() -> None:
+    """The same constituents as in the parses of ``pdtools surprisal --parses``."""
+    for attach in all_attachments(3):
+        for length in range(2, 6):
+            ours = stack_text(tuple(attach[:length]), TOKENS)
+            theirs = brackets_text(np.array(attach[:length], np.int32), TOKENS[1:-1])
+            assert ours.replace(" ‖", "") == theirs.replace("(X ", "[").replace(")", "]")
+
+
+def test_actions_are_brackets() -> None:
+    derivation = ("(S", "(NP", 1, 2, "NP)", "(VP", 3)
+    assert actions_text(derivation, TOKENS) == "(S (NP the dog) (VP barks"
+
+
+@pytest.mark.parametrize("kind", ["pushdown", "window", "head", "base", "treereg", "tg", "plm", "plm-mask"])
+def test_all_models_fit_a_terminal(kind: str, models: dict[str, LoadedModel]) -> None:
+    text = "a b c a b c a b" if kind == "pushdown" else "a b c"
+    lines = list(trace_lines(trace(models[kind], text, beam=20, attention=False)))
+    assert max(map(len, lines)) <= 80
+    assert sum("bits" in line and line[:4].strip().isdigit() for line in lines) == len(text.split()) + 1
+
+
+def test_long_and_hostile_tokens_fit_too() -> None:
+    tokens = ("<root>", "w" * 200, "\x1b[2J\u202e", *("x" * 30 for _ in range(30)), "<eos>")
+    n = len(tokens) - 2
+    step = Step(n, 1, (Hypothesis(tuple(range(n + 1)), -1.0, 1.0, 0, 1.0),), 0.0, (1.0,) + (0.0,) * n)
+    found = replace(
+        example(), text=" ".join(tokens), tokens=tokens, surprisals=(None, *[1.0] * (n + 1)), steps=(step,)
+    )
+    lines = list(trace_lines(found))
+    assert max(map(len, lines)) <= 80
+    assert "\x1b" not in "".join(lines)
+
+
+@pytest.fixture(scope="module")
+def saved(models: dict[str, LoadedModel], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    loaded = models["pushdown"]
+    shards = {"layout": "sentence", "factor": "right", "text_style": "ptb"}
+    folder = tmp_path_factory.mktemp("saved") / "model"
+    save_checkpoint(folder, loaded.model, loaded.tokenizer, shards=shards)
+    return folder
+
+
+def test_the_command(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["inspect", "a b c", "--model", str(saved), "--threads", "1", "--beam", "20"]
+    gold = "(S (X a) (NP (X b) (X c)))"
+    assert run([*command, "--gold", gold]) == 0
+    shown = capsys.readouterr().out
+    assert "*: goes with the gold tree" in shown
+    assert "attaches" in shown
+    assert run([*command, "--json", "--hypotheses", "2"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == 1
+    assert [len(step["hypotheses"]) for step in document["steps"]] == [1, 2, 2, 2]
+    assert set(document["attention"]["without"]) == {"depth"}
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--layers", "1"], "--layers is for stack attention"),
+        (["--gold", "(S (X b) (X a))"], "the gold tree is not one of this sentence"),
+        (["--gold", "(S (X b"], "1: "),
+        (["--beam", "auto"], "--beam auto"),
+        (["-o", "maps.svg"], "-o draws stacks"),
+    ],
+)
+def test_what_the_command_refuses(
+    more: list[str], message: str, saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["inspect", "a b", "--model", str(saved), "--threads", "1", *more]) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
