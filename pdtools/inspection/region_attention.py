@@ -1,7 +1,7 @@
-"""Attention to regions of test suites when a model predicts a later one (Murty et al. 2023, section 5).
+"""Attention to regions of test suites when a model predicts a later one.
 
-In figures 5 and 6: of the three suites of subject-verb agreement, attention to the distractor noun, and to
-all regions, when the verb is predicted.
+In the paper: of the three suites of subject-verb agreement, attention to the distractor noun, and to all
+regions, when the verb is predicted.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def evaluate_attention(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> Results:
-    """Look at the attention of models.
+    """Look at the attention of models (Murty et al. 2023, section 5, fig. 5 and fig. 6).
 
     The weights of a region's tokens are summed, those of an item's conditions averaged, then those of the
     items. Items that lack a value under one of the models are left out of all. Intervals (95 %) are those of
