@@ -95,6 +95,20 @@ def test_eval_parse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["scores"] == document["scores"]
 
 
+def test_tables_for_latex(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gold, mine = trees(tmp_path, "gold", GOLD, GOLD), trees(tmp_path, "mine", GOLD, PREDICTED)
+    assert run(["eval-parse", str(gold), str(mine), "--latex", "-o", str(tmp_path / "r")]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("% Bracketing, labeled (percent)\n\\begin{tabular}{lrr}\n\\toprule\n")
+    assert r"f1 & 75.00 & 75.00 \\" in out
+    for options in (["--json"], ["--format", "jsonl"]):
+        assert run(["eval-parse", str(gold), str(mine), "--latex", *options]) == 2
+    for command in ("blimp", "sg", "ppl", "dyck", "cfl", "task"):
+        capsys.readouterr()
+        assert run([f"eval-{command}", "--help"]) == 0
+        assert "--latex" in capsys.readouterr().out
+
+
 UNLABELED = "(X (X (XX the) (XX dog)) (X (XX barks) (XX .)))"
 NO_LABELS = (
     "mine: all of its labels are X: without labels there is no labeled F1; --unlabeled compares spans\n"
