@@ -174,6 +174,7 @@ def train(
         raise typer.BadParameter("a run is a folder: name one with -o")
     if not task and (lengths or as_released):
         raise typer.BadParameter("--lengths and --as-released go with --task")
+    from pdtools.search.samples import parse_samples
     from pdtools.training import (
         Interruption,
         TrainOptions,
@@ -211,6 +212,7 @@ def train(
                     overwrite=overwrite,
                     on_error=on_error.value,
                     listener=progress,
+                    parse_samples=parse_samples,
                     stop=interruption,
                     ranks=ranks,
                     distribution=distributed.value,

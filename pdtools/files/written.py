@@ -67,7 +67,7 @@ _RUN = _Kind(
     name="the training run",
     needed=("run.json",),
     keys=frozenset({"recipe", "data"}),
-    parts=rf"run\.json|metrics\.jsonl|rejects\.jsonl|(best|last)(/({_CHECKPOINT}))?"
+    parts=rf"run\.json|(metrics|samples|rejects)\.jsonl|(best|last)(/({_CHECKPOINT}))?"
     r"|tensorboard(/events\.out\.tfevents\.[^/]*)?",
 )
 _KINDS = (

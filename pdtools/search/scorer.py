@@ -104,7 +104,7 @@ def scorer_of(
 def load_searcher(
     model_dir: str | Path,
     *,
-    beam: int | ActionBeam = DEFAULT_BEAM,
+    beam: int | ActionBeam | None = DEFAULT_BEAM,
     margin: float | None = None,
     cky: bool = False,
     device: str = "cpu",
@@ -130,6 +130,25 @@ def load_searcher(
             raise PdtoolsError(
                 f"{loaded.folder}: a model trained with TreeReg parses without a beam: leave out its options"
             )
+        beam = None
+    return searcher_of(loaded, beam=beam, margin=margin, cky=cky, max_batch=max_batch, context=context)
+
+
+def searcher_of(
+    loaded: LoadedModel,
+    *,
+    beam: int | ActionBeam | None,
+    margin: float | None = None,
+    cky: bool = False,
+    max_batch: int | None = None,
+    context: Context = NO_CONTEXT,
+) -> Searcher:
+    """The searcher of a model that is loaded; see :func:`load_searcher`. TreeReg needs no beam (None).
+
+    Raises:
+        PdtoolsError: if the model cannot parse, or an option is not for it.
+    """
+    if loaded.model.has_treereg and not loaded.model.derivation_kind.exist:
         return TreeRegParser(loaded, cky=cky, max_batch=max_batch)
     if cky:
         raise PdtoolsError(f"{loaded.folder}: --cky is for models that parse by TreeReg")

@@ -65,6 +65,11 @@ class ParallelModel:
                 _Loss(model), device_ids=gpus, gradient_as_bucket_view=True
             )
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether this rank holds all weights."""
+        return self._divided is None
+
     def loss(self, batch: Batch) -> LossParts:
         """The sums of this rank's batch; every rank has to call it equally often."""
         wrapped = self._divided or self._copied

@@ -67,6 +67,8 @@ class TrainConfig:
         eval_every: steps between evaluations, each of which writes ``last/``.
         patience: evaluations without a better validation loss before the run stops early; 0 for never.
         log_every: steps between lines in ``metrics.jsonl``.
+        sample_parses: validation sentences that ``pdtools train`` parses anew at each evaluation, of models
+            that parse (``samples.jsonl``); 0 for none. Nothing else depends on it.
         mask_share: of masked models: the share of a row's tokens that are to be predicted.
         masking: of masked models: what is read in place of these, see
             :data:`~pdtools.training.data.masking.Replacement`.
@@ -100,6 +102,7 @@ class TrainConfig:
     eval_every: int = 500
     patience: int = 0
     log_every: int = 50
+    sample_parses: int = 3
     mask_share: float = 0.15
     masking: Literal["bert", "mask"] = "bert"
     precision: Literal["auto", "float32", "bf16"] = "auto"
@@ -133,6 +136,7 @@ class TrainConfig:
             "answer_weight",
             "treereg_weight",
             "patience",
+            "sample_parses",
             "seed",
         ):
             _check(name, getattr(self, name), 0 <= getattr(self, name) < math.inf, "0 or more")

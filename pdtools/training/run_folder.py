@@ -148,7 +148,8 @@ class RunFolder:
             f"{key} is {now}, but was {before}"
             for key, before, now in _differences(self._started_with(run), _as_read(recipe.as_json()))
             if not (key == "train.steps" and recipe.train.may_go_on and now > before)
-            and key != "config.runs"  # which the data decide
+            and key
+            not in ("config.runs", "train.sample_parses")  # which the data decide; which changes nothing
         ]
         for role in sorted({*run.get("data", {}), *data}):
             if run.get("data", {}).get(role) != data.get(role):

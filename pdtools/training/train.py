@@ -15,6 +15,7 @@ from pdtools.errors import PdtoolsError, explained_memory_errors
 from pdtools.files import REJECTS_FILE, Rejects, Unchanged, check_output
 from pdtools.models import (
     LanguageModel,
+    LoadedModel,
     build_model,
     count_parameters,
     load_checkpoint,
@@ -36,6 +37,7 @@ from pdtools.training.parallel import Distribution, ParallelModel
 from pdtools.training.recipe import Recipe
 from pdtools.training.room import check_room
 from pdtools.training.run_folder import RunFolder
+from pdtools.training.samples import ParseSamples, SampleLog, pick_samples
 
 LESS_MEMORY = "lower train.batch_tokens or train.batch_sentences (train.accumulate makes up for it)"
 _NO_LABELS = (
@@ -124,6 +126,8 @@ class TrainOptions:
         overwrite: replace an earlier run.
         on_error: at a sentence longer than the model takes: ``fail``, or ``skip`` it (``rejects.jsonl``).
         listener: hears of progress.
+        parse_samples: how sample sentences (``train.sample_parses``) are parsed, such as
+            :func:`pdtools.search.samples.parse_samples`; None: they are not.
         stop: asked between steps: the run writes ``last/`` and ends, to be resumed; one rank's is enough.
         ranks: the processes that train together (:func:`~pdtools.training.distributed.torchrun_ranks`).
         distribution: how they divide the work (:class:`~pdtools.training.parallel.ParallelModel`).
@@ -137,6 +141,7 @@ class TrainOptions:
     overwrite: bool = False
     on_error: str = "fail"
     listener: Listener | None = None
+    parse_samples: ParseSamples | None = None
     stop: Callable[[], bool] = lambda: False
     ranks: Ranks = ALONE
     distribution: Distribution = "ddp"
@@ -251,6 +256,14 @@ def open_run(
             stop=options.stop,
             resume=resumes,
         )
+        parses = model.derivation_kind.exist or model.has_treereg
+        if (
+            options.parse_samples is not None
+            and parses
+            and isinstance(valid_set, Sentences)
+            and ranks.is_main
+        ):
+            _log_samples(loop, recipe, valid_set, options.parse_samples)
         resumed_from = loop.state.step if resumes else None
         already_finished = loop.state.finished is not None
         if isinstance(options.stop, Interruption):
@@ -280,6 +293,16 @@ def open_run(
         finally:
             if ranks.is_main and loop.folder.replaces is not None:
                 RunFolder(output).remove_stale()
+
+
+def _log_samples(loop: TrainingLoop, recipe: Recipe, valid_set: Sentences, parse: ParseSamples) -> None:
+    """Have sample sentences parsed at each evaluation, where this process has the whole model."""
+    samples = pick_samples(valid_set.shards, valid_set.rows.tolist(), recipe.train.sample_parses)
+    if samples and loop.parallel.is_whole:
+        about = loop.checkpointing
+        config = {"model": recipe.model, "shards": dict(about.shards)}
+        loaded = LoadedModel(loop.model, about.tokenizer, config, loop.folder.path)
+        loop.listener = SampleLog(loop.listener, lambda: loop.folder.path, loaded, samples, parse)
 
 
 def _check_treereg(model: LanguageModel, parsed: ShardSet | None, settings: Mapping[str, Any]) -> None:

@@ -86,6 +86,11 @@ class Sentences:
         """How many sentences there are."""
         return len(self)
 
+    @property
+    def shards(self) -> ShardSet:
+        """All rows, of which ``rows`` are those that the model takes."""
+        return self._shards
+
     def source(self, config: TrainConfig, *, epoch: int = 0, taken: int = 0) -> SentenceSource:
         """Batches of the sentences, each once an epoch, from a position on."""
         stream = BatchStream(

@@ -1,0 +1,125 @@
+"""A few validation sentences, parsed anew at each evaluation: ``samples.jsonl`` in the folder of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pdtools.files import atomic_text
+from pdtools.models import LoadedModel
+from pdtools.shards import ShardSet
+from pdtools.shards.describe import trees_of_row
+from pdtools.training.loop import Listener
+from pdtools.training.run_state import RunState
+
+SAMPLES = "samples.jsonl"
+# Positions of a row: long enough to have a structure, short enough to be looked at, and to be parsed at once.
+_SHORTEST, _LONGEST = 6, 30
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A sentence: its row's id, its words with single spaces, and its tree in the shards (binarized)."""
+
+    id: int
+    text: str
+    gold: str
+
+
+@dataclass(frozen=True, slots=True)
+class SampleParse:
+    """The best parse of a sentence, with log-probabilities in nats (None of TreeReg's, which have none); or
+    the reason why there is no parse."""
+
+    tree: str | None
+    joint: float | None
+    marginal: float | None
+    reason: str | None = None
+
+
+ParseSamples = Callable[[LoadedModel, Sequence[str]], list[SampleParse]]
+"""Parses texts; :func:`pdtools.search.samples.parse_samples`, which training knows nothing of."""
+
+
+def pick_samples(shards: ShardSet, rows: Sequence[int], number: int) -> list[Sample]:
+    """The first sentences of these rows that are neither short nor long, always the same; of windows, the
+    first sentence of each; of blocks none."""
+    found: list[Sample] = []
+    for row in rows if shards.layout != "block" else ():
+        if len(found) == number:
+            break
+        text = shards.text(row).split("\n")[0]
+        if _SHORTEST <= len(text.split(" ")) + 2 <= _LONGEST:
+            found.append(Sample(int(shards.ids[row]), text, str(trees_of_row(shards, row)[0])))
+    return found
+
+
+class SampleLog(Listener):
+    """Writes a line for each sample and evaluation, and passes on what it hears.
+
+    Nothing that training depends on is changed: no random numbers are drawn.
+
+    Args:
+        listener: who else listens.
+        folder: of the run; asked each time, as it may be moved.
+        loaded: the model that is trained.
+        samples: what is parsed.
+        parse: how.
+    """
+
+    def __init__(
+        self,
+        listener: Listener,
+        folder: Callable[[], Path],
+        loaded: LoadedModel,
+        samples: Sequence[Sample],
+        parse: ParseSamples,
+    ) -> None:
+        self._listener = listener
+        self._folder = folder
+        self._loaded = loaded
+        self._samples = samples
+        self._parse = parse
+
+    def started(self, state: RunState, facts: Mapping[str, Any]) -> None:
+        """Cut off what an interrupted run wrote after the step that this one resumes from."""
+        path = self._folder() / SAMPLES
+        if path.exists():
+            lines = path.read_text("utf-8").splitlines(keepends=True)
+            kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= state.step]
+            if kept != lines:
+                with atomic_text(path) as file:
+                    file.writelines(kept)
+        self._listener.started(state, facts)
+
+    def stepped(self, step: int) -> None:
+        """Passed on."""
+        self._listener.stepped(step)
+
+    def logged(self, step: int, values: Mapping[str, Any]) -> None:
+        """Passed on."""
+        self._listener.logged(step, values)
+
+    def evaluated(self, step: int, scores: Mapping[str, Any], is_best: bool) -> None:
+        """Parse, and write."""
+        model = self._loaded.model
+        was_training = model.training
+        model.eval()
+        try:
+            parses = self._parse(self._loaded, [sample.text for sample in self._samples])
+        finally:
+            model.train(was_training)
+        with open(self._folder() / SAMPLES, "a", encoding="utf-8") as file:
+            for sample, parsed in zip(self._samples, parses, strict=True):
+                record = {"step": step, **asdict(sample), **asdict(parsed)}
+                file.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
+        self._listener.evaluated(step, scores, is_best)
+
+
+def read_samples(run: str | Path) -> list[dict[str, Any]]:
+    """The lines of ``samples.jsonl`` of a run, in the order of steps; none if it has no such file."""
+    path = Path(run) / SAMPLES
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
