@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pdtools.evaluation.comparison.statistics import Spread, interval, resample
 from pdtools.report.tables import print_table
 
-REPETITIONS, SAMPLES, ITEMS, TRUTH = 2000, 400, 400, 0.04
+REPETITIONS, SAMPLES, ITEMS, TRUTH = 500, 200, 300, 0.04
 
 
 def one(
