@@ -33,6 +33,7 @@ from . import (
     eval_dyck,
     eval_parse,
     eval_ppl,
+    eval_reading,
     eval_sg,
     eval_task,
     generate,
@@ -109,6 +110,7 @@ _command("eval-cfl", short_help="Compare a model's cross-entropy with a language
     eval_cfl.eval_cfl
 )
 _command("eval-dyck", short_help="Closing brackets of long or deep bracket strings.")(eval_dyck.eval_dyck)
+_command("eval-reading", short_help="Regress reading times on surprisals.")(eval_reading.eval_reading)
 _command("eval-task", short_help="Predict y from x, for a model of train --task.")(eval_task.eval_task)
 _command("eval-classify", short_help="Answer prompts: accuracy, F1, correlations.")(
     eval_classify.eval_classify

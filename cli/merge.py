@@ -14,7 +14,17 @@ from pdtools.jobs.folder import job_path
 
 # Options of these that name files to write, but for --output.
 _WRITTEN_BESIDE = ("scores", "write_sentences", "plot")
-_IN_PIECES = ("parse", "tapes", "decode", "surprisal", "eval-blimp", "eval-sg", "eval-ppl", "eval-dyck")
+_IN_PIECES = (
+    "parse",
+    "tapes",
+    "decode",
+    "surprisal",
+    "eval-blimp",
+    "eval-sg",
+    "eval-ppl",
+    "eval-dyck",
+    "eval-reading",
+)
 
 
 def merge(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import check_output, read_lines
-from pdtools.search.scores import AUTO, DEFAULT_BEAM
+from pdtools.search.scores import AUTO, DEFAULT_BEAM, Measure
 
 from .console import message
 from .options import ContextOptions, PiecesOptions, RunOptions
@@ -105,7 +105,13 @@ def read_context(options: ContextOptions, *, documents: bool) -> Context:
 
 
 def model_settings(
-    plan: Plan, model: str, run: RunOptions, *, cky: bool = False, context: Context | None = None
+    plan: Plan,
+    model: str,
+    run: RunOptions,
+    *,
+    cky: bool = False,
+    context: Context | None = None,
+    measures: tuple[Measure, ...] = (),
 ) -> ModelSettings:
     """A model as the processes of the plan use it. A cluster's workers pick their devices themselves."""
     from pdtools.models.checkpoint import checkpoint_folder
@@ -134,6 +140,7 @@ def model_settings(
         max_batch=run.max_batch,
         threads=each,
         context=context or NO_CONTEXT,
+        measures=measures,
         fingerprint=fingerprint(model) if plan.has_other_processes else None,
     )
 

@@ -179,7 +179,14 @@ class ActionScorer(CheckpointScorer):
 
     def as_score(self, found: SearchedActions) -> SentenceScore:
         result = found.result
-        return sentence_score(self.loaded.tokenizer, found.encoded, result.logprobs, result.dropped)
+        measures: dict[str, NDArray[np.float64]] = {}
+        if "structure" in self.measures:
+            # Closers stand before the next token; those of a hypothesis' newest token are yet to come.
+            after = [best.closes[-2] if len(best.closes) > 1 else 0 for best in result.incremental[:-1]]
+            measures["closed"] = np.array([*after, 0.0])
+        return sentence_score(
+            self.loaded.tokenizer, found.encoded, result.logprobs, result.dropped, measures=measures
+        )
 
     def _tree(self, item: Encoded, found: ActionDerivation) -> Tree:
         words = [escape(word) for word in item.sentence.words]

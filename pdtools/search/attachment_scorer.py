@@ -14,6 +14,7 @@ from pdtools.search.beam import BeamResult, beam_search
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Parsed, ParsedScore, merged_trees
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
+from pdtools.search.next_tokens import as_measures, asks_for_distributions, word_beginnings
 from pdtools.search.scores import (
     ActionBeam,
     Continuation,
@@ -178,6 +179,10 @@ class AttachmentScorer(CheckpointScorer):
             k_best=k_best,
             next_tokens=next_tokens,
             commit=self.context.of is not None and self.context.parses == "best",
+            word_beginnings=word_beginnings(self.loaded.tokenizer)
+            if asks_for_distributions(self.measures)
+            else None,
+            structure="structure" in self.measures,
             max_batch=self.max_batch,
             share_prefixes=self.share_prefixes,
             trace=trace,
@@ -246,4 +251,18 @@ class AttachmentScorer(CheckpointScorer):
         dropped = found.result.dropped if summed else None
         before = len(found.encoded.before)
         seen = range(before, before + len(found.logprobs)) if self.context.is_asked_for else None
-        return sentence_score(self.loaded.tokenizer, found.encoded, found.logprobs, dropped, seen)
+        return sentence_score(
+            self.loaded.tokenizer, found.encoded, found.logprobs, dropped, seen, self._measures(found)
+        )
+
+    def _measures(self, found: Searched) -> dict[str, NDArray[np.float64]]:
+        """See :attr:`pdtools.search.scores.SentenceScore.measures`."""
+        own = slice(len(found.encoded.before), None)
+        measures: dict[str, NDArray[np.float64]] = {}
+        if found.result.summaries is not None:
+            begins = word_beginnings(self.loaded.tokenizer)
+            tokens = found.encoded.encoding.ids[1:]
+            measures |= as_measures(found.result.summaries[own], tokens, begins, self.measures)
+        if found.result.structure is not None:
+            measures |= dict(zip(("attachment", "closed"), found.result.structure[own].T, strict=True))
+        return measures

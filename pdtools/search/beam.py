@@ -30,6 +30,7 @@ from torch import Tensor
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, NoRoomError, StackState
 from pdtools.search.memory import MOST_ROWS, check_room, entries_that_fit, explained_memory_errors
+from pdtools.search.next_tokens import summaries
 from pdtools.search.prefix_tree import Level, SortedStrings
 from pdtools.search.steps import BeamStep
 
@@ -55,6 +56,11 @@ class BeamResult:
         next_logprobs: float64[vocabulary], nats, if asked for: log Σ over the beam of the joint probability
             of the n tokens, their attachments, and each token that may follow them.
         steps: if asked for, the beam after each token was attached, and after end-of-sentence: n + 1.
+        summaries: float64[n + 1, 2], if asked for: of the distribution that each token, and end-of-sentence,
+            is from, the mixture over the beam (:func:`pdtools.search.next_tokens.summaries`); within a
+            window's sentence, given that it goes on.
+        structure: float64[n + 1, 2], if asked for: means over the beam after each token was attached, of the
+            attachment's surprisal, nats, and of how many constituents it closes; 0 of end-of-sentence.
     """
 
     prefix_logprobs: NDArray[np.float64]
@@ -63,6 +69,8 @@ class BeamResult:
     log_share_kept: float
     next_logprobs: NDArray[np.float64] | None = None
     steps: tuple[BeamStep[NDArray[np.int32]], ...] = ()
+    summaries: NDArray[np.float64] | None = None
+    structure: NDArray[np.float64] | None = None
 
     @property
     def marginal(self) -> float:
@@ -90,6 +98,8 @@ def beam_search(
     k_best: int = 1,
     next_tokens: bool = False,
     commit: bool = False,
+    word_beginnings: NDArray[np.bool_] | None = None,
+    structure: bool = False,
     max_batch: int | None = None,
     share_prefixes: bool = True,
     trace: int = 0,
@@ -106,6 +116,8 @@ def beam_search(
         k_best: how many derivations to return (fewer if the beam ends with fewer).
         next_tokens: whether to return what may follow the n tokens besides end-of-sentence; not of windows.
         commit: whether only the best derivation of a sentence is kept for those that follow it.
+        word_beginnings: bool (V,), to return :attr:`BeamResult.summaries`.
+        structure: whether to return :attr:`BeamResult.structure`.
         max_batch: strings per batch; by default as many as fit a fixed amount of memory.
         share_prefixes: whether strings that begin alike are searched once up to where they part. That changes
             nothing but the time.
@@ -144,7 +156,9 @@ def beam_search(
         group, rest = strings.split(expected, most_entries, most_strings)
         try:
             with explained_memory_errors():
-                batch = _Batch(group, model, widths, margin, most_entries, commit, trace)
+                batch = _Batch(
+                    group, model, widths, margin, most_entries, commit, trace, word_beginnings, structure
+                )
                 found = batch.search(k_best, next_tokens)
         except NoRoomError:
             if guess >= beam:  # there was room for all
@@ -283,10 +297,16 @@ class _Batch:
         most_entries: int,
         commit: bool,
         trace: int,
+        word_beginnings: NDArray[np.bool_] | None,
+        structure: bool,
     ) -> None:
         self.trace = trace
         self.model = model
         self.commit = commit
+        self.begins = None if word_beginnings is None else torch.from_numpy(word_beginnings).to(model.device)
+        # For every level: (p, 2) of the prefixes before it, and (p', 2) of those that go on.
+        self.summaries: list[Tensor] = []
+        self.structure: list[Tensor] | None = [] if structure else None
         self.widths = widths
         self.margin = margin
         self.levels = strings.levels()
@@ -319,6 +339,8 @@ class _Batch:
         for k, level in enumerate(self.levels[1:], start=1):
             if next_tokens and len(level.ending):
                 following.update(zip(level.ending.tolist(), self._next_logprobs(level), strict=True))
+            if self.begins is not None:
+                self.summaries.append(self._summaries())
             self._score_token(level)
             reached.append(torch.logsumexp(self._scores(), dim=1))
             at_end = going = None
@@ -348,6 +370,8 @@ class _Batch:
         """Follow every string through its prefixes."""
         reached = [_finite(values) for values in reached_on_device]
         best = [values.cpu().numpy() for values in best_on_device]
+        said_of = [values.cpu().numpy() for values in self.summaries]
+        built_of = [values.cpu().numpy() for values in self.structure or []]
         results = []
         for string, (scores, histories, kept) in sorted(ended.items()):
             prefix, incremental = [0.0], [np.zeros(1, np.int32)]
@@ -358,14 +382,19 @@ class _Batch:
                 if score > -math.inf
             )
             length = len(derivations[0][1])
+            said, built = np.zeros((length - 1, 2)), np.zeros((length - 1, 2))
             for k in range(1, length):
                 level, place = self.levels[k], self.levels[k].prefix_of[string]
                 prefix.append(reached[k - 1][place])
+                if said_of:
+                    said[k - 1] = said_of[k - 1][level.parents[place]]
                 going, at_end = traced[k - 1]
                 if k < length - 1:
                     at = int(np.searchsorted(level.going, place))
                     incremental.append(best[k - 1][at])
                     steps += [] if going is None else [going.step(at)]
+                    if built_of:
+                        built[k - 1] = built_of[k - 1][at]
                 elif at_end is not None:
                     steps.append(at_end.step(int(np.searchsorted(level.ending, string))))
             after = following.get(string)
@@ -377,6 +406,8 @@ class _Batch:
                     log_share_kept=float(kept),
                     next_logprobs=None if after is None else after.cpu().numpy(),
                     steps=tuple(steps),
+                    summaries=None if self.begins is None else said,
+                    structure=None if self.structure is None else built,
                 )
             )
         return results
@@ -384,6 +415,21 @@ class _Batch:
     def _scores(self) -> Tensor:
         """Log joints by prefix and rank: (p, h), -inf where there is no hypothesis."""
         return self.rows.padded(self.score, -torch.inf)
+
+    def _weights(self) -> Tensor:
+        """log of the share that each hypothesis has of its prefix' probability: (R,)."""
+        return self.score - self.rows.repeat(torch.logsumexp(self._scores(), dim=1))
+
+    def _summaries(self) -> Tensor:
+        """What the mixtures over the hypotheses of prefixes say of next tokens: (p, 2)."""
+        assert self.begins is not None
+        each = self.model.next_token_logprobs(self.state) + self._weights().float()[:, None]  # (R, V)
+        return summaries(torch.logsumexp(self.rows.padded(each, -torch.inf), dim=1), self.begins)
+
+    def _structure(self, attached: Tensor, closed: Tensor) -> Tensor:
+        """Means over the hypotheses of prefixes of two values (R,) of each: (p, 2)."""
+        weighted = torch.stack([-attached.double(), closed.double()], 1) * self._weights().exp()[:, None]
+        return self.rows.padded(weighted, 0.0).sum(1)
 
     def _next_logprobs(self, level: Level) -> Tensor:
         """For the strings that end here, the log probabilities of every token: float64 (ending, V)."""
@@ -450,7 +496,11 @@ class _Batch:
         self.history = self.history[parent]
         self.history[:, k] = target
         self._select(parent)
+        height = self.stack.height
         self.stack.push(target)
+        if self.structure is not None:
+            closed = height + 1 - self.stack.height
+            self.structure.append(self._structure(attach.flatten()[place], closed))
         if self.windows:
             self.stack.begin(rows.repeat(roots))
         self.fed, self.going = self.fed + len(place), self.going + rows.prefixes

@@ -21,6 +21,7 @@ from pdtools.search.memory import (
 )
 from pdtools.search.scores import (
     GivenRow,
+    Measure,
     ModelScorer,
     RowScore,
     Scorer,
@@ -43,6 +44,9 @@ class CheckpointScorer(ABC):
         max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
         context: what is read before sentences; of models of windows.
 
+    Attributes:
+        measures: what is added to log-probabilities, of a scorer that has it.
+
     Raises:
         PdtoolsError: if the model cannot read that.
     """
@@ -61,6 +65,7 @@ class CheckpointScorer(ABC):
         self.loaded = loaded
         self.max_batch = max_batch
         self.context = context
+        self.measures: frozenset[Measure] = frozenset()
         windows = loaded.model.layout == "window"
         if context.of is not None and not windows:
             raise PdtoolsError(
@@ -185,7 +190,9 @@ class Searcher(Scorer, Protocol):
 
 
 class AnySearcher(Searcher, ModelScorer, Protocol):
-    """A searcher over a checkpoint."""
+    """A searcher over a checkpoint; see :class:`CheckpointScorer`."""
+
+    measures: frozenset[Measure]
 
 
 def merged_trees(derivations: Iterable[tuple[float, Tree]]) -> list[tuple[float, Tree]]:

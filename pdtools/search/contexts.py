@@ -114,15 +114,16 @@ def read_in_windows(
 
     Args:
         texts: int32[m] each.
-        score: rows of at most ``window`` positions to log p of all after the first position, float64, nats.
+        score: rows of at most ``window`` positions to log p of all after the first position, float64, nats;
+            or to several values of each, log p the first.
         window: positions; None: no text is too long.
         stride: tokens that a window moves by.
         first: what every row begins with, instead of what the text has there; None: that.
         bos: whether the first position of a text is a beginning-of-sentence token.
 
     Returns:
-        For each text float64[m - 1], log p of all after its first position, and int32[m - 1], how many tokens
-        each of them saw.
+        For each text float64[m - 1] (or [m - 1, values]), log p of all after its first position, and
+        int32[m - 1], how many tokens each of them saw.
     """
     rows, places = [], []
     for text, ids in enumerate(texts):
@@ -130,8 +131,10 @@ def read_in_windows(
             row = ids[begin:end]
             rows.append(row if first is None else np.append(np.int32(first), row[1:]))
             places.append((text, begin, max(1, scored), end))
-    found = [(np.zeros(len(ids) - 1), np.zeros(len(ids) - 1, np.int32)) for ids in texts]
-    for values, (text, begin, scored, end) in zip(score(rows), places, strict=True):
+    every = score(rows)
+    each = every[0].shape[1:] if every else ()
+    found = [(np.zeros((len(ids) - 1, *each)), np.zeros(len(ids) - 1, np.int32)) for ids in texts]
+    for values, (text, begin, scored, end) in zip(every, places, strict=True):
         logprobs, seen = found[text]
         logprobs[scored - 1 : end - 1] = values[scored - 1 - begin :]
         uncounted = first is not None or (bos and begin == 0)
@@ -227,6 +230,7 @@ def parts_of(
             starts=tuple(start - at for start in score.starts[rows]),
             ends=tuple(stop - at for stop in score.ends[rows]),
             logprobs=score.logprobs[rows],
+            measures={name: values[rows] for name, values in score.measures.items()},
             first_token=score.first_token if first == 0 else 1,
             seen=None if score.seen is None else score.seen[rows],
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TypeVar
@@ -119,12 +119,13 @@ def sentence_score(
     logprobs: NDArray[np.float64],
     dropped: float | None = None,
     seen: Sequence[int] | None = None,
+    measures: Mapping[str, NDArray[np.float64]] | None = None,
 ) -> SentenceScore:
     """Put together the score of an encoded sentence: n tokens and end-of-sentence.
 
     Args:
         logprobs: float64[n + 1], nats.
-        dropped, seen: see :class:`SentenceScore`.
+        dropped, seen, measures: see :class:`SentenceScore`.
     """
     encoding = encoded.encoding
     return SentenceScore(
@@ -142,6 +143,7 @@ def sentence_score(
         eos=True,
         dropped=dropped,
         seen=None if seen is None else tuple(seen),
+        measures=measures or {},
     )
 
 

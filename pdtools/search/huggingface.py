@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from pdtools.search.causality import check_causal, check_causal_config
 from pdtools.search.contexts import DOCUMENT, NO_CONTEXT, Context, read_in_windows
 from pdtools.search.encoding import score_windows
 from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
+from pdtools.search.next_tokens import as_measures, asks_for_distributions, summaries
 from pdtools.search.prefix_tree import SortedStrings
-from pdtools.search.scores import Dtype, SentenceScore, Unscorable
+from pdtools.search.scores import Dtype, Measure, SentenceScore, Unscorable
 from pdtools.tokenization import Sentence, split_text_words
 
 # Architectures that were tested to take positions and a mask of their own, so that strings that begin alike
@@ -126,6 +127,7 @@ class HuggingFaceScorer:
         max_batch: int | None = None,
         share_prefixes: bool = True,
         context: Context = NO_CONTEXT,
+        measures: Collection[Measure] = (),
     ) -> None:
         folder = str(model_dir)
         self._tokenizer, model = _load(folder)
@@ -150,6 +152,15 @@ class HuggingFaceScorer:
         self._max_length: int | None = longest if longest and longest > 0 else None  # -1: none is the longest
         check_causal(folder, self._model, self._max_length)
         self._context = context
+        self._measures = frozenset(measures)
+        self._begins: torch.Tensor | None = None
+        if asks_for_distributions(measures):
+            begins = _word_beginnings(self._tokenizer, self._model.config.vocab_size)
+            if "spaces" in measures and not begins.any():
+                raise PdtoolsError(
+                    f"{folder}: no token of its vocabulary begins with a space: nothing to correct"
+                )
+            self._begins = torch.from_numpy(begins).to(device)
         self._window = context.window_of(self._max_length)
         self.settings: dict[str, Any] = {
             "kind": "huggingface",
@@ -232,19 +243,20 @@ class HuggingFaceScorer:
 
     def _score(self, items: list[_Encoded]) -> list[SentenceScore]:
         prefix = [] if self._bos_id is None else [self._bos_id]
+        # The distribution after the last token is that which one more would be from, whatever it is.
+        after = [] if self._begins is None else [0]
         found = read_in_windows(
-            [np.array([*prefix, *item.before, *item.ids], dtype=np.int32) for item in items],
+            [np.array([*prefix, *item.before, *item.ids, *after], dtype=np.int32) for item in items],
             self._logprobs,
             window=self._window,
             stride=self._context.stride_of(self._window),
             bos=self._bos_id is not None,
         )
-        return [
-            self._result(item, logprobs, seen) for item, (logprobs, seen) in zip(items, found, strict=True)
-        ]
+        return [self._result(item, values, seen) for item, (values, seen) in zip(items, found, strict=True)]
 
     def _logprobs(self, rows: Sequence[NDArray[np.int32]]) -> list[NDArray[np.float64]]:
-        """For each string of m tokens float64[m − 1], log p of all after the first, nats."""
+        """For each string of m tokens float64[m − 1], log p of all after the first, nats; with what is asked
+        of their distributions float64[m − 1, 3] (:func:`pdtools.search.next_tokens.summaries`)."""
         with explained_memory_errors():
             found = dict(self._packed(rows) if self._packs else self._padded(rows))
         return [found[i] for i in range(len(rows))]
@@ -271,7 +283,7 @@ class HuggingFaceScorer:
             every = logits.float().log_softmax(1)
             before = torch.from_numpy(np.concatenate(packed.paths)).to(self._device)
             after = torch.from_numpy(np.concatenate([ids[1:] for ids in group.ids])).to(self._device)
-            chosen = every[before, after.long()].double().cpu().numpy()
+            chosen = self._values(every[before, after.long()], every, before)
             yield from zip(
                 group.order,
                 np.split(chosen, np.cumsum([len(path) for path in packed.paths])[:-1]),
@@ -297,16 +309,34 @@ class HuggingFaceScorer:
             logits = self._model(input_ids=padded, attention_mask=mask, use_cache=False).logits
             logits = logits[:, :-1].float()  # (B, N − 1, V)
             chosen = logits.gather(2, padded[:, 1:, None])[:, :, 0]  # (B, N − 1)
-            logprobs = (chosen - torch.logsumexp(logits, dim=2)).double().cpu().numpy()
+            total = torch.logsumexp(logits, dim=2)
+            logprobs = self._values(chosen - total, logits - total[:, :, None])
             for values, i in zip(logprobs, group, strict=True):
                 yield i, values[: len(rows[i]) - 1]
 
-    def _result(
-        self, item: _Encoded, logprobs: NDArray[np.float64], seen: NDArray[np.int32]
-    ) -> SentenceScore:
-        is_said = self._context.is_asked_for or (self._window is not None and len(logprobs) >= self._window)
-        logprobs, seen = logprobs[-len(item.ids) :], seen[-len(item.ids) :]
-        skip = len(item.ids) - len(logprobs)
+    def _values(
+        self, chosen: torch.Tensor, every: torch.Tensor, rows: torch.Tensor | None = None
+    ) -> NDArray[np.float64]:
+        """Log-probabilities of tokens, and what is asked of the distributions that they are from (these
+        ``rows`` of all)."""
+        logprobs = chosen.double()
+        if self._begins is not None:
+            found = summaries(every, self._begins)
+            found = found if rows is None else found[rows]
+            logprobs = torch.cat([logprobs[..., None], found], -1)
+        return logprobs.cpu().numpy()
+
+    def _result(self, item: _Encoded, values: NDArray[np.float64], seen: NDArray[np.int32]) -> SentenceScore:
+        measures: dict[str, NDArray[np.float64]] = {}
+        n = min(len(values) - (self._begins is not None), len(item.ids))
+        if self._begins is not None:
+            tokens = np.array(item.ids[-n:], np.int32)
+            begins = self._begins.cpu().numpy()
+            measures = as_measures(values[-n - 1 :, 1:], tokens, begins, self._measures)
+            values, seen = values[:-1, 0], seen[:-1]
+        is_said = self._context.is_asked_for or (self._window is not None and len(values) >= self._window)
+        logprobs, seen = values[-n:], seen[-n:]
+        skip = len(item.ids) - n
         return SentenceScore(
             text=item.text,
             tokens=item.tokens[skip:],
@@ -318,7 +348,20 @@ class HuggingFaceScorer:
             eos=False,
             first_token=1 + skip,
             seen=tuple(seen.tolist()) if is_said else None,
+            measures=measures,
         )
+
+
+def _word_beginnings(tokenizer: Any, vocab_size: int) -> NDArray[np.bool_]:
+    """Bool (V,), the tokens that begin with white space, as text shows it after a letter; and, if there are
+    any, the special ones, which end a text."""
+    decode = tokenizer.backend_tokenizer.decoder.decode if tokenizer.backend_tokenizer.decoder else "".join
+    names = tokenizer.convert_ids_to_tokens(list(range(min(len(tokenizer), vocab_size))))
+    begins = np.zeros(vocab_size, bool)
+    begins[: len(names)] = [name is not None and decode(["a", name])[1:2].isspace() for name in names]
+    if begins.any():
+        begins[[i for i in tokenizer.all_special_ids if i < vocab_size]] = True
+    return begins
 
 
 def _without_space(text: str, start: int, end: int) -> tuple[int, int]:

@@ -30,6 +30,7 @@ from pdtools.search.scores import (
     DEFAULT_BEAM,
     ActionBeam,
     Dtype,
+    Measure,
     ModelScorer,
     SentenceScore,
     Unscorable,
@@ -50,6 +51,7 @@ class ModelSettings:
         device: ``auto``: a GPU, where a process has one.
         threads: of each worker; 0: as torch finds best.
         context: what is read before sentences.
+        measures: what scorers add to log-probabilities.
         fingerprint: of the model, if other processes load it; they refuse another one.
     """
 
@@ -66,6 +68,7 @@ class ModelSettings:
     max_batch: int | None = None
     threads: int = 0
     context: Context = NO_CONTEXT
+    measures: tuple[Measure, ...] = ()
     fingerprint: str | None = None
 
     @property
@@ -128,6 +131,7 @@ def _load_scorer(settings: ModelSettings) -> ModelScorer | HuggingFaceScorer:
         trees=settings.trees,
         max_batch=settings.max_batch,
         context=settings.context,
+        measures=settings.measures,
     )
 
 
@@ -381,6 +385,7 @@ def score_record(score: SentenceScore | Unscorable) -> dict[str, Any]:
     record = asdict(score)
     if isinstance(score, SentenceScore):
         record["logprobs"] = score.logprobs.tolist()
+        record["measures"] = {name: values.tolist() for name, values in score.measures.items()}
     return record
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +19,7 @@ from pdtools.search.scores import (
     DEFAULT_BEAM,
     ActionBeam,
     Dtype,
+    Measure,
     ModelScorer,
     check_one_width,
 )
@@ -36,6 +38,7 @@ def load_scorer(
     trees: TreesFile | None = None,
     max_batch: int | None = None,
     context: Context = NO_CONTEXT,
+    measures: Collection[Measure] = (),
 ) -> ModelScorer | HuggingFaceScorer:
     """Load a model for scoring.
 
@@ -51,6 +54,8 @@ def load_scorer(
         trees: to sum over instead of a search, see :class:`pdtools.search.GivenTreesScorer`.
         max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
         context: what is read before sentences.
+        measures: what is added to log-probabilities, where the model has it
+            (:attr:`pdtools.search.scores.SentenceScore.measures`).
 
     Raises:
         PdtoolsError: if the folder holds no model that can be loaded, or one that has no use for all widths
@@ -63,11 +68,25 @@ def load_scorer(
         if trees is not None:
             raise PdtoolsError(f"{model_dir}: a Hugging Face language model has no trees: leave out --trees")
         return HuggingFaceScorer(
-            model_dir, device=device, dtype=dtype, bos=bos, max_batch=max_batch, context=context
+            model_dir,
+            device=device,
+            dtype=dtype,
+            bos=bos,
+            max_batch=max_batch,
+            context=context,
+            measures=measures,
         )
     check_bos(model_dir, bos)
     loaded = load_model(model_dir, device=device, dtype=dtype)
-    return scorer_of(loaded, beam=beam, margin=margin, trees=trees, max_batch=max_batch, context=context)
+    return scorer_of(
+        loaded,
+        beam=beam,
+        margin=margin,
+        trees=trees,
+        max_batch=max_batch,
+        context=context,
+        measures=measures,
+    )
 
 
 def scorer_of(
@@ -78,6 +97,7 @@ def scorer_of(
     trees: TreesFile | None = None,
     max_batch: int | None = None,
     context: Context = NO_CONTEXT,
+    measures: Collection[Measure] = (),
 ) -> ModelScorer:
     """The scorer that a model's derivations need.
 
@@ -87,6 +107,7 @@ def scorer_of(
         margin, max_batch: see :func:`pdtools.search.beam_search`.
         trees: to sum over; beam and margin mean nothing then.
         context: what is read before sentences.
+        measures: as of :func:`load_scorer`.
 
     Raises:
         PdtoolsError: if the beam has more widths than the model's search, or the context cannot be read.
@@ -95,10 +116,17 @@ def scorer_of(
         if context.of is not None:
             raise PdtoolsError("--trees are those of sentences: they do not go with --context")
         return GivenTreesScorer(loaded, trees=trees, max_batch=max_batch)
-    if not loaded.model.derivation_kind.reach_words:
+    kind = loaded.model.derivation_kind
+    searched = kind.reach_words or (kind.exist and "structure" in measures)
+    if not searched:
         check_one_width(beam)
-        return StringScorer(loaded, max_batch=max_batch, context=context)
-    return _searcher_of(loaded)(loaded, beam=beam, margin=margin, max_batch=max_batch, context=context)
+    scorer: AnySearcher | StringScorer = (
+        _searcher_of(loaded)(loaded, beam=beam, margin=margin, max_batch=max_batch, context=context)
+        if searched
+        else StringScorer(loaded, max_batch=max_batch, context=context)
+    )
+    scorer.measures = frozenset(measures)
+    return scorer
 
 
 def load_searcher(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from pdtools.errors import PdtoolsError
@@ -21,6 +21,9 @@ DEFAULT_BEAM = 100
 AUTO: Literal["auto"] = "auto"
 # What weights may be converted to for scoring; scores are added up in float64 either way.
 Dtype = Literal["float32", "bf16"]
+# What may be asked for beside log-probabilities (:attr:`SentenceScore.measures`): the entropies of next
+# tokens, what corrects words for the spaces before them, and what a search knows of the structure.
+Measure = Literal["entropy", "spaces", "structure"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +102,12 @@ class SentenceScore:
         seen: for each row, how many tokens were read before it (in the sentence, its context, or the window
             that a long text is read in; ROOT and BOS at the start of these do not count); None: all of the
             sentence.
+        measures: what else was asked for (:data:`Measure`) and the model has, float64[m] each. ``entropy``:
+            of the distribution that the row's token is from, nats. ``begins``: log probability, nats, that a
+            token which begins a word, or ends the sentence, stands in the row's place; 0 where the row's own
+            does not. ``ends``: the same of the place after the row. ``attachment``: expected surprisal of the
+            token's attachment given the token, nats, and ``closed``: expected number of constituents that it
+            closes, both over the hypotheses after it; 0 of end-of-sentence.
 
     Raises:
         PdtoolsError: if a log-probability is not a number, as damaged weights make it.
@@ -115,6 +124,7 @@ class SentenceScore:
     first_token: int = 1
     dropped: float | None = None
     seen: tuple[int, ...] | None = None
+    measures: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if math.isnan(self.total):

@@ -28,6 +28,12 @@ from pdtools.search.memory import (
     length_groups,
     strings_that_fit,
 )
+from pdtools.search.next_tokens import (
+    as_measures,
+    asks_for_distributions,
+    string_summaries,
+    word_beginnings,
+)
 from pdtools.search.prefix_tree import SortedStrings
 from pdtools.search.scores import (
     Continuation,
@@ -82,12 +88,21 @@ class StringScorer(CheckpointScorer):
         return RowScore(total, None, total, end, end)
 
     def _read(
-        self, texts: Sequence[NDArray[np.int32]]
+        self, texts: Sequence[NDArray[np.int32]], *, distributions: bool = False
     ) -> list[tuple[NDArray[np.float64], NDArray[np.int32]]]:
-        """Of each text, which begins with ROOT, all log-probabilities, and how many tokens each saw."""
+        """Of each text, which begins with ROOT, all log-probabilities, and how many tokens each saw; or, with
+        what distributions say, three columns (:func:`pdtools.search.next_tokens.summaries`)."""
+
+        def score(rows: list[NDArray[np.int32]]) -> list[NDArray[np.float64]]:
+            logprobs = string_logprobs(self.loaded, rows, self.max_batch)
+            if not distributions:
+                return logprobs
+            found = string_summaries(self.loaded, rows, self.max_batch)
+            return [np.column_stack(pair) for pair in zip(logprobs, found, strict=True)]
+
         return read_in_windows(
             texts,
-            lambda rows: string_logprobs(self.loaded, rows, self.max_batch),
+            score,
             window=self._longest,
             stride=self.context.stride_of(self.window),
             first=self.loaded.model.root_id,
@@ -113,14 +128,22 @@ class StringScorer(CheckpointScorer):
         return self._with_context(encode_sentence(self.loaded.tokenizer, None, sentence))
 
     def _score(self, items: list[Encoded]) -> list[SentenceScore]:
-        found = self._read([item.ids for item in items])
+        distributions = asks_for_distributions(self.measures)
+        found = self._read([item.ids for item in items], distributions=distributions)
+        begins = word_beginnings(self.loaded.tokenizer)
         scores = []
-        for item, (logprobs, seen) in zip(items, found, strict=True):
+        for item, (values, seen) in zip(items, found, strict=True):
             own = slice(len(item.before), None)
             is_said = self.context.is_asked_for or (self._longest or math.inf) < len(item.ids)
             scores.append(
                 sentence_score(
-                    self.loaded.tokenizer, item, logprobs[own], seen=seen[own].tolist() if is_said else None
+                    self.loaded.tokenizer,
+                    item,
+                    values[own, 0] if distributions else values[own],
+                    seen=seen[own].tolist() if is_said else None,
+                    measures=as_measures(values[own, 1:], item.ids[1:][own], begins, self.measures)
+                    if distributions
+                    else None,
                 )
             )
         return scores

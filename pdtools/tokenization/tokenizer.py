@@ -340,6 +340,15 @@ class Tokenizer:
             ] = True
         return continues
 
+    @cached_property
+    def begin_words(self) -> NDArray[np.bool_]:
+        """Bool (vocabulary), tokens that begin a word; in ``raw`` style, one that a space stands before."""
+        if self.text_style != "raw":
+            return ~self.continue_words
+        begins = np.zeros(self.vocab_size, dtype=bool)
+        begins[[index for index in self._vocabulary.values() if self._begins_word(index)]] = True
+        return begins
+
     def word_piece(self, word: str, space_before: bool) -> _Piece:
         """A word's tokens and their spans, looked up once."""
         key = (word, space_before)

@@ -1,0 +1,273 @@
+"""``pdtools eval-reading``: how well do models' surprisals predict reading times?"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .console import bar, message
+from .options import ContextOptions, RunOptions, SeedOption, option_blocks
+from .outputs import check_different, check_output_or_done, check_target, deliver
+from .running import kept_pieces, make_plan, model_settings, read_context
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Format(str, Enum):
+    """Tables that are known by their columns."""
+
+    tidy = "tidy"
+    natural_stories = "natural-stories"
+    provo = "provo"
+
+
+class Predictor(str, Enum):
+    """What a model says of a word."""
+
+    surprisal = "surprisal"
+    entropy = "entropy"
+    attachment = "attachment"
+    closed = "closed"
+
+
+@option_blocks()
+def eval_reading(
+    times: Annotated[
+        str, typer.Argument(metavar="TIMES", help="A table with a row per subject and word: TSV, or .csv.")
+    ],
+    model: Annotated[
+        list[str],
+        typer.Option(
+            "--model",
+            rich_help_panel="Model",
+            metavar="DIR",
+            help="A checkpoint, a run, or a Hugging Face causal LM; repeatable.",
+        ),
+    ],
+    run: RunOptions,
+    reading: ContextOptions,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            rich_help_panel="Output",
+            metavar="DIR",
+            help="results.json, items.parquet, observations.parquet.",
+        ),
+    ] = None,
+    table: Annotated[
+        str | None,
+        typer.Option(
+            "--table",
+            rich_help_panel="Output",
+            metavar="FILE",
+            help="The observations as .csv or .tsv too, for R.",
+        ),
+    ] = None,
+    format: Annotated[
+        Format | None,
+        typer.Option(
+            "--format", rich_help_panel="Input", help="Whose columns TIMES has (default: told by the header)."
+        ),
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column",
+            rich_help_panel="Input",
+            metavar="NAME=COLUMN",
+            help="Another column for item, number, word, subject, time or sentence; A+B: two together.",
+        ),
+    ] = None,
+    texts: Annotated[
+        str | None,
+        typer.Option(
+            "--texts",
+            rich_help_panel="Input",
+            metavar="FILE",
+            help="A table of the items' words, if some have no row in TIMES.",
+        ),
+    ] = None,
+    frequencies: Annotated[
+        str | None,
+        typer.Option(
+            "--frequencies",
+            rich_help_panel="Input",
+            metavar="FILE",
+            help="Words and their counts, two columns: log frequency is in the baseline.",
+        ),
+    ] = None,
+    wordfreq: Annotated[
+        str | None,
+        typer.Option(
+            "--wordfreq",
+            rich_help_panel="Input",
+            metavar="LANGUAGE",
+            help="The same by the package wordfreq, such as en.",
+        ),
+    ] = None,
+    predictor: Annotated[
+        list[Predictor] | None,
+        typer.Option("--predictor", help="What of a model predicts times; repeatable (default: surprisal)."),
+    ] = None,
+    correct_spaces: Annotated[
+        bool,
+        typer.Option(
+            "--correct-spaces", help="A word's surprisal holds the space after it, not the one before."
+        ),
+    ] = False,
+    beams: Annotated[
+        str | None,
+        typer.Option(
+            "--beams",
+            rich_help_panel="Search",
+            metavar="N,N,…",
+            help="Each model that searches by each of these beams.",
+        ),
+    ] = None,
+    spillover: Annotated[
+        int,
+        typer.Option("--spillover", min=0, max=20, help="How many words before a word predict its time too."),
+    ] = 2,
+    edges: Annotated[
+        bool, typer.Option("--edges", help="Keep the first and the last word of sentences.")
+    ] = False,
+    least: Annotated[
+        float, typer.Option("--min-time", min=0, help="Leave out times below so many milliseconds.")
+    ] = 100,
+    most: Annotated[
+        float, typer.Option("--max-time", min=0, help="Leave out times above so many milliseconds.")
+    ] = 3000,
+    folds: Annotated[
+        int, typer.Option("--folds", min=2, help="Parts, of whole items, that are held out in turn.")
+    ] = 10,
+    samples: Annotated[
+        int, typer.Option("--samples", min=100, help="Of the bootstrap and of permutation tests.")
+    ] = 10_000,
+    seed: SeedOption = 0,
+) -> None:
+    """Regress reading times on surprisals: which model predicts them, and how many milliseconds is a bit?
+
+    TIMES has the columns item, word_number, word, subject, time (milliseconds) and, optionally, sentence; the
+    tables of Natural Stories (processed_RTs.tsv, with --texts all_stories.tok) and Provo are known by their
+    columns, others are named with --column. The words of an item, with a space between them, are what models
+    read: sentence by sentence, or with --context or --stride as whole texts (as in pdtools surprisal).
+    A word's surprisal is the sum over its tokens, punctuation included.
+
+    Mean times over subjects are regressed on length and log frequency, the baseline, and for each model on
+    its predictors besides, all of them of the words before too (--spillover). Given are the gain in
+    log-likelihood per observation on held-out items, its interval (items drawn with replacement), paired
+    permutation tests between models, and milliseconds a bit. First and last words of sentences, implausible
+    times, and words that cannot be aligned with a model's tokens, are left out and counted.
+
+    observations.parquet has all predictors of every subject's words, and results.json the formula of the
+    mixed-effects model for R's lme4.
+
+    Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    (--scheduler), with the same result; --resume continues a killed run.
+
+    \b
+    Example:
+      pdtools eval-reading times.tsv --model runs/base --model runs/pushdown --wordfreq en -o results/reading
+      pdtools eval-reading processed_RTs.tsv --texts all_stories.tok --model gpt2/ --stride 512 --spillover 3
+      pdtools eval-reading provo.csv --column time=IA_DWELL_TIME --model runs/pushdown --beams 1,10,100
+    """
+    from pdtools.evaluation.reading.evaluate import Regression, evaluate_reading
+    from pdtools.evaluation.reading.frequency import frequencies_of_file, frequencies_of_wordfreq
+    from pdtools.evaluation.reading.scoring import measures_of, named_models, score_words
+    from pdtools.evaluation.reading.times import read_times
+    from pdtools.provenance import provenance
+    from pdtools.report.reading import print_reading
+    from pdtools.search.in_pieces import model_settings_for_job
+
+    if frequencies is not None and wordfreq is not None:
+        raise typer.BadParameter("--frequencies and --wordfreq: one of them")
+    names = dict(_pair(text) for text in column or [])
+    target = output or "-"
+    plan = make_plan(run)
+    inputs = [times, texts, frequencies, *model, run.trees, reading.preceding]
+    check_output_or_done(target, plan, folder=True, overwrite=run.overwrite, inputs=inputs, quiet=run.quiet)
+    if table is not None:
+        check_different(table, target)
+        check_target(table, folder=False, overwrite=run.overwrite or run.resume, inputs=inputs)
+    context = read_context(reading, documents=True)
+    regression = Regression(
+        predictors=tuple(dict.fromkeys(each.value for each in predictor or [Predictor.surprisal])),
+        spillover=spillover,
+        edges=edges,
+        least=least,
+        most=most,
+        folds=folds,
+        seed=seed,
+        samples=samples,
+    )
+    frequency = (
+        frequencies_of_file(frequencies)
+        if frequencies is not None
+        else frequencies_of_wordfreq(wordfreq)
+        if wordfreq is not None
+        else None
+    )
+    found = read_times(times, format=format and format.value, columns=names, texts=texts)
+    measures = measures_of(regression.predictors, correct_spaces)
+    models = named_models(
+        [model_settings(plan, each, run, context=context, measures=measures) for each in model],
+        _beams(beams),
+    )
+    described = {
+        "work": "reading times",
+        "models": [model_settings_for_job(each.settings) for each in models],
+    }
+    with kept_pieces(target, described, plan, overwrite=run.overwrite, quiet=run.quiet) as job:
+        scored = score_words(
+            found.texts,
+            models,
+            spaces=correct_spaces,
+            plan=plan,
+            job=job,
+            progress=bar("sentences", quiet=run.quiet),
+        )
+        results = evaluate_reading(found, scored, frequency=frequency, regression=regression)
+        results.settings["frequency"] = frequencies or (wordfreq and f"wordfreq {wordfreq}")
+        results.settings["spaces_corrected"] = correct_spaces
+        read = {"times": times, "texts": texts, "frequencies": frequencies, **run.trees_read}
+        made = provenance(
+            {
+                **{name: path for name, path in read.items() if path is not None},
+                **{f"model {each}": each for each in model},
+            }
+        )
+        if table is not None:
+            _write(table, results.table("observations"))
+        deliver(results, made, output, print_reading, overwrite=run.overwrite, as_json=run.as_json)
+    if frequency is None:
+        message("no --frequencies, no --wordfreq: the baseline has length alone", quiet=run.quiet)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, separator, column = text.partition("=")
+    if not (separator and name and column):
+        raise typer.BadParameter(f"--column {text}: has to be NAME=COLUMN, such as time=RT")
+    return name, column
+
+
+def _beams(text: str | None) -> list[int]:
+    if text is None:
+        return []
+    numbers = text.split(",")
+    if not all(number.isdecimal() and 0 < int(number) < 10**9 for number in numbers):
+        raise typer.BadParameter(f"--beams {text}: numbers from 1 on, such as 1,10,100")
+    return sorted({int(number) for number in numbers})
+
+
+def _write(path: str, observations: pa.Table) -> None:
+    from pdtools.files.tables import atomic_table
+
+    with atomic_table(path, observations.column_names) as write:
+        for batch in observations.to_batches(max_chunksize=1 << 14):
+            for cells in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                write(cells)

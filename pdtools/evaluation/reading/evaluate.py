@@ -1,0 +1,390 @@
+"""Which model's surprisals predict reading times, over what length and frequency of words predict."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdtools.errors import PdtoolsError
+from pdtools.evaluation.reading.frequency import Frequency
+from pdtools.evaluation.reading.regression import (
+    CONFIDENCE,
+    Estimate,
+    Float,
+    bootstrap_mean,
+    fit,
+    folds_of,
+    held_out,
+    permutation_p,
+    sums_of,
+)
+from pdtools.evaluation.reading.scoring import ModelWords
+from pdtools.evaluation.reading.times import ReadingTimes
+from pdtools.evaluation.results import ITEMS, Results
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Predictor = Literal["surprisal", "entropy", "attachment", "closed"]
+PREDICTORS: tuple[Predictor, ...] = get_args(Predictor)
+DEFAULT_SAMPLES = 10_000
+# Why words are not in the regressions.
+NO_TIME = "no reading time"
+EDGE = "first or last word of its sentence"
+NO_FREQUENCY = "no frequency"
+BEFORE = "the words before it have no values"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regression:
+    """What the regressions are of.
+
+    Attributes:
+        predictors: of models, each of the word and of those before it.
+        spillover: how many words before a word predict its time too.
+        edges: whether first and last words of sentences are in.
+        least, most: milliseconds; times below and above are left out.
+        folds: how many parts, of whole items, are held out in turn.
+        seed: of folds, bootstrap and permutations.
+        samples: of bootstrap and permutations.
+    """
+
+    predictors: tuple[Predictor, ...] = ("surprisal",)
+    spillover: int = 2
+    edges: bool = False
+    least: float = 100.0
+    most: float = 3000.0
+    folds: int = 10
+    seed: int = 0
+    samples: int = DEFAULT_SAMPLES
+
+    def __post_init__(self) -> None:
+        if not self.predictors or set(self.predictors) - set(PREDICTORS):
+            raise PdtoolsError(f"predictors are some of {', '.join(PREDICTORS)}")
+        if self.spillover < 0 or self.folds < 2 or not 0 <= self.least < self.most:
+            raise PdtoolsError("a spill-over is at least 0, folds are two at least, times have a range")
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Words as rows: W of all texts.
+
+    Attributes:
+        columns: by name, float64 (W,); not a number where there is none.
+        lagged: by name, a word's own value and those of the words before it in its text, (W, 1 + spill-over).
+        excluded: why each is not in the regressions; empty if it is.
+    """
+
+    columns: dict[str, Float]
+    lagged: dict[str, Float]
+    excluded: NDArray[np.object_]
+
+    @property
+    def kept(self) -> NDArray[np.int64]:
+        """Places of the words that are in."""
+        return np.flatnonzero(self.excluded == "")
+
+
+def evaluate_reading(
+    times: ReadingTimes,
+    models: Sequence[ModelWords],
+    *,
+    frequency: Frequency | None,
+    regression: Regression,
+) -> Results:
+    """Regress reading times on the words, and on what models say of them.
+
+    The times are means over subjects, after implausible ones were left out. The baseline has a word's length
+    (characters) and log2 frequency; each model's regression its predictors besides; all of them of the words
+    before too. All regressions are of the same words: those that every model has values for.
+
+    Args:
+        times: of a corpus.
+        models: from :func:`pdtools.evaluation.reading.scoring.score_words`.
+        frequency: of words; None: the baseline has no frequency.
+        regression: what is regressed, and how it is tested.
+
+    Returns:
+        ``scores``: ``baseline_logprob`` (nats an observation, held out), ``by_model`` (``delta_ll``: nats an
+        observation above it; its interval, from items drawn with replacement; ``p``, of swapping regressions
+        within whole items, and ``p_observations``; coefficients) and ``pairs`` of models. Tables: ``items``
+        (a row per word), ``observations`` (a row per subject and word: what mixed-effects models need).
+
+    Raises:
+        PdtoolsError: if too few words are left, or a predictor is of no use.
+    """
+    counts: dict[str, Any] = {"observations": len(times.time) + times.without_time}
+    plausible = (times.time >= regression.least) & (times.time <= regression.most)
+    counts["observations_left_out"] = {
+        "no time": times.without_time,
+        f"below {regression.least:g} ms": int((times.time < regression.least).sum()),
+        f"above {regression.most:g} ms": int((times.time > regression.most).sum()),
+    }
+    table, used = _words(times, plausible, models, frequency, regression)
+    rng = np.random.default_rng(regression.seed)
+    kept = table.kept
+    item = times.text_of_word[kept]
+    response = table.columns["time"][kept]
+    counts |= {
+        "items": len(times.texts),
+        "subjects": len(times.subjects),
+        "words": len(table.excluded),
+        "words_regressed": len(kept),
+        "observations_regressed": int(table.columns["subjects"][kept].sum()),
+        "words_left_out": dict(Counter(table.excluded[table.excluded != ""].tolist())),
+        "sentences": sum(int(text.sentences[-1]) + 1 for text in times.texts),
+    }
+    if not len(kept):
+        reasons = "; ".join(f"{reason}: {n}" for reason, n in counts["words_left_out"].items())
+        raise PdtoolsError(f"no word is left to regress: {reasons}")
+    folds = folds_of(item, regression.folds, rng)
+    base_names = ["length"] + ["log_frequency"] * (frequency is not None)
+    base, names = _design(table, base_names, kept)
+    baseline = held_out(base, response, folds, names)
+    logprobs: dict[str, Float] = {}
+    scores: dict[str, Any] = {"baseline_logprob": float(baseline.mean()), "by_model": {}, "pairs": []}
+    for model in models:
+        own = [f"{name}_{model.model.column}" for name in used[model.model.name]]
+        target, target_names = _design(table, [*base_names, *own], kept)
+        found = held_out(target, response, folds, target_names)
+        logprobs[model.model.name] = found
+        fitted = fit(target, response, target_names)
+        scores["by_model"][model.model.name] = {
+            "delta_ll": float((found - baseline).mean()),
+            **_tested(found - baseline, item, rng, regression.samples),
+            "coefficients": {
+                predictor: _coefficients(fitted.combined, target_names, column, regression.spillover)
+                for predictor, column in zip(used[model.model.name], own, strict=True)
+            },
+        }
+    for a, b in itertools.combinations(logprobs, 2):
+        difference = logprobs[b] - logprobs[a]
+        scores["pairs"].append(
+            {
+                "a": a,
+                "b": b,
+                "difference": float(difference.mean()),
+                **_tested(difference, item, rng, regression.samples),
+            }
+        )
+    return Results(
+        scores=scores,
+        counts=counts,
+        settings=_settings(times, models, used, frequency, regression, base_names, int(folds.max()) + 1),
+        tables={
+            ITEMS: _items(times, table, kept, folds, {"baseline": baseline, **_by_column(models, logprobs)}),
+            "observations": _observations(times, table, plausible),
+        },
+    )
+
+
+def _words(
+    times: ReadingTimes,
+    plausible: NDArray[np.bool_],
+    models: Sequence[ModelWords],
+    frequency: Frequency | None,
+    regression: Regression,
+) -> tuple[_Table, dict[str, tuple[Predictor, ...]]]:
+    """All words with their predictors, and which predictors each model has."""
+    words = [word for text in times.texts for word in text.words]
+    text = times.text_of_word
+    subjects = np.bincount(times.word[plausible], minlength=len(words)).astype(np.float64)
+    total = np.bincount(times.word[plausible], times.time[plausible], minlength=len(words))
+    columns: dict[str, Float] = {
+        "time": np.divide(total, subjects, out=np.full(len(words), np.nan), where=subjects > 0),
+        "subjects": subjects,
+        "length": np.array([float(len(word)) for word in words]),
+    }
+    predicting = ["length"]
+    if frequency is not None:
+        known = {word: frequency(word) for word in set(words)}
+        columns["log_frequency"] = np.array(
+            [np.nan if (value := known[word]) is None else value for word in words]
+        )
+        predicting.append("log_frequency")
+    excluded = np.full(len(words), "", dtype=object)
+
+    def exclude(which: Any, reason: str) -> None:
+        excluded[which & (excluded == "")] = reason
+
+    exclude(subjects == 0, NO_TIME)
+    if not regression.edges:
+        sentence = np.concatenate([each.sentences for each in times.texts])
+        turns = (np.diff(sentence, prepend=-1) != 0) | (np.diff(text, prepend=-1) != 0)
+        exclude(turns | np.append(turns[1:], True), EDGE)
+    if frequency is not None:
+        exclude(np.isnan(columns["log_frequency"]), NO_FREQUENCY)
+    used: dict[str, tuple[Predictor, ...]] = {}
+    for model in models:
+        there = set().union(*(set(each.values) for each in model.words))
+        used[model.model.name] = tuple(name for name in regression.predictors if name in there)
+        if not used[model.model.name] and there:
+            asked = ", ".join(regression.predictors)
+            raise PdtoolsError(f"{model.model.name}: the model has no {asked} of words")
+        offset = 0
+        for each in model.words:
+            for place, reason in each.reasons.items():
+                if excluded[offset + place] == "":
+                    excluded[offset + place] = f"{model.model.name}: {reason}"
+            offset += len(each.seen)
+        for name in used[model.model.name]:
+            column = f"{name}_{model.model.column}"
+            columns[column] = np.concatenate(
+                [each.values.get(name, np.full(len(each.seen), np.nan)) for each in model.words]
+            )
+            predicting.append(column)
+    lagged = {name: _lagged(columns[name], text, regression.spillover) for name in predicting}
+    for values in lagged.values():
+        exclude(np.isnan(values).any(1), BEFORE)
+    return _Table(columns, lagged, excluded), used
+
+
+def _lagged(values: Float, text: NDArray[np.int64], spillover: int) -> Float:
+    """Values of a word and of those before it in its text, (W, 1 + spill-over)."""
+    found = np.full((len(values), 1 + spillover), np.nan)
+    for lag in range(1 + spillover):
+        same = text[lag:] == text[: len(text) - lag]
+        found[lag:, lag][same] = values[: len(values) - lag][same]
+    return found
+
+
+def _design(table: _Table, names: Sequence[str], kept: NDArray[np.int64]) -> tuple[Float, list[str]]:
+    """The predictors as a matrix with a column of ones, and what its columns are called."""
+    values = [table.lagged[name][kept] for name in names]
+    titles = [
+        _column(name, lag) for name, each in zip(names, values, strict=True) for lag in range(each.shape[1])
+    ]
+    return np.column_stack([np.ones(len(kept)), *values]), ["intercept", *titles]
+
+
+def _column(name: str, lag: int) -> str:
+    return f"{name}_before_{lag}" if lag else name
+
+
+def _tested(
+    differences: Float, item: NDArray[np.int64], rng: np.random.Generator, samples: int
+) -> dict[str, float]:
+    low, high = bootstrap_mean(differences, item, rng, samples)
+    return {
+        "low": low,
+        "high": high,
+        "p": permutation_p(sums_of(differences, item)[0], rng, samples),
+        "p_observations": permutation_p(differences, rng, samples),
+    }
+
+
+def _coefficients(combined: Any, names: Sequence[str], column: str, spillover: int) -> dict[str, Any]:
+    """Of the word and of those before it, in milliseconds a unit, and their sum."""
+    own = [names.index(_column(column, lag)) for lag in range(1 + spillover)]
+    ones = np.eye(len(names))
+    return {
+        "sum": _as_json(combined(ones[own].sum(0))),
+        "by_word_before": [_as_json(combined(ones[place])) for place in own],
+    }
+
+
+def _as_json(estimate: Estimate) -> dict[str, float]:
+    low, high = estimate.interval()
+    return {
+        "value": float(estimate.value),
+        "error": float(estimate.error),
+        "low": float(low),
+        "high": float(high),
+        "p": estimate.p,
+    }
+
+
+def _settings(
+    times: ReadingTimes,
+    models: Sequence[ModelWords],
+    used: Mapping[str, tuple[Predictor, ...]],
+    frequency: Frequency | None,
+    regression: Regression,
+    base_names: Sequence[str],
+    folds: int,
+) -> dict[str, Any]:
+    return {
+        "task": "reading",
+        **asdict(regression),
+        "folds": folds,
+        "columns": asdict(times.columns),
+        "sentence_ends": "punctuation" if times.columns.sentence is None else times.columns.sentence,
+        "baseline": list(base_names),
+        "models": {
+            model.model.name: {
+                "column": model.model.column,
+                "predictors": list(used[model.model.name]),
+                "scorer": model.settings,
+                "lme4": _lme4(base_names, used[model.model.name], model.model.column, regression.spillover),
+            }
+            for model in models
+        },
+        "log_base": "nats an observation; surprisal, entropy, attachment and frequency: bits",
+        "confidence": CONFIDENCE,
+    }
+
+
+def _lme4(base: Sequence[str], predictors: Sequence[str], column: str, spillover: int) -> str:
+    """The mixed-effects model of a model's regression, as lme4 takes it, of the table ``observations``."""
+    own = [f"{name}_{column}" for name in predictors]
+    fixed = [_column(name, lag) for name in (*base, *own) for lag in range(1 + spillover)]
+    return f"time ~ {' + '.join(fixed)} + (1 + {' + '.join(own)} || subject) + (1 | item:word_number)"
+
+
+def _by_column(models: Sequence[ModelWords], logprobs: Mapping[str, Float]) -> dict[str, Float]:
+    return {model.model.column: logprobs[model.model.name] for model in models}
+
+
+def _places(times: ReadingTimes) -> dict[str, list[Any]]:
+    return {
+        "item": [text.item for text in times.texts for _ in text.words],
+        "word_number": [text.first + i for text in times.texts for i in range(len(text.words))],
+        "word": [word for text in times.texts for word in text.words],
+    }
+
+
+def _items(
+    times: ReadingTimes,
+    table: _Table,
+    kept: NDArray[np.int64],
+    folds: NDArray[np.int64],
+    logprobs: Mapping[str, Float],
+) -> pa.Table:
+    """A row per word."""
+    import pyarrow as pa
+
+    def spread(values: NDArray[Any]) -> pa.Array:
+        found = np.zeros(len(table.excluded), values.dtype)
+        found[kept] = values
+        return pa.array(found, mask=table.excluded != "")
+
+    columns: dict[str, Any] = dict(_places(times))
+    columns["sentence"] = np.concatenate([text.sentences for text in times.texts]) + 1
+    columns |= {name: pa.array(values, from_pandas=True) for name, values in table.columns.items()}
+    columns["subjects"] = table.columns["subjects"].astype(np.int64)
+    columns["excluded"] = [reason or None for reason in table.excluded]
+    columns["fold"] = spread(folds)
+    columns |= {f"logprob_{name}": spread(values) for name, values in logprobs.items()}
+    return pa.table(columns)
+
+
+def _observations(times: ReadingTimes, table: _Table, plausible: NDArray[np.bool_]) -> pa.Table:
+    """A row per subject and word that is in the regressions, with all predictors."""
+    import pyarrow as pa
+
+    taken = np.flatnonzero(plausible & (table.excluded[times.word] == ""))
+    word = times.word[taken]
+    columns: dict[str, Any] = {
+        name: pa.array(values).take(pa.array(word)) for name, values in _places(times).items()
+    }
+    columns["subject"] = pa.array(times.subjects).take(pa.array(times.subject[taken]))
+    columns["time"] = times.time[taken]
+    for name, values in table.lagged.items():
+        columns |= {_column(name, lag): values[word, lag] for lag in range(values.shape[1])}
+    return pa.table(columns)

@@ -1,0 +1,219 @@
+"""Ordinary least squares, held-out likelihoods, and what is tested with them. numpy alone.
+
+Times may be a column, or several of the same predictors (simulations): everything is done for all at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdtools.errors import PdtoolsError
+
+Float = NDArray[np.float64]
+CONFIDENCE = 0.95
+# A column that the others explain to so many parts of its length says nothing of its own.
+_COLLINEAR = 1e-9
+# Signs of a permutation test that are in memory at once.
+_MOST_SIGNS = 1 << 24
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A regression of n times on p predictors, the intercept among them.
+
+    Attributes:
+        coefficients: float64 (p,) or (p, s), in times per unit of each predictor.
+        covariance: float64 (p, p), (XᵀX)⁻¹; times ``variance`` that of the coefficients.
+        residual_sum: Σ of squared residuals, () or (s,).
+        n: observations.
+    """
+
+    coefficients: Float
+    covariance: Float
+    residual_sum: Float
+    n: int
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom that are left, n − p."""
+        return self.n - len(self.covariance)
+
+    @property
+    def variance(self) -> Float:
+        """Of the noise, without bias: RSS / (n − p)."""
+        return self.residual_sum / self.freedom
+
+    def combined(self, weights: Sequence[float] | Float) -> Estimate:
+        """A sum of coefficients, each times its weight: (p,)."""
+        weights = np.asarray(weights, dtype=np.float64)
+        value = weights @ self.coefficients
+        error = np.sqrt(weights @ self.covariance @ weights * self.variance)
+        return Estimate(value, error, self.freedom)
+
+    def logprobs(self, predictors: Float, times: Float) -> Float:
+        """log density, nats, of each time under the fit (its noise by maximum likelihood, RSS / n)."""
+        variance = self.residual_sum / self.n
+        residuals = times - predictors @ self.coefficients
+        density: Float = -0.5 * (np.log(2 * math.pi * variance) + residuals**2 / variance)
+        return density
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A coefficient, or a sum of some: value, standard error, degrees of freedom."""
+
+    value: Float
+    error: Float
+    freedom: int
+
+    def interval(self, confidence: float = CONFIDENCE) -> tuple[Float, Float]:
+        """Where it lies, by Student's t."""
+        reach = student_quantile((1 + confidence) / 2, self.freedom) * self.error
+        return self.value - reach, self.value + reach
+
+    @property
+    def p(self) -> float:
+        """Two-sided p that it is 0, of one column of times."""
+        return 2 * student_cdf(-abs(float(self.value / self.error)), self.freedom)
+
+
+def fit(predictors: Float, times: Float, names: Sequence[str] | None = None) -> Fit:
+    """Least squares by a QR decomposition.
+
+    Args:
+        predictors: float64 (n, p), with a column of ones.
+        times: float64 (n,) or (n, s).
+        names: of the columns, for messages.
+
+    Raises:
+        PdtoolsError: if there are too few observations, or a column is a sum of others, or constant.
+    """
+    n, p = predictors.shape
+    if n <= p:
+        raise PdtoolsError(f"{n} observations are too few for {p} coefficients")
+    scale = np.sqrt((predictors**2).sum(0))
+    q, r = np.linalg.qr(predictors / np.where(scale > 0, scale, 1.0))  # (n, p), (p, p)
+    idle = np.flatnonzero(np.abs(np.diag(r)) < _COLLINEAR)
+    if len(idle):
+        name = names[idle[0]] if names else f"number {idle[0] + 1}"
+        raise PdtoolsError(f"the predictor {name} is constant, or a sum of others: its effect cannot be told")
+    inverse = np.linalg.inv(r) / scale[:, None]  # (p, p)
+    coefficients = inverse @ (q.T @ times)
+    residuals = times - predictors @ coefficients
+    return Fit(coefficients, inverse @ inverse.T, (residuals**2).sum(0), n)
+
+
+def folds_of(groups: NDArray[np.int64], folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Which fold each observation is held out in: whole groups, as many of them in each fold as in another.
+
+    Args:
+        groups: int64 (n,), the item of each observation.
+        folds: how many; at most as many as there are items.
+
+    Raises:
+        PdtoolsError: if there is one item only.
+    """
+    names, group = np.unique(groups, return_inverse=True)
+    if len(names) < 2:
+        raise PdtoolsError("all observations are of one item: folds by item need two at least")
+    fold = np.empty(len(names), np.int64)
+    fold[rng.permutation(len(names))] = np.arange(len(names)) % min(folds, len(names))
+    return fold[group]
+
+
+def held_out(predictors: Float, times: Float, folds: NDArray[np.int64], names: Sequence[str]) -> Float:
+    """log density of each time under the fit of the other folds, nats: (n,) or (n, s)."""
+    found = np.empty_like(times)
+    for fold in np.unique(folds):
+        inside = folds == fold
+        model = fit(predictors[~inside], times[~inside], names)
+        found[inside] = model.logprobs(predictors[inside], times[inside])
+    return found
+
+
+def sums_of(values: Float, groups: NDArray[np.int64]) -> tuple[Float, NDArray[np.int64]]:
+    """Sum and number of the values of each group."""
+    _, group = np.unique(groups, return_inverse=True)
+    return np.bincount(group, values).astype(np.float64), np.bincount(group).astype(np.int64)
+
+
+def bootstrap_mean(
+    values: Float, groups: NDArray[np.int64], rng: np.random.Generator, samples: int
+) -> tuple[float, float]:
+    """The interval of a mean over observations, whole groups drawn with replacement."""
+    sums, counts = sums_of(values, groups)
+    drawn = rng.multinomial(len(sums), np.full(len(sums), 1 / len(sums)), size=samples)  # (samples, groups)
+    means = (drawn @ sums) / (drawn @ counts)
+    low, high = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return float(low), float(high)
+
+
+def permutation_p(differences: Float, rng: np.random.Generator, samples: int) -> float:
+    """Two-sided p of a paired permutation test: could the signs of these differences be chance?
+
+    All 2ⁿ sign changes are tried where they are no more than ``samples``; else so many are drawn, and the
+    observed one counts among them (p is never 0).
+    """
+    n = len(differences)
+    observed = abs(differences.sum()) * (1 - 1e-12)  # what rounding takes from an equal sum
+    if 2**n <= samples:
+        numbers = np.arange(2**n)[:, None] >> np.arange(n) & 1  # (2ⁿ, n)
+        return float(np.mean(np.abs((1 - 2 * numbers) @ differences) >= observed))
+    reached = 0
+    step = max(1, _MOST_SIGNS // n)
+    for first in range(0, samples, step):
+        rows = min(step, samples - first)
+        bits = np.unpackbits(
+            np.frombuffer(rng.bytes(rows * (-(-n // 8))), np.uint8).reshape(rows, -1), axis=1
+        )
+        flipped = bits[:, :n] @ differences.astype(np.float64)  # Σ of those that change their sign
+        reached += int((np.abs(differences.sum() - 2 * flipped) >= observed).sum())
+    return (reached + 1) / (samples + 1)
+
+
+def student_cdf(t: float, freedom: float) -> float:
+    """P(T ≤ t) of Student's t: by the incomplete beta function's continued fraction (Lentz)."""
+    x = freedom / (freedom + t * t)
+    tail = 0.5 * _incomplete_beta(freedom / 2, 0.5, x)
+    return 1 - tail if t > 0 else tail
+
+
+def student_quantile(p: float, freedom: float) -> float:
+    """The t with P(T ≤ t) = p, for p of at least 0.5, by bisection."""
+    low, high = 0.0, 1.0
+    while student_cdf(high, freedom) < p:
+        high *= 2
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if student_cdf(middle, freedom) < p else (low, middle)
+    return (low + high) / 2
+
+
+def _incomplete_beta(a: float, b: float, x: float) -> float:
+    """I_x(a, b), regularized."""
+    if x <= 0 or x >= 1:
+        return float(x >= 1)
+    if x > (a + 1) / (a + b + 2):  # where the fraction converges slowly
+        return 1 - _incomplete_beta(b, a, 1 - x)
+    front = math.exp(
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    )
+    tiny = 1e-300
+    c, d = 1.0, 1 / ((1 - (a + b) * x / (a + 1)) or tiny)
+    value = d
+    for m in range(1, 10_000):
+        for term in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            d = 1 / ((1 + term * d) or tiny)
+            c = (1 + term / c) or tiny
+            value *= c * d
+        if abs(c * d - 1) < 1e-15:
+            break
+    return front * value / a

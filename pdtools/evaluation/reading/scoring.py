@@ -1,0 +1,201 @@
+"""What models say of the words of reading-time texts; in pieces, for several processes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pdtools.evaluation.reading.alignment import WordValues, align
+from pdtools.evaluation.reading.times import Text
+from pdtools.evaluation.results import Progress, no_progress
+from pdtools.jobs import JobFolder, Plan, cut, map_pieces
+from pdtools.search.contexts import DOCUMENT, joined, with_documents
+from pdtools.search.in_pieces import ModelSettings, ScoreWork, digest_of_sentences
+from pdtools.search.inputs import SourcedLine, read_sentence
+from pdtools.search.scores import Measure, SentenceScore, Unscorable
+from pdtools.tokenization import Sentence
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedModel:
+    """A model, or a beam of one.
+
+    Attributes:
+        name: what it is called.
+        column: the same as names of columns have it.
+        settings: how it is used.
+        only_if_searched: whether it is left out if its scores need no search, and so no beam.
+    """
+
+    name: str
+    column: str
+    settings: ModelSettings
+    only_if_searched: bool = False
+
+
+def measures_of(predictors: Sequence[str], spaces: bool) -> tuple[Measure, ...]:
+    """What scorers have to add for predictors, and for the correction of spaces."""
+    wanted: dict[Measure, bool] = {
+        "entropy": "entropy" in predictors,
+        "spaces": spaces,
+        "structure": not {"attachment", "closed"}.isdisjoint(predictors),
+    }
+    return tuple(measure for measure, is_wanted in wanted.items() if is_wanted)
+
+
+def named_models(settings: Sequence[ModelSettings], beams: Sequence[int]) -> list[NamedModel]:
+    """Models by the names of their folders; with beams, each of these of those that search.
+
+    A folder ``checkpoint`` and the like has the name of the one that it is in; two of one name are numbered.
+    """
+    named: list[tuple[str, ModelSettings, bool]] = []
+    for each in settings:
+        name = _name_of(each.model_dir)
+        if not beams:
+            named.append((name, each, False))
+        for i, beam in enumerate(beams):
+            named.append((f"{name}, beam {beam}", replace(each, beam=beam), i > 0))
+    total, used = Counter(name for name, _, _ in named), Counter[str]()
+    made = []
+    for name, each, only in named:
+        used[name] += 1
+        name = f"{name} ({used[name]})" if total[name] > 1 else name
+        column = "_".join("".join(c if c.isascii() and c.isalnum() else " " for c in name).split())
+        made.append(NamedModel(name=name, column=column or "model", settings=each, only_if_searched=only))
+    return made
+
+
+def _name_of(folder: str) -> str:
+    path = Path(folder).resolve()
+    return path.parent.name if path.name in ("checkpoint", "best", "last") else path.name
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Sentences or whole texts that a model is to score, and where each begins: text, character."""
+
+    model: int
+    sentences: tuple[Sentence | str, ...]
+    places: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Scores pieces of several models (:class:`pdtools.jobs.Work`)."""
+
+    models: tuple[ModelSettings, ...]
+
+    def __call__(self, piece: _Piece) -> list[SentenceScore | Unscorable]:
+        return ScoreWork(self.models[piece.model])(piece.sentences)
+
+    def digest(self, piece: _Piece) -> str:
+        content = f"{piece.model} {digest_of_sentences(piece.sentences)} {piece.places}"
+        return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
+
+    def pack(self, result: list[SentenceScore | Unscorable]) -> bytes:
+        return ScoreWork(self.models[0]).pack(result)
+
+    def unpack(self, data: bytes) -> list[SentenceScore | Unscorable]:
+        return ScoreWork(self.models[0]).unpack(data)
+
+
+@dataclass(frozen=True)
+class ModelWords:
+    """What a model says of all words.
+
+    Attributes:
+        model: which.
+        settings: of its scorer.
+        words: of each text.
+    """
+
+    model: NamedModel
+    settings: dict[str, Any]
+    words: tuple[WordValues, ...]
+
+
+def score_words(
+    texts: Sequence[Text],
+    models: Sequence[NamedModel],
+    *,
+    spaces: bool = False,
+    plan: Plan,
+    job: JobFolder | None = None,
+    progress: Progress = no_progress,
+) -> list[ModelWords]:
+    """Score the words of texts.
+
+    Sentences are read as :class:`pdtools.search.contexts.Context` says: each by itself, after others, or (a
+    stride) each text as one: its sentences with a space between them by a Hugging Face model, and as lines of
+    a document by others.
+
+    Args:
+        texts: the items.
+        models: from :func:`named_models`; those that are left out have no result.
+        spaces: see :func:`pdtools.evaluation.reading.alignment.align`.
+        plan, job: who does the pieces, and what keeps them.
+        progress: wraps the iterator over the scored parts.
+    """
+    settings: dict[int, dict[str, Any]] = {}
+    work = _Work(tuple(model.settings for model in models))
+    scored: dict[int, list[list[tuple[int, SentenceScore | Unscorable]]]] = {}
+    found = map_pieces(work, _pieces(texts, models, settings), plan, job)
+    parts = (
+        (piece.model, place, score)
+        for piece, scores in found
+        for place, score in zip(piece.places, scores, strict=True)
+    )
+    for number, (text, at), score in progress(parts, None):
+        scored.setdefault(number, [[] for _ in texts])[text].append((at, score))
+    return [
+        ModelWords(
+            model,
+            settings[number],
+            tuple(
+                align(text.written, own, spaces=spaces)
+                for text, own in zip(texts, scored[number], strict=True)
+            ),
+        )
+        for number, model in enumerate(models)
+        if number in settings
+    ]
+
+
+def _pieces(
+    texts: Sequence[Text], models: Sequence[NamedModel], settings: dict[int, dict[str, Any]]
+) -> Iterator[_Piece]:
+    """The parts of texts for one model after the other; ``settings`` takes those of their scorers."""
+    for number, model in enumerate(models):
+        scorer = model.settings.load_scorer()
+        if model.only_if_searched and scorer.settings["beam"] is None:
+            continue
+        settings[number] = dict(scorer.settings)
+        parts = (
+            (sentence, (i, at))
+            for i, text in enumerate(texts)
+            for at, sentence in _parts(text, model.settings, scorer.settings)
+        )
+        for piece in cut(parts, scorer.look_ahead):
+            sentences, places = zip(*piece, strict=True)
+            yield _Piece(number, sentences, places)
+
+
+def _parts(text: Text, model: ModelSettings, scorer: dict[str, Any]) -> list[tuple[int, Sentence]]:
+    """What is scored together, as the model reads it, with the place of its first character."""
+    written = text.written
+    first = np.flatnonzero(np.diff(text.sentences, prepend=-1))
+    last = np.append(first[1:], len(text.words)) - 1
+    spans = [(written.starts[a], written.ends[b]) for a, b in zip(first, last, strict=True)]
+    sentences = [read_sentence(written.text[a:b], "text", scorer["text_style"]) for a, b in spans]
+    if model.context.stride is not None:
+        return [(0, written if scorer["kind"] == "huggingface" else joined(sentences))]
+    if model.context.of == DOCUMENT:
+        lines = (SourcedLine(each, each, text.item, i) for i, each in enumerate(sentences, 1))
+        sentences = [line.sentence for line in with_documents(lines, scorer["window"])]
+    return [(start, sentence) for (start, _), sentence in zip(spans, sentences, strict=True)]

@@ -1,0 +1,336 @@
+"""Reading times as corpora publish them: a table with a row for each word that a subject read."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.files.tables import is_csv, read_table
+from pdtools.tokenization import Sentence, join_words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Which column of a table says what. Several, joined by ``+``, are one where they say it together.
+
+    Attributes:
+        item: the text, or sentence, that a word is read in.
+        number: the word's place in it: whole numbers without gaps.
+        word: as it was shown, punctuation included.
+        subject: who read.
+        time: how long, in milliseconds.
+        sentence: the number of its sentence; None: sentences end by their punctuation.
+    """
+
+    item: str = "item"
+    number: str = "word_number"
+    word: str = "word"
+    subject: str = "subject"
+    time: str = "time"
+    sentence: str | None = None
+
+
+# Published tables, by the columns that tell them: Natural Stories' processed_RTs.tsv (Futrell et al. 2021;
+# its words are in all_stories.tok), Provo's eye-tracking data (Luke and Christianson 2018; first-pass times).
+FORMATS: dict[str, Columns] = {
+    "tidy": Columns(),
+    "natural-stories": Columns(number="zone", subject="WorkerId", time="RT"),
+    "provo": Columns(
+        item="Text_ID",
+        number="IA_ID",
+        word="IA_LABEL",
+        subject="Participant_ID",
+        time="IA_FIRST_RUN_DWELL_TIME",
+    ),
+}
+NO_TIME = frozenset({"", "NA", "NaN", "nan", "."})
+_SENTENCE_END = re.compile(r".*[.?!…]+[\"'”’»)\]]*")
+_ABBREVIATION = re.compile(
+    r"[\"'“‘(\[]*(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|Gen|Col|Capt|Lt|vs|cf|e\.g|i\.e)\."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What an item's subjects read.
+
+    Attributes:
+        item: its name.
+        first: the number of its first word.
+        words: as they were shown.
+        sentences: int64 (words,), which sentence each is of, from 0.
+    """
+
+    item: str
+    first: int
+    words: tuple[str, ...]
+    sentences: NDArray[np.int64]
+
+    @property
+    def written(self) -> Sentence:
+        """The words with a space between all of them."""
+        return join_words(self.words, "ptb")
+
+
+@dataclass(frozen=True)
+class ReadingTimes:
+    """Texts, and how long the words of these took.
+
+    Attributes:
+        texts: of all items, W words together.
+        word: int64 (n,), the word that each observation is of, counted through the texts.
+        subject: int64 (n,), who read it, a place in ``subjects``.
+        time: float64 (n,), milliseconds.
+        subjects: names.
+        without_time: rows that have none (a word that was skipped).
+        columns: what was read.
+    """
+
+    texts: tuple[Text, ...]
+    word: NDArray[np.int64]
+    subject: NDArray[np.int64]
+    time: NDArray[np.float64]
+    subjects: tuple[str, ...]
+    without_time: int
+    columns: Columns
+
+    @property
+    def text_of_word(self) -> NDArray[np.int64]:
+        """int64 (W,)."""
+        return np.repeat(np.arange(len(self.texts)), [len(text.words) for text in self.texts])
+
+
+def columns_of(header: Sequence[str], name: str | None, other: Mapping[str, str], file: str) -> Columns:
+    """Which columns to read.
+
+    Args:
+        header: of the table.
+        name: one of :data:`FORMATS`; None: the first that has all its columns there.
+        other: names of columns instead of those of the format, by :class:`Columns`' attributes.
+        file: to name.
+
+    Raises:
+        InputError: if one of the columns is missing.
+        PdtoolsError: if there is no such attribute.
+    """
+    if unknown := set(other) - {field.name for field in fields(Columns)}:
+        known = ", ".join(field.name for field in fields(Columns))
+        raise PdtoolsError(f"--column {min(unknown)}: must be one of {known}")
+    found = {each: replace(columns, **other) for each, columns in FORMATS.items()}
+    choices = [found[name]] if name else list(found.values())
+    absent: list[list[str]] = [_missing(columns, header) for columns in choices]
+    if all(absent):
+        fewest = min(range(len(absent)), key=lambda i: len(absent[i]))
+        lacking = ", ".join(absent[fewest])
+        hint = "name the table's own columns: --column time=RT, and so on"
+        raise InputError(f"no column {lacking} in the header", file=file, line=1, hint=hint)
+    columns = choices[next(i for i, lacking in enumerate(absent) if not lacking)]
+    if columns.sentence is None and "sentence" in header and columns.item == "item":
+        columns = replace(columns, sentence="sentence")
+    return columns
+
+
+def _missing(columns: Columns, header: Sequence[str]) -> list[str]:
+    values = (getattr(columns, field.name) for field in fields(columns))
+    return [name for value in values if value for name in value.split("+") if name not in header]
+
+
+def read_times(
+    file: str,
+    *,
+    format: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    texts: str | None = None,
+) -> ReadingTimes:
+    """Read a table of reading times, TSV or (``.csv``) CSV.
+
+    Args:
+        file: with a header.
+        format, columns: see :func:`columns_of`.
+        texts: a table of the words alone, if some were read by nobody; its columns have the same names.
+
+    Raises:
+        InputError: naming the line, if a column or number is missing, two rows do not agree, a text has a
+            gap, or there is no observation.
+    """
+    words = _Words()
+    if texts is not None:
+        rows = _rows(texts)
+        _, header = next(rows)
+        # Of a table of words, no more is asked than where they stand.
+        known = {"subject": header[0], "time": header[0], **(columns or {})}
+        place = _Cells(columns_of(header, format, known, texts), header, texts)
+        for line, cells in rows:
+            words.add(place.of(line, cells), line, texts)
+    rows = _rows(file)
+    _, header = next(rows)
+    place = _Cells(columns_of(header, format, columns or {}, file), header, file)
+    keys: list[tuple[str, int]] = []
+    subjects: dict[str, int] = {}
+    subject: list[int] = []
+    time: list[float] = []
+    without_time = 0
+    for line, cells in rows:
+        row = place.of(line, cells)
+        words.add(row, line, file)
+        value = _time(row.time, line, file, place.columns.time)
+        if value is None:
+            without_time += 1
+            continue
+        keys.append((row.item, row.number))
+        subject.append(subjects.setdefault(row.subject, len(subjects)))
+        time.append(value)
+    if not keys:
+        raise InputError("there is no reading time in it", file=file)
+    made, numbers = words.texts(file)
+    return ReadingTimes(
+        texts=made,
+        word=np.fromiter((numbers[key] for key in keys), np.int64, len(keys)),
+        subject=np.array(subject),
+        time=np.array(time),
+        subjects=tuple(subjects),
+        without_time=without_time,
+        columns=place.columns,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    item: str
+    number: int
+    word: str
+    subject: str
+    time: str
+    sentence: str | None
+
+
+class _Cells:
+    """Rows of a table by what their columns say."""
+
+    def __init__(self, columns: Columns, header: Sequence[str], file: str) -> None:
+        self.columns = columns
+        self._width = len(header)
+        self._file = file
+        self._places = {
+            field.name: [header.index(name) for name in value.split("+")]
+            for field in fields(columns)
+            if (value := getattr(columns, field.name)) is not None
+        }
+
+    def of(self, line: int, cells: Sequence[str]) -> _Row:
+        """One row."""
+        if len(cells) != self._width:
+            reason = f"{len(cells)} cells, where the header has {self._width}"
+            raise InputError(reason, file=self._file, line=line)
+        found = {
+            name: " ".join(cells[place].strip() for place in places) for name, places in self._places.items()
+        }
+        try:
+            number = float(found["number"])
+            if not number.is_integer():
+                raise ValueError
+        except (ValueError, OverflowError) as error:
+            reason = f"{self.columns.number} is {found['number']!r}, not a whole number"
+            raise InputError(reason, file=self._file, line=line) from error
+        if not found["word"]:
+            raise InputError(f"{self.columns.word} is empty", file=self._file, line=line)
+        return _Row(
+            found["item"], int(number), found["word"], found["subject"], found["time"], found.get("sentence")
+        )
+
+
+class _Words:
+    """The words of items, collected from rows that repeat them."""
+
+    def __init__(self) -> None:
+        self._items: dict[str, dict[int, tuple[str, str | None]]] = {}
+
+    def add(self, row: _Row, line: int, file: str) -> None:
+        """One more row."""
+        content = (row.word, row.sentence)
+        known = self._items.setdefault(row.item, {}).setdefault(row.number, content)
+        if known[0] != row.word or (None not in (known[1], row.sentence) and known != content):
+            reason = f"word {row.number} of item {row.item} is {row.word!r} here, and {known[0]!r} before"
+            if known[0] == row.word:
+                reason = f"word {row.number} of item {row.item} is of another sentence than before"
+            hint = "an item has one text: --column item=A+B takes two columns together"
+            raise InputError(reason, file=file, line=line, hint=hint)
+
+    def texts(self, file: str) -> tuple[tuple[Text, ...], dict[tuple[str, int], int]]:
+        """All texts, and the place of each word of an item in them together."""
+        texts: list[Text] = []
+        places: dict[tuple[str, int], int] = {}
+        for item, words in self._items.items():
+            numbers = sorted(words)
+            gap = next((n + 1 for n, after in itertools.pairwise(numbers) if after > n + 1), None)
+            if gap is not None:
+                hint = "give the texts, as a table of words, with --texts"
+                raise InputError(f"item {item} has no word {gap}", file=file, hint=hint)
+            places |= {(item, number): len(places) + i for i, number in enumerate(numbers)}
+            shown = [words[number] for number in numbers]
+            texts.append(Text(item, numbers[0], tuple(word for word, _ in shown), _sentences(shown)))
+        return tuple(texts), places
+
+
+def _sentences(words: Sequence[tuple[str, str | None]]) -> NDArray[np.int64]:
+    """Which sentence each word is of: as the table says, or by the punctuation of the word before."""
+    begins = np.zeros(len(words), np.int64)
+    for i, ((before, of_before), (word, of)) in enumerate(itertools.pairwise(words), start=1):
+        if of_before is not None and of is not None:
+            begins[i] = of_before != of
+        else:
+            ended = _SENTENCE_END.fullmatch(before) and not _ABBREVIATION.fullmatch(before)
+            begins[i] = bool(ended) and not word[:1].islower()
+    return begins.cumsum()
+
+
+def _time(cell: str, line: int, file: str, column: str) -> float | None:
+    if cell in NO_TIME:
+        return None
+    try:
+        value = float(cell)
+    except ValueError as error:
+        raise InputError(f"{column} is {cell!r}, not a number", file=file, line=line) from error
+    if not math.isfinite(value) or value < 0:
+        raise InputError(f"{column} is {cell}, not a time", file=file, line=line)
+    return value
+
+
+def _rows(file: str) -> Iterator[tuple[int, list[str]]]:
+    """The header, then the rows, with their line numbers; blank lines are no rows.
+
+    In TSV, R's quotes are undone: around all cells (``write.table``), or (``readr``) around those that hold
+    quotes, which are then doubled.
+    """
+    rows = ((line, cells) for line, cells in read_table(file) if any(cells))
+    first = next(rows, None)
+    if first is None:
+        raise InputError("there is no header", file=file)
+    line, header = first
+    if is_csv(file):
+        yield first
+        yield from rows
+        return
+    every = all(map(_QUOTED.fullmatch, header))
+    yield line, [_unquoted(cell, every) for cell in header]
+    for line, cells in rows:
+        yield (
+            line,
+            [_unquoted(cell, every) for cell in cells] if every or any('""' in c for c in cells) else cells,
+        )
+
+
+_QUOTED = re.compile(r'"(?:[^"\\]|""|\\.)*"')
+
+
+def _unquoted(cell: str, every: bool) -> str:
+    if not (every or '""' in cell) or not _QUOTED.fullmatch(cell):
+        return cell
+    return cell[1:-1].replace('""', '"').replace('\\"', '"')

@@ -1,0 +1,57 @@
+"""Tables of what predicts reading times."""
+
+from __future__ import annotations
+
+from pdtools.evaluation.results import Results
+from pdtools.report.tables import Cell, print_table
+
+
+def print_reading(results: Results) -> None:
+    """Gains over the baseline, milliseconds a unit, pairs of models, and what was left out."""
+    scores, counts = results.scores, results.counts
+    baseline = " + ".join(results.settings["baseline"])
+    rows: list[list[Cell]] = [
+        [name, found["delta_ll"], found["low"], found["high"], found["p"], found["p_observations"]]
+        for name, found in scores["by_model"].items()
+    ]
+    print_table(
+        ["model", "ΔLL", "from", "to", "p", "p by words"],
+        rows,
+        title=f"Held-out log-likelihood over {baseline}, nats a word: {counts['words_regressed']} words of"
+        f" {counts['items']} items",
+        digits=4,
+    )
+    print()
+    rows = [
+        [f"{name}: {predictor}", *_cells(found["sum"]), *(each["value"] for each in found["by_word_before"])]
+        for name, model in scores["by_model"].items()
+        for predictor, found in model["coefficients"].items()
+    ]
+    lags = ["the word", *(f"{lag} before" for lag in range(1, results.settings["spillover"] + 1))]
+    print_table(["milliseconds a unit", "sum", "from", "to", "p", *lags], rows, digits=3)
+    if scores["pairs"]:
+        print()
+        rows = [
+            [
+                f"{pair['b']} − {pair['a']}",
+                pair["difference"],
+                pair["low"],
+                pair["high"],
+                pair["p"],
+                pair["p_observations"],
+            ]
+            for pair in scores["pairs"]
+        ]
+        print_table(["difference of ΔLL", "", "from", "to", "p", "p by words"], rows, digits=4)
+    print()
+    left_out: list[list[Cell]] = [
+        [reason, number] for reason, number in counts["words_left_out"].items() if number
+    ]
+    left_out += [
+        [f"times: {reason}", number] for reason, number in counts["observations_left_out"].items() if number
+    ]
+    print_table(["left out", "number"], left_out)
+
+
+def _cells(estimate: dict[str, float]) -> list[Cell]:
+    return [estimate[name] for name in ("value", "low", "high", "p")]

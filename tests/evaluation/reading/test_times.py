@@ -1,0 +1,119 @@
+"""Tables of reading times: the shapes that corpora publish, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.reading.times import Columns, read_times
+
+
+def write(path: Path, *rows: str, separator: str = "\t") -> str:
+    path.write_text("".join(row.replace(" ", separator) + "\n" for row in rows))
+    return str(path)
+
+
+TIDY = (
+    "item word_number word subject time",
+    "a 2 barks. s1 250.5",
+    "a 1 Mr. s1 310",
+    "a 3 Dogs s1 0",
+    "b 7 Yes. s2 NA",
+    "b 7 Yes. s1 400",
+    "a 1 Mr. s2 290",
+)
+
+
+def test_a_tidy_table(tmp_path: Path) -> None:
+    times = read_times(write(tmp_path / "t.tsv", *TIDY))
+    assert [(text.item, text.first, text.words) for text in times.texts] == [
+        ("a", 1, ("Mr.", "barks.", "Dogs")),
+        ("b", 7, ("Yes.",)),
+    ]
+    assert times.texts[0].sentences.tolist() == [0, 0, 1]
+    assert times.texts[0].written.text == "Mr. barks. Dogs"
+    assert times.word.tolist() == [1, 0, 2, 3, 0]
+    assert times.time.tolist() == [250.5, 310, 0, 400, 290]
+    assert [times.subjects[i] for i in times.subject] == ["s1", "s1", "s1", "s1", "s2"]
+    assert times.without_time == 1
+    assert times.text_of_word.tolist() == [0, 0, 0, 1]
+
+
+def test_sentences_that_the_table_says(tmp_path: Path) -> None:
+    rows = ["item sentence word_number word subject time"]
+    rows += [f"a {sentence} {i} w s 200" for i, sentence in enumerate([1, 1, 2, 2, 3])]
+    times = read_times(write(tmp_path / "t.csv", *rows, separator=","))
+    assert times.texts[0].sentences.tolist() == [0, 0, 1, 1, 2]
+    assert times.columns == Columns(sentence="sentence")
+
+
+def test_natural_stories(tmp_path: Path) -> None:
+    """processed_RTs.tsv as readr writes it: cells that hold quotes are quoted; a zone that nobody read."""
+    header = "WorkerId WorkTimeInSeconds correct item zone RT word nItem meanItemRT sdItemRT gmeanItemRT"
+    rows = ['A1 99 6 1 1 400 """If" 2 400.5 0.7 400', 'A2 80 5 1 1 401 """If" 2 400.5 0.7 400']
+    rows += ['A1 99 6 1 3 350 you."""" 1 350 NA 350'.replace('you.""""', '"you."""')]
+    file = write(tmp_path / "processed_RTs.tsv", header, *rows)
+    words = write(tmp_path / "all_stories.tok", "word zone item", '"If 1 1', "were 2 1", 'you." 3 1')
+    with pytest.raises(InputError, match="item 1 has no word 2 .*--texts"):
+        read_times(file)
+    times = read_times(file, texts=words)
+    assert times.texts[0].words == ('"If', "were", 'you."')
+    assert (times.word.tolist(), times.time.tolist()) == ([0, 0, 2], [400, 401, 350])
+    assert times.columns.number == "zone"
+
+
+def test_provo(tmp_path: Path) -> None:
+    """Words by interest areas: the first has no entry in the norms; skipped words have no time."""
+    header = (
+        "RECORDING_SESSION_LABEL,Participant_ID,Word_Unique_ID,Text_ID,Word_Number,Sentence_Number,Word,IA_ID,"
+        "IA_LABEL,TRIAL_INDEX,IA_FIRST_FIXATION_DURATION,IA_FIRST_RUN_DWELL_TIME,IA_DWELL_TIME,IA_SKIP"
+    )
+    rows = [
+        "s1,Sub01,NA,1,NA,NA,NA,1,There ,1,200,250,300,0",
+        "s1,Sub01,QID1,1,2,1,are,2,are,1,NA,NA,NA,1",
+        's1,Sub01,QID2,1,3,1,rumors,3,"rumors, ",1,210,260,310,0',
+    ]
+    file = write(tmp_path / "provo.csv", header, *rows, separator=" ")
+    times = read_times(file)
+    assert times.texts[0].words == ("There", "are", "rumors,")
+    assert (times.time.tolist(), times.without_time) == ([250, 260], 1)
+    assert read_times(file, columns={"time": "IA_DWELL_TIME"}).time.tolist() == [300, 310]
+
+
+def test_other_columns_two_together(tmp_path: Path) -> None:
+    rows = ["Type item pos w who RT", "MVRR 1 1 The p 300", "NPS 1 1 A p 310"]
+    names = {"item": "Type+item", "number": "pos", "word": "w", "subject": "who", "time": "RT"}
+    times = read_times(write(tmp_path / "t", *rows), columns=names)
+    assert [text.item for text in times.texts] == ["MVRR 1", "NPS 1"]
+    quoted = [" ".join(f'"{cell}"' for cell in row.split()) for row in rows]  # as R's write.table
+    again = read_times(write(tmp_path / "q", *quoted), columns=names)
+    assert [(text.item, text.words) for text in again.texts] == [("MVRR 1", ("The",)), ("NPS 1", ("A",))]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([], "there is no header"),
+        (TIDY[:1], "there is no reading time"),
+        (["item word subject time", "a b c 1"], "t.tsv:1: no column word_number in the header"),
+        ([TIDY[0], "a one w s 200"], "t.tsv:2: word_number is 'one', not a whole number"),
+        ([TIDY[0], "a 1.5 w s 200"], "not a whole number"),
+        ([TIDY[0], "a nan w s 200"], "not a whole number"),
+        ([TIDY[0], "a 1 w s"], "t.tsv:2: 4 cells, where the header has 5"),
+        ([TIDY[0], "a 1 w s fast"], "t.tsv:2: time is 'fast', not a number"),
+        ([TIDY[0], "a 1 w s -3"], "time is -3, not a time"),
+        ([TIDY[0], "a 1 w s 200", "a 1 v s 200"], "t.tsv:3: word 1 of item a is 'v' here, and 'w' before"),
+        ([TIDY[0], "a 1 w s 200", "a 3 v s 200"], "item a has no word 2"),
+        ([TIDY[0], "a 0 w s 200", "a 2 v s 200"], "item a has no word 1"),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, rows: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_times(write(tmp_path / "t.tsv", *rows))
+
+
+def test_a_column_of_no_use(tmp_path: Path) -> None:
+    with pytest.raises(PdtoolsError, match="--column colour: must be one of item, number"):
+        read_times(write(tmp_path / "t.tsv", *TIDY), columns={"colour": "x"})

@@ -1,0 +1,209 @@
+"""Entropies, word beginnings and structure beside log-probabilities, against the definitions."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from search_oracle import all_attachments, parts, row, save_checkpoints, tiny_model
+from toy_gpt2 import save_gpt2
+
+from pdtools.errors import PdtoolsError
+from pdtools.search import SentenceScore, beam_search, load_scorer, next_token_logprobs
+from pdtools.search.contexts import Context
+from pdtools.search.scores import Measure, Scorer
+
+EVERY: tuple[Measure, ...] = ("entropy", "spaces", "structure")
+
+
+def one(scorer: Scorer, sentence: str) -> SentenceScore:
+    (found,) = scorer.score([sentence])
+    assert isinstance(found, SentenceScore)
+    return found
+
+
+def entropy(logprobs: np.ndarray) -> float:
+    return float(-(np.exp(logprobs) * logprobs).sum())
+
+
+def exhaustive(model, tokens: list[int]):
+    """For each place the distribution of the next token, summed over every derivation of what stands before."""
+    for n in range(len(tokens) + 1):
+        attach = [each[:-1] for each in all_attachments(n)]
+        prefix = row(tokens[:n])[:-1]
+        each = next_token_logprobs(
+            model, [prefix] * len(attach), [np.array(found, dtype=np.int32) for found in attach]
+        )
+        given, derived = parts(model, tokens[:n], [[*found, 0] for found in attach])
+        joint = given[:, : n + 1].sum(1) + derived[:, : n + 1].sum(1)
+        mixture = np.logaddexp.reduce(joint[:, None] + each, axis=0)
+        yield mixture - np.logaddexp.reduce(mixture), joint, attach, derived
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_mixtures_and_structure_of_a_search_are_sums_over_all_derivations(share: bool) -> None:
+    model = tiny_model()
+    begins = np.array([False, True, True, True, False, True])
+    strings = [[3, 4, 5, 3], [3, 4, 3], [5], [3, 4, 5]]
+    found = beam_search(
+        model,
+        [row(tokens) for tokens in strings],
+        beam=1000,
+        word_beginnings=begins,
+        structure=True,
+        share_prefixes=share,
+    )
+    for tokens, result in zip(strings, found, strict=True):
+        assert result.summaries is not None
+        assert result.structure is not None
+        for n, (logprobs, joint, attach, derived) in enumerate(exhaustive(model, tokens)):
+            expected = [entropy(logprobs), math.log(np.exp(logprobs[begins]).sum())]
+            np.testing.assert_allclose(result.summaries[n], expected, atol=1e-5)
+            if n:
+                weights = np.exp(joint - np.logaddexp.reduce(joint))
+                np.testing.assert_allclose(result.structure[n - 1, 0], -weights @ derived[:, n], atol=1e-5)
+                closed = [height(each[:-1]) + 1 - height(each) for each in attach]
+                np.testing.assert_allclose(result.structure[n - 1, 1], weights @ closed, atol=1e-5)
+        assert result.structure[-1].tolist() == [0, 0]
+
+
+def height(attach: list[int]) -> int:
+    """Constituents on the stack after these tokens, one by one."""
+    stack: list[int] = []
+    for k, to in enumerate(attach):
+        while stack and to < k and stack[-1] >= to:
+            stack.pop()
+        stack.append(k)
+    return len(stack)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return save_checkpoints(tmp_path_factory.mktemp("measures"))[0]
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("transformers")
+    corpus = ["The dog that chased the cats barks. The cat sleeps."]
+    return save_gpt2(tmp_path_factory.mktemp("hf") / "gpt2", corpus, positions=24)
+
+
+def test_scores_are_the_same_with_measures(folders: dict[str, Path], gpt2: Path) -> None:
+    for folder, text in (
+        (folders["base"], "a b c"),
+        (folders["pushdown"], "a b c"),
+        (gpt2, "The dog barks."),
+    ):
+        plain, measured = (one(load_scorer(folder, measures=m), text) for m in ((), EVERY))
+        np.testing.assert_allclose(plain.logprobs, measured.logprobs, atol=1e-6)
+        assert not plain.measures
+        assert plain.tokens == measured.tokens
+        assert all(len(values) == len(measured.tokens) for values in measured.measures.values())
+        structure = {"attachment", "closed"} if folder == folders["pushdown"] else set()
+        assert set(measured.measures) == {"entropy", "begins", "ends", *structure}
+
+
+def test_a_string_model_says_the_entropy_of_its_distributions(folders: dict[str, Path]) -> None:
+    from pdtools.models import load_checkpoint
+
+    loaded = load_checkpoint(folders["base"])
+    found = one(load_scorer(folders["base"], measures=EVERY), "c a b")
+    ids = [1, 5, 3, 4]
+    prefixes = [np.array(ids[: n + 1], np.int32) for n in range(4)]
+    each = next_token_logprobs(loaded.model, prefixes, [loaded.model.no_derivation(p) for p in prefixes])
+    np.testing.assert_allclose(found.measures["entropy"], [entropy(logprobs) for logprobs in each], atol=1e-5)
+    begins = loaded.tokenizer.begin_words.copy()
+    begins[[1, 2]] = True
+    assert found.measures["ends"][:-1] == pytest.approx(
+        [math.log(np.exp(logprobs[begins]).sum()) for logprobs in each[1:]], abs=1e-5
+    )
+
+
+def gpt2_logprobs(folder: Path, ids: list[int]) -> np.ndarray:
+    import transformers
+
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    with torch.no_grad():
+        return model(torch.tensor([ids])).logits[0].double().log_softmax(-1).numpy()
+
+
+def begins_of(tokenizer) -> np.ndarray:
+    """Tokens that begin with white space, as byte-level vocabularies write it, or end the text."""
+    white = {chr(256 + byte) for byte in (*range(9, 14), *range(28, 33))}
+    names = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    return np.array([name[0] in white or name == "<|endoftext|>" for name in names])
+
+
+@pytest.mark.parametrize("packs", [True, False])
+def test_a_hugging_face_model(gpt2: Path, packs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    import transformers
+
+    from pdtools.search import huggingface
+
+    if not packs:
+        monkeypatch.setattr(huggingface, "PACKED_MODELS", frozenset())
+    tokenizer = transformers.AutoTokenizer.from_pretrained(gpt2)
+    text = "The dog barks. Über"
+    ids = tokenizer(text)["input_ids"]
+    logprobs = gpt2_logprobs(gpt2, [tokenizer.bos_token_id, *ids])
+    found = one(load_scorer(gpt2, measures=EVERY), text)
+    np.testing.assert_allclose(
+        found.measures["entropy"], [entropy(each) for each in logprobs[:-1]], atol=1e-4
+    )
+    begins = begins_of(tokenizer)
+    word = np.log(np.exp(logprobs[:, begins]).sum(1))
+    np.testing.assert_allclose(found.measures["ends"], word[1:], atol=1e-4)
+    expected = [word[i] if begins[token] else 0 for i, token in enumerate(ids)]
+    np.testing.assert_allclose(found.measures["begins"], expected, atol=1e-4)
+
+
+def test_without_bos_and_in_windows_rows_stay_with_their_tokens(gpt2: Path) -> None:
+    text = "The dog that chased the cats barks. The cat sleeps. The dog barks. The cat barks."
+    whole = one(load_scorer(gpt2, bos=False, measures=EVERY), "The dog barks.")
+    tokens = len(whole.tokens)
+    assert whole.first_token == 2
+    assert {len(values) for values in whole.measures.values()} == {tokens}
+    reading = Context(stride=4, window=16)
+    found, plain = (one(load_scorer(gpt2, context=reading, measures=m), text) for m in (EVERY, ()))
+    assert len(found.tokens) > 16
+    assert found.seen == plain.seen
+    np.testing.assert_allclose(found.logprobs, plain.logprobs, atol=1e-5)
+    np.testing.assert_allclose(found.measures["entropy"] > 0, True)
+
+
+def test_probabilities_of_corrected_words_sum_to_one(gpt2: Path) -> None:
+    """Of all strings of tokens that are one word: the mass that (Pimentel and Meister 2024) is not lost."""
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(gpt2)
+    begins = begins_of(tokenizer)
+    prefix = [tokenizer.bos_token_id, *tokenizer("The dog")["input_ids"]]
+    first = gpt2_logprobs(gpt2, prefix)[-1]
+    before = np.log(np.exp(first[begins]).sum())
+    ended = unfinished = 0.0
+    for token in np.flatnonzero(begins):
+        after = gpt2_logprobs(gpt2, [*prefix, int(token)])[-1]
+        ends = np.exp(after[begins]).sum()
+        ended += math.exp(first[token] - before) * ends
+        unfinished += math.exp(first[token] - before) * (1 - ends)
+    assert ended + unfinished == pytest.approx(1, abs=1e-6)
+    assert 0 < ended < 1
+
+
+def test_a_vocabulary_without_spaces_has_nothing_to_correct(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import AutoModelForCausalLM, GPT2Config, PreTrainedTokenizerFast
+
+    words = Tokenizer(models.WordLevel({"<s>": 0, "<unk>": 1, "the": 2}, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    PreTrainedTokenizerFast(tokenizer_object=words, bos_token="<s>").save_pretrained(tmp_path)
+    shape = {"n_positions": 16, "n_embd": 8, "n_layer": 1, "n_head": 2}
+    AutoModelForCausalLM.from_config(GPT2Config(vocab_size=3, **shape)).save_pretrained(tmp_path)
+    assert "entropy" in one(load_scorer(tmp_path, measures=("entropy",)), "the the").measures
+    with pytest.raises(PdtoolsError, match="no token of its vocabulary begins with a space"):
+        load_scorer(tmp_path, measures=("spaces",))
