@@ -30,7 +30,7 @@ def entropy(logprobs: np.ndarray) -> float:
 
 
 def exhaustive(model, tokens: list[int]):
-    """For each place the distribution of the next token, summed over every derivation of what stands before."""
+    """For each place the distribution of the next token, over every derivation of what stands before."""
     for n in range(len(tokens) + 1):
         attach = [each[:-1] for each in all_attachments(n)]
         prefix = row(tokens[:n])[:-1]

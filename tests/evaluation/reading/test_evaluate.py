@@ -1,0 +1,201 @@
+"""From surprisals to regressions: known effects are found, exclusions counted, words the same for all."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from pdtools.errors import PdtoolsError
+from pdtools.evaluation.reading.alignment import WordValues
+from pdtools.evaluation.reading.evaluate import (
+    BEFORE,
+    EDGE,
+    NO_FREQUENCY,
+    NO_TIME,
+    Regression,
+    evaluate_reading,
+)
+from pdtools.evaluation.reading.regression import fit
+from pdtools.evaluation.reading.scoring import ModelWords, NamedModel, named_models
+from pdtools.evaluation.reading.times import Columns, ReadingTimes, Text
+from pdtools.evaluation.results import ITEMS
+from pdtools.search.in_pieces import ModelSettings
+
+N_TEXTS, N_WORDS, SUBJECTS = 12, 60, 4
+SMALL = {"samples": 500, "seed": 3}
+NOISE_COLUMNS = ["surprisal_noise", "surprisal_noise_before_1", "surprisal_noise_before_2"]
+
+
+def texts() -> tuple[Text, ...]:
+    rng = np.random.default_rng(0)
+    return tuple(
+        Text(
+            f"text {i}",
+            1,
+            tuple("x" * n for n in rng.integers(1, 12, N_WORDS)),
+            np.arange(N_WORDS) // 15,
+        )
+        for i in range(N_TEXTS)
+    )
+
+
+def model(
+    name: str, values: np.ndarray, reasons: dict[int, str] | None = None, **more: np.ndarray
+) -> ModelWords:
+    """A model whose surprisals are rows of an array, (texts, words)."""
+    settings = ModelSettings(model_dir=name)
+    words = tuple(
+        WordValues(
+            {"surprisal": row.copy(), **{key: each[i] for key, each in more.items()}},
+            reasons if reasons and i == 0 else {},
+            np.full(len(row), -1),
+        )
+        for i, row in enumerate(values)
+    )
+    for place in reasons or {}:
+        words[0].values["surprisal"][place] = math.nan
+    return ModelWords(NamedModel(name=name, column=name, settings=settings), {"kind": "toy"}, words)
+
+
+def times_of(every: tuple[Text, ...], values: np.ndarray, noise: float = 40.0) -> ReadingTimes:
+    """Times of all words by all subjects: (texts, words) and noise of the subjects."""
+    rng = np.random.default_rng(1)
+    n = values.size
+    word = np.tile(np.arange(n), SUBJECTS)
+    time = values.reshape(-1)[word] + noise * rng.normal(size=len(word))
+    subject = np.repeat(np.arange(SUBJECTS), n)
+    return ReadingTimes(every, word, subject, time, tuple(f"s{i}" for i in range(SUBJECTS)), 0, Columns())
+
+
+def lengths(every: tuple[Text, ...]) -> np.ndarray:
+    return np.array([[len(word) for word in text.words] for text in every], float)
+
+
+def test_known_effects_are_found_in_milliseconds_a_bit() -> None:
+    every, rng = texts(), np.random.default_rng(2)
+    surprisal, other = rng.gamma(2, 3, (2, N_TEXTS, N_WORDS))
+    effect = 300 + 5 * lengths(every) + 4 * surprisal
+    effect[:, 1:] += 2 * surprisal[:, :-1]
+    effect[:, 2:] += 1 * surprisal[:, :-2]
+    times = times_of(every, effect)
+    models = [model("good", surprisal), model("noise", other)]
+    results = evaluate_reading(times, models, frequency=None, regression=Regression(**SMALL))
+    good, noise = (results.scores["by_model"][name] for name in ("good", "noise"))
+    found = good["coefficients"]["surprisal"]
+    for truth, estimate in zip((4, 2, 1), found["by_word_before"], strict=True):
+        assert estimate["low"] < truth < estimate["high"]
+    assert found["sum"]["low"] < 7 < found["sum"]["high"]
+    assert good["delta_ll"] > good["low"] > 0.1
+    assert good["p"] == pytest.approx(1 / 501)
+    assert good["high"] > good["delta_ll"]
+    assert abs(noise["delta_ll"]) < 0.02
+    (pair,) = results.scores["pairs"]
+    assert (pair["a"], pair["b"]) == ("good", "noise")
+    assert pair["difference"] == pytest.approx(noise["delta_ll"] - good["delta_ll"])
+    assert pair["high"] < 0
+    assert results.settings["folds"] == 10
+    formula = results.settings["models"]["good"]["lme4"]
+    assert formula.startswith("time ~ length + length_before_1 + length_before_2 + surprisal_good + ")
+    assert formula.endswith(" + (1 + surprisal_good || subject) + (1 | item:word_number)")
+    names = set(re.findall(r"[a-z]\w+", formula))
+    assert names == set(results.table("observations").column_names) - {"word", *NOISE_COLUMNS}
+
+
+def test_the_regression_is_that_of_the_table_that_is_written() -> None:
+    every, rng = texts(), np.random.default_rng(4)
+    surprisal = rng.gamma(2, 3, (N_TEXTS, N_WORDS))
+    times = times_of(every, 300 + 4 * surprisal)
+    results = evaluate_reading(times, [model("m", surprisal)], frequency=None, regression=Regression(**SMALL))
+    table = results.table("observations").to_pandas()
+    means = table.groupby(["item", "word_number"]).mean(numeric_only=True)
+    names = [f"{name}{lag}" for name in ("length", "surprisal_m") for lag in ("", "_before_1", "_before_2")]
+    plain = fit(np.column_stack([np.ones(len(means)), means[names]]), means.time.to_numpy())
+    found = results.scores["by_model"]["m"]["coefficients"]["surprisal"]["by_word_before"]
+    assert [each["value"] for each in found] == pytest.approx(plain.coefficients[4:].tolist())
+    items = results.table(ITEMS).to_pandas()
+    kept = items[items.excluded.isna()]
+    gains = kept.logprob_m - kept.logprob_baseline
+    assert gains.mean() == pytest.approx(results.scores["by_model"]["m"]["delta_ll"])
+    assert kept.groupby("item").fold.nunique().max() == 1
+    assert len(table) == results.counts["observations_regressed"] == SUBJECTS * len(kept)
+
+
+def test_exclusions_are_counted_each_once() -> None:
+    every, rng = texts(), np.random.default_rng(5)
+    surprisal = rng.gamma(2, 3, (N_TEXTS, N_WORDS))
+    times = times_of(every, np.full((N_TEXTS, N_WORDS), 300.0))
+    times.time[(times.word == 5)] = 5000  # nobody read it in a plausible time
+    times.time[0] = 3
+    a, b = model("a", surprisal, {7: "gone", 20: "gone"}), model("b", surprisal[::-1], {8: "crossing"})
+    frequency = {"x" * n: -(n**1.5) for n in range(1, 11)}.get  # 11 letters: unknown
+    results = evaluate_reading(times, [a, b], frequency=frequency, regression=Regression(**SMALL))
+    items = results.table(ITEMS).to_pandas()
+    reasons = items.excluded.fillna("").to_numpy()
+    unknown = np.array([len(word) == 11 for word in items.word])
+    edge = np.isin(np.tile(np.arange(N_WORDS) % 15, N_TEXTS), [0, 14])
+    for word in range(len(reasons)):
+        place = word % N_WORDS
+        before = range(max(0, place - 2), place)
+        missing = any(unknown[word - place + i] for i in before)
+        missing |= word < N_WORDS and any(i in (7, 8, 20) for i in before)
+        expected = (
+            NO_TIME
+            if word == 5
+            else EDGE
+            if edge[word]
+            else NO_FREQUENCY
+            if unknown[word]
+            else {7: "a: gone", 20: "a: gone", 8: "b: crossing"}.get(
+                word, BEFORE if missing or place < 2 else ""
+            )
+        )
+        assert reasons[word] == expected, word
+    left_out = results.counts["words_left_out"]
+    assert sum(left_out.values()) + results.counts["words_regressed"] == len(reasons)
+    assert results.counts["observations_left_out"] == {"no time": 0, "below 100 ms": 1, "above 3000 ms": 4}
+    with_edges = evaluate_reading(
+        times, [a, b], frequency=None, regression=Regression(edges=True, spillover=0, **SMALL)
+    )
+    assert with_edges.counts["words_left_out"] == {NO_TIME: 1, "a: gone": 2, "b: crossing": 1}
+
+
+def test_predictors_that_a_model_lacks_are_left_out_of_it_and_said() -> None:
+    every, rng = texts(), np.random.default_rng(6)
+    surprisal, closed = rng.gamma(2, 3, (2, N_TEXTS, N_WORDS))
+    times = times_of(every, 300 + 4 * surprisal)
+    both = Regression(predictors=("surprisal", "closed"), **SMALL)
+    models = [model("strings", surprisal), model("trees", surprisal, closed=closed)]
+    results = evaluate_reading(times, models, frequency=None, regression=both)
+    assert results.settings["models"]["strings"]["predictors"] == ["surprisal"]
+    assert set(results.scores["by_model"]["trees"]["coefficients"]) == {"surprisal", "closed"}
+    with pytest.raises(PdtoolsError, match="strings: the model has no closed"):
+        evaluate_reading(
+            times, models, frequency=None, regression=Regression(predictors=("closed",), **SMALL)
+        )
+
+
+def test_what_cannot_be_regressed_is_said() -> None:
+    every = texts()
+    same = np.ones((N_TEXTS, N_WORDS))
+    times = times_of(every, 300 * same)
+    with pytest.raises(PdtoolsError, match="predictor surprisal_m is constant"):
+        evaluate_reading(times, [model("m", same)], frequency=None, regression=Regression(**SMALL))
+    with pytest.raises(PdtoolsError, match=r"no word is left to regress: no reading time: 720"):
+        evaluate_reading(
+            times, [model("m", same)], frequency=None, regression=Regression(least=2000, **SMALL)
+        )
+
+
+def test_names_of_models() -> None:
+    folders = ["runs/base", "other/base", "runs/gpt-2/checkpoint"]
+    found = named_models([ModelSettings(model_dir=folder) for folder in folders], [])
+    assert [each.name for each in found] == ["base (1)", "base (2)", "gpt-2"]
+    assert [each.column for each in found] == ["base_1", "base_2", "gpt_2"]
+    beams = named_models([ModelSettings(model_dir="a")], [1, 30])
+    assert [(each.name, each.settings.beam, each.only_if_searched) for each in beams] == [
+        ("a, beam 1", 1, False),
+        ("a, beam 30", 30, True),
+    ]
