@@ -1,0 +1,290 @@
+"""eval-reading: from a table of times to results, in pieces, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+from search_oracle import tiny_model
+from toy_gpt2 import save_gpt2
+
+from pdtools.cli.main import run
+from pdtools.evaluation.reading import scoring
+from pdtools.models import save_checkpoint
+from pdtools.tokenization import train_word_tokenizer
+
+QUICK = ["--samples", "200", "--device", "cpu", "--beam", "3"]
+WORDS = ["The", "dogs", "cats", "don't", "bark", "often,", "very", "loudly"]
+TOKENS = ["The", "dogs", "cats", "do", "n't", "bark", "often", ",", "very", "loudly", ".", "``", "''"]
+N_ITEMS = 6
+
+
+def words_of(item: int) -> list[str]:
+    """Four sentences of six words."""
+    words = [str(word) for word in np.random.default_rng(item).choice(WORDS, 24)]
+    return [
+        f"{word}." if i % 6 == 5 else word.capitalize() if i % 6 == 0 else word
+        for i, word in enumerate(words)
+    ]
+
+
+def save_models(folder: Path) -> None:
+    """One with trees, and one without, of sentences; the second of windows too."""
+    tokenizer = train_word_tokenizer([*TOKENS, *(t.capitalize() for t in TOKENS)], text_style="ptb", unk=True)
+    for name, model, layout in (
+        ("pushdown", "pushdown", "sentence"),
+        ("base", "transformer", "sentence"),
+        ("windows", "transformer", "window"),
+    ):
+        shards: dict[str, object] = {"layout": layout, "factor": "right", "text_style": "ptb", "window": 24}
+        made = tiny_model(model, vocab_size=tokenizer.vocab_size, max_length=25, layout=layout)
+        save_checkpoint(folder / name, made, tokenizer, shards=shards)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Models, a GPT-2, times of a few items by two subjects, and frequencies."""
+    pytest.importorskip("transformers")
+    folder = tmp_path_factory.mktemp("reading")
+    save_models(folder)
+    save_gpt2(folder / "gpt2", [" ".join(WORDS)], positions=48)
+    rng = np.random.default_rng(0)
+    rows = ["item\tword_number\tword\tsubject\ttime"]
+    for item, subject in itertools.product(range(N_ITEMS), range(2)):
+        for number, word in enumerate(words_of(item), 1):
+            rows.append(f"{item}\t{number}\t{word}\ts{subject}\t{rng.normal(350, 40):.1f}")
+    (folder / "times.tsv").write_text("\n".join(rows) + "\n")
+    counts = [f"{word.strip(',')}\t{50 - 5 * i}" for i, word in enumerate(WORDS)]
+    (folder / "counts.tsv").write_text("\n".join(["word\tcount", *counts]) + "\n")
+    return folder
+
+
+def evaluate(capsys: pytest.CaptureFixture[str], folder: Path, *command: object) -> dict[str, Any]:
+    given = ["eval-reading", str(folder / "times.tsv"), *map(str, command), *QUICK, "--json", "--quiet"]
+    assert run(given) == 0, capsys.readouterr().err
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def models(folder: Path, *names: str) -> list[str]:
+    return [part for name in names for part in ("--model", str(folder / name))]
+
+
+def test_results_and_tables(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, table = tmp_path / "r", tmp_path / "all.csv"
+    command = [
+        "eval-reading",
+        str(folder / "times.tsv"),
+        *models(folder, "base", "pushdown", "gpt2"),
+        *("--frequencies", str(folder / "counts.tsv"), "-o", str(out), "--table", str(table), *QUICK),
+    ]
+    assert run(command) == 0
+    shown = capsys.readouterr()
+    assert "pushdown − base" in shown.out
+    assert "first or last word of its sentence" in shown.out
+    assert shown.err == ""
+    document = json.loads((out / "results.json").read_text())
+    assert set(document["scores"]["by_model"]) == {"base", "pushdown", "gpt2"}
+    assert len(document["scores"]["pairs"]) == 3
+    assert document["settings"]["baseline"] == ["length", "log_frequency"]
+    assert document["counts"]["sentences"] == 4 * N_ITEMS
+    assert set(document["provenance"]["inputs"]) >= {"times", "frequencies"}
+    items = pandas.read_parquet(out / "items.parquet")
+    assert len(items) == 24 * N_ITEMS
+    # What eval-reading says of a word is what surprisal says of its text word.
+    surprisals = tmp_path / "s.tsv"
+    text = tmp_path / "text.txt"
+    text.write_text("".join(" ".join(words_of(0)[i : i + 6]) + "\n" for i in range(0, 24, 6)))
+    for name in ("base", "pushdown", "gpt2"):
+        given = ["surprisal", str(text), "--model", str(folder / name), "--words", "-o", str(surprisals)]
+        assert run([*given, "--beam", "3", "--overwrite", "--device", "cpu", "--quiet"]) == 0
+        rows = pandas.read_csv(surprisals, sep="\t", quoting=3, keep_default_na=False)
+        expected = rows[(rows.word_id <= 6)].surprisal.to_numpy()
+        np.testing.assert_allclose(items[f"surprisal_{name}"][:24], expected, atol=1e-4)
+    observations = pandas.read_parquet(out / "observations.parquet")
+    pandas.testing.assert_frame_equal(
+        pandas.read_csv(table, dtype={"item": str}), observations, check_dtype=False, rtol=1e-9
+    )
+    assert run(command) == 1
+    assert "exists already" in capsys.readouterr().err
+
+
+def test_contexts_beams_and_predictors(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plain = evaluate(capsys, folder, *models(folder, "windows", "gpt2"))
+    before = evaluate(capsys, folder, *models(folder, "windows", "gpt2"), "--context", "document")
+    whole = evaluate(capsys, folder, *models(folder, "windows", "gpt2"), "--stride", "10")
+    found = [
+        tuple(m["delta_ll"] for m in each["scores"]["by_model"].values()) for each in (plain, before, whole)
+    ]
+    assert len(set(found)) == 3
+    assert whole["settings"]["models"]["gpt2"]["scorer"]["stride"] == 10
+    assert not any("gpt2" in reason for reason in whole["counts"]["words_left_out"])
+    command = [
+        "--beams",
+        "1,8",
+        "--predictor",
+        "surprisal",
+        "--predictor",
+        "entropy",
+        "--predictor",
+        "closed",
+    ]
+    wide = evaluate(capsys, folder, *models(folder, "base", "pushdown"), *command, "--spillover", "0")
+    assert {name: each["predictors"] for name, each in wide["settings"]["models"].items()} == {
+        "base, beam 1": ["surprisal", "entropy"],
+        "pushdown, beam 1": ["surprisal", "entropy", "closed"],
+        "pushdown, beam 8": ["surprisal", "entropy", "closed"],
+    }
+    one, many = (wide["scores"]["by_model"][f"pushdown, beam {n}"]["delta_ll"] for n in (1, 8))
+    assert one != many
+    corrected = evaluate(capsys, folder, *models(folder, "gpt2"), "--correct-spaces")
+    assert corrected["settings"]["spaces_corrected"]
+    assert corrected["scores"]["by_model"]["gpt2"] != plain["scores"]["by_model"]["gpt2"]
+
+
+def test_slices_and_a_run_that_was_stopped_make_what_one_run_makes(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pdtools.search.encoding.SEARCH_LOOK_AHEAD", 5)
+    given = [*models(folder, "base", "pushdown"), "--spillover", "1"]
+    whole = evaluate(capsys, folder, *given, "-o", tmp_path / "whole")
+    command = ["eval-reading", str(folder / "times.tsv"), *given, *QUICK, "--quiet"]
+    for i in range(2):
+        own = [*command, "-o", str(tmp_path / "slices"), "--shard", f"{i}/2"]
+        monkeypatch.setattr(sys, "argv", ["pdtools", *own])
+        assert run(own) == 0
+    assert run(["merge", str(tmp_path / "slices")]) == 0
+
+    real, done = scoring._Work.__call__, []
+
+    def stops(self: scoring._Work, piece: scoring._Piece) -> object:
+        done.append(piece)
+        if len(done) == 4:
+            raise KeyboardInterrupt
+        return real(self, piece)
+
+    stopped = [*command, "-o", str(tmp_path / "stopped")]
+    monkeypatch.setattr(scoring._Work, "__call__", stops)
+    assert run(stopped) == 130
+    assert not (tmp_path / "stopped").exists()
+    assert run([*stopped, "--resume"]) == 0
+    assert len(done) == 4 + (1 + 5 - 3)  # base: one piece; pushdown: 24 sentences by fives
+    for name in ("slices", "stopped"):
+        document = json.loads((tmp_path / name / "results.json").read_text())
+        assert document["scores"] == whole["scores"]
+        assert document["counts"] == whole["counts"]
+    capsys.readouterr()
+    assert run([*stopped, "--resume"]) == 0
+    assert "done already" not in capsys.readouterr().out
+
+
+def test_published_tables(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Natural Stories' and Provo's columns say what ours do."""
+    rows = [line.split("\t") for line in (folder / "times.tsv").read_text().splitlines()[1:]]
+    stories = ["WorkerId\tcorrect\titem\tzone\tRT\tword\tnItem"]
+    stories += [
+        f"{subject}\t6\t{item}\t{number}\t{time}\t{word}\t2" for item, number, word, subject, time in rows
+    ]
+    provo = ["Participant_ID,Text_ID,Word_Number,IA_ID,IA_LABEL,IA_FIRST_RUN_DWELL_TIME,IA_DWELL_TIME"]
+    provo += [
+        f'{subject},{item},NA,{number},"{word} ",{time},1' for item, number, word, subject, time in rows
+    ]
+    (tmp_path / "processed_RTs.tsv").write_text("\n".join(stories) + "\n")
+    (tmp_path / "provo.csv").write_text("\n".join(provo) + "\n")
+    words = {f"{word}\t{number}\t{item}" for item, number, word, _, _ in rows}
+    (tmp_path / "all_stories.tok").write_text("\n".join(["word\tzone\titem", *sorted(words)]) + "\n")
+    model = models(folder, "base")
+    tidy = evaluate(capsys, folder, *model)
+    for command in (
+        ["processed_RTs.tsv", "--texts", str(tmp_path / "all_stories.tok")],
+        ["provo.csv"],
+        ["provo.csv", "--format", "provo", "--column", "subject=Participant_ID"],
+    ):
+        given = [
+            "eval-reading",
+            str(tmp_path / command[0]),
+            *command[1:],
+            *model,
+            *QUICK,
+            "--json",
+            "--quiet",
+        ]
+        assert run(given) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["counts"] == tidy["counts"]
+        assert found["scores"]["baseline_logprob"] == pytest.approx(
+            tidy["scores"]["baseline_logprob"], rel=0.05
+        )
+        coefficients = found["scores"]["by_model"]["base"]["coefficients"]
+        assert coefficients["surprisal"]["sum"]["value"] == pytest.approx(
+            tidy["scores"]["by_model"]["base"]["coefficients"]["surprisal"]["sum"]["value"]
+        )
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "message"),
+    [
+        ("missing.tsv {base}", 1, "missing.tsv"),
+        ("times.tsv {base} --column time=RT", 1, "times.tsv:1: no column RT in the header"),
+        ("times.tsv {base} --column time", 2, "has to be NAME=COLUMN"),
+        ("times.tsv {base} --beams 1,x", 2, "numbers from 1 on"),
+        ("times.tsv {base} --frequencies counts.tsv --wordfreq en", 2, "one of them"),
+        (
+            "times.tsv {base} --frequencies times.tsv",
+            1,
+            "5 columns (two are expected: a word, and its count)",
+        ),
+        (
+            "times.tsv {base} --stride 3",
+            1,
+            "only models of running text without trees read documents as one text",
+        ),
+        ("times.tsv {base} --predictor closed", 1, "base: the model has no closed of words"),
+        ("times.tsv {base} --min-time 4000", 1, "times have a range"),
+        ("times.tsv {base} --min-time 2000", 1, "no word is left to regress: no reading time: 144"),
+        ("times.tsv {base} --shard 0/2", 1, "--shard needs a file to write"),
+        ("times.tsv", 2, "--model"),
+        ("base {base}", 1, "base"),
+    ],
+)
+def test_what_is_refused(
+    command: str,
+    code: int,
+    message: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(folder)
+    assert run(["eval-reading", *command.format(base="--model base").split(), *QUICK]) == code
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert shown.out == ""
+    assert code == 2 or shown.err.count("\n") == 1
+
+
+def test_times_may_come_through_a_pipe(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Piped:
+        buffer = io.BytesIO((folder / "times.tsv").read_bytes())
+
+    monkeypatch.setattr(sys, "stdin", Piped)
+    given = ["eval-reading", "-", *models(folder, "base"), *QUICK, "--json", "--quiet"]
+    assert run(given) == 0
+    assert json.loads(capsys.readouterr().out)["counts"]["items"] == N_ITEMS
+
+
+def test_wordfreq(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("wordfreq")
+    found = evaluate(capsys, folder, *models(folder, "base"), "--wordfreq", "en")
+    assert found["settings"]["frequency"] == "wordfreq en"
+    assert run(["eval-reading", str(folder / "times.tsv"), *models(folder, "base"), "--wordfreq", "xx"]) == 1
+    assert "wordfreq has no list of that language" in capsys.readouterr().err
