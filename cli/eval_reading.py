@@ -22,6 +22,7 @@ class Format(str, Enum):
     tidy = "tidy"
     natural_stories = "natural-stories"
     provo = "provo"
+    sap = "sap"
 
 
 class Predictor(str, Enum):
@@ -153,9 +154,9 @@ def eval_reading(
     """Regress reading times on surprisals: which model predicts them, and how many milliseconds is a bit?
 
     TIMES has the columns item, word_number, word, subject, time (milliseconds) and, optionally, sentence; the
-    tables of Natural Stories (processed_RTs.tsv, with --texts all_stories.tok) and Provo are known by their
-    columns, others are named with --column. The words of an item, with a space between them, are what models
-    read: sentence by sentence, or with --context or --stride as whole texts (as in pdtools surprisal).
+    tables of Natural Stories (processed_RTs.tsv, with --texts all_stories.tok), Provo and SAP are known by
+    their columns, others are named with --column. The words of an item, with a space between them, are what
+    models read: sentence by sentence, or with --context or --stride as whole texts (as in pdtools surprisal).
     A word's surprisal is the sum over its tokens, punctuation included.
 
     Mean times over subjects are regressed on length and log frequency, the baseline, and for each model on

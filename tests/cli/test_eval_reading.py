@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import json
 import sys
 from pathlib import Path
@@ -12,40 +11,13 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
-from search_oracle import tiny_model
 from toy_gpt2 import save_gpt2
+from toy_reading import N_ITEMS, WORDS, save_models, words_of, write_counts, write_times
 
 from pdtools.cli.main import run
 from pdtools.evaluation.reading import scoring
-from pdtools.models import save_checkpoint
-from pdtools.tokenization import train_word_tokenizer
 
 QUICK = ["--samples", "200", "--device", "cpu", "--beam", "3"]
-WORDS = ["The", "dogs", "cats", "don't", "bark", "often,", "very", "loudly"]
-TOKENS = ["The", "dogs", "cats", "do", "n't", "bark", "often", ",", "very", "loudly", ".", "``", "''"]
-N_ITEMS = 6
-
-
-def words_of(item: int) -> list[str]:
-    """Four sentences of six words."""
-    words = [str(word) for word in np.random.default_rng(item).choice(WORDS, 24)]
-    return [
-        f"{word}." if i % 6 == 5 else word.capitalize() if i % 6 == 0 else word
-        for i, word in enumerate(words)
-    ]
-
-
-def save_models(folder: Path) -> None:
-    """One with trees, and one without, of sentences; the second of windows too."""
-    tokenizer = train_word_tokenizer([*TOKENS, *(t.capitalize() for t in TOKENS)], text_style="ptb", unk=True)
-    for name, model, layout in (
-        ("pushdown", "pushdown", "sentence"),
-        ("base", "transformer", "sentence"),
-        ("windows", "transformer", "window"),
-    ):
-        shards: dict[str, object] = {"layout": layout, "factor": "right", "text_style": "ptb", "window": 24}
-        made = tiny_model(model, vocab_size=tokenizer.vocab_size, max_length=25, layout=layout)
-        save_checkpoint(folder / name, made, tokenizer, shards=shards)
 
 
 @pytest.fixture(scope="module")
@@ -55,14 +27,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reading")
     save_models(folder)
     save_gpt2(folder / "gpt2", [" ".join(WORDS)], positions=48)
-    rng = np.random.default_rng(0)
-    rows = ["item\tword_number\tword\tsubject\ttime"]
-    for item, subject in itertools.product(range(N_ITEMS), range(2)):
-        for number, word in enumerate(words_of(item), 1):
-            rows.append(f"{item}\t{number}\t{word}\ts{subject}\t{rng.normal(350, 40):.1f}")
-    (folder / "times.tsv").write_text("\n".join(rows) + "\n")
-    counts = [f"{word.strip(',')}\t{50 - 5 * i}" for i, word in enumerate(WORDS)]
-    (folder / "counts.tsv").write_text("\n".join(["word\tcount", *counts]) + "\n")
+    write_times(folder / "times.tsv")
+    write_counts(folder / "counts.tsv")
     return folder
 
 

@@ -21,6 +21,7 @@ COMMANDS = {
     "eval-blimp": ["eval-blimp", f"{DATA}/blimp", "-o", "out"],
     "eval-sg": ["eval-sg", f"{DATA}/sg", "-o", "out"],
     "eval-ppl": ["eval-ppl", "data"],
+    "eval-reading": ["eval-reading", "times.tsv", "-o", "out"],
     "train": ["train", "data", "-o", "out"],
 }
 
@@ -37,6 +38,7 @@ def test_one_line_says_how_to_get_a_folder(
     command: str, name: str, hint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("data").mkdir()
+    Path("times.tsv").write_text("item\tword_number\tword\tsubject\ttime\n1\t1\ta\ts\t300\n")
     option = "--init" if command == "train" else "--model"
     assert run([*COMMANDS[command], option, name, "--device", "cpu"]) == 1
     out, error = capsys.readouterr()

@@ -288,6 +288,7 @@ def test_an_input_file_stays(made: Path, tmp_path: Path, error: Error) -> None:
         ["eval-task", "{x.tsv}", "--model", "{run}", "-o", "{run}"],
         ["eval-attention", "{x.tsv}", "--at", "1", "--model", "{run}", "-o", "{run}"],
         ["eval-ppl", "{shards}", "--model", "{run}", "-o", "{shards}"],
+        ["eval-reading", "{x.tsv}", "--model", "{run}", "-o", "{run}"],
         ["eval-sg", "{x.tsv}", "--surprisals", "{results}/items.parquet", "-o", "{results}"],
         ["eval-sg", "{x.tsv}", "--write-sentences", "{x.tsv}"],
         ["eval-blimp", "{x.tsv}", "--write-sentences", "{x.tsv}"],

@@ -26,6 +26,9 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pair = '{"UID": "u", "pairID": "1", "sentence_good": "a", "sentence_bad": "b", "field": "f", '
     (folder / "pairs.jsonl").write_text(pair + '"linguistics_term": "l"}\n')
     (folder / "prefixes.tsv").write_text("prefix\tcloser\tdependency\tdepth\n(1\t)1\t1\t1\n")
+    rows = ["item\tword_number\tword\tsubject\ttime"]  # words of one letter, and of two with a space
+    rows += [f"{i // 12}\t{i % 12}\t{('a', 'b c', 'b')[i % 7 % 3]}\ts\t{300 + i * i % 31}" for i in range(36)]
+    (folder / "times.tsv").write_text("\n".join(rows) + "\n")
     tapes = ["tapes", f"{folder}/x.trees", "--tokenizer", f"{folder}/base", "-o", f"{folder}/shards"]
     assert run([*tapes, "--quiet"]) == 0
     return folder
@@ -51,6 +54,10 @@ def commands(inputs: Path) -> dict[str, list[str]]:
         "eval-blimp": ["eval-blimp", pairs, *model],
         "eval-ppl": ["eval-ppl", str(inputs / "shards"), *model],
         "eval-dyck": ["eval-dyck", str(inputs / "prefixes.tsv"), *model],
+        "eval-reading": [
+            *("eval-reading", str(inputs / "times.tsv"), *model),
+            *("--beam", "2", "--spillover", "0", "--samples", "100"),
+        ],
     }
 
 
@@ -64,7 +71,17 @@ NOT_IN_PIECES = (
     "eval-parse",
     "eval-blimp --write-sentences",
 )
-IN_PIECES = ("parse", "parse --split", "tapes", "decode", "surprisal", "eval-blimp", "eval-ppl", "eval-dyck")
+IN_PIECES = (
+    "parse",
+    "parse --split",
+    "tapes",
+    "decode",
+    "surprisal",
+    "eval-blimp",
+    "eval-ppl",
+    "eval-dyck",
+    "eval-reading",
+)
 Other = Callable[[], None]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from toy_gpt2 import save_gpt2
+from toy_reading import WORDS, save_models, words_of, write_counts, write_times
 
 from pdtools.cli.main import run
 
@@ -70,3 +71,27 @@ def test_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.C
     shown = capfd.readouterr().out
     assert "attaches" in shown
     assert "matrix_v is predicted" in shown
+def test_reading_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in ("transformers", "wordfreq"):
+        pytest.importorskip(package)
+    save_models(tmp_path / "runs")
+    save_gpt2(tmp_path / "gpt2", [" ".join(WORDS)], positions=64)
+    write_times(tmp_path / "times.tsv")
+    write_counts(tmp_path / "counts.tsv")
+    rows = [line.split("\t") for line in (tmp_path / "times.tsv").read_text().splitlines()[1:]]
+    stories = [f"{subject}\t6\t{i}\t{n}\t{time}\t{word}" for i, n, word, subject, time in rows]
+    header = "WorkerId\tcorrect\titem\tzone\tRT\tword"
+    (tmp_path / "processed_RTs.tsv").write_text("\n".join([header, *stories]) + "\n")
+    words = [f"{word}\t{n}\t{i}" for i in range(6) for n, word in enumerate(words_of(i), 1)]
+    (tmp_path / "all_stories.tok").write_text("\n".join(["word\tzone\titem", *words]) + "\n")
+    provo = [f'{subject},{i},{n},"{word}",{time},{time}' for i, n, word, subject, time in rows]
+    header = "Participant_ID,Text_ID,IA_ID,IA_LABEL,IA_FIRST_RUN_DWELL_TIME,IA_DWELL_TIME"
+    (tmp_path / "provo.csv").write_text("\n".join([header, *provo]) + "\n")
+    monkeypatch.chdir(tmp_path)
+    found = commands("reading-times.md")
+    assert len(found) == 11
+    for command in found:
+        command += "" if "--beams" in command else " --beam 2"
+        assert run([*shlex.split(command)[1:], "--quiet", "--samples", "200", "--device", "cpu"]) == 0, (
+            command
+        )

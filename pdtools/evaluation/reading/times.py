@@ -38,7 +38,8 @@ class Columns:
 
 
 # Published tables, by the columns that tell them: Natural Stories' processed_RTs.tsv (Futrell et al. 2021;
-# its words are in all_stories.tok), Provo's eye-tracking data (Luke and Christianson 2018; first-pass times).
+# its words are in all_stories.tok), Provo's eye-tracking data (Luke and Christianson 2018; first-pass), the
+# SAP benchmark's self-paced reading (Huang et al. 2024), which writes %2C for a comma.
 FORMATS: dict[str, Columns] = {
     "tidy": Columns(),
     "natural-stories": Columns(number="zone", subject="WorkerId", time="RT"),
@@ -49,6 +50,7 @@ FORMATS: dict[str, Columns] = {
         subject="Participant_ID",
         time="IA_FIRST_RUN_DWELL_TIME",
     ),
+    "sap": Columns(item="Type+item", number="WordPosition", word="EachWord", subject="MD5", time="RT"),
 }
 NO_TIME = frozenset({"", "NA", "NaN", "nan", "."})
 _SENTENCE_END = re.compile(r".*[.?!…]+[\"'”’»)\]]*")
@@ -241,9 +243,8 @@ class _Cells:
             raise InputError(reason, file=self._file, line=line) from error
         if not found["word"]:
             raise InputError(f"{self.columns.word} is empty", file=self._file, line=line)
-        return _Row(
-            found["item"], int(number), found["word"], found["subject"], found["time"], found.get("sentence")
-        )
+        word = found["word"].replace("%2C", ",") if self.columns.word == "EachWord" else found["word"]
+        return _Row(found["item"], int(number), word, found["subject"], found["time"], found.get("sentence"))
 
 
 class _Words:
