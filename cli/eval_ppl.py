@@ -19,6 +19,7 @@ from .options import (
     OnErrorOption,
     RunOptions,
     ScoredModelOption,
+    SeedOption,
     option_blocks,
 )
 from .outputs import check_form, check_output_or_done, deliver
@@ -58,6 +59,17 @@ def eval_ppl(
             "--marginal/--no-marginal", help="Compute the marginal (a sum over trees by beam search), or not."
         ),
     ] = True,
+    particles: Annotated[
+        int | None,
+        typer.Option(
+            "--particles",
+            min=1,
+            metavar="N",
+            rich_help_panel="Search",
+            help="Estimate the marginal by so many particles too (sequential Monte Carlo), whatever the beam.",
+        ),
+    ] = None,
+    seed: SeedOption = 0,
     stream: Annotated[
         bool, typer.Option("--stream", help="Read all rows as one text (recurrent models).")
     ] = False,
@@ -93,6 +105,10 @@ def eval_ppl(
     same for every model. With --context sentences are read after others, with --stride each document as one
     text, in windows, as in pdtools surprisal.
 
+    A beam gives a lower bound of log p(x). With --particles an unbiased estimate of p(x) is made beside it
+    (ppl_token_particles and the like): such a perplexity is too high in the mean, the less the more particles
+    there are. Run it with several numbers of them, with --no-marginal if the beam's is known.
+
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler), with the same result; --resume continues a killed run. (None of this with --stream, where
     each sentence needs the one before it.)
@@ -102,6 +118,7 @@ def eval_ppl(
       pdtools eval-ppl shards/test --model runs/pushdown --beam 50 -o results/ppl
       pdtools eval-ppl shards/test --model runs/pushdown -o results/ppl --workers 4 --resume
       pdtools eval-ppl shards/test --model runs/pushdown --no-marginal
+      pdtools eval-ppl shards/test --model runs/pushdown --no-marginal --particles 300 --seed 1
       pdtools eval-ppl shards/test --model runs/rns --stream --streams 32
       pdtools eval-ppl wiki.test.txt --model gpt2/ --stride 512
       pdtools eval-ppl stories.txt --model runs/pushdown-windows --context document
@@ -122,6 +139,7 @@ def eval_ppl(
     from pdtools.search.huggingface import is_huggingface
     from pdtools.search.in_pieces import PiecewiseScorer, model_settings_for_job
     from pdtools.search.inputs import read_inputs
+    from pdtools.search.particles import Particles
     from pdtools.shards import ShardFolder, ShardSet
 
     target = output or STDIO
@@ -132,6 +150,10 @@ def eval_ppl(
         raise PdtoolsError(
             "with --stream each sentence depends on those before it: --workers, --shard, --scheduler and"
             " --resume cannot be used"
+        )
+    if particles is not None and (stream or is_huggingface(model)):
+        raise PdtoolsError(
+            "--particles are for models that derive trees, sentence by sentence: leave them out"
         )
     if not marginal and (stream or is_huggingface(model)):
         reads = (
@@ -173,8 +195,10 @@ def eval_ppl(
         )
 
     if is_text:
-        if stream or hidden or not marginal:
-            raise PdtoolsError("--stream, --no-marginal and --mask- options are for shards, not for text")
+        if stream or hidden or not marginal or particles:
+            raise PdtoolsError(
+                "--stream, --no-marginal, --particles and --mask- options are for shards, not for text"
+            )
         with piecewise_scorer(target, settings, plan, overwrite=run.overwrite, quiet=run.quiet) as by_text:
             lines = read_inputs([shards], "text", by_text.settings["text_style"])
             if context.of == DOCUMENT:
@@ -196,9 +220,10 @@ def eval_ppl(
     if hidden and (is_huggingface(model) or settings.load_model().model.objective != "masked"):
         raise PdtoolsError(f"{hiding}: {model} is no masked model, nothing is hidden from it")
     described = {
-        "work": "perplexity: with ends",
+        "work": "perplexity: with particles",
         "shards": sentences.sha256,
         "marginal": marginal,
+        **({} if particles is None else {"particles": particles, "particles_seed": seed}),
         **{name: value for name, value in hidden.items() if value != getattr(HiddenTokens(), name)},
         **model_settings_for_job(settings),
     }
@@ -206,7 +231,7 @@ def eval_ppl(
         if is_huggingface(model):
             scorer = PiecewiseScorer(settings, plan, job)
             results = evaluate_string_perplexity(sentences, scorer, rejects=rejects, progress=show)
-        elif (loaded := settings.load_model()).model.objective == "masked" and run.trees is None:
+        elif (loaded := settings.load_model()).model.objective == "masked" and not (run.trees or particles):
             results = evaluate_masked_perplexity(
                 sentences,
                 loaded,
@@ -223,6 +248,7 @@ def eval_ppl(
                 beam=settings.fixed_beam if marginal else None,
                 margin=run.margin,
                 trees=settings.trees,
+                particles=None if particles is None else Particles(number=particles, seed=seed),
                 max_batch=run.max_batch,
                 rejects=rejects,
                 progress=show,

@@ -165,7 +165,7 @@ class ActionScorer(CheckpointScorer):
         trace: int = 0,
     ) -> list[ActionResult]:
         assert self.beam is not None, "made without a beam, to score given derivations"
-        inside = [_inside_words(word) for word in words]
+        inside = [inside_words(word) for word in words]
         return word_synchronous_search(
             self._model,
             ids,
@@ -193,7 +193,7 @@ class ActionScorer(CheckpointScorer):
         return found.tree(words, item.encoding.word[1:-1].tolist(), self.loaded.tokenizer.labels)
 
 
-def _inside_words(word: NDArray[np.int32]) -> NDArray[np.bool_]:
+def inside_words(word: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Which tokens go on with the word of the token before: bool (n + 2)."""
     inside = np.zeros(len(word), dtype=bool)
     inside[1:] = (word[1:] == word[:-1]) & (word[1:] >= 0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.models import LoadedModel
+from pdtools.models import LanguageModel, LoadedModel
 from pdtools.search import encoding
 from pdtools.search.beam import BeamResult, beam_search
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Parsed, ParsedScore, merged_trees
@@ -63,6 +63,19 @@ class Searched:
         tokens = tree_from_attachments(attach[1:-1] - 1, [""] * (len(attach) - 2))
         words = [escape(word) for word in self.encoded.sentence.words]
         return merge_subwords(tokens, self.encoded.encoding.word[1:-1], words)
+
+
+def searched_tokens(model: LanguageModel, tokens: NDArray[np.int32]) -> NDArray[np.int32]:
+    """A row of shards as it is searched: end-of-sentence behind a window."""
+    return np.append(tokens, np.int32(model.eos_id)) if model.layout == "window" else tokens
+
+
+def end_logprob(model: LanguageModel, ids: NDArray[np.int32], logprobs: NDArray[np.float64]) -> float:
+    """What ends of sentences add to log p of what was searched, of the log-probabilities after its ROOT."""
+    ends = ids[1:] == model.eos_id
+    if model.layout == "window":
+        ends |= ids[1:] == model.root_id
+    return float(logprobs[ends].sum())
 
 
 def _of_sentence(result: BeamResult) -> BeamResult:
@@ -136,20 +149,14 @@ class AttachmentScorer(CheckpointScorer):
     def _with_marginals(self, rows: Sequence[GivenRow], given: list[RowScore]) -> list[RowScore]:
         if self.beam is None:
             return given
-        eos = np.int32(self.loaded.model.eos_id)
-        ids = [np.append(row.tokens, eos) if self._windows else row.tokens for row in rows]
+        ids = [searched_tokens(self.loaded.model, row.tokens) for row in rows]
         found = self._beam_search(ids)
         return [
             row._replace(
-                marginal=result.marginal, end_marginal=float(result.logprobs[self._ends(tokens)].sum())
+                marginal=result.marginal, end_marginal=end_logprob(self.loaded.model, tokens, result.logprobs)
             )
             for row, tokens, result in zip(given, ids, found, strict=True)
         ]
-
-    def _ends(self, ids: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Which of the tokens after the first ROOT end a sentence: bool (n + 1)."""
-        ends = ids[1:] == self.loaded.model.eos_id
-        return ends | (ids[1:] == self.loaded.model.root_id) if self._windows else ends
 
     def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
         """See :meth:`ModelScorer.continuations`."""

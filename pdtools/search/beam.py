@@ -33,10 +33,12 @@ from pdtools.search.memory import MOST_ROWS, check_room, entries_that_fit, expla
 from pdtools.search.next_tokens import summaries
 from pdtools.search.prefix_tree import Level, SortedStrings
 from pdtools.search.steps import BeamStep
+from pdtools.search.thinning import thin, uniform_of
 
 # With a margin, batches are made for so many times the hypotheses that those before them had. Where that is
 # too few, they are made again: most of what was fed to hypotheses that are gone has been forgotten by then.
 _HEADROOM = 1.5
+_NO_NUMBERS = "the model gives probabilities that are not numbers: its weights are damaged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ def beam_search(
     max_batch: int | None = None,
     share_prefixes: bool = True,
     trace: int = 0,
+    draw: int | None = None,
 ) -> list[BeamResult]:
     """Search the derivations of strings.
 
@@ -122,6 +125,8 @@ def beam_search(
         share_prefixes: whether strings that begin alike are searched once up to where they part. That changes
             nothing but the time.
         trace: how many hypotheses of each beam to return.
+        draw: a seed: hypotheses are drawn (:func:`pdtools.search.thinning.thin`), not the best ones kept.
+            What :mod:`pdtools.search.particles` makes of that is all that the results are good for.
 
     Returns:
         One result per string, in input order. Scores do not depend on which strings are searched
@@ -157,7 +162,16 @@ def beam_search(
         try:
             with explained_memory_errors():
                 batch = _Batch(
-                    group, model, widths, margin, most_entries, commit, trace, word_beginnings, structure
+                    group,
+                    model,
+                    widths,
+                    margin,
+                    most_entries,
+                    commit,
+                    trace,
+                    word_beginnings,
+                    structure,
+                    draw,
                 )
                 found = batch.search(k_best, next_tokens)
         except NoRoomError:
@@ -238,6 +252,12 @@ class _Rows:
         found[there] = values
         return found
 
+    def unpadded(self, values: Tensor) -> Tensor:
+        """The inverse of :meth:`padded`."""
+        if self.counts is None:
+            return values.flatten(0, 1)
+        return values[torch.arange(self.widest, device=self.device) < self.counts[:, None]]
+
     def of_prefixes(self, prefixes: Tensor) -> tuple[Tensor, _Rows]:
         """The rows of all hypotheses of prefixes (c,), and where they then are."""
         first = self.first[prefixes]
@@ -299,6 +319,7 @@ class _Batch:
         trace: int,
         word_beginnings: NDArray[np.bool_] | None,
         structure: bool,
+        draw: int | None,
     ) -> None:
         self.trace = trace
         self.model = model
@@ -307,6 +328,8 @@ class _Batch:
         # For every level: (p, 2) of the prefixes before it, and (p', 2) of those that go on.
         self.summaries: list[Tensor] = []
         self.structure: list[Tensor] | None = [] if structure else None
+        self.draw = draw
+        self.strings = strings
         self.widths = widths
         self.margin = margin
         self.levels = strings.levels()
@@ -471,7 +494,9 @@ class _Batch:
             legal = legal & (to_root == self.rows.repeat(marked > tokens)[:, None])
         joint = (self.score[:, None] + attach.double()).masked_fill(~legal, -torch.inf)  # (R, k + 1)
         most = self._of_prefixes(joint, torch.amax)  # (p,)
-        if self.margin is None and not self.windows:
+        if self.draw is not None:
+            joint, place, rows = self._drawn(joint, k, level)
+        elif self.margin is None and not self.windows:
             place, rows = self._best(joint, self.widths[k])
         else:
             least = -torch.inf if self.margin is None else self.rows.repeat(most - self.margin)[:, None]
@@ -545,6 +570,24 @@ class _Batch:
     def _keep(self, prefixes: Tensor) -> Tensor:
         """Go on with the hypotheses of the given prefixes, whose rows are returned; a prefix may go on as
         several."""
+
+    def _drawn(self, joint: Tensor, k: int, level: Level) -> tuple[Tensor, Tensor, _Rows]:
+        """The same by chance: log weights (R, k + 1), and where those that are left are among them."""
+        assert self.draw is not None
+        if bool(joint.isnan().any()):
+            raise PdtoolsError(_NO_NUMBERS)
+        first = [int(np.flatnonzero(level.prefix_of == prefix)[0]) for prefix in level.going]
+        numbers = [uniform_of(self.draw, self.strings.ids[string][: k + 1]) for string in first]
+        uniform = torch.tensor(numbers, dtype=torch.float64, device=self.device)  # (p,)
+        padded = self.rows.padded(joint, -torch.inf)  # (p, h, k + 1)
+        most = torch.full_like(uniform, self.widths[k], dtype=torch.int64)
+        joint = self.rows.unpadded(thin(padded.flatten(1), most, uniform).view_as(padded))
+        left = joint > -torch.inf  # (R, k + 1)
+        counts = self._of_prefixes(left.long(), torch.sum, 0)  # (p,)
+        return joint, left.flatten().nonzero()[:, 0], _Rows.of(counts)
+
+    def _keep(self, prefixes: Tensor) -> None:
+        """Go on with the hypotheses of the given prefixes; a prefix may go on as several."""
         rows, self.rows = self.rows.of_prefixes(prefixes)
         self._select(rows)
         self.score, self.history, self.kept = self.score[rows], self.history[rows], self.kept[prefixes]
@@ -613,5 +656,5 @@ def dropped_share(log_share_kept: float) -> float:
 def _finite(values: Tensor) -> NDArray[np.float64]:
     found: NDArray[np.float64] = values.cpu().numpy()
     if not np.isfinite(found).all():
-        raise PdtoolsError("the model gives probabilities that are not numbers: its weights are damaged")
+        raise PdtoolsError(_NO_NUMBERS)
     return found

@@ -201,6 +201,8 @@ class RowScore(NamedTuple):
         joint: log p(x, y): the derivation scored too.
         marginal: log p(x); by beam search a lower bound.
         end_given_tree, end_marginal: what ends of sentences add to ``given_tree``, and to ``marginal``.
+        particles, end_particles: an estimate of log p(x) that needs no beam
+            (:mod:`pdtools.search.particles`), and what ends of sentences add to it.
     """
 
     given_tree: float
@@ -208,6 +210,8 @@ class RowScore(NamedTuple):
     marginal: float | None
     end_given_tree: float
     end_marginal: float
+    particles: float | None = None
+    end_particles: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from pdtools.search.memory import budget, explained_memory_errors
 from pdtools.search.prefix_tree import Level, SortedStrings
 from pdtools.search.scores import ActionBeam, increments
 from pdtools.search.steps import BeamStep
+from pdtools.search.thinning import thin, uniform_of
 
 # Rounds between two tokens that memory is reckoned for; more are possible, and rare.
 _ROUNDS = 10
@@ -86,6 +87,7 @@ def word_synchronous_search(
     max_batch: int | None = None,
     share_prefixes: bool = True,
     trace: int = 0,
+    draw: int | None = None,
 ) -> list[ActionResult]:
     """Search the derivations of strings.
 
@@ -101,6 +103,9 @@ def word_synchronous_search(
         max_batch: strings per batch; by default as many as fit a fixed amount of memory.
         share_prefixes: whether strings that begin alike are searched once up to where they part.
         trace: how many hypotheses of each word beam to return.
+        draw: a seed: hypotheses are drawn (:func:`pdtools.search.thinning.thin`), not the best ones kept, so
+            many as ``beam.actions`` after an action and ``beam.words`` after a token. For
+            :mod:`pdtools.search.particles`.
 
     Returns:
         One result per string, in input order. Equal scores are ranked by the rank of the hypothesis they
@@ -122,7 +127,7 @@ def word_synchronous_search(
         most = max_batch or max(1, budget(model) // each)
         results: dict[int, ActionResult] = {}
         for group in strings.groups([1.0] * max(map(len, keys), default=0), 1 << 62, most):
-            batch = _Batch(model, group, beam, margin)
+            batch = _Batch(model, group, beam, margin, draw)
             results.update(zip(group.order, batch.search(k_best, trace), strict=True))
     return [results[i] for i in range(len(token_ids))]
 
@@ -208,9 +213,16 @@ class _Batch:
     """Strings that are searched together."""
 
     def __init__(
-        self, model: GrammarLM, strings: SortedStrings, beam: ActionBeam, margin: float | None
+        self,
+        model: GrammarLM,
+        strings: SortedStrings,
+        beam: ActionBeam,
+        margin: float | None,
+        draw: int | None,
     ) -> None:
         self.model = model
+        self.strings = strings
+        self.draw = draw
         self.ids = model.actions
         self.beam = beam
         self.margin = math.inf if margin is None else margin
@@ -218,7 +230,7 @@ class _Batch:
         self.n_strings = len(strings.order)
         self.device = model.device
         self.history = _History()
-        self.expanded = 0
+        self.reached = self.expanded = 0  # the level; actions that were read
 
     def search(self, k_best: int, trace: int) -> list[ActionResult]:
         """Go on token by token until every string has ended."""
@@ -239,7 +251,9 @@ class _Batch:
         beams: list[_Beams] = []
         ended: dict[int, tuple[NDArray[np.float64], NDArray[np.int64]]] = {}
         for k, level in enumerate(self.levels[1:], start=1):
-            kept, sums, share = self._generate(fed, level)
+            self.reached = k
+            generate = self._generate if self.draw is None else self._generate_some
+            kept, sums, share = generate(fed, level)
             reached.append(sums.cpu().numpy())
             shares.append(share.cpu().numpy())
             places = torch.arange(len(level.tokens) + 1, device=self.device)
@@ -348,6 +362,41 @@ class _Batch:
         share = sums - _sums(every.score, every.string, n_goals)
         return found, sums, share.nan_to_num(0.0)  # where nothing got there
 
+    def _generate_some(self, fed: _Hypotheses, level: Level) -> tuple[_Hypotheses, Tensor, Tensor]:
+        """The same by chance: scores are log weights, and nothing is lost in expectation."""
+        n_goals = len(level.tokens)
+        tokens = torch.from_numpy(level.tokens >> 1).to(self.device)  # (c,)
+        inside = torch.from_numpy((level.tokens & 1).astype(bool)).to(self.device)  # (c,)
+        leads = [int(np.flatnonzero(level.prefix_of == prefix)[0]) for prefix in range(n_goals)]
+        prefixes = [self.strings.ids[string][: self.reached + 1] for string in leads]
+        frontier = self._of_children(fed, level)
+        generated = [frontier.taken(torch.arange(0, device=self.device))]
+        for step in itertools.count(1):
+            if not len(frontier.score):
+                break
+            score, row, action, is_goal = self._pool(frontier, tokens, inside)
+            goals, others = torch.nonzero(is_goal)[:, 0], torch.nonzero(~is_goal)[:, 0]
+            generated.append(self._extended(frontier, score, row, action, goals))
+            uniform = self._uniform(prefixes, step)
+            left, weight = _thinned(score[others], frontier.string[row[others]], self.beam.actions, uniform)
+            score[others[left]] = weight
+            frontier = self._extended(frontier, score, row, action, others[left])
+            self._read(frontier)
+        every = _Hypotheses.join(generated)
+        order = torch.sort(every.string, stable=True).indices
+        every = every.taken(order)
+        left, weight = _thinned(every.score, every.string, self.beam.words, self._uniform(prefixes, 0))
+        found = every.taken(left)
+        found.score = weight
+        sums = _sums(weight, found.string, n_goals)
+        return found, sums, torch.zeros_like(sums)
+
+    def _uniform(self, prefixes: Sequence[NDArray[np.integer]], step: int) -> Tensor:
+        """A random number for each prefix and step, (c,)."""
+        assert self.draw is not None
+        numbers = [uniform_of(self.draw, np.append(prefix, -1 - step)) for prefix in prefixes]
+        return torch.tensor(numbers, dtype=torch.float64, device=self.device)
+
     def _of_children(self, fed: _Hypotheses, level: Level) -> _Hypotheses:
         """The hypotheses of each prefix's parent, as its own."""
         parents = torch.from_numpy(level.parents).to(self.device)  # (c,)
@@ -445,6 +494,16 @@ class _Batch:
 
     def _derivation(self, node: int) -> ActionDerivation:
         return read_actions(self.history.path(int(node)), self.ids)
+
+
+def _thinned(score: Tensor, string: Tensor, most: int, uniform: Tensor) -> tuple[Tensor, Tensor]:
+    """Of rows sorted by string, those that are left of each string, and their log weights (R',) each."""
+    rank = _rank(string, len(uniform))
+    table = score.new_full((len(uniform), int(rank.max()) + 1 if len(rank) else 1), -torch.inf)
+    table[string, rank] = score
+    weight = thin(table, torch.full_like(uniform, most, dtype=torch.int64), uniform)[string, rank]
+    left = torch.nonzero(weight > -torch.inf)[:, 0]
+    return left, weight[left]
 
 
 def _rank(string: Tensor, strings: int) -> Tensor:

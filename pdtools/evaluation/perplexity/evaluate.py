@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pdtools.models import LoadedModel
     from pdtools.search.given_trees import TreesFile
     from pdtools.search.inputs import SourcedLine
+    from pdtools.search.particles import Particles
     from pdtools.search.scores import ActionBeam, RowScore, Scorer
     from pdtools.shards import ShardFolder
     from pdtools.tokenization import Sentence
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 # Sentences that are worked on together, if their derivations are not searched.
 ROWS_PER_PIECE = 256
 # What is kept of a :class:`~pdtools.search.scores.RowScore`.
-_Record = tuple[float, float | None, float | None, float, float]
+_Record = tuple[float, float | None, float | None, float, float, float | None, float]
 # Sentences of a table that is put together of such.
 _ROWS_PER_BATCH = 4096
 
@@ -51,6 +52,8 @@ class SentenceLogprobs:
         marginal: log p(x); by beam search it is a lower bound.
         ends: ends of sentences among the tokens (and words): one, or none where they are not counted.
         end_given_tree, end_marginal: what these add to ``given_tree`` and ``joint``, and to ``marginal``.
+        particles, end_particles: an estimate of log p(x) (:mod:`pdtools.search.particles`), and what these
+            add to it.
     """
 
     id: int
@@ -63,6 +66,8 @@ class SentenceLogprobs:
     ends: int = 0
     end_given_tree: float = 0.0
     end_marginal: float = 0.0
+    particles: float | None = None
+    end_particles: float = 0.0
 
 
 def evaluate_perplexity(
@@ -72,6 +77,7 @@ def evaluate_perplexity(
     beam: int | ActionBeam | None,
     margin: float | None = None,
     trees: TreesFile | None = None,
+    particles: Particles | None = None,
     max_batch: int | None = None,
     rejects: Rejects,
     progress: Progress = no_progress,
@@ -85,9 +91,10 @@ def evaluate_perplexity(
         beam: hypotheses for the marginal; None leaves it out. Without a tape p(x) is exact and needs none.
         margin: see :func:`pdtools.search.beam_search`.
         trees: to sum over for the marginal, instead of a search.
+        particles: to estimate log p(x) by beside it; None: it is not.
         max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
         rejects: takes sentences longer than the model (one without a head reads them in windows), without
-            one of the trees to sum over, or with probability 0.
+            one of the trees to sum over, or with probability 0, also by an estimate.
         progress: wraps the iterator over sentences.
         in_pieces: who scores them; None: this process.
 
@@ -99,15 +106,18 @@ def evaluate_perplexity(
             sentence is too long or impossible and ``rejects`` says to stop.
     """
     from pdtools.search.given_trees import IMPOSSIBLE, GivenTreesScorer
+    from pdtools.search.particles import check_uses_particles
     from pdtools.search.scorer import scorer_of
     from pdtools.search.scores import nothing_found
 
     check_shards(shards, loaded)
+    if particles is not None:
+        check_uses_particles(loaded.model)
     scorer = scorer_of(loaded, beam=beam, margin=margin, trees=trees)
     blocks = score_blocks(
         shards,
         loaded,
-        partial(_score, beam=beam, margin=margin, trees=trees, max_batch=max_batch),
+        partial(_score, beam=beam, margin=margin, trees=trees, particles=particles, max_batch=max_batch),
         problem=scorer.problem if isinstance(scorer, GivenTreesScorer) else None,
         any_length=not loaded.model.derivation_kind.exist,
         kind=_Record,
@@ -129,6 +139,7 @@ def evaluate_perplexity(
         "beam": scorer.settings["beam"],
         "margin": scorer.settings["margin"],
         **{name: value for name, value in scorer.settings.items() if name.startswith("given_trees")},
+        **({} if particles is None else {"particles": particles.number, "particles_seed": particles.seed}),
         "log_base": "nats",
         "dtype": loaded.model.dtype_name,
         "text_style": loaded.tokenizer.text_style,
@@ -270,7 +281,10 @@ _KINDS = {
     "given_trees": ("given_tree", "end_given_tree"),
     "joint": ("joint", "end_given_tree"),  # end-of-sentence attaches to ROOT with probability 1
     "marginal": ("marginal", "end_marginal"),
+    "particles": ("particles", "end_particles"),
 }
+# Not among the scores if no sentence has any.
+_ON_REQUEST = ("particles",)
 
 
 def perplexities(items: pa.Table) -> dict[str, float | None]:
@@ -283,7 +297,7 @@ def perplexities(items: pa.Table) -> dict[str, float | None]:
         ``ppl_token_given_trees``, ``ppl_token_joint``, ``ppl_token_marginal``, the same with ``word``, and
         with ``word_without_eos``, which leaves out what end-of-sentence adds to the logarithms and to the
         words: models that count it and models that do not have that in common. None for a kind that some
-        sentence does not have.
+        sentence does not have. ``…_particles`` are there if they were asked for.
     """
     import pyarrow.compute as pc
 
@@ -293,6 +307,8 @@ def perplexities(items: pa.Table) -> dict[str, float | None]:
     scores: dict[str, float | None] = {}
     for unit, count in counts.items():
         for name, (kind, end) in _KINDS.items():
+            if kind in _ON_REQUEST and items[kind].null_count == len(items):
+                continue
             known = count > 0 and bool(len(items)) and not items[kind].null_count
             logprobs = [items[kind]] if known else []
             if unit == "word_without_eos" and ends:
@@ -372,14 +388,20 @@ def _score(
     beam: int | ActionBeam | None,
     margin: float | None,
     trees: TreesFile | None,
+    particles: Particles | None,
     max_batch: int | None,
 ) -> list[RowScore]:
     """What is known of each row."""
+    from pdtools.search.particles import with_particles
     from pdtools.search.scorer import scorer_of
     from pdtools.search.scores import GivenRow
 
     scorer = scorer_of(loaded, beam=beam, margin=margin, trees=trees, max_batch=max_batch)
-    return scorer.score_rows([GivenRow(row.tokens, row.derivation, row.word) for row in rows])
+    given = [GivenRow(row.tokens, row.derivation, row.word) for row in rows]
+    scores = scorer.score_rows(given)
+    if particles is None:
+        return scores
+    return with_particles(loaded.model, given, scores, particles, max_batch=max_batch)
 
 
 def _possible(
@@ -390,19 +412,24 @@ def _possible(
     nothing: str,
 ) -> list[SentenceLogprobs]:
     """The rows whose probabilities, as far as computed, are above 0; ``nothing``: why a marginal is not."""
+    from pdtools.search.scores import RowScore
+
     items = []
-    for row, logprobs in block:
-        _, joint, marginal, _, _ = logprobs
-        if -math.inf in (joint, marginal):
-            reason = nothing if marginal == -math.inf else "its tree has probability 0"
+    for row, record in block:
+        logprobs = RowScore(*record)
+        if -math.inf in (logprobs.joint, logprobs.marginal, logprobs.particles):
+            reason = "its tree has probability 0"
+            if logprobs.marginal == -math.inf:
+                reason = nothing
+            elif logprobs.particles == -math.inf:
+                reason = "no particle got to its end: more are needed"
             rejects.add(reason, file=shards.folder, line=row.id, text=row.text)
         else:
             items.append(_item(row, logprobs, loaded))
     return items
 
 
-def _item(row: Row, logprobs: _Record, loaded: LoadedModel) -> SentenceLogprobs:
-    given_tree, joint, marginal, end_given_tree, end_marginal = logprobs
+def _item(row: Row, logprobs: RowScore, loaded: LoadedModel) -> SentenceLogprobs:
     unk_id = loaded.tokenizer.unk_id
     windows = loaded.model.layout == "window"  # there a ROOT stands for the end of its sentence
     end_id = loaded.model.root_id if windows else loaded.model.eos_id
@@ -411,12 +438,8 @@ def _item(row: Row, logprobs: _Record, loaded: LoadedModel) -> SentenceLogprobs:
         tokens=len(row.tokens) - (not windows),
         words=words_with_ends(row.word, row.tokens, end_id),
         unknown=0 if unk_id is None else int((row.tokens == unk_id).sum()),
-        given_tree=given_tree,
-        joint=joint,
-        marginal=marginal,
         ends=int((row.tokens == end_id).sum()),
-        end_given_tree=end_given_tree,
-        end_marginal=end_marginal,
+        **logprobs._asdict(),
     )
 
 

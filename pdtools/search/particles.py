@@ -1,0 +1,141 @@
+"""log p(x) by sequential Monte Carlo: an estimate that does not depend on what a beam happens to keep.
+
+Particles are hypotheses with weights. After each token all legal attachments of all particles are weighed (models
+of actions: after each action of all that have not generated the next token), and at most N of these extensions are drawn so that every one has its weight in expectation
+(:mod:`pdtools.search.thinning`). So the sum of the weights after any token, p̂(x_1 … x_t), is an unbiased
+estimate of p(x_1 … x_t), for any N; it is exact where N is no less than the number of derivations. Its
+logarithm is too low in the mean, about by half the variance of log p̂ (Jensen's inequality), so that a
+perplexity is too high; both errors fall with N.
+
+Against particles that each draw one attachment from the model and are resampled later (the bootstrap filter),
+no two are the same history, and none is drawn where all can be kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdtools.errors import PdtoolsError
+from pdtools.models import LanguageModel
+from pdtools.models.grammar.model import GrammarLM
+from pdtools.search.action_scorer import inside_words
+from pdtools.search.attachment_scorer import end_logprob, searched_tokens
+from pdtools.search.beam import beam_search
+from pdtools.search.scores import ActionBeam, GivenRow, RowScore, increments
+from pdtools.search.word_synchronous import word_synchronous_search
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Particles:
+    """How log p(x) is estimated.
+
+    Attributes:
+        number: of particles of a string, at most; at least 1.
+        seed: of what is drawn.
+    """
+
+    number: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.number < 1:
+            raise PdtoolsError(f"there must be at least 1 particle, not {self.number}")
+
+
+@dataclass(frozen=True, slots=True)
+class ParticleResult:
+    """What was drawn for a string of n tokens.
+
+    Attributes:
+        prefix_logprobs: float64[n + 2], nats: log p̂ of the first t tokens, t from 0; the last is log p̂(x).
+    """
+
+    prefix_logprobs: NDArray[np.float64]
+
+    @property
+    def marginal(self) -> float:
+        """log p̂(x) in nats."""
+        return float(self.prefix_logprobs[-1])
+
+    @property
+    def logprobs(self) -> NDArray[np.float64]:
+        """float64[n + 1], nats, of every token and end-of-sentence."""
+        return increments(self.prefix_logprobs)
+
+
+def particle_search(
+    model: LanguageModel,
+    token_ids: Sequence[NDArray[np.int32]],
+    particles: Particles,
+    *,
+    inside: Sequence[NDArray[np.bool_]] | None = None,
+    max_batch: int | None = None,
+) -> list[ParticleResult]:
+    """Estimate log p(x) of strings.
+
+    What is drawn for a string depends on the seed and on its tokens alone. Strings that begin alike share
+    the particles of what they begin with.
+
+    Args:
+        model: in evaluation mode, one whose words depend on derivations.
+        token_ids: for each string int32[n + 2]: ROOT, the n tokens, end-of-sentence; for a model of windows
+            as of :func:`pdtools.search.beam_search`.
+        particles: how many, and the seed.
+        inside: of a model of actions, for each string which tokens go on with a word
+            (:func:`pdtools.search.action_scorer.inside_words`).
+        max_batch: strings per batch; by default as many as fit a fixed amount of memory.
+
+    Returns:
+        One result per string, in input order.
+
+    Raises:
+        PdtoolsError: if p(x) is exact without, or the device is out of memory.
+    """
+    check_uses_particles(model)
+    if isinstance(model, GrammarLM):
+        beam = ActionBeam(actions=particles.number, words=particles.number, fast_track=0)
+        by_actions = word_synchronous_search(
+            model,
+            token_ids,
+            beam=beam,
+            inside_words=inside,
+            max_batch=max_batch,
+            draw=particles.seed,
+        )
+        return [ParticleResult(each.prefix_logprobs) for each in by_actions]
+    found = beam_search(model, token_ids, beam=particles.number, max_batch=max_batch, draw=particles.seed)
+    return [ParticleResult(each.prefix_logprobs) for each in found]
+
+
+def with_particles(
+    model: LanguageModel,
+    rows: Sequence[GivenRow],
+    scores: Sequence[RowScore],
+    particles: Particles,
+    *,
+    max_batch: int | None = None,
+) -> list[RowScore]:
+    """Scores of rows of shards with estimates of log p(x) beside; see :func:`particle_search`."""
+    ids = [searched_tokens(model, row.tokens) for row in rows]
+    inside = [inside_words(row.word) for row in rows]
+    found = particle_search(model, ids, particles, inside=inside, max_batch=max_batch)
+    return [
+        score._replace(particles=each.marginal, end_particles=end_logprob(model, tokens, each.logprobs))
+        for score, tokens, each in zip(scores, ids, found, strict=True)
+    ]
+
+
+def check_uses_particles(model: LanguageModel) -> None:
+    """Refuse a model that needs none.
+
+    Raises:
+        PdtoolsError: if p(x) is exact without.
+    """
+    if not model.derivation_kind.reach_words:
+        raise PdtoolsError(
+            "log p(x) of this model is exact, its words depend on no tree: leave out --particles"
+        )
