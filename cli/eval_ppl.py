@@ -66,7 +66,7 @@ def eval_ppl(
             min=1,
             metavar="N",
             rich_help_panel="Search",
-            help="Estimate the marginal by so many particles too (sequential Monte Carlo), whatever the beam.",
+            help="Estimate the marginal by so many particles too (sequential Monte Carlo), without a beam.",
         ),
     ] = None,
     seed: SeedOption = 0,
@@ -153,7 +153,7 @@ def eval_ppl(
         )
     if particles is not None and (stream or is_huggingface(model)):
         raise PdtoolsError(
-            "--particles are for models that derive trees, sentence by sentence: leave them out"
+            "--particles are for models of trees that read sentence by sentence: leave them out"
         )
     if not marginal and (stream or is_huggingface(model)):
         reads = (

@@ -576,8 +576,8 @@ class _Batch:
         assert self.draw is not None
         if bool(joint.isnan().any()):
             raise PdtoolsError(_NO_NUMBERS)
-        first = [int(np.flatnonzero(level.prefix_of == prefix)[0]) for prefix in level.going]
-        numbers = [uniform_of(self.draw, self.strings.ids[string][: k + 1]) for string in first]
+        leads = level.leads[level.going].tolist()
+        numbers = [uniform_of(self.draw, self.strings.ids[string][: k + 1]) for string in leads]
         uniform = torch.tensor(numbers, dtype=torch.float64, device=self.device)  # (p,)
         padded = self.rows.padded(joint, -torch.inf)  # (p, h, k + 1)
         most = torch.full_like(uniform, self.widths[k], dtype=torch.int64)

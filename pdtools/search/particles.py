@@ -1,11 +1,11 @@
 """log p(x) by sequential Monte Carlo: an estimate that does not depend on what a beam happens to keep.
 
-Particles are hypotheses with weights. After each token all legal attachments of all particles are weighed (models
-of actions: after each action of all that have not generated the next token), and at most N of these extensions are drawn so that every one has its weight in expectation
-(:mod:`pdtools.search.thinning`). So the sum of the weights after any token, p̂(x_1 … x_t), is an unbiased
-estimate of p(x_1 … x_t), for any N; it is exact where N is no less than the number of derivations. Its
-logarithm is too low in the mean, about by half the variance of log p̂ (Jensen's inequality), so that a
-perplexity is too high; both errors fall with N.
+Particles are hypotheses with weights. After each token all legal attachments of all particles are weighed
+(models of actions: all next actions, until the next token is generated), and at most N of these extensions
+are drawn so that every one has its weight in expectation (:mod:`pdtools.search.thinning`). So the sum of the
+weights after any token, p̂(x_1 … x_t), is an unbiased estimate of p(x_1 … x_t), for any N; it is exact where N
+is no less than the number of derivations. Its logarithm is too low in the mean, about by half the variance of
+log p̂ (Jensen's inequality), so that a perplexity is too high; both errors fall with N.
 
 Against particles that each draw one attachment from the model and are resampled later (the bootstrap filter),
 no two are the same history, and none is drawn where all can be kept.
@@ -74,6 +74,7 @@ def particle_search(
     *,
     inside: Sequence[NDArray[np.bool_]] | None = None,
     max_batch: int | None = None,
+    share_prefixes: bool = True,
 ) -> list[ParticleResult]:
     """Estimate log p(x) of strings.
 
@@ -88,6 +89,7 @@ def particle_search(
         inside: of a model of actions, for each string which tokens go on with a word
             (:func:`pdtools.search.action_scorer.inside_words`).
         max_batch: strings per batch; by default as many as fit a fixed amount of memory.
+        share_prefixes: see :func:`pdtools.search.beam_search`.
 
     Returns:
         One result per string, in input order.
@@ -104,10 +106,18 @@ def particle_search(
             beam=beam,
             inside_words=inside,
             max_batch=max_batch,
+            share_prefixes=share_prefixes,
             draw=particles.seed,
         )
         return [ParticleResult(each.prefix_logprobs) for each in by_actions]
-    found = beam_search(model, token_ids, beam=particles.number, max_batch=max_batch, draw=particles.seed)
+    found = beam_search(
+        model,
+        token_ids,
+        beam=particles.number,
+        max_batch=max_batch,
+        share_prefixes=share_prefixes,
+        draw=particles.seed,
+    )
     return [ParticleResult(each.prefix_logprobs) for each in found]
 
 
@@ -137,5 +147,5 @@ def check_uses_particles(model: LanguageModel) -> None:
     """
     if not model.derivation_kind.reach_words:
         raise PdtoolsError(
-            "log p(x) of this model is exact, its words depend on no tree: leave out --particles"
+            "words of this model depend on no tree, and log p(x) is exact: leave out --particles"
         )

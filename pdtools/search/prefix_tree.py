@@ -130,6 +130,12 @@ class Level:
     prefix_of: NDArray[np.int64]
     ending: NDArray[np.int64]
 
+    @property
+    def leads(self) -> NDArray[np.int64]:
+        """The first string of each prefix, int64[c]."""
+        prefixes, first = np.unique(self.prefix_of, return_index=True)
+        return first[prefixes >= 0]
+
 
 @dataclass(frozen=True)
 class Packed:

@@ -367,8 +367,7 @@ class _Batch:
         n_goals = len(level.tokens)
         tokens = torch.from_numpy(level.tokens >> 1).to(self.device)  # (c,)
         inside = torch.from_numpy((level.tokens & 1).astype(bool)).to(self.device)  # (c,)
-        leads = [int(np.flatnonzero(level.prefix_of == prefix)[0]) for prefix in range(n_goals)]
-        prefixes = [self.strings.ids[string][: self.reached + 1] for string in leads]
+        prefixes = [self.strings.ids[string][: self.reached + 1] for string in level.leads.tolist()]
         frontier = self._of_children(fed, level)
         generated = [frontier.taken(torch.arange(0, device=self.device))]
         for step in itertools.count(1):

@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -127,7 +127,8 @@ def evaluate_perplexity(
         progress=progress,
     )
     nothing = IMPOSSIBLE if trees else nothing_found(loaded.model.max_length)
-    items = _table(_possible(block, shards, loaded, rejects, nothing) for block in blocks)
+    rows = (_possible(block, shards, loaded, rejects, nothing) for block in blocks)
+    items = _table(rows, particles=particles is not None)
     settings = {
         "task": "ppl",
         **loaded.described,
@@ -283,8 +284,8 @@ _KINDS = {
     "marginal": ("marginal", "end_marginal"),
     "particles": ("particles", "end_particles"),
 }
-# Not among the scores if no sentence has any.
-_ON_REQUEST = ("particles",)
+# Columns, and scores, that are there if they were asked for.
+_PARTICLES = ("particles", "end_particles")
 
 
 def perplexities(items: pa.Table) -> dict[str, float | None]:
@@ -307,7 +308,7 @@ def perplexities(items: pa.Table) -> dict[str, float | None]:
     scores: dict[str, float | None] = {}
     for unit, count in counts.items():
         for name, (kind, end) in _KINDS.items():
-            if kind in _ON_REQUEST and items[kind].null_count == len(items):
+            if kind not in items.column_names:
                 continue
             known = count > 0 and bool(len(items)) and not items[kind].null_count
             logprobs = [items[kind]] if known else []
@@ -317,13 +318,14 @@ def perplexities(items: pa.Table) -> dict[str, float | None]:
     return scores
 
 
-def items_table(items: Sequence[SentenceLogprobs]) -> pa.Table:
-    """A row for each sentence, and a column for each attribute."""
+def items_table(items: Sequence[SentenceLogprobs], *, particles: bool = False) -> pa.Table:
+    """A row for each sentence, and a column for each attribute; those of ``particles`` if they are wanted."""
     import pyarrow as pa
 
     types = {"id": pa.int64(), **dict.fromkeys(("tokens", "words", "unknown", "ends"), pa.int32())}
-    schema = pa.schema([(f.name, types.get(f.name, pa.float64())) for f in fields(SentenceLogprobs)])
-    return pa.Table.from_pylist([asdict(item) for item in items], schema=schema)
+    names = [f.name for f in fields(SentenceLogprobs) if particles or f.name not in _PARTICLES]
+    schema = pa.schema([(name, types.get(name, pa.float64())) for name in names])
+    return pa.table({name: [getattr(item, name) for item in items] for name in names}, schema=schema)
 
 
 def count_items(items: pa.Table) -> dict[str, Any]:
@@ -337,11 +339,12 @@ def count_items(items: pa.Table) -> dict[str, Any]:
     }
 
 
-def _table(blocks: Iterable[Sequence[SentenceLogprobs]]) -> pa.Table:
+def _table(blocks: Iterable[Sequence[SentenceLogprobs]], *, particles: bool = False) -> pa.Table:
     """One table, of which the numbers alone are in memory."""
     import pyarrow as pa
 
-    return pa.concat_tables([items_table([]), *map(items_table, blocks)])
+    tables = (items_table(block, particles=particles) for block in blocks)
+    return pa.concat_tables([items_table([], particles=particles), *tables])
 
 
 def _sum(numbers: pa.ChunkedArray) -> int:

@@ -8,7 +8,7 @@ import math
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,7 @@ from pdtools.evaluation.perplexity.evaluate import (
 from pdtools.files import Rejects
 from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.search import load_scorer
+from pdtools.search.particles import Particles
 from pdtools.search.scores import RowScore, SentenceScore
 from pdtools.search.string_scorer import string_logprobs
 from pdtools.shards import ShardFolder, ShardSet, ShardSettings, build_shards
@@ -131,6 +132,28 @@ def test_a_narrow_beam_is_a_lower_bound(world: tuple[dict[str, Path], ShardSet, 
     assert narrow["ppl_token_marginal"] > wide["ppl_token_marginal"]
     assert none["ppl_token_marginal"] is None
     assert none["ppl_token_joint"] == pytest.approx(wide["ppl_token_joint"])
+
+
+def test_particles_estimate_the_marginal(world: tuple[dict[str, Path], ShardSet, Tokenizer]) -> None:
+    models, shards, _ = world
+    loaded = load_checkpoint(models["pushdown"])
+    options: dict[str, Any] = {"beam": 1000, "rejects": Rejects()}
+    found = evaluate_perplexity(shards, loaded, particles=Particles(number=1000), **options)
+    assert found.settings["particles"] == 1000
+    for unit in ("token", "word", "word_without_eos"):
+        estimate = found.scores[f"ppl_{unit}_particles"]
+        assert estimate == pytest.approx(found.scores[f"ppl_{unit}_marginal"], rel=1e-6)
+    options["beam"] = None
+    drawn = [
+        evaluate_perplexity(shards, loaded, particles=Particles(number=1, seed=seed), **options).scores
+        for seed in (0, *range(5))
+    ]
+    assert drawn[0] == drawn[1]
+    assert len({scores["ppl_token_particles"] for scores in drawn}) > 1
+    assert drawn[0]["ppl_token_marginal"] is None
+    assert "ppl_token_particles" not in evaluate_perplexity(shards, loaded, **options).scores
+    with pytest.raises(PdtoolsError, match="log p.x. is exact"):
+        evaluate_perplexity(shards, load_checkpoint(models["base"]), particles=Particles(number=2), **options)
 
 
 def test_a_scorer_gives_the_same_marginal(world: tuple[dict[str, Path], ShardSet, Tokenizer]) -> None:

@@ -1,0 +1,180 @@
+"""Estimates of log p(x) by particles against the sum over all derivations."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from action_oracle import action_model
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from search_oracle import row, tiny_model
+from toy_grammar_lm import enumerate_derivations
+from window_oracle import searched_row
+
+from pdtools.errors import PdtoolsError
+from pdtools.models import LanguageModel
+from pdtools.search import beam_search
+from pdtools.search.particles import Particles, particle_search
+from pdtools.search.thinning import thin, uniform_of
+
+A, B, C = 3, 4, 5
+EVERY = 2000
+WINDOW = searched_row([[B, A, C], [A, C, B, A]])
+
+
+def draw(model: LanguageModel, ids: np.ndarray, number: int, seed: int = 0, **how: Any) -> np.ndarray:
+    """log p̂ after every token."""
+    return particle_search(model, [ids], Particles(number=number, seed=seed), **how)[0].prefix_logprobs
+
+
+# --- what is kept of weights ----------------------------------------------------------------------
+
+
+@settings(max_examples=40)
+@given(
+    logs=st.lists(st.one_of(st.floats(-8, 8), st.just(-math.inf)), min_size=1, max_size=12),
+    most=st.integers(1, 13),
+)
+def test_thinned_weights_are_the_weights_in_expectation(logs: list[float], most: int) -> None:
+    """Over a fine grid of the one random number that is drawn, so that the mean is known to its spacing."""
+    grid = 1000
+    uniform = (torch.arange(grid, dtype=torch.float64) + 0.5) / grid
+    weights = torch.tensor(logs, dtype=torch.float64)
+    found = thin(weights.expand(grid, -1), torch.full((grid,), most), uniform).exp()
+    assert int((found > 0).sum(1).max()) <= most
+    assert found.mean(0).numpy() == pytest.approx(
+        weights.exp().numpy(), abs=4e-3 * float(weights.exp().sum())
+    )
+    if sum(x > -math.inf for x in logs) <= most:
+        assert torch.equal(found[0], weights.exp())
+    else:  # the heaviest stay as they are, the rest weigh the same: nothing varies but which these are
+        assert torch.allclose(found.sum(1), weights.exp().sum())
+        for some in found[:: grid // 8]:
+            drawn = some[(some > 0) & ~torch.isclose(some, weights.exp())]
+            assert not len(drawn) or torch.allclose(drawn, drawn[0])
+
+
+def test_random_numbers_depend_on_seed_and_prefix() -> None:
+    prefixes = [np.array(p, np.int32) for p in itertools.product((1, 3), (3, 4), (4, 5))]
+    found = [uniform_of(seed, prefix) for seed in range(500) for prefix in prefixes]
+    assert len(set(found)) == len(found)
+    assert 0 < min(found) < 0.01 < 0.99 < max(found) < 1
+    assert np.mean(found) == pytest.approx(0.5, abs=4 / math.sqrt(12 * len(found)))
+
+
+# --- estimates ------------------------------------------------------------------------------------
+
+MODELS = {
+    "sentence": (lambda: tiny_model(), row([A, B, C, A])),
+    "window": (lambda: tiny_model(layout="window"), WINDOW),
+    "tg": (lambda: action_model("tg", "relative"), row([A, B])),
+    "plm": (lambda: action_model("plm", "learned"), row([A, B])),
+    "plm-mask": (lambda: action_model("plm-mask", "none"), row([A, B])),
+}
+
+
+@pytest.fixture
+def draws(monkeypatch: pytest.MonkeyPatch) -> Callable[[LanguageModel, np.ndarray, int, int], np.ndarray]:
+    """Many independent draws in one batch: (S, n + 2)."""
+    rng = np.random.default_rng(0)
+    for module in ("beam", "word_synchronous"):
+        monkeypatch.setattr(f"pdtools.search.{module}.uniform_of", lambda seed, prefix: rng.random())
+
+    def many(model: LanguageModel, ids: np.ndarray, number: int, times: int) -> np.ndarray:
+        found = particle_search(model, [ids] * times, Particles(number=number), share_prefixes=False)
+        return np.array([each.prefix_logprobs for each in found])
+
+    return many
+
+
+def exact(model: LanguageModel, ids: np.ndarray) -> np.ndarray:
+    """A_t over all derivations."""
+    if model.layout == "window":  # a full beam is compared with its definition elsewhere
+        return beam_search(model, [ids], beam=EVERY)[0].prefix_logprobs
+    return np.array(enumerate_derivations(model, ids.tolist()).prefix_logprobs)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_estimates_are_unbiased_and_exact_with_enough_particles(
+    name: str, draws: Callable[..., np.ndarray]
+) -> None:
+    make, ids = MODELS[name]
+    model = make()
+    wanted = exact(model, ids)
+    np.testing.assert_allclose(draw(model, ids, EVERY), wanted, atol=1e-5)
+    deviations = []
+    for number in (2, 6):
+        ratio = np.exp(draws(model, ids, number, 400) - wanted)  # (S, n + 2)
+        error = ratio.std(0, ddof=1) / math.sqrt(len(ratio))
+        assert np.all(np.abs(ratio.mean(0) - 1) < 4.5 * error + 1e-4)
+        deviations.append(ratio.std(0, ddof=1)[-1])
+    assert deviations[0] > 1e-4  # there was something to draw
+    assert deviations[1] < deviations[0]
+
+
+def test_particles_beat_those_that_draw_one_attachment_each(draws: Callable[..., np.ndarray]) -> None:
+    """The bootstrap filter, written plainly, over the same strings and as many particles."""
+    model, ids, number = tiny_model(seed=1), row([A, B, C, A, B]), 4
+    wanted = exact(model, ids)[-1]
+    plain = np.exp([bootstrap(model, ids.tolist(), number, seed) - wanted for seed in range(40)])
+    ours = np.exp(draws(model, ids, number, 40)[:, -1] - wanted)
+    assert plain.mean() == pytest.approx(1, abs=4.5 * plain.std() / math.sqrt(40))
+    assert ours.std() < plain.std()
+
+
+@torch.no_grad()
+def bootstrap(model: LanguageModel, ids: list[int], number: int, seed: int) -> float:
+    """log p̂(x): every particle draws from the model, those of a token are drawn again by their weights."""
+    rng = np.random.default_rng(seed)
+    derivations, total = model.derive(number, len(ids)), 0.0
+    for token in ids[1:]:
+        logs = derivations.logprobs()[:, token]  # (N,)
+        total += float(torch.logsumexp(logs, 0)) - math.log(number)
+        if token == ids[-1]:
+            return total
+        weights = torch.softmax(logs, 0).numpy()
+        derivations.select(torch.from_numpy(rng.choice(number, number, p=weights / weights.sum())))
+        derivations.push(torch.full((number,), token))
+        choices = torch.multinomial(
+            derivations.logprobs().exp(),
+            1,
+            generator=torch.Generator().manual_seed(int(rng.integers(1 << 30))),
+        )
+        derivations.push(choices[:, 0])
+    raise AssertionError
+
+
+@pytest.mark.parametrize("name", ["sentence", "window", "tg"])
+def test_what_is_drawn_together_changes_nothing(name: str) -> None:
+    make, ids = MODELS[name]
+    model = make()
+    others = (
+        [searched_row([[A], [B]]), WINDOW] if name == "window" else [row([A, B, B]), row([C]), row([A, C])]
+    )
+    alone = draw(model, ids, 3, seed=5)
+    for max_batch in (None, 1):
+        together = particle_search(
+            model, [*others, ids, ids], Particles(number=3, seed=5), max_batch=max_batch
+        )
+        for found in together[-2:]:
+            np.testing.assert_allclose(found.prefix_logprobs, alone, atol=1e-5)
+    assert np.array_equal(draw(model, ids, 3, seed=5), alone)
+    assert len({float(draw(model, ids, 2, seed)[-1]) for seed in range(6)}) > 1
+
+
+def test_what_cannot_be_asked_for() -> None:
+    with pytest.raises(PdtoolsError, match="at least 1 particle"):
+        Particles(number=0)
+    with pytest.raises(PdtoolsError, match="log p.x. is exact"):
+        draw(tiny_model("transformer"), row([A]), 3)
+    model = tiny_model()
+    with torch.no_grad():
+        next(model.parameters()).fill_(math.nan)
+    with pytest.raises(PdtoolsError, match="not numbers"):
+        draw(model, row([A, B, C]), 1)
