@@ -23,6 +23,8 @@ _HOME = {
     "HuggingFaceScorer": "huggingface",
     "beam_search": "beam",
     "BeamResult": "beam",
+    "particle_search": "particles",
+    "Particles": "particles",
     "next_token_logprobs": "continuation",
     "sample": "sampling",
     "Sample": "sampling",
