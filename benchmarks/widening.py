@@ -23,7 +23,7 @@ import torch
 from pdtools.evaluation.blimp.evaluate import PairContest
 from pdtools.evaluation.blimp.evaluate import judge as judge_pair
 from pdtools.evaluation.blimp.pairs import Pair, PairFiles
-from pdtools.evaluation.sg.evaluate import ItemContest, from_score, present
+from pdtools.evaluation.sg.evaluate import ItemContest, from_score, present_needed
 from pdtools.evaluation.sg.evaluate import judge as judge_item
 from pdtools.evaluation.sg.suites import Suite, SuiteFiles
 from pdtools.models import LoadedModel, load_checkpoint
@@ -82,7 +82,7 @@ def sg(path: str, limit: int, text_style: str) -> Task:
     for suite in SuiteFiles(path):
         suite = replace(suite, items=suite.items[:limit])
         for item in suite.items:
-            presented = tuple(present(condition, text_style) for condition in item.conditions)
+            presented = tuple(present_needed(item, suite.formulas, text_style))
             contests.append(ItemContest(item, tuple(suite.formulas), presented))
             outcomes.append(outcome(suite, contests[-1]))
     return Task("SG", contests, outcomes)

@@ -195,7 +195,11 @@ def piecewise_comparer(
     from pdtools.search.in_pieces import PiecewiseComparer, model_settings_for_job
     from pdtools.search.widening import STEPS
 
-    described = {"work": "comparisons", "steps": list(map(list, STEPS)), **model_settings_for_job(settings)}
+    described = {
+        "work": "comparisons: as far as needed",
+        "steps": list(map(list, STEPS)),
+        **model_settings_for_job(settings),
+    }
     with kept_pieces(output, described, plan, overwrite=overwrite, quiet=quiet) as job:
         yield PiecewiseComparer(settings, plan, job)
 

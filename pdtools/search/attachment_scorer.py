@@ -17,6 +17,7 @@ from pdtools.search.encoding import Encoded, score_windows, sentence_score
 from pdtools.search.next_tokens import as_measures, asks_for_distributions, word_beginnings
 from pdtools.search.scores import (
     ActionBeam,
+    Beginning,
     Continuation,
     GivenRow,
     RowScore,
@@ -194,19 +195,31 @@ class AttachmentScorer(CheckpointScorer):
             share_prefixes=self.share_prefixes,
             trace=trace,
         )
-        return [_of_sentence(result) for result in found] if self._windows else found
+        if not self._windows:
+            return found
+        eos = self.loaded.model.eos_id
+        return [
+            _of_sentence(result) if tokens[-1] == eos else result
+            for tokens, result in zip(ids, found, strict=True)
+        ]
 
     @property
     def _windows(self) -> bool:
         return self.loaded.model.layout == "window"
 
-    def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
-        """See :meth:`Scorer.score`."""
+    def _encode(self, sentence: str | Sentence | Beginning) -> Encoded | Unscorable:
+        if not isinstance(sentence, Beginning):
+            return super()._encode(sentence)
+        found = super()._encode(sentence.sentence)
+        return found if isinstance(found, Unscorable) else found.beginning(sentence.end)
+
+    def score(self, sentences: Iterable[str | Sentence | Beginning]) -> Iterator[SentenceScore | Unscorable]:
+        """See :meth:`Scorer.score`; what is asked of a beginning alone is not searched further."""
         for found in self.search(sentences):
             yield found if isinstance(found, Unscorable) else self.as_score(found)
 
     def search(
-        self, sentences: Iterable[str | Sentence], *, k_best: int = 1, trace: int = 0
+        self, sentences: Iterable[str | Sentence | Beginning], *, k_best: int = 1, trace: int = 0
     ) -> Iterator[Searched | Unscorable]:
         """Search the derivations of sentences: one result each, in input order, lazily.
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel
+from pdtools.search.attachment_scorer import AttachmentScorer
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.huggingface import is_huggingface
-from pdtools.search.scorer import load_model, scorer_of
-from pdtools.search.scores import AUTO, Dtype
-from pdtools.search.widening import STEPS, Compared, Contest, Found
-from pdtools.tokenization import Sentence
+from pdtools.search.scorer import load_model
+from pdtools.search.scores import AUTO, Beginning, Dtype
+from pdtools.search.widening import STEPS, Asked, Compared, Contest, Found
 
 # Contests that are worked on together: enough that the few that are left at last still fill batches.
 CONTESTS = 256
@@ -58,7 +58,7 @@ class WideningComparer:
         if loaded.model.derivation_kind.choices != "attachments":
             raise PdtoolsError(f"{loaded.folder}: --beam auto is for models of attachments: give a number")
         self._scorers = [
-            scorer_of(loaded, beam=step.beam, margin=step.margin, max_batch=max_batch, context=context)
+            AttachmentScorer(loaded, beam=step.beam, margin=step.margin, max_batch=max_batch, context=context)
             for step in STEPS
         ]
         steps = [list(step) for step in STEPS]
@@ -76,7 +76,7 @@ class WideningComparer:
         for step, scorer in zip(STEPS, self._scorers, strict=True):
             sentences = {text for i in open_ones for text in contests[i].sentences}
             in_order = sorted(sentences, key=_text)  # those that begin alike are neighbours
-            scores: dict[str | Sentence, Found] = dict(zip(in_order, scorer.score(in_order), strict=True))
+            scores: dict[Asked, Found] = dict(zip(in_order, scorer.score(in_order), strict=True))
             undecided = []
             for i in open_ones:
                 before = found[i].scores if i in found else None
@@ -89,5 +89,7 @@ class WideningComparer:
         return [found[i] for i in range(len(contests))]
 
 
-def _text(sentence: str | Sentence) -> str:
+def _text(sentence: Asked) -> str:
+    if isinstance(sentence, Beginning):
+        return _text(sentence.sentence)
     return sentence if isinstance(sentence, str) else sentence.text

@@ -14,6 +14,7 @@ from pdtools.search.contexts import lines_of
 from pdtools.search.scores import SentenceScore, Unscorable
 from pdtools.tokenization import Encoding, Sentence, Tokenizer, UnknownWordError, split_words
 
+S = TypeVar("S")
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -40,6 +41,14 @@ class Encoded:
     def ids(self) -> NDArray[np.int32]:
         """The whole row, int32: ``before``, then the sentence's ROOT, tokens and end-of-sentence."""
         return np.concatenate([self.before, self.encoding.ids])
+
+    def beginning(self, end: int) -> Encoded:
+        """The same without the tokens that begin at or after a character; the first one stays."""
+        encoding = self.encoding
+        asked = np.flatnonzero((encoding.starts < end) & (encoding.word >= 0))
+        length = max(1, *asked.tolist()) + 1
+        columns = {name: getattr(encoding, name)[:length] for name in ("ids", "word", "starts", "ends")}
+        return replace(self, encoding=replace(encoding, **columns))
 
     def in_context(self, tokenizer: Tokenizer, before: Sequence[Sentence], window: int) -> Encoded:
         """The same after as many of these sentences, the last ones, as fit a window of so many positions.
@@ -121,10 +130,10 @@ def sentence_score(
     seen: Sequence[int] | None = None,
     measures: Mapping[str, NDArray[np.float64]] | None = None,
 ) -> SentenceScore:
-    """Put together the score of an encoded sentence: n tokens and end-of-sentence.
+    """Put together the score of an encoded sentence: n tokens and, if it is whole, end-of-sentence.
 
     Args:
-        logprobs: float64[n + 1], nats.
+        logprobs: float64[n + 1], nats; or [n].
         dropped, seen, measures: see :class:`SentenceScore`.
     """
     encoding = encoded.encoding
@@ -140,7 +149,7 @@ def sentence_score(
         ends=tuple(encoding.ends[1:].tolist()),
         logprobs=logprobs,
         n_unknown=encoding.n_unknown,
-        eos=True,
+        eos=bool(encoding.word[-1] < 0),
         dropped=dropped,
         seen=None if seen is None else tuple(seen),
         measures=measures or {},
@@ -148,8 +157,8 @@ def sentence_score(
 
 
 def score_windows(
-    sentences: Iterable[str | Sentence],
-    encode: Callable[[str | Sentence], T | Unscorable],
+    sentences: Iterable[S],
+    encode: Callable[[S], T | Unscorable],
     work: Callable[[list[T]], Iterable[R]],
     look_ahead: int = LOOK_AHEAD,
 ) -> Iterator[R | Unscorable]:

@@ -82,6 +82,15 @@ def check_one_width(beam: int | ActionBeam | None) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Beginning:
+    """The tokens of a sentence that begin before some character, at least one: nothing else is asked for, nor
+    end-of-sentence."""
+
+    sentence: str | Sentence
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class SentenceScore:
     """The tokens of one sentence and their log-probabilities.
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Union, runtime_checkable
 
-from pdtools.search.scores import SentenceScore, Unscorable
+from pdtools.search.scores import Beginning, SentenceScore, Unscorable
 
 if TYPE_CHECKING:
     from pdtools.tokenization import Sentence
@@ -62,14 +62,15 @@ class Uncertain:
 
 
 Found = SentenceScore | Unscorable
+Asked = Union[str, "Sentence", Beginning]
 
 
 class Contest(Protocol):
     """Sentences whose scores are compared."""
 
     @property
-    def sentences(self) -> Sequence[str | Sentence]:
-        """As a scorer takes them."""
+    def sentences(self) -> Sequence[Asked]:
+        """As a scorer takes them, no further than they matter."""
         ...
 
     def decided(self, now: Sequence[Found], before: Sequence[Found] | None) -> bool:

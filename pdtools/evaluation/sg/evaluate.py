@@ -15,7 +15,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.evaluation.results import ITEMS, Batches, MeanAndMax, Progress, Results, no_progress
 from pdtools.evaluation.sg.scores import ItemResult, sg_scores
 from pdtools.evaluation.sg.suites import Condition, Item, Suite, Suites, sentences
-from pdtools.search.scores import Unscorable
+from pdtools.search.scores import Beginning, Unscorable
 from pdtools.search.widening import Compared, Comparer, Uncertain
 
 if TYPE_CHECKING:
@@ -29,14 +29,28 @@ if TYPE_CHECKING:
 
 # Sentences of suites that are sorted together, and whose surprisals are in memory at the same time.
 BLOCK = 4096
+_NOT_NEEDED = "no prediction needs it: not searched by --beam auto"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Presented:
-    """A sentence as a model reads it, and where its regions lie there."""
+    """A sentence as a model reads it, and where its regions lie there.
+
+    Attributes:
+        needed: how many of the regions, the first ones, are asked for; None: all, and end-of-sentence.
+    """
 
     sentence: Sentence
     spans: tuple[tuple[int, int], ...]
+    needed: int | None = None
+
+    @property
+    def asked(self) -> Sentence | Beginning:
+        """What a scorer is asked for."""
+        if self.needed is None:
+            return self.sentence
+        rest = (start for start, end in self.spans[self.needed :] if end > start)
+        return Beginning(self.sentence, next(rest, len(self.sentence.text)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,13 +58,13 @@ class RegionSurprisals:
     """Surprisals of one sentence, in bits.
 
     Attributes:
-        regions: the sum over the tokens of each region; an empty region has 0.
+        regions: the sum over the tokens of each region; an empty region has 0, one not asked for None.
         eos: the surprisal of end-of-sentence, which belongs to no region; None if it is not counted.
         tokens: how many tokens each region has.
         dropped: see :class:`pdtools.search.SentenceScore`.
     """
 
-    regions: tuple[float, ...]
+    regions: tuple[float | None, ...]
     eos: float | None
     tokens: tuple[int, ...]
     dropped: float | None = None
@@ -58,7 +72,7 @@ class RegionSurprisals:
     @property
     def total(self) -> float:
         """The surprisal of the whole sentence: regions and end-of-sentence."""
-        return math.fsum((*self.regions, self.eos or 0.0))
+        return math.fsum(value or 0.0 for value in (*self.regions, self.eos))
 
 
 def present(condition: Condition, text_style: str | None) -> Presented:
@@ -98,6 +112,17 @@ def regions_of(text: str, spans: Sequence[tuple[int, int]], starts: Sequence[int
     return found
 
 
+def present_needed(item: Item, formulas: Iterable[Formula], text_style: str | None) -> list[Presented]:
+    """The sentences of an item as :func:`present` writes them, as far as formulas ask for their regions."""
+    regions = [region for formula in formulas for region in formula.regions]
+    found = []
+    for condition in item.conditions:
+        numbers = {number for number, name in regions if name == condition.name}
+        places = [i for i, n in enumerate(condition.numbers, start=1) if n in numbers or None in numbers]
+        found.append(replace(present(condition, text_style), needed=max(places, default=0)))
+    return found
+
+
 def region_surprisals(
     text: str,
     spans: Sequence[tuple[int, int]],
@@ -105,6 +130,7 @@ def region_surprisals(
     surprisals: Sequence[float],
     eos: float | None = None,
     dropped: float | None = None,
+    needed: int | None = None,
 ) -> RegionSurprisals:
     """Sum token surprisals by region (:func:`regions_of`).
 
@@ -115,12 +141,15 @@ def region_surprisals(
         surprisals: one for each token, in the unit wanted.
         eos: the surprisal of end-of-sentence; None if it is not counted.
         dropped: see :class:`RegionSurprisals`.
+        needed: see :class:`Presented`.
     """
     found: list[list[float]] = [[] for _ in spans]
     for region, surprisal in zip(regions_of(text, spans, starts), surprisals, strict=True):
         found[region].append(surprisal)
     return RegionSurprisals(
-        regions=tuple(math.fsum(values) for values in found),
+        regions=tuple(
+            math.fsum(values) if needed is None or i < needed else None for i, values in enumerate(found)
+        ),
         eos=eos,
         tokens=tuple(len(v) for v in found),
         dropped=dropped,
@@ -134,7 +163,7 @@ def from_score(presented: Presented, score: SentenceScore) -> RegionSurprisals:
     bits = [-float(x) / math.log(2) for x in score.logprobs]
     eos = bits.pop() if score.eos else None
     starts = score.starts[: len(bits)]
-    return region_surprisals(score.text, presented.spans, starts, bits, eos, score.dropped)
+    return region_surprisals(score.text, presented.spans, starts, bits, eos, score.dropped, presented.needed)
 
 
 def _region_values(
@@ -146,7 +175,8 @@ def _region_values(
     def value(number: int | None, condition: str) -> float:
         found = surprisals[condition]
         assert isinstance(found, RegionSurprisals)
-        return math.fsum(found.regions) if number is None else found.regions[position[condition][number]]
+        regions = found.regions if number is None else [found.regions[position[condition][number]]]
+        return math.fsum(region for region in regions if region is not None)
 
     return value
 
@@ -183,9 +213,9 @@ class ItemContest:
     presented: tuple[Presented, ...]
 
     @property
-    def sentences(self) -> tuple[Sentence, ...]:
+    def sentences(self) -> tuple[Sentence | Beginning, ...]:
         """Of the conditions, in their order."""
-        return tuple(presented.sentence for presented in self.presented)
+        return tuple(presented.asked for presented in self.presented)
 
     def decided(self, now: Sequence[Found], before: Sequence[Found] | None) -> bool:
         """See :class:`pdtools.search.widening.Contest`."""
@@ -238,7 +268,7 @@ def evaluate_sg(suites: Suites, scorer: Scorer | Comparer, progress: Progress = 
     for block, (scores, steps) in zip(_blocks(suites), scored, strict=True):
         for suite, item, condition in sentences(block):
             contents.update(json.dumps([suite.name, item.number, asdict(condition)]).encode())
-        presented = _present(block, style)
+        presented = _present_needed(block, style) if steps else _present(block, style)
         rows.sentences_with_unknown += sum(getattr(score, "n_unknown", 0) > 0 for score in scores)
         rows.add(
             block, list(map(_surprisals, presented, scores)), [p.sentence.text for p in presented], steps
@@ -284,7 +314,7 @@ def _compared(
     def contests() -> Iterator[ItemContest]:
         for suite in suites:
             for item in suite.items:
-                presented = tuple(present(condition, style) for condition in item.conditions)
+                presented = tuple(present_needed(item, suite.formulas, style))
                 yield ItemContest(item, tuple(suite.formulas), presented)
 
     found = iter(progress(comparer.compare(contests()), sum(len(suite.items) for suite in suites)))
@@ -310,6 +340,11 @@ def _blocks(suites: Suites) -> Iterator[list[Suite]]:
 
 def _present(block: Iterable[Suite], text_style: str | None) -> list[Presented]:
     return [present(condition, text_style) for _, _, condition in sentences(block)]
+
+
+def _present_needed(block: Iterable[Suite], text_style: str | None) -> list[Presented]:
+    items = ((item, suite.formulas) for suite in block for item in suite.items)
+    return [presented for item, formulas in items for presented in present_needed(item, formulas, text_style)]
 
 
 def _in_order(presented: list[Presented], by_text: bool) -> list[tuple[int, Presented]]:
@@ -450,7 +485,8 @@ def _region_rows(
             rows += [{**row, "reason": found} for row in regions]
             continue
         for row, surprisal, tokens in zip(regions, found.regions, found.tokens, strict=True):
-            rows.append({**row, "surprisal": surprisal, "tokens": tokens})
+            known = {"reason": _NOT_NEEDED} if surprisal is None else {"tokens": tokens}
+            rows.append({**row, "surprisal": surprisal, **known})
         if found.eos is not None:
             rows.append({**sentence, "region": None, "content": "", "surprisal": found.eos, "tokens": 1})
     return pa.RecordBatch.from_pylist(
