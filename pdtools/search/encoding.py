@@ -46,7 +46,7 @@ class Encoded:
         """The same without the tokens that begin at or after a character; the first one stays."""
         encoding = self.encoding
         asked = np.flatnonzero((encoding.starts < end) & (encoding.word >= 0))
-        length = max(1, *asked.tolist()) + 1
+        length = max([1, *asked.tolist()]) + 1
         columns = {name: getattr(encoding, name)[:length] for name in ("ids", "word", "starts", "ends")}
         return replace(self, encoding=replace(encoding, **columns))
 

@@ -292,7 +292,19 @@ def test_beams_as_wide_as_pairs_and_items_need_them(
         assert found["auto"]["scores"] == found["300"]["scores"]
         dropped = [found[beam]["counts"].pop("dropped") for beam in ("300", "auto")]
         assert found["auto"]["counts"] == found["300"]["counts"]
-        assert dropped[0]["mean"] == 0 < dropped[1]["mean"]  # these strings are short
+        if command == "eval-sg":
+            needed, every = (
+                pandas.read_parquet(tmp_path / command / beam / "regions.parquet") for beam in ("auto", "300")
+            )
+            every = every.dropna(subset=["region"]).reset_index(drop=True)  # without ends of sentences
+            known = needed.surprisal.notna()
+            assert 0 < known.sum() < len(needed) == len(every)
+            assert needed.surprisal[known].to_numpy() == pytest.approx(every.surprisal[known], abs=1e-4)
+            assert needed.reason[~known].unique().tolist() == [
+                "no prediction needs it: not searched by --beam auto"
+            ]
+        assert dropped[0]["mean"] == 0  # these strings are short
+        assert command == "eval-sg" or dropped[1]["mean"] > 0
         assert found["auto"]["settings"]["scorer"]["beam"] == "auto"
         items = pandas.read_parquet(tmp_path / command / "auto" / "items.parquet")
         steps = {(100, 5.0), (300, 6.0), (300, None)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from toy_gpt2 import save_gpt2
 from pdtools.evaluation.sg.evaluate import from_score, present
 from pdtools.evaluation.sg.suites import Condition
 from pdtools.models import save_checkpoint
-from pdtools.search import Scorer, SentenceScore, load_scorer
+from pdtools.search import AttachmentScorer, Scorer, SentenceScore, load_scorer
 from pdtools.tokenization import split_spaces, train_bpe_tokenizer
 
 CORPUS = ["The dogs did n't bark .", "company 's dog , she said , can not bark .", "the the dog dog"]
@@ -87,3 +88,23 @@ def test_regions_add_up_to_the_sentence(scorer: Scorer, contents: list[str]) -> 
         (inside,) = (i for i, (first, stop) in enumerate(presented.spans) if first <= start < stop)
         expected[inside] -= logprob / math.log(2)
     assert list(found.regions) == pytest.approx(expected)
+
+
+@settings(max_examples=30)
+@given(contents=regions, data=st.data())
+def test_beginnings_have_the_surprisals_of_the_whole(
+    scorer: Scorer, contents: list[str], data: st.DataObject
+) -> None:
+    if not isinstance(scorer, AttachmentScorer):
+        pytest.skip("nothing is searched")
+    normalized = tuple(" ".join(text.split()) for text in contents)
+    condition = Condition(name="c", regions=normalized, numbers=tuple(range(1, len(contents) + 1)))
+    presented = present(condition, scorer.settings["text_style"])
+    needed = data.draw(st.integers(0, len(contents)))
+    part = replace(presented, needed=needed)
+    whole, beginning = map(from_score, (presented, part), scorer.score([presented.sentence, part.asked]))
+    assert list(beginning.regions[:needed]) == pytest.approx(list(whole.regions[:needed]), abs=1e-4)
+    assert beginning.tokens[:needed] == whole.tokens[:needed]
+    assert set(beginning.regions[needed:]) <= {None}
+    assert sum(beginning.tokens[needed:]) <= 1  # where no region is needed that has words
+    assert beginning.eos is None
