@@ -567,10 +567,6 @@ class _Batch:
         rank = torch.arange(len(place), device=self.device) - (counts.cumsum(0) - counts)[prefix]
         return place[order[rank < most[prefix]]], _Rows.of(counts.minimum(most))
 
-    def _keep(self, prefixes: Tensor) -> Tensor:
-        """Go on with the hypotheses of the given prefixes, whose rows are returned; a prefix may go on as
-        several."""
-
     def _drawn(self, joint: Tensor, k: int, level: Level) -> tuple[Tensor, Tensor, _Rows]:
         """The same by chance: log weights (R, k + 1), and where those that are left are among them."""
         assert self.draw is not None
@@ -586,8 +582,9 @@ class _Batch:
         counts = self._of_prefixes(left.long(), torch.sum, 0)  # (p,)
         return joint, left.flatten().nonzero()[:, 0], _Rows.of(counts)
 
-    def _keep(self, prefixes: Tensor) -> None:
-        """Go on with the hypotheses of the given prefixes; a prefix may go on as several."""
+    def _keep(self, prefixes: Tensor) -> Tensor:
+        """Go on with the hypotheses of the given prefixes, whose rows are returned; a prefix may go on as
+        several."""
         rows, self.rows = self.rows.of_prefixes(prefixes)
         self._select(rows)
         self.score, self.history, self.kept = self.score[rows], self.history[rows], self.kept[prefixes]
