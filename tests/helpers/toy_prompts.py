@@ -1,4 +1,4 @@
-"""A task that only trees tell: whether two sentences of random words split at the root in the same place."""
+"""A task that trees alone tell: whether two sentences are split in the same place at the root."""
 
 from __future__ import annotations
 
