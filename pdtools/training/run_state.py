@@ -118,7 +118,8 @@ def _state_of(record: Any) -> RunState:
     for name, value in record.items():
         if name in kinds and name != "best_scores":
             record[name] = value = as_type(value, kinds[name])
-        if isinstance(value, (int, float)) and not 0 <= value < 2**63 and name != "best_loss":
+        signed = name in ("best_loss", "best_metric")
+        if isinstance(value, (int, float)) and not signed and not 0 <= value < 2**63:
             raise ValueError(f"{name} is {value}")
     return RunState(**record)
 
