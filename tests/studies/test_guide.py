@@ -71,6 +71,8 @@ def test_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.C
     shown = capfd.readouterr().out
     assert "attaches" in shown
     assert "matrix_v is predicted" in shown
+
+
 def test_reading_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for package in ("transformers", "wordfreq"):
         pytest.importorskip(package)
