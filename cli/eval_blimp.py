@@ -67,8 +67,9 @@ def eval_blimp(
     sentence, including a row for its end, are added up. Columns, --nats, --on-error and alignment are as in
     pdtools eval-sg. --limit has to be the same both times.
 
-    --beam auto scores every pair with a beam of 10, and those whose outcome could still change with wider
-    ones, up to 300 (items.parquet says which). A few outcomes may differ from those with 300 throughout.
+    --beam auto scores every pair with a narrow search, and those whose outcome could still change with wider
+    ones, up to a beam of 300 (items.parquet says which). A few outcomes may differ from those with 300
+    throughout.
 
     With --context the same sentences (one a line of FILE) are read before both members of every pair, as many
     of the last ones as fit: by models of windows (pdtools tapes --layout window) and Hugging Face models.

@@ -87,8 +87,9 @@ def eval_sg(
     scores of each run and their means over seeds. The seeds of a model named ngram are
     combined into one by majority vote.
 
-    --beam auto scores every item with a beam of 10, and those of which a prediction could still change with
-    wider ones, up to 300 (items.parquet says which). A few may differ from those with 300 throughout.
+    --beam auto scores every item with a narrow search, and those of which a prediction could still change
+    with wider ones, up to a beam of 300 (items.parquet says which), and no sentence beyond the last region
+    that a prediction needs. A few outcomes may differ from those with 300 throughout.
 
     With --context the same sentences (one a line of FILE) are read before every sentence, as many of the last
     ones as fit: by models of windows (pdtools tapes --layout window) and Hugging Face models.

@@ -488,3 +488,26 @@ def test_what_is_read_is_not_replaced(
             assert run([command, str(data), "--model", str(model), "-o", str(output), "--overwrite"]) == 1
             assert "which would be deleted" in capsys.readouterr().err
             assert sorted(output.rglob("*")) == before
+
+
+def test_eval_ppl_by_particles(
+    models: dict[str, Path], shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = ["eval-ppl", str(shards), "--device", "cpu", "--no-marginal", "--particles", "2"]
+    documents = []
+    for seed in ("0", "0", "1"):
+        assert run([*common, "--model", str(models["pushdown"]), "--seed", seed, "--json"]) == 0
+        documents.append(json.loads(capsys.readouterr().out))
+    assert documents[0]["scores"] == documents[1]["scores"]
+    assert documents[2]["settings"]["particles_seed"] == 1
+    assert documents[0]["settings"]["particles"] == 2
+    assert documents[0]["scores"]["ppl_token_particles"] > 1
+    assert documents[0]["scores"]["ppl_token_marginal"] is None
+    (tmp_path / "in.txt").write_text("a b\n")
+    for data, model, message in (
+        (str(shards), "base", "log p(x) is exact: leave out --particles"),
+        (str(tmp_path / "in.txt"), "pushdown", "are for shards, not for text"),
+    ):
+        command = ["eval-ppl", data, "--model", str(models[model]), "--particles", "2", "--device", "cpu"]
+        assert run(command) == 1
+        assert message in capsys.readouterr().err
