@@ -6,7 +6,8 @@ The shape is the recipe's, with random weights, GPT-2's vocabulary and our three
 ``windows.py``. The last figures are an estimate for one GPU (not measured there): the operations of a step of
 the plain model, as many tokens as the recipe's in windows of 512, at ``UTILISATION`` of ``GPU_FLOPS``, times
 the ratio that was measured here; and 16 bytes for each parameter (float32: weights, gradients, AdamW's means
-and squares), with the measured memory of as many windows as fit the rest of ``GPU_GIB``.
+and squares), with the measured peak for as many windows as fit the rest of ``GPU_GIB`` (too much for each: the
+peak has gradients in it, and is of float32, where half of it would be bfloat16).
 """
 
 from __future__ import annotations
@@ -77,8 +78,7 @@ def figures(options: Options, recipe: str, positions: int, windows: int) -> Iter
     plain = tokens * operations(parameters["base"], trunk, STEP_POSITIONS) / (UTILISATION * GPU_FLOPS)
     for name, count in parameters.items():
         kept = ADAMW_BYTES * count / 2**30
-        # The peak without the gradients, which are among the bytes that stay.
-        window = (memory[name] / 2**10 - 4 * count / 2**30) * STEP_POSITIONS / (windows * positions)
+        window = memory[name] / 2**10 * STEP_POSITIONS / (windows * positions)
         estimate = f"estimate, one GPU, {recipe}, {name}"
         yield Figure(
             name=f"{estimate}, a step of {STEP_WINDOWS} windows of {STEP_POSITIONS}",

@@ -1,0 +1,208 @@
+"""What this study needs besides pdtools: a small GPT-2, and a task that needs structure.
+
+python make.py gpt2 FOLDER [--steps N] [--trees FILES] | task FOLDER [--items N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from pdtools import data
+from pdtools.data.generate import english, sentences
+from pdtools.data.grammar import NONE, Node
+from pdtools.data.lexicon import lexicon
+from pdtools.data.templates import raw_text
+from pdtools.errors import PdtoolsError
+from pdtools.files import Rejects, atomic_directory, atomic_text
+from pdtools.files.expand import expand_inputs
+from pdtools.parsers.pipeline import SUFFIXES
+from pdtools.tokenization import join_words
+from pdtools.trees import normalize, read_trees, unescape
+
+SHAPE = {"n_positions": 128, "n_embd": 128, "n_layer": 4, "n_head": 4}
+VOCABULARY, END = 2000, "<|endoftext|>"
+ROWS, RATE, WARMUP = 16, 2e-3, 50
+SENTENCES_OF_GRAMMAR, SENTENCES_A_TEXT = 20_000, 8
+# Seeds of what is drawn from the grammar; the bundled treebank is of seed 1.
+TEXT_SEED, TASK_SEED = 2, 3
+NUMBERS = {"VBZ": "sg", "VBP": "pl", "NN": "sg", "NNP": "sg", "NNS": "pl"}
+
+
+# --- a small GPT-2 ------------------------------------------------------------------------------
+
+
+def gpt2(folder: Path, steps: int, trees: Sequence[str] = ()) -> None:
+    """Train a GPT-2 of four layers on sentences of the grammar, and on the words of trees if there are some.
+
+    It is trained as GPT-2 was, without trees: texts of several sentences with an end behind each, cut into
+    rows. The folder is what transformers writes.
+    """
+    import torch
+    import transformers
+    from tokenizers import ByteLevelBPETokenizer
+
+    texts = [*grammar_texts(), *tree_texts(trees)]
+    random.Random(TEXT_SEED).shuffle(texts)
+    with atomic_directory(folder) as made:
+        trained = ByteLevelBPETokenizer()
+        trained.train_from_iterator(texts, vocab_size=VOCABULARY, special_tokens=[END], show_progress=False)
+        trained.save_model(str(made))
+        names = dict.fromkeys(("bos_token", "eos_token", "unk_token"), END)
+        tokenizer = transformers.GPT2TokenizerFast.from_pretrained(made, **names)
+        tokenizer.save_pretrained(made)
+        end = tokenizer.convert_tokens_to_ids(END)
+        ids = [token for text in texts for token in (*trained.encode(text).ids, end)]
+        length = SHAPE["n_positions"]
+        rows = torch.tensor(ids[: len(ids) // length * length]).view(-1, length)
+        torch.manual_seed(TEXT_SEED)
+        config = transformers.GPT2Config(
+            vocab_size=len(tokenizer), bos_token_id=end, eos_token_id=end, **SHAPE
+        )
+        model = transformers.GPT2LMHeadModel(config)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.01)
+        losses = []
+        for step in range(steps):
+            rate = RATE * min(1, (step + 1) / WARMUP) * (1 - step / steps)
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            batch = rows[torch.randint(len(rows), (ROWS,))]
+            loss = model(batch, labels=batch).loss
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+            if (step + 1) % 100 == 0:
+                print(f"step {step + 1}: loss {sum(losses[-100:]) / 100:.3f}", file=sys.stderr, flush=True)
+        model.save_pretrained(made)
+        about = {"tokens": len(ids), "steps": steps, "tokens_a_step": ROWS * length, "loss": losses[-1]}
+        (made / "made.json").write_text(json.dumps(about))
+
+
+def grammar_texts() -> Iterator[str]:
+    """Sentences of the grammar, several in a text."""
+    drawn = sentences(english(), random.Random(TEXT_SEED), treebank_sentences())
+    texts = (raw_text(tree.words()) for tree in islice(drawn, SENTENCES_OF_GRAMMAR))
+    while several := " ".join(islice(texts, SENTENCES_A_TEXT)):
+        yield several
+
+
+def tree_texts(trees: Sequence[str]) -> Iterator[str]:
+    """The words of tree files (folders and archives of them), a text each."""
+    for file in expand_inputs(trees, SUFFIXES["treebank"]) if trees else ():
+        found = (normalize(sourced.tree) for sourced in read_trees([file], Rejects("skip")))
+        spelled = [
+            join_words([unescape(word) for word in tree.words], "raw").text
+            for tree in found
+            if tree is not None
+        ]
+        yield " ".join(spelled)
+
+
+def treebank_sentences() -> set[str]:
+    """Of the bundled treebank, which the text and the task have none of."""
+    files = [str(data.treebank(split)) for split in data.SPLITS]
+    trees = (normalize(sourced.tree) for sourced in read_trees(files, Rejects()))
+    return {" ".join(tree.words) for tree in trees if tree is not None}
+
+
+# --- the task -----------------------------------------------------------------------------------
+
+
+def task(folder: Path, items: int) -> None:
+    """Write train.jsonl (so many items) and dev.jsonl (a third of it): sentences, and whether verbs agree.
+
+    Each sentence has one finite verb in the present, whose number is wrong in half of them. In half of both
+    kinds the noun that is nearest before it has the number of the verb, in the other half the other number:
+    so the nearest noun says nothing of the label.
+    """
+    verbs = other_numbers()
+    rng = random.Random(TASK_SEED)
+    wanted = {"train": items // 4, "dev": items // 12}
+    kept: dict[tuple[bool, bool], list[str]] = {
+        (across, agrees): [] for across in (True, False) for agrees in (True, False)
+    }
+    enough = sum(wanted.values())
+    for tree in sentences(english(), rng, treebank_sentences()):
+        words = with_one_verb(tree, verbs)
+        if words is None:
+            continue
+        leaves, place = words
+        nearest = next(leaf.label for leaf in reversed(leaves[:place]) if leaf.label in NOUN_TAGS)
+        across = NUMBERS[nearest] != NUMBERS[leaves[place].label]  # in the sentence as the grammar has it
+        agrees = rng.random() < 0.5
+        cell = kept[across, agrees]
+        if len(cell) < enough:
+            spelled = [leaf.word for leaf in leaves]
+            if not agrees:
+                spelled[place] = verbs[spelled[place]]
+            cell.append(raw_text(spelled))
+        if all(len(cell) == enough for cell in kept.values()):
+            break
+    with atomic_directory(folder) as made:
+        at = 0
+        for split, number in wanted.items():
+            records = [
+                {"sentence": text, "label": "yes" if agrees else "no", "across": across}
+                for (across, agrees), texts in kept.items()
+                for text in texts[at : at + number]
+            ]
+            at += number
+            rng.shuffle(records)
+            with atomic_text(made / f"{split}.jsonl") as stream:
+                for record in records:
+                    stream.write(json.dumps(record) + "\n")
+
+
+NOUN_TAGS = ("NN", "NNS", "NNP")
+
+
+def with_one_verb(tree: Node, verbs: dict[str, str]) -> tuple[list[Node], int] | None:
+    """The words of a sentence and the place of its one present verb behind a noun; None of others."""
+    leaves = [leaf for leaf in tree.preterminals() if leaf.label != NONE]
+    places = [i for i, leaf in enumerate(leaves) if leaf.label in ("VBZ", "VBP")]
+    if len(places) != 1 or leaves[-1].word != "." or leaves[places[0]].word not in verbs:
+        return None
+    has_noun = any(leaf.label in NOUN_TAGS for leaf in leaves[: places[0]])
+    return (leaves, places[0]) if has_noun else None
+
+
+def other_numbers() -> dict[str, str]:
+    """Present forms with that of the other number."""
+    forms: dict[str, dict[str, str]] = {}
+    for symbol in ("V", "Be", "Have", "Do"):
+        for entry in lexicon()[symbol]:
+            if entry.features.get("f") == "pres" and entry.features["a"] in ("sg", "pl"):
+                forms.setdefault(entry.features["lemma"], {})[entry.features["a"]] = entry.word
+    pairs = [(each["sg"], each["pl"]) for each in forms.values()]
+    return {**dict(pairs), **{plural: singular for singular, plural in pairs}}
+
+
+def main() -> None:
+    """Make what is asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, number, default in (("gpt2", "--steps", 500), ("task", "--items", 3000)):
+        command = commands.add_parser(name)
+        command.add_argument("folder", type=Path)
+        command.add_argument(number, type=int, default=default)
+        if name == "gpt2":
+            command.add_argument("--trees", nargs="+", default=[])
+    given = parser.parse_args()
+    if given.command == "gpt2":
+        gpt2(given.folder, given.steps, given.trees)
+    else:
+        task(given.folder, given.items)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except PdtoolsError as error:
+        sys.exit(f"make.py: {error}")

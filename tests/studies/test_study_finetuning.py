@@ -1,0 +1,103 @@
+"""The study of staged finetuning, and with it examples/staged-finetuning.sh, end to end with tiny models."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from importlib import util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from pdtools.cli.main import run
+from pdtools.files import write_json
+
+pytest.importorskip("transformers")
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+FOLDER = REPOSITORY / "studies" / "finetuning"
+# Hands a command to the test, which runs it in its own process, and ends as it did.
+SHIM = """#!/bin/sh
+mine=$COMMANDS/$$
+printf '%s\\0' "$@" >"$mine.part"
+mv "$mine.part" "$mine.command"
+until [ -e "$mine.status" ]; do sleep 0.02; done
+exit "$(cat "$mine.status")"
+"""
+
+
+def script(name: str) -> ModuleType:
+    spec = util.spec_from_file_location(f"{name}_of_finetuning_study", FOLDER / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Shell:
+    """Runs scripts whose ``pdtools`` is this process: importing torch takes longer than what they do."""
+
+    def __init__(self, folder: Path, **settings: str) -> None:
+        self.folder = folder
+        self.commands: list[list[str]] = []
+        (folder / "bin").mkdir()
+        (folder / "bin/pdtools").write_text(SHIM)
+        (folder / "bin/pdtools").chmod(0o755)
+        (folder / "commands").mkdir()
+        path = f"{folder}/bin:{Path(sys.executable).parent}:{os.environ['PATH']}"
+        self.environment = {**os.environ, **settings, "PATH": path, "COMMANDS": f"{folder}/commands"}
+
+    def run(self, *command: str, **settings: str) -> tuple[int, str]:
+        """Status and standard output of a script; its commands are in ``commands``."""
+        self.commands = []
+        environment = {**self.environment, **settings}
+        with subprocess.Popen(
+            command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, text=True
+        ) as process:
+            while process.poll() is None:
+                for file in (self.folder / "commands").glob("*.command"):
+                    self.commands.append(file.read_text().split("\0")[:-1])
+                    file.unlink()
+                    status = run([*self.commands[-1], "--quiet"])
+                    write_json(file.with_suffix(".status"), status)
+                time.sleep(0.01)
+            assert process.stdout is not None
+            return process.returncode, process.stdout.read()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A GPT-2 that has learned nothing, and a few items of the task."""
+    folder = tmp_path_factory.mktemp("finetuning") / "out"
+    make = script("make")
+    make.SHAPE = {"n_positions": 128, "n_embd": 16, "n_layer": 2, "n_head": 2}
+    make.VOCABULARY, make.SENTENCES_OF_GRAMMAR, make.ROWS = 400, 60, 1
+    make.gpt2(folder / "gpt2", 2)
+    make.task(folder / "data", 36)
+    return folder
+
+
+def test_the_task_is_not_that_of_the_nearest_noun(made: Path) -> None:
+    for split, number in (("train", 36), ("dev", 12)):
+        items = [json.loads(line) for line in (made / f"data/{split}.jsonl").read_text().splitlines()]
+        assert Counter((item["label"], item["across"]) for item in items) == {
+            (label, across): number // 4 for label in ("yes", "no") for across in (True, False)
+        }
+        assert len({item["sentence"] for item in items}) == number
+
+
+def test_the_study(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    steps = "train.steps=2 train.eval_every=1 train.warmup_steps=0 train.batch_sentences=2"
+    shell = Shell(tmp_path, SEEDS="1", HEAD_WARMUP="1", BEAM="1", SET1=steps)
+    shell.environment |= {"SET3": steps, "GPT2_STEPS": "2", "ITEMS": "36"}
+    (tmp_path / "out").symlink_to(made)
+    status, printed = shell.run("sh", str(FOLDER / "study.sh"), "out")
+    assert status == 0, printed
+    print(printed)
