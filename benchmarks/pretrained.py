@@ -6,8 +6,8 @@ The shape is the recipe's, with random weights, GPT-2's vocabulary and our three
 ``windows.py``. The last figures are an estimate for one GPU (not measured there): the operations of a step of
 the plain model, as many tokens as the recipe's in windows of 512, at ``UTILISATION`` of ``GPU_FLOPS``, times
 the ratio that was measured here; and 16 bytes for each parameter (float32: weights, gradients, AdamW's means
-and squares), with the measured peak for as many windows as fit the rest of ``GPU_GIB`` (too much for each: the
-peak has gradients in it, and is of float32, where half of it would be bfloat16).
+and squares), with the measured peak for as many windows as fit the rest of ``GPU_GIB`` (an upper bound: the
+peak may have gradients in it, and is of float32, where much would be bfloat16).
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ from pdtools.parsers.pipeline import SUFFIXES
 from pdtools.tokenization import join_words
 from pdtools.trees import normalize, read_trees, unescape
 
-SHAPE = {"n_positions": 128, "n_embd": 128, "n_layer": 4, "n_head": 4}
-VOCABULARY, END = 2000, "<|endoftext|>"
+SHAPE = {"n_positions": 128, "n_embd": 96, "n_layer": 4, "n_head": 4}
+VOCABULARY, END = 1000, "<|endoftext|>"
 ROWS, RATE, WARMUP = 16, 2e-3, 50
 SENTENCES_OF_GRAMMAR, SENTENCES_A_TEXT = 20_000, 8
 # Seeds of what is drawn from the grammar; the bundled treebank is of seed 1.
@@ -78,8 +78,8 @@ def gpt2(folder: Path, steps: int, trees: Sequence[str] = ()) -> None:
             optimizer.step()
             optimizer.zero_grad()
             losses.append(loss.item())
-            if (step + 1) % 100 == 0:
-                print(f"step {step + 1}: loss {sum(losses[-100:]) / 100:.3f}", file=sys.stderr, flush=True)
+            if (step + 1) % 50 == 0:
+                print(f"step {step + 1}: loss {sum(losses[-50:]) / 50:.3f}", file=sys.stderr, flush=True)
         model.save_pretrained(made)
         about = {"tokens": len(ids), "steps": steps, "tokens_a_step": ROWS * length, "loss": losses[-1]}
         (made / "made.json").write_text(json.dumps(about))
