@@ -9,10 +9,12 @@ STUDY_CFL ?= study-cfl
 STUDY_PTB ?= study-ptb
 STUDY_STACK_LM ?= study-stack-lm
 STUDY_EFFICIENCY ?= study-efficiency
+STUDY_FINETUNING ?= study-finetuning
 TEXTS ?= $(STUDY_STACK_LM)-sample/train.txt $(STUDY_STACK_LM)-sample/valid.txt $(STUDY_STACK_LM)-sample/test.txt
 INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint bench docs sweep soak study-dyck study-dcf study-cfl study-ptb study-stack-lm study-efficiency dist smoke site clean
+.PHONY: demo test lint bench docs sweep soak study-dyck study-dcf study-cfl study-ptb study-stack-lm study-efficiency
+.PHONY: study-finetuning dist smoke site clean
 
 # The whole pipeline on the bundled data, ending in one table.
 demo: $(VENV)/installed
@@ -69,6 +71,11 @@ study-stack-lm: $(VENV)/installed-dev $(TEXTS)
 study-efficiency: $(VENV)/installed-dev
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh studies/efficiency/study.sh "$(or $(TREES),data/treebank)" "$(STUDY_EFFICIENCY)"
 
+# Table 3 of the Pushdown Layers paper with a small GPT-2 made on the spot, on agreement in the bundled grammar; TREES=FILES:
+# trees whose words that GPT-2 reads too; run again, it resumes. With GPT-2-medium: examples/staged-finetuning.sh.
+study-finetuning: $(VENV)/installed-dev
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" TREES="$(TREES)" sh studies/finetuning/study.sh "$(STUDY_FINETUNING)"
+
 # The words of the sample treebank, a line a sentence.
 $(STUDY_STACK_LM)-sample/%.txt: data/treebank/%.mrg | $(VENV)/installed-dev
 	@mkdir -p $(@D)
@@ -102,4 +109,4 @@ $(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@ $(VENV)/installed
 
 clean:
-	rm -rf $(VENV) $(DEMO) $(STUDY) $(STUDY_DCF) $(STUDY_CFL) $(STUDY_PTB) $(STUDY_STACK_LM) $(STUDY_STACK_LM)-sample $(STUDY_EFFICIENCY) build *.egg-info
+	rm -rf $(VENV) $(DEMO) $(STUDY) $(STUDY_DCF) $(STUDY_CFL) $(STUDY_PTB) $(STUDY_STACK_LM) $(STUDY_STACK_LM)-sample $(STUDY_EFFICIENCY) $(STUDY_FINETUNING) build *.egg-info

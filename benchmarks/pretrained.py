@@ -53,7 +53,13 @@ def figures(options: Options, recipe: str, positions: int, windows: int) -> Iter
     }
     batches = {name: model.pack(rows).to(options.device) for name, model in models.items()}
     runs = {name: step(model, batches[name], own_loss) for name, model in models.items()}
-    settings = {"recipe": recipe, "windows": windows, "positions": positions, **shape, **options.settings}
+    settings = {
+        "recipe": recipe,
+        "windows": windows,
+        "positions_per_window": positions,
+        **shape,
+        **options.settings,
+    }
     label = f"training step, {recipe}, {windows} windows of {positions}"
     parameters = {name: count_parameters(model) for name, model in models.items()}
     times = seconds(runs, options)

@@ -18,6 +18,7 @@ SMALLER = " --set ".join(
     ["", "config.layers=1", "config.d_model=16", "config.heads=2", "config.d_ff=32", "train.steps=2"]
 )
 STORY = "The dog barks.\nThe cats that saw it sleep.\n\nShe left.\n"
+LAST_LAYER = "--set config.pushdown_layers='last 1' --set train.steps=2 --set train.batch_sentences=2"
 
 
 def commands(page: str) -> list[str]:
@@ -97,3 +98,22 @@ def test_reading_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert run([*shlex.split(command)[1:], "--quiet", "--samples", "200", "--device", "cpu"]) == 0, (
             command
         )
+
+
+def test_pretrained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    for folder in ("articles", "heldout", "more"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.trees").write_text("(S (NP (D the) (N dog)) (V barks))\n" * 40)
+    save_gpt2(tmp_path / "gpt2", [STORY], positions=64)
+    monkeypatch.chdir(tmp_path)
+    found = commands("pretrained.md")
+    assert len(found) == 6
+    for command in found:
+        if "more/" in command:
+            (tmp_path / "more/train").symlink_to(tmp_path / "windows/train")
+            (tmp_path / "more/valid").symlink_to(tmp_path / "windows/valid")
+        command = command.replace("--window 1023", "--window 63")
+        last = LAST_LAYER if "--model transformer" not in command else LAST_LAYER.partition("1' ")[2]
+        command += f" {last}" if " train " in command else ""
+        assert run([*shlex.split(command)[1:], "--quiet"]) == 0, command
