@@ -22,6 +22,7 @@ from .options import (
     OverwriteOption,
     QuietOption,
     ThreadsOption,
+    named_model,
 )
 from .outputs import check_form, check_picture, check_target, deliver
 from .running import pick_device
@@ -38,6 +39,7 @@ def eval_cfl(
             "--model",
             rich_help_panel="Model",
             metavar="DIR",
+            callback=named_model,
             help="A checkpoint or a run; without it, only the bound.",
         ),
     ] = None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import sys
 import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -14,7 +15,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from pdtools.model_names import find_model
 from pdtools.search.scores import AUTO, DEFAULT_BEAM
+from pdtools.visible import visible
 
 
 class OnError(str, Enum):
@@ -63,6 +66,16 @@ def parse_beam(text: object) -> int | str:
     return int(str(text))
 
 
+def named_model(context: typer.Context, name: str | None) -> str | None:
+    """The folder that --model means; what has to be said of it is said."""
+    if name is None:
+        return None
+    found = find_model(name)
+    if found.note is not None and not context.params.get("quiet"):
+        print(visible(found.note), file=sys.stderr)
+    return found.folder
+
+
 InputsArgument = Annotated[
     list[str] | None, typer.Argument(metavar="INPUT", help="Files, folders, globs, or -.")
 ]
@@ -105,7 +118,10 @@ DetailsOption = Annotated[
     ),
 ]
 QuietOption = Annotated[
-    bool, typer.Option("--quiet", "-q", rich_help_panel="Output", help="No progress, no messages.")
+    bool,
+    typer.Option(  # eager: what other options say depends on it
+        "--quiet", "-q", is_eager=True, rich_help_panel="Output", help="No progress, no messages."
+    ),
 ]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
 DeviceOption = Annotated[
@@ -163,8 +179,9 @@ ModelOption = Annotated[
     typer.Option(
         "--model",
         metavar="DIR",
+        callback=named_model,
         rich_help_panel="Model",
-        help="A checkpoint, or a run folder of pdtools train.",
+        help="A checkpoint, or a run folder of pdtools train; or demo, demo-base.",
     ),
 ]
 ScoredModelOption = Annotated[
@@ -172,8 +189,9 @@ ScoredModelOption = Annotated[
     typer.Option(
         "--model",
         metavar="DIR",
+        callback=named_model,
         rich_help_panel="Model",
-        help="A checkpoint, a run, or a Hugging Face causal LM.",
+        help="A checkpoint, a run, a Hugging Face causal LM; or demo, demo-base.",
     ),
 ]
 EvaluatedModelOption = Annotated[
@@ -181,8 +199,9 @@ EvaluatedModelOption = Annotated[
     typer.Option(
         "--model",
         metavar="DIR",
+        callback=named_model,
         rich_help_panel="Model",
-        help="A checkpoint, a run, or a Hugging Face causal LM.",
+        help="A checkpoint, a run, a Hugging Face causal LM; or demo, demo-base.",
     ),
 ]
 SurprisalsOption = Annotated[

@@ -23,6 +23,7 @@ from .options import (
     OnErrorOption,
     RunOptions,
     Source,
+    named_model,
     option_blocks,
 )
 from .outputs import check_json_output, check_output_or_done
@@ -88,7 +89,8 @@ def parse(
             "--parser",
             rich_help_panel="Model",
             metavar="NAME|DIR",
-            help="benepar, or a trained checkpoint's folder.",
+            callback=named_model,
+            help="benepar, or a trained checkpoint's folder (or demo).",
         ),
     ] = BENEPAR,
     model: Annotated[

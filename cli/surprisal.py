@@ -18,6 +18,7 @@ from .options import (
     OnError,
     OnErrorOption,
     RunOptions,
+    ScoredModelOption,
     Source,
     TableOption,
     option_blocks,
@@ -28,15 +29,7 @@ from .running import make_plan, model_settings, piecewise_scorer, piecewise_sear
 
 @option_blocks()
 def surprisal(
-    model: Annotated[
-        str,
-        typer.Option(
-            "--model",
-            rich_help_panel="Model",
-            metavar="DIR",
-            help="A checkpoint, a run, or a Hugging Face causal LM.",
-        ),
-    ],
+    model: ScoredModelOption,
     run: RunOptions,
     reading: ContextOptions,
     inputs: InputsArgument = None,

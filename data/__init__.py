@@ -1,4 +1,5 @@
 """Samples written by this project: a treebank, text, a mini BLiMP, a mini SG, grammars; and their generator.
+Two small models that were trained on them.
 
 See ``README.md`` beside this file for what each of them holds; ``python -m pdtools.data.generate`` makes
 them.
@@ -37,3 +38,8 @@ def sg() -> Path:
 def grammars() -> Path:
     """The folder of context-free grammars: one ``.pcfg`` file a language."""
     return _FOLDER / "grammars"
+
+
+def model(name: str) -> Path:
+    """The folder of a model to try: ``demo`` or ``demo-base``."""
+    return _FOLDER / "models" / name

@@ -10,7 +10,7 @@ import argparse
 import json
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -35,10 +35,10 @@ SHORTEST, LONGEST = 3, 40
 LINE_WIDTH = 600
 
 
-def english() -> Grammar:
-    """The grammar that comes with pdtools, with its lexicon."""
+def english(more_verbs: Mapping[str, str] | None = None) -> Grammar:
+    """The grammar that comes with pdtools, with its lexicon, and more verbs (as ``lexicon.VERBS``)."""
     rules = Path(__file__).with_name("english.grammar").read_text(encoding="utf-8")
-    return Grammar(rules, lexicon())
+    return Grammar(rules, lexicon(more_verbs))
 
 
 def sentences(grammar: Grammar, rng: random.Random, taken: set[str]) -> Iterator[Node]:

@@ -9,7 +9,7 @@ last letter of a plural. A feature that an entry leaves open agrees with every v
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pdtools.data.grammar import Entry
 
@@ -82,6 +82,8 @@ VERBS: dict[str, str] = {
     "persuade person person": "ask persuade force help",
     "seem person": "seem appear",
 }
+# The sample does without these verbs; the models to try know them too.
+MORE_VERBS = {"intr animal": "bark"}
 ADJECTIVES = {
     "person": """old young tall clever famous happy honest kind nervous polite proud quiet rich sad
         tired angry""",
@@ -191,8 +193,9 @@ def _nouns() -> Iterator[Entry]:
             yield Entry(many, "NNS", features | {"a": "pl", "r": "them", "ending": ending})
 
 
-def _verbs() -> Iterator[Entry]:
-    frames = [(*(*frame.split(), "")[:3], lemmas.split()) for frame, lemmas in VERBS.items()]
+def _verbs(more: Mapping[str, str]) -> Iterator[Entry]:
+    verbs = {frame: f"{lemmas} {more.get(frame, '')}" for frame, lemmas in VERBS.items()}
+    frames = [(*(*frame.split(), "")[:3], lemmas.split()) for frame, lemmas in verbs.items()]
     optional = {lemma for kind, _, _, lemmas in frames if kind in {"intr", "opt"} for lemma in lemmas}
     for kind, subject, object_, lemmas in frames:
         for lemma in lemmas:
@@ -230,11 +233,11 @@ def _plain(words: str, tag: str) -> list[Entry]:
     return [Entry(word, tag, {"lemma": word}) for word in words.split()]
 
 
-def lexicon() -> dict[str, list[Entry]]:
-    """Every lexical symbol of the grammar with its entries."""
+def lexicon(more_verbs: Mapping[str, str] | None = None) -> dict[str, list[Entry]]:
+    """Every lexical symbol of the grammar with its entries; ``more_verbs``: of frames, as in ``VERBS``."""
     return {
         "N": list(_nouns()),
-        "V": list(_verbs()),
+        "V": list(_verbs(more_verbs or {})),
         "Name": [
             Entry(name, "NNP", {"lemma": name, "a": "sg", "c": "person", "r": r})
             for r, names in NAMES.items()

@@ -101,6 +101,9 @@ class ActionScorer(CheckpointScorer):
             "what may follow a prefix is not asked of models that write the tree into the string"
         )
 
+    def _next_logprobs(self, items: Sequence[Encoded]) -> Iterable[tuple[NDArray[np.float64], float | None]]:
+        raise PdtoolsError("not yet")
+
     def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
         """See :meth:`Scorer.score`."""
         for found in self.search(sentences):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pdtools.models import LanguageModel, LoadedModel
 from pdtools.search import encoding
-from pdtools.search.beam import BeamResult, beam_search
+from pdtools.search.beam import BeamResult, NextTokens, beam_search
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Parsed, ParsedScore, merged_trees
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
@@ -26,7 +26,7 @@ from pdtools.search.scores import (
     check_one_width,
 )
 from pdtools.search.steps import BeamStep
-from pdtools.search.string_scorer import string_logprobs
+from pdtools.search.string_scorer import string_logprobs, string_next_logprobs
 from pdtools.tokenization import Sentence
 from pdtools.trees import (
     Tree,
@@ -163,19 +163,27 @@ class AttachmentScorer(CheckpointScorer):
         """See :meth:`ModelScorer.continuations`."""
         ended = [np.append(prefix, np.int32(self.loaded.model.eos_id)) for prefix in prefixes]
         found = []
-        for prefix, result in zip(prefixes, self._beam_search(ended, next_tokens=True), strict=True):
+        for prefix, result in zip(prefixes, self._beam_search(ended, next_tokens="last"), strict=True):
             assert result.next_logprobs is not None
             n = len(prefix) - 1
-            logprobs = result.next_logprobs - np.logaddexp.reduce(result.next_logprobs)
+            (joint,) = result.next_logprobs
+            logprobs = joint - np.logaddexp.reduce(joint)
             found.append(Continuation(logprobs, result.incremental[n]))
         return found
+
+    def _next_logprobs(self, items: Sequence[Encoded]) -> Iterable[tuple[NDArray[np.float64], float | None]]:
+        ids = [item.ids for item in items]
+        if not self.loaded.model.derivation_kind.reach_words:
+            return ((each, None) for each in string_next_logprobs(self.loaded, ids, self.max_batch))
+        found = self._beam_search(ids, next_tokens="every")
+        return ((result.conditional_next_logprobs, result.dropped) for result in found)
 
     def _beam_search(
         self,
         ids: Sequence[NDArray[np.int32]],
         *,
         k_best: int = 1,
-        next_tokens: bool = False,
+        next_tokens: NextTokens = "none",
         trace: int = 0,
     ) -> list[BeamResult]:
         assert self.beam is not None, "made without a beam, to score given derivations"

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -39,6 +40,8 @@ from pdtools.search.thinning import thin, uniform_of
 # too few, they are made again: most of what was fed to hypotheses that are gone has been forgotten by then.
 _HEADROOM = 1.5
 _NO_NUMBERS = "the model gives probabilities that are not numbers: its weights are damaged"
+# After which tokens a search is asked what may follow.
+NextTokens = Literal["none", "last", "every"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +58,9 @@ class BeamResult:
             token t was attached; for n + 1, those of the best derivation.
         log_share_kept: the sum over the attachments of log (what the hypotheses that were kept have of the
             joint probability of all extensions of those kept before), nats: 0 if none was ever dropped.
-        next_logprobs: float64[vocabulary], nats, if asked for: log Σ over the beam of the joint probability
-            of the n tokens, their attachments, and each token that may follow them.
+        next_logprobs: float64 (1 or n + 1, vocabulary), nats, if asked for: log Σ over the beam of the joint
+            probability of the n tokens (or, at t from 0 to n, the first t), their attachments, and each token
+            that may follow them.
         steps: if asked for, the beam after each token was attached, and after end-of-sentence: n + 1.
         summaries: float64[n + 1, 2], if asked for: of the distribution that each token, and end-of-sentence,
             is from, the mixture over the beam (:func:`pdtools.search.next_tokens.summaries`); within a
@@ -85,6 +89,13 @@ class BeamResult:
         return dropped_share(self.log_share_kept)
 
     @property
+    def conditional_next_logprobs(self) -> NDArray[np.float64]:
+        """float64 (n + 1, vocabulary), nats, if what may follow every token was asked for: A_{t+1} − A_t, had
+        a token followed the first t; they sum to 1 less what was dropped after token t."""
+        assert self.next_logprobs is not None
+        return self.next_logprobs - self.prefix_logprobs[:-1, None]
+
+    @property
     def logprobs(self) -> NDArray[np.float64]:
         """float64[n + 1], nats: A_t − A_{t−1} for every token and end-of-sentence."""
         return np.diff(self.prefix_logprobs)
@@ -98,7 +109,7 @@ def beam_search(
     beam: int,
     margin: float | None = None,
     k_best: int = 1,
-    next_tokens: bool = False,
+    next_tokens: NextTokens = "none",
     commit: bool = False,
     word_beginnings: NDArray[np.bool_] | None = None,
     structure: bool = False,
@@ -117,7 +128,8 @@ def beam_search(
         margin: nats; hypotheses that are so much less probable than the best of their string after the same
             token are dropped too: one that is sure of its attachments is searched many times faster.
         k_best: how many derivations to return (fewer if the beam ends with fewer).
-        next_tokens: whether to return what may follow the n tokens besides end-of-sentence; not of windows.
+        next_tokens: whether to return what may follow the n tokens besides end-of-sentence ("last"), or what
+            may follow ROOT and each of them ("every"); not of windows.
         commit: whether only the best derivation of a sentence is kept for those that follow it.
         word_beginnings: bool (V,), to return :attr:`BeamResult.summaries`.
         structure: whether to return :attr:`BeamResult.structure`.
@@ -144,7 +156,7 @@ def beam_search(
     if margin is not None and not margin >= 0:
         raise PdtoolsError(f"the margin must be at least 0 nats, not {margin}")
     if model.layout == "window":
-        if next_tokens:
+        if next_tokens != "none":
             raise PdtoolsError("what may follow a prefix is not known of models of windows")
         token_ids = [_marked(ids, model) for ids in token_ids]
     widths = beam_widths(beam, max(map(len, token_ids), default=0))
@@ -351,17 +363,17 @@ class _Batch:
         self.stack = StackState.start(prefixes, length, self.device, windows=self.windows)
         model.advance(self.state, self._tensor(first.tokens), self.stack.tape_row())
 
-    def search(self, k_best: int, next_tokens: bool) -> list[BeamResult]:
+    def search(self, k_best: int, next_tokens: NextTokens) -> list[BeamResult]:
         """Advance token by token until every string has ended. Without a margin, nothing is read from the
         device before."""
         reached: list[Tensor] = []  # for every level (p,), A_k
         best: list[Tensor] = []  # for every level (p, k + 1), the best history after its token was attached
         ended: dict[int, tuple[Tensor, Tensor, Tensor]] = {}  # for every string (k_best,), (k_best, N), ()
         traced: list[tuple[_Traced | None, _Traced | None]] = []  # for every level, going and ending
-        following: dict[int, Tensor] = {}  # for every string (V,)
+        following: dict[int, Tensor] = {}  # for levels (p, V), what may follow the prefixes before
         for k, level in enumerate(self.levels[1:], start=1):
-            if next_tokens and len(level.ending):
-                following.update(zip(level.ending.tolist(), self._next_logprobs(level), strict=True))
+            if next_tokens == "every" or (next_tokens == "last" and len(level.ending)):
+                following[k] = self._next_logprobs()
             if self.begins is not None:
                 self.summaries.append(self._summaries())
             self._score_token(level)
@@ -375,7 +387,7 @@ class _Batch:
                 going = self._attach(k, level)
                 best.append(self.history[self.rows.first, : k + 1])
             traced.append((going, at_end))
-        return self._results(reached, best, ended, following, traced)
+        return self._results(reached, best, ended, following, traced, every=next_tokens == "every")
 
     @property
     def mean_width(self) -> float:
@@ -387,14 +399,17 @@ class _Batch:
         reached_on_device: Sequence[Tensor],
         best_on_device: Sequence[Tensor],
         ended: Mapping[int, tuple[Tensor, Tensor, Tensor]],
-        following: Mapping[int, Tensor],
+        following_on_device: Mapping[int, Tensor],
         traced: Sequence[tuple[_Traced | None, _Traced | None]],
+        *,
+        every: bool,
     ) -> list[BeamResult]:
         """Follow every string through its prefixes."""
         reached = [_finite(values) for values in reached_on_device]
         best = [values.cpu().numpy() for values in best_on_device]
         said_of = [values.cpu().numpy() for values in self.summaries]
         built_of = [values.cpu().numpy() for values in self.structure or []]
+        following = {k: values.cpu().numpy() for k, values in following_on_device.items()}
         results = []
         for string, (scores, histories, kept) in sorted(ended.items()):
             prefix, incremental = [0.0], [np.zeros(1, np.int32)]
@@ -420,14 +435,18 @@ class _Batch:
                         built[k - 1] = built_of[k - 1][at]
                 elif at_end is not None:
                     steps.append(at_end.step(int(np.searchsorted(level.ending, string))))
-            after = following.get(string)
+            after = [
+                values[self.levels[k].parents[self.levels[k].prefix_of[string]]]
+                for k, values in following.items()
+                if k == length - 1 or (every and k < length)
+            ]
             results.append(
                 BeamResult(
                     prefix_logprobs=np.array(prefix),
                     derivations=derivations,
                     incremental=(*incremental, derivations[0][1]),
                     log_share_kept=float(kept),
-                    next_logprobs=None if after is None else after.cpu().numpy(),
+                    next_logprobs=np.stack(after) if after else None,
                     steps=tuple(steps),
                     summaries=None if self.begins is None else said,
                     structure=None if self.structure is None else built,
@@ -454,11 +473,10 @@ class _Batch:
         weighted = torch.stack([-attached.double(), closed.double()], 1) * self._weights().exp()[:, None]
         return self.rows.padded(weighted, 0.0).sum(1)
 
-    def _next_logprobs(self, level: Level) -> Tensor:
-        """For the strings that end here, the log probabilities of every token: float64 (ending, V)."""
+    def _next_logprobs(self) -> Tensor:
+        """Log probabilities of the prefixes with every token that may follow: float64 (p, V)."""
         joint = self.score[:, None] + self.model.next_token_logprobs(self.state).double()  # (R, V)
-        parents = self._tensor(level.parents[level.prefix_of[level.ending]])
-        return torch.logsumexp(self.rows.padded(joint, -torch.inf)[parents], dim=1)
+        return torch.logsumexp(self.rows.padded(joint, -torch.inf), dim=1)
 
     def _score_token(self, level: Level) -> None:
         """Go on to prefixes that are one token longer: add log p(x_k | x_<k, W_{k−1})."""

@@ -9,20 +9,24 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel
 from pdtools.search.contexts import NO_CONTEXT, Context
-from pdtools.search.encoding import Encoded, encode_sentence
+from pdtools.search.encoding import Encoded, encode_sentence, score_windows, sentence_score
 from pdtools.search.memory import (
     explained_memory_errors,
     length_groups,
     strings_that_fit,
 )
+from pdtools.search.next_tokens import sentences_at_once
 from pdtools.search.scores import (
+    Continuation,
     GivenRow,
     Measure,
     ModelScorer,
+    NextTokens,
     RowScore,
     Scorer,
     SentenceScore,
@@ -129,6 +133,53 @@ class CheckpointScorer(ABC):
             RowScore(tokens, tokens + derivation if model.derivation_kind.exist else None, None, end, 0.0)
             for tokens, derivation, end in zip(given, derived, ends, strict=True)
         ]
+
+    def next_tokens(self, sentences: Iterable[str | Sentence]) -> Iterator[NextTokens | Unscorable]:
+        """See :meth:`Predictor.next_tokens`."""
+        model = self.loaded.model
+        if model.layout == "window" and model.end_id == model.eos_id:
+            raise PdtoolsError("what may follow is not known of models of windows whose trees end sentences")
+
+        def work(window: list[Encoded]) -> Iterator[NextTokens]:
+            found = self._next_logprobs(window)
+            for item, (logprobs, dropped) in zip(window, found, strict=True):
+                before = len(item.before)
+                ids = np.where(item.ids == model.eos_id, np.int32(model.end_id), item.ids)[1 + before :]
+                own = logprobs[before:]
+                chosen = own[np.arange(len(ids)), ids]
+                seen = range(before, before + len(ids)) if self.context.is_asked_for else None
+                score = sentence_score(self.loaded.tokenizer, item, chosen, dropped, seen)
+                yield NextTokens(score, ids, own, None)
+
+        at_once = sentences_at_once(model.vocab_size, self.look_ahead)
+        return score_windows(sentences, self._encode, work, at_once)
+
+    @abstractmethod
+    def _next_logprobs(self, items: Sequence[Encoded]) -> Iterable[tuple[NDArray[np.float64], float | None]]:
+        """Of each sentence, log p(v | x_<t) of every token v at all places after ROOT, float64 (n + 1, V),
+        and what :attr:`SentenceScore.dropped` is."""
+
+    def following(self, text: str) -> NDArray[np.float64]:
+        """See :meth:`Predictor.following`."""
+        tokenizer = self.loaded.tokenizer
+        ids = tokenizer.encode(split_words(text, tokenizer.text_style)).ids[:-1]
+        self.loaded.model.check_length(len(ids))
+        (found,) = self.continuations([ids])
+        return found.logprobs
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """See :attr:`Predictor.vocabulary`."""
+        return tuple(map(self.loaded.tokenizer.token_text, range(self.loaded.tokenizer.vocab_size)))
+
+    @abstractmethod
+    def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
+        """See :meth:`ModelScorer.continuations`."""
+
+    @property
+    @abstractmethod
+    def look_ahead(self) -> int:
+        """See :class:`Scorer`."""
 
     @abstractmethod
     def _with_marginals(self, rows: Sequence[GivenRow], given: list[RowScore]) -> list[RowScore]:

@@ -121,6 +121,9 @@ class GivenTreesScorer(CheckpointScorer):
         """
         raise PdtoolsError("what may follow a prefix is not known from trees of sentences")
 
+    def _next_logprobs(self, items: Sequence[Encoded]) -> Iterable[tuple[NDArray[np.float64], float | None]]:
+        raise PdtoolsError("what may follow a token is not known from trees of sentences")
+
     def problem(self, ids: NDArray[np.int32]) -> str | None:
         """Why a sentence, int32 (n + 2), cannot be scored; None if it has derivations."""
         key = ids.tobytes()

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from pdtools.errors import MissingDependencyError, PdtoolsError
 from pdtools.files import read_json
@@ -19,9 +20,9 @@ from pdtools.search.causality import check_causal, check_causal_config
 from pdtools.search.contexts import DOCUMENT, NO_CONTEXT, Context, read_in_windows
 from pdtools.search.encoding import score_windows
 from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
-from pdtools.search.next_tokens import as_measures, asks_for_distributions, summaries
+from pdtools.search.next_tokens import as_measures, asks_for_distributions, sentences_at_once, summaries
 from pdtools.search.prefix_tree import SortedStrings
-from pdtools.search.scores import Dtype, Measure, SentenceScore, Unscorable
+from pdtools.search.scores import Dtype, Measure, NextTokens, SentenceScore, Unscorable
 from pdtools.tokenization import Sentence, split_text_words
 
 # Architectures that were tested to take positions and a mask of their own, so that strings that begin alike
@@ -178,6 +179,57 @@ class HuggingFaceScorer:
         """See :meth:`pdtools.search.Scorer.score`."""
         return score_windows(sentences, self._encode, self._score, self.look_ahead)
 
+    def next_tokens(self, sentences: Iterable[str | Sentence]) -> Iterator[NextTokens | Unscorable]:
+        """See :meth:`pdtools.search.scores.Predictor.next_tokens`. Not of what is longer than the model."""
+        at_once = sentences_at_once(self._model.config.vocab_size, encoding.LOOK_AHEAD)
+        return score_windows(sentences, self._encode_short, self._next_tokens, at_once)
+
+    def _encode_short(self, sentence: str | Sentence) -> _Encoded | Unscorable:
+        found = self._encode(sentence)
+        if isinstance(found, _Encoded) and self._window is not None:
+            length = (self._bos_id is not None) + len(found.before) + len(found.ids)
+            if length > self._window:
+                return Unscorable(
+                    found.text, f"longer than the model: {length} tokens, at most {self._window}"
+                )
+        return found
+
+    def _next_tokens(self, items: list[_Encoded]) -> Iterator[NextTokens]:
+        prefix = [] if self._bos_id is None else [self._bos_id]
+        rows = [np.array([*prefix, *item.before, *item.ids], dtype=np.int32) for item in items]
+        with explained_memory_errors():
+            found = dict(self._tables(rows))
+        for i, (item, row) in enumerate(zip(items, rows, strict=True)):
+            own = min(len(item.ids), len(row) - 1)
+            logprobs, ids = found[i][-1 - own : -1], row[-own:]
+            seen = np.arange(len(row) - 1)[-own:].astype(np.int32)
+            chosen = logprobs[np.arange(own), ids]
+            yield NextTokens(self._result(item, chosen, seen), ids, logprobs, found[i][-1])
+
+    def following(self, text: str) -> NDArray[np.float64]:
+        """See :meth:`pdtools.search.scores.Predictor.following`."""
+        _, ids, _ = self._tokens(split_text_words(text))
+        row = np.array([*([] if self._bos_id is None else [self._bos_id]), *ids], dtype=np.int32)
+        if not len(row):
+            raise PdtoolsError("without BOS nothing is known of what begins a text")
+        ((_, logprobs),) = self._tables([row])
+        return logprobs[-1]
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """See :attr:`pdtools.search.scores.Predictor.vocabulary`."""
+        every = range(self._model.config.vocab_size)
+        return tuple(self._tokenizer.decode([token]).strip() for token in every)
+
+    @torch.inference_mode()
+    def _tables(self, rows: Sequence[NDArray[np.int32]]) -> Iterator[tuple[int, NDArray[np.float64]]]:
+        """For each string (index) of m tokens float64 (m, V), log p of what may follow each of them, nats."""
+        for group, padded, mask in self._batches(rows):
+            logits = self._model(input_ids=padded, attention_mask=mask, use_cache=False).logits
+            logprobs = logits.double().log_softmax(2).cpu().numpy()
+            for values, i in zip(logprobs, group, strict=True):
+                yield i, values[: len(rows[i])]
+
     def _encode(self, sentence: str | Sentence) -> _Encoded | Unscorable:
         if isinstance(sentence, str):
             sentence = split_text_words(sentence)
@@ -252,7 +304,7 @@ class HuggingFaceScorer:
             stride=self._context.stride_of(self._window),
             bos=self._bos_id is not None,
         )
-        return [self._result(item, values, seen) for item, (values, seen) in zip(items, found, strict=True)]
+        return [self._measured(item, values, seen) for item, (values, seen) in zip(items, found, strict=True)]
 
     def _logprobs(self, rows: Sequence[NDArray[np.int32]]) -> list[NDArray[np.float64]]:
         """For each string of m tokens float64[m − 1], log p of all after the first, nats; with what is asked
@@ -293,19 +345,7 @@ class HuggingFaceScorer:
     @torch.inference_mode()
     def _padded(self, rows: Sequence[NDArray[np.int32]]) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """The same by a row for every string, those of similar length together."""
-        vocab_size = self._model.config.vocab_size
-        for group in length_groups(
-            [len(row) for row in rows],
-            lambda length: self._max_batch or strings_that_fit(length, vocab_size),
-        ):
-            width = max(len(rows[i]) for i in group)
-            # Padding stands on the right, out of sight of a causal model; any id does.
-            padded = torch.zeros(len(group), width, dtype=torch.int64)  # (B, N)
-            mask = torch.zeros_like(padded)  # (B, N)
-            for place, i in enumerate(group):
-                padded[place, : len(rows[i])] = torch.from_numpy(rows[i])
-                mask[place, : len(rows[i])] = 1
-            padded, mask = padded.to(self._device), mask.to(self._device)
+        for group, padded, mask in self._batches(rows):
             logits = self._model(input_ids=padded, attention_mask=mask, use_cache=False).logits
             logits = logits[:, :-1].float()  # (B, N − 1, V)
             chosen = logits.gather(2, padded[:, 1:, None])[:, :, 0]  # (B, N − 1)
@@ -313,6 +353,22 @@ class HuggingFaceScorer:
             logprobs = self._values(chosen - total, logits - total[:, :, None])
             for values, i in zip(logprobs, group, strict=True):
                 yield i, values[: len(rows[i]) - 1]
+
+    def _batches(self, rows: Sequence[NDArray[np.int32]]) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+        """Strings of similar length together: indices, tokens, and which are no padding, int64 (B, N)."""
+        vocab_size = self._model.config.vocab_size
+        for group in length_groups(
+            [len(row) for row in rows],
+            lambda length: self._max_batch or strings_that_fit(length, vocab_size),
+        ):
+            width = max(len(rows[i]) for i in group)
+            # Padding stands on the right, out of sight of a causal model; any id does.
+            padded = torch.zeros(len(group), width, dtype=torch.int64)
+            mask = torch.zeros_like(padded)
+            for place, i in enumerate(group):
+                padded[place, : len(rows[i])] = torch.from_numpy(rows[i])
+                mask[place, : len(rows[i])] = 1
+            yield group, padded.to(self._device), mask.to(self._device)
 
     def _values(
         self, chosen: torch.Tensor, every: torch.Tensor, rows: torch.Tensor | None = None
@@ -326,14 +382,24 @@ class HuggingFaceScorer:
             logprobs = torch.cat([logprobs[..., None], found], -1)
         return logprobs.cpu().numpy()
 
-    def _result(self, item: _Encoded, values: NDArray[np.float64], seen: NDArray[np.int32]) -> SentenceScore:
-        measures: dict[str, NDArray[np.float64]] = {}
-        n = min(len(values) - (self._begins is not None), len(item.ids))
-        if self._begins is not None:
-            tokens = np.array(item.ids[-n:], np.int32)
-            begins = self._begins.cpu().numpy()
-            measures = as_measures(values[-n - 1 :, 1:], tokens, begins, self._measures)
-            values, seen = values[:-1, 0], seen[:-1]
+    def _measured(
+        self, item: _Encoded, values: NDArray[np.float64], seen: NDArray[np.int32]
+    ) -> SentenceScore:
+        if self._begins is None:
+            return self._result(item, values, seen)
+        n = min(len(values) - 1, len(item.ids))
+        tokens = np.array(item.ids[-n:], np.int32)
+        measures = as_measures(values[-n - 1 :, 1:], tokens, self._begins.cpu().numpy(), self._measures)
+        return self._result(item, values[:-1, 0], seen[:-1], measures)
+
+    def _result(
+        self,
+        item: _Encoded,
+        values: NDArray[np.float64],
+        seen: NDArray[np.int32],
+        measures: dict[str, NDArray[np.float64]] | None = None,
+    ) -> SentenceScore:
+        n = min(len(values), len(item.ids))
         is_said = self._context.is_asked_for or (self._window is not None and len(values) >= self._window)
         logprobs, seen = values[-n:], seen[-n:]
         skip = len(item.ids) - n
@@ -348,7 +414,7 @@ class HuggingFaceScorer:
             eos=False,
             first_token=1 + skip,
             seen=tuple(seen.tolist()) if is_said else None,
-            measures=measures,
+            measures=measures or {},
         )
 
 

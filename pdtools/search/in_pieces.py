@@ -19,6 +19,7 @@ from pdtools.search.comparer import CONTESTS, load_comparer
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.given_trees import TreesFile
 from pdtools.search.huggingface import HuggingFaceScorer
+from pdtools.search.next_tokens import scores_with
 from pdtools.search.scorer import (
     check_bos,
     load_model,
@@ -171,7 +172,7 @@ class ScoreWork:
     settings: ModelSettings
 
     def __call__(self, piece: Sequence[str | Sentence]) -> list[SentenceScore | Unscorable]:
-        return list(self.settings.load_scorer().score(piece))
+        return list(scores_with(self.settings.load_scorer(), piece, self.settings.measures))
 
     def digest(self, piece: Sequence[str | Sentence]) -> str:
         return digest_of_sentences(piece)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -11,8 +12,16 @@ from torch import Tensor
 
 from pdtools.models import LoadedModel
 from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
-from pdtools.search.scores import Measure
-from pdtools.tokenization import Tokenizer
+from pdtools.search.scores import Measure, NextTokens, Predictor, SentenceScore, Unscorable
+from pdtools.tokenization import Sentence, Tokenizer
+
+# Cells (tokens × vocabulary) of the distributions that are kept at once, for sentences of so many tokens.
+_CELLS, _TOKENS = 1 << 24, 64
+
+
+def sentences_at_once(vocab_size: int, look_ahead: int) -> int:
+    """How many sentences are worth giving at once, where whole distributions of next tokens are kept."""
+    return max(1, min(look_ahead, _CELLS // (_TOKENS * vocab_size)))
 
 
 def asks_for_distributions(measures: Collection[Measure]) -> bool:
@@ -85,3 +94,32 @@ def string_summaries(
         for i, values in zip(places, found.cpu().numpy(), strict=True):
             results[i] = values[1 : len(token_ids[i])]
     return [results[i] for i in range(len(token_ids))]
+
+
+def ranks(logprobs: NDArray[np.float64], tokens: NDArray[np.int32]) -> NDArray[np.int64]:
+    """The places of tokens (m,) in the distributions (m, V) that they are from: 1 + how many are likelier."""
+    own = np.take_along_axis(logprobs, tokens[:, None].astype(np.int64), axis=1)
+    found: NDArray[np.int64] = 1 + (logprobs > own).sum(1)
+    return found
+
+
+def scores_with(
+    scorer: Predictor, sentences: Iterable[str | Sentence], measures: Collection[Measure]
+) -> Iterator[SentenceScore | Unscorable]:
+    """Scores with the measures that the scorer was made for; with ``rank``, from whole distributions, with
+    that and, if it is asked for, ``entropy``."""
+    if "rank" not in measures:
+        yield from scorer.score(sentences)
+        return
+    for found in scorer.next_tokens(sentences):
+        yield found if isinstance(found, Unscorable) else _ranked(found, "entropy" in measures)
+
+
+def _ranked(found: NextTokens, entropy: bool) -> SentenceScore:
+    measures = {"rank": ranks(found.logprobs, found.ids).astype(np.float64)}
+    if entropy:
+        logprobs = torch.from_numpy(found.logprobs).log_softmax(-1)
+        measures["entropy"] = summaries(logprobs, torch.zeros(logprobs.shape[-1], dtype=torch.bool))[
+            :, 0
+        ].numpy()
+    return replace(found.score, measures=measures)

@@ -22,8 +22,9 @@ AUTO: Literal["auto"] = "auto"
 # What weights may be converted to for scoring; scores are added up in float64 either way.
 Dtype = Literal["float32", "bf16"]
 # What may be asked for beside log-probabilities (:attr:`SentenceScore.measures`): the entropies of next
-# tokens, what corrects words for the spaces before them, and what a search knows of the structure.
-Measure = Literal["entropy", "spaces", "structure"]
+# tokens, the ranks of those that came, what corrects words for the spaces before them, and what a search
+# knows of the structure.
+Measure = Literal["entropy", "rank", "spaces", "structure"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +113,8 @@ class SentenceScore:
             that a long text is read in; ROOT and BOS at the start of these do not count); None: all of the
             sentence.
         measures: what else was asked for (:data:`Measure`) and the model has, float64[m] each. ``entropy``:
-            of the distribution that the row's token is from, nats. ``begins``: log probability, nats, that a
+            of the distribution that the row's token is from, nats. ``rank``: the token's place in it, from 1.
+            ``begins``: log probability, nats, that a
             token which begins a word, or ends the sentence, stands in the row's place; 0 where the row's own
             does not. ``ends``: the same of the place after the row. ``attachment``: expected surprisal of the
             token's attachment given the token, nats, and ``closed``: expected number of constituents that it
@@ -151,6 +153,24 @@ class Unscorable:
 
     text: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NextTokens:
+    """What a model expects at every place of a sentence.
+
+    Attributes:
+        score: of the sentence, m rows.
+        ids: int32 (m,), the tokens of the rows.
+        logprobs: float64 (m, V), nats: entry t is log p(v | x_<t) of every token v, that of ids[t] is the
+            score's. Over a beam it is A_t(v) − A_{t−1}, and its sum 1 less what was dropped before it.
+        after: float64 (V,), the same of what may follow the last row; None at the end of a sentence.
+    """
+
+    score: SentenceScore
+    ids: NDArray[np.int32]
+    logprobs: NDArray[np.float64]
+    after: NDArray[np.float64] | None
 
 
 def increments(prefix_logprobs: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -236,7 +256,34 @@ class Continuation:
     best: NDArray[np.int32] | None
 
 
-class ModelScorer(Scorer, Protocol):
+class Predictor(Scorer, Protocol):
+    """A scorer that also says what it expects."""
+
+    def next_tokens(self, sentences: Iterable[str | Sentence]) -> Iterator[NextTokens | Unscorable]:
+        """What may stand at every place of sentences: one result each, in input order, lazily.
+
+        Raises:
+            PdtoolsError: if the model does not say.
+        """
+        ...
+
+    def following(self, text: str) -> NDArray[np.float64]:
+        """What may follow the beginning of a sentence: log p(v | text) of every token v, float64 (V,), nats.
+
+        Over a beam it is the mixture of the hypotheses, normalised.
+
+        Raises:
+            PdtoolsError: if the model does not say, or cannot read the text.
+        """
+        ...
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """The tokens, by number, as :attr:`SentenceScore.tokens` has them."""
+        ...
+
+
+class ModelScorer(Predictor, Protocol):
     """A scorer of a checkpoint: it answers of token ids and given derivations too.
 
     Attributes:

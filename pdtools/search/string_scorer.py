@@ -111,6 +111,12 @@ class StringScorer(CheckpointScorer):
     def _with_marginals(self, rows: Sequence[GivenRow], given: list[RowScore]) -> list[RowScore]:
         return [row._replace(marginal=row.given_tree, end_marginal=row.end_given_tree) for row in given]
 
+    def _next_logprobs(self, items: Sequence[Encoded]) -> Iterable[tuple[NDArray[np.float64], None]]:
+        return (
+            (each, None)
+            for each in string_next_logprobs(self.loaded, [item.ids for item in items], self.max_batch)
+        )
+
     def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
         """See :meth:`ModelScorer.continuations`."""
         shifts = [self.loaded.model.no_derivation(prefix) for prefix in prefixes]
@@ -197,6 +203,32 @@ def string_logprobs(
             for i, values in zip(places, parts.token_logprobs.double().cpu().numpy(), strict=True):
                 results[i] = values[1 : len(token_ids[i])]
     return [np.where(np.isin(ids[1:], given), 0.0, results[i]) for i, ids in enumerate(token_ids)]
+
+
+@torch.inference_mode()
+def string_next_logprobs(
+    loaded: LoadedModel, token_ids: Sequence[NDArray[np.int32]], max_batch: int | None = None
+) -> list[NDArray[np.float64]]:
+    """log p(v | x_<k) of every token v, at all places after the first.
+
+    Args:
+        loaded, token_ids, max_batch: see :func:`string_logprobs`; the last token may be any.
+
+    Returns:
+        For each string float64 (n + 1, V), nats.
+    """
+    model = loaded.model
+    found: dict[int, NDArray[np.float64]] = {}
+    for places in length_groups(
+        [len(ids) for ids in token_ids],
+        lambda length: max_batch or strings_that_fit(length, model.vocab_size),
+    ):
+        batch = model.pack([(token_ids[i], model.no_derivation(token_ids[i])) for i in places])
+        with explained_memory_errors():
+            logprobs = model.position_logprobs(batch.to(model.device))
+        for i, values in zip(places, logprobs.double().cpu().numpy(), strict=True):
+            found[i] = values[1 : len(token_ids[i])]
+    return [found[i] for i in range(len(token_ids))]
 
 
 def _read_prefixes(model: LanguageModel, strings: SortedStrings) -> list[NDArray[np.float64]]:

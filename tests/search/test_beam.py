@@ -69,14 +69,24 @@ def test_a_full_beam_sums_over_all_derivations(model: LanguageModel, n: int) -> 
 @pytest.mark.parametrize("beam", [2, 100])
 def test_what_may_follow_is_the_prefix_with_each_token_after_it(model: LanguageModel, beam: int) -> None:
     many = strings([4, 0, 2, 4])
-    for tokens, found in zip(many, search(model, many, beam=beam, next_tokens=True), strict=True):
+    for tokens, found in zip(many, search(model, many, beam=beam, next_tokens="last"), strict=True):
         assert found.next_logprobs is not None
         for token in (0, 1, 3, 5):
             (longer,) = search(model, [[*tokens, token]], beam=beam)
-            assert found.next_logprobs[token] == pytest.approx(
+            assert found.next_logprobs[0, token] == pytest.approx(
                 longer.prefix_logprobs[len(tokens) + 1], abs=1e-5
             )
-        assert found.next_logprobs[model.eos_id] == pytest.approx(found.marginal, abs=1e-5)
+        assert found.next_logprobs[0, model.eos_id] == pytest.approx(found.marginal, abs=1e-5)
+    last = [found.next_logprobs for found in search(model, many, beam=beam, next_tokens="last")]
+    for tokens, found, end in zip(
+        many, search(model, many, beam=beam, next_tokens="every"), last, strict=True
+    ):
+        every = found.conditional_next_logprobs
+        np.testing.assert_allclose(
+            every[np.arange(len(tokens) + 1), [*tokens, model.eos_id]], found.logprobs, atol=1e-5
+        )
+        assert end is not None
+        np.testing.assert_allclose(every[-1:] + found.prefix_logprobs[-2], end, atol=1e-5)
 
 
 def test_the_joint_distribution_sums_to_one() -> None:
@@ -125,14 +135,14 @@ def plain_beam(
 @pytest.mark.parametrize("margin", [0.0, 0.1, 0.5, 2.0])
 def test_a_margin_drops_what_falls_behind(model: LanguageModel, margin: float) -> None:
     many = strings([6, 4, 4, 0, 1])
-    found = search(model, many, beam=7, margin=margin, k_best=20, next_tokens=True)
+    found = search(model, many, beam=7, margin=margin, k_best=20, next_tokens="last")
     for tokens, result in zip(many, found, strict=True):
         sums, best, kept = plain_beam(model, tokens, 7, margin)
         assert result.log_share_kept == pytest.approx(kept, abs=1e-5)
         np.testing.assert_allclose(result.prefix_logprobs, sums, atol=1e-5)
         assert [a.tolist() for a in result.incremental] == best
         assert logsumexp(np.array([score for score, _ in result.derivations])) == pytest.approx(sums[-1])
-        (alone,) = search(model, [tokens], beam=7, margin=margin, k_best=20, next_tokens=True)
+        (alone,) = search(model, [tokens], beam=7, margin=margin, k_best=20, next_tokens="last")
         assert len(alone.derivations) == len(result.derivations)
         np.testing.assert_allclose(alone.next_logprobs, result.next_logprobs, atol=1e-5)
 

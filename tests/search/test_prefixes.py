@@ -94,11 +94,11 @@ def same(model: LanguageModel, tokens: list[list[int]], **options: int) -> None:
     rows = [row(t) for t in tokens]
     beam = options.pop("beam")
     together = [
-        beam_search(model, rows, beam=beam, k_best=3, next_tokens=True, share_prefixes=share, **options)
+        beam_search(model, rows, beam=beam, k_best=3, next_tokens="last", share_prefixes=share, **options)
         for share in (True, False)
     ]
     for i, ids in enumerate(rows):
-        (alone,) = beam_search(model, [ids], beam=beam, k_best=3, next_tokens=True)
+        (alone,) = beam_search(model, [ids], beam=beam, k_best=3, next_tokens="last")
         for found in (batch[i] for batch in together):
             np.testing.assert_allclose(found.prefix_logprobs, alone.prefix_logprobs, atol=1e-5)
             assert found.next_logprobs is not None
