@@ -45,6 +45,10 @@ def surprisal(
     ] = Source.text,
     nats: Annotated[bool, typer.Option("--nats", help="Nats instead of bits.")] = False,
     words: Annotated[bool, typer.Option("--words", help="A row per word, or per text word of text.")] = False,
+    entropy: Annotated[
+        bool, typer.Option("--entropy", help="Add the entropy of the distribution that it is from.")
+    ] = False,
+    rank: Annotated[bool, typer.Option("--rank", help="Add the token's rank in that, from 1.")] = False,
     parses: Annotated[
         bool, typer.Option("--parses", rich_help_panel="Search", help="Add the best incremental parse.")
     ] = False,
@@ -56,6 +60,10 @@ def surprisal(
     the sentence), surprisal. Models that predict the end of a sentence have a row for it, and the rows of a
     sentence then sum to its -log p. With --parses a last column holds the constituents on the best
     hypothesis' stack after the token, such as "(X the dog) barks".
+
+    --entropy and --rank add columns about the distribution of next tokens that the model had before each: its
+    entropy (in bits unless --nats; of a word, before its first token), and the token's place in it. Where a
+    search sums over derivations it is the mixture over the beam.
 
     With --words rows are words (word_id, word): of running text its text words, which stand between spaces
     ("happy."), with --from tokens or treebank its words ("happy", "."). They and their start and end, in the
@@ -80,16 +88,23 @@ def surprisal(
     \b
     Example:
       pdtools surprisal sentences.txt --model runs/pushdown -o surprisals.tsv
+      pdtools surprisal --text "The dog that chased the cats barks." --model demo
       pdtools surprisal --text "The dog barks." --model runs/pushdown --words --parses
+      pdtools surprisal sentences.txt --model gpt2/ --entropy --rank -o surprisals.tsv
       pdtools surprisal story.txt --model runs/pushdown-windows --context document --words
       pdtools surprisal story.txt --model gpt2/ --stride 256
     """
     from pdtools.parsers import pipeline
     from pdtools.search.contexts import DOCUMENT, with_documents
     from pdtools.search.inputs import count_inputs, read_inputs
-    from pdtools.search.surprisal import Unit, surprisals, write_surprisals
+    from pdtools.search.scores import Measure
+    from pdtools.search.surprisal import Unit, columns, surprisals, write_surprisals
 
     check_json_output(run.as_json, output)
+    if rank and words:
+        raise typer.BadParameter("--rank is that of a token: it does not go with --words")
+    if parses and (entropy or rank):
+        raise typer.BadParameter("--parses goes without --entropy and --rank: ask for them in another run")
     if parses and run.trees is not None:
         raise PdtoolsError("--parses are those of a search: they do not go with --trees")
     files = input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
@@ -105,7 +120,8 @@ def surprisal(
         quiet=run.quiet,
     )
     context = read_context(reading, documents=True)
-    settings = model_settings(plan, model, run, context=context)
+    measures: tuple[Measure, ...] = (*(("entropy",) if entropy else ()), *(("rank",) if rank else ()))
+    settings = model_settings(plan, model, run, context=context, measures=measures)
     rejects = Rejects(on_error.value)
     unit: Unit = "nats" if nats else "bits"
     piecewise = piecewise_searcher if parses else piecewise_scorer
@@ -125,9 +141,8 @@ def surprisal(
         results = progress(
             results, total=lambda: count_inputs(files, source.value), label="sentences", quiet=run.quiet
         )
-        counts = write_surprisals(
-            results, output, rejects=rejects, words=words, parses=parses, seen=context.is_asked_for
-        )
+        of_rows = columns(words=words, parses=parses, seen=context.is_asked_for, measures=measures)
+        counts = write_surprisals(results, output, rejects=rejects, of_rows=of_rows)
     warn(scorer.settings)
     if run.as_json:
         from dataclasses import asdict

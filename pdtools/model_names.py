@@ -36,8 +36,8 @@ def find_model(name: str | Path) -> NamedModel:
         return NamedModel(text, None)
     if Path(text).exists():
         return NamedModel(text, f"{text}: the one in this folder, not {TO_TRY[text]} that comes with pdtools")
-    from pdtools import data
+    from pdtools.data import model
 
     return NamedModel(
-        str(data.model(text)), f"{text}: {TO_TRY[text]}; it knows only the words of the bundled grammar"
+        str(model(text)), f"{text}: {TO_TRY[text]}; it knows only the words of the bundled grammar"
     )

@@ -115,6 +115,18 @@ def scores_with(
         yield found if isinstance(found, Unscorable) else _ranked(found, "entropy" in measures)
 
 
+class WithMeasures:
+    """A scorer whose scores are those of :func:`scores_with`."""
+
+    def __init__(self, scorer: Predictor, measures: Collection[Measure]) -> None:
+        self.scorer, self.measures = scorer, measures
+        self.settings = scorer.settings
+
+    def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
+        """See :meth:`pdtools.search.Scorer.score`."""
+        return scores_with(self.scorer, sentences, self.measures)
+
+
 def _ranked(found: NextTokens, entropy: bool) -> SentenceScore:
     measures = {"rank": ranks(found.logprobs, found.ids).astype(np.float64)}
     if entropy:

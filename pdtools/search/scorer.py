@@ -153,6 +153,19 @@ def load_searcher(
     if is_huggingface(model_dir):
         raise PdtoolsError(f"{model_dir}: a Hugging Face language model has no parses")
     loaded = load_model(model_dir, device=device, dtype=dtype)
+    return searcher_of(loaded, beam=beam, margin=margin, cky=cky, max_batch=max_batch, context=context)
+
+
+def searcher_of(
+    loaded: LoadedModel,
+    *,
+    beam: int | ActionBeam = DEFAULT_BEAM,
+    margin: float | None = None,
+    cky: bool = False,
+    max_batch: int | None = None,
+    context: Context = NO_CONTEXT,
+) -> Searcher:
+    """The searcher of a loaded model; see :func:`load_searcher`."""
     if loaded.model.has_treereg and not loaded.model.derivation_kind.exist:
         if beam != DEFAULT_BEAM or margin is not None:
             raise PdtoolsError(

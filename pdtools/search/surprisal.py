@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import tee
 from typing import Literal
@@ -14,11 +14,11 @@ from pdtools.files import Rejects, atomic_table, write_rejects
 from pdtools.search.checkpoint_scorer import Searcher
 from pdtools.search.contexts import documents_of, joined, parts_of
 from pdtools.search.inputs import SourcedLine
-from pdtools.search.scores import Scorer, SentenceScore, Unscorable
+from pdtools.search.scores import Measure, Scorer, SentenceScore, Unscorable
 from pdtools.tokenization import Sentence
 
 Unit = Literal["bits", "nats"]
-_PER_NAT = {"bits": 1 / math.log(2), "nats": 1.0}
+PER_NAT = {"bits": 1 / math.log(2), "nats": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,9 @@ class SurprisalRow:
         surprisal: in the unit that was asked for.
         parse: the best hypothesis after it; None if not asked for.
         seen: how many tokens were read before it (a word: before its first token); None: all of the sentence.
+        entropy: of the distribution that it (a word: its first token) is from, in the unit; None if not
+            asked for.
+        rank: of a token, its place in that distribution, from 1; None of words, and if not asked for.
     """
 
     number: int
@@ -41,6 +44,23 @@ class SurprisalRow:
     surprisal: float
     parse: str | None
     seen: int | None = None
+    entropy: float | None = None
+    rank: int | None = None
+
+
+def columns(
+    *, words: bool = False, parses: bool = False, seen: bool = False, measures: Sequence[Measure] = ()
+) -> dict[str, str]:
+    """The columns of a table of surprisals by name, and the attributes of rows that are in them; before them
+    stands ``sentence_id`` (line of the input, from 1).
+
+    ``token_id`` and ``token`` (``word_id`` and ``word``), ``start`` and ``end`` (characters of the sentence),
+    ``surprisal``, ``entropy`` and ``rank``, ``parse`` and ``seen`` if wanted.
+    """
+    unit = "word" if words else "token"
+    found = {f"{unit}_id": "number", unit: "text", "start": "start", "end": "end", "surprisal": "surprisal"}
+    wanted = [name for name in ("entropy", "rank") if name in measures] + ["parse"] * parses + ["seen"] * seen
+    return found | {name: name for name in wanted}
 
 
 def token_rows(
@@ -53,15 +73,18 @@ def token_rows(
         unit: bits or nats.
         incremental: the parse after each of them (:attr:`pdtools.search.scorer.ParsedScore.incremental`).
     """
+    entropies, ranks = score.measures.get("entropy"), score.measures.get("rank")
     for i, logprob in enumerate(score.logprobs.tolist()):
         yield SurprisalRow(
             number=score.first_token + i,
             text=score.tokens[i],
             start=score.starts[i],
             end=score.ends[i],
-            surprisal=-logprob * _PER_NAT[unit],
+            surprisal=-logprob * PER_NAT[unit],
             parse=None if incremental is None else incremental[i],
             seen=None if score.seen is None else score.seen[i],
+            entropy=None if entropies is None else float(entropies[i]) * PER_NAT[unit],
+            rank=None if ranks is None else int(ranks[i]),
         )
 
 
@@ -106,6 +129,7 @@ def word_rows(
             surprisal=sum(row.surprisal for row in rows[first:stop]),
             parse=rows[stop - 1].parse,
             seen=rows[first].seen,
+            entropy=rows[first].entropy,
         )
 
 
@@ -197,36 +221,34 @@ def write_surprisals(
     output: str,
     *,
     rejects: Rejects,
-    words: bool = False,
-    parses: bool = False,
-    seen: bool = False,
+    of_rows: Mapping[str, str],
 ) -> SurprisalCounts:
     """Write surprisals as a table with a header (:func:`pdtools.files.atomic_table`), whole or not at all.
 
-    Columns: ``sentence_id`` (line of the input, from 1), ``token_id`` and ``token`` (``word_id`` and
-    ``word``), ``start`` and ``end`` (characters of the sentence), ``surprisal``, ``parse`` and ``seen`` if
-    wanted.
+    Args:
+        results: from :func:`surprisals`.
+        output: a file.
+        rejects: go beside it.
+        of_rows: the columns after ``sentence_id``, from :func:`columns`.
 
     Raises:
         InputError: if there is no sentence at all.
     """
-    unit = "word" if words else "token"
-    columns = ["sentence_id", f"{unit}_id", unit, "start", "end", "surprisal"]
-    columns += ["parse"] * parses + ["seen"] * seen
     sentences = scored = rows = 0
     # A pipe gets no header of a table that will not come.
     results = iter(results)
     first = next(results, None)
     if first is None:
         raise InputError("there is no sentence in the input")
-    with atomic_table(output, columns) as write:
+    with atomic_table(output, ["sentence_id", *of_rows]) as write:
         for result in itertools.chain([first], results):
             sentences += 1
             scored += result.scored
             rows += len(result.rows)
             for row in result.rows:
-                cells = [result.number, row.number, row.text, row.start, row.end, f"{row.surprisal:.8f}"]
-                cells += [row.parse] * parses + [row.seen] * seen
-                write(cells)
+                cells = (getattr(row, name) for name in of_rows.values())
+                write(
+                    [result.number, *(f"{cell:.8f}" if isinstance(cell, float) else cell for cell in cells)]
+                )
         write_rejects(output, rejects)
     return SurprisalCounts(sentences=sentences, scored=scored, rows=rows)

@@ -1,0 +1,319 @@
+"""pdtools in Python: a model that is loaded once and asked as the commands ask it.
+
+>>> import pdtools
+>>> model = pdtools.load("demo")
+>>> model.surprisal("The dog that chased the cats barks.")  # doctest: +SKIP
+
+Tables are pandas DataFrames whose columns are those of the commands' files (docs/reference/formats.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pdtools.devices import prepare_torch
+from pdtools.errors import PdtoolsError
+from pdtools.evaluation.blimp.evaluate import evaluate_blimp
+from pdtools.evaluation.blimp.pairs import Pair
+from pdtools.files import Rejects
+from pdtools.model_names import find_model
+from pdtools.models import LoadedModel
+from pdtools.models.transformer.pretrained import check_no_hub_name
+from pdtools.search.checkpoint_scorer import Searcher
+from pdtools.search.decoding import decode
+from pdtools.search.huggingface import HuggingFaceScorer, is_huggingface
+from pdtools.search.inputs import SourcedLine, read_sentence
+from pdtools.search.next_tokens import WithMeasures
+from pdtools.search.sampling import sample
+from pdtools.search.scorer import load_model, load_scorer, scorer_of, searcher_of
+from pdtools.search.scores import DEFAULT_BEAM, ActionBeam, Dtype, Measure, ModelScorer, Scorer
+from pdtools.search.surprisal import PER_NAT, Unit, columns, surprisals
+from pdtools.tokenization import split_text_words
+from pdtools.trees import Tree, placeholder
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# What stands for a file in the messages about sentences that are given here.
+_GIVEN = "sentences"
+
+
+def load(
+    model: str | Path,
+    *,
+    beam: int = DEFAULT_BEAM,
+    margin: float | None = None,
+    word_beam: int | None = None,
+    fast_track: int | None = None,
+    device: str = "auto",
+    dtype: Dtype = "float32",
+    bos: bool = True,
+    max_batch: int | None = None,
+) -> Model:
+    """Load a model.
+
+    Args:
+        model: a checkpoint, a run folder of ``pdtools train``, the folder of a Hugging Face causal language
+            model; or ``demo`` or ``demo-base``, the models to try that come with pdtools.
+        beam: hypotheses that a search keeps after each token (models of actions: after each action).
+        margin: nats; hypotheses that are so much less probable than the best are dropped. None: none are.
+        word_beam, fast_track: of models of actions, see ``pdtools surprisal --help``.
+        device: ``auto`` (a GPU, if there is one), ``cpu``, ``cuda``, ``cuda:1``, …
+        dtype: of the weights: ``float32`` or ``bf16``.
+        bos: whether a Hugging Face model reads a beginning-of-sentence token first.
+        max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
+
+    Raises:
+        PdtoolsError: if there is no model there that can be loaded.
+    """
+    widths = beam if word_beam is None and fast_track is None else ActionBeam.of(beam, word_beam, fast_track)
+    return Model(
+        find_model(model).folder,
+        beam=widths,
+        margin=margin,
+        device=prepare_torch(device, 0),
+        dtype=dtype,
+        bos=bos,
+        max_batch=max_batch,
+    )
+
+
+class Model:
+    """A model that :func:`load` loaded.
+
+    Attributes:
+        folder: where it is.
+        settings: how it scores, as the commands' ``results.json`` has it under ``settings.scorer``.
+        vocabulary: its tokens, by number.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        *,
+        beam: int | ActionBeam,
+        margin: float | None,
+        device: str,
+        dtype: Dtype,
+        bos: bool,
+        max_batch: int | None,
+    ) -> None:
+        self.folder = folder
+        self._search: dict[str, Any] = {"beam": beam, "margin": margin, "max_batch": max_batch}
+        self._load: dict[str, Any] = {"device": device, "dtype": dtype}
+        self._bos = bos
+        check_no_hub_name(folder)
+        self._loaded = None if is_huggingface(folder) else load_model(folder, **self._load)
+        self._scorers: dict[tuple[Measure, ...], ModelScorer | HuggingFaceScorer] = {}
+        self._scorer()
+
+    def _scorer(self, measures: tuple[Measure, ...] = ()) -> ModelScorer | HuggingFaceScorer:
+        if measures not in self._scorers:
+            self._scorers[measures] = (
+                load_scorer(self.folder, bos=self._bos, measures=measures, **self._load, **self._search)
+                if self._loaded is None
+                else scorer_of(self._loaded, measures=measures, **self._search)
+            )
+        return self._scorers[measures]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """See the class."""
+        return self._scorer().settings
+
+    @cached_property
+    def vocabulary(self) -> tuple[str, ...]:
+        """See the class."""
+        return self._scorer().vocabulary
+
+    # --- sentences ----------------------------------------------------------------------------
+
+    def surprisal(
+        self,
+        sentences: str | Iterable[str],
+        *,
+        words: bool = False,
+        nats: bool = False,
+        entropy: bool = False,
+        rank: bool = False,
+        parses: bool = False,
+        skip: bool = False,
+    ) -> pd.DataFrame:
+        """The surprisal of every token, or word: the table that ``pdtools surprisal`` writes.
+
+        Args:
+            sentences: running text, a sentence each (or one).
+            words: rows of text words instead of tokens.
+            nats: instead of bits.
+            entropy: add the entropy of the distribution that each token (a word's first) is from.
+            rank: add the token's place in that, from 1; not with ``words``.
+            parses: add the best incremental parse.
+            skip: leave out sentences that the model cannot score; otherwise the first one is an error.
+
+        Returns:
+            Columns ``sentence_id`` (from 1), ``token_id`` and ``token`` (``word_id`` and ``word``), ``start``
+            and ``end`` (characters of the sentence), ``surprisal``, and ``entropy``, ``rank``, ``parse`` as
+            asked for.
+
+        Raises:
+            InputError: for a sentence that cannot be scored.
+            PdtoolsError: if the model has no parses, or options do not go together.
+        """
+        if (rank and words) or (parses and (entropy or rank)):
+            raise PdtoolsError("ranks are of tokens, not words; parses go without entropies and ranks")
+        measures: tuple[Measure, ...] = (*(("entropy",) if entropy else ()), *(("rank",) if rank else ()))
+        unit: Unit = "nats" if nats else "bits"
+        scorer: Scorer = self._searcher() if parses else WithMeasures(self._scorer(measures), measures)
+        rejects = Rejects("skip" if skip else "fail", hint="skip=True leaves it out")
+        of_rows = columns(words=words, parses=parses, measures=measures)
+        found = surprisals(
+            self._lines(sentences), scorer, rejects=rejects, unit=unit, words=words, parses=parses
+        )
+        table = [
+            [result.number, *(getattr(row, name) for name in of_rows.values())]
+            for result in found
+            for row in result.rows
+        ]
+        return _frame(table, ["sentence_id", *of_rows])
+
+    def score(self, pairs: Iterable[tuple[str, str]] | pd.DataFrame) -> pd.DataFrame:
+        """Is the good sentence of a minimal pair more probable than the bad one?
+
+        Args:
+            pairs: (good, bad) sentences; or a table with the columns ``sentence_good`` and ``sentence_bad``.
+
+        Returns:
+            A row for each pair, with the columns of ``items.parquet`` of ``pdtools eval-blimp``:
+            ``sentence_good``, ``sentence_bad``, ``logprob_good`` and ``logprob_bad`` (nats), ``tokens_good``,
+            ``tokens_bad``, ``outcome`` (right, wrong, tie, unscorable), ``correct``, ``reason``, …
+        """
+        given = pairs if isinstance(pairs, Iterable) and not hasattr(pairs, "itertuples") else None
+        if given is None:
+            given = zip(pairs["sentence_good"], pairs["sentence_bad"], strict=True)  # type: ignore[index]
+        made = [
+            Pair(paradigm="pairs", phenomenon=None, field=None, number=str(number), good=good, bad=bad)
+            for number, (good, bad) in enumerate(given, start=1)
+        ]
+        found: pd.DataFrame = evaluate_blimp(made, self._scorer()).table("items").to_pandas()
+        return found
+
+    def next_token(self, prefix: str, most: int | None = None) -> pd.DataFrame:
+        """What may follow the beginning of a sentence.
+
+        Over a beam it is the mixture of the hypotheses, each with its share of the probability.
+
+        Args:
+            prefix: running text; may be empty.
+            most: only the most probable tokens, this many.
+
+        Returns:
+            A row for each token of the vocabulary, the most probable first: ``rank`` (from 1), ``token``,
+            ``probability``, ``surprisal`` (bits).
+
+        Raises:
+            PdtoolsError: if the model cannot read the prefix, or does not say.
+        """
+        import numpy as np
+
+        logprobs = self._scorer().following(prefix)
+        order = np.argsort(-logprobs, kind="stable")[:most]
+        table = [
+            [
+                rank,
+                self.vocabulary[token],
+                float(np.exp(logprobs[token])),
+                float(-logprobs[token] * PER_NAT["bits"]),
+            ]
+            for rank, token in enumerate(order.tolist(), start=1)
+            if token < len(self.vocabulary)
+        ]
+        return _frame(table, ["rank", "token", "probability", "surprisal"])
+
+    # --- trees --------------------------------------------------------------------------------
+
+    def parse(self, sentences: str | Iterable[str], *, k_best: int = 1) -> pd.DataFrame:
+        """Parse sentences: the table that ``pdtools decode --scores`` writes, always with trees.
+
+        Args:
+            sentences: running text, a sentence each (or one).
+            k_best: how many different trees of each, at most.
+
+        Returns:
+            Columns ``id`` (of the sentence, from 1), ``rank``, ``joint`` and ``marginal`` (nats), ``tree``
+            (brackets), ``dropped``. A sentence that cannot be parsed has no rows.
+
+        Raises:
+            PdtoolsError: if the model cannot parse.
+        """
+        results = decode(self._lines(sentences), self._searcher(), rejects=Rejects("skip"), k_best=k_best)
+        table = [
+            [number, rank, joint, found.marginal, str(tree), found.dropped]
+            for number, found in enumerate(results, start=1)
+            for rank, (joint, tree) in enumerate(found.k_best, start=1)
+        ]
+        return _frame(table, ["id", "rank", "joint", "marginal", "tree", "dropped"])
+
+    def trees(self, sentences: str | Iterable[str]) -> list[Tree]:
+        """The best tree of every sentence; a flat one where there is none, as ``pdtools decode`` writes it.
+
+        Raises:
+            PdtoolsError: if the model cannot parse.
+        """
+        results = decode(self._lines(sentences), self._searcher(), rejects=Rejects("skip"))
+        return [found.tree for found in results]
+
+    def sample(self, number: int = 10, *, seed: int = 0, max_tokens: int = 200) -> pd.DataFrame:
+        """Draw strings with their trees from the joint distribution.
+
+        Args:
+            number: how many.
+            seed: the same seed gives the same strings.
+            max_tokens: where a string is cut that has not ended.
+
+        Returns:
+            Columns ``text`` (words between spaces), ``tree`` (brackets; None of models without), ``logprob``
+            (nats, of all that was drawn), ``complete`` (whether it ended by itself).
+
+        Raises:
+            PdtoolsError: if it is a Hugging Face model, or a masked one.
+        """
+        loaded = self._checkpoint("strings are drawn from")
+        loaded.model.check_causal()
+        has_trees, tokenizer = loaded.model.derivation_kind.exist, loaded.tokenizer
+        table = [
+            [
+                " ".join(draw.words(tokenizer)),
+                str(draw.tree(tokenizer) or placeholder(())) if has_trees else None,
+                draw.logprob,
+                draw.complete,
+            ]
+            for draw in sample(loaded.model, number=number, seed=seed, max_tokens=max_tokens)
+        ]
+        return _frame(table, ["text", "tree", "logprob", "complete"])
+
+    # --- shared -------------------------------------------------------------------------------
+
+    def _searcher(self) -> Searcher:
+        return searcher_of(self._checkpoint("trees are made by"), **self._search)
+
+    def _checkpoint(self, what: str) -> LoadedModel:
+        if self._loaded is None:
+            raise PdtoolsError(f"{self.folder}: {what} checkpoints of pdtools, not Hugging Face models")
+        return self._loaded
+
+    def _lines(self, sentences: str | Iterable[str]) -> Sequence[SourcedLine]:
+        style = self.settings["text_style"]
+        given = [sentences] if isinstance(sentences, str) else sentences
+        return [
+            SourcedLine(read_sentence(text, "text", style), split_text_words(text), _GIVEN, number)
+            for number, text in enumerate(given, start=1)
+        ]
+
+
+def _frame(rows: list[list[Any]], names: list[str]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(rows, columns=pd.Index(names))
