@@ -32,6 +32,9 @@ FORMAT_VERSION = "1"
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 BEST_FOLDER = "best"
+# What transformers, after ``import pdtools.hf``, knows a causal checkpoint and its tokenizer by.
+HUGGINGFACE_TYPE = "pdtools"
+_HUGGINGFACE_MODEL, _HUGGINGFACE_TOKENIZER = "PdtoolsForCausalLM", "PdtoolsTokenizer"
 UNTRAINED = "this checkpoint is of step 0: its weights are those that training began with"
 
 
@@ -122,10 +125,12 @@ def write_checkpoint(
         weights: the model's whole state dict, of which the model itself may hold a part.
     """
     write_tensors(folder / WEIGHTS_FILE, weights)
-    tokenizer.save(folder)
+    causal = model.objective == "causal"
+    tokenizer.save(folder, **({"transformers_class": _HUGGINGFACE_TOKENIZER} if causal else {}))
     write_json(
         folder / CONFIG_FILE,
         {
+            **({"model_type": HUGGINGFACE_TYPE, "architectures": [_HUGGINGFACE_MODEL]} if causal else {}),
             "format_version": FORMAT_VERSION,
             "model": model_name(model.config),
             "config": dataclasses.asdict(model.config),

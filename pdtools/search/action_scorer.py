@@ -13,7 +13,7 @@ from pdtools.models import LoadedModel
 from pdtools.models.grammar.derivations import ActionDerivation
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.search import encoding
-from pdtools.search.checkpoint_scorer import CheckpointScorer, Parsed, ParsedScore, merged_trees
+from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected, Parsed, ParsedScore, merged_trees
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
 from pdtools.search.scores import (
@@ -101,7 +101,8 @@ class ActionScorer(CheckpointScorer):
             "what may follow a prefix is not asked of models that write the tree into the string"
         )
 
-    def _next_logprobs(self, items: Sequence[Encoded]) -> Iterable[tuple[NDArray[np.float64], float | None]]:
+    def next_logprobs(self, token_ids: Sequence[NDArray[np.int32]]) -> Iterable[Expected]:
+        """See :meth:`CheckpointScorer.next_logprobs`."""
         raise PdtoolsError("not yet")
 
     def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pdtools.models import LanguageModel, LoadedModel
 from pdtools.search import encoding
 from pdtools.search.beam import BeamResult, NextTokens, beam_search
-from pdtools.search.checkpoint_scorer import CheckpointScorer, Parsed, ParsedScore, merged_trees
+from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected, Parsed, ParsedScore, merged_trees
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
 from pdtools.search.next_tokens import as_measures, asks_for_distributions, word_beginnings
@@ -171,11 +171,11 @@ class AttachmentScorer(CheckpointScorer):
             found.append(Continuation(logprobs, result.incremental[n]))
         return found
 
-    def _next_logprobs(self, items: Sequence[Encoded]) -> Iterable[tuple[NDArray[np.float64], float | None]]:
-        ids = [item.ids for item in items]
+    def next_logprobs(self, token_ids: Sequence[NDArray[np.int32]]) -> Iterable[Expected]:
+        """See :meth:`CheckpointScorer.next_logprobs`."""
         if not self.loaded.model.derivation_kind.reach_words:
-            return ((each, None) for each in string_next_logprobs(self.loaded, ids, self.max_batch))
-        found = self._beam_search(ids, next_tokens="every")
+            return ((each, None) for each in string_next_logprobs(self.loaded, token_ids, self.max_batch))
+        found = self._beam_search(token_ids, next_tokens="every")
         return ((result.conditional_next_logprobs, result.dropped) for result in found)
 
     def _beam_search(

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
-from pdtools.models import LoadedModel
+from pdtools.models import LanguageModel, LoadedModel
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.encoding import Encoded, encode_sentence, score_windows, sentence_score
 from pdtools.search.memory import (
@@ -36,6 +36,9 @@ from pdtools.tokenization import Sentence, split_words
 from pdtools.trees import (
     Tree,
 )
+
+# A table of what is expected at every place, and the share of p(x) that a search dropped on the way.
+Expected = tuple[NDArray[np.float64], float | None]
 
 
 class CheckpointScorer(ABC):
@@ -137,11 +140,10 @@ class CheckpointScorer(ABC):
     def next_tokens(self, sentences: Iterable[str | Sentence]) -> Iterator[NextTokens | Unscorable]:
         """See :meth:`Predictor.next_tokens`."""
         model = self.loaded.model
-        if model.layout == "window" and model.end_id == model.eos_id:
-            raise PdtoolsError("what may follow is not known of models of windows whose trees end sentences")
+        check_tells_next(model)
 
         def work(window: list[Encoded]) -> Iterator[NextTokens]:
-            found = self._next_logprobs(window)
+            found = self.next_logprobs([item.ids for item in window])
             for item, (logprobs, dropped) in zip(window, found, strict=True):
                 before = len(item.before)
                 ids = np.where(item.ids == model.eos_id, np.int32(model.end_id), item.ids)[1 + before :]
@@ -155,9 +157,20 @@ class CheckpointScorer(ABC):
         return score_windows(sentences, self._encode, work, at_once)
 
     @abstractmethod
-    def _next_logprobs(self, items: Sequence[Encoded]) -> Iterable[tuple[NDArray[np.float64], float | None]]:
-        """Of each sentence, log p(v | x_<t) of every token v at all places after ROOT, float64 (n + 1, V),
-        and what :attr:`SentenceScore.dropped` is."""
+    def next_logprobs(self, token_ids: Sequence[NDArray[np.int32]]) -> Iterable[Expected]:
+        """What may follow the tokens of strings.
+
+        Args:
+            token_ids: for each string int32 (n + 2): ROOT, its tokens, end-of-sentence, on which nothing
+                depends.
+
+        Returns:
+            For each string float64 (n + 1, V), nats: log p(v | x_<t) of every token v after ROOT and each of
+            the n tokens, see :attr:`NextTokens.logprobs`; and :attr:`SentenceScore.dropped`.
+
+        Raises:
+            PdtoolsError: if the model does not say.
+        """
 
     def following(self, text: str) -> NDArray[np.float64]:
         """See :meth:`Predictor.following`."""
@@ -184,6 +197,16 @@ class CheckpointScorer(ABC):
     @abstractmethod
     def _with_marginals(self, rows: Sequence[GivenRow], given: list[RowScore]) -> list[RowScore]:
         """Scores of given derivations with the marginals beside."""
+
+
+def check_tells_next(model: LanguageModel) -> None:
+    """Refuse a model that does not say what may follow a token without knowing whether its sentence ends.
+
+    Raises:
+        PdtoolsError: for models of windows whose sentences end by attachments.
+    """
+    if model.layout == "window" and model.end_id == model.eos_id:
+        raise PdtoolsError("what may follow is not known of models of windows whose trees end sentences")
 
 
 @dataclass(frozen=True, slots=True)

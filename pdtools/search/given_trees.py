@@ -22,7 +22,7 @@ from pdtools.files import is_stream, sha256_file
 from pdtools.models import LanguageModel, LoadedModel
 from pdtools.models.grammar.batch import ActionBatch
 from pdtools.models.grammar.model import GrammarLM
-from pdtools.search.checkpoint_scorer import CheckpointScorer
+from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected
 from pdtools.search.encoding import SEARCH_LOOK_AHEAD, Encoded, score_windows, sentence_score
 from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
 from pdtools.search.scores import Continuation, GivenRow, RowScore, SentenceScore, Unscorable, increments
@@ -121,7 +121,12 @@ class GivenTreesScorer(CheckpointScorer):
         """
         raise PdtoolsError("what may follow a prefix is not known from trees of sentences")
 
-    def _next_logprobs(self, items: Sequence[Encoded]) -> Iterable[tuple[NDArray[np.float64], float | None]]:
+    def next_logprobs(self, token_ids: Sequence[NDArray[np.int32]]) -> Iterable[Expected]:
+        """Not for given trees, see :meth:`continuations`.
+
+        Raises:
+            PdtoolsError: always.
+        """
         raise PdtoolsError("what may follow a token is not known from trees of sentences")
 
     def problem(self, ids: NDArray[np.int32]) -> str | None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pdtools.models import LanguageModel, LoadedModel
 from pdtools.search import encoding
-from pdtools.search.checkpoint_scorer import CheckpointScorer
+from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected
 from pdtools.search.contexts import NO_CONTEXT, Context, read_in_windows
 from pdtools.search.continuation import next_token_logprobs
 from pdtools.search.encoding import (
@@ -111,11 +111,9 @@ class StringScorer(CheckpointScorer):
     def _with_marginals(self, rows: Sequence[GivenRow], given: list[RowScore]) -> list[RowScore]:
         return [row._replace(marginal=row.given_tree, end_marginal=row.end_given_tree) for row in given]
 
-    def _next_logprobs(self, items: Sequence[Encoded]) -> Iterable[tuple[NDArray[np.float64], None]]:
-        return (
-            (each, None)
-            for each in string_next_logprobs(self.loaded, [item.ids for item in items], self.max_batch)
-        )
+    def next_logprobs(self, token_ids: Sequence[NDArray[np.int32]]) -> Iterable[Expected]:
+        """See :meth:`CheckpointScorer.next_logprobs`."""
+        return ((each, None) for each in string_next_logprobs(self.loaded, token_ids, self.max_batch))
 
     def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
         """See :meth:`ModelScorer.continuations`."""

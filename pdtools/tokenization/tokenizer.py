@@ -107,6 +107,7 @@ class Tokenizer:
     Attributes:
         text_style: how words become text for this tokenizer, ``ptb`` or ``raw``.
         kind: ``word``, ``bpe`` or ``other``.
+        vocabulary: the number of each token as it is stored, special ones included.
         vocab_size: the number of vocabulary entries, special tokens included.
         pad_id, root_id, eos_id: special tokens.
         unk_id: the unknown word's token, or None if there is none.
@@ -134,7 +135,7 @@ class Tokenizer:
         model = description["model"]
         self.kind = _KINDS.get(model["type"], "other")
         vocabulary = vocabulary_of(description) or self._backend.get_vocab(with_added_tokens=True)
-        self._vocabulary: dict[str, int] = vocabulary
+        self.vocabulary: dict[str, int] = vocabulary
         self.vocab_size = 1 + max(vocabulary.values())
         self.pad_id, self.root_id, self.eos_id = (self._require(name) for name in (PAD, ROOT, EOS))
         unknown = UNK if self._backend.token_to_id(UNK) is not None else model.get("unk_token")
@@ -198,13 +199,19 @@ class Tokenizer:
         except Exception as error:  # tokenizers raises bare Exception for everything it cannot read
             raise InputError(f"not a tokenizer: {str(error).splitlines()[0]}", file=file) from error
 
-    def save(self, folder: str | Path) -> None:
-        """Write ``tokenizer.json`` and ``tokenizer_config.json`` into an existing folder."""
+    def save(self, folder: str | Path, transformers_class: str = "PreTrainedTokenizerFast") -> None:
+        """Write ``tokenizer.json`` and ``tokenizer_config.json`` into an existing folder.
+
+        Args:
+            folder: that exists.
+            transformers_class: what ``AutoTokenizer`` makes of it; by default one that splits words otherwise
+                than we do.
+        """
         folder = Path(folder)
         (folder / TOKENIZER_FILE).write_text(self._json, encoding="utf-8")
         unknown = {} if self.unk_id is None else {"unk_token": self._backend.id_to_token(self.unk_id)}
         config = {
-            "tokenizer_class": "PreTrainedTokenizerFast",
+            "tokenizer_class": transformers_class,
             "pad_token": PAD,
             "bos_token": ROOT,
             "eos_token": EOS,
@@ -285,7 +292,7 @@ class Tokenizer:
             counts: int32 (words), how many of them each word has.
         """
         if self._is_vocabulary:
-            ids = np.fromiter(map(self._vocabulary.get, words, repeat(-1)), np.int32, len(words))
+            ids = np.fromiter(map(self.vocabulary.get, words, repeat(-1)), np.int32, len(words))
             missing = np.isin(ids, [-1, *self._reserved])
             if self.unk_id is None:
                 return ids[~missing], (~missing).astype(np.int32)
@@ -326,7 +333,7 @@ class Tokenizer:
     def _begin_words(self) -> NDArray[np.bool_]:
         """Bool (vocabulary), which tokens have a space before them."""
         begin = np.zeros(self.vocab_size, dtype=bool)
-        begin[[index for piece, index in self._vocabulary.items() if piece.startswith(_SPACE_LETTER)]] = True
+        begin[[index for piece, index in self.vocabulary.items() if piece.startswith(_SPACE_LETTER)]] = True
         return begin
 
     @cached_property
@@ -335,9 +342,9 @@ class Tokenizer:
         continues = np.zeros(self.vocab_size, dtype=bool)
         if self.text_style != "raw":
             special = {*self._reserved, self.unk_id}
-            continues[
-                [i for i in self._vocabulary.values() if not (i in special or self._begins_word(i))]
-            ] = True
+            continues[[i for i in self.vocabulary.values() if not (i in special or self._begins_word(i))]] = (
+                True
+            )
         return continues
 
     @cached_property
@@ -346,7 +353,7 @@ class Tokenizer:
         if self.text_style != "raw":
             return ~self.continue_words
         begins = np.zeros(self.vocab_size, dtype=bool)
-        begins[[index for index in self._vocabulary.values() if self._begins_word(index)]] = True
+        begins[[index for index in self.vocabulary.values() if self._begins_word(index)]] = True
         return begins
 
     def word_piece(self, word: str, space_before: bool) -> _Piece:

@@ -1,0 +1,321 @@
+"""Checkpoints of pdtools as Hugging Face models: what is imported so that transformers can load them.
+
+>>> import pdtools.hf
+>>> from transformers import AutoModelForCausalLM, AutoTokenizer
+>>> model = AutoModelForCausalLM.from_pretrained("runs/pushdown/best")  # doctest: +SKIP
+>>> tokenizer = AutoTokenizer.from_pretrained("runs/pushdown/best")  # doctest: +SKIP
+
+No code comes with a checkpoint: the classes are these. Logits are log-probabilities of next tokens, of every
+causal kind of model: of strings exactly, with gradients; of derivations from a beam (``beam`` of the
+configuration), which at position t sums over what it holds of the derivations of the first t tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pdtools.errors import MissingDependencyError
+from pdtools.files import read_json
+from pdtools.model_names import find_model
+from pdtools.models import LoadedModel, load_checkpoint
+from pdtools.models.checkpoint import CONFIG_FILE, HUGGINGFACE_TYPE, checkpoint_folder, write_checkpoint
+from pdtools.search.checkpoint_scorer import CheckpointScorer, check_tells_next
+from pdtools.search.scorer import scorer_of
+from pdtools.tokenization import Tokenizer, split_words
+from pdtools.tokenization.tokenizer import TOKENIZER_FILE
+
+try:
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PretrainedConfig
+    from transformers.generation.utils import GenerationMixin
+    from transformers.modeling_outputs import CausalLMOutput
+    from transformers.modeling_utils import PreTrainedModel
+    from transformers.tokenization_utils import PreTrainedTokenizer
+except ImportError as error:
+    raise MissingDependencyError("transformers", "hf") from error
+
+# Wide enough that on sentences of ordinary length little is dropped.
+BEAM = 300
+
+
+class PdtoolsConfig(PretrainedConfig):
+    """A checkpoint's ``config.json``.
+
+    Attributes:
+        beam: hypotheses that a model of derivations keeps after each token (models of actions: after each
+            action). What it drops is missing from the logits: they sum to less than 1, which tools hide that
+            normalise them again.
+        margin: nats; hypotheses that are so much less probable than the best are dropped. None: none are.
+    """
+
+    model_type = HUGGINGFACE_TYPE
+
+    def __init__(self, *, beam: int = BEAM, margin: float | None = None, **values: Any) -> None:
+        shape = values.get("config") or {}
+        names = {"pad_token_id": "pad_id", "bos_token_id": "root_id", "eos_token_id": "eos_id"}
+        values = {hf: shape[ours] for hf, ours in names.items() if ours in shape} | values
+        values |= {"use_cache": False, "tie_word_embeddings": False}
+        super().__init__(**values)
+        self.beam, self.margin = beam, margin
+        self.vocab_size = shape.get("vocab_size", 0)
+        if shape.get("positions") == "learned":
+            self.max_position_embeddings = shape["max_length"]
+
+
+class PdtoolsTokenizer(PreTrainedTokenizer):
+    """A checkpoint's tokenizer: text is split into words as our own scorers split it, in its text style.
+
+    ROOT (``bos_token``) is put before a text and end-of-sentence after it, as our models read and score them.
+
+    Raises:
+        UnknownWordError: for text with words that the vocabulary lacks, if it has no ``<unk>``.
+    """
+
+    vocab_files_names = {"tokenizer_file": TOKENIZER_FILE}  # noqa: RUF012 - transformers' own
+    model_input_names = ["input_ids", "attention_mask"]  # noqa: RUF012
+    padding_side = "right"
+
+    def __init__(self, tokenizer_file: str, text_style: str | None = None, **values: Any) -> None:
+        self.ours = Tokenizer.load(tokenizer_file, text_style)
+        super().__init__(text_style=self.ours.text_style, **values)
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens, special ones included."""
+        return self.ours.vocab_size
+
+    def get_vocab(self) -> dict[str, int]:
+        """Every token's number."""
+        return dict(self.ours.vocabulary)
+
+    @cached_property
+    def _names(self) -> dict[int, str]:
+        return {index: name for name, index in self.ours.vocabulary.items()}
+
+    def _tokenize(self, text: str, **_: Any) -> list[str]:
+        if not text.strip():
+            return []
+        ids = self.ours.encode(split_words(text, self.ours.text_style)).ids[1:-1]
+        return [self._names[index] for index in ids.tolist()]
+
+    def _convert_token_to_id(self, token: str) -> int | None:
+        return self.ours.vocabulary.get(token, self.ours.unk_id)
+
+    def _convert_id_to_token(self, index: int) -> str:
+        return self._names.get(index, "")
+
+    def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
+        """The text of tokens."""
+        ids = [self.ours.vocabulary[token] for token in tokens]
+        return " ".join(self.ours.decode(ids)[0]) if ids else ""
+
+    def build_inputs_with_special_tokens(
+        self, token_ids_0: list[int], token_ids_1: list[int] | None = None
+    ) -> list[int]:
+        """ROOT, the tokens, end-of-sentence."""
+        return [self.ours.root_id, *token_ids_0, *(token_ids_1 or []), self.ours.eos_id]
+
+    def get_special_tokens_mask(
+        self,
+        token_ids_0: list[int],
+        token_ids_1: list[int] | None = None,
+        already_has_special_tokens: bool = False,
+    ) -> list[int]:
+        """1 for special tokens, 0 for others."""
+        special = {self.ours.root_id, self.ours.eos_id, self.ours.pad_id}
+        ids = token_ids_0
+        if not already_has_special_tokens:
+            ids = self.build_inputs_with_special_tokens(token_ids_0, token_ids_1)
+        return [int(index in special) for index in ids]
+
+    def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str]:
+        """Write the tokenizer as a checkpoint has it."""
+        self.ours.save(save_directory, transformers_class=type(self).__name__)
+        return (str(Path(save_directory) / TOKENIZER_FILE),)
+
+
+class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
+    """A checkpoint as a causal language model; made by :meth:`from_pretrained`.
+
+    Attributes:
+        lm: the model itself, a :class:`pdtools.models.LanguageModel`.
+    """
+
+    config_class = PdtoolsConfig
+    main_input_name = "input_ids"
+
+    def __init__(self, config: PdtoolsConfig, loaded: LoadedModel) -> None:
+        super().__init__(config)
+        loaded.model.check_causal()
+        check_tells_next(loaded.model)
+        self.lm = loaded.model
+        self._loaded = loaded
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        pretrained_model_name_or_path: str | Path,
+        *_: Any,
+        config: PdtoolsConfig | None = None,
+        device_map: Any = None,
+        dtype: Any = None,
+        torch_dtype: Any = None,
+        output_loading_info: bool = False,
+        **options: Any,
+    ) -> Any:
+        """Load a checkpoint, a run folder of ``pdtools train``, or what ``pdtools export`` wrote.
+
+        Args:
+            pretrained_model_name_or_path: its folder; ``demo`` or ``demo-base``; or the name of a repository
+                on the Hub with an exported folder in it.
+            config: of the folder, from ``AutoConfig``; by default it is read.
+            device_map: a device; ``auto`` is a GPU, if there is one.
+            dtype, torch_dtype: of the weights; None, ``auto``: float32.
+            options: ``beam`` and ``margin``, see :class:`PdtoolsConfig`; others are of no use here.
+
+        Raises:
+            PdtoolsError: if it is no checkpoint of a causal model, or does not say what may follow a token.
+        """
+        folder = find_model(pretrained_model_name_or_path).folder
+        if not Path(folder).exists():
+            from huggingface_hub import snapshot_download
+
+            known = ("revision", "cache_dir", "token", "local_files_only")
+            folder = snapshot_download(folder, **{name: options[name] for name in known if name in options})
+        loaded = load_checkpoint(folder, _device(device_map))
+        if config is None:
+            searched = {name: options[name] for name in ("beam", "margin") if name in options}
+            config = PdtoolsConfig(**{**read_json(checkpoint_folder(folder) / CONFIG_FILE), **searched})
+        wanted = torch_dtype if dtype is None else dtype
+        if wanted is not None and wanted != "auto":
+            loaded.model.to(getattr(torch, wanted) if isinstance(wanted, str) else wanted)
+        config.name_or_path = str(folder)
+        model = cls(config, loaded).eval()
+        nothing: dict[str, list[Any]] = {
+            name: [] for name in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs")
+        }
+        return (model, nothing) if output_loading_info else model
+
+    def save_pretrained(self, save_directory: str | Path, **_: Any) -> None:
+        """Write the checkpoint, tokenizer included."""
+        folder, config = Path(save_directory), self._loaded.config
+        folder.mkdir(parents=True, exist_ok=True)
+        write_checkpoint(
+            folder,
+            self.lm,
+            self._loaded.tokenizer,
+            shards=config["shards"],
+            step=config.get("step"),
+            weights=self.lm.state_dict(),
+        )
+
+    @cached_property
+    def _scorer(self) -> CheckpointScorer:
+        scorer = scorer_of(self._loaded, beam=self.config.beam, margin=self.config.margin)
+        assert isinstance(scorer, CheckpointScorer)
+        return scorer
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None, **_: Any
+    ) -> CausalLMOutput:
+        """Log-probabilities of what may follow every token.
+
+        Args:
+            input_ids: int64 (B, N). A row that does not begin with ROOT is read as if it did; what stands
+                after its end-of-sentence is not read.
+            attention_mask: int64 (B, N), 0 for padding, which may be on both sides; None: padding tokens at
+                the end of rows are padding.
+            labels: int64 (B, N), as transformers has them: -100 where nothing is scored.
+
+        Returns:
+            ``logits``, float (B, N, V), nats; 0 after padding and end-of-sentence. ``loss``: the mean of
+            -log p of the labels, each given what is before it, if there are any.
+        """
+        rows, places = self._rows(input_ids, attention_mask)
+        logits = torch.zeros(*input_ids.shape, self.config.vocab_size, device=input_ids.device)
+        if self.lm.derivation_kind.reach_words:
+            tables = [torch.from_numpy(table) for table, _ in self._scorer.next_logprobs(rows)]
+        else:
+            batch = self.lm.pack([(row, self.lm.no_derivation(row)) for row in rows]).to(self.lm.device)
+            tables = [
+                table[1 : len(row)] for row, table in zip(rows, self.lm.position_logprobs(batch), strict=True)
+            ]
+        index_b, index_n, values = [], [], []
+        for b, (place, table) in enumerate(zip(places, tables, strict=True)):
+            index_b.append(torch.full((len(place),), b))
+            index_n.append(torch.from_numpy(place))
+            values.append(table[len(table) - len(place) :].float())
+        found = torch.cat(values).to(logits.device)
+        if self.lm.end_id != self.lm.eos_id:  # the ROOT of the next sentence says that one ends
+            ends = found[:, [self.lm.end_id]]
+            found = torch.cat([found[:, : self.lm.eos_id], ends, found[:, self.lm.eos_id + 1 :]], 1)
+        logits = logits.index_put(
+            (torch.cat(index_b).to(logits.device), torch.cat(index_n).to(logits.device)), found
+        )
+        loss = None
+        if labels is not None:
+            loss = F.nll_loss(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), ignore_index=-100)
+        return CausalLMOutput(loss=loss, logits=logits)
+
+    def _rows(
+        self, input_ids: Tensor, attention_mask: Tensor | None
+    ) -> tuple[list[NDArray[np.int32]], list[NDArray[np.int64]]]:
+        """What is read of each row, int32 (n + 2): ROOT, tokens, end-of-sentence; and at which of its places
+        logits are known: behind each of the last of these but end-of-sentence."""
+        lm = self.lm
+        rows, places = [], []
+        for b, ids in enumerate(input_ids.cpu().numpy()):
+            if attention_mask is not None:
+                place = np.flatnonzero(attention_mask[b].cpu().numpy())
+            else:
+                real = np.flatnonzero(ids != lm.pad_id)
+                place = np.arange(real[-1] + 1 if len(real) else 0)
+            ends = np.flatnonzero(ids[place] == lm.eos_id)
+            if len(ends):
+                place = place[: ends[0]]
+            tokens = ids[place].astype(np.int32)
+            root = [] if len(tokens) and tokens[0] == lm.root_id else [lm.root_id]
+            lm.check_length(len(root) + len(tokens) + 1)
+            rows.append(np.array([*root, *tokens, lm.end_id], dtype=np.int32))
+            places.append(place)
+        return rows, places
+
+    def prepare_inputs_for_generation(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any
+    ) -> dict[str, Any]:
+        """Everything is read again for every token."""
+        return {"input_ids": input_ids, "attention_mask": attention_mask}
+
+    def tie_weights(self, *_: Any, **__: Any) -> None:
+        """Nothing: the model itself knows which of its weights are one."""
+
+    def get_input_embeddings(self) -> Any:
+        """The embeddings of tokens, where a model has them as a module."""
+        return getattr(self.lm, "embedding", None)
+
+    def get_output_embeddings(self) -> None:
+        """None: see :meth:`tie_weights`."""
+
+    def _init_weights(self, module: Any) -> None:
+        """Nothing: they are loaded."""
+
+
+def _device(device_map: Any) -> str:
+    if isinstance(device_map, dict):
+        device_map = device_map.get("", "cpu")
+    if device_map == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return "cpu" if device_map is None else str(device_map)
+
+
+AutoConfig.register(HUGGINGFACE_TYPE, PdtoolsConfig, exist_ok=True)
+AutoTokenizer.register(PdtoolsConfig, slow_tokenizer_class=PdtoolsTokenizer, exist_ok=True)
+AutoModelForCausalLM.register(PdtoolsConfig, PdtoolsForCausalLM, exist_ok=True)
