@@ -36,6 +36,7 @@ from . import (
     eval_reading,
     eval_sg,
     eval_task,
+    export,
     generate,
     inspect,
     merge,
@@ -117,6 +118,7 @@ _command("eval-classify", short_help="Answer prompts: accuracy, F1, correlations
 )
 _command("compare", short_help="Compare two models' results, item by item.")(compare.compare)
 _command("view", short_help="One HTML file that shows runs, or results.")(view.view)
+_command("export", short_help="Write a model to give to others, with a card.")(export.export)
 _command("merge", short_help="Make the output of a command that was divided with --shard.")(merge.merge)
 app.add_typer(config.app, name="config", short_help="List bundled recipes, print one, list every key.")
 app.add_typer(generate.app, name="generate", short_help="Draw strings of a formal language: text, or shards.")

@@ -18,6 +18,7 @@ _LEFT_OVER = rf"\.nfs[0-9a-f]{{24}}|\.DS_Store|(\.[^/]+\.{MAKER}\.(tmp|old)|\.(b
 _TOKENIZER = r"tokenizer\.json|tokenizer_config\.json"
 _STATE = r"trainer(/(state\.(json|safetensors)|SHA256SUMS))?"
 _CHECKPOINT = rf"config\.json|model\.safetensors|SHA256SUMS|{_TOKENIZER}|{_STATE}"
+_EXPORTED = r"README\.md|training\.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +89,7 @@ _KINDS = (
         name="the checkpoint",
         needed=("config.json", "model.safetensors"),
         keys=frozenset({"format_version", "model", "tokenizer", "shards"}),
-        parts=_CHECKPOINT,
+        parts=rf"{_CHECKPOINT}|{_EXPORTED}",
     ),
     _Kind(
         name="the trees of parse --split",

@@ -1,0 +1,78 @@
+"""A checkpoint to give to others: a folder that pdtools and transformers load, with its training and a card."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+
+from pdtools.errors import PdtoolsError
+from pdtools.files import atomic_directory, read_json, write_json
+from pdtools.models.checkpoint import LoadedModel, write_checkpoint
+
+TRAINING_FILE, CARD_FILE = "training.json", "README.md"
+# What weights are written as; they are read into single precision whatever they are.
+ExportedDtype = Literal["float32", "float16", "bfloat16"]
+
+
+def training_of(folder: Path) -> dict[str, Any] | None:
+    """What is known of a checkpoint's training: ``run.json`` of its run, or what was exported with it."""
+    for path in (folder / TRAINING_FILE, folder.parent / "run.json"):
+        if path.is_file():
+            found = read_json(path)
+            return found if isinstance(found, dict) else None
+    return None
+
+
+def export_checkpoint(
+    loaded: LoadedModel,
+    output: str | Path,
+    *,
+    card: str,
+    dtype: ExportedDtype = "float32",
+    overwrite: bool = False,
+) -> None:
+    """Write a folder with the checkpoint, ``training.json`` if its training is known, and a card.
+
+    Args:
+        loaded: the checkpoint.
+        output: the folder.
+        card: the text of ``README.md``.
+        dtype: of the weights that are real numbers.
+        overwrite: replace a folder that exists.
+
+    Raises:
+        PdtoolsError: if there is no such type, weights do not fit it, or the folder may not be written.
+    """
+    if dtype not in get_args(ExportedDtype):
+        raise PdtoolsError(f"weights are written as {', '.join(get_args(ExportedDtype))}, not {dtype!r}")
+    kind = getattr(torch, dtype)
+    weights = {
+        name: values.to(kind) if values.is_floating_point() else values
+        for name, values in loaded.model.state_dict().items()
+    }
+    if not all(bool(values.isfinite().all()) for values in weights.values()):
+        raise PdtoolsError(
+            f"{loaded.folder}: some weights are too large for {dtype}: try bfloat16, or float32"
+        )
+    training = training_of(loaded.folder)
+    with atomic_directory(output, overwrite=overwrite) as folder:
+        config = loaded.config
+        write_checkpoint(
+            folder,
+            loaded.model,
+            loaded.tokenizer,
+            shards=config["shards"],
+            step=config.get("step"),
+            weights=weights,
+        )
+        if training is not None:
+            write_json(folder / TRAINING_FILE, training)
+        (folder / CARD_FILE).write_text(card, encoding="utf-8", newline="\n")
+
+
+def front_matter(values: dict[str, Any]) -> str:
+    """The lines between ``---`` at the beginning of a card; JSON values, which YAML has too."""
+    return "\n".join(["---", *(f"{key}: {json.dumps(value)}" for key, value in values.items()), "---", ""])

@@ -1,0 +1,127 @@
+"""The card of an exported model: what it is, what it was trained on and how, its scores, how it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pdtools.errors import InputError
+from pdtools.evaluation.results import RESULTS, read_results
+from pdtools.models import LoadedModel, count_parameters
+from pdtools.models.export import front_matter
+
+# Scores that are shares of 1, and those that are not, by the task of results.
+_SHARES = {
+    "blimp": {"overall": "minimal pairs, accuracy, mean of paradigms (%)"},
+    "sg": {
+        "sg_31": "SG score, mean of the 31 suites (%)",
+        "overall": "test suites, mean of suites (%)",
+    },
+}
+_OTHERS = {
+    "ppl": {
+        "ppl_word_given_trees": "perplexity per word, given the trees",
+        "ppl_word_marginal": "perplexity per word, marginal",
+    },
+    "parse": {"f1": "F1 of parses (%)"},
+}
+
+
+def model_card(
+    loaded: LoadedModel,
+    *,
+    name: str,
+    training: Mapping[str, Any] | None,
+    results: Sequence[str | Path] = (),
+    about: str | None = None,
+) -> str:
+    """A card in Markdown.
+
+    Args:
+        loaded: the checkpoint.
+        name: of the model, as the folder is called.
+        training: its ``run.json``.
+        results: folders that evaluations of it wrote; their scores, settings and commands are listed.
+        about: a paragraph of one's own.
+
+    Raises:
+        InputError: if a folder holds no results, or none of a kind whose scores are known.
+    """
+    model, tokenizer = loaded.model, loaded.tokenizer
+    kind = model.derivation_kind
+    rows = [
+        ("kind", f"`{loaded.config['model']}`"),
+        ("derivations", kind.choices + (", which words depend on" if kind.reach_words else "")),
+        ("parameters", f"{count_parameters(model):,}"),
+        (
+            "vocabulary",
+            f"{tokenizer.vocab_size:,} tokens ({tokenizer.kind}), text style `{tokenizer.text_style}`",
+        ),
+        ("rows", f"`{model.layout}`"),
+        ("updates", str(loaded.config.get("step", "not known"))),
+    ]
+    parts = [
+        front_matter({"library_name": "pdtools", "tags": ["pdtools", "syntax", loaded.config["model"]]}),
+        f"# {name}\n",
+        " ".join(
+            ["A syntactic language model, trained and exported by pdtools.", *([about] if about else [])]
+        ),
+        "",
+        _table(("", ""), rows),
+    ]
+    if results:
+        scores = [(text, value, f"`{command}`") for text, value, command in _scores(results)]
+        parts += ["## Scores\n", _table(("score", "", "by"), scores)]
+    if training is not None:
+        parts += ["## Training\n", *_training(training)]
+    parts += ["## Use\n", _use(name, reaches_words=kind.reach_words)]
+    return "\n".join(parts)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return (
+        "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+        + "\n"
+    )
+
+
+def _scores(folders: Sequence[str | Path]) -> Iterable[tuple[str, str, str]]:
+    for folder in folders:
+        document, _ = read_results(folder)
+        task, scores = document["settings"].get("task"), document["scores"]
+        known = {**_SHARES.get(task, {}), **_OTHERS.get(task, {})}
+        if not known:
+            raise InputError("results of an evaluation that cards do not list", file=Path(folder) / RESULTS)
+        command = " ".join(map(str, document["provenance"]["command"]))
+        for key, text in known.items():
+            if (value := scores.get(key)) is not None:
+                yield text, f"{100 * value if task in _SHARES else value:.2f}", command
+
+
+def _training(training: Mapping[str, Any]) -> Iterable[str]:
+    made = training.get("provenance", {})
+    yield f"    {' '.join(map(str, made.get('command', [])))}\n"
+    versions = ", ".join(f"{name} {version}" for name, version in made.get("versions", {}).items())
+    yield f"Versions: {versions}. The whole recipe, and the SHA-256 of the data, are in `training.json`.\n"
+
+
+def _use(name: str, *, reaches_words: bool) -> str:
+    hidden = (
+        "\nLogits come from a beam: what it drops is missing from them. Tools that normalise logits again hide"
+        "\nthat; `beam=` in `from_pretrained` makes it wider.\n"
+    )
+    return f"""    pdtools surprisal --text "The dog barks." --model {name}
+
+```python
+import pdtools
+pdtools.load("{name}").surprisal("The dog barks.")
+```
+
+```python
+import pdtools.hf
+from transformers import AutoModelForCausalLM, AutoTokenizer
+model, tokenizer = AutoModelForCausalLM.from_pretrained("{name}"), AutoTokenizer.from_pretrained("{name}")
+```
+{hidden if reaches_words else ""}"""
