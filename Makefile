@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 DEMO ?= demo-output
+DEMO_MODEL ?= demo-model
 STUDY ?= study-dyck
 STUDY_DCF ?= study-dcf
 STUDY_CFL ?= study-cfl
@@ -13,12 +14,19 @@ STUDY_FINETUNING ?= study-finetuning
 TEXTS ?= $(STUDY_STACK_LM)-sample/train.txt $(STUDY_STACK_LM)-sample/valid.txt $(STUDY_STACK_LM)-sample/test.txt
 INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint bench docs sweep soak study-dyck study-dcf study-cfl study-ptb study-stack-lm study-efficiency
+.PHONY: demo demo-model test lint bench docs sweep soak study-dyck study-dcf study-cfl study-ptb study-stack-lm study-efficiency
 .PHONY: study-finetuning dist smoke site clean
 
 # The whole pipeline on the bundled data, ending in one table.
 demo: $(VENV)/installed
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh examples/demo.sh $(DEMO)
+
+# The models to try (--model demo, --model demo-base): trained, and put where they are installed from.
+demo-model: $(VENV)/installed
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh examples/demo-model.sh $(DEMO_MODEL)
+	mkdir -p data/models
+	rm -rf data/models/demo data/models/demo-base
+	cp -R $(DEMO_MODEL)/demo $(DEMO_MODEL)/demo-base data/models/
 
 test: $(VENV)/installed-dev
 	$(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
@@ -109,4 +117,4 @@ $(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@ $(VENV)/installed
 
 clean:
-	rm -rf $(VENV) $(DEMO) $(STUDY) $(STUDY_DCF) $(STUDY_CFL) $(STUDY_PTB) $(STUDY_STACK_LM) $(STUDY_STACK_LM)-sample $(STUDY_EFFICIENCY) $(STUDY_FINETUNING) build *.egg-info
+	rm -rf $(VENV) $(DEMO) $(DEMO_MODEL) $(STUDY) $(STUDY_DCF) $(STUDY_CFL) $(STUDY_PTB) $(STUDY_STACK_LM) $(STUDY_STACK_LM)-sample $(STUDY_EFFICIENCY) $(STUDY_FINETUNING) build *.egg-info

@@ -54,8 +54,8 @@ def export(
     """Write a model to give to others: weights, tokenizer, how it was trained, and a model card.
 
     The folder is a checkpoint, which every command takes as --model. After "import pdtools.hf" the classes
-    AutoModelForCausalLM and AutoTokenizer of transformers load it too, without code from the folder. (They load
-    any causal checkpoint that this version of pdtools writes.) README.md, the card, is made from what the run
+    AutoModelForCausalLM and AutoTokenizer of transformers load it too, without code from the folder (as any
+    causal checkpoint that this version of pdtools writes). README.md, the card, is made from what the run
     recorded, which is in training.json, and from --results.
 
     \b

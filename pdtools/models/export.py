@@ -1,4 +1,4 @@
-"""A checkpoint to give to others: a folder that pdtools and transformers load, with its training and a card."""
+"""A checkpoint to give to others: a folder that pdtools and transformers load, with a card."""
 
 from __future__ import annotations
 

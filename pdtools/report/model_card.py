@@ -109,8 +109,8 @@ def _training(training: Mapping[str, Any]) -> Iterable[str]:
 
 def _use(name: str, *, reaches_words: bool) -> str:
     hidden = (
-        "\nLogits come from a beam: what it drops is missing from them. Tools that normalise logits again hide"
-        "\nthat; `beam=` in `from_pretrained` makes it wider.\n"
+        "\nLogits come from a beam: what it drops is missing from them. Tools that normalise logits again"
+        "\nhide that; `beam=` in `from_pretrained` makes it wider.\n"
     )
     return f"""    pdtools surprisal --text "The dog barks." --model {name}
 
