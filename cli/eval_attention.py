@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from .console import bar, message
-from .options import DetailsOption, RunOptions, SeedOption, option_blocks
+from .options import DetailsOption, RunOptions, SeedOption, named_model, option_blocks
 from .outputs import check_target, deliver
 from .running import pick_device
 
@@ -24,6 +24,7 @@ def eval_attention(
         typer.Option(
             "--model",
             metavar="DIR",
+            callback=named_model,
             rich_help_panel="Model",
             help="A checkpoint or a run of a transformer; repeatable. Seeds of one recipe are one model.",
         ),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .console import bar, message
-from .options import ContextOptions, RunOptions, SeedOption, option_blocks
+from .options import ContextOptions, RunOptions, SeedOption, named_model, option_blocks
 from .outputs import check_different, check_output_or_done, check_target, deliver
 from .running import kept_pieces, make_plan, model_settings, read_context
 
@@ -45,6 +45,7 @@ def eval_reading(
             "--model",
             rich_help_panel="Model",
             metavar="DIR",
+            callback=named_model,
             help="A checkpoint, a run, or a Hugging Face causal LM; repeatable.",
         ),
     ],

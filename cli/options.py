@@ -66,10 +66,12 @@ def parse_beam(text: object) -> int | str:
     return int(str(text))
 
 
-def named_model(context: typer.Context, name: str | None) -> str | None:
-    """The folder that --model means; what has to be said of it is said."""
+def named_model(context: typer.Context, name: Any) -> Any:
+    """The folder that --model means, or those of several; what has to be said of them is said."""
     if name is None:
         return None
+    if isinstance(name, (list, tuple)):
+        return [named_model(context, each) for each in name]
     found = find_model(name)
     if found.note is not None and not context.params.get("quiet"):
         print(visible(found.note), file=sys.stderr)

@@ -24,6 +24,7 @@ from .options import (
     SeedOption,
     Source,
     ThreadsOption,
+    named_model,
 )
 from .outputs import check_different, check_target
 from .running import pick_device
@@ -46,6 +47,7 @@ def view(
         typer.Option(
             "--model",
             metavar="DIR",
+            callback=named_model,
             rich_help_panel="Model",
             help="A checkpoint, a run, or a Hugging Face causal LM; repeatable.",
         ),
