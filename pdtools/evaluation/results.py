@@ -242,7 +242,11 @@ _READ: dict[str, dict[str, str]] = {
     "classify": {
         "settings.prompt_task": _NAME,
         "settings.metric": _NAME,
-        "counts.items": _COUNT,
+        "scores.accuracy": _SCORE,
+        "scores.f1": _SCORE,
+        "scores.spearman": _SCORE,
+        "scores.pearson": _SCORE,
+        "counts.items_labelled": _COUNT,
     },
     "task": {
         "scores.accuracy_beyond_training": _SCORE,
@@ -250,7 +254,8 @@ _READ: dict[str, dict[str, str]] = {
         "counts.pairs": _COUNT,
     },
 }
-_MAY_BE_MISSING = "scores.ppl_"
+# Scores that not all results of a task have, by how their paths begin.
+_MAY_BE_MISSING = {"ppl": "scores.ppl_", "classify": "scores."}
 
 
 def _check_shape(document: Any, file: Path) -> None:
@@ -265,7 +270,7 @@ def _check_shape(document: Any, file: Path) -> None:
         raise InputError("not results of an evaluation: settings.task is no string", file=file)
     for path, kind in _READ.get(task, {}).items():
         for value in _values(document, path.split(".")):
-            missing = value is _MISSING and path.startswith(_MAY_BE_MISSING)
+            missing = value is _MISSING and path.startswith(_MAY_BE_MISSING.get(task, " "))
             if not missing and not _is_kind(value, kind):
                 raise InputError(f"damaged results: {path} has to be {kind}", file=file)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +94,16 @@ def intervals(
         name: np.quantile(values, edges).tolist() if 2 * len(values) > samples else None
         for name, values in found.items()
     }
+
+
+def predict(task: Task, found: Float64) -> NDArray[Any]:
+    """What a model predicts: places of labels (:func:`decide`), or numbers within the task's range: (items).
+
+    Args:
+        task: what is asked.
+        found: float64 (items, answers), log-probabilities, or (items, 1), numbers.
+    """
+    return decide(found) if task.range is None else found[:, 0].clip(*task.range)
 
 
 def decide(scores: Float64) -> Int64:

@@ -262,9 +262,10 @@ def print_comparison(found: dict[str, Any], first: str, second: str, *, details:
         levels.setdefault(group.level, []).append(group)
     columns = ["a", "b", "b - a", "95%", "p"]
     for each in levels.pop("overall", []):  # there is none if all suites are such as it leaves out
-        rows = [("overall", *_scores(each), _interval(each), _p(each))]
+        rows = [(each.name or "overall", *_scores(each), _interval(each), _p(each))]
         print_table([f"{found['task']} (percent)", *columns], rows)
-        print_note(f"{each.items} items: right in only a {each.only_a}, in only b {each.only_b}")
+        only = "" if each.only_a is None else f": right in only a {each.only_a}, in only b {each.only_b}"
+        print_note(f"{each.items} items{only}")
     *coarse, finest = levels
     for level in coarse:
         print()

@@ -29,11 +29,15 @@ def toy_tokenizer() -> Tokenizer:
 
 
 def toy_items(count: int, seed: int, task: Task = SAME) -> tuple[list[Item], list[str]]:
-    """Items and the trees of their sentences. Labels are balanced; numbers say where the roots split."""
+    """Items and the trees of their sentences; numbers say how many roots split late.
+
+    Most do: were both kinds equally frequent, one root alone would say nothing of the label, and a model
+    would have to find both at once.
+    """
     rng = random.Random(seed)
     items, trees = [], []
     for number in range(count):
-        late = [rng.random() < 0.5, rng.random() < 0.5]
+        late = [rng.random() < 0.7, rng.random() < 0.7]
         sentences = [[rng.choice(WORDS) for _ in range(4)] for _ in late]
         for words, is_late in zip(sentences, late, strict=True):
             a, b, c, d = (f"(X {word})" for word in words)

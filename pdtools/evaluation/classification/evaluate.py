@@ -14,7 +14,7 @@ from pdtools.errors import PdtoolsError, explained_memory_errors
 from pdtools.evaluation.perplexity.evaluate import check_shards
 from pdtools.evaluation.perplexity.shard_rows import Row, score_blocks
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
-from pdtools.prompts.metrics import CONFIDENCE, WRONG, decide, intervals, scores_of
+from pdtools.prompts.metrics import CONFIDENCE, WRONG, intervals, predict, scores_of
 from pdtools.prompts.rows import NO_ANSWER, PromptForm
 
 if TYPE_CHECKING:
@@ -93,12 +93,11 @@ def evaluate_prompts(
     task = form.task
     if form.answers:
         gold: NDArray[Any] = shards.answers[rows]
-        predicted: NDArray[Any] = decide(found)
         known = gold != NO_ANSWER
     else:
-        assert task.range is not None
-        gold, predicted = shards.targets[rows], found[:, 0].clip(*task.range)
+        gold = shards.targets[rows]
         known = ~np.isnan(gold)
+    predicted = predict(task, found)
     scorers = scores_of(task)
     scores: dict[str, Any] = {
         name: score(gold[known], predicted[known]) if known.any() else None for name, score in scorers.items()
@@ -117,6 +116,7 @@ def evaluate_prompts(
         "task": "classify",
         "prompt_task": task.name,
         "metric": next(iter(scorers)),
+        **({"positive": task.positive} if task.metric == "f1" else {}),
         "unit": "fraction of 1" if form.answers else "correlation, from -1 to 1",
         **loaded.described,
         "trained_on": _trained_on(loaded),

@@ -10,6 +10,7 @@ from typing import Any
 _SAME = {
     "task": "another evaluation",
     "formal_task": "another evaluation",
+    "prompt_task": "another task",
     "as_released": "another evaluation",
     "trained_lengths": "another evaluation",
     "language": "another language",
@@ -23,7 +24,7 @@ _NOT_DATA = ("model", "strings")
 # surprisals were brought to one unit; and when EVALB's own table stops.
 _DESCRIPTIONS = (
     *("model", "kind", "words", "marginal", "given_trees_used", "alignment", "objective"),
-    *("unit_of_file", "max_error"),
+    *("unit_of_file", "max_error", "bootstrap_samples", "seed"),
 )
 # End-of-sentence is in no region; perplexities with it and without it have names of their own.
 _WITHOUT_EOS = ("sg", "ppl")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.comparison.classification import CLASSIFY, NAMES, compare_answers
 from pdtools.evaluation.comparison.comparability import comparability
 from pdtools.evaluation.comparison.items import TASKS, OtherItemsError, groups_of, read_outcomes
 from pdtools.evaluation.comparison.statistics import CONFIDENCE, mcnemar
@@ -29,8 +30,8 @@ class Difference:
         items: how many items both runs have scored.
         a, b: the scores, over those items: the mean of the group's units (paradigms, suites).
         low, high: 95% interval of b − a, by a bootstrap over items, paired and stratified by unit.
-        only_a, only_b: items that only one of them has right.
-        p: McNemar's exact test on those, two-sided.
+        only_a, only_b: items that only one of them has right; None of numbers.
+        p: McNemar's exact test on those, two-sided; of F1 and correlations that of a paired bootstrap.
     """
 
     level: str
@@ -40,8 +41,8 @@ class Difference:
     b: float
     low: float
     high: float
-    only_a: int
-    only_b: int
+    only_a: int | None
+    only_b: int | None
     p: float
 
     @property
@@ -53,7 +54,7 @@ class Difference:
 def compare_runs(
     a: str | Path, b: str | Path, *, seed: int = 0, samples: int = DEFAULT_SAMPLES
 ) -> dict[str, Any]:
-    """Compare two results folders of ``eval-blimp`` or ``eval-sg``, item by item.
+    """Compare two results folders of ``eval-blimp``, ``eval-sg`` or ``eval-classify``, item by item.
 
     Items that one run could not score are left out of both, and counted. Of SG, the first prediction of
     each suite counts, and the suites that the SG score leaves out are not part of ``overall``.
@@ -73,13 +74,37 @@ def compare_runs(
     import numpy as np
 
     columns_read = {name for task in TASKS.values() for name in task.columns}
+    columns_read |= {"label", "target", "predicted"}
     (document_a, table_a), (document_b, table_b) = (read_results(each, columns_read) for each in (a, b))
     task_name = _task_name(document_a, a)
     if _task_name(document_b, b) != task_name:
         raise PdtoolsError(f"{a} and {b} are results of different evaluations")
-    task = TASKS[task_name]
     compared = comparability(document_a, document_b)
     notes = compared.notes
+    if task_name == CLASSIFY:
+        if compared.refused is not None:
+            raise InputError(f"results of {compared.refused} than {a}", file=b)
+        documents, tables = (document_a, document_b), (table_a, table_b)
+        pairs, compared_items, items = compare_answers(documents, tables, (a, b), seed=seed, samples=samples)
+        return {
+            "task": document_a["settings"]["prompt_task"],
+            "groups": [
+                Difference(level=level, items=compared_items, **{**asdict(pair), "name": name})
+                for level, name, pair in [
+                    *(("overall", NAMES[pair.name], pair) for pair in pairs[:1]),
+                    *(("score", NAMES[pair.name], pair) for pair in pairs),
+                ]
+            ],
+            "notes": notes,
+            "counts": {"items": items, "items_compared": compared_items},
+            "settings": {
+                "seed": seed,
+                "bootstrap_samples": samples,
+                "confidence": CONFIDENCE,
+                "test": "McNemar, exact, two-sided; of F1 and correlations a paired bootstrap",
+            },
+        }
+    task = TASKS[task_name]
     try:  # the items name what is not the same, if they know
         outcomes = read_outcomes([table_a, table_b], [a, b], task)
     except OtherItemsError as error:
@@ -118,8 +143,8 @@ def compare_runs(
 
 def _task_name(document: dict[str, Any], folder: str | Path) -> str:
     task = document.get("settings", {}).get("task")
-    if task not in TASKS:
-        raise InputError("not results of eval-blimp or eval-sg", file=folder)
+    if task not in TASKS and task != CLASSIFY:
+        raise InputError("not results of eval-blimp, eval-sg or eval-classify", file=folder)
     return str(task)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.comparison.classification import CLASSIFY, NAMES
 from pdtools.evaluation.comparison.comparability import comparability
 from pdtools.evaluation.comparison.compare import compare_runs
 from pdtools.evaluation.comparison.items import TASKS
@@ -193,6 +194,16 @@ def _of_answers(document: dict[str, Any]) -> _Scores:
     return {text: (None if accuracy is None else 100 * accuracy, strings)}
 
 
+def _of_classification(document: dict[str, Any]) -> _Scores:
+    scores, task = document["scores"], document["settings"]["prompt_task"]
+    items = (f"{document['counts']['items_labelled']} items",)
+    found = {name: scores.get(name) for name in NAMES if name in scores}
+    return {
+        f"{task}, {NAMES[name]} (%)": (None if value is None else 100 * value, items)
+        for name, value in found.items()
+    }
+
+
 # Of each other evaluation.
 MAIN_SCORES: dict[str, Callable[[dict[str, Any]], _Scores]] = {
     "parse": _of_parsing,
@@ -200,6 +211,7 @@ MAIN_SCORES: dict[str, Callable[[dict[str, Any]], _Scores]] = {
     "dyck": _of_prefixes,
     "cfl": _of_strings,
     "task": _of_answers,
+    CLASSIFY: _of_classification,
 }
 
 

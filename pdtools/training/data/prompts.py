@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pdtools.errors import InputError
 from pdtools.files import Rejects
 from pdtools.models import Batch, LanguageModel, LossParts
-from pdtools.prompts.metrics import decide, main_score
+from pdtools.prompts.metrics import main_score, predict
 from pdtools.prompts.rows import NO_ANSWER, PromptForm
 from pdtools.shards import ShardSet
 from pdtools.training.data.batches import BatchLimits, plan_in_order
@@ -109,8 +109,8 @@ class PromptRows(Sentences):
         pairs = [(self._shards.tokens(row), self._shards.attach(row)) for row in rows]
         found = answer_prompts(loss, self._model, self.form, pairs, device=device, limits=limits)
         gold = self._shards.answers[rows] if self.form.answers else self._shards.targets[rows]
-        predicted = decide(found) if self.form.answers else found[:, 0]
-        return self.form.task.metric, main_score(self.form.task, gold, predicted)
+        task = self.form.task
+        return task.metric, main_score(task, gold, predict(task, found))
 
 
 def form_of(shards: ShardSet) -> PromptForm:

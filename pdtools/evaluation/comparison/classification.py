@@ -1,0 +1,122 @@
+"""Two models' answers to the same prompts: McNemar's test of accuracies, a paired bootstrap for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.comparison.statistics import bootstrap_p, interval, mcnemar
+from pdtools.evaluation.results import check_columns
+from pdtools.prompts.metrics import WRONG, Score, accuracy, f1, pearson, spearman
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+CLASSIFY = "classify"
+NAMES = {"accuracy": "accuracy", "f1": "F1", "spearman": "Spearman's ρ", "pearson": "Pearson's r"}
+_SCORERS: Mapping[str, Score] = {"accuracy": accuracy, "f1": f1, "spearman": spearman, "pearson": pearson}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScorePair:
+    """One score of two runs, over the labelled items that both have.
+
+    Attributes:
+        name: such as ``accuracy``.
+        a, b: the scores.
+        low, high: 95% interval of b − a, by a paired bootstrap over items.
+        only_a, only_b: items that only one has right; None of numbers.
+        p: of McNemar's exact test for accuracies, else of the bootstrap; two-sided.
+    """
+
+    name: str
+    a: float
+    b: float
+    low: float
+    high: float
+    only_a: int | None
+    only_b: int | None
+    p: float
+
+
+def compare_answers(
+    documents: tuple[dict[str, Any], dict[str, Any]],
+    tables: tuple[pa.Table, pa.Table],
+    folders: tuple[str | Path, str | Path],
+    *,
+    seed: int,
+    samples: int,
+) -> tuple[list[ScorePair], int, int]:
+    """The scores of two results of ``eval-classify``, the task's own first; and how many items they are over,
+    of how many with labels.
+
+    Raises:
+        PdtoolsError: if they are not over the same items.
+    """
+    metrics = [document["settings"]["metric"] for document in documents]
+    names = {"f1": ("f1", "accuracy"), "spearman": ("spearman", "pearson")}.get(metrics[0], ("accuracy",))
+    is_label = "accuracy" in names
+    (gold, one), (golds, other) = (_read(*each, is_label) for each in zip(tables, folders, strict=True))
+    items = [item for item in gold if item in golds]
+    if different := next((item for item in items if gold[item] != golds[item]), None):
+        raise PdtoolsError(f"{folders[0]} and {folders[1]}: item {different} is not the same in both")
+    if metrics[0] != metrics[1] or not items:
+        raise PdtoolsError(f"{folders[0]} and {folders[1]} have no labelled item in common")
+    positive = documents[0]["settings"].get("positive")
+    # Of labels F1's is 1, others from 2 on: all that scores ask is which are equal.
+    values = sorted({v for found in (gold, one, other) for v in found.values() if v not in (positive, None)})
+    codes = {positive: 1, None: WRONG} | {value: i + 2 for i, value in enumerate(values)}
+    numbers = [
+        np.array([codes[found[item]] if is_label else found[item] for item in items])
+        for found in (gold, one, other)
+    ]
+    rng = np.random.default_rng(seed)
+    drawn = [rng.integers(len(items), size=len(items)) for _ in range(samples)]
+    pairs = [_pair(name, *numbers, drawn, is_label) for name in names]
+    return [pair for pair in pairs if pair is not None], len(items), max(len(gold), len(golds))
+
+
+def _read(table: pa.Table, folder: str | Path, is_label: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Labels and predictions by item, of items that have a label."""
+    gold, kind = ("label", "strings") if is_label else ("target", "numbers")
+    check_columns(table, {"item": "strings", gold: kind, "predicted": kind}, folder)
+    rows = list(zip(*(table[name].to_pylist() for name in ("item", gold, "predicted")), strict=True))
+    known = [row for row in rows if row[1] is not None]
+    if len({item for item, _, _ in known}) < len(known):
+        raise InputError("items: two of the same name", file=folder)
+    return {item: label for item, label, _ in known}, {item: found for item, _, found in known}
+
+
+def _pair(
+    name: str,
+    gold: NDArray[Any],
+    one: NDArray[Any],
+    other: NDArray[Any],
+    drawn: list[NDArray[np.int64]],
+    is_label: bool,
+) -> ScorePair | None:
+    score = _SCORERS[name]
+    a, b = score(gold, one), score(gold, other)
+    if a is None or b is None:
+        return None
+    found = [(score(gold[i], one[i]), score(gold[i], other[i])) for i in drawn]
+    differences = np.array([y - x for x, y in found if x is not None and y is not None] or [b - a])
+    low, high = interval(differences)
+    right = (gold == one), (gold == other)
+    only_a, only_b = int((right[0] & ~right[1]).sum()), int((right[1] & ~right[0]).sum())
+    return ScorePair(
+        name=name,
+        a=a,
+        b=b,
+        low=low,
+        high=high,
+        only_a=only_a if is_label else None,
+        only_b=only_b if is_label else None,
+        p=mcnemar(only_a, only_b) if name == "accuracy" else bootstrap_p(differences),
+    )
