@@ -237,6 +237,12 @@ _READ: dict[str, dict[str, str]] = {
         "scores.ppl_token_masked": _SCORE,
         "counts.sentences": _COUNT,
     },
+    "reading": {
+        "scores.by_model.*.delta_ll": _NUMBER,
+        "scores.by_model.*.low": _NUMBER,
+        "scores.by_model.*.high": _NUMBER,
+        "counts.words_regressed": _COUNT,
+    },
     "dyck": {"scores.by_set.*.accuracy": _NUMBER, "scores.by_set.*.prefixes": _COUNT},
     "cfl": {"scores.difference": _SCORE, "counts.strings": _COUNT},
     "classify": {

@@ -151,6 +151,28 @@ def test_slices_and_a_run_that_was_stopped_make_what_one_run_makes(
     assert "done already" not in capsys.readouterr().out
 
 
+def test_compare_and_view_know_the_results(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("base", "windows"):
+        evaluate(capsys, folder, *models(folder, name), "-o", tmp_path / name / "reading")
+    assert run(["compare", str(tmp_path / "base"), str(tmp_path / "windows"), "--json"]) == 0
+    shown = capsys.readouterr().out
+    gains = {}
+    for name in ("base", "windows"):
+        document = json.loads((tmp_path / name / "reading" / "results.json").read_text())
+        gains[name] = document["scores"]["by_model"][name]
+    assert "reading times, ΔLL (nats a word)" in shown
+    assert all(str(found["delta_ll"])[:8] in shown for found in gains.values())
+    from pdtools.report.view.results import results_page
+
+    page = results_page([str(tmp_path / name) for name in gains])
+    (benchmark,) = page.document["benchmarks"]
+    expected = [(found["delta_ll"], found["low"], found["high"]) for found in gains.values()]
+    assert [(row["score"], row["low"], row["high"]) for row in benchmark["gains"]] == expected
+    assert benchmark["chart"]["layer"][-1]["encoding"]["x"]["title"] == "ΔLL (nats a word)"
+
+
 def test_published_tables(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Natural Stories' and Provo's columns say what ours do."""
     rows = [line.split("\t") for line in (folder / "times.tsv").read_text().splitlines()[1:]]

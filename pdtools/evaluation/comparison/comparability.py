@@ -23,7 +23,7 @@ _NOT_DATA = ("model", "strings")
 # Settings that say what a model is, or that say in words what others say already; that of files whose
 # surprisals were brought to one unit; and when EVALB's own table stops.
 _DESCRIPTIONS = (
-    *("model", "kind", "words", "marginal", "given_trees_used", "alignment", "objective"),
+    *("model", "models", "kind", "words", "marginal", "given_trees_used", "alignment", "objective"),
     *("unit_of_file", "max_error", "bootstrap_samples", "seed"),
 )
 # End-of-sentence is in no region; perplexities with it and without it have names of their own.

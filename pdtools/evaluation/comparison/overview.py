@@ -204,6 +204,16 @@ def _of_classification(document: dict[str, Any]) -> _Scores:
     }
 
 
+def _of_reading(document: dict[str, Any]) -> _Scores:
+    models = document["scores"]["by_model"]
+    over = (f"{document['counts']['words_regressed']} words",)
+    names = {name: "" if len(models) == 1 else f", {name}" for name in models}
+    return {
+        f"reading times, ΔLL (nats a word){names[name]}": (found["delta_ll"], over)
+        for name, found in models.items()
+    }
+
+
 # Of each other evaluation.
 MAIN_SCORES: dict[str, Callable[[dict[str, Any]], _Scores]] = {
     "parse": _of_parsing,
@@ -212,6 +222,7 @@ MAIN_SCORES: dict[str, Callable[[dict[str, Any]], _Scores]] = {
     "cfl": _of_strings,
     "task": _of_answers,
     CLASSIFY: _of_classification,
+    "reading": _of_reading,
 }
 
 

@@ -311,6 +311,7 @@ def _settings(
 ) -> dict[str, Any]:
     return {
         "task": "reading",
+        "text_sha256": times.sha256,
         **asdict(regression),
         "folds": folds,
         "columns": asdict(times.columns),

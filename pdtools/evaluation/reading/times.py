@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 import re
@@ -102,6 +103,14 @@ class ReadingTimes:
     subjects: tuple[str, ...]
     without_time: int
     columns: Columns
+
+    @property
+    def sha256(self) -> str:
+        """Of all words and times."""
+        digest = hashlib.sha256(repr([(text.item, text.words) for text in self.texts]).encode())
+        for values in (self.word, self.subject, self.time):
+            digest.update(values.tobytes())
+        return digest.hexdigest()
 
     @property
     def text_of_word(self) -> NDArray[np.int64]:

@@ -33,23 +33,26 @@ def with_rows(spec: Spec, rows: Sequence[Mapping[str, Any]]) -> Spec:
     return {**spec, "data": {"values": list(rows)}}
 
 
-def dots(*, series: Sequence[str], title: str, chance: float | None = None) -> Spec:
+def dots(*, series: Sequence[str], title: str, chance: float | None = None, shares: bool = True) -> Spec:
     """A dot with its interval for each name and model, a line for each name.
 
-    Rows have ``name``, ``series``, ``score``, ``low``, ``high`` (fractions of 1) and ``n``.
+    Rows have ``name``, ``series``, ``score``, ``low``, ``high`` and ``n``.
 
     Args:
         series: names of the models, in order.
         title: of the axis.
         chance: where guessing would be.
+        shares: whether scores are fractions of 1, shown as percentages.
     """
+    digits = ".1%" if shares else ".4f"
     y = {
         "y": {"field": "name", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 240}},
         "yOffset": {"field": "series", "sort": list(series)},
         "color": _colour(series),
     }
-    scale = {"domain": [0, 1], "nice": False}
-    x = {"field": "score", "type": "quantitative", "title": title, "scale": scale, "axis": {"format": ".0%"}}
+    scale = {"domain": [0, 1], "nice": False} if shares else {"nice": True}
+    axis = {"format": ".0%" if shares else "~g"}
+    x = {"field": "score", "type": "quantitative", "title": title, "scale": scale, "axis": axis}
     layers: list[Spec] = [
         {
             "mark": {"type": "rule", "strokeWidth": 1.5},
@@ -64,9 +67,9 @@ def dots(*, series: Sequence[str], title: str, chance: float | None = None) -> S
                 "tooltip": [
                     {"field": "name", "title": "of"},
                     {"field": "series", "title": "model"},
-                    {"field": "score", "title": "score", "format": ".1%"},
-                    {"field": "low", "title": "from", "format": ".1%"},
-                    {"field": "high", "title": "to", "format": ".1%"},
+                    {"field": "score", "title": "score", "format": digits},
+                    {"field": "low", "title": "from", "format": digits},
+                    {"field": "high", "title": "to", "format": digits},
                     {"field": "n", "title": "items"},
                 ],
             },

@@ -234,11 +234,20 @@
     return section;
   }
 
+  // ---- reading times: a dot with its interval for each model -------------------------------------------------
+
+  function gains({ title, gains: rows, chart: template }) {
+    const shown = figure("Held-out log-likelihood over the baseline, nats a word", "reading-gains", [{ name: "model", number: false }, "ΔLL", "from", "to", "words"], () => rows.map((row) => [row.series, row.score, row.low, row.high, row.n]));
+    drawn.push(() => chart(shown.place, template, rows, { label: `${title}: gain of ${rows.map((row) => row.series).join(", ")}` }));
+    return make("section", {}, make("h2", {}, title), shown.element, make("p", { class: "soft" }, "Dots with 95% intervals (items drawn with replacement). Dashed: the baseline."));
+  }
+
   frame(
     make("section", {}, make("h2", {}, "Main scores"), overview, make("div", { class: "controls" }, copyButton("Copy the methods sentence", page.methods))),
     page.benchmarks.map((benchmark) => make("section", { id: benchmark.task }, benchmark.levels || benchmark.items ? [
       make("h2", {}, benchmark.title),
       benchmark.levels ? scores(benchmark) : null, differences(benchmark), benchmark.suites ? suites(benchmark) : null, benchmark.items ? browser(benchmark) : null] : [])),
+    page.benchmarks.filter((benchmark) => benchmark.gains).map(gains),
     make("section", {}, make("h2", {}, "How they were made"), page.folders.map((each) => opening(`${each.model}: ${each.folder}`, () => make("pre", {}, JSON.stringify({ settings: each.settings, provenance: each.provenance }, null, 1))))),
   );
   for (const draw of drawn) await draw();

@@ -19,6 +19,7 @@ from pdtools.report.view.loaded import Loaded, load
 from pdtools.report.view.methods import methods
 from pdtools.report.view.page import Page
 from pdtools.report.view.pairwise import pairwise
+from pdtools.report.view.reading import gains
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,6 +38,7 @@ _TITLES = {
     "dyck": "Closing brackets",
     "cfl": "Strings of a context-free language",
     "task": "Task",
+    "reading": "Reading times",
 }
 # Of tasks with items that are right or wrong: what names an item, the levels from coarse to fine, and chance.
 _KEYS = {"blimp": ["paradigm", "pair"], "sg": ["suite", "item", "prediction"], "parse": ["line"]}
@@ -80,6 +82,8 @@ def results_page(
             notes += said
             packed[f"items-{task}"] = _ITEMS[task](kept, of_task)
             found["items"] = len(kept)
+        if task == "reading":
+            found |= gains(of_task)
         benchmarks.append(found)
     document = {
         "models": models,
