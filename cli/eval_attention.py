@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from .console import bar, message
-from .options import DetailsOption, RunOptions, SeedOption, named_model, option_blocks
-from .outputs import check_target, deliver
+from .options import DetailsOption, LatexOption, RunOptions, SeedOption, named_model, option_blocks
+from .outputs import check_form, check_target, deliver
 from .running import pick_device
 
 
@@ -59,6 +59,7 @@ def eval_attention(
         ),
     ] = None,
     details: DetailsOption = False,
+    latex: LatexOption = False,
 ) -> None:
     """Attention to regions of test suites at the last position before another region, averaged over items.
 
@@ -84,6 +85,7 @@ def eval_attention(
     from pdtools.search.given_trees import TreesFile
     from pdtools.search.scores import fixed_beam
 
+    check_form(as_json=run.as_json, latex=latex)
     read = [suites, *model, run.trees]
     check_target(output, folder=True, overwrite=run.overwrite, inputs=read, quiet=run.quiet)
     made = provenance(
@@ -107,7 +109,7 @@ def eval_attention(
         progress=bar("sentences", quiet=run.quiet),
     )
     show = partial(print_attention, details=details)
-    deliver(results, made, output, show, overwrite=run.overwrite, as_json=run.as_json)
+    deliver(results, made, output, show, overwrite=run.overwrite, as_json=run.as_json, latex=latex)
     if left_out := results.counts["items_left_out"]:
         message(f"{left_out} items were left out (items.parquet says why)", quiet=run.quiet)
 

@@ -9,8 +9,8 @@ import typer
 from pdtools.files import STDIO, Rejects
 
 from .console import bar, message
-from .options import ModelOption, OnError, OnErrorOption, RunOptions, SeedOption, option_blocks
-from .outputs import check_output_or_done, deliver
+from .options import LatexOption, ModelOption, OnError, OnErrorOption, RunOptions, SeedOption, option_blocks
+from .outputs import check_form, check_output_or_done, deliver
 from .running import kept_pieces, make_plan, model_settings
 
 
@@ -39,6 +39,7 @@ def eval_classify(
     samples: Annotated[int, typer.Option("--samples", min=1, help="Bootstrap samples.")] = 10_000,
     seed: SeedOption = 0,
     on_error: OnErrorOption = OnError.fail,
+    latex: LatexOption = False,
 ) -> None:
     """Answer prompts: accuracy, F1 or correlations, each with its interval.
 
@@ -63,6 +64,7 @@ def eval_classify(
     from pdtools.search.in_pieces import model_settings_for_job
     from pdtools.shards import ShardSet
 
+    check_form(as_json=run.as_json, latex=latex)
     target, plan = output or STDIO, make_plan(run)
     check_output_or_done(
         target,
@@ -100,6 +102,7 @@ def eval_classify(
             rejects=rejects,
             overwrite=run.overwrite,
             as_json=run.as_json,
+            latex=latex,
         )
     if left_out := results.counts["items_left_out"]:
         message(f"{left_out} items have no prediction: they are too long, or have no trees", quiet=run.quiet)

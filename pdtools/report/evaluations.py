@@ -186,7 +186,7 @@ def print_attention(results: Results, *, details: bool = False) -> None:
         title = f"{suite}: attention when {settings['at']} is predicted (percent)"
         print_table(["region", "model", "mean", "95%", "less 1st", "95%"], rows, title=title)
         print()
-    print("mean: over layers, heads, items and seeds; less 1st: less the first model's")
+    print_note("mean: over layers, heads, items and seeds; less 1st: less the first model's")
 
 
 def _of_interval(score: Mapping[str, float]) -> str:
@@ -245,8 +245,8 @@ def print_classification(results: Results) -> None:
         for name, score in scores.items()
     ]
     print_table([title, "score", "95%"], rows)
-    print(f"{counts['items']} items, {counts['items_labelled']} with labels", end="")
-    print(f", {counts['ties']} ties" if "ties" in counts else "")
+    ties = f", {counts['ties']} ties" if "ties" in counts else ""
+    print_note(f"{counts['items']} items, {counts['items_labelled']} with labels{ties}")
     if "by_label" in counts:
         print()
         columns = ("gold", "predicted", "right")

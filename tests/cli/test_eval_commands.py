@@ -103,7 +103,7 @@ def test_tables_for_latex(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert r"f1 & 75.00 & 75.00 \\" in out
     for options in (["--json"], ["--format", "jsonl"]):
         assert run(["eval-parse", str(gold), str(mine), "--latex", *options]) == 2
-    for command in ("blimp", "sg", "ppl", "dyck", "cfl", "task"):
+    for command in ("attention", "blimp", "cfl", "classify", "dyck", "ppl", "sg", "task"):
         capsys.readouterr()
         assert run([f"eval-{command}", "--help"]) == 0
         assert "--latex" in capsys.readouterr().out
