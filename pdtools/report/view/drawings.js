@@ -51,8 +51,11 @@ function barsDrawing({ labels, values, colours, now, choose, name, room }) {
   return make("svg", { width: x + 4, height: top + height + 8 + 15 * lines, role: "img", "aria-label": name }, parts);
 }
 
-/** A forest that stands on its words, `places` of them; constituents that are not gold are orange and dashed. */
-function forestDrawing({ forest, token, places, isGold, name }) {
+/**
+ * A forest that stands on its words, `places` of them; constituents that are not gold are orange and dashed. It is at
+ * least as tall as the forest `like`, so that what is below does not move while it grows.
+ */
+function forestDrawing({ forest, token, places, isGold, name, like = [] }) {
   const centres = new Map();
   let x = 8;
   for (const place of places) {
@@ -62,7 +65,7 @@ function forestDrawing({ forest, token, places, isGold, name }) {
   }
   const parts = [];
   const tall = (node) => (node.tall = node.children.length ? 1 + Math.max(...node.children.map(tall)) : node.label === undefined ? 0 : 1);
-  const most = Math.max(1, ...forest.map(tall));
+  const most = Math.max(1, ...forest.map(tall), ...like.map(tall));
   const step = Math.max(14, Math.min(30, 380 / most)), base = 22 + step * most;
   let waiting = x;  // open constituents without words stand at the right
   const place = (node) => {
@@ -132,7 +135,7 @@ function weightsCanvas({ n, now, weight, difference, name }) {
 
 /** Shares of the beam after each token, stacked; a colour for each hypothesis of the chosen step and its family. */
 function beamDrawing({ steps, families, colours, now, chosen, choose, label, name, room }) {
-  const left = 34, height = 120, top = 8;
+  const left = 42, height = 120, top = 8;
   const width = Math.max(10, Math.min(34, (room - left - 8) / steps.length));
   const parts = [0, 0.5, 1].map((tick) => svgText(left - 5, top + height * (1 - tick) + 4, `${100 * tick}%`, { "text-anchor": "end", class: "soft" }));
   steps.forEach((step, t) => {

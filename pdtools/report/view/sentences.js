@@ -162,7 +162,7 @@
     const wrong = spans && [...spansOf(found)].filter((each) => !spans.has(each) && each.split("-")[0] !== each.split("-")[1]).length;
     panels.forest.latex = () => latexOf(found, token, isGold(spans));
     show("forest",
-      forestDrawing({ forest: found, token, places: words(at.token), isGold: isGold(spans), name: `the stack after ${token(at.token)}: ${bracketed(found, token)}` }),
+      forestDrawing({ forest: found, token, places: words(at.token), isGold: isGold(spans), like: now.best?.derivation ? forestOf(now.best.derivation, now.derivations, eos()) : [], name: `the stack after ${token(at.token)}: ${bracketed(found, token)}` }),
       make("p", { class: "soft" }, spans ? `Orange and dashed: constituents that the gold tree does not have (${wrong}).` : "No gold tree was given (--gold)."));
   }
 
