@@ -39,7 +39,7 @@ def view(
         list[str] | None,
         typer.Argument(
             metavar="PATH",
-            help="Results folders (of any number of models); or runs; or, with --model, sentences.",
+            help="Results folders, of any number of models; or runs; or, with --model, sentences.",
         ),
     ] = None,
     model: Annotated[
@@ -64,7 +64,7 @@ def view(
         typer.Option(
             "--from",
             rich_help_panel="Input",
-            help="Sentences: running text, words separated by spaces, or trees, which are then the gold ones.",
+            help="Sentences: running text, words between spaces, or trees (which are the gold ones).",
         ),
     ] = Source.text,
     gold: Annotated[

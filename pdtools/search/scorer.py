@@ -159,26 +159,7 @@ def load_searcher(
 def searcher_of(
     loaded: LoadedModel,
     *,
-    beam: int | ActionBeam = DEFAULT_BEAM,
-    margin: float | None = None,
-    cky: bool = False,
-    max_batch: int | None = None,
-    context: Context = NO_CONTEXT,
-) -> Searcher:
-    """The searcher of a loaded model; see :func:`load_searcher`."""
-    if loaded.model.has_treereg and not loaded.model.derivation_kind.exist:
-        if beam != DEFAULT_BEAM or margin is not None:
-            raise PdtoolsError(
-                f"{loaded.folder}: a model trained with TreeReg parses without a beam: leave out its options"
-            )
-        beam = None
-    return searcher_of(loaded, beam=beam, margin=margin, cky=cky, max_batch=max_batch, context=context)
-
-
-def searcher_of(
-    loaded: LoadedModel,
-    *,
-    beam: int | ActionBeam | None,
+    beam: int | ActionBeam | None = DEFAULT_BEAM,
     margin: float | None = None,
     cky: bool = False,
     max_batch: int | None = None,
@@ -190,6 +171,10 @@ def searcher_of(
         PdtoolsError: if the model cannot parse, or an option is not for it.
     """
     if loaded.model.has_treereg and not loaded.model.derivation_kind.exist:
+        if beam not in (DEFAULT_BEAM, None) or margin is not None:
+            raise PdtoolsError(
+                f"{loaded.folder}: a model trained with TreeReg parses without a beam: leave out its options"
+            )
         return TreeRegParser(loaded, cky=cky, max_batch=max_batch)
     if cky:
         raise PdtoolsError(f"{loaded.folder}: --cky is for models that parse by TreeReg")

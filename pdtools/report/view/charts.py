@@ -11,7 +11,7 @@ from typing import Any
 
 Spec = dict[str, Any]
 
-# Okabe and Ito's colours, without yellow, which is too light for lines on white; never without a shape or a dash.
+# Okabe and Ito's colours, without yellow, too light for lines on white; never without a shape or a dash.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
 DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2], [4, 4], [1, 3], [10, 3])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pdtools.files import atomic_directory, atomic_table, write_json
+from pdtools.report.tables import latex_table
 from pdtools.report.view.page import vl_convert
 
 MANIFEST = "figures.json"
@@ -61,38 +62,3 @@ def write_figures(
 def file_name(name: str) -> str:
     """A name without what file systems and LaTeX do not like."""
     return re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-.") or "figure"
-
-
-def latex_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], digits: int = 2) -> str:
-    """A table for LaTeX, with the rules of booktabs; numbers on the right, None is a dash."""
-    numeric = [
-        all(isinstance(row[i], (int, float)) or row[i] is None for row in rows) for i in range(len(columns))
-    ]
-    lines = [[latex(name) for name in columns]]
-    lines += [["--" if cell is None else _cell(cell, digits) for cell in row] for row in rows]
-    head, *body = [" & ".join(line) + r" \\" for line in lines]
-    format_ = "".join("r" if right else "l" for right in numeric)
-    return "\n".join(
-        [
-            rf"\begin{{tabular}}{{{format_}}}",
-            r"\toprule",
-            head,
-            r"\midrule",
-            *body,
-            r"\bottomrule",
-            r"\end{tabular}",
-            "",
-        ]
-    )
-
-
-def _cell(cell: Any, digits: int) -> str:
-    return f"{cell:.{digits}f}" if isinstance(cell, float) else latex(str(cell))
-
-
-_SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-
-
-def latex(text: str) -> str:
-    """Text as LaTeX prints it, whatever is in it."""
-    return re.sub(r"[\\{}$&#%_~^]", lambda found: _SPECIAL.get(found[0], "\\" + found[0]), text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,12 @@ def short_names(paths: Sequence[Path]) -> dict[Path, str]:
     parts = [path.resolve().parts for path in different]
     if len(parts) == 1:
         return {different[0]: parts[0][-1]}
-    before = len(os.path.commonprefix(parts))  # at least the root
-    after = len(os.path.commonprefix([each[: before - 1 : -1] for each in parts]))
+    before = _alike(parts)
+    after = _alike([each[before:][::-1] for each in parts])
     cut = [each[before : len(each) - after] or each[-1:] for each in parts]
     return {path: "/".join(each) for path, each in zip(different, cut, strict=True)}
+
+
+def _alike(parts: Sequence[tuple[str, ...]]) -> int:
+    """How many parts all begin with."""
+    return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*parts, strict=False)))

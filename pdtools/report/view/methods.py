@@ -69,7 +69,7 @@ def methods_of_traces(
 
 def versions(made: Sequence[Mapping[str, Any]]) -> str:
     """``pdtools 0.1.0 (commit 0123456789ab), torch 2.13.0``, each different one."""
-    found = {}
+    found: dict[str, None] = {}
     for each in made:
         code, packages = each.get("code", {}), each.get("versions", {})
         commit = (

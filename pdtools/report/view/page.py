@@ -1,8 +1,8 @@
 """One HTML file that opens anywhere: styles, scripts and data inside, and nothing fetched.
 
-A page is a *document* (JSON, read at once), *packed* data (JSON under gzip, unpacked when it is looked at),
-and scripts, which are the ``.js`` files beside this module. Its content security policy names each script by its
-hash, so that nothing in the data can run, whatever it says.
+A page is a *document* (JSON, read at once), *packed* data (JSON under gzip, unpacked when looked at), and
+scripts, which are the ``.js`` files beside this module. Its content security policy names each script by its
+hash: nothing in the data can run, whatever it says.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def render(page: Page, made: Mapping[str, Any]) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{html.escape(page.title)}</title>",
             f"<style>\n{_asset('page.css')}</style>\n</head>\n<body>",
-            f"<noscript>This page of pdtools view is drawn by JavaScript: {html.escape(page.title)}</noscript>",
+            f"<noscript>pdtools view draws this by JavaScript: {html.escape(page.title)}</noscript>",
             f'<script type="application/json" id="document">{inline_json(document)}</script>',
             *(
                 f'<script type="application/gzip" id="packed-{name}">{pack(value)}</script>'
@@ -101,9 +101,8 @@ def check_size(text: str, most: int = MOST_BYTES) -> str | None:
     size = len(text.encode())
     shown = f"the page has {size / 1e6:.1f} MB"
     if size > most:
-        raise PdtoolsError(
-            f"{shown}, more than {most / 1e6:g}: give it fewer sentences or results, or allow it with --max-mb"
-        )
+        hint = "give it fewer sentences or results, or allow it with --max-mb"
+        raise PdtoolsError(f"{shown}, more than {most / 1e6:g}: {hint}")
     return f"{shown}: browsers will be slow to open it" if size > WARN_BYTES else None
 
 

@@ -60,13 +60,19 @@
   }
 
   function differences({ pairs }) {
-    if (!pairs?.rows.length) return pairs?.notes.map((note) => make("p", { class: "note" }, note)) ?? [];
-    const rows = pairs.rows.map((row) => [row.group, row.a, row.b, signed(row.difference), `${signed(row.low)} to ${signed(row.high)}`, row.only_a, row.only_b, probability(row.p), probability(row.p_holm)]);
+    const notes = [...new Set(pairs.notes)].map((note) => make("p", { class: "note" }, note));
+    if (!pairs.rows.length) return notes;
+    const name = (p) => (p === null ? "–" : probability(p));
+    const interval = (row) => (row.low === null ? "–" : `${signed(row.low)} to ${signed(row.high)}`);
+    const counts = pairs.rows.some((row) => row.only_a !== null);
+    const rows = pairs.rows.map((row) => [row.group, row.a, row.b, signed(row.difference), interval(row), ...(counts ? [row.only_a, row.only_b] : []), name(row.p), name(row.p_holm)]);
+    const families = [...new Map(pairs.rows.filter((row) => row.p !== null).map((row) => [row.level, row])).values()];
+    const said = `Intervals: 95%, paired bootstrap over items. p: ${[...new Set(pairs.rows.map((row) => row.test).filter(Boolean))].join("; ")}, two-sided. p (Holm): corrected by Holm's method for the ${families.map((row) => `${row.family} comparisons ${row.level === "overall" ? "of overall scores" : `by ${row.level}`}`).join(", and separately the ")}. Shaded: below 0.05 after it.`;
     return [
-      make("h3", {}, "Differences between models (points of percent)"),
-      table(["", "A", "B", { name: `B ${MINUS} A`, number: true }, { name: "95% interval", number: true }, "only A right", "only B right", { name: "p", number: true }, { name: "p (Holm)", number: true }], rows, { caption: pairs.said, rowClass: (i) => (pairs.rows[i].p_holm < 0.05 ? "chosen" : null) }),
-      make("p", { class: "soft" }, "Shaded: p below 0.05 after the correction."),
-      [...new Set(pairs.notes)].map((note) => make("p", { class: "note" }, note)),
+      make("h3", {}, "Differences between models"),
+      table([{ name: "", number: false }, "A", "B", { name: `B ${MINUS} A`, number: true }, { name: "95% interval", number: true }, ...(counts ? ["only A right", "only B right"].map((each) => ({ name: each, number: true })) : []), { name: "p", number: true }, { name: "p (Holm)", number: true }], rows,
+        { caption: said, rowClass: (i) => (pairs.rows[i].p_holm !== null && pairs.rows[i].p_holm < 0.05 ? "chosen" : null) }),
+      notes,
     ];
   }
 
@@ -244,7 +250,7 @@
 
   frame(
     make("section", {}, make("h2", {}, "Main scores"), overview, make("div", { class: "controls" }, copyButton("Copy the methods sentence", page.methods))),
-    page.benchmarks.map((benchmark) => make("section", { id: benchmark.task }, benchmark.levels || benchmark.items ? [
+    page.benchmarks.map((benchmark) => make("section", { id: benchmark.task }, benchmark.pairs.rows.length || benchmark.levels || benchmark.items ? [
       make("h2", {}, benchmark.title),
       benchmark.levels ? scores(benchmark) : null, differences(benchmark), benchmark.suites ? suites(benchmark) : null, benchmark.items ? browser(benchmark) : null] : [])),
     page.benchmarks.filter((benchmark) => benchmark.gains).map(gains),

@@ -1,4 +1,4 @@
-"""The page of evaluations: scores of any number of models with intervals, suites by region, items one by one."""
+"""The page of evaluations: scores of any number of models, suites by region, items one by one."""
 
 from __future__ import annotations
 
@@ -75,7 +75,6 @@ def results_page(
             notes += left_out
             if task in _LEVELS:
                 found |= _scores(task, items, found["models"])
-                found["pairs"] = pairwise(of_task, seed=seed)
             if task == "sg":
                 found["suites"], packed["regions"] = _suites(of_task, items)
             kept, said = _kept(task, items, len(of_task), most_items, seed)
@@ -84,6 +83,7 @@ def results_page(
             found["items"] = len(kept)
         if task == "reading":
             found |= gains(of_task)
+        found["pairs"] = pairwise(of_task, seed=seed)
         benchmarks.append(found)
     document = {
         "models": models,
@@ -130,7 +130,7 @@ def _overview(loaded: Sequence[Loaded], models: Sequence[str]) -> list[dict[str,
 
 
 def _joined(of_task: Sequence[Loaded], key: list[str]) -> tuple[pd.DataFrame, list[str]]:
-    """A row for each item that all models have, in the order of the first; ``@i`` ends model i's own columns."""
+    """A row for each item that all models have, in the order of the first; ``@i`` ends those of model i."""
     frames = []
     for each in of_task:
         if missing := [name for name in key if name not in each.items.column_names]:
@@ -186,11 +186,11 @@ def _scores(task: str, items: pd.DataFrame, models: Sequence[str]) -> dict[str, 
                     }
                 )
         levels[level] = rows
-    above = {unit: _unique(counted, unit, f"{_LEVELS[task][-2]}@0")}
+    above = _unique(counted, unit, f"{_LEVELS[task][-2]}@0")
     label = "accuracy" if task == "blimp" else "items whose prediction holds"
     return {
         "levels": levels,
-        "above": above[unit],
+        "above": above,
         "chart": dots(series=models, title=label, chance=_CHANCE.get(task)),
     }
 
@@ -210,7 +210,7 @@ def _kept(
     """At most so many items: those that the models disagree on first."""
     if len(items) <= most:
         return items, []
-    outcome = "f1" if task == "parse" else "correct"
+    outcome = "matched" if task == "parse" else "correct"
     outcomes = [items[f"{outcome}@{i}"].astype(float) for i in range(models)]
     differ = np.zeros(len(items), dtype=bool)
     for other in outcomes[1:]:
@@ -219,10 +219,12 @@ def _kept(
     first, rest = (rng.permutation(np.flatnonzero(chosen)) for chosen in (differ, ~differ))
     kept = np.sort(np.concatenate([first, rest])[:most])
     n = min(len(first), most)
-    what = f"{'all' if n == len(first) else 'a sample of'} {n:,} that models disagree on, and a sample of {most - n:,} others"
-    return items.iloc[kept], [
-        f"{_TITLES[task]}: the list holds {most:,} of {len(items):,} items: {what}; scores are of all"
-    ]
+    some = "all" if n == len(first) else "a sample of"
+    said = (
+        f"{_TITLES[task]}: the list holds {most:,} of {len(items):,} items, {some} {n:,} that models disagree"
+        f" on and a sample of {most - n:,} others; scores are of all"
+    )
+    return items.iloc[kept], [said]
 
 
 def _blimp_items(items: pd.DataFrame, of_task: Sequence[Loaded]) -> dict[str, Any]:
@@ -337,7 +339,7 @@ def _suites(of_task: Sequence[Loaded], items: pd.DataFrame) -> tuple[dict[str, A
                     [
                         each.model,
                         condition,
-                        int(region),
+                        int(str(region).partition(".")[0]),
                         _round(mean, 3),
                         _round(mean - half, 3),
                         _round(mean + half, 3),
@@ -350,10 +352,11 @@ def _suites(of_task: Sequence[Loaded], items: pd.DataFrame) -> tuple[dict[str, A
 def _labels(of_suite: pd.DataFrame) -> dict[int, str]:
     """The number of each region, with its name, or else with its words in the first item."""
     labels = {}
-    for number, group in of_suite.groupby("region"):
+    for key, group in of_suite.groupby("region"):
+        number = int(str(key).partition(".")[0])
         named = group["region_name"].dropna() if "region_name" in group else group["content"].iloc[:0]
         text = named.iloc[0] if len(named) else next((content for content in group["content"] if content), "")
-        labels[int(number)] = f"{int(number)} {text[:24]}".strip()
+        labels[number] = f"{number} {text[:24]}".strip()
     return labels
 
 

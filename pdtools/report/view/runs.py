@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,7 @@ def tables(page: Page) -> dict[str, tuple[list[str], list[list[Any]]]]:
 def _averaged(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
     """Means of so many groups of neighbours, each at its last step."""
     edges = [round(i * len(points) / MOST_POINTS) for i in range(MOST_POINTS + 1)]
-    groups = [points[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    groups = [points[a:b] for a, b in pairwise(edges)]
     return [(group[-1][0], sum(value for _, value in group) / len(group)) for group in groups]
 
 

@@ -75,7 +75,7 @@ def figures(page: Page) -> dict[str, Spec]:
         for model, trace in zip(models, traces, strict=True):
             best = trace["best"]
             if trace["derivations"] == "attachments" and best is not None:
-                found[f"tape-{s + 1}-{model}"] = heat_map(tape(best["derivation"]), trace["tokens"])
+                found[f"tape-{s + 1}-{model}"] = heat_map(tape(best["derivation"]).tolist(), trace["tokens"])
     return found
 
 
