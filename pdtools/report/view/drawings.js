@@ -15,9 +15,9 @@ const svgText = (x, y, text, more = {}) => make("text", { x, y, "text-anchor": "
 
 /**
  * Bars of surprisal, a group for each column: `values[m][c]` in bits (or null). The first series is filled, the others
- * are outlined, with dashes of their own. Columns after `now` are grey; one is chosen by a click.
+ * are outlined, with dashes of their own. Columns after `now` are grey; one is chosen by a click; that of `mark` is bold.
  */
-function barsDrawing({ labels, values, colours, now, choose, name, room }) {
+function barsDrawing({ labels, values, colours, now, choose, name, room, mark = null }) {
   const most = Math.max(1, ...values.flat().filter((x) => x !== null));
   const widths = labels.map((label) => Math.max(26, Math.min(96, Math.max(...label.split("\n").map(textWidth)) + 8)));
   const spare = Math.max(0, Math.min(40, (room - 44 - widths.reduce((a, b) => a + b, 0)) / widths.length));
@@ -43,7 +43,7 @@ function barsDrawing({ labels, values, colours, now, choose, name, room }) {
     });
     const first = values[0][c];
     if (first !== null && first !== undefined) group.append(svgText(x + width / 2, top + height - (height * Math.max(first, ...values.map((s) => s[c] ?? 0))) / most - 4, first.toFixed(1), { class: read ? "" : "soft" }));
-    label.split("\n").forEach((line, l) => group.append(svgText(x + width / 2, top + height + 14 + 15 * l, cut(line, width - 2), { class: [read ? "" : "soft", c === now ? "strong" : ""].join(" ") })));
+    label.split("\n").forEach((line, l) => group.append(svgText(x + width / 2, top + height + 14 + 15 * l, cut(line, width - 2), { class: [read ? "" : "soft", c === now || c === mark ? "strong" : ""].join(" ") })));
     parts.push(group);
     x += width;
   });

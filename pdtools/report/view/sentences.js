@@ -299,7 +299,7 @@
     });
     const parts = rows.reduce((best, row, c) => (Math.abs(row[4]) > Math.abs(rows[best][4]) ? c : best), 0);
     const picture = make("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": `${models[m]}: the pair` },
-      barsDrawing({ labels: rows.map((row) => (row[0] === row[2] ? row[0] : `${row[0] || "–"}\n${row[2] || "–"}`)), values: [rows.map((row) => row[1]), rows.map((row) => row[3])], colours: [colour(0), colour(1)], now: null, name: `surprisals of both sentences under ${models[m]}`, room: place.clientWidth || 900 }));
+      barsDrawing({ labels: rows.map((row) => (row[0] === row[2] ? row[0] : `${row[0] || "–"}\n${row[2] || "–"}`)), values: [rows.map((row) => row[1]), rows.map((row) => row[3])], colours: [colour(0), colour(1)], now: null, mark: parts, name: `surprisals of both sentences under ${models[m]}`, room: place.clientWidth || 900 }));
     const total = (one) => one.surprisals.reduce((a, b) => a + (b ?? 0), 0);
     place.replaceChildren(
       make("h3", {}, models[m]),
