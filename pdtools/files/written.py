@@ -100,7 +100,7 @@ _KINDS = (
         name="the figures",
         needed=("figures.json",),
         keys=frozenset({"figures", "provenance"}),
-        parts=r"figures\.json|[A-Za-z0-9.-]+\.(svg|pdf|tex|csv)",
+        parts=r"figures\.json|[A-Za-z0-9._-]+\.(svg|pdf|tex|csv)",
     ),
 )
 JOB = _Kind(

@@ -228,7 +228,7 @@ def test_scores_suites_and_items(opened: dict[str, Opened]) -> None:
         "document.querySelectorAll('#blimp figure .mark-symbol.role-mark path').length === 9"
     )
     assert "Holm" in page.inner_text("#blimp")
-    page.click("text=suite_4")
+    page.click('button.link:has-text("suite_4")')
     page.wait_for_function("document.querySelector('#sg .item figcaption').textContent.startsWith('suite_4')")
     assert "match[3 Verb] < mismatch[3 Verb]" in page.inner_text("#sg .item")
 

@@ -61,4 +61,4 @@ def write_figures(
 
 def file_name(name: str) -> str:
     """A name without what file systems and LaTeX do not like."""
-    return re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-.") or "figure"
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._") or "figure"

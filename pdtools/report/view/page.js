@@ -98,7 +98,7 @@ function standalone(svg) {
   return new XMLSerializer().serializeToString(copy);
 }
 
-const saveSvg = (name, place) => make("button", { click: () => download(`${name}.svg`, standalone(place.querySelector("svg")), "image/svg+xml") }, "SVG");
+const saveSvg = (name, place) => make("button", { click: () => download(`${name}.svg`, standalone(place.querySelector("svg[role=img]")), "image/svg+xml") }, "SVG");
 const saveTsv = (name, columns, rows) => make("button", {
   click: () => download(`${name}.tsv`, [columns, ...rows()].map((row) => row.map((x) => String(x ?? "").replace(/[\t\r\n]/g, " ")).join("\t")).join("\n") + "\n", "text/tab-separated-values"),
 }, "TSV");
