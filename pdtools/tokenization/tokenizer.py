@@ -241,7 +241,7 @@ class Tokenizer:
     def differs_from(self, earlier: Tokenizer) -> str | None:
         """A token of an earlier tokenizer that has another number here, or none; None if there is no such."""
         numbers = self.vocabulary
-        return next((t for t, number in earlier._vocabulary.items() if numbers.get(t) != number), None)
+        return next((t for t, number in earlier.vocabulary.items() if numbers.get(t) != number), None)
 
     # --- words to tokens ----------------------------------------------------------------------
 

@@ -78,7 +78,7 @@ def compare_answers(
     ]
     rng = np.random.default_rng(seed)
     drawn = [rng.integers(len(items), size=len(items)) for _ in range(samples)]
-    pairs = [_pair(name, *numbers, drawn, is_label) for name in names]
+    pairs = [_pair(name, numbers[0], numbers[1], numbers[2], drawn, is_label) for name in names]
     return [pair for pair in pairs if pair is not None], len(items), max(len(gold), len(golds))
 
 
