@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.evaluation.comparison.statistics import Spread, interval, resample
+from pdtools.evaluation.comparison.statistics import Spread, common_variance, interval, resample
 from pdtools.report.tables import print_table
 
 REPETITIONS, SAMPLES, ITEMS, TRUTH = 500, 200, 300, 0.04
@@ -31,13 +31,19 @@ def one(
     def share(sums: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.asarray(sums[..., 0] / sums[..., 1])
 
-    drawn = resample(counts, units, share, runs, rng, SAMPLES).drawn[0]  # (samples, runs)
+    resampled = resample(counts, units, share, runs, rng, SAMPLES)
+    drawn = resampled.drawn[0]  # (samples, runs)
     mine, other = drawn[:, :seeds], drawn[:, seeds:]
     items = other.mean(1) - mine.mean(1)
     chosen = rng.integers(0, seeds, (2, SAMPLES, seeds))
     both = np.take_along_axis(other, chosen[1], 1).mean(1) - np.take_along_axis(mine, chosen[0], 1).mean(1)
     a, b = (right[:, :seeds].mean(0), right[:, seeds:].mean(0))
-    here = Spread.of(float(items.var(ddof=1)), a.tolist(), b.tolist()).interval(float(b.mean() - a.mean()))
+    common = sum(
+        common_variance(resampled.variances[0, of].tolist(), float(drawn[:, of].mean(1).var(ddof=1)))
+        for of in (slice(seeds), slice(seeds, None))
+    )
+    spread = Spread.of(float(items.var(ddof=1)), a.tolist(), b.tolist(), both=common)
+    here = spread.interval(float(b.mean() - a.mean()))
     return here, interval(items), interval(both)
 
 

@@ -30,6 +30,7 @@ from pdtools.evaluation.comparison.statistics import (
     Resampled,
     Spread,
     bootstrap_p,
+    common_variance,
     deviation,
     holm,
     interval,
@@ -327,9 +328,7 @@ class _Evaluation:
         resampled = resample(counts, units, shares, table.weights, rng, samples)
         for level, name, members in groups_of(task, columns):
             if level == "overall" or levels:
-                groups, pairs = table.compare(
-                    _mean_of_units(resampled, np.unique(units[members])), right[members]
-                )
+                groups, pairs = table.compare(resampled.mean_of(np.unique(units[members])), right[members])
                 yield Score(
                     evaluation=self.name,
                     score=task.score,
@@ -387,7 +386,7 @@ class _Evaluation:
             common = sorted(set.intersection(*(set(each or ()) for each in items)))
         if sums is None or not common:
             known = np.array([list(values)], dtype=float)
-            resampled = Resampled(known, np.empty((1, 0, len(table.names))))
+            resampled = Resampled(known, np.empty((1, 0, len(table.names))), np.zeros_like(known))
             groups, pairs = table.compare(resampled, None)
         else:
             largest = max(len(each or ()) for each in items)
@@ -421,12 +420,6 @@ _COLUMNS = {
 }
 
 
-def _mean_of_units(resampled: Resampled, units: NDArray[np.int64]) -> Resampled:
-    return Resampled(
-        resampled.scores[units].mean(0, keepdims=True), resampled.drawn[units].mean(0, keepdims=True)
-    )
-
-
 class _Table:
     """Runs in their groups, and which of these are compared.
 
@@ -458,12 +451,22 @@ class _Table:
         """Scores and differences of one unit; ``right``: (items, R), where items are right or wrong."""
         values = [tuple(resampled.scores[0, members].tolist()) for members in self.members]
         drawn = resampled.drawn[0]  # (samples, G)
+        common = [
+            common_variance(resampled.variances[0, members].tolist(), _variance(drawn[:, g]))
+            for g, members in enumerate(self.members)
+        ]
         groups = tuple(
-            _group_score(name, of, drawn[:, g])
+            _group_score(name, of, drawn[:, g], common[g])
             for g, (name, of) in enumerate(zip(self.names, values, strict=True))
         )
         pairs = tuple(
-            self._difference(groups[a], groups[b], drawn[:, b] - drawn[:, a], self._discordant(right, a, b))
+            self._difference(
+                groups[a],
+                groups[b],
+                drawn[:, b] - drawn[:, a],
+                common[a] + common[b],
+                self._discordant(right, a, b),
+            )
             for a, b in self.pairs
         )
         return groups, pairs
@@ -477,7 +480,11 @@ class _Table:
 
     @staticmethod
     def _difference(
-        a: GroupScore, b: GroupScore, drawn: NDArray[np.float64], discordant: tuple[int, int] | None
+        a: GroupScore,
+        b: GroupScore,
+        drawn: NDArray[np.float64],
+        common: float,
+        discordant: tuple[int, int] | None,
     ) -> PairDifference:
         difference = b.mean - a.mean
         found = PairDifference(
@@ -491,14 +498,17 @@ class _Table:
             only_a, only_b = discordant
             return replace(found, only_a=only_a, only_b=only_b, test=_MCNEMAR, p=mcnemar(only_a, only_b))
         if len(a.values) > 1 or len(b.values) > 1:
-            spread = Spread.of(_variance(drawn), a.values, b.values)
+            spread = Spread.of(_variance(drawn), a.values, b.values, both=common)
             test = _ITEMS_TOO if len(drawn) else _SEEDS
             over_seeds = spread.interval(difference)
             return replace(found, over_seeds=over_seeds, test=test, p=spread.p(difference))
         return replace(found, test=_BOOTSTRAP, p=bootstrap_p(drawn)) if len(drawn) else found
 
 
-def _group_score(name: str, values: tuple[float, ...], drawn: NDArray[np.float64]) -> GroupScore:
+def _group_score(
+    name: str, values: tuple[float, ...], drawn: NDArray[np.float64], common: float
+) -> GroupScore:
+    spread = Spread.of(_variance(drawn), values, both=common)
     mean = math.fsum(values) / len(values)
     return GroupScore(
         group=name,
@@ -506,7 +516,7 @@ def _group_score(name: str, values: tuple[float, ...], drawn: NDArray[np.float64
         mean=mean,
         deviation=deviation(values),
         over_items=interval(drawn) if len(drawn) else None,
-        over_seeds=Spread.of(_variance(drawn), values).interval(mean) if len(values) > 1 else None,
+        over_seeds=spread.interval(mean) if len(values) > 1 else None,
     )
 
 

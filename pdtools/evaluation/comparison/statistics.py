@@ -47,10 +47,20 @@ class Resampled:
     Attributes:
         scores: float64 (units, R), of each unit of items (a paradigm, a suite) on all of its items.
         drawn: float64 (units, samples, G), means of the groups' runs on samples of the items.
+        variances: float64 (units, R), of each run over the samples.
     """
 
     scores: NDArray[np.float64]
     drawn: NDArray[np.float64]
+    variances: NDArray[np.float64]
+
+    def mean_of(self, units: NDArray[np.int64]) -> Resampled:
+        """The mean of some units, as one; they were resampled independently."""
+        return Resampled(
+            self.scores[units].mean(0, keepdims=True),
+            self.drawn[units].mean(0, keepdims=True),
+            self.variances[units].sum(0, keepdims=True) / len(units) ** 2,
+        )
 
 
 def resample(
@@ -76,6 +86,7 @@ def resample(
     n_units, (_, n_runs, n_counts) = int(units.max()) + 1, counts.shape
     scores = np.empty((n_units, n_runs))
     drawn = np.empty((n_units, samples, groups.shape[1]))
+    variances = np.empty((n_units, n_runs))
     for unit in range(n_units):
         inside = counts[units == unit]
         n = len(inside)
@@ -83,12 +94,17 @@ def resample(
         # Items that are alike are drawn together: how often is multinomial.
         kinds, times = np.unique(inside.reshape(n, -1), axis=0, return_counts=True)
         step = max(1, _AT_ONCE // max(len(kinds), n_runs * n_counts))
+        total, squares = np.zeros(n_runs), np.zeros(n_runs)  # of differences from the scores
         for first in range(0, samples, step):
             last = min(samples, first + step)
             taken = rng.multinomial(n, times / n, size=last - first)  # (step, kinds)
             sums = (taken @ kinds).reshape(last - first, n_runs, n_counts)
-            drawn[unit, first:last] = score(sums) @ groups
-    return Resampled(scores, drawn)
+            of_runs = score(sums)
+            drawn[unit, first:last] = of_runs @ groups
+            total += (of_runs - scores[unit]).sum(0)
+            squares += ((of_runs - scores[unit]) ** 2).sum(0)
+        variances[unit] = squares / samples - (total / samples) ** 2
+    return Resampled(scores, drawn, variances)
 
 
 def interval(drawn: NDArray[np.float64]) -> tuple[float, float]:
@@ -118,26 +134,29 @@ def deviation(values: Sequence[float]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A variance that is the sum of one over items and those of groups of seeds.
+    """The variance of a mean over seeds and items, or of a difference of such.
 
     Attributes:
-        items: the variance over items.
+        items: the variance over items, seeds as they are.
         seeds: for each group of several runs s²/S, and S.
+        both: what of these two variances is the same: that of items that differ from seed to seed.
     """
 
     items: float
     seeds: tuple[tuple[float, int], ...]
+    both: float = 0.0
 
     @classmethod
-    def of(cls, items: float, *groups: Sequence[float]) -> Spread:
+    def of(cls, items: float, *groups: Sequence[float], both: float = 0.0) -> Spread:
         """Of the scores of groups; a group of one run says nothing of its seeds, and adds none."""
         spreads = [(deviation(group), len(group)) for group in groups]
-        return cls(items, tuple((s**2 / n, n) for s, n in spreads if s is not None))
+        return cls(items, tuple((s**2 / n, n) for s, n in spreads if s is not None), both)
 
     @property
     def error(self) -> float:
-        """The standard error."""
-        return math.sqrt(self.items + sum(variance for variance, _ in self.seeds))
+        """The standard error; chance does not make it smaller than either part."""
+        seeds = sum(variance for variance, _ in self.seeds)
+        return math.sqrt(max(self.items, seeds, self.items + seeds - self.both))
 
     @property
     def freedom(self) -> float:
@@ -155,6 +174,19 @@ class Spread:
         if self.error == 0:
             return float(difference == 0)
         return student_p(difference / self.error, self.freedom)
+
+
+def common_variance(variances: Sequence[float], of_mean: float) -> float:
+    """What the variance over items of a mean of S runs owes to items that differ from run to run, I / S.
+
+    The variance of a run is A + I, that of the mean A + I / S, where A is what all runs have in common.
+
+    Args:
+        variances: of each run over items.
+        of_mean: of their mean.
+    """
+    n = len(variances)
+    return max(0.0, (math.fsum(variances) / n - of_mean) / (n - 1)) if n > 1 else 0.0
 
 
 def student_p(t: float, freedom: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import shlex
@@ -10,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -195,6 +197,7 @@ def test_groups_of_seeds_by_hand(tmp_path: Path) -> None:
         "Welch's t over seeds, items by bootstrap",
     )
     # Samples of two of the items above 0 and above 0.5, of both paradigms: there are 16.
+    every = [((p, q), (r, s)) for p, q, r, s in itertools.product((0, 0.5), repeat=4)]
     drawn = [
         sum(
             (sum(s[u] > t for s in shares["b"] for t in sample) / 4)
@@ -202,13 +205,20 @@ def test_groups_of_seeds_by_hand(tmp_path: Path) -> None:
             for u, sample in enumerate(samples)
         )
         / 2
-        for samples in [
-            ((p, q), (r, s)) for p in (0, 0.5) for q in (0, 0.5) for r in (0, 0.5) for s in (0, 0.5)
-        ]
+        for samples in every
     ]
     mean = sum(drawn) / 16
     over_items = 1e4 * sum((d - mean) ** 2 for d in drawn) / 16
-    spread = Spread.of(over_items, a.values, b.values)
+    both = 0.0
+    for seeds in shares.values():
+        runs = [
+            [100 * sum(s[u] > t for u, of in enumerate(samples) for t in of) / 4 for samples in every]
+            for s in seeds
+        ]
+        of_mean = np.var(np.mean(runs, 0))
+        both += max(0.0, float((np.mean(np.var(runs, 1)) - of_mean) / (len(seeds) - 1)))
+    assert both > 0
+    spread = Spread.of(over_items, a.values, b.values, both=both)
     assert pair.over_seeds == pytest.approx(spread.interval(37.5), rel=0.02)
     assert pair.p == pytest.approx(spread.p(37.5), rel=0.02)
     assert of_level(found, "paradigm", "x").groups[0].values == (50.0, 100.0, 0.0)
