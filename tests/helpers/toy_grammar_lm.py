@@ -290,6 +290,12 @@ class EnumeratingScorer(CheckpointScorer):
             found.append(Continuation(logprobs, None))
         return found
 
+    def next_logprobs(self, token_ids: Sequence[NDArray[np.int32]]) -> Iterator[Any]:
+        """See :meth:`CheckpointScorer.next_logprobs`."""
+        for ids in token_ids:
+            found = self.continuations([ids[:t] for t in range(1, len(ids))])
+            yield np.stack([each.logprobs for each in found]), 0.0
+
     def _search(self, window: list[Encoded]) -> list[tuple[Encoded, Enumerated]]:
         return [
             (item, enumerate_derivations(self.loaded.model, item.encoding.ids.tolist())) for item in window

@@ -169,6 +169,8 @@ def test_relative_links_lead_to_files_and_headings() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """The headings of a page as its links name them."""
-    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    """The headings of a page as its links name them, and places that have names."""
+    text = page.read_text()
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    names = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return names.union(re.findall(r'<a id="([^"]+)"', text))
