@@ -115,15 +115,17 @@ def eval_attention(
 
 
 def _groups(models: list[str], identified: list[dict[str, object]]) -> dict[str, list[str]]:
-    """Runs that differ in their seeds alone together, by the name of the first one."""
-    recipes: dict[str, str] = {}
-    groups: dict[str, list[str]] = {}
+    """Runs that differ in their seeds alone together, as ``pdtools compare`` calls them."""
+    from pdtools.evaluation.comparison.groups import name_of_seeds
+
+    by_recipe: dict[str, list[str]] = {}
     for folder, found in zip(models, identified, strict=True):
         training = found.get("training")
         recipe = str(training["sha256"]) if isinstance(training, dict) else folder
-        if recipe not in recipes:
-            path = Path(folder)
-            name = path.parent.name if path.name in ("best", "last") else path.name
-            recipes[recipe] = name if name not in groups else folder
-        groups.setdefault(recipes[recipe], []).append(folder)
+        by_recipe.setdefault(recipe, []).append(folder)
+    groups: dict[str, list[str]] = {}
+    for folders in by_recipe.values():
+        runs = [path.parent if path.name in ("best", "last") else path for path in map(Path, folders)]
+        name = name_of_seeds([run.name for run in runs])
+        groups[folders[0] if name in groups else name] = folders
     return groups

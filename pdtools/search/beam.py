@@ -498,7 +498,8 @@ class _Batch:
         """Extend every hypothesis by every legal attachment of token k, keep the best, feed the token."""
         if len(level.going) < len(level.tokens):
             kept = self._keep(self._tensor(level.going))
-            self.token_logprobs = self.token_logprobs[kept]
+            if self.trace:
+                self.token_logprobs = self.token_logprobs[kept]
         marked = self._tensor(level.tokens[level.going])  # (p,)
         tokens = marked % self.model.vocab_size  # (p,)
         roots = tokens == self.model.root_id  # (p,)

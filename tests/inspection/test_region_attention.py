@@ -233,7 +233,6 @@ def test_the_command(
 def test_seeds_of_one_recipe_are_one_model() -> None:
     same = {"training": {"seed": 1, "sha256": "x"}}
     other = {"training": {"seed": 1, "sha256": "y"}}
-    found = _groups(
-        ["a/1/best", "b", "a/2", "c/1"], [same, {}, {"training": {"seed": 2, "sha256": "x"}}, other]
-    )
-    assert found == {"1": ["a/1/best", "a/2"], "b": ["b"], "c/1": ["c/1"]}
+    models = ["a/ours-1/best", "b", "a/ours-2", "c/b"]
+    found = _groups(models, [same, {}, {"training": {"seed": 2, "sha256": "x"}}, other])
+    assert found == {"ours": ["a/ours-1/best", "a/ours-2"], "b": ["b"], "c/b": ["c/b"]}

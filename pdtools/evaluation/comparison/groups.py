@@ -99,11 +99,14 @@ def by_seed(models: Sequence[Model]) -> list[Group]:
     for model in models:
         key = model.folder if model.training is None else (model.training, *sorted(model.evaluations))
         together.setdefault(key, []).append(model)
-    return [Group(name=_name(found), models=tuple(found)) for found in together.values()]
+    return [
+        Group(name=name_of_seeds([model.name for model in found]), models=tuple(found))
+        for found in together.values()
+    ]
 
 
-def _name(models: Sequence[Model]) -> str:
-    names = [model.name for model in models]
+def name_of_seeds(names: Sequence[str]) -> str:
+    """What several seeds of a model are called: see :func:`by_seed`."""
     if len(names) == 1:
         return names[0]
     # Of single results (`base-1/blimp`) the folder around them has the seed.
