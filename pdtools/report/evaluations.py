@@ -183,7 +183,8 @@ def print_attention(results: Results, *, details: bool = False) -> None:
                 rows.append((region, model, *shown, *compared))
                 for layer, share in enumerate(score["by_layer"], start=1) if details else []:
                     rows.append(("", f"  layer {layer}", percent(share), "", None, ""))
-        title = f"{suite}: attention when {settings['at']} is predicted (percent)"
+        items = results.counts["items_by_suite"][suite]
+        title = f"{suite}: attention when {settings['at']} is predicted (percent; items: {items})"
         print_table(["region", "model", "mean", "95%", "less 1st", "95%"], rows, title=title)
         print()
     print_note("mean: over layers, heads, items and seeds; less 1st: less the first model's")
