@@ -66,6 +66,8 @@ def eval_classify(
 
     check_form(as_json=run.as_json, latex=latex)
     target, plan = output or STDIO, make_plan(run)
+    if predictions is not None and run.shard is not None:
+        raise typer.BadParameter("--predictions does not go with --shard: items.parquet has them when merged")
     check_output_or_done(
         target,
         plan,

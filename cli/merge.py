@@ -13,17 +13,10 @@ from pdtools.errors import InputError
 from pdtools.jobs.folder import job_path
 
 # Options of these that name files to write, but for --output.
-_WRITTEN_BESIDE = ("scores", "write_sentences", "plot")
+_WRITTEN_BESIDE = ("scores", "write_sentences", "plot", "predictions")
 _IN_PIECES = (
-    "parse",
-    "tapes",
-    "decode",
-    "surprisal",
-    "eval-blimp",
-    "eval-sg",
-    "eval-ppl",
-    "eval-dyck",
-    "eval-reading",
+    *("parse", "tapes", "decode", "surprisal"),
+    *("eval-blimp", "eval-sg", "eval-ppl", "eval-dyck", "eval-classify", "eval-reading"),
 )
 
 

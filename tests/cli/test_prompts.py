@@ -109,12 +109,15 @@ def test_two_models_are_evaluated_and_compared(
         assert found["groups"][0]["a"] == pytest.approx(document["scores"][names[0]])
 
 
-def test_jobs_and_batches_change_nothing(work: Path, tmp_path: Path) -> None:
+def test_jobs_and_batches_change_nothing(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["eval-classify", f"{work}/rte.shards", "--model", f"{work}/rte-pushdown", "--samples", "50"]
     jobs = [["--shard", f"{i}/2", "-o", f"{tmp_path}/two"] for i in range(2)]
     for more in (["-o", f"{tmp_path}/one"], *jobs, ["-o", f"{tmp_path}/three", "--max-batch", "1"]):
-        assert evaluate(work, "rte", "pushdown", *more) == 0
-    command = ["eval-classify", f"{work}/rte.shards", "--model", f"{work}/rte-pushdown", "--samples", "50"]
-    assert run(["merge", *command, "--device", "cpu", "-q", "-o", f"{tmp_path}/two"]) == 0
+        arguments = [*command, "--device", "cpu", "-q", *more]
+        monkeypatch.setattr("sys.argv", ["pdtools", *arguments])
+        assert run(arguments) == 0
+    assert run(["merge", f"{tmp_path}/two"]) == 0
     one, two, three = (read_results(tmp_path / name)[1].to_pandas() for name in ("one", "two", "three"))
     pd.testing.assert_frame_equal(one, two)
     pd.testing.assert_frame_equal(one, three, atol=1e-5)

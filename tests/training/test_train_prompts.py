@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from pdtools.shards import ShardSet
 from pdtools.training import Recipe, TrainConfig, complete_recipe, train
 from pdtools.training.data.batches import BatchLimits
 from pdtools.training.data.prompts import PromptRows, answer_prompts, form_of, prompt_batch
+from pdtools.training.loop import Silence
 
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "pushdown": ("pushdown", {}),
@@ -133,7 +134,8 @@ def test_numbers_are_read_off_the_last_real_position(numbers: Path, kind: str) -
     assert alone is not None
     assert beside is not None
     assert float(beside[0]) == pytest.approx(float(alone[0]), abs=1e-5)
-    padding = hidden[1][0, -1] @ weight[0] + model.regression.bias  # type: ignore[union-attr]
+    with torch.no_grad():
+        padding = hidden[1][0, -1] @ weight[0] + model.regression.bias  # type: ignore[union-attr]
     assert abs(float(padding) - float(beside[0])) > 1e-4  # the column -1 of a padded batch is another
     for i, last in enumerate((4, 9)):
         wanted = hidden[1][i, last] @ weight[0] + model.regression.bias  # type: ignore[union-attr]
@@ -254,3 +256,44 @@ def test_predictions_are_the_likeliest_answers(labels: Path) -> None:
     )
     name, value = rows.main_score(model.loss, "cpu", BatchLimits(tokens=100))
     assert (name, value) == ("accuracy", accuracy(shards.answers, decide(found)))
+
+
+def test_batches_of_one_length_hold_all_labels(labels: Path) -> None:
+    """Their answers differ in length; the prompts do not."""
+    shards = ShardSet.open(labels)
+    rows = PromptRows(shards, model_of("pushdown", shards), rejects=Rejects("fail"))
+    assert {*shards.lengths.tolist()} == {14, 15}
+    assert {*rows.lengths.tolist()} == {15}
+
+
+class UntilLearned(Silence):
+    """Stops a run when nearly all answers are right."""
+
+    learned = False
+
+    def evaluated(self, step: int, scores: Mapping[str, Any], is_best: bool) -> None:
+        self.learned |= scores["accuracy"] > 0.97
+
+    def __call__(self) -> bool:
+        return self.learned
+
+
+def test_a_label_that_trees_alone_tell_is_learned(tmp_path: Path) -> None:
+    """Whether two roots split alike: the words are random."""
+    shards = [toy_prompts(tmp_path / name, n, n) for name, n in (("train", 2048), ("valid", 100))]
+    config = TrainConfig(
+        steps=500,
+        learning_rate=3e-3,
+        schedule="constant",
+        warmup_steps=20,
+        batch_tokens=0,
+        batch_sentences=32,
+        eval_every=50,
+        loss="answer",
+    )
+    shape = {"d_model": 32, "heads": 4, "d_ff": 128, "positions": "learned", "max_length": 24}
+    stop = UntilLearned()
+    made = recipe("pushdown", config, **shape)
+    report = train(shards[0], tmp_path / "run", made, valid=shards[1], listener=stop, stop=stop)
+    assert report["best"]["accuracy"] > 0.97
+    assert max((ShardSet.open(shards[1]).answers == label).mean() for label in (0, 1)) < 0.75

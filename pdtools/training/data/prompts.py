@@ -84,6 +84,10 @@ class PromptRows(Sentences):
             row = int(self.rows[~known[self.rows]][0])
             reason = f"the prompt with id {int(shards.ids[row])} has no label"
             raise InputError(reason, file=shards.folder, hint="pdtools eval-classify predicts labels")
+        if self.form.answers:
+            # By length with its answer, batches of one length would be of one label.
+            of_answers = np.array([len(answer) for answer in self.form.answers])
+            self.lengths += of_answers.max() - of_answers[shards.answers[self.rows]]
 
     def batch(self, numbers: NDArray[np.int64], draw: Sequence[int] = EVALUATION) -> Batch:
         """See :meth:`Sentences.batch`."""
