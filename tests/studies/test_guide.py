@@ -117,6 +117,8 @@ def test_pretrained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         last = LAST_LAYER if "--model transformer" not in command else LAST_LAYER.partition("1' ")[2]
         command += f" {last}" if " train " in command else ""
         assert run([*shlex.split(command)[1:], "--quiet"]) == 0, command
+
+
 def test_finetuning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers")
     for split in ("train", "valid"):
