@@ -9,7 +9,7 @@
 #   stage1/ARM/SEED           both arms, pushdown and plain, as language models on the same windows
 #   TASK/*.jsonl, TASK/trees  the prompts, and their parses by stage1/pushdown/SEED
 #   TASK/ARM/SEED             stage 3: both arms on the prompts with these parses (which the plain arm does not see)
-#   results/TASK/ARM-SEED     the answers to the split TEST; table.md
+#   results/TASK/ARM-SEED     the answers to the split TEST; staged.md: the table
 # A tenth of the train split is held out, to choose checkpoints by. Killed, it is run again as it was: what is finished
 # is not done again. In a Slurm cluster: examples/staged-finetuning.slurm.
 #
@@ -105,7 +105,7 @@ fi
 
 # Table 3: means over seeds, and each seed. The folder decides what is in it.
 if staged table; then
-    python - "$out" <<'END' | tee "$out/table.md"
+    python - "$out" <<'END' | tee "$out/staged.md"
 import json, sys
 from pathlib import Path
 from statistics import mean

@@ -7,6 +7,7 @@
 # Environment, with defaults:
 #   TREES=             files, folders or archives of trees whose words the GPT-2 reads too, beside those of the grammar
 #   GPT2_STEPS=400     that it is trained for      ITEMS=3000   of the task; a third as many are the test
+#   PARSED=data/treebank   a folder with train.mrg and valid.mrg, the parsed text of stage 1
 #   SEEDS="1 2 3"      of stages 1 and 3           HEAD_WARMUP=20   BEAM=10
 #   SET1=  SET3=       settings of stages 1 and 3 other than those of stage1.toml and stage3.toml
 #   DEVICE=cpu
@@ -24,7 +25,7 @@ settled "$out" "GPT2_STEPS=$steps ITEMS=$items HEAD_WARMUP=$HEAD_WARMUP BEAM=$BE
 [ -e "$out/data" ] || python "$here/make.py" task "$out/data" --items "$items"
 # GPT-2 has 128 positions; the plain model also predicts the ROOT after a window.
 for part in train valid; do
-    [ -e "$out/windows/$part" ] || pdtools tapes "$here/../../data/treebank/$part.mrg" --layout window --window 127 \
+    [ -e "$out/windows/$part" ] || pdtools tapes "${PARSED:-$here/../../data/treebank}/$part.mrg" --layout window --window 127 \
         --documents none --text-style raw --tokenizer "$out/gpt2" -o "$out/windows/$part"
 done
 sh "$here/../../examples/staged-finetuning.sh" "$out/gpt2" "$out/windows/train" "$out/windows/valid" "$out" \

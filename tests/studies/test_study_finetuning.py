@@ -79,12 +79,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make.SHAPE = {"n_positions": 128, "n_embd": 16, "n_layer": 2, "n_head": 2}
     make.VOCABULARY, make.SENTENCES_OF_GRAMMAR, make.ROWS = 400, 60, 1
     make.gpt2(folder / "gpt2", 2)
-    make.task(folder / "data", 36)
+    make.task(folder / "data", 12)
     return folder
 
 
 def test_the_task_is_not_that_of_the_nearest_noun(made: Path) -> None:
-    for split, number in (("train", 36), ("dev", 12)):
+    for split, number in (("train", 12), ("dev", 4)):
         items = [json.loads(line) for line in (made / f"data/{split}.jsonl").read_text().splitlines()]
         assert Counter((item["label"], item["across"]) for item in items) == {
             (label, across): number // 4 for label in ("yes", "no") for across in (True, False)
@@ -96,8 +96,37 @@ def test_the_study(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path)
     steps = "train.steps=2 train.eval_every=1 train.warmup_steps=0 train.batch_sentences=2"
     shell = Shell(tmp_path, SEEDS="1", HEAD_WARMUP="1", BEAM="1", SET1=steps)
-    shell.environment |= {"SET3": steps, "GPT2_STEPS": "2", "ITEMS": "36"}
+    shell.environment |= {"SET3": steps, "GPT2_STEPS": "2", "ITEMS": "12"}
+    for part in ("train", "valid"):
+        trees = (REPOSITORY / "data" / "treebank" / f"{part}.mrg").read_text("utf-8").splitlines()
+        (tmp_path / f"{part}.mrg").write_text("\n".join(trees[:30]))
+    shell.environment["PARSED"] = str(tmp_path)
     (tmp_path / "out").symlink_to(made)
     status, printed = shell.run("sh", str(FOLDER / "study.sh"), "out")
     assert status == 0, printed
-    print(printed)
+    assert printed == (made / "table.md").read_text()
+    results = json.loads((made / "results.json").read_text())
+    assert [(run["arm"], run["seed"], run["items"]) for run in results["runs"]] == [
+        ("plain", 1, 4),
+        ("pushdown", 1, 4),
+    ]
+    for scored in results["runs"]:
+        both = (scored["accuracy_across"] + scored["accuracy_near"]) / 2
+        assert scored["accuracy"] == pytest.approx(both)
+    # Stage 3 goes on from stage 1, in both arms; only one has a head and tapes.
+    for arm, model in (("plain", "transformer"), ("pushdown", "pushdown")):
+        record = json.loads((made / "agreement" / arm / "1" / "run.json").read_text())
+        assert record["recipe"]["model"] == model
+        assert record["initialized"]["folder"] == f"out/stage1/{arm}/1"
+        assert record["initialized"]["new"] == record["initialized"]["left_out"] == []
+    warmed = json.loads((made / "stage1/pushdown/1/run.json").read_text())
+    assert warmed["recipe"]["train"]["head_warmup_steps"] == 1
+    assert "the attachment head (random)" in warmed["initialized"]["new"]
+    # The table of the script alone.
+    assert "| Pushdown-GPT2 | " in (made / "staged.md").read_text()
+
+    status, again = shell.run("sh", str(FOLDER / "study.sh"), "out")
+    assert (status, again) == (0, printed)
+    assert {command[0] for command in shell.commands} == {"sweep"}  # which find that nothing is left to do
+    status, _ = shell.run("sh", str(FOLDER / "study.sh"), "out", BEAM="2")
+    assert status == 1
