@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -130,3 +131,48 @@ def test_the_study(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert {command[0] for command in shell.commands} == {"sweep"}  # which find that nothing is left to do
     status, _ = shell.run("sh", str(FOLDER / "study.sh"), "out", BEAM="2")
     assert status == 1
+
+
+def test_the_slurm_form(tmp_path: Path) -> None:
+    """With stand-ins: what is submitted, and what a job of the array does."""
+    stand_ins = {
+        "sbatch": 'echo "sbatch $STAGES $ARMS $*" >>"$RECORD"\necho "4$STAGES"\n',
+        "pdtools": 'echo "$*" >>"$RECORD"\nexit "${STATUS:-0}"\n',
+        "srun": 'exec "$@"\n',
+        "scontrol": 'echo "scontrol $*" >>"$RECORD"\n',
+    }
+    for name, text in stand_ins.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}")
+        (tmp_path / name).chmod(0o755)
+    record = tmp_path / "record"
+    settings = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "RECORD": str(record), "SEEDS": "5 6"}
+    command = ["bash", str(REPOSITORY / "examples/staged-finetuning.slurm")]
+    command += ["gpt2", "train", "valid", "out", "rte=data"]
+
+    def lines(**more: str) -> list[str]:
+        record.write_text("")
+        done = subprocess.run(
+            command, cwd=tmp_path, env={**os.environ, **settings, **more}, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return record.read_text().splitlines()
+
+    made = lines()
+    assert [line.split()[0] for line in made] == ["prompts", "prompts", "sbatch", "sbatch", "sbatch"]
+    assert [line.partition(" --")[0] for line in made[2:]] == [
+        "sbatch 1 pushdown plain",
+        "sbatch 2 pushdown",
+        "sbatch 3 pushdown plain",
+    ]
+    assert [re.findall(r"--(?:array|dependency)=(\S+)", line) for line in made[2:]] == [
+        ["0-3"],
+        ["afterok:41", "0-1"],
+        ["afterok:42", "0-3"],
+    ]
+    job = {"SLURM_ARRAY_TASK_ID": "2", "SLURM_ARRAY_JOB_ID": "9", "ARMS": "pushdown plain", "STAGES": "1"}
+    job["SCRIPTS"] = str(REPOSITORY / "examples")
+    (swept,) = lines(**job)
+    assert "--model transformer" in swept
+    assert "--grid train.seed=5 " in swept
+    assert "-o out/stage1/plain" in swept
+    assert lines(**job, STATUS="138")[1:] == ["scontrol requeue 9_2"]
