@@ -22,7 +22,12 @@ from pdtools.models.checkpoint import CONFIG_FILE, checkpoint_folder, load_check
 from pdtools.models.grammar.config import PlmConfig
 from pdtools.models.registry import model_kind
 from pdtools.models.transformer.config import TransformerConfig
-from pdtools.models.transformer.pretrained import Pretrained, pretrained_options, read_pretrained
+from pdtools.models.transformer.pretrained import (
+    HUGGING_FACE,
+    Pretrained,
+    pretrained_options,
+    read_pretrained,
+)
 from pdtools.tokenization import Tokenizer
 from pdtools.tokenization.tokenizer import TOKENIZER_FILE
 from pdtools.typed_values import settings_of
@@ -96,18 +101,20 @@ def initial_shape(folder: str | Path) -> tuple[str | None, dict[str, Any]]:
     return kind, {name: value for name, value in options.items() if not _CHOICES.fullmatch(name)}
 
 
-def read_initial(folder: str | Path, tokenizer: Tokenizer) -> Pretrained:
+def read_initial(folder: str | Path, model: str, tokenizer: Tokenizer) -> Pretrained:
     """Read the model in a folder.
 
     Args:
         folder: of GPT-2 or RoBERTa, as Hugging Face's transformers write it; a checkpoint, or a run.
+        model: the kind of model that is to start from it.
         tokenizer: of the data. It has to be the model's own; or, of a checkpoint, one that extends it, in
             which all its tokens have the numbers that they had.
 
     Raises:
-        PdtoolsError: if it is damaged, of a kind that ours has no equal to, or of other tokens.
+        PdtoolsError: if it is damaged, of a kind that no such model can start from, or of other tokens.
     """
     if not _is_checkpoint(folder):
+        _check_kinds(model, HUGGING_FACE)
         has_own = Path(folder, TOKENIZER_FILE).is_file()
         if has_own and Tokenizer.load(folder, tokenizer.text_style).fingerprint != tokenizer.fingerprint:
             raise PdtoolsError(
@@ -115,8 +122,9 @@ def read_initial(folder: str | Path, tokenizer: Tokenizer) -> Pretrained:
                 f" (shards are made with --tokenizer {folder})"
             )
         return read_pretrained(folder)
-    loaded = load_checkpoint(folder)
     kind, options = _read_config(folder)
+    _check_kinds(model, kind)
+    loaded = load_checkpoint(folder)
     if (token := tokenizer.differs_from(loaded.tokenizer)) is not None:
         raise PdtoolsError(
             f"{folder}: the data's tokenizer does not extend this model's, of which {token!r} has another"
@@ -132,6 +140,18 @@ def read_initial(folder: str | Path, tokenizer: Tokenizer) -> Pretrained:
             f" (make these with --tokenizer {folder})"
         )
     return Pretrained(kind=kind, options=options, weights=loaded.model.state_dict())
+
+
+def _check_kinds(model: str, kind: str) -> None:
+    """Refuse a model that cannot start from one of another kind."""
+    if model == kind:
+        return
+    for name in (model, kind):
+        config_class = model_kind(name).config_class
+        if issubclass(config_class, PlmConfig):
+            raise PdtoolsError(f"--init is not for model {name}, whose vocabulary has actions in it")
+        if not issubclass(config_class, TransformerConfig):
+            raise PdtoolsError(f"--init: a {model} cannot start from the weights of a {kind}")
 
 
 def _read_config(folder: str | Path) -> tuple[str, dict[str, Any]]:
@@ -151,19 +171,9 @@ def options_for(model: str, pretrained: Pretrained) -> dict[str, Any]:
 
     Depth tables that the other model does not have start at zero, so that at first the tape makes no
     difference: tokens have the probabilities that the other model gives them.
-
-    Raises:
-        PdtoolsError: if no model of this kind can start from it.
     """
-    kinds = [model_kind(name).config_class for name in (model, pretrained.kind)]
-    if model != pretrained.kind:
-        for name, kind in zip((model, pretrained.kind), kinds, strict=True):
-            if issubclass(kind, PlmConfig):
-                raise PdtoolsError(f"--init is not for model {name}, whose vocabulary has actions in it")
-            if not issubclass(kind, TransformerConfig):
-                raise PdtoolsError(f"--init: a {model} cannot start from the weights of a {pretrained.kind}")
     own = {"attachment_head"} if model != pretrained.kind else set()
-    known = {field.name for field in settings_of(kinds[0])} - own
+    known = {field.name for field in settings_of(model_kind(model).config_class)} - own
     taken = {**pretrained.options, "depth_init": "zero"}
     return {name: value for name, value in taken.items() if name in known}
 

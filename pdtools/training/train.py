@@ -217,7 +217,7 @@ def open_run(
             files["treereg"], identity["treereg"] = options.treereg_shards, parsed.sha256
         if init is not None:
             files["init"], identity["init"] = init, fingerprint(init)
-        pretrained = None if init is None else read_initial(init, inputs.tokenizer)
+        pretrained = None if init is None else read_initial(init, recipe.model, inputs.tokenizer)
         if pretrained is not None:
             taken = options_for(recipe.model, pretrained)
             recipe = dataclasses.replace(recipe, options={**taken, **recipe.options})

@@ -37,7 +37,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("eval-ppl gold.trees --model run", "gold.trees: bracketed trees, not shards (pdtools tapes "),
         ("train gold.trees -o new", "(pdtools tapes "),
         ("train shards --valid gold.trees -o new", "(pdtools tapes "),
-        ("train shards --init run -o new", "run: a pdtools checkpoint, not a Hugging Face model ("),
+        ("train shards --init shards -o new", "shards: shards, not a Hugging Face model ("),
         ("sweep gold.trees --valid gold.trees --model rnn --grid train.seed=1 -o new", "(pdtools tapes "),
         ("show text.txt 0", "text.txt: plain text, not shards (pdtools blocks "),
         (

@@ -17,6 +17,8 @@ from torch import Tensor
 from pdtools.errors import InputError
 from pdtools.files import Kind, check_kind, read_json, utf8_name
 
+# Of our kinds of model, the one that these are.
+HUGGING_FACE = "transformer"
 _HUB_NAME = re.compile(r"(\w[\w.-]*/)?\w[\w.-]*", re.ASCII)  # with its owner, or of an old model without
 # The names of what belongs to a layer, in both architectures.
 _LAYER = re.compile(r"^(?:transformer\.h|h|(?:roberta\.)?encoder\.layer)\.(\d+)\.")
@@ -264,7 +266,7 @@ def _pretrained(
         if not 0 <= config[name] < config["vocab_size"]:
             raise ValueError(f"{name} {config[name]} is none of the {config['vocab_size']} tokens")
     return Pretrained(
-        kind="transformer",
+        kind=HUGGING_FACE,
         options=options,
         weights=weights,
         root_id=config["bos_token_id"],
