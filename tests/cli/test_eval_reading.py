@@ -164,12 +164,13 @@ def test_compare_and_view_know_the_results(
         gains[name] = document["scores"]["by_model"][name]
     assert "reading times, ΔLL (nats a word)" in shown
     assert all(str(found["delta_ll"])[:8] in shown for found in gains.values())
-    from pdtools.report.view.results import results_page
+    from pdtools.report.view.results import figures, results_page
 
     page = results_page([str(tmp_path / name) for name in gains])
     (benchmark,) = page.document["benchmarks"]
     expected = [(found["delta_ll"], found["low"], found["high"]) for found in gains.values()]
     assert [(row["score"], row["low"], row["high"]) for row in benchmark["gains"]] == expected
+    assert figures(page)["reading-gains"]["data"]["values"] == benchmark["gains"]
     assert benchmark["chart"]["layer"][-1]["encoding"]["x"]["title"] == "ΔLL (nats a word)"
 
 

@@ -413,6 +413,8 @@ def figures(page: Page) -> dict[str, dict[str, Any]]:
     for benchmark in page.document["benchmarks"]:
         for level, rows in benchmark.get("levels", {}).items():
             found[f"{benchmark['task']}-{level}"] = with_rows(benchmark["chart"], rows)
+        if "gains" in benchmark:
+            found[f"{benchmark['task']}-gains"] = with_rows(benchmark["chart"], benchmark["gains"])
         for suite, about in benchmark.get("suites", {}).items():
             columns = page.packed["regions"]["columns"]
             rows = [
