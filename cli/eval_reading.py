@@ -240,7 +240,7 @@ def eval_reading(
         made = provenance(
             {
                 **{name: path for name, path in read.items() if path is not None},
-                **{f"model {each}": each for each in model},
+                **{f"model {each}" if len(model) > 1 else "model": each for each in model},
             }
         )
         if table is not None:

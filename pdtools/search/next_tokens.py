@@ -23,6 +23,9 @@ def sentences_at_once(vocab_size: int, look_ahead: int) -> int:
     """How many sentences are worth giving at once, where whole distributions of next tokens are kept."""
     return max(1, min(look_ahead, _CELLS // (_TOKENS * vocab_size)))
 
+# Cells of distributions (rows × vocabulary) that are summed up at once.
+_MOST_CELLS = 1 << 22
+
 
 def asks_for_distributions(measures: Collection[Measure]) -> bool:
     """Whether any of the measures is one of distributions of next tokens."""
@@ -39,9 +42,13 @@ def word_beginnings(tokenizer: Tokenizer) -> NDArray[np.bool_]:
 def summaries(logprobs: Tensor, begins: Tensor) -> Tensor:
     """Of distributions (…, V), nats: entropy, and log probability of the tokens that ``begins``, bool (V,),
     marks: float64 (…, 2)."""
-    logprobs = logprobs.double()
-    entropies = torch.special.entr(logprobs.exp()).sum(-1)
-    return torch.stack([entropies, logprobs[..., begins].logsumexp(-1)], -1)
+    vocab_size = logprobs.shape[-1]
+    rows = []
+    for part in logprobs.reshape(-1, vocab_size).split(max(1, _MOST_CELLS // vocab_size)):
+        part = part.double()
+        entropies = torch.special.entr(part.exp()).sum(-1)
+        rows.append(torch.stack([entropies, part[:, begins].logsumexp(-1)], -1))
+    return torch.cat(rows).view(*logprobs.shape[:-1], 2)
 
 
 def as_measures(

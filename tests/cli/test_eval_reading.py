@@ -167,6 +167,7 @@ def test_compare_and_view_know_the_results(
     from pdtools.report.view.results import figures, results_page
 
     page = results_page([str(tmp_path / name) for name in gains])
+    assert "base (reading times) and windows (reading times)" in page.document["methods"]
     (benchmark,) = page.document["benchmarks"]
     expected = [(found["delta_ll"], found["low"], found["high"]) for found in gains.values()]
     assert [(row["score"], row["low"], row["high"]) for row in benchmark["gains"]] == expected

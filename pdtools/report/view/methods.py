@@ -8,7 +8,13 @@ from typing import Any
 from pdtools.report.tables import listed
 from pdtools.report.view.loaded import Loaded
 
-_BENCHMARKS = {"blimp": "BLiMP", "sg": "the SG test suites", "parse": "parsing", "ppl": "perplexity"}
+_BENCHMARKS = {
+    "blimp": "BLiMP",
+    "sg": "the SG test suites",
+    "parse": "parsing",
+    "ppl": "perplexity",
+    "reading": "reading times",
+}
 
 
 def methods(loaded: Sequence[Loaded]) -> str:
@@ -16,22 +22,35 @@ def methods(loaded: Sequence[Loaded]) -> str:
     made = [each.document.get("provenance", {}) for each in loaded]
     by_scorer: dict[str, list[str]] = {}
     for each in loaded:
-        scorer = {**each.document["settings"], **(each.document["settings"].get("scorer") or {})}
-        by_scorer.setdefault(_search(scorer), []).append(
-            f"{each.model} ({_BENCHMARKS.get(each.task, each.task)})"
-        )
+        for model, scorer in _scorers(each):
+            by_scorer.setdefault(_search(scorer), []).append(
+                f"{model} ({_BENCHMARKS.get(each.task, each.task)})"
+            )
     searched = "; ".join(f"{how}: {listed(who)}" for how, who in by_scorer.items())
     hashes = {
-        each.model: found for each in loaded if (found := model_hash(each.document.get("provenance", {})))
+        role.removeprefix("model ") if role != "model" else each.model: found
+        for each in loaded
+        for role in each.document.get("provenance", {}).get("inputs", {})
+        if role.partition(" ")[0] == "model"
+        if (found := model_hash(each.document["provenance"], role))
     }
     data = {
         _BENCHMARKS.get(each.task, each.task): found
         for each in loaded
         for role, read in each.document.get("provenance", {}).get("inputs", {}).items()
-        if role != "model" and isinstance(found := read.get("sha256"), str)
+        if role.partition(" ")[0] != "model" and isinstance(found := read.get("sha256"), str)
     }
     first = f"Scores were computed with {versions(made)}"
     return _sentences([first, searched, _hashes("model weights", hashes), _hashes("data", data)])
+
+
+def _scorers(each: Loaded) -> list[tuple[str, dict[str, Any]]]:
+    """The models of results, and how each was scored; those of reading times have several."""
+    settings = each.document["settings"]
+    several = settings.get("models") if each.task == "reading" else None
+    if not several:
+        return [(each.model, {**settings, **(settings.get("scorer") or {})})]
+    return [(name, about["scorer"]) for name, about in several.items()]
 
 
 def _sentences(parts: Sequence[str]) -> str:
