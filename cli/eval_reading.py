@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pdtools.errors import PdtoolsError
+
 from .console import bar, message
 from .options import ContextOptions, RunOptions, SeedOption, named_model, option_blocks
-from .outputs import check_different, check_output_or_done, check_target, deliver
+from .outputs import check_output_or_done, deliver
 from .running import kept_pieces, make_plan, model_settings, read_context
 
 if TYPE_CHECKING:
@@ -192,10 +194,18 @@ def eval_reading(
     target = output or "-"
     plan = make_plan(run)
     inputs = [times, texts, frequencies, *model, run.trees, reading.preceding]
-    check_output_or_done(target, plan, folder=True, overwrite=run.overwrite, inputs=inputs, quiet=run.quiet)
-    if table is not None:
-        check_different(table, target)
-        check_target(table, folder=False, overwrite=run.overwrite or run.resume, inputs=inputs)
+    beside = [table] if table is not None else []
+    if beside and plan.slice is not None:
+        raise PdtoolsError("--table: with --shard take observations.parquet, which holds the same")
+    check_output_or_done(
+        target,
+        plan,
+        folder=True,
+        overwrite=run.overwrite,
+        inputs=inputs,
+        beside=beside,
+        quiet=run.quiet,
+    )
     context = read_context(reading, documents=True)
     regression = Regression(
         predictors=tuple(dict.fromkeys(each.value for each in predictor or [Predictor.surprisal])),
@@ -224,7 +234,7 @@ def eval_reading(
         "work": "reading times",
         "models": [model_settings_for_job(each.settings) for each in models],
     }
-    with kept_pieces(target, described, plan, overwrite=run.overwrite, quiet=run.quiet) as job:
+    with kept_pieces(target, described, plan, beside=beside, overwrite=run.overwrite, quiet=run.quiet) as job:
         scored = score_words(
             found.texts,
             models,

@@ -13,7 +13,7 @@ from pdtools.errors import InputError
 from pdtools.jobs.folder import job_path
 
 # Options of these that name files to write, but for --output.
-_WRITTEN_BESIDE = ("scores", "write_sentences", "plot", "predictions")
+_WRITTEN_BESIDE = ("scores", "write_sentences", "plot", "predictions", "table")
 _IN_PIECES = (
     *("parse", "tapes", "decode", "surprisal"),
     *("eval-blimp", "eval-sg", "eval-ppl", "eval-dyck", "eval-classify", "eval-reading"),

@@ -240,6 +240,8 @@ def test_published_tables(folder: Path, tmp_path: Path, capsys: pytest.CaptureFi
         ("times.tsv {base} --min-time 4000", 1, "times have a range"),
         ("times.tsv {base} --min-time 2000", 1, "no word is left to regress: no reading time: 144"),
         ("times.tsv {base} --shard 0/2", 1, "--shard needs a file to write"),
+        ("times.tsv {base} --shard 0/2 --table new.csv", 1, "with --shard take observations.parquet"),
+        ("times.tsv {base} --table counts.tsv", 1, "counts.tsv: exists already"),
         ("times.tsv", 2, "--model"),
         ("base {base}", 1, "base"),
     ],
