@@ -23,6 +23,7 @@ def sentences_at_once(vocab_size: int, look_ahead: int) -> int:
     """How many sentences are worth giving at once, where whole distributions of next tokens are kept."""
     return max(1, min(look_ahead, _CELLS // (_TOKENS * vocab_size)))
 
+
 # Cells of distributions (rows × vocabulary) that are summed up at once.
 _MOST_CELLS = 1 << 22
 
