@@ -26,7 +26,7 @@ from pdtools.search.scores import (
     nothing_found,
 )
 from pdtools.search.word_synchronous import ActionResult, word_synchronous_search
-from pdtools.tokenization import Sentence
+from pdtools.tokenization import Sentence, split_words
 from pdtools.trees import Tree, escape, sentence_problem
 
 
@@ -101,9 +101,36 @@ class ActionScorer(CheckpointScorer):
             "what may follow a prefix is not asked of models that write the tree into the string"
         )
 
-    def next_logprobs(self, token_ids: Sequence[NDArray[np.int32]]) -> Iterable[Expected]:
-        """See :meth:`CheckpointScorer.next_logprobs`."""
-        raise PdtoolsError("not yet")
+    def next_logprobs(
+        self, token_ids: Sequence[NDArray[np.int32]], words: Sequence[NDArray[np.int32]] | None = None
+    ) -> Iterable[Expected]:
+        """See :meth:`CheckpointScorer.next_logprobs`. Of the token that follows it is A_t − A_{t−1}, as in
+        scores: the sum over what was kept of the hypotheses that generated it."""
+        if words is None:
+            words = [self._words_of(ids) for ids in token_ids]
+        for ids, found in zip(token_ids, self._search(token_ids, words, next_tokens=True), strict=True):
+            assert found.next_logprobs is not None
+            before = found.prefix_logprobs[:-1, None]
+            table = np.full_like(found.next_logprobs, -np.inf)
+            np.subtract(found.next_logprobs, before, out=table, where=before > -np.inf)
+            table[np.arange(len(ids) - 1), ids[1:]] = found.logprobs
+            yield table, found.dropped
+
+    def _words_of(self, ids: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Which word each token belongs to, as the vocabulary shows it: int32 (n + 2)."""
+        word = np.cumsum(~self.loaded.tokenizer.continue_words[ids], dtype=np.int32) - 2
+        word[[0, -1]] = -1
+        return word
+
+    def following(self, text: str) -> NDArray[np.float64]:
+        """See :meth:`pdtools.search.scores.Predictor.following`."""
+        tokenizer = self.loaded.tokenizer
+        encoding = tokenizer.encode(split_words(text, tokenizer.text_style))
+        (found,) = self._search([encoding.ids], [encoding.word], next_tokens=True)
+        assert found.next_logprobs is not None
+        last = found.next_logprobs[-1]
+        logprobs: NDArray[np.float64] = last - np.logaddexp.reduce(last)
+        return logprobs
 
     def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
         """See :meth:`Scorer.score`."""
@@ -167,6 +194,8 @@ class ActionScorer(CheckpointScorer):
         words: Sequence[NDArray[np.int32]],
         k_best: int = 1,
         trace: int = 0,
+        *,
+        next_tokens: bool = False,
     ) -> list[ActionResult]:
         assert self.beam is not None, "made without a beam, to score given derivations"
         inside = [inside_words(word) for word in words]
@@ -179,6 +208,7 @@ class ActionScorer(CheckpointScorer):
             k_best=k_best,
             max_batch=self.max_batch,
             trace=trace,
+            next_tokens=next_tokens,
         )
 
     def as_score(self, found: SearchedActions) -> SentenceScore:

@@ -171,7 +171,9 @@ class AttachmentScorer(CheckpointScorer):
             found.append(Continuation(logprobs, result.incremental[n]))
         return found
 
-    def next_logprobs(self, token_ids: Sequence[NDArray[np.int32]]) -> Iterable[Expected]:
+    def next_logprobs(
+        self, token_ids: Sequence[NDArray[np.int32]], words: Sequence[NDArray[np.int32]] | None = None
+    ) -> Iterable[Expected]:
         """See :meth:`CheckpointScorer.next_logprobs`."""
         if not self.loaded.model.derivation_kind.reach_words:
             return ((each, None) for each in string_next_logprobs(self.loaded, token_ids, self.max_batch))

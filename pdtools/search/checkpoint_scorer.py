@@ -143,7 +143,7 @@ class CheckpointScorer(ABC):
         check_tells_next(model)
 
         def work(window: list[Encoded]) -> Iterator[NextTokens]:
-            found = self.next_logprobs([item.ids for item in window])
+            found = self.next_logprobs([item.ids for item in window], [item.encoding.word for item in window])
             for item, (logprobs, dropped) in zip(window, found, strict=True):
                 before = len(item.before)
                 ids = np.where(item.ids == model.eos_id, np.int32(model.end_id), item.ids)[1 + before :]
@@ -157,12 +157,16 @@ class CheckpointScorer(ABC):
         return score_windows(sentences, self._encode, work, at_once)
 
     @abstractmethod
-    def next_logprobs(self, token_ids: Sequence[NDArray[np.int32]]) -> Iterable[Expected]:
+    def next_logprobs(
+        self, token_ids: Sequence[NDArray[np.int32]], words: Sequence[NDArray[np.int32]] | None = None
+    ) -> Iterable[Expected]:
         """What may follow the tokens of strings.
 
         Args:
             token_ids: for each string int32 (n + 2): ROOT, its tokens, end-of-sentence, on which nothing
                 depends.
+            words: for each int32 (n + 2), the word that each token belongs to; by default as the vocabulary
+                shows it. Models of actions ask for it.
 
         Returns:
             For each string float64 (n + 1, V), nats: log p(v | x_<t) of every token v after ROOT and each of

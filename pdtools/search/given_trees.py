@@ -121,7 +121,9 @@ class GivenTreesScorer(CheckpointScorer):
         """
         raise PdtoolsError("what may follow a prefix is not known from trees of sentences")
 
-    def next_logprobs(self, token_ids: Sequence[NDArray[np.int32]]) -> Iterable[Expected]:
+    def next_logprobs(
+        self, token_ids: Sequence[NDArray[np.int32]], words: Sequence[NDArray[np.int32]] | None = None
+    ) -> Iterable[Expected]:
         """Not for given trees, see :meth:`continuations`.
 
         Raises:

@@ -111,7 +111,9 @@ class StringScorer(CheckpointScorer):
     def _with_marginals(self, rows: Sequence[GivenRow], given: list[RowScore]) -> list[RowScore]:
         return [row._replace(marginal=row.given_tree, end_marginal=row.end_given_tree) for row in given]
 
-    def next_logprobs(self, token_ids: Sequence[NDArray[np.int32]]) -> Iterable[Expected]:
+    def next_logprobs(
+        self, token_ids: Sequence[NDArray[np.int32]], words: Sequence[NDArray[np.int32]] | None = None
+    ) -> Iterable[Expected]:
         """See :meth:`CheckpointScorer.next_logprobs`."""
         return ((each, None) for each in string_next_logprobs(self.loaded, token_ids, self.max_batch))
 

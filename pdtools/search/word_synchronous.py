@@ -34,6 +34,8 @@ from pdtools.search.thinning import thin, uniform_of
 
 # Rounds between two tokens that memory is reckoned for; more are possible, and rare.
 _ROUNDS = 10
+# What may follow is summed without hypotheses that are so many nats less probable than what is known already.
+_NEGLIGIBLE = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,9 @@ class ActionResult:
         log_share_kept: Σ over tokens of log (probability of the kept hypotheses / of all that generated the
             token), nats. What fell out of the action beam before is not known, and not in it.
         expanded: how many actions were read, of all strings of the batch.
+        next_logprobs: float64 (n + 1, V), nats, if asked for: at t from 0 to n, log Σ over the word beam of
+            the joint probability of the first t tokens, the actions among and after them, and each token (or
+            the end) that may follow.
         steps: if asked for, the word beam after each token and the end, as far as any got there.
     """
 
@@ -58,6 +63,7 @@ class ActionResult:
     log_share_kept: float
     expanded: int
     steps: tuple[BeamStep[ActionDerivation], ...] = ()
+    next_logprobs: NDArray[np.float64] | None = None
 
     @property
     def dropped(self) -> float:
@@ -88,6 +94,7 @@ def word_synchronous_search(
     share_prefixes: bool = True,
     trace: int = 0,
     draw: int | None = None,
+    next_tokens: bool = False,
 ) -> list[ActionResult]:
     """Search the derivations of strings.
 
@@ -106,6 +113,8 @@ def word_synchronous_search(
         draw: a seed: hypotheses are drawn (:func:`pdtools.search.thinning.thin`), not the best ones kept, so
             many as ``beam.actions`` after an action and ``beam.words`` after a token. For
             :mod:`pdtools.search.particles`.
+        next_tokens: whether to return what may follow every token, over as many hypotheses as are kept after
+            an action.
 
     Returns:
         One result per string, in input order. Equal scores are ranked by the rank of the hypothesis they
@@ -128,7 +137,7 @@ def word_synchronous_search(
         results: dict[int, ActionResult] = {}
         for group in strings.groups([1.0] * max(map(len, keys), default=0), 1 << 62, most):
             batch = _Batch(model, group, beam, margin, draw)
-            results.update(zip(group.order, batch.search(k_best, trace), strict=True))
+            results.update(zip(group.order, batch.search(k_best, trace, next_tokens), strict=True))
     return [results[i] for i in range(len(token_ids))]
 
 
@@ -232,7 +241,7 @@ class _Batch:
         self.history = _History()
         self.reached = self.expanded = 0  # the level; actions that were read
 
-    def search(self, k_best: int, trace: int) -> list[ActionResult]:
+    def search(self, k_best: int, trace: int, next_tokens: bool) -> list[ActionResult]:
         """Go on token by token until every string has ended."""
         first = self.levels[0]
         rows = len(first.going)
@@ -250,7 +259,10 @@ class _Batch:
         best: list[NDArray[np.int64]] = []  # for every level (c,), the node of the best hypothesis
         beams: list[_Beams] = []
         ended: dict[int, tuple[NDArray[np.float64], NDArray[np.int64]]] = {}
+        following: list[NDArray[np.float64]] = []  # for every level (p, V), of the prefixes before
         for k, level in enumerate(self.levels[1:], start=1):
+            if next_tokens:
+                following.append(self._following(fed, len(self.levels[k - 1].going)).cpu().numpy())
             self.reached = k
             generate = self._generate if self.draw is None else self._generate_some
             kept, sums, share = generate(fed, level)
@@ -268,6 +280,9 @@ class _Batch:
             if len(level.going) and k + 1 < len(self.levels):
                 fed = self._go_on(kept, level)
         results = self._results(reached, shares, best, ended)
+        if next_tokens:
+            tables = [self._table(string, following) for string in range(self.n_strings)]
+            results = [replace(one, next_logprobs=table) for one, table in zip(results, tables, strict=True)]
         if not trace:
             return results
         return [
@@ -396,6 +411,44 @@ class _Batch:
         numbers = [uniform_of(self.draw, np.append(prefix, -1 - step)) for prefix in prefixes]
         return torch.tensor(numbers, dtype=torch.float64, device=self.device)
 
+    def _following(self, fed: _Hypotheses, prefixes: int) -> Tensor:
+        """Log joints of prefixes with every token (or the end) that may follow: float64 (p, V).
+
+        Hypotheses that have read their prefixes open and close what they like, in rounds.
+        """
+        n_labels, eos = self.ids.labels, self.model.eos_id
+        found = torch.full(
+            (prefixes, self.model.vocab_size), -torch.inf, dtype=torch.float64, device=self.device
+        )
+        frontier = fed
+        while len(frontier.score):
+            structure, tokens = self.model.action_logprobs(frontier.state)
+            last = (frontier.state.n_open == 1)[:, None]
+            opening, closing = structure[:, :n_labels].double(), structure[:, n_labels:].double()
+            joint = frontier.score[:, None] + tokens.double()  # (R, V)
+            joint[:, eos] = frontier.score + closing.masked_fill(~last, -torch.inf).logsumexp(1)
+            found = torch.logaddexp(found, _sums_of_rows(joint, frontier.string, prefixes))
+            may_close = closing.masked_fill(frontier.state.n_open[:, None] <= 1, -torch.inf)
+            each = frontier.score[:, None] + torch.cat([opening, may_close], 1)  # (R, labels + closers)
+            least = (found.logsumexp(1) - _NEGLIGIBLE)[frontier.string]
+            row, column = torch.nonzero(
+                each > torch.maximum(least, each.new_tensor(-1e300))[:, None], as_tuple=True
+            )
+            score = each[row, column]
+            order = torch.sort(score, descending=True, stable=True).indices
+            order = order[torch.sort(frontier.string[row[order]], stable=True).indices]
+            order = order[_rank(frontier.string[row[order]], prefixes) < self.beam.actions]
+            action = self.ids.tokens + column
+            frontier = self._extended(frontier, score, row, action, order)
+            self._read(frontier)
+        return found
+
+    def _table(self, string: int, following: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        """What may follow each of a string's prefixes: float64 (n + 1, V)."""
+        levels = zip(self.levels[1:], following, strict=True)
+        places = ((level.prefix_of[string], level, values) for level, values in levels)
+        return np.stack([values[level.parents[place]] for place, level, values in places if place >= 0])
+
     def _of_children(self, fed: _Hypotheses, level: Level) -> _Hypotheses:
         """The hypotheses of each prefix's parent, as its own."""
         parents = torch.from_numpy(level.parents).to(self.device)  # (c,)
@@ -517,6 +570,14 @@ def _sums(score: Tensor, string: Tensor, strings: int) -> Tensor:
     most = most.scatter_reduce(0, string, score, "amax")
     sums = torch.zeros_like(most).index_add(0, string, (score - most[string]).exp())
     return most + sums.log()
+
+
+def _sums_of_rows(values: Tensor, string: Tensor, strings: int) -> Tensor:
+    """log Σ exp of the rows (R, V) of each string: (strings, V); -inf of none."""
+    most = torch.full((strings, values.shape[1]), -torch.inf, dtype=values.dtype, device=values.device)
+    most = most.scatter_reduce(0, string[:, None].expand_as(values), values, "amax")
+    shift = most.clamp(min=-1e300)
+    return shift + torch.zeros_like(most).index_add(0, string, (values - shift[string]).exp()).log()
 
 
 def _best(best: Tensor, score: Tensor, string: Tensor) -> Tensor:

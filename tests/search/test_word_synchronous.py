@@ -36,6 +36,28 @@ def close(found: ActionResult, wanted: ActionResult) -> bool:
     return bool(np.allclose(found.prefix_logprobs, wanted.prefix_logprobs, atol=1e-5))
 
 
+@pytest.mark.parametrize(
+    ("name", "positions"), [("tg", "relative"), ("plm", "none"), ("plm-mask", "learned")]
+)
+def test_what_may_follow_is_the_prefix_with_each_token_after_it(name: str, positions: str) -> None:
+    model = action_model(name, positions)
+    many = [row(s) for s in ([], [3], [3, 4], [5, 4])]
+    for ids, found in zip(
+        many, word_synchronous_search(model, many, beam=EVERYTHING, next_tokens=True), strict=True
+    ):
+        assert found.next_logprobs is not None
+        n = len(ids) - 2
+        assert found.next_logprobs[np.arange(n + 1), ids[1:]] == pytest.approx(
+            found.prefix_logprobs[1:], abs=1e-5
+        )
+        longer = [np.array([*ids[:-1], token, 2], np.int32) for token in (3, 4, 5)]
+        for token, other in zip(
+            (3, 4, 5), word_synchronous_search(model, longer, beam=EVERYTHING), strict=True
+        ):
+            assert found.next_logprobs[n, token] == pytest.approx(other.prefix_logprobs[n + 1], abs=1e-5)
+        assert np.isneginf(found.next_logprobs[:, [0, 1]]).all()
+
+
 @pytest.fixture(scope="module")
 def plain() -> Iterator[object]:
     """The plain formulation of the benchmarks."""
