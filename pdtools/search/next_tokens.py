@@ -114,13 +114,14 @@ def ranks(logprobs: NDArray[np.float64], tokens: NDArray[np.int32]) -> NDArray[n
 def scores_with(
     scorer: Predictor, sentences: Iterable[str | Sentence], measures: Collection[Measure]
 ) -> Iterator[SentenceScore | Unscorable]:
-    """Scores with the measures that the scorer was made for; with ``rank``, from whole distributions, with
-    that and, if it is asked for, ``entropy``."""
-    if "rank" not in measures:
+    """Scores with the measures that the scorer was made for. For ranks, and for entropies of models of actions,
+    whole distributions are kept, and scores have only these two measures."""
+    of_actions = scorer.settings["kind"] == "actions" and set(measures) == {"entropy"}
+    if "rank" not in measures and not of_actions:
         yield from scorer.score(sentences)
         return
     for found in scorer.next_tokens(sentences):
-        yield found if isinstance(found, Unscorable) else _ranked(found, "entropy" in measures)
+        yield found if isinstance(found, Unscorable) else _measured(found, measures)
 
 
 class WithMeasures:
@@ -135,11 +136,12 @@ class WithMeasures:
         return scores_with(self.scorer, sentences, self.measures)
 
 
-def _ranked(found: NextTokens, entropy: bool) -> SentenceScore:
-    measures = {"rank": ranks(found.logprobs, found.ids).astype(np.float64)}
-    if entropy:
+def _measured(found: NextTokens, measures: Collection[Measure]) -> SentenceScore:
+    made: dict[str, NDArray[np.float64]] = {}
+    if "rank" in measures:
+        made["rank"] = ranks(found.logprobs, found.ids).astype(np.float64)
+    if "entropy" in measures:
         logprobs = torch.from_numpy(found.logprobs).log_softmax(-1)
-        measures["entropy"] = summaries(logprobs, torch.zeros(logprobs.shape[-1], dtype=torch.bool))[
-            :, 0
-        ].numpy()
-    return replace(found.score, measures=measures)
+        none = torch.zeros(logprobs.shape[-1], dtype=torch.bool)
+        made["entropy"] = summaries(logprobs, none)[:, 0].numpy()
+    return replace(found.score, measures=made)

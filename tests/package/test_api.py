@@ -1,0 +1,190 @@
+"""pdtools in Python: the tables of the commands, and what may follow."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from action_oracle import action_model
+from search_oracle import exhaustive_prefixes, save_checkpoints
+
+import pdtools
+from pdtools.cli.main import run
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.models import load_checkpoint, save_checkpoint
+
+TEXTS = ["a b c", "c b"]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("models")
+    found, tokenizer = save_checkpoints(folder)
+    tokenizer = tokenizer.with_labels(["NP", "VP"])
+    shards = {"layout": "sentence", "factor": "right", "text_style": "ptb"}
+    save_checkpoint(folder / "tg", action_model("tg", "relative"), tokenizer, shards=shards)
+    return {**found, "tg": folder / "tg"}
+
+
+def printed(command: list[object], capsys: pytest.CaptureFixture[str]) -> pd.DataFrame:
+    capsys.readouterr()
+    assert run([*map(str, command), "--device", "cpu", "--quiet"]) == 0
+    return pd.read_csv(io.StringIO(capsys.readouterr().out), sep="\t", quoting=csv.QUOTE_NONE)
+
+
+def same(ours: pd.DataFrame, theirs: pd.DataFrame) -> None:
+    pd.testing.assert_frame_equal(ours, theirs, atol=1e-6, check_dtype=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("base", ["nats", "entropy", "rank"]),
+        ("pushdown", []),
+        ("pushdown", ["parses"]),
+        ("pushdown", ["words", "entropy"]),
+        ("tg", ["entropy", "rank"]),
+        ("tg", ["words", "entropy"]),
+    ],
+)
+def test_surprisals_are_the_commands(
+    folders: dict[str, Path], kind: str, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = pdtools.load(folders[kind], beam=20)
+    flags = [f"--{option}" for option in options]
+    texts = [part for text in TEXTS for part in ("--text", text)]
+    command = ["surprisal", *texts, "--model", folders[kind], "--beam", 20, *flags]
+    same(model.surprisal(TEXTS, **dict.fromkeys(options, True)), printed(command, capsys))
+
+
+def test_entropies_and_ranks_by_enumeration(folders: dict[str, Path]) -> None:
+    """Every derivation of every prefix with every token."""
+    loaded = load_checkpoint(folders["pushdown"])
+    model, tokenizer = loaded.model, loaded.tokenizer
+    tokens = [tokenizer.vocabulary[word] for word in "abc"]
+    found = pdtools.load(folders["pushdown"], beam=50).surprisal("a b c", nats=True, entropy=True, rank=True)
+    vocabulary = range(tokenizer.vocab_size)
+    for n in range(4):
+        before = exhaustive_prefixes(model, tokens[:n])[n]
+        values = np.array([exhaustive_prefixes(model, [*tokens[:n], v])[n + 1] for v in vocabulary]) - before
+        values[model.eos_id] = exhaustive_prefixes(model, tokens[:n])[n + 1] - before
+        assert np.exp(values).sum() == pytest.approx(1, abs=1e-5)
+        came = [*tokens, model.eos_id][n]
+        assert found.surprisal[n] == pytest.approx(-values[came], abs=1e-5)
+        assert found.entropy[n] == pytest.approx(-(np.exp(values) * values).sum(), abs=1e-4)
+        assert found["rank"][n] == 1 + (values > values[came]).sum()
+
+
+@pytest.mark.parametrize("kind", ["base", "head", "pushdown", "tg"])
+def test_next_tokens_are_a_distribution_that_surprisals_agree_with(
+    folders: dict[str, Path], kind: str
+) -> None:
+    widths = {"beam": 1000, "word_beam": 1000} if kind == "tg" else {"beam": 100}
+    model = pdtools.load(folders[kind], **widths)
+    for prefix, token in (("", "b"), ("b", "a"), ("b a", "<eos>")):
+        table = model.next_token(prefix)
+        assert table["rank"].tolist() == list(range(1, len(model.vocabulary) + 1))
+        assert table.probability.sum() == pytest.approx(1, abs=1e-5)
+        assert table.probability.is_monotonic_decreasing
+        sentence = model.surprisal("b a")
+        (expected,) = sentence[sentence.token == token].surprisal
+        (found,) = table[table.token == token].surprisal
+        assert found == pytest.approx(expected, abs=1e-4)
+        assert model.next_token(prefix, 2).token.tolist() == table.token.tolist()[:2]
+
+
+def test_pairs_are_scored_as_eval_blimp_does(folders: dict[str, Path], tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("sentence_good\tsentence_bad\na b c\tc b a\nb\tzebra\na\ta\n")
+    command = ["eval-blimp", pairs, "--model", folders["pushdown"], "-o", tmp_path / "out", "--device", "cpu"]
+    assert run([*map(str, command), "--quiet"]) == 0
+    wanted = pd.read_parquet(tmp_path / "out" / "items.parquet").drop(columns="pair")
+    model = pdtools.load(folders["pushdown"])
+    table = pd.read_csv(pairs, sep="\t")
+    for given in (table, list(zip(table.sentence_good, table.sentence_bad, strict=True))):
+        same(model.score(given).drop(columns="pair"), wanted)
+
+
+def test_parses_and_samples_are_the_commands(
+    folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = pdtools.load(folders["pushdown"], beam=10)
+    scores = tmp_path / "scores.tsv"
+    texts = [part for text in TEXTS for part in ("--text", text)]
+    command = [
+        "decode",
+        *texts,
+        "--model",
+        folders["pushdown"],
+        "--beam",
+        10,
+        "--k-best",
+        2,
+        "--scores",
+        scores,
+    ]
+    assert run([*map(str, command), "--device", "cpu", "--quiet"]) == 0
+    trees = capsys.readouterr().out.splitlines()
+    wanted = pd.read_csv(scores, sep="\t", quoting=csv.QUOTE_NONE)
+    found = model.parse(TEXTS, k_best=2)
+    pd.testing.assert_frame_equal(found, wanted, atol=1e-5, rtol=1e-2, check_dtype=False)
+    assert found[found["rank"] == 1].tree.tolist() == trees
+    assert [str(tree) for tree in pdtools.load(folders["pushdown"], beam=10).trees("a b c")] == trees[:1]
+    assert run(["sample", "--model", str(folders["pushdown"]), "-n", "4", "--quiet", "--device", "cpu"]) == 0
+    assert model.sample(4).tree.tolist() == capsys.readouterr().out.splitlines()
+    assert pdtools.load(folders["base"]).sample(2).tree.isna().all()
+
+
+def test_what_cannot_be_done_is_said(folders: dict[str, Path]) -> None:
+    model = pdtools.load(folders["base"])
+    with pytest.raises(InputError, match="sentences:2: words unknown to the model: zebra.*skip=True"):
+        model.surprisal(["a", "a zebra"])
+    assert model.surprisal(["a", "a zebra"], skip=True).sentence_id.unique().tolist() == [1]
+    with pytest.raises(PdtoolsError, match="cannot parse"):
+        model.parse("a")
+    with pytest.raises(PdtoolsError, match="ranks are of tokens"):
+        model.surprisal("a", words=True, rank=True)
+    with pytest.raises(PdtoolsError, match="unknown words"):
+        model.next_token("zebra")
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        pdtools.nothing  # noqa: B018
+
+
+def test_the_models_to_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["surprisal", "--text", "The dog that chased the cats barks.", "--device", "cpu"]
+    totals = {}
+    for name in ("demo", "demo-base"):
+        assert run([*command, "--model", name]) == 0
+        out, err = capsys.readouterr()
+        table = pd.read_csv(io.StringIO(out), sep="\t")
+        assert table.token.tolist() == ["The", "dog", "that", "chased", "the", "cats", "barks", ".", "<eos>"]
+        totals[name] = table.surprisal.sum()
+        assert math.isfinite(totals[name])
+        assert err.splitlines()[0].startswith(f"{name}: the ")
+        assert "knows only the words of the bundled grammar" in err
+        assert run([*command, "--model", name, "--quiet"]) == 0
+        assert capsys.readouterr().err == ""
+        pair = ("The dog that chased the cats barks.", "The dog that chased the cats bark.")
+        assert pdtools.load(name).score([pair]).correct.tolist() == [True]
+    assert totals["demo"] != totals["demo-base"]
+    assert run(["decode", *command[1:], "--model", "demo", "--quiet"]) == 0
+    assert capsys.readouterr().out.startswith("(X (X (X (XX The) (XX dog)) (X (XX that) (X (XX chased)")
+    (tmp_path / "demo").mkdir()
+    assert run([*command, "--model", "demo"]) == 1  # a folder of that name wins
+    assert capsys.readouterr().err.startswith("demo: the one in this folder, not the Pushdown LM to try")
+
+
+def test_importing_is_light() -> None:
+    code = "import sys, pdtools; print(sorted({'torch', 'numpy', 'pandas', 'pyarrow'} & sys.modules.keys()))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

@@ -1,0 +1,184 @@
+"""Checkpoints in transformers' Auto classes: logits against our own scorers, peers' numbers against ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from action_oracle import action_model
+from search_oracle import save_checkpoints, tiny_model
+
+import pdtools
+from pdtools import data
+from pdtools.errors import PdtoolsError
+from pdtools.models import RecurrentConfig, build_model, load_checkpoint, save_checkpoint
+from pdtools.search import SentenceScore, load_scorer
+
+transformers = pytest.importorskip("transformers")
+hf = pytest.importorskip("pdtools.hf")
+
+SHARDS = {"layout": "sentence", "factor": "right", "text_style": "ptb"}
+TEXTS = ["a b c", "c", "b b a a"]
+SENTENCES = ["The dog that chased the cats barks.", "The poet didn't see the cats.", "Who barks?"]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("models")
+    found, tokenizer = save_checkpoints(folder)
+    tokenizer = tokenizer.with_labels(["NP", "VP"])
+    save_checkpoint(folder / "tg", action_model("tg", "relative"), tokenizer, shards=SHARDS)
+    special = {"vocab_size": tokenizer.vocab_size, "pad_id": 0, "root_id": 1, "eos_id": 2}
+    recurrent = build_model("rnn", RecurrentConfig(**special, hidden_size=8))
+    save_checkpoint(folder / "rnn", recurrent, tokenizer, shards=SHARDS)
+    return {**found, "tg": folder / "tg", "rnn": folder / "rnn"}
+
+
+def load(folder: Path, **options: Any) -> tuple[Any, Any]:
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, **options)
+    return model, transformers.AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("kind", "side"),
+    [
+        ("base", "right"),
+        ("head", "left"),
+        ("pushdown", "right"),
+        ("pushdown", "left"),
+        ("tg", "left"),
+        ("rnn", "left"),
+    ],
+)
+def test_logits_are_what_our_scorers_expect(folders: dict[str, Path], kind: str, side: str) -> None:
+    model, tokenizer = load(folders[kind], beam=50)
+    assert isinstance(model, hf.PdtoolsForCausalLM)
+    batch = tokenizer(TEXTS, return_tensors="pt", padding=True, padding_side=side)
+    logits = model(**batch).logits
+    scorer = load_scorer(folders[kind], beam=50)
+    for row, found, mask in zip(logits, scorer.next_tokens(TEXTS), batch["attention_mask"], strict=True):
+        own = row[mask == 1][:-1].double().detach().numpy()
+        np.testing.assert_allclose(own, found.logprobs, atol=1e-5)
+        assert not row[mask == 0].any()
+    surprisals = pdtools.load(folders[kind], beam=50).surprisal(TEXTS, nats=True).surprisal
+    chosen = logits[:, :-1].gather(2, batch["input_ids"][:, 1:, None])[:, :, 0]
+    real = (batch["attention_mask"] * (batch["input_ids"] != 1))[:, 1:].bool()
+    assert (-chosen[real]).tolist() == pytest.approx(surprisals.tolist(), abs=1e-5)
+
+
+def test_logits_of_strings_are_the_models_own_and_have_gradients(folders: dict[str, Path]) -> None:
+    model, tokenizer = load(folders["base"])
+    batch = tokenizer(TEXTS[:1], return_tensors="pt")
+    out = model(**batch, labels=batch["input_ids"])
+    ours = load_checkpoint(folders["base"]).model
+    ids = batch["input_ids"][0].numpy().astype(np.int32)
+    expected = ours.position_logprobs(ours.pack([(ids, ours.no_derivation(ids))]))[0, 1:]
+    assert torch.equal(out.logits[0, :-1], expected)
+    assert out.loss.item() == pytest.approx(
+        -expected.gather(1, batch["input_ids"][0, 1:, None]).mean().item()
+    )
+    out.loss.backward()
+    assert model.lm.embedding.weight.grad.abs().sum() > 0
+
+
+def test_rows_without_root_and_without_a_mask(folders: dict[str, Path]) -> None:
+    """As lm-evaluation-harness gives them: no beginning-of-sentence, zeros on the right."""
+    model, _ = load(folders["pushdown"])
+    whole = model(torch.tensor([[1, 3, 4, 5, 2]])).logits[0]
+    bare = model(torch.tensor([[3, 4, 5, 0, 0]])).logits[0]
+    torch.testing.assert_close(bare[:3], whole[1:4])
+    after_the_end = model(torch.tensor([[1, 3, 4, 5, 2, 0, 0]])).logits[0]
+    torch.testing.assert_close(after_the_end[:5], whole)
+    assert not after_the_end[4:].any()
+
+
+def test_what_a_beam_drops_is_missing_from_logits(folders: dict[str, Path]) -> None:
+    narrow, tokenizer = load(folders["pushdown"], beam=1)
+    batch = tokenizer("b b a a c", return_tensors="pt")
+    mass = narrow(**batch).logits.exp().sum(-1)[0, :-1]
+    assert mass[0].item() == pytest.approx(1, abs=1e-5)
+    assert (mass[2:] < 0.999).any()
+    wide, _ = load(folders["pushdown"])
+    assert wide.config.beam == hf.BEAM
+    assert wide(**batch).logits.exp().sum(-1)[0, :-1].tolist() == pytest.approx([1] * 6, abs=1e-5)
+
+
+def test_words_are_split_as_ours_and_unknown_ones_are_refused(folders: dict[str, Path]) -> None:
+    ours = load_checkpoint(data.model("demo")).tokenizer
+    tokenizer = transformers.AutoTokenizer.from_pretrained(data.model("demo"))
+    found = tokenizer('Emma said, "The dog didn\'t bark."')
+    words = ["Emma", "said", ",", "``", "The", "dog", "did", "n't", "bark", ".", "''"]
+    assert found["input_ids"] == [1, *(ours.vocabulary[word] for word in words), 2]
+    assert tokenizer.decode(found["input_ids"], skip_special_tokens=True) == " ".join(words)
+    assert tokenizer.convert_ids_to_tokens(found["input_ids"])[1:-1] == words
+    with pytest.raises(PdtoolsError, match="unknown words.*zebra"):
+        tokenizer("The zebra barks.")
+
+
+def test_generation_and_saving(folders: dict[str, Path], tmp_path: Path) -> None:
+    model, tokenizer = load(folders["pushdown"])
+    begun = tokenizer(
+        ["a b", "c"], add_special_tokens=False, padding=True, padding_side="left", return_tensors="pt"
+    )
+    made = model.generate(**begun, max_new_tokens=3, do_sample=False)
+    assert made.shape[1] <= 5
+    assert torch.equal(made[:, :2], begun["input_ids"])
+    first = model(begun["input_ids"][:1]).logits[0, -1].argmax()
+    assert made[0, 2] == first
+    model.save_pretrained(tmp_path / "saved")
+    tokenizer.save_pretrained(tmp_path / "saved")
+    again, tokenizer_again = load(tmp_path / "saved")
+    assert torch.equal(again(begun["input_ids"]).logits, model(begun["input_ids"]).logits)
+    assert tokenizer_again("a b") == tokenizer("a b")
+    assert load_checkpoint(tmp_path / "saved").tokenizer == load_checkpoint(folders["pushdown"]).tokenizer
+
+
+def test_models_that_do_not_say_what_follows_are_refused(tmp_path: Path) -> None:
+    windows, _ = save_checkpoints(tmp_path, window=16)
+    with pytest.raises(PdtoolsError, match="windows whose trees end sentences"):
+        load(windows["pushdown"])
+    model, tokenizer = load(windows["base"])  # of strings: the ROOT of the next sentence ends one
+    logits = model(**tokenizer("a b", return_tensors="pt")).logits[0]
+    (score,) = load_scorer(windows["base"]).score(["a b"])
+    assert isinstance(score, SentenceScore)
+    chosen = [logits[i, token].item() for i, token in enumerate(tokenizer("a b")["input_ids"][1:])]
+    assert chosen == pytest.approx(score.logprobs.tolist(), abs=1e-5)
+    masked = tiny_model("transformer", objective="masked", positions="learned")
+    save_checkpoint(tmp_path / "masked", masked, load_checkpoint(windows["base"]).tokenizer, shards=SHARDS)
+    with pytest.raises(PdtoolsError, match="masked"):
+        hf.PdtoolsForCausalLM.from_pretrained(tmp_path / "masked")
+
+
+@pytest.fixture(scope="module")
+def ours() -> Any:
+    return pdtools.load("demo", beam=hf.BEAM).surprisal(SENTENCES, nats=True)
+
+
+def test_minicons_says_what_we_say(ours: Any) -> None:
+    minicons = pytest.importorskip("minicons.scorer", reason="minicons is not installed")
+    theirs = minicons.IncrementalLMScorer(str(data.model("demo")), "cpu")
+    totals = theirs.sequence_score(SENTENCES, reduction=lambda values: -values.sum().item())
+    assert totals == pytest.approx(ours.groupby("sentence_id").surprisal.sum().tolist(), abs=1e-4)
+    tokens = [row for sentence in theirs.token_score(SENTENCES, surprisal=True) for row in sentence[1:]]
+    assert [token for token, _ in tokens] == ours.token.tolist()
+    assert [value for _, value in tokens] == pytest.approx(ours.surprisal.tolist(), abs=1e-4)
+
+
+def test_lm_evaluation_harness_says_what_we_say(ours: Any) -> None:
+    harness = pytest.importorskip(
+        "lm_eval.models.huggingface", reason="lm-evaluation-harness is not installed"
+    )
+    instance = pytest.importorskip("lm_eval.api.instance").Instance
+    theirs = harness.HFLM(pretrained=str(data.model("demo")), device="cpu", batch_size=2)
+    asked = [
+        instance(request_type="loglikelihood", doc={}, arguments=("", text), idx=i)
+        for i, text in enumerate(SENTENCES)
+    ]
+    totals = [-value for value, _ in theirs.loglikelihood(asked, disable_tqdm=True)]
+    without_end = (
+        ours[ours.token != "<eos>"].groupby("sentence_id").surprisal.sum()
+    )  # it does not score the end
+    assert totals == pytest.approx(without_end.tolist(), abs=1e-4)
