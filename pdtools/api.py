@@ -37,6 +37,8 @@ from pdtools.trees import Tree, placeholder
 if TYPE_CHECKING:
     import pandas as pd
 
+    from pdtools.inspection.trace import Trace
+
 # What stands for a file in the messages about sentences that are given here.
 _GIVEN = "sentences"
 
@@ -293,6 +295,29 @@ class Model:
             for draw in sample(loaded.model, number=number, seed=seed, max_tokens=max_tokens)
         ]
         return _frame(table, ["text", "tree", "logprob", "complete"])
+
+    def trace(self, sentence: str, *, hypotheses: int = 10, attention: bool = True) -> Trace:
+        """What the model does while it reads a sentence; see :func:`pdtools.inspection.tracing.trace`.
+
+        Args:
+            sentence: running text.
+            hypotheses: how many of each beam are kept.
+            attention: whether attention weights are.
+
+        Raises:
+            PdtoolsError: if the sentence cannot be scored.
+        """
+        from pdtools.inspection.tracing import trace
+
+        return trace(
+            self.folder if self._loaded is None else self._loaded,
+            sentence,
+            beam=self._search["beam"],
+            margin=self._search["margin"],
+            hypotheses=hypotheses,
+            attention=attention,
+            device=self._load["device"],
+        )
 
     # --- shared -------------------------------------------------------------------------------
 

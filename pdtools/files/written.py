@@ -82,7 +82,7 @@ _KINDS = (
         name="the shards",
         needed=("manifest.json",),
         keys=frozenset({"format", "parts", "tokenizer"}),
-        parts=rf"manifest\.json|rejects\.jsonl|part-\d+\.parquet|{_TOKENIZER}",
+        parts=rf"README\.md|manifest\.json|rejects\.jsonl|part-\d+\.parquet|{_TOKENIZER}",
     ),
     _RUN,
     _Kind(

@@ -26,6 +26,7 @@ from pdtools.shards.encode import PieceCounter, PieceRows, PieceWords
 from pdtools.shards.format import (
     FORMAT,
     FORMAT_VERSION,
+    CARD_FILE,
     MANIFEST_FILE,
     ShardSettings,
     arrow_schema,
@@ -376,7 +377,19 @@ def write_shards(
         tokenizer.save(folder)
         rejects.write(folder / REJECTS_FILE)
         write_json(folder / MANIFEST_FILE, manifest)
+        (folder / CARD_FILE).write_text(_CARD, encoding="utf-8", newline="\n")
     return manifest
+
+
+_CARD = """---
+configs:
+- config_name: default
+  data_files: "part-*.parquet"
+---
+
+Shards for language models, made by pdtools: rows are in the Parquet files (`datasets.load_dataset` reads this folder),
+how they were made, and of what, is in `manifest.json`, and what was left out in `rejects.jsonl`.
+"""
 
 
 def _count_words(rows: Iterable[Rows], counts: Counts) -> Iterator[Rows]:

@@ -1,4 +1,5 @@
-"""The shard format: a folder of Parquet parts, ``manifest.json``, ``rejects.jsonl`` and a tokenizer.
+"""The shard format: a folder of Parquet parts, ``manifest.json``, ``rejects.jsonl``, a tokenizer, and a card
+(``README.md``) that tells Hugging Face's ``datasets`` which of these files are rows.
 
 A row is a sentence of n tokens, ``ROOT w_1 … w_n EOS`` (or a block, see :class:`ShardSettings`):
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 FORMAT = "pdtools shards"
 FORMAT_VERSION = "1"
 MANIFEST_FILE = "manifest.json"
+CARD_FILE = "README.md"
 
 # Longer rows have tapes, n (n + 1) / 2 bytes, of more than 256 MiB.
 MOST_PACKED = 23_169

@@ -49,6 +49,7 @@ def test_trees_become_shards(trees: str, tmp_path: Path, capsys: pytest.CaptureF
     assert printed.out == ""
     assert "3 sentences, 15 tokens, 15 words (7 unknown), vocabulary 7, deepest" in printed.err
     assert sorted(path.name for path in out.iterdir()) == [
+        "README.md",
         "manifest.json",
         "part-00000.parquet",
         "rejects.jsonl",

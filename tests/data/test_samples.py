@@ -129,10 +129,26 @@ def test_every_word_is_known_from_the_training_split() -> None:
 
 
 def test_the_whole_stays_small() -> None:
-    assert (
-        sum(path.stat().st_size for path in data.blimp().parent.rglob("*") if path.suffix != ".pyc")
-        < 3_000_000
-    )
+    sizes = {path: path.stat().st_size for path in data.blimp().parent.rglob("*") if path.suffix != ".pyc"}
+    models = {path: size for path, size in sizes.items() if data.model("demo").parent in path.parents}
+    assert 0 < sum(models.values()) < 2_000_000
+    assert sum(sizes.values()) - sum(models.values()) < 3_000_000
+
+
+def test_what_models_to_try_were_trained_on_has_no_held_out_sentence(tmp_path: Path) -> None:
+    from pdtools.data import more_trees
+
+    more_trees.main(["-o", str(tmp_path / "a.mrg"), "--sentences", "50"])
+    more_trees.main(["-o", str(tmp_path / "b.mrg"), "--sentences", "60"])
+    first, more = ((tmp_path / f"{name}.mrg").read_text("utf-8") for name in "ab")
+    assert more.startswith(first)
+    made = {
+        " ".join(normalize(found.tree).words) for found in read_trees([str(tmp_path / "b.mrg")], Rejects())
+    }
+    assert len(made) == 60
+    held_out = set(more_trees.held_out())
+    assert len(held_out) > 2000
+    assert not made & held_out
 
 
 # ------------------------------------------------------------------ treebank

@@ -145,3 +145,15 @@ def test_finetuning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         command += " --beam 2" if " decode " in command else ""
         quiet = [] if " compare " in command else ["--quiet"]
         assert run([*shlex.split(command)[1:], *quiet]) == 0, command
+def test_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The code of the page, one block after the other, in one namespace."""
+    for package in ("transformers", "minicons"):
+        pytest.importorskip(package)
+    text = (REPOSITORY / "docs" / "guide" / "python.md").read_text("utf-8")
+    blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
+    assert len(blocks) == 7
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {}
+    for block in blocks:
+        exec(block, namespace)
+    assert "barks" in capsys.readouterr().out
