@@ -24,9 +24,9 @@ from pdtools.jobs.workers import Workers
 from pdtools.provenance import provenance
 from pdtools.shards.encode import PieceCounter, PieceRows, PieceWords
 from pdtools.shards.format import (
+    CARD_FILE,
     FORMAT,
     FORMAT_VERSION,
-    CARD_FILE,
     MANIFEST_FILE,
     ShardSettings,
     arrow_schema,
@@ -387,8 +387,8 @@ configs:
   data_files: "part-*.parquet"
 ---
 
-Shards for language models, made by pdtools: rows are in the Parquet files (`datasets.load_dataset` reads this folder),
-how they were made, and of what, is in `manifest.json`, and what was left out in `rejects.jsonl`.
+Shards for language models, made by pdtools: rows are in the Parquet files (`datasets.load_dataset` reads this
+folder), how they were made, and of what, is in `manifest.json`, and what was left out in `rejects.jsonl`.
 """
 
 
