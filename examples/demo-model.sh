@@ -7,7 +7,8 @@ cd "$(dirname "$0")/.."
 sample=$PWD/data
 mkdir -p "${1:-demo-model}"
 cd "${1:-demo-model}"
-rm -rf shards run-pushdown run-transformer demo demo-base results
+rm -rf shards run-pushdown run-transformer demo demo-base results blimp sg
+cp -R "$sample/blimp" "$sample/sg" .
 
 python -m pdtools.data.more_trees -o train.mrg
 pdtools parse train.mrg --from treebank -o train.trees --overwrite --quiet
@@ -26,8 +27,8 @@ for model in pushdown transformer; do
     [ $model = pushdown ] || name=demo-base
     # What is scored is what comes with pdtools: weights in half precision.
     pdtools export run-$model -o $name --dtype float16 --quiet
-    pdtools eval-blimp "$sample/blimp" --model ./$name -o results/$name/blimp --threads 1 --quiet > /dev/null
-    pdtools eval-sg "$sample/sg" --model ./$name -o results/$name/sg --threads 1 --quiet > /dev/null
+    pdtools eval-blimp blimp --model ./$name -o results/$name/blimp --threads 1 --quiet > /dev/null
+    pdtools eval-sg sg --model ./$name -o results/$name/sg --threads 1 --quiet > /dev/null
     pdtools export run-$model -o $name --dtype float16 --about "$about" \
         --results results/$name/blimp --results results/$name/sg --overwrite
 done

@@ -174,9 +174,9 @@ def test_the_models_to_try(
         assert "knows only the words of the bundled grammar" in err
         assert run([*command, "--model", name, "--quiet"]) == 0
         assert capsys.readouterr().err == ""
-        pair = ("The dog that chased the cats barks.", "The dog that chased the cats bark.")
-        assert pdtools.load(name).score([pair]).correct.tolist() == [True]
     assert totals["demo"] != totals["demo-base"]
+    pair = ("The dog that chased the cats barks.", "The dog that chased the cats bark.")
+    assert pdtools.load("demo").score([pair]).correct.tolist() == [True]
     assert run(["decode", *command[1:], "--model", "demo", "--quiet"]) == 0
     assert capsys.readouterr().out.startswith("(X (X (X (XX The) (XX dog)) (X (XX that) (X (XX chased)")
     (tmp_path / "demo").mkdir()
