@@ -116,12 +116,15 @@ def _use(name: str, *, reaches_words: bool) -> str:
 
 ```python
 import pdtools
+
 pdtools.load("{name}").surprisal("The dog barks.")
 ```
 
 ```python
 import pdtools.hf
 from transformers import AutoModelForCausalLM, AutoTokenizer
-model, tokenizer = AutoModelForCausalLM.from_pretrained("{name}"), AutoTokenizer.from_pretrained("{name}")
+
+model = AutoModelForCausalLM.from_pretrained("{name}")
+tokenizer = AutoTokenizer.from_pretrained("{name}")
 ```
 {hidden if reaches_words else ""}"""
