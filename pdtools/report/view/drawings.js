@@ -15,7 +15,7 @@ const svgText = (x, y, text, more = {}) => make("text", { x, y, "text-anchor": "
 
 /**
  * Bars of surprisal, a group for each column: `values[m][c]` in bits (or null). The first series is filled, the others
- * are outlined, with dashes of their own. Columns after `now` are grey; one is chosen by a click; that of `mark` is bold.
+ * are outlined (of many: marked), with dashes of their own. Columns after `now` are grey; one is chosen by a click; that of `mark` is bold.
  */
 function barsDrawing({ labels, values, colours, now, choose, name, room, mark = null }) {
   const most = Math.max(1, ...values.flat().filter((x) => x !== null));
@@ -38,6 +38,10 @@ function barsDrawing({ labels, values, colours, now, choose, name, room, mark = 
       if (bits === null || bits === undefined) return;
       const tall = (height * Math.max(bits, 0)) / most, y = top + height - tall;
       const inset = 3 + 3 * m;
+      if (m && values.length > 3) {  // many outlines would hide each other
+        group.append(make("line", { class: "outlined", x1: x + 2, x2: x + width - 2, y1: y, y2: y, stroke: read ? colours[m] : "#b5b5b5", "stroke-width": 2.4, "stroke-dasharray": m > 1 ? `${2 * m} 2` : null }));
+        return;
+      }
       const fill = m ? "none" : !read ? GREY : c === now || now === null ? colours[0] : `${colours[0]}80`;
       group.append(make("rect", { class: m ? "outlined" : "filled", x: x + inset, y, width: Math.max(4, width - 2 * inset), height: tall, fill, stroke: m ? (read ? colours[m] : "#c4c4c4") : "none", "stroke-width": 1.6, "stroke-dasharray": m > 1 ? `${2 * m} 2` : null }));
     });
@@ -110,7 +114,7 @@ function tapeDrawing({ rows, tokens, now, name }) {
     row.forEach((depth, j) => {
       const strength = depth ? 0.25 + (0.75 * depth) / most : 0;
       parts.push(make("rect", { class: "cell", "data-depth": depth, x: left + j * size, y, width: size - 1, height: size - 1, fill: depth ? `rgba(0, 86, 140, ${strength.toFixed(3)})` : "#f0f3f5" }));
-      if (depth && size >= 12) parts.push(svgText(left + j * size + size / 2, y + size / 2 + 4, depth, { style: `fill: ${strength > 0.6 ? "#fff" : "#1b1b1b"}; font-size: 10px` }));
+      if (depth && size >= 13) parts.push(svgText(left + j * size + size / 2, y + size / 2 + 4, depth, { style: `fill: ${strength > 0.6 ? "#fff" : "#1b1b1b"}; font-size: ${Math.min(10, size * (depth > 9 ? 0.56 : 0.7)).toFixed(1)}px` }));
     });
   });
   return make("svg", { width: left + tokens.length * size + 4, height: top + tokens.length * size + 6, role: "img", "aria-label": name }, parts);

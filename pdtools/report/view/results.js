@@ -2,6 +2,7 @@
 // The page of evaluations: main scores, a section for each benchmark, and its items one by one.
 
 (async () => {
+  const ROWS = 20;  // items on a page of the list
   const models = page.models;
   const drawn = [];
 
@@ -160,14 +161,14 @@
         const values = (items.margins ?? items.outcomes)[by];
         found.sort((a, b) => (values[a] ?? Infinity) - (values[b] ?? Infinity));
       }
-      at = Math.min(Number(get("page") || 0), Math.max(0, Math.ceil(found.length / 50) - 1));
+      at = Math.min(Number(get("page") || 0), Math.max(0, Math.ceil(found.length / ROWS) - 1));
       draw();
     };
 
     const outcome = (value) => (isRight ? make("span", { class: value === null ? "" : value ? "right" : "wrong" }, value === null ? "no score" : value ? "right" : "wrong") : digits(value, 1));
 
     function draw() {
-      const rows = found.slice(50 * at, 50 * at + 50);
+      const rows = found.slice(ROWS * at, ROWS * at + ROWS);
       const chosen = get("item");
       const text = (i) => Object.entries(items.texts).slice(0, task === "blimp" ? 2 : 1).map(([, each]) => make("div", { class: "text", dir: "auto" }, task === "sg" ? each[i]?.split("\n")[0] : each[i] ?? ""));
       const columns = ["item", ...(Object.keys(items.texts).length ? [task === "blimp" ? "good / bad" : task === "sg" ? "first condition" : "gold tree"] : []), ...ours.map((name) => ({ name, number: !isRight })), ...(items.margins ? ours.map((name) => ({ name: ours.length > 1 ? `bits (${name})` : "bits", number: true })) : [])];
@@ -181,7 +182,7 @@
       const open = rows.findIndex((i) => chosen === String(i));
       if (open >= 0) shown.querySelectorAll("tbody tr")[open].after(make("tr", {}, make("td", { colspan: columns.length }, detail(rows[open]))));
       const move = (to) => { at = to; set({ page: at || "", item: "" }); draw(); };
-      const last = Math.ceil(found.length / 50) - 1;
+      const last = Math.ceil(found.length / ROWS) - 1;
       const focused = document.activeElement?.textContent;
       list.replaceChildren(
         make("div", { class: "controls" },

@@ -100,6 +100,7 @@
     attention();
     stacks();
     whole();
+    follow();
   }
 
   function surprisals() {
@@ -127,7 +128,7 @@
       make("button", { class: "pick", "aria-pressed": String(rank === at.hypothesis), "aria-label": `hypothesis ${rank + 1}`, click: () => go({ hypothesis: rank }) }, rank + 1),
       `${percent(each.share)}%`,
       make("span", { class: "share", style: `width: ${(70 * each.share / most).toFixed(1)}px; background: ${family(rank)}` }),
-      make("div", { class: "text", dir: "auto" }, bracketed(forestOf(each.derivation, now.derivations, eos()), token)),
+      make("div", { class: "text", dir: "auto" }, shortened(bracketed(forestOf(each.derivation, now.derivations, eos()), token), rank)),
       digits(each.joint, 1), each.surprisal === null ? "" : digits(each.surprisal, 1)]);
     const shown = table(["", { name: "share", number: true }, "", { name: "on the stack", number: false }, { name: "log2 p(x, y)", number: true }, { name: "bits", number: true }], rows,
       { caption: `${beam.kept} kept, ${percent(beam.rest, 2)}% in those not listed. “bits”: the token's surprisal under that hypothesis alone.`, rowClass: (n) => (n === at.hypothesis ? "chosen" : null) });
@@ -138,6 +139,9 @@
     show("beam", shown);
     if (focused?.startsWith("hypothesis ")) panels.beam.place.querySelector(`[aria-label="hypothesis ${at.hypothesis + 1}"]`)?.focus();
   }
+
+  /** The end of what stands on a stack, where hypotheses differ; of the chosen one all. */
+  const shortened = (text, rank) => (rank === at.hypothesis || text.length <= 120 ? text : `… ${text.slice(-110).replace(/^\S*\s/, "")}`);
 
   // Hypotheses of the chosen step: the same colour in the list and over time.
   const family = (rank) => (rank < 6 ? colour(rank) : `hsl(${(rank * 67) % 360} 25% ${62 + (rank % 3) * 6}%)`);
@@ -184,7 +188,7 @@
 
   function attachment(beam) {
     if (!beam?.attachment) return show("attachment");
-    const likely = beam.attachment.map((p, j) => ({ p, j })).filter(({ p }) => p >= 0.005).sort((a, b) => b.p - a.p);
+    const likely = beam.attachment.map((p, j) => ({ p, j })).filter(({ p }) => p >= 0.005).sort((a, b) => b.p - a.p).slice(0, 8);
     show("attachment", make("div", { class: "tokens" }, likely.map(({ p, j }) => make("span", { style: `background: rgba(0, 114, 178, ${(0.5 * p).toFixed(3)})` }, `${j === at.token ? "shifts only" : `with ${token(j)}`} `, make("small", {}, `${percent(p)}%`)))));
   }
 
@@ -259,6 +263,18 @@
       found.states ? make("p", {}, "State now: ", found.states[t].map((share, q) => [`q${q} `, shade(share), " "])) : null);
   }
 
+  /** Scroll wide pictures so that the token is seen. */
+  function follow() {
+    const columns = panels.surprisals.place.querySelectorAll(".column");
+    const word = panels.forest.place.querySelectorAll(".word");
+    for (const [place, element] of [[panels.surprisals.place, columns[at.token - first()]], [panels.forest.place, word[word.length - 1]]]) {
+      if (!element || place.scrollWidth <= place.clientWidth) continue;
+      const { left, right } = element.getBoundingClientRect(), frame = place.getBoundingClientRect();
+      if (right > frame.right - 60) place.scrollLeft += right - frame.right + 120;
+      else if (left < frame.left + 60) place.scrollLeft -= frame.left - left + 120;
+    }
+  }
+
   function whole() {
     const parts = [];
     for (const [name, parse] of [["best parse", now.best], ["gold tree", now.gold]]) if (parse) parts.push(make("p", {}, `${name}${parse.joint === null ? "" : `, log2 p(x, y) = ${digits(parse.joint, 2)}`}: `, make("code", {}, parse.tree)));
@@ -321,9 +337,10 @@
     pair ? make("h2", {}, "Token by token") : null,
     make("div", { class: "bar" }, make("div", { class: "controls" }, chooseSentence, chooseModel, back, slider, on, where)),
     panel("surprisals", "Surprisal (bits)", (place) => saveSvg("surprisals", place), () => saveTsv("surprisals", ["model", "position", "token", "bits"], () => panels.surprisals.rows()), () => opening("Table", () => table(["model", "position", "token", "bits"], panels.surprisals.rows()))),
+    panel("forest", "The stack of the chosen hypothesis", (place) => saveSvg("tree", place), () => make("button", { click: () => download("tree.tex", panels.forest.latex() + "\n", "text/plain") }, "LaTeX (forest)")),
     make("div", { class: "two" },
-      make("div", {}, panel("beam", "Hypotheses"), panel("time", "The beam over time", (place) => saveSvg("beam", place)), panel("attachment", "What the token attaches to, over the whole beam"), panel("actions", "Actions of the chosen hypothesis")),
-      make("div", {}, panel("forest", "The stack of the chosen hypothesis", (place) => saveSvg("tree", place), () => make("button", { click: () => download("tree.tex", panels.forest.latex() + "\n", "text/plain") }, "LaTeX (forest)")), panel("tape", "Stack tape: depth of each position (column) after each token (row)", (place) => saveSvg("tape", place)))),
+      make("div", {}, panel("beam", "Hypotheses"), panel("time", "The beam over time", (place) => saveSvg("beam", place)), panel("actions", "Actions of the chosen hypothesis")),
+      make("div", {}, panel("tape", "Stack tape: depth of each position (column) after each token (row)", (place) => saveSvg("tape", place)), panel("attachment", "What the token attaches to, over the whole beam"))),
     panel("stacks", "Stacks"),
     panel("attention", "Attention"),
     panel("whole", "The whole sentence"),
