@@ -117,7 +117,7 @@ _command("eval-classify", short_help="Answer prompts: accuracy, F1, correlations
     eval_classify.eval_classify
 )
 _command("compare", short_help="Compare two models' results, item by item.")(compare.compare)
-_command("view", short_help="One HTML file that shows runs, or results.")(view.view)
+_command("view", short_help="One HTML file to look at: sentences, results, runs.")(view.view)
 _command("export", short_help="Write a model to give to others, with a card.")(export.export)
 _command("merge", short_help="Make the output of a command that was divided with --shard.")(merge.merge)
 app.add_typer(config.app, name="config", short_help="List bundled recipes, print one, list every key.")

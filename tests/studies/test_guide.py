@@ -116,6 +116,30 @@ def test_pretrained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         command = command.replace("--window 1023", "--window 63")
         last = LAST_LAYER if "--model transformer" not in command else LAST_LAYER.partition("1' ")[2]
         command += f" {last}" if " train " in command else ""
+def test_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("vl_convert")
+    trees = [
+        "(S (NP (DT The) (NNS dogs)) (VP (VBP bark)) (. .))",
+        "(S (NP (DT The) (NN sister)) (VP (VBD saw)) (. .))",
+    ]
+    (tmp_path / "test.trees").write_text("\n".join(trees) + "\n")
+    monkeypatch.chdir(tmp_path)
+    words = ["The", "pilots", "sent", "several", "keys", "chased", "the", "sister", "saw", "dogs", "barks"]
+    (tmp_path / "all.trees").write_text(
+        "\n".join([*trees, f"(S {' '.join(f'(X {word})' for word in words)})", ""])
+    )
+    assert run(["tapes", "all.trees", "--tokenizer", "word", "--no-unk", "-o", "shards", "--quiet"]) == 0
+    for name, model in (("base", "transformer"), ("pushdown", "pushdown")):
+        settings = shlex.split(SMALLER)
+        train = ["train", "shards", "--valid", "shards", "--config", "tiny", "--model", model, *settings]
+        assert run([*train, "-o", f"runs/{name}", "--quiet"]) == 0
+        blimp = ["eval-blimp", "pairs.tsv", "--model", f"runs/{name}", "--beam", "2", "--quiet"]
+        (tmp_path / "pairs.tsv").write_text("sentence_good\tsentence_bad\nThe dogs bark.\tThe dogs barks.\n")
+        assert run([*blimp, "-o", f"results/{name}/blimp"]) == 0
+    found = commands("view.md")
+    assert len(found) == 6
+    for command in found:
+        command += " --beam 2" if "--model" in command and "--beam" not in command else ""
         assert run([*shlex.split(command)[1:], "--quiet"]) == 0, command
 
 

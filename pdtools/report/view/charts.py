@@ -78,7 +78,7 @@ def dots(*, series: Sequence[str], title: str, chance: float | None = None, shar
     if chance is not None:
         rule = {"type": "rule", "strokeDash": [2, 3], "color": "#767676"}
         layers.insert(0, {"mark": rule, "encoding": {"x": {"datum": chance, "type": "quantitative"}}})
-    step = {"step": max(16, 8 * len(series) + 4), "for": "position"}
+    step = {"step": max(16, 6 * len(series) + 6), "for": "position"}
     return {**_chart(), "height": step, "layer": layers}
 
 

@@ -53,7 +53,7 @@ const MINUS = "−";
 const digits = (x, n = 2) => (x === null || x === undefined ? "–" : x.toFixed(n).replace("-", MINUS));
 const percent = (x, n = 1) => (x === null || x === undefined ? "–" : digits(100 * x, n));
 const signed = (x, n = 2) => (x > 0 ? "+" : "") + digits(x, n);
-const probability = (p) => (p === null || p === undefined ? "–" : p < 0.0001 ? p.toExponential(1).replace("-", MINUS) : p.toFixed(4));
+const probability = (p) => (p === null || p === undefined ? "–" : p === 0 ? `< 1e${MINUS}300` : p < 0.0001 ? p.toExponential(1).replace("-", MINUS) : p.toFixed(4));
 
 /** A table: columns are names or {name, number}; cells are text, numbers or elements. */
 function table(columns, rows, { caption = null, rowClass = () => null } = {}) {

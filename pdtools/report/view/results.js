@@ -66,7 +66,8 @@
     const name = (p) => (p === null ? "–" : probability(p));
     const interval = (row) => (row.low === null ? "–" : `${signed(row.low)} to ${signed(row.high)}`);
     const counts = pairs.rows.some((row) => row.only_a !== null);
-    const rows = pairs.rows.map((row) => [row.group, row.a, row.b, signed(row.difference), interval(row), ...(counts ? [row.only_a, row.only_b] : []), name(row.p), name(row.p_holm)]);
+    const single = new Set(pairs.rows.filter((row) => row.level === "overall").map((row) => row.group)).size === 1;
+    const rows = pairs.rows.map((row) => [single && row.level === "overall" ? "overall" : row.group, row.a, row.b, signed(row.difference), interval(row), ...(counts ? [row.only_a, row.only_b] : []), name(row.p), name(row.p_holm)]);
     const families = [...new Map(pairs.rows.filter((row) => row.p !== null).map((row) => [row.level, row])).values()];
     const said = `Intervals: 95%, paired bootstrap over items. p: ${[...new Set(pairs.rows.map((row) => row.test).filter(Boolean))].join("; ")}, two-sided. p (Holm): corrected by Holm's method for the ${families.map((row) => `${row.family} comparisons ${row.level === "overall" ? "of overall scores" : `by ${row.level}`}`).join(", and separately the ")}. Shaded: below 0.05 after it.`;
     return [
