@@ -45,6 +45,10 @@ bench: $(VENV)/installed-dev
 docs: $(VENV)/installed-dev
 	$(VENV)/bin/python studies/pages.py
 
+# The README's picture, from the models of `make demo`; needs a Chromium.
+picture: $(VENV)/installed-dev
+	$(VENV)/bin/python examples/picture.py "$(DEMO)" docs/view.png
+
 # How cost grows with length, width and beam; four minutes.
 sweep: $(VENV)/installed-dev
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/sweep.py > sweep.jsonl

@@ -30,6 +30,8 @@
       at.columns = new Set();
     }
     now = traces[at.model];
+    const tree = now.tokens.reduce((sum, text) => sum + Math.max(24, textWidth(text) + 12), 0);
+    (tree < 560 ? narrow : broad).append(panels.forest.element);
     if (!at.token || (before.sentence !== at.sentence && change.token === undefined)) at.token = last();
     at.token = Math.min(Math.max(at.token, first()), last());
     if (change.token !== undefined || change.model !== undefined || change.sentence !== undefined) at.hypothesis = change.hypothesis ?? 0;
@@ -327,6 +329,10 @@
 
   const pairs = pair ? models.map(() => make("div", { class: "pair" })) : [];
 
+  // The tree stands beside the hypotheses where it has room there, else above them.
+  const broad = make("div"), narrow = make("div");
+  broad.append(panel("forest", "The stack of the chosen hypothesis", (place) => saveSvg("tree", place), () => make("button", { click: () => download("tree.tex", panels.forest.latex() + "\n", "text/plain") }, "LaTeX (forest)")));
+
   // ---- page --------------------------------------------------------------------------------------------------
 
   const described = page.searches.map((search, m) => `${models[m]}: ${search.kind ?? ""} ${search.model ?? ""}${search.beam ? `, beam ${typeof search.beam === "object" ? JSON.stringify(search.beam) : search.beam}` : ""}`);
@@ -337,10 +343,10 @@
     pair ? make("h2", {}, "Token by token") : null,
     make("div", { class: "bar" }, make("div", { class: "controls" }, chooseSentence, chooseModel, back, slider, on, where)),
     panel("surprisals", "Surprisal (bits)", (place) => saveSvg("surprisals", place), () => saveTsv("surprisals", ["model", "position", "token", "bits"], () => panels.surprisals.rows()), () => opening("Table", () => table(["model", "position", "token", "bits"], panels.surprisals.rows()))),
-    panel("forest", "The stack of the chosen hypothesis", (place) => saveSvg("tree", place), () => make("button", { click: () => download("tree.tex", panels.forest.latex() + "\n", "text/plain") }, "LaTeX (forest)")),
+    broad,
     make("div", { class: "two" },
       make("div", {}, panel("beam", "Hypotheses"), panel("time", "The beam over time", (place) => saveSvg("beam", place)), panel("actions", "Actions of the chosen hypothesis")),
-      make("div", {}, panel("tape", "Stack tape: depth of each position (column) after each token (row)", (place) => saveSvg("tape", place)), panel("attachment", "What the token attaches to, over the whole beam"))),
+      make("div", {}, narrow, panel("tape", "Stack tape: depth of each position (column) after each token (row)", (place) => saveSvg("tape", place)), panel("attachment", "What the token attaches to, over the whole beam"))),
     panel("stacks", "Stacks"),
     panel("attention", "Attention"),
     panel("whole", "The whole sentence"),
