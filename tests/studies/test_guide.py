@@ -116,6 +116,8 @@ def test_pretrained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         command = command.replace("--window 1023", "--window 63")
         last = LAST_LAYER if "--model transformer" not in command else LAST_LAYER.partition("1' ")[2]
         command += f" {last}" if " train " in command else ""
+
+
 def test_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("vl_convert")
     trees = [
