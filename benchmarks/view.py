@@ -2,9 +2,9 @@
 
     python benchmarks/view.py results/a results/b …
 
-Prints a JSON line: megabytes; CPU seconds to make the page; CPU seconds of the browser's main thread until all
-is drawn, and then until the items of the first benchmark are listed (medians of three). Needs playwright and a
-Chromium.
+Prints a JSON line: megabytes; CPU seconds to make the page; CPU seconds of the browser's main thread until
+it is drawn, and then until the items of the first benchmark are listed (medians of three).
+Needs playwright and a Chromium.
 """
 
 from __future__ import annotations
