@@ -204,8 +204,7 @@ def view(
         for note in [*page.notes, *([said] if said else [])]:
             message(f"{output}: {note}", quiet=quiet)
     if figures:
-        charts, found = module.figures(page), module.tables(page)
-        report["files"] = write_figures(figures, charts, found, made, overwrite=overwrite)
+        report["files"] = write_figures(figures, module.figures(page), made, overwrite=overwrite)
     if as_json:
         print_json({**report, "provenance": made})
 

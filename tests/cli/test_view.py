@@ -63,9 +63,14 @@ def test_sentences(models: dict[str, Path], tmp_path: Path, capsys: pytest.Captu
     assert (found["sentences"], found["models"]) == (["a b c", "a c"], ["pushdown", "base"])
     assert re.search(r"beam of 20: pushdown", found["methods"])
     assert set(found["provenance"]["inputs"]) == {"pushdown", "base"}
-    assert {"surprisals-1.svg", "surprisals-1.pdf", "surprisals-2.csv", "tape-1-pushdown.svg"} <= set(
-        report["files"]
-    )
+    assert {
+        "surprisals-1.svg",
+        "surprisals-1.pdf",
+        "surprisals-2.csv",
+        "tape-1-pushdown.svg",
+        "tree-2-pushdown.pdf",
+        "tree-2-pushdown.tex",
+    } <= set(report["files"])
     with open(figures / "surprisals-1.csv", newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert [row["token"] for row in rows] == ["a", "b", "c", "<eos>"] * 2

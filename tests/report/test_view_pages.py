@@ -231,6 +231,10 @@ def test_scores_suites_and_items(opened: dict[str, Opened]) -> None:
     page.click('button.link:has-text("suite_4")')
     page.wait_for_function("document.querySelector('#sg .item figcaption').textContent.startsWith('suite_4')")
     assert "match[3 Verb] < mismatch[3 Verb]" in page.inner_text("#sg .item")
+    page.click("text=List its items")
+    page.click("#sg details tbody button.link >> nth=0")
+    # Four regions of two conditions under three models.
+    assert page.locator("#sg tr .item .tokens span").count() == 4 * 2 * 3
 
     only_a = (RIGHT[0] & ~RIGHT[1] & ~RIGHT[2]).sum()
     page = opened["results"].go("blimp-show=only-0")

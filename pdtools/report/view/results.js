@@ -198,7 +198,10 @@
     /** One item: each model's surprisals, token by token, and how to look closer. */
     function detail(i) {
       const parts = [];
-      for (const [name, texts] of Object.entries(items.texts)) if (task !== "blimp") parts.push(make("h3", {}, name), make("div", { class: "text", dir: "auto" }, texts[i] ?? "–"));
+      for (const [name, texts] of Object.entries(items.texts)) if (task === "parse") parts.push(make("h3", {}, name), make("div", { class: "text", dir: "auto" }, texts[i] ?? "–"));
+      for (const [condition, [contents, bits]] of Object.entries(items.regions?.[i] ?? {})) {
+        parts.push(make("h3", {}, `${condition}: surprisal of each region (bits)`), bits.map((of, m) => (of.length && !of.includes(null) ? heat(ours[m], [contents, of], null) : null)));
+      }
       for (const [m, tokens] of Object.entries(items.tokens ?? {})) {
         if (!tokens[i]) continue;
         parts.push(make("h3", {}, `${ours[m]}: surprisal of each token (bits)`), ...["good", "bad"].map((side, s) => heat(side, tokens[i][s], tokens[i][1 - s])));
@@ -215,7 +218,7 @@
 
     const heat = (side, tokens, other) => {
       if (!tokens) return make("p", {}, `${side}: no score`);
-      const [words, bits] = tokens;
+      const [words, bits] = tokens;  // tokens, or regions
       const most = Math.max(...bits, ...(other?.[1] ?? []), 1);
       const sum = bits.reduce((a, b) => a + b, 0);
       return make("div", { class: "tokens" }, make("b", {}, `${side} ${digits(sum, 1)}:`), words.map((word, k) => make("span", { style: `background: rgba(213, 94, 0, ${(0.55 * bits[k] / most).toFixed(3)})` }, `${word} `, make("small", {}, digits(bits[k], 1)))));

@@ -13,7 +13,8 @@ from pdtools.errors import InputError
 from pdtools.evaluation.comparison.overview import main_scores
 from pdtools.evaluation.results import read_table
 from pdtools.evaluation.sg.circuits import LEFT_OUT
-from pdtools.report.view.charts import dots, region_curves
+from pdtools.report.view.charts import Spec, dots, region_curves, with_rows
+from pdtools.report.view.figures import Figures
 from pdtools.report.view.intervals import half_width, of_mean
 from pdtools.report.view.loaded import Loaded, load
 from pdtools.report.view.methods import methods
@@ -262,15 +263,13 @@ def _token_bits(rows: Iterable[Mapping[str, Any]] | None) -> list[Any] | None:
 
 def _sg_items(items: pd.DataFrame, of_task: Sequence[Loaded]) -> dict[str, Any]:
     names, group = np.unique(items["suite"].to_numpy(str), return_inverse=True)
-    regions = read_table(of_task[0].folder, "regions")
-    texts: dict[tuple[str, int], dict[str, str]] = {}
-    if regions is not None:
-        columns = [regions[name].to_pylist() for name in ("suite", "item", "condition", "text")]
-        for suite, item, condition, text in zip(*columns, strict=True):
-            texts.setdefault((suite, item), {})[condition] = text
+    items_of = list(zip(items["suite"].tolist(), items["item"].tolist(), strict=True))
+    regions = _regions_of_items(of_task)
     shown = [
-        "\n".join(f"{condition}: {text}" for condition, text in texts.get(key, {}).items())
-        for key in zip(items["suite"], items["item"], strict=True)
+        "\n".join(
+            f"{condition}: {' '.join(filter(None, contents))}" for condition, (contents, _) in of.items()
+        )
+        for of in (regions.get(key, {}) for key in items_of)
     ]
     return {
         "groups": names.tolist(),
@@ -280,8 +279,34 @@ def _sg_items(items: pd.DataFrame, of_task: Sequence[Loaded]) -> dict[str, Any]:
             for item, n in zip(items["item"], items["prediction"], strict=True)
         ],
         "texts": {"conditions": shown},
+        "regions": [regions.get(key, {}) for key in items_of],
         "outcomes": [_outcomes(items[f"correct@{i}"]) for i in range(len(of_task))],
     }
+
+
+_OfItem = dict[str, tuple[list[str], list[list[float | None]]]]
+"""Of each condition the contents of its regions, and for each model their surprisals (bits)."""
+
+
+def _regions_of_items(of_task: Sequence[Loaded]) -> dict[tuple[str, int], _OfItem]:
+    """By suite and item."""
+    found: dict[tuple[str, int], _OfItem] = {}
+    for m, each in enumerate(of_task):
+        regions = read_table(each.folder, "regions")
+        if regions is None:
+            continue
+        names = ("suite", "item", "condition", "region", "content", "surprisal")
+        for suite, item, condition, region, content, bits in zip(
+            *(regions[name].to_pylist() for name in names), strict=True
+        ):
+            if region is None:  # end-of-sentence
+                continue
+            of_item = found.setdefault((suite, item), {})
+            contents, of_models = of_item.setdefault(condition, ([], [[] for _ in of_task]))
+            if len(of_models[m]) == len(contents):
+                contents.append(content)
+            of_models[m].append(None if bits is None else _round(bits, 2))
+    return found
 
 
 def _parse_items(items: pd.DataFrame, of_task: Sequence[Loaded]) -> dict[str, Any]:
@@ -372,8 +397,12 @@ def _round(value: float, digits: int = 4) -> float:
     return round(float(value), digits)
 
 
-def tables(page: Page) -> dict[str, tuple[list[str], list[list[Any]]]]:
-    """The page's tables for papers, by name: headings and rows."""
+def figures(page: Page) -> Figures:
+    """The page's charts, with all their rows, and its tables."""
+    return Figures(charts=_charts(page), tables=_tables(page))
+
+
+def _tables(page: Page) -> dict[str, tuple[list[str], list[list[Any]]]]:
     document = page.document
     models = list(document["models"])
     found: dict[str, tuple[list[str], list[list[Any]]]] = {
@@ -405,10 +434,7 @@ def tables(page: Page) -> dict[str, tuple[list[str], list[list[Any]]]]:
     return found
 
 
-def figures(page: Page) -> dict[str, dict[str, Any]]:
-    """The page's charts by name, with their rows."""
-    from pdtools.report.view.charts import with_rows
-
+def _charts(page: Page) -> dict[str, Spec]:
     found = {}
     for benchmark in page.document["benchmarks"]:
         for level, rows in benchmark.get("levels", {}).items():

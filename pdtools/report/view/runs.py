@@ -9,7 +9,8 @@ from typing import Any
 
 from pdtools.errors import InputError
 from pdtools.files import read_json
-from pdtools.report.view.charts import Spec, lines, with_rows
+from pdtools.report.view.charts import lines, with_rows
+from pdtools.report.view.figures import Figures
 from pdtools.report.view.loaded import short_names
 from pdtools.report.view.page import Page
 from pdtools.training.metrics import read_metrics
@@ -98,20 +99,12 @@ def runs_page(paths: Sequence[str], *, title: str | None = None) -> Page:
     )
 
 
-def figures(page: Page) -> dict[str, Spec]:
-    """The page's charts by name."""
-    return {each["id"]: with_rows(each["chart"], each["rows"]) for each in page.document["charts"]}
-
-
-def tables(page: Page) -> dict[str, tuple[list[str], list[list[Any]]]]:
-    """The page's tables by name: headings and rows."""
+def figures(page: Page) -> Figures:
+    """The page's charts, and a row for each run."""
     columns = ["run", "step", "best_step", "best_loss", "tokens", "seconds"]
-    return {
-        "runs": (
-            columns,
-            [[run["name"], *(run[name] for name in columns[1:])] for run in page.document["runs"]],
-        )
-    }
+    rows = [[run["name"], *(run[name] for name in columns[1:])] for run in page.document["runs"]]
+    charts = {each["id"]: with_rows(each["chart"], each["rows"]) for each in page.document["charts"]}
+    return Figures(charts=charts, tables={"runs": (columns, rows)})
 
 
 def _averaged(points: list[tuple[int, float]]) -> list[tuple[int, float]]:

@@ -129,11 +129,11 @@
     const rows = beam.hypotheses.map((each, rank) => [
       make("button", { class: "pick", "aria-pressed": String(rank === at.hypothesis), "aria-label": `hypothesis ${rank + 1}`, click: () => go({ hypothesis: rank }) }, rank + 1),
       `${percent(each.share)}%`,
-      make("span", { class: "share", style: `width: ${(70 * each.share / most).toFixed(1)}px; background: ${family(rank)}` }),
+      make("span", { class: "share", style: `width: ${(40 * each.share / most).toFixed(1)}px; background: ${family(rank)}` }),
       make("div", { class: "text", dir: "auto" }, shortened(bracketed(forestOf(each.derivation, now.derivations, eos()), token), rank)),
       digits(each.joint, 1), each.surprisal === null ? "" : digits(each.surprisal, 1)]);
-    const shown = table(["", { name: "share", number: true }, "", { name: "on the stack", number: false }, { name: "log2 p(x, y)", number: true }, { name: "bits", number: true }], rows,
-      { caption: `${beam.kept} kept, ${percent(beam.rest, 2)}% in those not listed. “bits”: the token's surprisal under that hypothesis alone.`, rowClass: (n) => (n === at.hypothesis ? "chosen" : null) });
+    const shown = table(["", { name: "share", number: true }, "", { name: "on the stack", number: false }, { name: "log2 p", number: true }, { name: "bits", number: true }], rows,
+      { caption: `${beam.kept} kept, ${percent(beam.rest, 2)}% in those not listed. log2 p: of tokens and derivation so far; bits: the token's surprisal under that hypothesis alone.`, rowClass: (n) => (n === at.hypothesis ? "chosen" : null) });
     shown.classList.add("beam");
     shown.querySelectorAll("tbody tr").forEach((row, rank) => row.addEventListener("click", () => go({ hypothesis: rank })));
     const focused = document.activeElement?.getAttribute?.("aria-label");

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pdtools.report.trees import tree_latex, trees_svg
 from pdtools.report.view.charts import Spec, bars, heat_map
+from pdtools.report.view.figures import Figures
 from pdtools.report.view.methods import methods_of_traces
 from pdtools.report.view.page import Page
+from pdtools.trees import Tree, tape
 
 if TYPE_CHECKING:
     from pdtools.inspection.trace import Trace
@@ -64,39 +67,30 @@ def _rounded(value: Any) -> Any:
     return [_rounded(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
-def figures(page: Page) -> dict[str, Spec]:
-    """Surprisals of each sentence, and the tape of the best parse of each model, by name."""
-    from pdtools.trees import tape
-
-    models, found = list(page.document["models"]), {}
+def figures(page: Page) -> Figures:
+    """Surprisals of each sentence; of each model its best parse as a tree, and the tape of that."""
+    models = list(page.document["models"])
+    charts: dict[str, Spec] = {}
+    tables: dict[str, tuple[list[str], list[list[Any]]]] = {}
+    drawings, sources = {}, {}
     for s in range(len(page.document["sentences"])):
         traces = [page.packed[f"trace-{s}-{m}"] for m in range(len(models))]
-        found[f"surprisals-{s + 1}"] = bars(_surprisal_rows(models, traces), series=models)
+        rows = _surprisal_rows(models, traces)
+        charts[f"surprisals-{s + 1}"] = bars(rows, series=models)
+        columns = ["series", "position", "token", "bits"]
+        tables[f"surprisals-{s + 1}"] = (
+            ["model", *columns[1:]],
+            [[row[name] for name in columns] for row in rows],
+        )
         for model, trace in zip(models, traces, strict=True):
-            best = trace["best"]
-            if trace["derivations"] == "attachments" and best is not None:
-                found[f"tape-{s + 1}-{model}"] = heat_map(tape(best["derivation"]).tolist(), trace["tokens"])
-    return found
-
-
-def tables(page: Page) -> dict[str, tuple[list[str], list[list[Any]]]]:
-    """Surprisals by token, and the best parses."""
-    models, found = list(page.document["models"]), {}
-    for s in range(len(page.document["sentences"])):
-        traces = [page.packed[f"trace-{s}-{m}"] for m in range(len(models))]
-        rows = [
-            [row["series"], row["position"], row["token"], row["bits"]]
-            for row in _surprisal_rows(models, traces)
-        ]
-        found[f"surprisals-{s + 1}"] = (["model", "position", "token", "bits"], rows)
-        parses = [
-            [model, trace["best"]["tree"]]
-            for model, trace in zip(models, traces, strict=True)
-            if trace["best"]
-        ]
-        if parses:
-            found[f"parses-{s + 1}"] = (["model", "parse"], parses)
-    return found
+            if (best := trace["best"]) is None:
+                continue
+            tree = Tree.from_brackets(best["tree"])
+            drawings[f"tree-{s + 1}-{model}"] = trees_svg([tree])
+            sources[f"tree-{s + 1}-{model}"] = tree_latex(tree, "forest")
+            if trace["derivations"] == "attachments":
+                charts[f"tape-{s + 1}-{model}"] = heat_map(tape(best["derivation"]).tolist(), trace["tokens"])
+    return Figures(charts=charts, tables=tables, drawings=drawings, sources=sources)
 
 
 def _surprisal_rows(models: Sequence[str], traces: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
