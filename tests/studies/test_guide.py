@@ -171,6 +171,8 @@ def test_finetuning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         command += " --beam 2" if " decode " in command else ""
         quiet = [] if " compare " in command else ["--quiet"]
         assert run([*shlex.split(command)[1:], *quiet]) == 0, command
+
+
 def test_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The code of the page, one block after the other, in one namespace."""
     for package in ("transformers", "minicons"):
