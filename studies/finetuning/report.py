@@ -88,7 +88,25 @@ def of_seeds(runs: list[Mapping[str, Any]], key: str, scale: float = 1) -> str:
     return f"{mean(values):.1f}{each}" if values else ""
 
 
-PASSAGES = {"table": markdown}
+def found_here(found: Mapping[str, Any]) -> str:
+    """One sentence: both arms, and how they differ with each seed."""
+    right = {
+        arm: {run["seed"]: 100 * run["accuracy"] for run in found["runs"] if run["arm"] == arm}
+        for arm in ARMS
+    }
+    plain, pushdown = right.values()
+    seeds = sorted(plain.keys() & pushdown.keys())
+    differences = [pushdown[seed] - plain[seed] for seed in seeds]
+    signs = {difference > 0 for difference in differences}
+    says = "the same sign with every seed" if len(signs) == 1 else "of both signs"
+    return (
+        f"Pushdown-GPT-2 answers {mean(pushdown.values()):.1f}% of the items right, the plain GPT-2"
+        f" {mean(plain.values()):.1f}%; by seeds the differences are"
+        f" {', '.join(f'{difference:+.1f}' for difference in differences)} points: {says}. Chance is 50%."
+    )
+
+
+PASSAGES = {"table": markdown, "found": found_here}
 
 if __name__ == "__main__":
     try:
