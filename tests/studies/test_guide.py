@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from toy_gpt2 import save_gpt2
@@ -185,3 +187,36 @@ def test_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     for block in blocks:
         exec(block, namespace)
     assert "barks" in capsys.readouterr().out
+
+
+def test_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a tenth of the sample, and models that are hardly trained."""
+    pytest.importorskip("vl_convert")
+    for folder in ("treebank", "blimp", "sg"):
+        (tmp_path / "sample" / folder).mkdir(parents=True)
+    for file in ("train", "valid", "test"):
+        lines = (REPOSITORY / "data" / "treebank" / f"{file}.mrg").read_text("utf-8").splitlines()
+        kept = lines if file == "train" else lines[:20]
+        (tmp_path / "sample" / "treebank" / f"{file}.mrg").write_text("\n".join(kept))
+    for folder in ("blimp", "sg"):
+        first = sorted((REPOSITORY / "data" / folder).glob("*.json*"))[0]
+        shutil.copy(first, tmp_path / "sample" / folder)
+    monkeypatch.chdir(tmp_path)
+    found = commands("tutorial.md")
+    assert len(found) == 22
+    for command in found:
+        command = command.replace("--config tiny", f"--config tiny{SMALLER}").replace("--beam 10", "--beam 2")
+        command += " --beam 2 --limit 2" if "eval-blimp" in command else ""
+        assert run([*shlex.split(command)[1:]]) == 0, command
+    assert list((tmp_path / "figures").glob("*.svg"))
+
+
+def test_the_notebook() -> None:
+    """Its cells, one after the other, as a notebook runs them."""
+    cells = json.loads((REPOSITORY / "examples" / "pdtools.ipynb").read_text("utf-8"))["cells"]
+    code = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
+    assert len(code) == 6
+    names: dict[str, Any] = {}
+    for source in code:
+        exec(compile(source, "examples/pdtools.ipynb", "exec"), names)  # noqa: S102
+    assert set(names["both"]) == {"pushdown", "base"}
