@@ -62,7 +62,7 @@ class WideningComparer:
             for step in STEPS
         ]
         steps = [list(step) for step in STEPS]
-        self.settings = {**self._scorers[-1].settings, "beam": AUTO, "beam_and_margin_of_steps": steps}
+        self.settings = {**self._scorers[-1].settings, "beam": AUTO, "beam_margin_and_doubt_of_steps": steps}
 
     def compare(self, contests: Iterable[Contest]) -> Iterator[Compared]:
         """See :class:`pdtools.search.widening.Comparer`."""
@@ -83,7 +83,7 @@ class WideningComparer:
                 now = tuple(scores[text] for text in contests[i].sentences)
                 found[i] = Compared(now, step.beam, step.margin)
                 exact = not any(getattr(score, "dropped", 0.0) for score in now)
-                if not (exact or contests[i].decided(now, before)):
+                if not (exact or contests[i].decided(now, before, step.least)):
                     undecided.append(i)
             open_ones = undecided
         return [found[i] for i in range(len(contests))]

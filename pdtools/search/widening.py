@@ -17,17 +17,21 @@ if TYPE_CHECKING:
 
 
 class Step(NamedTuple):
-    """A beam and a margin (nats; None: none), see :func:`pdtools.search.beam_search`."""
+    """A search, and how far off what it finds is taken to be.
+
+    Attributes:
+        beam, margin: see :func:`pdtools.search.beam_search`; the margin in nats, None: none.
+        least: nats, of every log-probability; besides what the step changed of a comparison.
+    """
 
     beam: int
     margin: float | None
+    least: float
 
 
-# The last is the one that the others are to agree with. In the first two a margin does most of the work: what
+# The last is the one that the others are to agree with. In those before a margin does most of the work: what
 # they take and miss is in docs/notes/performance.md, which these numbers are from.
-STEPS = (Step(100, 5.0), Step(300, 6.0), Step(300, None))
-# How far off a log-probability is taken to be, nats: after the first step, and at least after the second.
-_FIRST, _LEAST = 0.7, 0.01
+STEPS = (Step(30, 4.0, 0.3), Step(300, 6.0, 0.02), Step(300, 8.0, 0.005), Step(300, None, 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +41,12 @@ class Uncertain:
     Attributes:
         now: as found by the last step.
         before: as found by the one before; None after the first.
-        parts: how many log-probabilities of which something was dropped it is made of.
+        least: how far off it is taken to be at least, in its unit.
     """
 
     now: float
     before: float | None = None
-    parts: float = 0.0
+    least: float = 0.0
 
     def plus(self, other: Uncertain, times: float = 1.0) -> Uncertain:
         """The sum with so many times another."""
@@ -50,15 +54,13 @@ class Uncertain:
         return Uncertain(
             self.now + times * other.now,
             self.before + times * other.before if known else None,  # type: ignore[operator]
-            self.parts + abs(times) * other.parts,
+            self.least + abs(times) * other.least,
         )
 
     @property
     def doubt(self) -> float:
-        """By how much wider searches are taken to change it at most: by what the last widening did."""
-        if self.before is None:
-            return _FIRST * self.parts
-        return abs(self.now - self.before) + _LEAST * self.parts
+        """By how much wider searches are taken to change it at most."""
+        return self.least + (0.0 if self.before is None else abs(self.now - self.before))
 
 
 Found = SentenceScore | Unscorable
@@ -73,12 +75,13 @@ class Contest(Protocol):
         """As a scorer takes them, no further than they matter."""
         ...
 
-    def decided(self, now: Sequence[Found], before: Sequence[Found] | None) -> bool:
+    def decided(self, now: Sequence[Found], before: Sequence[Found] | None, least: float) -> bool:
         """Whether wider searches are taken not to change the outcome, see :attr:`Uncertain.doubt`.
 
         Args:
             now: of each sentence what the last step found.
             before: the step before it; None after the first.
+            least: see :class:`Step`.
         """
         ...
 

@@ -14,7 +14,7 @@ from pdtools.search import load_comparer, load_scorer
 from pdtools.search.scores import SentenceScore
 from pdtools.search.widening import Found, Step, Uncertain
 
-STEPS = (Step(1, None), Step(2, None), Step(50, 3.0), Step(50, None))
+STEPS = (Step(1, None, 0.4), Step(2, None, 0.3), Step(50, 3.0, 0.2), Step(50, None, 0.1))
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +29,10 @@ class After:
     sentences: tuple[str, ...]
     steps: int
 
-    def decided(self, now: Sequence[Found], before: Sequence[Found] | None) -> bool:
+    def decided(self, now: Sequence[Found], before: Sequence[Found] | None, least: float) -> bool:
         beams = [0 if found is None else _steps_of(found) for found in (before, now)]
         assert beams[1] == beams[0] + 1
+        assert least == LEAST[beams[1] - 1]
         return beams[1] >= self.steps
 
 
@@ -44,6 +45,7 @@ def _total(found: Sequence[Found]) -> float:
 
 
 TOTALS: list[float] = []
+LEAST = [step.least for step in STEPS]
 
 
 def test_contests_go_as_far_as_they_need(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +59,7 @@ def test_contests_go_as_far_as_they_need(folders: dict[str, Path], monkeypatch: 
     assert len({round(total, 6) for total in TOTALS}) == len(STEPS)
     contests = [After(pair, 1), After(("a", "b"), 9), After(pair, 9), After(pair, 3)]
     found = list(load_comparer(folders["pushdown"]).compare(contests))
-    assert [(each.beam, each.margin) for each in found] == [STEPS[i] for i in (0, 0, 3, 2)]
+    assert [(each.beam, each.margin) for each in found] == [STEPS[i][:2] for i in (0, 0, 3, 2)]
     for each, wanted in zip((found[0], found[3], found[2]), (0, 2, 3), strict=True):
         assert _total(each.scores) == pytest.approx(TOTALS[wanted])
     assert all(isinstance(score, SentenceScore) and score.dropped == 0 for score in found[1].scores)
@@ -65,7 +67,7 @@ def test_contests_go_as_far_as_they_need(folders: dict[str, Path], monkeypatch: 
 
 def test_an_exact_score_is_a_decision(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a contest says: nothing was dropped."""
-    monkeypatch.setattr("pdtools.search.comparer.STEPS", (Step(10, None), Step(50, None)))
+    monkeypatch.setattr("pdtools.search.comparer.STEPS", (Step(10, None, 1.0), Step(50, None, 0.0)))
     (found,) = load_comparer(folders["pushdown"]).compare([After(("a b c", "b b"), 9)])
     assert (found.beam, found.margin) == (10, None)
 
@@ -77,12 +79,12 @@ def test_models_without_a_search_are_refused(folders: dict[str, Path], name: str
 
 
 def test_doubt_is_what_changed() -> None:
-    a, b = Uncertain(-3.0, -3.5, 1.0), Uncertain(-4.0, -4.125, 1.0)
-    assert a.plus(b, -1.0) == Uncertain(1.0, 0.625, 2.0)
-    assert a.plus(b, -1.0).doubt == pytest.approx(0.375 + 0.02)
-    assert a.plus(b, -2.0) == Uncertain(5.0, 4.75, 3.0)
+    a, b = Uncertain(-3.0, -3.5, 0.25), Uncertain(-4.0, -4.125, 0.25)
+    assert a.plus(b, -1.0) == Uncertain(1.0, 0.625, 0.5)
+    assert a.plus(b, -1.0).doubt == 0.375 + 0.5
+    assert a.plus(b, -2.0) == Uncertain(5.0, 4.75, 0.75)
     first = Uncertain(-3.0, None, 1.0)
     assert first.plus(b).before is None
-    assert first.plus(b).doubt == pytest.approx(1.4)
+    assert first.plus(b).doubt == 1.25
     assert Uncertain(1.0, 1.0).doubt == 0
     assert Uncertain(1.0).doubt == 0

@@ -115,13 +115,13 @@ class PairContest:
 
     sentences: tuple[str, str]
 
-    def decided(self, now: Sequence[Found], before: Sequence[Found] | None) -> bool:
+    def decided(self, now: Sequence[Found], before: Sequence[Found] | None, least: float) -> bool:
         """See :class:`pdtools.search.widening.Contest`."""
         good, bad = now
         if isinstance(good, Unscorable) or isinstance(bad, Unscorable) or _as_read(good) == _as_read(bad):
             return True
         a, b = (
-            Uncertain(score.total, getattr(last, "total", None), bool(score.dropped))
+            Uncertain(score.total, getattr(last, "total", None), least * bool(score.dropped))
             for score, last in zip((good, bad), before or (None, None), strict=True)
         )
         ratio = len(good.logprobs) / len(bad.logprobs)

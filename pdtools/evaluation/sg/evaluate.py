@@ -217,20 +217,20 @@ class ItemContest:
         """Of the conditions, in their order."""
         return tuple(presented.asked for presented in self.presented)
 
-    def decided(self, now: Sequence[Found], before: Sequence[Found] | None) -> bool:
+    def decided(self, now: Sequence[Found], before: Sequence[Found] | None, least: float) -> bool:
         """See :class:`pdtools.search.widening.Contest`."""
         found = self._surprisals(now)
         value = _region_values(self.item, found)
         value_before = None if before is None else _region_values(self.item, self._surprisals(before))
         # In bits, as surprisals are.
-        parts = {
-            condition.name: bool(getattr(score, "dropped", None)) / math.log(2)
+        doubts = {
+            condition.name: least * bool(getattr(score, "dropped", None)) / math.log(2)
             for condition, score in zip(self.item.conditions, now, strict=True)
         }
 
         def surprisal(number: int | None, condition: str) -> Uncertain:
             earlier = None if value_before is None else value_before(number, condition)
-            return Uncertain(value(number, condition), earlier, parts[condition])
+            return Uncertain(value(number, condition), earlier, doubts[condition])
 
         return all(
             formula.truth(surprisal) is not None

@@ -193,7 +193,7 @@ def test_a_formula_that_is_not_in_doubt_stays_as_it_is(
     text: str, now: tuple[float, ...], before: tuple[float, ...], moves: tuple[float, ...]
 ) -> None:
     formula = Formula.parse(text)
-    known = dict(zip(_CONDITIONS, map(Uncertain, now, before, [1.0] * 3), strict=True))
+    known = dict(zip(_CONDITIONS, map(Uncertain, now, before, [0.01] * 3), strict=True))
     moved = {c: u.now + u.doubt * move for (c, u), move in zip(known.items(), moves, strict=True)}
     truth = formula.truth(lambda _, condition: known[condition])
     if truth is not None and "=" not in text:  # b of |a - b| <= … + … |b| moves too
@@ -220,5 +220,5 @@ def test_a_formula_that_is_not_in_doubt_stays_as_it_is(
     ],
 )
 def test_what_a_formula_turns_on_may_be_in_doubt(text: str, truth: bool | None) -> None:
-    known = {"a": Uncertain(1.0, 1.5, 1.0), "b": Uncertain(9.0, 8.0, 1.0), "c": Uncertain(1.5, 2.5, 1.0)}
+    known = {"a": Uncertain(1.0, 1.5, 0.01), "b": Uncertain(9.0, 8.0, 0.01), "c": Uncertain(1.5, 2.5, 0.01)}
     assert Formula.parse(text).truth(lambda _, condition: known[condition]) is truth
