@@ -29,7 +29,9 @@ from pdtools.evaluation.sg.suites import Suite, SuiteFiles
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.search import AttachmentScorer, SentenceScore
 from pdtools.search.comparer import WideningComparer
-from pdtools.search.widening import Contest, Found
+from pdtools.search.scores import Beginning
+from pdtools.search.widening import Asked, Contest, Found
+from pdtools.tokenization import Sentence
 
 WIDEST = 300
 MARGINS = (14.0, 12.0, 10.0, 8.0, 6.0)
@@ -90,15 +92,15 @@ def sg(path: str, limit: int, text_style: str) -> Task:
 
 def lines(task: Task, loaded: LoadedModel, margins: Sequence[float]) -> Iterator[dict[str, Any]]:
     """What each way to search took and gave."""
-    sentences = [sentence for contest in task.contests for sentence in contest.sentences]
-    in_order = sorted(set(sentences), key=lambda s: s if isinstance(s, str) else s.text)
+    sentences = {_whole(asked) for contest in task.contests for asked in contest.sentences}
+    in_order = sorted(sentences, key=lambda s: s if isinstance(s, str) else s.text)
     fixed: dict[Any, Found] = {}
     for margin in (None, *margins):
         start = time.process_time()
         scorer = AttachmentScorer(loaded, beam=WIDEST, margin=margin)
         scores = dict(zip(in_order, scorer.score(in_order), strict=True))
         taken = time.process_time() - start
-        outcomes = task.decide([[scores[s] for s in contest.sentences] for contest in task.contests])
+        outcomes = task.decide([[scores[_whole(s)] for s in contest.sentences] for contest in task.contests])
         if margin is None:
             fixed, wanted, whole = scores, outcomes, taken
         off = [abs(a.total - b.total) for a, b in _both(fixed.values(), scores.values())]
@@ -123,6 +125,11 @@ def lines(task: Task, loaded: LoadedModel, margins: Sequence[float]) -> Iterator
         "last_steps": dict(steps),
         **_differing(task.decide([each.scores for each in compared]), wanted),
     }
+
+
+def _whole(asked: Asked) -> str | Sentence:
+    """What a fixed beam scores: all of a sentence."""
+    return asked.sentence if isinstance(asked, Beginning) else asked
 
 
 def _both(one: Any, other: Any) -> Iterator[tuple[SentenceScore, SentenceScore]]:
