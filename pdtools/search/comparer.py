@@ -74,16 +74,20 @@ class WideningComparer:
         found: dict[int, Compared] = {}
         open_ones = list(range(len(contests)))
         for step, scorer in zip(STEPS, self._scorers, strict=True):
-            sentences = {text for i in open_ones for text in contests[i].sentences}
+            doubts = {i: getattr(step, contests[i].sums) for i in open_ones}
+            sentences = {text for i in open_ones if doubts[i] is not None for text in contests[i].sentences}
             in_order = sorted(sentences, key=_text)  # those that begin alike are neighbours
             scores: dict[Asked, Found] = dict(zip(in_order, scorer.score(in_order), strict=True))
             undecided = []
             for i in open_ones:
+                if doubts[i] is None:
+                    undecided.append(i)
+                    continue
                 before = found[i].scores if i in found else None
                 now = tuple(scores[text] for text in contests[i].sentences)
                 found[i] = Compared(now, step.beam, step.margin)
                 exact = not any(getattr(score, "dropped", 0.0) for score in now)
-                if not (exact or contests[i].decided(now, before, step.least)):
+                if not (exact or contests[i].decided(now, before, doubts[i])):
                     undecided.append(i)
             open_ones = undecided
         return [found[i] for i in range(len(contests))]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Union, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Union, runtime_checkable
 
 from pdtools.search.scores import Beginning, SentenceScore, Unscorable
 
@@ -21,17 +21,25 @@ class Step(NamedTuple):
 
     Attributes:
         beam, margin: see :func:`pdtools.search.beam_search`; the margin in nats, None: none.
-        least: nats, of every log-probability; besides what the step changed of a comparison.
+        regions, totals: how far off at least, nats, the log-probability of a region, or of a sentence; None:
+            the step is not for contests of these.
     """
 
     beam: int
     margin: float | None
-    least: float
+    regions: float | None
+    totals: float | None
 
 
 # The last is the one that the others are to agree with. In those before a margin does most of the work: what
 # they take and miss is in docs/notes/performance.md, which these numbers are from.
-STEPS = (Step(30, 4.0, 0.3), Step(300, 6.0, 0.02), Step(300, 8.0, 0.005), Step(300, None, 0.0))
+STEPS = (
+    Step(30, 4.0, regions=0.45, totals=None),
+    Step(100, 5.0, regions=None, totals=0.7),
+    Step(300, 6.0, regions=0.02, totals=0.02),
+    Step(300, 8.0, regions=0.005, totals=0.005),
+    Step(300, None, regions=0.0, totals=0.0),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +76,14 @@ Asked = Union[str, "Sentence", Beginning]
 
 
 class Contest(Protocol):
-    """Sentences whose scores are compared."""
+    """Sentences whose scores are compared.
+
+    Attributes:
+        sums: what is compared: log-probabilities of regions, or of whole sentences.
+    """
+
+    @property
+    def sums(self) -> Literal["regions", "totals"]: ...
 
     @property
     def sentences(self) -> Sequence[Asked]:
@@ -81,7 +96,7 @@ class Contest(Protocol):
         Args:
             now: of each sentence what the last step found.
             before: the step before it; None after the first.
-            least: see :class:`Step`.
+            least: nats, of the last step, see :class:`Step`.
         """
         ...
 

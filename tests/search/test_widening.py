@@ -14,7 +14,14 @@ from pdtools.search import load_comparer, load_scorer
 from pdtools.search.scores import SentenceScore
 from pdtools.search.widening import Found, Step, Uncertain
 
-STEPS = (Step(1, None, 0.4), Step(2, None, 0.3), Step(50, 3.0, 0.2), Step(50, None, 0.1))
+STEPS = (
+    Step(1, None, 0.4, 0.4),
+    Step(1, 1.0, None, 0.0),
+    Step(2, None, 0.3, None),
+    Step(50, 3.0, 0.2, 0.2),
+    Step(50, None, 0.1, 0.1),
+)
+TAKEN = [step for step in STEPS if step.regions is not None]
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +35,7 @@ class After:
 
     sentences: tuple[str, ...]
     steps: int
+    sums = "regions"
 
     def decided(self, now: Sequence[Found], before: Sequence[Found] | None, least: float) -> bool:
         beams = [0 if found is None else _steps_of(found) for found in (before, now)]
@@ -45,7 +53,7 @@ def _total(found: Sequence[Found]) -> float:
 
 
 TOTALS: list[float] = []
-LEAST = [step.least for step in STEPS]
+LEAST = [step.regions for step in TAKEN]
 
 
 def test_contests_go_as_far_as_they_need(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,13 +61,13 @@ def test_contests_go_as_far_as_they_need(folders: dict[str, Path], monkeypatch: 
     pair = ("a b c a b", "c b a c a")
     scores = [
         list(load_scorer(folders["pushdown"], beam=step.beam, margin=step.margin).score(pair))
-        for step in STEPS
+        for step in TAKEN
     ]
     TOTALS[:] = [_total(found) for found in scores]
-    assert len({round(total, 6) for total in TOTALS}) == len(STEPS)
+    assert len({round(total, 6) for total in TOTALS}) == len(TAKEN)
     contests = [After(pair, 1), After(("a", "b"), 9), After(pair, 9), After(pair, 3)]
     found = list(load_comparer(folders["pushdown"]).compare(contests))
-    assert [(each.beam, each.margin) for each in found] == [STEPS[i][:2] for i in (0, 0, 3, 2)]
+    assert [(each.beam, each.margin) for each in found] == [TAKEN[i][:2] for i in (0, 0, 3, 2)]
     for each, wanted in zip((found[0], found[3], found[2]), (0, 2, 3), strict=True):
         assert _total(each.scores) == pytest.approx(TOTALS[wanted])
     assert all(isinstance(score, SentenceScore) and score.dropped == 0 for score in found[1].scores)
@@ -67,7 +75,7 @@ def test_contests_go_as_far_as_they_need(folders: dict[str, Path], monkeypatch: 
 
 def test_an_exact_score_is_a_decision(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a contest says: nothing was dropped."""
-    monkeypatch.setattr("pdtools.search.comparer.STEPS", (Step(10, None, 1.0), Step(50, None, 0.0)))
+    monkeypatch.setattr("pdtools.search.comparer.STEPS", (Step(10, None, 1.0, 1.0), Step(50, None, 0.0, 0.0)))
     (found,) = load_comparer(folders["pushdown"]).compare([After(("a b c", "b b"), 9)])
     assert (found.beam, found.margin) == (10, None)
 

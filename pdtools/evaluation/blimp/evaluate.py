@@ -115,6 +115,11 @@ class PairContest:
 
     sentences: tuple[str, str]
 
+    @property
+    def sums(self) -> Literal["totals"]:
+        """See :class:`pdtools.search.widening.Contest`."""
+        return "totals"
+
     def decided(self, now: Sequence[Found], before: Sequence[Found] | None, least: float) -> bool:
         """See :class:`pdtools.search.widening.Contest`."""
         good, bad = now

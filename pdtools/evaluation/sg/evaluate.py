@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.results import ITEMS, Batches, MeanAndMax, Progress, Results, no_progress
@@ -211,6 +211,11 @@ class ItemContest:
     item: Item
     formulas: tuple[Formula, ...]
     presented: tuple[Presented, ...]
+
+    @property
+    def sums(self) -> Literal["regions"]:
+        """See :class:`pdtools.search.widening.Contest`."""
+        return "regions"
 
     @property
     def sentences(self) -> tuple[Sentence | Beginning, ...]:
