@@ -218,5 +218,5 @@ def test_the_notebook() -> None:
     assert len(code) == 6
     names: dict[str, Any] = {}
     for source in code:
-        exec(compile(source, "examples/pdtools.ipynb", "exec"), names)  # noqa: S102
+        exec(compile(source, "examples/pdtools.ipynb", "exec"), names)
     assert set(names["both"]) == {"pushdown", "base"}
