@@ -59,10 +59,9 @@ const probability = (p) => (p === null || p === undefined ? "–" : p === 0 ? `<
 function table(columns, rows, { caption = null, rowClass = () => null } = {}) {
   const numeric = columns.map((column, i) => column.number ?? rows.every((row) => typeof row[i] === "number" || row[i] === null));
   const cell = (value) => (value instanceof Node ? value : value === null || value === undefined ? "–" : typeof value === "number" && !Number.isInteger(value) ? digits(value, 3) : String(value));
-  return make("div", { class: "scroll" }, make("table", {},
-    caption && make("caption", {}, caption),
+  return make("div", {}, caption && make("p", { class: "soft" }, caption), make("div", { class: "scroll" }, make("table", { "aria-label": caption },
     make("thead", {}, make("tr", {}, columns.map((column, i) => make("th", { scope: "col", class: numeric[i] ? "number" : null }, column.name ?? column)))),
-    make("tbody", {}, rows.map((row, n) => make("tr", { class: rowClass(n) }, row.map((value, i) => make("td", { class: numeric[i] ? "number" : null }, cell(value))))))));
+    make("tbody", {}, rows.map((row, n) => make("tr", { class: rowClass(n) }, row.map((value, i) => make("td", { class: numeric[i] ? "number" : null }, cell(value)))))))));
 }
 
 /** Something that opens, and is made only then. */

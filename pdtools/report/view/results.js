@@ -69,7 +69,7 @@
     const single = new Set(pairs.rows.filter((row) => row.level === "overall").map((row) => row.group)).size === 1;
     const rows = pairs.rows.map((row) => [single && row.level === "overall" ? "overall" : row.group, row.a, row.b, signed(row.difference), interval(row), ...(counts ? [row.only_a, row.only_b] : []), name(row.p), name(row.p_holm)]);
     const families = [...new Map(pairs.rows.filter((row) => row.p !== null).map((row) => [row.level, row])).values()];
-    const said = `Intervals: 95%, paired bootstrap over items. p: ${[...new Set(pairs.rows.map((row) => row.test).filter(Boolean))].join("; ")}, two-sided. p (Holm): corrected by Holm's method for the ${families.map((row) => `${row.family} comparisons ${row.level === "overall" ? "of overall scores" : `by ${row.level}`}`).join(", and separately the ")}. Shaded: below 0.05 after it.`;
+    const said = `Intervals: 95%, paired bootstrap over items. p: ${[...new Set(pairs.rows.map((row) => row.test).filter(Boolean))].join("; ")}, two-sided. p (Holm): corrected by Holm's method for the ${families.map((row) => `${row.family} ${row.family === 1 ? "comparison" : "comparisons"} ${row.level === "overall" ? "of overall scores" : `by ${row.level}`}`).join(", and separately the ")}. Shaded: below 0.05 after it.`;
     return [
       make("h3", {}, "Differences between models"),
       table([{ name: "", number: false }, "A", "B", { name: `B ${MINUS} A`, number: true }, { name: "95% interval", number: true }, ...(counts ? ["only A right", "only B right"].map((each) => ({ name: each, number: true })) : []), { name: "p", number: true }, { name: "p (Holm)", number: true }], rows,
