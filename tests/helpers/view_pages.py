@@ -188,3 +188,8 @@ def write_run(folder: Path, steps: int, seed: int = 0) -> None:
                     )
                     + "\n"
                 )
+    with open(folder / "samples.jsonl", "w") as stream:
+        for step, tree in ((1, "(X (X a) (X b))"), (2, "(X (X a) (X b))"), (3, "(S (X a) (X b))")):
+            sample = {"id": 4, "text": "a <b>", "gold": "(S (X a) (X b))"}
+            parse = {"tree": tree, "joint": -3.5, "marginal": -3.0, "reason": None}
+            stream.write(json.dumps({"step": step, **sample, **parse}) + "\n")

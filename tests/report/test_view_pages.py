@@ -179,6 +179,13 @@ def test_the_state_is_in_the_address(opened: dict[str, Opened]) -> None:
     assert page.get_attribute('[aria-label="hypothesis 2"]', "aria-pressed") == "true"
 
 
+def test_parses_of_validation_sentences_while_a_run_learns(opened: dict[str, Opened]) -> None:
+    page = opened["runs"].page
+    page.click("summary:has-text('b: a <b>')")
+    shown = page.locator("details[open]:has-text('a <b>') tbody tr td:last-child").all_inner_texts()
+    assert shown == ["(X (X a) (X b))", "the same", "the gold tree"]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_model(kind: str, opened: dict[str, Opened]) -> None:
     page = opened["kinds"].go(f"model={kind}&token=2")

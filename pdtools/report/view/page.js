@@ -67,7 +67,7 @@ function table(columns, rows, { caption = null, rowClass = () => null } = {}) {
 /** Something that opens, and is made only then. */
 function opening(summary, content, open = false) {
   const details = make("details", { open }, make("summary", {}, summary));
-  const fill = () => details.open && details.children.length === 1 && details.append(content());
+  const fill = () => details.open && details.children.length === 1 && details.append(...[content()].flat());
   details.addEventListener("toggle", fill);
   if (open) fill();
   return details;

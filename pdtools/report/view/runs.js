@@ -26,22 +26,13 @@
   for (const draw of drawn) await draw();
   document.body.dataset.ready = "true";
 
-  /** A few validation sentences, parsed anew at each evaluation: the bracketings where they change. */
+  /** A few validation sentences, parsed anew at each evaluation: their trees where they change. */
   function parses() {
-    const some = runs.filter((run) => run.parses.length);
+    const some = runs.filter((run) => run.samples.length);
     if (!some.length) return [];
-    return [make("h2", {}, "Validation sentences, parsed at each evaluation"), some.map((run) => {
-      const sentences = run.parses[0].parses.length;
-      return Array.from({ length: sentences }, (_, i) => {
-        let before = null;
-        const rows = run.parses.map(({ step, parses }) => {
-          const tree = parses[i]?.tree ?? String(parses[i]);
-          const changed = tree !== before;
-          before = tree;
-          return changed ? [step, tree] : [step, "the same"];
-        });
-        return table(["step", "parse"], rows, { caption: `${run.name}, sentence ${i + 1}` });
-      });
-    })];
+    return [make("h2", {}, "Validation sentences, parsed at each evaluation"), some.map((run) => run.samples.map((sample) => {
+      const rows = sample.parses.map(([step, tree, joint], i) => [step, joint, tree === sample.gold ? make("span", { class: "right" }, "the gold tree") : i && tree === sample.parses[i - 1][1] ? "the same" : make("code", {}, tree)]);
+      return opening(`${run.name}: ${sample.text}`, () => [table(["step", { name: "log p(x, y), nats", number: true }, "parse"], rows), make("p", { class: "soft" }, "gold: ", make("code", {}, sample.gold))], some.length === 1);
+    }))];
   }
 })();

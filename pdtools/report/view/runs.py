@@ -15,6 +15,7 @@ from pdtools.report.view.loaded import short_names
 from pdtools.report.view.page import Page
 from pdtools.training.metrics import read_metrics
 from pdtools.training.run_folder import RunFolder
+from pdtools.training.samples import read_samples
 
 MOST_POINTS = 1000
 """Points of a run in a chart; of more records, neighbours are averaged."""
@@ -117,7 +118,7 @@ def _averaged(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
 def _described(
     folder: Path, name: str, records: dict[tuple[str, str], list[dict[str, Any]]]
 ) -> dict[str, Any]:
-    """A run's row in the table, its recipe, and the parses that it recorded."""
+    """A run's row in the table, its recipe, and the sentences that it parsed."""
     made = read_json(folder / "run.json")
     train, valid = records[name, "train"], records[name, "valid"]
     best = min((r for r in valid if r.get("loss") is not None), key=lambda r: r["loss"], default={})
@@ -132,8 +133,18 @@ def _described(
         "seconds": last.get("seconds"),
         "recipe": _flat(made.get("recipe", {})),
         "provenance": {key: value for key, value in made.items() if key != "recipe"},
-        "parses": [{"step": r["step"], "parses": r["parses"]} for r in valid if r.get("parses")],
+        "samples": _samples(folder),
     }
+
+
+def _samples(folder: Path) -> list[dict[str, Any]]:
+    """The validation sentences that the run parsed anew at each evaluation: text, gold tree, its parses."""
+    found: dict[int, dict[str, Any]] = {}
+    for record in read_samples(folder):
+        sample = {"text": record["text"], "gold": record["gold"], "parses": []}
+        parse = [record["step"], record["tree"] or record["reason"], record["joint"]]
+        found.setdefault(record["id"], sample)["parses"].append(parse)
+    return list(found.values())
 
 
 def _flat(table: dict[str, Any], before: str = "") -> dict[str, Any]:
