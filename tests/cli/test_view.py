@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 from search_oracle import save_checkpoints
+from toy_gpt2 import save_gpt2
 from view_pages import write_blimp, write_run, write_sg
 
 from pdtools.cli.main import run
 from pdtools.evaluation.comparison.statistics import holm, mcnemar
 from pdtools.report.view.intervals import of_mean, wilson
+from pdtools.report.view.loaded import short_names
 
 pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
 
@@ -81,10 +83,13 @@ def test_sentences(models: dict[str, Path], tmp_path: Path, capsys: pytest.Captu
     assert "mine.txt" in capsys.readouterr().err
 
 
-def test_a_pair(models: dict[str, Path], tmp_path: Path) -> None:
-    page = tmp_path / "pair.html"
-    assert run(["view", "--pair", "a b", "b a", "--model", str(models["base"]), "-o", str(page)]) == 0
-    assert document(page)["pair"] is True
+def test_a_pair_with_a_hugging_face_model(models: dict[str, Path], tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    page, gpt2 = tmp_path / "pair.html", save_gpt2(tmp_path / "gpt2", ["a b c"])
+    chosen = ["--model", str(models["base"]), "--model", str(gpt2)]
+    assert run(["view", "--pair", "a b", "b a", *chosen, "-o", str(page), "--quiet"]) == 0
+    found = document(page)
+    assert (found["pair"], found["sentences"], found["models"][1]) == (True, ["a b", "b a"], "gpt2")
 
 
 def test_results_of_three_models(
@@ -170,3 +175,8 @@ def test_means_of_shares() -> None:
     mean, low, high = of_mean([(10, 10), (0, 10)])
     assert (mean, low + high) == (0.5, pytest.approx(1))
     assert 0 < low < 0.5
+
+
+def test_short_names() -> None:
+    assert list(short_names([Path("runs/a"), Path("old/b")]).values()) == ["a", "b"]
+    assert list(short_names([Path("r/a/best"), Path("r/b/2/best")]).values()) == ["a", "b/2"]

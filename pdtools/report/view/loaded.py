@@ -68,14 +68,15 @@ def load(paths: Sequence[str]) -> list[Loaded]:
 
 
 def short_names(paths: Sequence[Path]) -> dict[Path, str]:
-    """The parts of each path between what all begin and what all end with; the last part of a single one."""
+    """The last part of each path; where these are not all different, the parts between what all begin and
+    what all end with."""
     different = list(dict.fromkeys(paths))
     parts = [path.resolve().parts for path in different]
-    if len(parts) == 1:
-        return {different[0]: parts[0][-1]}
-    before = _alike(parts)
-    after = _alike([each[before:][::-1] for each in parts])
-    cut = [each[before : len(each) - after] or each[-1:] for each in parts]
+    cut = [each[-1:] for each in parts]
+    if len(set(cut)) < len(cut):
+        before = _alike(parts)
+        after = _alike([each[before:][::-1] for each in parts])
+        cut = [each[before : len(each) - after] or each[-1:] for each in parts]
     return {path: "/".join(each) for path, each in zip(different, cut, strict=True)}
 
 
