@@ -19,6 +19,8 @@ from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import STDIO, identifying_files, input_folder, read_json, sha256_file
 from pdtools.revision import code
 
+# Settings of training that no weight depends on.
+_CHANGE_NOTHING = ("log_every", "sample_parses")
 _PACKAGES = ("numpy", "pyarrow", "torch", "tokenizers", "transformers", "nltk", "benepar")
 
 
@@ -33,7 +35,8 @@ def provenance(inputs: Mapping[str, str | Path] | None = None) -> dict[str, Any]
         hardware, and for every input its path
         and SHA-256 (of a folder: of the files that identify it, or of the list of all its files with
         their SHA-256, as sha256sum prints it); of a checkpoint in its run's folder also ``training``: the
-        ``seed``, and ``sha256``, which is the same of all runs whose recipe and data differ in that alone.
+        ``seed``, and ``sha256``, which is the same of all runs whose recipe and data differ in that alone
+        (and in settings that no weight depends on).
     """
     return {
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
@@ -52,10 +55,11 @@ def _training(path: str | Path) -> dict[str, Any]:
         return {}
     try:
         recorded = read_json(checkpoint.parent / "run.json")
-        recipe = {**recorded["recipe"], "train": {**recorded["recipe"]["train"]}}
-        seed = recipe["train"].pop("seed")
-        content = json.dumps([recipe, recorded["data"]], sort_keys=True)
-    except (InputError, KeyError, TypeError):  # no run's folder, or none of ours: there is nothing to say
+        recipe = recorded["recipe"]
+        train = {name: value for name, value in recipe["train"].items() if name not in _CHANGE_NOTHING}
+        seed = train.pop("seed")
+        content = json.dumps([{**recipe, "train": train}, recorded["data"]], sort_keys=True)
+    except (InputError, AttributeError, KeyError, TypeError):  # no run's folder, or none of ours: there is nothing to say
         return {}
     return {"training": {"seed": seed, "sha256": hashlib.sha256(content.encode()).hexdigest()}}
 

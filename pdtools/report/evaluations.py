@@ -360,6 +360,8 @@ def print_many(found: ManyComparison, *, details: bool = False) -> None:
 
 
 def _print_overall(name: str, score: Score) -> None:
+    # Nats a word, such as those of reading times, are small.
+    digits = 2 if max(abs(each.mean) for each in score.groups) >= 1 else 4
     print_table(
         ["group", "runs", "mean", "sd", "95%"],
         [
@@ -368,10 +370,11 @@ def _print_overall(name: str, score: Score) -> None:
                 len(each.values),
                 each.mean,
                 each.deviation,
-                _bounds(each.over_seeds or each.over_items, sign=""),
+                _bounds(each.over_seeds or each.over_items, f".{digits}f"),
             )
             for each in score.groups
         ],
+        digits=digits,
         title=name if score.items is None else f"{name}; {score.items} items",
     )
     if score.pairs:
@@ -380,8 +383,8 @@ def _print_overall(name: str, score: Score) -> None:
             [
                 (
                     f"{pair.b} - {pair.a}",
-                    f"{pair.difference:+.2f}",
-                    _bounds(pair.over_seeds or pair.over_items, sign="+"),
+                    f"{pair.difference:+.{digits}f}",
+                    _bounds(pair.over_seeds or pair.over_items, f"+.{digits}f"),
                     *_ps(pair),
                 )
                 for pair in score.pairs
@@ -411,5 +414,5 @@ def _ps(pair: PairDifference) -> tuple[Cell, Cell]:
     )
 
 
-def _bounds(interval: tuple[float, float] | None, *, sign: str) -> str | None:
-    return None if interval is None else f"[{interval[0]:{sign}.2f}, {interval[1]:{sign}.2f}]"
+def _bounds(interval: tuple[float, float] | None, form: str) -> str | None:
+    return None if interval is None else f"[{interval[0]:{form}}, {interval[1]:{form}}]"

@@ -11,7 +11,7 @@ from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.comparison.classification import CLASSIFY, NAMES, compare_answers
 from pdtools.evaluation.comparison.comparability import comparability
 from pdtools.evaluation.comparison.items import TASKS, OtherItemsError, groups_of, read_outcomes
-from pdtools.evaluation.comparison.statistics import CONFIDENCE, mcnemar
+from pdtools.evaluation.comparison.statistics import CONFIDENCE, interval, mcnemar
 from pdtools.evaluation.results import read_results
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def _difference(
         drawn = rng.multinomial(n, shares, size=samples)  # (samples, 3)
         resampled += (drawn[:, 2] - drawn[:, 0]) / n
     resampled /= len(totals)
-    low, high = np.quantile(resampled, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    low, high = interval(resampled)
     only_a, only_b = int(((a == 1) & (b == 0)).sum()), int(((a == 0) & (b == 1)).sum())
     return Difference(
         level=level,
@@ -182,8 +182,8 @@ def _difference(
         items=len(members),
         a=float(np.mean([x for x, _ in totals])),
         b=float(np.mean([y for _, y in totals])),
-        low=float(low),
-        high=float(high),
+        low=low,
+        high=high,
         only_a=only_a,
         only_b=only_b,
         p=mcnemar(only_a, only_b),

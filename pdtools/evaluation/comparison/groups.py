@@ -92,6 +92,9 @@ def _training(document: Mapping[str, Any]) -> tuple[int, str] | None:
 def by_seed(models: Sequence[Model]) -> list[Group]:
     """Put models together that were trained alike but for their seed; all others stand by themselves.
 
+    Where results of one seed are there twice (of one model searched in two ways, or of ``best`` and ``last``),
+    no one can tell which belong together: all of these stand by themselves too.
+
     A group is called what the names of its folders begin with, without a seed at the end (``base-1``,
     ``base-2``: ``base``).
     """
@@ -99,9 +102,12 @@ def by_seed(models: Sequence[Model]) -> list[Group]:
     for model in models:
         key = model.folder if model.training is None else (model.training, *sorted(model.evaluations))
         together.setdefault(key, []).append(model)
+    groups: list[Sequence[Model]] = []
+    for found in together.values():
+        is_of_seeds = len({model.seed for model in found}) == len(found)
+        groups += [found] if is_of_seeds else [[model] for model in found]
     return [
-        Group(name=name_of_seeds([model.name for model in found]), models=tuple(found))
-        for found in together.values()
+        Group(name=name_of_seeds([model.name for model in found]), models=tuple(found)) for found in groups
     ]
 
 

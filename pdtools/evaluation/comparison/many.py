@@ -23,7 +23,7 @@ from pdtools.evaluation.comparison.items import (
     read_outcomes,
     shares,
 )
-from pdtools.evaluation.comparison.overview import MAIN_SCORES, WITHOUT_EOS
+from pdtools.evaluation.comparison.overview import LOWER_IS_BETTER, MAIN_SCORES, WITHOUT_EOS
 from pdtools.evaluation.comparison.overview import PERPLEXITIES as PERPLEXITY_SCORES
 from pdtools.evaluation.comparison.statistics import (
     CONFIDENCE,
@@ -378,8 +378,8 @@ class _Evaluation:
         """A score of which each run says what it is, and its items what it is made of, where they do."""
         import numpy as np
 
-        table = _Table(runs, baseline)
-        sums = F1 if self._task(runs[0]) == "parse" else _SUMS.get(label)
+        table, task = _Table(runs, baseline), self._task(runs[0])
+        sums = F1 if task == "parse" else _SUMS.get(label)
         items = [sums.read(run.table, run.folder) for run in runs] if sums and self.same_rows else []
         common: list[int] = []
         if items and all(each is not None for each in items):
@@ -404,7 +404,7 @@ class _Evaluation:
             level="overall",
             name="",
             items=len(common) or None,
-            lower_is_better="(%)" not in label,
+            lower_is_better=task in LOWER_IS_BETTER,
             groups=groups,
             pairs=pairs,
         )
@@ -521,4 +521,4 @@ def _group_score(
 
 
 def _variance(drawn: NDArray[np.float64]) -> float:
-    return float(drawn.var(ddof=1)) if len(drawn) > 1 else 0.0
+    return float(drawn.var()) if len(drawn) else 0.0

@@ -224,6 +224,8 @@ MAIN_SCORES: dict[str, Callable[[dict[str, Any]], _Scores]] = {
     CLASSIFY: _of_classification,
     "reading": _of_reading,
 }
+# Those whose scores are perplexities, or distances from a bound.
+LOWER_IS_BETTER = ("ppl", "cfl")
 
 
 def main_scores(document: dict[str, Any]) -> dict[str, tuple[float | None, tuple[str, ...]]]:

@@ -23,6 +23,7 @@ from pdtools.evaluation.comparison.many import ManyComparison, Score, compare_ma
 from pdtools.evaluation.comparison.statistics import Spread, mcnemar
 from pdtools.evaluation.results import ITEMS, Results, write_results
 from pdtools.provenance import provenance
+from pdtools.report.evaluations import print_many
 
 
 def write(
@@ -120,6 +121,11 @@ def test_seeds_of_one_recipe_are_one_group(tmp_path: Path) -> None:
     ]
     single = by_seed([model for n in (1, 2) for model in find_models(tmp_path / f"base-{n}" / "blimp")])
     assert [(group.name, len(group.models)) for group in single] == [("base", 2)]
+    blimp(tmp_path / "base-1-beam" / "blimp", right, trained=(1, "x"))  # one model, searched in another way
+    parse(tmp_path / "base-1-beam" / "parse", [(1, 1, 1)])
+    assert [group.name for group in by_seed(find_models(tmp_path))] == [
+        *("base-1", "base-1-beam", "base-2", "gpt2", "gpt2-xl", "other-1")
+    ]
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="none in it"):
         find_models(tmp_path / "empty")
@@ -130,7 +136,8 @@ def test_what_a_checkpoint_was_trained_with_is_recorded(tmp_path: Path) -> None:
     found = []
     for name, seed, steps, data in (("a", 1, 5, "d"), ("b", 2, 5, "d"), ("c", 1, 6, "d"), ("d", 1, 5, "e")):
         (tmp_path / name / "best").mkdir(parents=True)
-        recipe = {"model": "m", "config": {}, "train": {"seed": seed, "steps": steps}}
+        logged = {"log_every": 10 * seed, "sample_parses": seed}  # which changes no weight
+        recipe = {"model": "m", "config": {}, "train": {"seed": seed, "steps": steps, **logged}}
         (tmp_path / name / "run.json").write_text(json.dumps({"recipe": recipe, "data": {"train": data}}))
         by_run, by_checkpoint = (
             provenance({"model": path})["inputs"]["model"]["training"]
@@ -274,6 +281,20 @@ def test_scores_without_items_have_seeds_alone(tmp_path: Path) -> None:
     assert pair.p == pytest.approx(spread.p(4.0))
     (lone,) = compare_many(groups(a=folders["a"][:1], b=folders["b"][:1])).scores[0].pairs
     assert (lone.difference, lone.test, lone.p, lone.p_holm) == (3.0, None, None, None)
+    assert score.lower_is_better
+
+
+def test_gains_of_reading_times_are_better_the_higher_and_small(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, gain in (("a", 0.0123), ("b", 0.0151)):
+        of_model = {"delta_ll": gain, "low": 0.0, "high": 1.0}
+        scores = {"by_model": {"m": of_model}}
+        write(tmp_path / name, "reading", [{"x": 1}], scores=scores, counts={"words_regressed": 9})
+    found = compare_many(groups(a=[tmp_path / "a"], b=[tmp_path / "b"]))
+    assert not found.scores[0].lower_is_better
+    print_many(found)
+    assert {"0.0123", "0.0151", "+0.0028"} <= set(capsys.readouterr().out.split())
 
 
 def test_pairs_families_and_a_baseline(tmp_path: Path) -> None:
