@@ -59,7 +59,7 @@ def _training(path: str | Path) -> dict[str, Any]:
         train = {name: value for name, value in recipe["train"].items() if name not in _CHANGE_NOTHING}
         seed = train.pop("seed")
         content = json.dumps([{**recipe, "train": train}, recorded["data"]], sort_keys=True)
-    except (InputError, AttributeError, KeyError, TypeError):  # no run's folder, or none of ours: there is nothing to say
+    except (InputError, AttributeError, KeyError, TypeError):  # no run's folder, or none of ours
         return {}
     return {"training": {"seed": seed, "sha256": hashlib.sha256(content.encode()).hexdigest()}}
 

@@ -71,6 +71,22 @@ class Parse:
 
 
 @dataclass(frozen=True, slots=True)
+class Split:
+    """Where a node of the tree splits that hidden states give (TreeReg), and what else it could have done.
+
+    Attributes:
+        first, past: the node is over words ``first`` to ``past`` - 1, counted from 0.
+        split: the word that its right child begins with.
+        scores: of splits before word ``first`` + 1, …, ``past`` - 1; of the node's own the highest.
+    """
+
+    first: int
+    past: int
+    split: int
+    scores: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AttentionTrace:
     """Attention weights of T positions, those of position i as the model reads under one derivation.
 
@@ -110,6 +126,7 @@ class Trace:
         steps: the beam after each token, from position 1 on; empty without a search.
         best: the best parse; None of models without.
         gold: the tree that was given, if any.
+        splits: of models trained with TreeReg the nodes of the greedy tree, in pre-order; None of others.
         attention: None where it was not asked for, or the model has none that can be shown.
         stacks: of models with stacks, what :mod:`pdtools.inspection.stack_attention` or
             :mod:`pdtools.inspection.recurrent` finds, ready for JSON, and ``kind``: "attention" or "run".
@@ -128,6 +145,7 @@ class Trace:
     steps: tuple[Step, ...] = ()
     best: Parse | None = None
     gold: Parse | None = None
+    splits: tuple[Split, ...] | None = None
     attention: AttentionTrace | None = None
     stacks: dict[str, Any] | None = None
 

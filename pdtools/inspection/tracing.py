@@ -18,7 +18,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.inspection.attention import attention_weights, has_attention, score_terms
 from pdtools.inspection.recurrent import StackRunView, inspect_run
 from pdtools.inspection.stack_attention import Inspection, inspect_stacks
-from pdtools.inspection.trace import AttentionTrace, Hypothesis, Parse, Step, Trace
+from pdtools.inspection.trace import AttentionTrace, Hypothesis, Parse, Split, Step, Trace
 from pdtools.inspection.trace import Derivation as TracedDerivation
 from pdtools.models import LanguageModel, LoadedModel, RecurrentLM, TransformerLM
 from pdtools.models.derivations import Derivation
@@ -29,7 +29,7 @@ from pdtools.search.attachment_scorer import AttachmentScorer, Searched
 from pdtools.search.encoding import Encoded, encode_sentence
 from pdtools.search.huggingface import HuggingFaceScorer, is_huggingface
 from pdtools.search.scorer import load_model, scorer_of
-from pdtools.search.scores import DEFAULT_BEAM, ActionBeam, GivenRow, ModelScorer, SentenceScore, Unscorable
+from pdtools.search.scores import DEFAULT_BEAM, ActionBeam, GivenRow, SentenceScore, Unscorable
 from pdtools.search.steps import BeamStep
 from pdtools.search.treereg_parser import TreeRegParser
 from pdtools.shards.format import ShardSettings
@@ -83,6 +83,8 @@ def trace(
         found, read = _of_actions(model, encoded, beam, margin, hypotheses)
     else:
         found, read = _of_strings(model, encoded)
+    if model.model.has_treereg:
+        found = _with_splits(found, TreeRegParser(model), encoded.sentence)
     return replace(
         found,
         gold=None if gold is None else _gold(model, encoded, gold),
@@ -138,19 +140,29 @@ def _of_task(loaded: LoadedModel, text: str) -> Trace:
 
 
 def _of_strings(loaded: LoadedModel, encoded: Encoded) -> tuple[Trace, _Read]:
-    model, ids, best = loaded.model, encoded.encoding.ids, None
-    scorer: ModelScorer = scorer_of(loaded, beam=None)
-    if model.has_treereg:
-        scorer = parser = TreeRegParser(loaded)
-        ((_, tree),) = _known(next(iter(parser.parse([encoded.sentence])))).k_best
-        best = Parse(None, tree.to_brackets(), None)
+    model, ids = loaded.model, encoded.encoding.ids
+    scorer = TreeRegParser(loaded) if model.has_treereg else scorer_of(loaded, beam=None)
     score = _known(next(iter(scorer.score([encoded.sentence]))))
-    found = replace(_of_score(loaded.folder, scorer.settings, score, encoded.sentence.words), best=best)
+    found = _of_score(loaded.folder, scorer.settings, score, encoded.sentence.words)
     n = len(ids) - 1  # ROOT and the tokens: nothing follows end-of-sentence
     is_late = isinstance(model, TransformerLM) and model.config.as_released
     positions = (0, *range(n - 1)) if is_late else tuple(range(n))
     rows = [(ids[:n], model.no_derivation(ids[:n]))]
     return found, _Read(rows=rows, row_of=[0] * n, derivation="none", positions=positions)
+
+
+def _with_splits(found: Trace, parser: TreeRegParser, sentence: Sentence) -> Trace:
+    """With the tree that hidden states give; it is the best one of a model without another."""
+    encoded: Encoded = _known(parser.encode(sentence))
+    (scores,) = parser.split_scores([encoded])
+    nodes = parser.nodes(scores)
+    return replace(
+        found,
+        best=found.best or Parse(None, parser.tree(encoded, nodes).to_brackets(), None),
+        splits=tuple(
+            Split(first, past, split, tuple(scores.of(first, past).tolist())) for first, past, split in nodes
+        ),
+    )
 
 
 def _of_attachments(

@@ -49,6 +49,7 @@ def trace_lines(trace: Trace) -> Iterator[str]:
     is_best = trace.gold is not None and trace.best is not None and trace.gold.tree == trace.best.tree
     yield from _tree_lines("best parse, the gold tree" if is_best else "best parse", trace.best)
     yield from _tree_lines("gold tree", None if is_best else trace.gold)
+    yield from _split_lines(trace)
 
 
 def _tree_lines(name: str, parse: Parse | None) -> Iterator[str]:
@@ -56,6 +57,20 @@ def _tree_lines(name: str, parse: Parse | None) -> Iterator[str]:
         yield ""
         yield name + ("" if parse.joint is None else f": {-parse.joint:.2f} bits with its words")
         yield from tree_text(Tree.from_brackets(parse.tree), width=WIDTH).splitlines()
+
+
+def _split_lines(trace: Trace) -> Iterator[str]:
+    """A node a line: its words, and between them the scores of splits there."""
+    if not trace.splits:
+        return
+    yield ""
+    yield "scores of splits; in brackets the highest of each node:"
+    for node in trace.splits:
+        said = [visible(trace.words[node.first])]
+        for place, score in enumerate(node.scores, start=node.first + 1):
+            shown = f"[{score:.2f}]" if place == node.split else f"{score:.2f}"
+            said.append(f"{shown} {visible(trace.words[place])}")
+        yield from textwrap.wrap(" ".join(said), WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
 def _search(trace: Trace) -> str:

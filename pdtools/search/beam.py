@@ -33,13 +33,13 @@ from pdtools.models import LanguageModel, NoRoomError, StackState
 from pdtools.search.memory import MOST_ROWS, check_room, entries_that_fit, explained_memory_errors
 from pdtools.search.next_tokens import summaries
 from pdtools.search.prefix_tree import Level, SortedStrings
+from pdtools.search.scores import NO_NUMBERS
 from pdtools.search.steps import BeamStep
 from pdtools.search.thinning import thin, uniform_of
 
 # With a margin, batches are made for so many times the hypotheses that those before them had. Where that is
 # too few, they are made again: most of what was fed to hypotheses that are gone has been forgotten by then.
 _HEADROOM = 1.5
-_NO_NUMBERS = "the model gives probabilities that are not numbers: its weights are damaged"
 # After which tokens a search is asked what may follow.
 NextTokens = Literal["none", "last", "every"]
 
@@ -165,6 +165,16 @@ def beam_search(
         check_room(model, len(widths), sum(widths))
     most_entries = entries_that_fit(model, max(1, len(widths)))
     most_strings = max_batch or max(1, MOST_ROWS // beam)
+    wanted = _Wanted(
+        margin=margin,
+        k_best=k_best,
+        next_tokens=next_tokens,
+        commit=commit,
+        begins=None if word_beginnings is None else torch.from_numpy(word_beginnings).to(model.device),
+        structure=structure,
+        trace=trace,
+        draw=draw,
+    )
     # How many hypotheses a margin leaves is not known before: it is guessed from what was searched last.
     guess = float(beam)
     results: dict[int, BeamResult] = {}
@@ -173,19 +183,8 @@ def beam_search(
         group, rest = strings.split(expected, most_entries, most_strings)
         try:
             with explained_memory_errors():
-                batch = _Batch(
-                    group,
-                    model,
-                    widths,
-                    margin,
-                    most_entries,
-                    commit,
-                    trace,
-                    word_beginnings,
-                    structure,
-                    draw,
-                )
-                found = batch.search(k_best, next_tokens)
+                batch = _Batch(group, model, widths, most_entries, wanted)
+                found = batch.search()
         except NoRoomError:
             if guess >= beam:  # there was room for all
                 raise
@@ -221,6 +220,24 @@ def _marked(ids: NDArray[np.int32], model: LanguageModel) -> NDArray[np.int32]:
         raise PdtoolsError("a sentence of a window has a token at least")
     ends = np.append((ids[1:] == model.root_id) | (ids[1:] == model.eos_id), False)
     return np.where(ends, ids + model.vocab_size, ids).astype(np.int32)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Wanted:
+    """How a search is made and what of it is wanted, as :func:`beam_search` is asked for it.
+
+    Attributes:
+        begins: bool (V,), its ``word_beginnings``, on the model's device.
+    """
+
+    margin: float | None
+    k_best: int
+    next_tokens: NextTokens
+    commit: bool
+    begins: Tensor | None
+    structure: bool
+    trace: int
+    draw: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,25 +342,16 @@ class _Batch:
         strings: SortedStrings,
         model: LanguageModel,
         widths: Sequence[int],
-        margin: float | None,
         most_entries: int,
-        commit: bool,
-        trace: int,
-        word_beginnings: NDArray[np.bool_] | None,
-        structure: bool,
-        draw: int | None,
+        wanted: _Wanted,
     ) -> None:
-        self.trace = trace
         self.model = model
-        self.commit = commit
-        self.begins = None if word_beginnings is None else torch.from_numpy(word_beginnings).to(model.device)
+        self.wanted = wanted
         # For every level: (p, 2) of the prefixes before it, and (p', 2) of those that go on.
         self.summaries: list[Tensor] = []
-        self.structure: list[Tensor] | None = [] if structure else None
-        self.draw = draw
+        self.structure: list[Tensor] = []
         self.strings = strings
         self.widths = widths
-        self.margin = margin
         self.levels = strings.levels()
         self.device = model.device
         first, length = self.levels[0], len(self.levels)
@@ -363,7 +371,7 @@ class _Batch:
         self.stack = StackState.start(prefixes, length, self.device, windows=self.windows)
         model.advance(self.state, self._tensor(first.tokens), self.stack.tape_row())
 
-    def search(self, k_best: int, next_tokens: NextTokens) -> list[BeamResult]:
+    def search(self) -> list[BeamResult]:
         """Advance token by token until every string has ended. Without a margin, nothing is read from the
         device before."""
         reached: list[Tensor] = []  # for every level (p,), A_k
@@ -371,23 +379,24 @@ class _Batch:
         ended: dict[int, tuple[Tensor, Tensor, Tensor]] = {}  # for every string (k_best,), (k_best, N), ()
         traced: list[tuple[_Traced | None, _Traced | None]] = []  # for every level, going and ending
         following: dict[int, Tensor] = {}  # for levels (p, V), what may follow the prefixes before
+        wanted, next_tokens = self.wanted, self.wanted.next_tokens
         for k, level in enumerate(self.levels[1:], start=1):
             if next_tokens == "every" or (next_tokens == "last" and len(level.ending)):
                 following[k] = self._next_logprobs()
-            if self.begins is not None:
+            if wanted.begins is not None:
                 self.summaries.append(self._summaries())
             self._score_token(level)
             reached.append(torch.logsumexp(self._scores(), dim=1))
             at_end = going = None
             if len(level.ending):
-                derivations = self._derivations(level, k, k_best)
+                derivations = self._derivations(level, k, wanted.k_best)
                 ended.update(zip(level.ending.tolist(), zip(*derivations, strict=True), strict=True))
-                at_end = self._traced_end(level, k) if self.trace else None
+                at_end = self._traced_end(level, k) if wanted.trace else None
             if len(level.going):
                 going = self._attach(k, level)
                 best.append(self.history[self.rows.first, : k + 1])
             traced.append((going, at_end))
-        return self._results(reached, best, ended, following, traced, every=next_tokens == "every")
+        return self._results(reached, best, ended, following, traced)
 
     @property
     def mean_width(self) -> float:
@@ -401,14 +410,12 @@ class _Batch:
         ended: Mapping[int, tuple[Tensor, Tensor, Tensor]],
         following_on_device: Mapping[int, Tensor],
         traced: Sequence[tuple[_Traced | None, _Traced | None]],
-        *,
-        every: bool,
     ) -> list[BeamResult]:
         """Follow every string through its prefixes."""
         reached = [_finite(values) for values in reached_on_device]
         best = [values.cpu().numpy() for values in best_on_device]
         said_of = [values.cpu().numpy() for values in self.summaries]
-        built_of = [values.cpu().numpy() for values in self.structure or []]
+        built_of = [values.cpu().numpy() for values in self.structure]
         following = {k: values.cpu().numpy() for k, values in following_on_device.items()}
         results = []
         for string, (scores, histories, kept) in sorted(ended.items()):
@@ -438,7 +445,7 @@ class _Batch:
             after = [
                 values[self.levels[k].parents[self.levels[k].prefix_of[string]]]
                 for k, values in following.items()
-                if k == length - 1 or (every and k < length)
+                if k == length - 1 or (self.wanted.next_tokens == "every" and k < length)
             ]
             results.append(
                 BeamResult(
@@ -448,8 +455,8 @@ class _Batch:
                     log_share_kept=float(kept),
                     next_logprobs=np.stack(after) if after else None,
                     steps=tuple(steps),
-                    summaries=None if self.begins is None else said,
-                    structure=None if self.structure is None else built,
+                    summaries=None if self.wanted.begins is None else said,
+                    structure=built if self.wanted.structure else None,
                 )
             )
         return results
@@ -464,9 +471,9 @@ class _Batch:
 
     def _summaries(self) -> Tensor:
         """What the mixtures over the hypotheses of prefixes say of next tokens: (p, 2)."""
-        assert self.begins is not None
+        assert self.wanted.begins is not None
         each = self.model.next_token_logprobs(self.state) + self._weights().float()[:, None]  # (R, V)
-        return summaries(torch.logsumexp(self.rows.padded(each, -torch.inf), dim=1), self.begins)
+        return summaries(torch.logsumexp(self.rows.padded(each, -torch.inf), dim=1), self.wanted.begins)
 
     def _structure(self, attached: Tensor, closed: Tensor) -> Tensor:
         """Means over the hypotheses of prefixes of two values (R,) of each: (p, 2)."""
@@ -513,22 +520,23 @@ class _Batch:
             legal = legal & (to_root == self.rows.repeat(marked > tokens)[:, None])
         joint = (self.score[:, None] + attach.double()).masked_fill(~legal, -torch.inf)  # (R, k + 1)
         most = self._of_prefixes(joint, torch.amax)  # (p,)
-        if self.draw is not None:
+        margin, commit = self.wanted.margin, self.wanted.commit
+        if self.wanted.draw is not None:
             joint, place, rows = self._drawn(joint, k, level)
-        elif self.margin is None and not self.windows:
+        elif margin is None and not self.windows:
             place, rows = self._best(joint, self.widths[k])
         else:
-            least = -torch.inf if self.margin is None else self.rows.repeat(most - self.margin)[:, None]
+            least = -torch.inf if margin is None else self.rows.repeat(most - margin)[:, None]
             behind = joint < least  # what is no number is kept, to be refused
             widths = torch.full_like(tokens, self.widths[k])  # (p,)
-            if self.commit:
+            if commit:
                 widths[roots] = 1
             place, rows = self._best_of(joint, legal & ~behind, widths)
         mass = (joint - self.rows.repeat(most)[:, None]).exp()  # (R, k + 1)
         lost = mass.flatten().index_fill(0, place, 0.0).view_as(mass)
         shares = self._of_prefixes(lost, torch.sum, 0.0) / self._of_prefixes(mass, torch.sum, 0.0)  # (p,)
 
-        if self.commit:  # sentences before count as read, whatever their derivations: nothing is dropped
+        if commit:  # sentences before count as read, whatever their derivations: nothing is dropped
             shares = shares.masked_fill(roots, 0.0)
             reached = torch.logsumexp(self._scores(), dim=1)  # (p,)
             self.score = torch.where(rows.repeat(roots), rows.repeat(reached), joint.flatten()[place])
@@ -542,14 +550,14 @@ class _Batch:
         self._select(parent)
         height = self.stack.height
         self.stack.push(target)
-        if self.structure is not None:
+        if self.wanted.structure:
             closed = height + 1 - self.stack.height
             self.structure.append(self._structure(attach.flatten()[place], closed))
         if self.windows:
             self.stack.begin(rows.repeat(roots))
         self.fed, self.going = self.fed + len(place), self.going + rows.prefixes
         self.model.advance(self.state, rows.repeat(tokens), self.stack.tape_row())
-        if not self.trace:
+        if not self.wanted.trace:
             return None
         by_target = before.padded(mass, 0.0).sum(1)  # (p, k + 1)
         return self._traced(
@@ -588,11 +596,11 @@ class _Batch:
 
     def _drawn(self, joint: Tensor, k: int, level: Level) -> tuple[Tensor, Tensor, _Rows]:
         """The same by chance: log weights (R, k + 1), and where those that are left are among them."""
-        assert self.draw is not None
+        assert self.wanted.draw is not None
         if bool(joint.isnan().any()):
-            raise PdtoolsError(_NO_NUMBERS)
+            raise PdtoolsError(NO_NUMBERS)
         leads = level.leads[level.going].tolist()
-        numbers = [uniform_of(self.draw, self.strings.ids[string][: k + 1]) for string in leads]
+        numbers = [uniform_of(self.wanted.draw, self.strings.ids[string][: k + 1]) for string in leads]
         uniform = torch.tensor(numbers, dtype=torch.float64, device=self.device)  # (p,)
         padded = self.rows.padded(joint, -torch.inf)  # (p, h, k + 1)
         most = torch.full_like(uniform, self.widths[k], dtype=torch.int64)
@@ -639,7 +647,7 @@ class _Batch:
         """
         scores = self._scores()[prefixes]  # (e, h)
         counts = self.rows.counts
-        best = ranks[:, : self.trace]  # (e, K)
+        best = ranks[:, : self.wanted.trace]  # (e, K)
         rows = (self.rows.first[prefixes, None] + best).clamp(max=len(self.history) - 1)
         return _Traced(
             kept=torch.full_like(prefixes, self.rows.widest) if counts is None else counts[prefixes],
@@ -672,5 +680,5 @@ def dropped_share(log_share_kept: float) -> float:
 def _finite(values: Tensor) -> NDArray[np.float64]:
     found: NDArray[np.float64] = values.cpu().numpy()
     if not np.isfinite(found).all():
-        raise PdtoolsError(_NO_NUMBERS)
+        raise PdtoolsError(NO_NUMBERS)
     return found

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from pdtools.tokenization import Sentence
 
+NO_NUMBERS = "the model gives probabilities that are not numbers: its weights are damaged"
 # The paper's analyses use 300; most of the mass is in the first few dozen.
 DEFAULT_BEAM = 100
 # As wide as comparisons of sentences need it (:mod:`pdtools.search.widening`).
@@ -139,7 +140,7 @@ class SentenceScore:
 
     def __post_init__(self) -> None:
         if math.isnan(self.total):
-            raise PdtoolsError("the model gives probabilities that are not numbers: its weights are damaged")
+            raise PdtoolsError(NO_NUMBERS)
 
     @property
     def total(self) -> float:

@@ -28,7 +28,7 @@ from pdtools.models.grammar.state import ActionState
 from pdtools.search.beam import dropped_share
 from pdtools.search.memory import budget, explained_memory_errors
 from pdtools.search.prefix_tree import Level, SortedStrings
-from pdtools.search.scores import ActionBeam, increments
+from pdtools.search.scores import NO_NUMBERS, ActionBeam, increments
 from pdtools.search.steps import BeamStep
 from pdtools.search.thinning import thin, uniform_of
 
@@ -487,7 +487,7 @@ class _Batch:
         each = torch.cat([opening, generate[:, None], closing], 1)  # (R, labels + 1 + closers)
         joint = frontier.score[:, None] + each.double()
         if bool(joint.isnan().any()):
-            raise PdtoolsError("the model gives probabilities that are not numbers: its weights are damaged")
+            raise PdtoolsError(NO_NUMBERS)
         row, column = torch.nonzero(joint > -torch.inf, as_tuple=True)
         score = joint[row, column]
         order = torch.sort(score, descending=True, stable=True).indices

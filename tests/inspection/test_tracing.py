@@ -5,19 +5,24 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from search_oracle import tiny_model
 from toy_gpt2 import save_gpt2, transformers_losses
+from toy_models import loaded
+from treereg_oracle import split_score
 
 from pdtools.errors import PdtoolsError
 from pdtools.inspection.attention import attention_weights
 from pdtools.inspection.trace import Trace
 from pdtools.inspection.tracing import pack_weights, trace, unpack_weights
-from pdtools.models import LoadedModel
+from pdtools.models import LoadedModel, TransformerLM
+from pdtools.report.traces import trace_lines
 from pdtools.search.scorer import scorer_of
 from pdtools.search.scores import GivenRow, SentenceScore
 from pdtools.trees import Tree
@@ -128,6 +133,44 @@ def test_the_gold_tree_has_the_score_of_a_given_one(
         row = GivenRow(ids, np.array(gold.derivation, np.int32), np.array([-1, 0, 1, 2, 3, -1], np.int32))
         (score,) = scorer_of(models[kind], beam=None).score_rows([row])
         assert gold.joint == pytest.approx(score.joint / math.log(2))
+
+
+def test_splits_are_those_of_the_states(
+    models: dict[str, LoadedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The numbers of TreeReg's definition, whose states are given."""
+    h = [(2.0, 0.0), (1.0, 1.0), (0.0, 3.0), (1.0, 2.0), (3.0, 1.0)]
+    states = torch.tensor([[(7.0, 7.0), *h]])
+    monkeypatch.setattr(TransformerLM, "treereg_states", lambda model, batch: states)
+    found = trace(models["treereg"], "a b c a b", attention=False)
+    assert found.splits is not None
+    assert [(each.first, each.past, each.split) for each in found.splits] == [
+        *((0, 5, 4), (0, 4, 1), (1, 4, 3), (1, 3, 2))
+    ]
+    for each, scores in zip(
+        found.splits,
+        [(2, 3.535534, 4, 4.472136), (3, 2.828427, 2), (3.828427, 5), (split_score([(), *h], 2, 2, 3),)],
+        strict=True,
+    ):
+        assert each.scores == pytest.approx(scores, abs=1e-6)
+    assert found.best is not None
+    assert re.sub(r"\(\w+ (\w)\)", r"\1", found.best.tree) == "(X (X a (X (X b c) a)) b)"
+    assert [line.strip() for line in trace_lines(found)][-5:] == [
+        "scores of splits; in brackets the highest of each node:",
+        *("a 2.00 b 3.54 c 4.00 a [4.47] b", "a [3.00] b 2.83 c 2.00 a", "b 3.83 c [5.00] a"),
+        f"b [{split_score([(), *h], 2, 2, 3):.2f}] c",
+    ]
+
+
+def test_splits_stand_beside_attachments(traces: dict[str, Trace]) -> None:
+    """Of a model that learned from trees in both ways, whose best parse is that of its attachments."""
+    both = loaded("both", tiny_model("transformer", attachment_head=True, treereg_layer=1, treereg_share=0.5))
+    found = trace(both, TEXT, beam=40, attention=False)
+    assert found.best is not None
+    assert found.best.joint is not None
+    assert len(found.splits or ()) == 3
+    assert {kind for kind, each in traces.items() if each.splits is not None} == {"treereg"}
+    assert trace(both, "a", attention=False).splits == ()
 
 
 @pytest.mark.parametrize("kind", WITH_ATTENTION)

@@ -92,8 +92,8 @@ def _training(document: Mapping[str, Any]) -> tuple[int, str] | None:
 def by_seed(models: Sequence[Model]) -> list[Group]:
     """Put models together that were trained alike but for their seed; all others stand by themselves.
 
-    Where results of one seed are there twice (of one model searched in two ways, or of ``best`` and ``last``),
-    no one can tell which belong together: all of these stand by themselves too.
+    Where results of one seed are there twice (one model searched in two ways, or ``best`` and ``last``), no
+    one can tell which belong together: all of these stand by themselves too.
 
     A group is called what the names of its folders begin with, without a seed at the end (``base-1``,
     ``base-2``: ``base``).
