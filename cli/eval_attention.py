@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -68,8 +68,8 @@ def eval_attention(
     a tape, or of actions, reads the best incremental parse there, by beam search, or the tree in --trees.
 
     Models of one recipe that differ in their seeds are one model in the results; the first model is the one
-    that others are compared with. Intervals are those of the bootstrap over items, and over seeds if there
-    are several.
+    that others are compared with. Intervals are those of the bootstrap over items; where there are several
+    seeds, those of Student's t over seeds and items.
 
     \b
     Example:
@@ -115,13 +115,15 @@ def eval_attention(
 
 
 def _groups(models: list[str], identified: list[dict[str, object]]) -> dict[str, list[str]]:
-    """Runs that differ in their seeds alone together, as ``pdtools compare`` calls them."""
+    """Runs that differ in their seeds alone together, as ``pdtools compare`` calls them; where one seed is
+    there twice (``best`` and ``last``), each by itself."""
     from pdtools.evaluation.comparison.groups import name_of_seeds
 
     by_recipe: dict[str, list[str]] = {}
-    for folder, found in zip(models, identified, strict=True):
-        training = found.get("training")
-        recipe = str(training["sha256"]) if isinstance(training, dict) else folder
+    trained = [found.get("training") for found in identified]
+    for folder, training in zip(models, trained, strict=True):
+        is_run = isinstance(training, dict) and trained.count(training) == 1
+        recipe = str(cast("dict[str, object]", training)["sha256"]) if is_run else folder
         by_recipe.setdefault(recipe, []).append(folder)
     groups: dict[str, list[str]] = {}
     for folders in by_recipe.values():

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
+from pdtools.evaluation.comparison.statistics import Spread, common_variance, interval
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 from pdtools.evaluation.sg.evaluate import Presented, present, regions_of
 from pdtools.evaluation.sg.suites import Condition, Item, Suite, Suites
@@ -84,7 +85,8 @@ def evaluate_attention(
 
     The weights of a region's tokens are summed, those of an item's conditions averaged, then those of the
     items. Items that lack a value under one of the models are left out of all. Intervals (95 %) are those of
-    the bootstrap over items, and, of several seeds of a model, over these too.
+    the bootstrap over items; where a model has several seeds, Student's t over seeds and items
+    (:class:`pdtools.evaluation.comparison.statistics.Spread`).
 
     Args:
         suites: gone through once.
@@ -136,7 +138,7 @@ def evaluate_attention(
         "suites": list(question.suites) or None,
         "conditions": list(question.conditions) or None,
         "derivation": "best incremental parse" if trees is None else "given trees",
-        "interval": "95%, bootstrap over items and seeds",
+        "interval": "95%: bootstrap over items; of several seeds Student's t over seeds and items",
         "samples": samples,
         "seed": seed,
         "models": {name: list(folders) for name, folders in models.items()},
@@ -302,17 +304,19 @@ class _Values:
                 for model, seeds in self._runs.items()
                 if (model, 0) in runs
             }  # (seeds, items, L, H) each
-            drawn = self._bootstrap({name: each.mean((2, 3)) for name, each in values.items()})
+            rng = np.random.default_rng(self._seed)
+            of_items = rng.multinomial(len(kept), np.full(len(kept), 1 / len(kept)), self._samples)
+            shares = of_items / len(kept)  # (samples, items), the same for all models
             items[suite] = max(items.get(suite, 0), len(kept))
-            first = next(iter(values), None)
+            means = {model: each.mean((2, 3)) for model, each in values.items()}  # (seeds, items) each
+            first = next(iter(means))
             for model, each in values.items():
                 by_head = each.mean((0, 1))
-                means = {"by_layer": by_head.mean(1).tolist(), "by_head": by_head.tolist()}
-                score = _interval(float(by_head.mean()), drawn[model]) | means
+                score = {"by_layer": by_head.mean(1).tolist(), "by_head": by_head.tolist()}
+                score = mean_and_interval(shares, means[model]) | score
                 by_suite.setdefault(suite, {}).setdefault(region, {})[model] = score
                 if model != first:
-                    less = by_head.mean() - values[str(first)].mean()
-                    score = _interval(float(less), drawn[model] - drawn[str(first)])
+                    score = mean_and_interval(shares, means[model], less=means[first])
                     differences.setdefault(suite, {}).setdefault(region, {})[model] = score
         counts = {
             "items": len(self._items),
@@ -322,25 +326,26 @@ class _Values:
         }
         return {"by_suite": by_suite, "differences": differences}, counts
 
-    def _bootstrap(self, values: Mapping[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
-        """Means of resampled seeds and items, (samples,), of values (seeds, items); the items of a sample are
-        the same for all models."""
-        rng = np.random.default_rng(self._seed)
-        drawn = {}
-        of_items: NDArray[np.float64] | None = None
-        for model, each in values.items():
-            if of_items is None:
-                of_items = _resampled(rng, self._samples, each.shape[1])
-            of_seeds = _resampled(rng, self._samples, each.shape[0])
-            drawn[model] = np.einsum("bs,si,bi->b", of_seeds, each, of_items)
-        return drawn
 
+def mean_and_interval(
+    shares: NDArray[np.float64], values: NDArray[np.float64], less: NDArray[np.float64] | None = None
+) -> dict[str, Any]:
+    """The mean of values of items, or its difference from that of others, with an interval.
 
-def _resampled(rng: np.random.Generator, samples: int, number: int) -> NDArray[np.float64]:
-    """Weights of things that are drawn with replacement as often as there are any: (samples, number)."""
-    return rng.multinomial(number, np.full(number, 1 / number), samples) / number
-
-
-def _interval(mean: float, drawn: NDArray[np.float64]) -> dict[str, Any]:
-    low, high = np.quantile(drawn, [0.025, 0.975]).tolist()
+    Args:
+        shares: (samples, items), of each item in samples of a bootstrap.
+        values: (seeds, items).
+        less: (seeds, items), what is taken away.
+    """
+    groups = [values] if less is None else [values, less]
+    by_item = values.mean(0) if less is None else values.mean(0) - less.mean(0)  # (items,)
+    mean, n = float(by_item.mean()), len(by_item)
+    if all(len(group) == 1 for group in groups):
+        low, high = interval(shares @ by_item)
+    else:  # the variance of a bootstrap's means is known without drawing
+        both = sum(
+            common_variance((group.var(1) / n).tolist(), float(group.mean(0).var()) / n) for group in groups
+        )
+        of_seeds = [group.mean(1).tolist() for group in groups]
+        low, high = Spread.of(float(by_item.var()) / n, *of_seeds, both=both).interval(mean)
     return {"mean": mean, "low": low, "high": high}

@@ -505,7 +505,7 @@ class _Batch:
         """Extend every hypothesis by every legal attachment of token k, keep the best, feed the token."""
         if len(level.going) < len(level.tokens):
             kept = self._keep(self._tensor(level.going))
-            if self.trace:
+            if self.wanted.trace:
                 self.token_logprobs = self.token_logprobs[kept]
         marked = self._tensor(level.tokens[level.going])  # (p,)
         tokens = marked % self.model.vocab_size  # (p,)

@@ -15,11 +15,12 @@ import torch
 from pdtools.cli.eval_attention import _groups
 from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
+from pdtools.evaluation.comparison.statistics import student_quantile
 from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.suites import read_suites
 from pdtools.inspection import region_attention
 from pdtools.inspection.attention import attention_weights
-from pdtools.inspection.region_attention import Question, evaluate_attention
+from pdtools.inspection.region_attention import Question, evaluate_attention, mean_and_interval
 from pdtools.models import LoadedModel, save_checkpoint
 from pdtools.search import beam_search
 from pdtools.search.given_trees import TreesFile, read_given_trees
@@ -156,24 +157,37 @@ def test_models_are_compared_over_items_that_all_can_read(tmp_path: Path) -> Non
     assert difference["mean"] == pytest.approx(base - ours)
     assert difference["low"] <= difference["mean"] <= difference["high"]
     assert "ours" not in found.scores["differences"]["toy"]["noun"]
-    # Two seeds that are one add nothing to the interval over items.
     alone = look(path, {"ours": ["pushdown"]}, regions=("noun",)).scores["by_suite"]["toy"]["noun"]["ours"]
-    together = found.scores["by_suite"]["toy"]["noun"]["ours"]
-    for name in ("mean", "low", "high"):
-        assert alone[name] == pytest.approx(together[name])
+    assert alone["mean"] == pytest.approx(ours)
 
 
-def test_the_bootstrap_resamples_items_and_seeds() -> None:
+def test_intervals_of_one_run_are_over_items() -> None:
     """A mean of normal values has the interval of their deviations."""
     rng = np.random.default_rng(0)
-    values = rng.normal(size=(1, 400))
-    drawn = region_attention._Values(4000, 1)._bootstrap({"model": values, "twice": np.repeat(values, 2, 0)})
-    low, high = np.quantile(drawn["model"], [0.025, 0.975])
-    assert (high - low) / 2 == pytest.approx(1.96 * values.std() / 20, rel=0.06)
-    np.testing.assert_allclose(drawn["model"], drawn["twice"])
-    seeds = rng.normal(size=(40, 1))
-    low, high = np.quantile(region_attention._Values(4000, 1)._bootstrap({"m": seeds})["m"], [0.025, 0.975])
-    assert (high - low) / 2 == pytest.approx(1.96 * seeds.std() / 40**0.5, rel=0.06)
+    values, other = rng.normal(size=(2, 1, 400))
+    shares = rng.multinomial(400, np.full(400, 1 / 400), 4000) / 400
+    for found, of in (
+        (mean_and_interval(shares, values), values),
+        (mean_and_interval(shares, values, less=other), values - other),
+    ):
+        assert found["mean"] == pytest.approx(of.mean())
+        assert (found["high"] - found["low"]) / 2 == pytest.approx(1.96 * of.std() / 20, rel=0.06)
+
+
+def test_intervals_of_several_runs_are_over_seeds_and_items() -> None:
+    """Variances by hand: two seeds, and one; two items."""
+    values, other = np.array([[1.0, 4.0], [2.0, 7.0]]), np.array([[1.0, 2.0]])
+    nothing = np.full((1, 2), 0.5)
+    # Of both items, seed by seed, 2.25 and 6.25, of their mean 4; half of that each for means of two.
+    items, seeds, both = 4 / 2, (4.5 - 2.5) ** 2 / 2 / 2, (4.25 / 2 - 4 / 2) / 1
+    error = (items + seeds - both) ** 0.5
+    half = student_quantile(0.975, error**4 / seeds**2) * error
+    found = mean_and_interval(nothing, values)
+    assert found == {"mean": 3.5, "low": pytest.approx(3.5 - half), "high": pytest.approx(3.5 + half)}
+    error = (1.5**2 / 2 + seeds - both) ** 0.5  # by item the difference is 0.5 and 3.5
+    half = student_quantile(0.975, error**4 / seeds**2) * error
+    found = mean_and_interval(nothing, values, less=other)
+    assert found == {"mean": 2.0, "low": pytest.approx(2 - half), "high": pytest.approx(2 + half)}
 
 
 @pytest.mark.usefixtures("by_folder")
@@ -236,3 +250,4 @@ def test_seeds_of_one_recipe_are_one_model() -> None:
     models = ["a/ours-1/best", "b", "a/ours-2", "c/b"]
     found = _groups(models, [same, {}, {"training": {"seed": 2, "sha256": "x"}}, other])
     assert found == {"ours": ["a/ours-1/best", "a/ours-2"], "b": ["b"], "c/b": ["c/b"]}
+    assert _groups(["a/best", "a/last"], [same, same]) == {"a": ["a/best"], "a/last": ["a/last"]}
