@@ -10,12 +10,13 @@ STUDY_CFL ?= study-cfl
 STUDY_PTB ?= study-ptb
 STUDY_STACK_LM ?= study-stack-lm
 STUDY_EFFICIENCY ?= study-efficiency
+STUDY_SYNTAX ?= study-syntax
 STUDY_FINETUNING ?= study-finetuning
 TEXTS ?= $(STUDY_STACK_LM)-sample/train.txt $(STUDY_STACK_LM)-sample/valid.txt $(STUDY_STACK_LM)-sample/test.txt
 INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: demo demo-model test lint bench docs sweep soak study-dyck study-dcf study-cfl study-ptb study-stack-lm study-efficiency
-.PHONY: study-finetuning dist smoke site clean
+.PHONY: study-finetuning study-syntax dist smoke site clean
 
 # The whole pipeline on the bundled data, ending in one table.
 demo: $(VENV)/installed
@@ -88,6 +89,11 @@ study-efficiency: $(VENV)/installed-dev
 study-finetuning: $(VENV)/installed-dev
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" TREES="$(TREES)" sh studies/finetuning/study.sh "$(STUDY_FINETUNING)"
 
+# Tables 2 and 4 of the Pushdown Layers paper at a reduced budget, every model here on one treebank: make study-syntax
+# TREES=FOLDER [SUITES=FOLDER] [BLIMP=FOLDER]; without TREES, on the bundled sample; FULL=1: the paper's; run again, it resumes.
+study-syntax: $(VENV)/installed-dev
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh studies/syntax/study.sh "$(or $(TREES),data/treebank)" "$(STUDY_SYNTAX)"
+
 # The words of the sample treebank, a line a sentence.
 $(STUDY_STACK_LM)-sample/%.txt: data/treebank/%.mrg | $(VENV)/installed-dev
 	@mkdir -p $(@D)
@@ -121,4 +127,4 @@ $(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@ $(VENV)/installed
 
 clean:
-	rm -rf $(VENV) $(DEMO) $(DEMO_MODEL) $(STUDY) $(STUDY_DCF) $(STUDY_CFL) $(STUDY_PTB) $(STUDY_STACK_LM) $(STUDY_STACK_LM)-sample $(STUDY_EFFICIENCY) $(STUDY_FINETUNING) build *.egg-info
+	rm -rf $(VENV) $(DEMO) $(DEMO_MODEL) $(STUDY) $(STUDY_DCF) $(STUDY_CFL) $(STUDY_PTB) $(STUDY_STACK_LM) $(STUDY_STACK_LM)-sample $(STUDY_EFFICIENCY) $(STUDY_FINETUNING) $(STUDY_SYNTAX) build *.egg-info

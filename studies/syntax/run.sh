@@ -1,0 +1,63 @@
+#!/bin/sh
+# Called by study.sh.
+# Usage: run.sh rate MODEL      chooses the learning rate by validation loss, and writes it to OUT/rates/MODEL
+#        run.sh run MODEL SEED  trains a model with one seed, then tests it
+set -eu
+what=$1 model=$2 seed=${3:-0}
+batch=$BATCH shape= search= parse= skip=
+case $model in
+base) kind=transformer ;;
+base-head) kind=transformer shape="config.attachment_head=true" parse="--beam $BEAM --margin $MARGIN" ;;
+pushdown) kind=pushdown search="--beam $BEAM --margin $MARGIN" parse=$search ;;
+plm) kind=plm batch=$((BATCH * 22 / 10)) search="--margin $ACTION_MARGIN" parse=$search ;;
+plm-mask)
+    kind=plm-mask batch=$((BATCH * 22 / 10)) search="--margin $ACTION_MARGIN" parse=$search
+    shape="config.positions=learned config.max_length=1024" skip="--on-error skip"
+    ;;
+tg) kind=tg batch=$((BATCH * 29 / 10)) search="--margin $ACTION_MARGIN" parse=$search ;;
+treereg) kind=transformer shape="config.treereg_layer=$LAYER" parse=" " ;;
+scaffold) kind=sclm shape="config.scaffold=next" ;;
+*) echo "$model: no such model" >&2; exit 255 ;;
+esac
+[ -z "$WIDTH" ] || shape="$shape config.d_model=$WIDTH config.d_ff=$((4 * WIDTH)) config.heads=4"
+set -- --device "$DEVICE" --threads 1 --quiet
+common="--valid $OUT/shards/valid --config $CONFIG --model $kind --set train.patience=0 --set train.batch_tokens=$batch"
+common="$common --set train.batch_sentences=0"
+for setting in $shape; do
+    common="$common --set $setting"
+done
+
+if [ "$what" = rate ]; then
+    [ -e "$OUT/rates/$model" ] && exit 0
+    case $RATES in
+    *" "*)
+        pdtools sweep "$OUT/shards/train" $common "$@" --grid "train.learning_rate=$(echo "$RATES" | tr ' ' ',')" \
+            --name "{train.learning_rate}" --set "train.steps=$TUNE_STEPS" --set "train.eval_every=$TUNE_STEPS" \
+            --set "train.warmup_steps=$((TUNE_STEPS / 10))" --set train.seed=0 --json -o "$OUT/tuning/$model" \
+            > "$OUT/rates/$model.json" || exit 1
+        python "$(dirname "$0")/report.py" rate "$OUT/rates/$model.json" > "$OUT/rates/$model.part"
+        ;;
+    *) echo "$RATES" > "$OUT/rates/$model.part" ;;
+    esac
+    mv "$OUT/rates/$model.part" "$OUT/rates/$model"
+    exit 0
+fi
+
+run=$OUT/runs/$model-$seed results=$OUT/results/$model-$seed
+pdtools train "$OUT/shards/train" $common "$@" $skip --set "train.learning_rate=$(cat "$OUT/rates/$model")" \
+    --set "train.steps=$STEPS" --set "train.eval_every=$EVERY" --set "train.warmup_steps=$((STEPS / 10))" \
+    --set "train.seed=$seed" --resume -o "$run" || exit 1
+set -- --model "$run" "$@"
+[ -z "${SUITES:-}" ] || [ -e "$results/sg/results.json" ] ||
+    pdtools eval-sg "$SUITES" "$@" $search -o "$results/sg" >/dev/null || exit 1
+[ -z "${BLIMP:-}" ] || [ -e "$results/blimp/results.json" ] ||
+    pdtools eval-blimp "$BLIMP" --limit "$PAIRS" "$@" $search -o "$results/blimp" >/dev/null || exit 1
+[ -e "$results/ppl/results.json" ] ||
+    pdtools eval-ppl "$OUT/shards/test" "$@" $search $skip -o "$results/ppl" >/dev/null || exit 1
+if [ -n "$parse" ] && [ ! -e "$results/parse/results.json" ]; then
+    mkdir -p "$results"
+    rm -f "$results/parsed.trees" "$results/parsed.trees.rejects.jsonl"
+    pdtools decode "$OUT/trees/test.trees" --from treebank "$@" $parse -o "$results/parsed.trees" || exit 1
+    pdtools eval-parse "$OUT/trees/test.trees" "$results/parsed.trees" --unlabeled --binarize right --quiet \
+        --left-out "$results/parsed.trees.rejects.jsonl" -o "$results/parse" >/dev/null || exit 1
+fi

@@ -1,0 +1,75 @@
+#!/bin/sh
+# Does a stack help a language model learn syntax? Tables 2 and 4 and figure 3 of Murty et al. 2023, with every model
+# here on the same trees: base LM, base LM with an attachment head, Pushdown LM, PLM, PLM-mask, Transformer Grammar,
+# TreeReg, structural scaffold. Rates are chosen for each model on validation data; then seeds are trained and scored.
+# Run again after a stop: it resumes. Cells (model, seed) may be added later, by MODELS and SEEDS, to the same folder.
+#
+# Usage: study.sh TREES [OUTPUT FOLDER]
+#   TREES: a treebank, of which nine tenths train, or a folder with train.trees, valid.trees, test.trees
+# Environment, with defaults for a CPU; FULL=1: the paper's, in parentheses.
+#   MODELS="base base-head pushdown plm plm-mask tg treereg scaffold"   SEEDS="1 2" (1 2 3)
+#   CONFIG=small (bllip)   WIDTH=128 (the recipe's)   LAYER=3 (12): the one whose states TreeReg is a loss of
+#   VOCABULARY=8000 (10000) of byte-level BPE
+#   STEPS=500 (300000)   EVERY=250 (2000) steps an evaluation
+#   BATCH=4096 (16384) positions a step; models of actions have 2.2 and 2.9 times as many, for as many sentences
+#   RATES="1e-3 2e-3 4e-3" (1e-4 3e-4 6e-4)  TUNE_STEPS=200 (10000): of each, with seed 0; RATES="2e-3" chooses nothing
+#   SUITES=  BLIMP=  folders or zips; without one of them it is left out   PAIRS=20 (1000) of each paradigm
+#   SENTENCES=200 (all) of the test part, for perplexity and parses
+#   BEAM=100 (300)  MARGIN=5 (8) nats   ACTION_MARGIN=8 of models of actions
+#   JOBS=2        runs at a time, on one thread each; on a GPU: DEVICE=cuda JOBS=1
+#   DEVICE=cpu
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../common.sh"
+trees=${1:?name the treebank}
+out=${2:-study-syntax}
+if [ "${FULL:-0}" = 1 ]; then
+    config=bllip width= layer=12 vocabulary=10000 steps=300000 every=2000 batch=16384 rates="1e-4 3e-4 6e-4"
+    tune=10000 pairs=1000 sentences= beam=300 margin=8 seeds="1 2 3"
+else
+    config=small width=128 layer=3 vocabulary=8000 steps=500 every=250 batch=4096 rates="1e-3 2e-3 4e-3"
+    tune=200 pairs=20 sentences=200 beam=100 margin=5 seeds="1 2"
+fi
+export OUT="$out" CONFIG="${CONFIG:-$config}" WIDTH="${WIDTH-$width}" LAYER="${LAYER:-$layer}" DEVICE="${DEVICE:-cpu}"
+export STEPS="${STEPS:-$steps}" EVERY="${EVERY:-$every}" BATCH="${BATCH:-$batch}" RATES="${RATES:-$rates}"
+export TUNE_STEPS="${TUNE_STEPS:-$tune}" PAIRS="${PAIRS:-$pairs}" BEAM="${BEAM:-$beam}" MARGIN="${MARGIN:-$margin}"
+export ACTION_MARGIN="${ACTION_MARGIN:-8}"
+vocabulary=${VOCABULARY:-$vocabulary} sentences=${SENTENCES-$sentences}
+mkdir -p "$out/runs" "$out/results" "$out/shards" "$out/rates"
+
+settings="CONFIG=$CONFIG WIDTH=$WIDTH LAYER=$LAYER VOCABULARY=$vocabulary STEPS=$STEPS BATCH=$BATCH RATES=$RATES"
+settings="$settings TUNE_STEPS=$TUNE_STEPS PAIRS=$PAIRS SENTENCES=$sentences BEAM=$BEAM MARGIN=$MARGIN"
+settled "$out" "$settings ACTION_MARGIN=$ACTION_MARGIN"
+
+if [ ! -e "$out/trees" ]; then
+    if [ -e "$trees/train.trees" ]; then
+        mkdir "$out/trees.part" && cp "$trees/train.trees" "$trees/valid.trees" "$trees/test.trees" "$out/trees.part"
+    else
+        pdtools parse "$trees" --from treebank --on-error skip --split 0.9,0.05,0.05 --overwrite -o "$out/trees.part"
+    fi
+    if [ -n "$sentences" ]; then
+        head -n "$sentences" "$out/trees.part/test.trees" > "$out/first" && mv "$out/first" "$out/trees.part/test.trees"
+    fi
+    mv "$out/trees.part" "$out/trees"
+fi
+for part in train valid test; do
+    [ -e "$out/shards/$part" ] && continue
+    if [ "$part" = train ]; then
+        set -- --tokenizer bpe --vocab-size "$vocabulary"
+    else
+        set -- --tokenizer "$out/shards/train"
+    fi
+    pdtools tapes "$out/trees/$part.trees" --tape none "$@" -o "$out/shards/$part"
+done
+
+failed=0
+models=${MODELS:-base base-head pushdown plm plm-mask tg treereg scaffold}
+for model in $models; do echo "$model"; done | xargs -P "${JOBS:-2}" -n 1 sh "$here/run.sh" rate || failed=1
+for seed in ${SEEDS:-$seeds}; do
+    for model in $models; do
+        echo "$model $seed"
+    done
+done | xargs -P "${JOBS:-2}" -n 2 sh "$here/run.sh" run || failed=1
+
+python "$here/report.py" table "$out"
+finished "$failed"

@@ -1,0 +1,52 @@
+"""The study of syntax, end to end on a few trees: a rate, a run, scores, the table; a second run does nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+STUDY = REPOSITORY / "studies" / "syntax" / "study.sh"
+SETTINGS = {
+    **{"MODELS": "tg", "SEEDS": "1", "STEPS": "2", "EVERY": "1", "WIDTH": "8", "BATCH": "400"},
+    **{"VOCABULARY": "300", "RATES": "1e-3 2e-3", "TUNE_STEPS": "10", "PAIRS": "1", "SENTENCES": "2"},
+    **{"JOBS": "1", "BEAM": "2", "ACTION_MARGIN": "2", "LAYER": "1"},
+}
+
+
+def test_the_study(tmp_path: Path) -> None:
+    trees = (REPOSITORY / "data" / "treebank" / "train.mrg").read_text("utf-8").splitlines()[:60]
+    (tmp_path / "treebank").mkdir()
+    (tmp_path / "treebank" / "a.mrg").write_text("\n".join(trees) + "\n")
+    environment = {
+        **os.environ,
+        **SETTINGS,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+
+    def study(**others: str) -> subprocess.CompletedProcess[str]:
+        command = ["sh", str(STUDY), "treebank", "out"]
+        return subprocess.run(
+            command, cwd=tmp_path, env={**environment, **others}, capture_output=True, text=True
+        )
+
+    done = study()
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    (cell,) = found["runs"]
+    assert (cell["model"], cell["seed"], cell["steps"]) == ("tg", 1, 2)
+    assert cell["rate"] in {"1e-3", "2e-3"}
+    scores = cell["scores"]
+    assert scores["joint"] >= scores["marginal"]
+    assert scores["joint"] > scores["given"] > 1
+    assert 0 <= scores["f1"] <= 100
+    assert done.stdout == (tmp_path / "out" / "table.md").read_text()
+
+    again = study()
+    assert (again.returncode, again.stdout) == (0, done.stdout), again.stderr
+    other = study(STEPS="3")
+    assert other.returncode == 1
+    assert "name another folder" in other.stderr
