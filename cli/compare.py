@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pdtools.errors import InputError
 from pdtools.files import watch_inputs
 
 from .console import print_json
@@ -126,7 +127,7 @@ def _named(text: str) -> tuple[str, list[str]]:
     for pattern in folders.split(","):
         matching = [pattern] if Path(pattern).exists() else sorted(glob.glob(pattern))
         if not matching:
-            raise typer.BadParameter(f"--group {text}: there is no {pattern}")
+            raise InputError("no such folder", file=pattern, hint="--group NAME=FOLDER,FOLDER")
         found += matching
     return name, found
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pdtools.models import LanguageModel, LoadedModel
 from pdtools.search import encoding
-from pdtools.search.beam import BeamResult, NextTokens, beam_search
+from pdtools.search.beam import BeamResult, NextAfter, beam_search
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected, Parsed, ParsedScore, merged_trees
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
@@ -185,7 +185,7 @@ class AttachmentScorer(CheckpointScorer):
         ids: Sequence[NDArray[np.int32]],
         *,
         k_best: int = 1,
-        next_tokens: NextTokens = "none",
+        next_tokens: NextAfter = "none",
         trace: int = 0,
     ) -> list[BeamResult]:
         assert self.beam is not None, "made without a beam, to score given derivations"

@@ -41,7 +41,7 @@ from pdtools.search.thinning import thin, uniform_of
 # too few, they are made again: most of what was fed to hypotheses that are gone has been forgotten by then.
 _HEADROOM = 1.5
 # After which tokens a search is asked what may follow.
-NextTokens = Literal["none", "last", "every"]
+NextAfter = Literal["none", "last", "every"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def beam_search(
     beam: int,
     margin: float | None = None,
     k_best: int = 1,
-    next_tokens: NextTokens = "none",
+    next_tokens: NextAfter = "none",
     commit: bool = False,
     word_beginnings: NDArray[np.bool_] | None = None,
     structure: bool = False,
@@ -232,7 +232,7 @@ class _Wanted:
 
     margin: float | None
     k_best: int
-    next_tokens: NextTokens
+    next_tokens: NextAfter
     commit: bool
     begins: Tensor | None
     structure: bool

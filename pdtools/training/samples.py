@@ -12,6 +12,7 @@ from pdtools.files import atomic_text
 from pdtools.models import LoadedModel
 from pdtools.shards import ShardSet
 from pdtools.shards.describe import trees_of_row
+from pdtools.training.evaluate import evaluation_mode
 from pdtools.training.loop import Listener
 from pdtools.training.run_state import RunState
 
@@ -88,11 +89,9 @@ class SampleLog(Listener):
         """Cut off what an interrupted run wrote after the step that this one resumes from."""
         path = self._folder() / SAMPLES
         if path.exists():
-            lines = path.read_text("utf-8").splitlines(keepends=True)
-            kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= state.step]
-            if kept != lines:
-                with atomic_text(path) as file:
-                    file.writelines(kept)
+            kept = [record for record in read_samples(path.parent) if record["step"] <= state.step]
+            with atomic_text(path) as file:
+                file.writelines(map(_line, kept))
         self._listener.started(state, facts)
 
     def stepped(self, step: int) -> None:
@@ -105,21 +104,21 @@ class SampleLog(Listener):
 
     def evaluated(self, step: int, scores: Mapping[str, Any], is_best: bool) -> None:
         """Parse, and write."""
-        model = self._loaded.model
-        was_training = model.training
-        model.eval()
-        try:
+        with evaluation_mode(self._loaded.model):
             parses = self._parse(self._loaded, [sample.text for sample in self._samples])
-        finally:
-            model.train(was_training)
         with open(self._folder() / SAMPLES, "a", encoding="utf-8") as file:
             for sample, parsed in zip(self._samples, parses, strict=True):
-                record = {"step": step, **asdict(sample), **asdict(parsed)}
-                file.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
+                file.write(_line({"step": step, **asdict(sample), **asdict(parsed)}))
         self._listener.evaluated(step, scores, is_best)
 
 
 def read_samples(run: str | Path) -> list[dict[str, Any]]:
-    """The lines of ``samples.jsonl`` of a run, in the order of steps; none if it has no such file."""
+    """The lines of ``samples.jsonl`` of a run, in the order of steps; none if it has no such file. A last one
+    that is not whole, as a killed run leaves it, does not count."""
     path = Path(run) / SAMPLES
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+    lines = path.read_text("utf-8").split("\n")[:-1] if path.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def _line(record: Mapping[str, Any]) -> str:
+    return json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"

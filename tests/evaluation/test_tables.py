@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdtools.evaluation.comparison.compare import Difference
+from pdtools.evaluation.comparison.difference import Difference
 from pdtools.evaluation.comparison.many import (
     GroupOf,
     GroupScore,

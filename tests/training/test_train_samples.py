@@ -70,6 +70,7 @@ def test_stops_and_kills_leave_no_trace(step: int, toy_train: Path, toy_valid: P
     # Between an evaluation and the checkpoint after it; and in the middle of a line.
     torn = tmp_path / "killed" / SAMPLES
     torn.write_text((torn.read_text() if torn.exists() else "") + '{"step": 6, "id": 0}\n{"step": 6, "i')
+    assert read_samples(tmp_path / "killed")[-1] == {"step": 6, "id": 0}
     for name in ("stopped", "killed"):
         train(toy_train, tmp_path / name, recipe("pushdown"), resume=True, **more)
         assert (tmp_path / name / SAMPLES).read_text() == wanted

@@ -2,47 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.comparison.difference import Difference
 from pdtools.evaluation.comparison.statistics import bootstrap_p, interval, mcnemar
 from pdtools.evaluation.results import check_columns
-from pdtools.prompts.metrics import WRONG, Score, accuracy, f1, pearson, spearman
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from pdtools.prompts.metrics import Score
+
 CLASSIFY = "classify"
 NAMES = {"accuracy": "accuracy", "f1": "F1", "spearman": "Spearman's ρ", "pearson": "Pearson's r"}
-_SCORERS: Mapping[str, Score] = {"accuracy": accuracy, "f1": f1, "spearman": spearman, "pearson": pearson}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ScorePair:
-    """One score of two runs, over the labelled items that both have.
-
-    Attributes:
-        name: such as ``accuracy``.
-        a, b: the scores.
-        low, high: 95% interval of b − a, by a paired bootstrap over items.
-        only_a, only_b: items that only one has right; None of numbers.
-        p: of McNemar's exact test for accuracies, else of the bootstrap; two-sided.
-    """
-
-    name: str
-    a: float
-    b: float
-    low: float
-    high: float
-    only_a: int | None
-    only_b: int | None
-    p: float
 
 
 def compare_answers(
@@ -52,13 +28,18 @@ def compare_answers(
     *,
     seed: int,
     samples: int,
-) -> tuple[list[ScorePair], int, int]:
-    """The scores of two results of ``eval-classify``, the task's own first; and how many items they are over,
-    of how many with labels.
+) -> tuple[list[Difference], int]:
+    """The scores of two results of ``eval-classify`` over the labelled items that both have, the task's own
+    first; and how many items have labels.
 
     Raises:
         PdtoolsError: if they are not over the same items.
     """
+    import numpy as np
+
+    from pdtools.prompts.metrics import WRONG, accuracy, f1, pearson, spearman
+
+    scorers: dict[str, Score] = {"accuracy": accuracy, "f1": f1, "spearman": spearman, "pearson": pearson}
     metrics = [document["settings"]["metric"] for document in documents]
     names = {"f1": ("f1", "accuracy"), "spearman": ("spearman", "pearson")}.get(metrics[0], ("accuracy",))
     is_label = "accuracy" in names
@@ -78,8 +59,8 @@ def compare_answers(
     ]
     rng = np.random.default_rng(seed)
     drawn = [rng.integers(len(items), size=len(items)) for _ in range(samples)]
-    pairs = [_pair(name, numbers[0], numbers[1], numbers[2], drawn, is_label) for name in names]
-    return [pair for pair in pairs if pair is not None], len(items), max(len(gold), len(golds))
+    found = [_difference(name, scorers[name], *numbers, drawn=drawn, is_label=is_label) for name in names]
+    return [score for score in found if score is not None], max(len(gold), len(golds))
 
 
 def _read(table: pa.Table, folder: str | Path, is_label: bool) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -93,15 +74,18 @@ def _read(table: pa.Table, folder: str | Path, is_label: bool) -> tuple[dict[str
     return {item: label for item, label, _ in known}, {item: found for item, _, found in known}
 
 
-def _pair(
+def _difference(
     name: str,
+    score: Score,
     gold: NDArray[Any],
     one: NDArray[Any],
     other: NDArray[Any],
+    *,
     drawn: list[NDArray[np.int64]],
     is_label: bool,
-) -> ScorePair | None:
-    score = _SCORERS[name]
+) -> Difference | None:
+    import numpy as np
+
     a, b = score(gold, one), score(gold, other)
     if a is None or b is None:
         return None
@@ -110,8 +94,10 @@ def _pair(
     low, high = interval(differences)
     right = (gold == one), (gold == other)
     only_a, only_b = int((right[0] & ~right[1]).sum()), int((right[1] & ~right[0]).sum())
-    return ScorePair(
-        name=name,
+    return Difference(
+        level="score",
+        name=NAMES[name],
+        items=len(gold),
         a=a,
         b=b,
         low=low,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.comparison.classification import CLASSIFY, NAMES, compare_answers
+from pdtools.evaluation.comparison.classification import CLASSIFY, compare_answers
 from pdtools.evaluation.comparison.comparability import comparability
+from pdtools.evaluation.comparison.difference import Difference
 from pdtools.evaluation.comparison.items import TASKS, OtherItemsError, groups_of, read_outcomes
 from pdtools.evaluation.comparison.statistics import CONFIDENCE, interval, mcnemar
 from pdtools.evaluation.results import read_results
@@ -19,36 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DEFAULT_SAMPLES = 10_000
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Difference:
-    """The scores a and b of one group of items in two runs, as fractions of 1.
-
-    Attributes:
-        level, name: which group.
-        items: how many items both runs have scored.
-        a, b: the scores, over those items: the mean of the group's units (paradigms, suites).
-        low, high: 95% interval of b − a, by a bootstrap over items, paired and stratified by unit.
-        only_a, only_b: items that only one of them has right; None of numbers.
-        p: McNemar's exact test on those, two-sided; of F1 and correlations that of a paired bootstrap.
-    """
-
-    level: str
-    name: str
-    items: int
-    a: float
-    b: float
-    low: float
-    high: float
-    only_a: int | None
-    only_b: int | None
-    p: float
-
-    @property
-    def difference(self) -> float:
-        """b − a."""
-        return self.b - self.a
 
 
 def compare_runs(
@@ -85,18 +56,15 @@ def compare_runs(
         if compared.refused is not None:
             raise InputError(f"results of {compared.refused} than {a}", file=b)
         documents, tables = (document_a, document_b), (table_a, table_b)
-        pairs, compared_items, items = compare_answers(documents, tables, (a, b), seed=seed, samples=samples)
+        found, items = compare_answers(documents, tables, (a, b), seed=seed, samples=samples)
         return {
             "task": document_a["settings"]["prompt_task"],
             "groups": [
-                Difference(level=level, items=compared_items, **{**asdict(pair), "name": name})
-                for level, name, pair in [
-                    *(("overall", NAMES[pair.name], pair) for pair in pairs[:1]),
-                    *(("score", NAMES[pair.name], pair) for pair in pairs),
-                ]
+                *(replace(score, level="overall") for score in found[:1]),
+                *found,
             ],
             "notes": notes,
-            "counts": {"items": items, "items_compared": compared_items},
+            "counts": {"items": items, "items_compared": found[0].items if found else 0},
             "settings": {
                 "seed": seed,
                 "bootstrap_samples": samples,
