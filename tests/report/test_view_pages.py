@@ -196,7 +196,7 @@ def test_every_kind_of_model(kind: str, opened: dict[str, Opened]) -> None:
     )
     searched = {"beam", "time", "forest", "attention"}
     attached = {*searched, "tape", "attachment"}
-    expected = {"base": {"attention"}, "treereg": {"attention"}, "rnn": {"stacks"}}
+    expected = {"base": {"attention"}, "treereg": {"attention", "splits"}, "rnn": {"stacks"}}
     expected |= {"stack-attention": {"attention", "stacks"}, "pushdown": attached, "window": attached}
     expected |= {"tg": {*searched, "actions"}, "plm": {*searched, "actions"}}
     assert shown == {"surprisals", "whole", *expected[kind]}
@@ -204,6 +204,15 @@ def test_every_kind_of_model(kind: str, opened: dict[str, Opened]) -> None:
         page.select_option("#panel-attention select >> nth=1", "difference:depth")
         page.click(".pickcolumn >> nth=1")
         assert "difference in points" in page.inner_text("#panel-attention")
+    if kind == "treereg":
+        rows = [row.split("\t") for row in page.inner_text("#panel-splits tbody").split("\n")]
+        trace = page.evaluate(f"packed('trace-0-{KINDS.index(kind)}')")
+        for row, node in zip(rows, trace["splits"], strict=True):
+            shown = [cell for cell in row if cell not in ("", "·")]
+            assert shown == [f"{score:.2f}" for score in node["scores"]]
+            assert row.index("·") == node["first"]
+        bold = page.locator("#panel-splits b").all_inner_texts()
+        assert bold == [f"{max(node['scores']):.2f}" for node in trace["splits"]]
     assert opened["kinds"].complaints == []
 
 

@@ -101,6 +101,7 @@
     attachment(beam);
     attention();
     stacks();
+    splits();
     whole();
     follow();
   }
@@ -265,6 +266,19 @@
       found.states ? make("p", {}, "State now: ", found.states[t].map((share, q) => [`q${q} `, shade(share), " "])) : null);
   }
 
+  /** Of TreeReg: a row for each node of the greedy tree; under a word the score of splitting before it. */
+  function splits() {
+    if (!now.splits?.length) return show("splits");
+    const rows = now.splits.map(({ first, past, split, scores }) => {
+      const weights = scores.map((score) => Math.exp(score - Math.max(...scores)));
+      const all = weights.reduce((a, b) => a + b, 0);
+      const cell = (w) => make(w === split ? "b" : "span", { style: `background: rgba(0, 114, 178, ${(0.6 * weights[w - first - 1] / all).toFixed(3)}); padding: 1px 6px` }, digits(scores[w - first - 1], 2));
+      return now.words.map((_, w) => (w < first || w >= past ? "" : w === first ? "·" : cell(w)));
+    });
+    show("splits", table(now.words.map((name) => ({ name, number: true })), rows,
+      { caption: "A row for each node of the tree that hidden states give, from the top down: it begins at the point; under a word, the score of splitting before it; bold: where it splits. Darker: more of the softmax over the row." }));
+  }
+
   /** Scroll wide pictures so that the token is seen. */
   function follow() {
     const columns = panels.surprisals.place.querySelectorAll(".column");
@@ -348,6 +362,7 @@
       make("div", {}, panel("beam", "Hypotheses"), panel("time", "The beam over time", (place) => saveSvg("beam", place)), panel("actions", "Actions of the chosen hypothesis")),
       make("div", {}, narrow, panel("tape", "Stack tape: depth of each position (column) after each token (row)", (place) => saveSvg("tape", place)), panel("attachment", "What the token attaches to, over the whole beam"))),
     panel("stacks", "Stacks"),
+    panel("splits", "Scores of splits"),
     panel("attention", "Attention"),
     panel("whole", "The whole sentence"),
     make("p", { class: "soft noprint" }, "Keys: ← → step through the tokens, Home and End go to the ends, 1 to 9 choose a hypothesis. The address keeps what you see. "),
