@@ -1,4 +1,4 @@
-"""The study of syntax, end to end on a few trees: a rate, a run, scores, the table; a second run does nothing."""
+"""The study of syntax, whole, on a few trees: a rate, a run, scores, the table; a second run adds nothing."""
 
 from __future__ import annotations
 
