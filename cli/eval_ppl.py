@@ -138,7 +138,7 @@ def eval_ppl(
     from pdtools.search.contexts import DOCUMENT, with_documents
     from pdtools.search.huggingface import is_huggingface
     from pdtools.search.in_pieces import PiecewiseScorer, model_settings_for_job
-    from pdtools.search.inputs import read_inputs
+    from pdtools.search.inputs import read_inputs, read_rows
     from pdtools.search.particles import Particles
     from pdtools.shards import ShardFolder, ShardSet
 
@@ -177,8 +177,8 @@ def eval_ppl(
     rejects = Rejects(on_error.value)
     context = read_context(reading, documents=True)
     is_text = shards == STDIO or (os.path.isfile(shards) and kind_of(shards) in (None, Kind.TEXT))
-    if context.is_asked_for and not is_text:
-        raise PdtoolsError(f"{shards}: --context and --stride are for files of text")
+    # As text, whatever trees they have.
+    as_text = is_text or context.is_asked_for
     settings = model_settings(plan, model, run, context=context)
 
     def end(results: Results) -> None:
@@ -194,13 +194,18 @@ def eval_ppl(
             latex=latex,
         )
 
-    if is_text:
+    if as_text:
         if stream or hidden or not marginal or particles:
             raise PdtoolsError(
-                "--stream, --no-marginal, --particles and --mask- options are for shards, not for text"
+                "--stream, --no-marginal, --particles and --mask- options are for shards, not for text,"
+                " and do not go with --context and --stride"
             )
         with piecewise_scorer(target, settings, plan, overwrite=run.overwrite, quiet=run.quiet) as by_text:
-            lines = read_inputs([shards], "text", by_text.settings["text_style"])
+            style = by_text.settings["text_style"]
+            if is_text:
+                lines = read_inputs([shards], "text", style)
+            else:
+                lines = read_rows(ShardFolder.open(shards), style)
             if context.of == DOCUMENT:
                 lines = with_documents(lines, by_text.settings["window"])
             is_documents = context.stride is not None

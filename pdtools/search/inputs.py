@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from pdtools.errors import InputError
 from pdtools.files import Rejects, count_lines, read_lines
 from pdtools.prompts.items import read_prompts
+from pdtools.shards import ShardFolder
 from pdtools.tokenization import Sentence, join_words, split_spaces, split_text_words, split_words
 from pdtools.trees import SourcedTree, count_trees, normalize, read_trees, unescape
 
@@ -77,6 +79,26 @@ def read_inputs(files: Iterable[str], source: Source, text_style: str | None) ->
     for file in files:
         for line, text in read_lines(file):
             yield SourcedLine(read_sentence(text, source, text_style), split_written(text), file, line)
+
+
+def read_rows(shards: ShardFolder, text_style: str | None) -> Iterator[SourcedLine]:
+    """The sentences of shards, as their words; of windows, each document is a file of its own.
+
+    Rows of the sentence layout know no documents: they are one text.
+
+    Raises:
+        InputError: if they are blocks of running text, which have no sentences, or damaged.
+    """
+    if shards.layout == "block":
+        raise InputError("blocks of running text have no sentences", file=shards.folder)
+    line = 0
+    for block in shards.blocks():
+        for i in range(len(block)):
+            document = block.document(i)
+            place = str(shards.folder) if document is None else f"{shards.folder}, document {document}"
+            for text in block.text(i).split("\n"):
+                line += 1
+                yield SourcedLine(read_sentence(text, "tokens", text_style), _split_tokens(text), place, line)
 
 
 def count_inputs(files: Sequence[str], source: Source) -> int | None:

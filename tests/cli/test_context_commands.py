@@ -203,3 +203,40 @@ def test_what_does_not_go_together(
     text = ["eval-ppl", folders["story"], "--model", folders["base"]]
     for options in (["--stream"], ["--no-marginal"], ["--mask-share", "0.5"]):
         assert "are for shards, not for text" in refused(capsys, *text, *options)
+
+
+def test_shards_are_read_as_the_text_that_they_hold(
+    folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In windows, each of two documents by itself."""
+    trees = {
+        "one": "(S (N a) (V (V b) (N c)))\n(S (N b) (N a))\n",
+        "two": "(S (N c) (N c) (N a))\n(S (N a))\n",
+    }
+    for name, text in trees.items():
+        (tmp_path / f"{name}.trees").write_text(text)
+    (tmp_path / "text.txt").write_text(STORY)
+    files = [tmp_path / "one.trees", tmp_path / "two.trees"]
+    tokenizer = folders["base"]
+    command = ["tapes", *files, "--layout", "window", "--window", "12", "--tokenizer", tokenizer]
+    assert run([*map(str, command), "-o", str(tmp_path / "shards"), "-q"]) == 0
+    found = []
+    for read in (tmp_path / "shards", tmp_path / "text.txt"):
+        command = [
+            "eval-ppl",
+            read,
+            "--model",
+            folders["base"],
+            "--stride",
+            "2",
+            "--window",
+            "5",
+            "--json",
+            "-q",
+        ]
+        assert run([*map(str, command), "--device", "cpu"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        found.append((document["scores"], document["counts"]))
+    assert found[0][1] == found[1][1]
+    assert found[0][1]["documents"] == 2
+    assert found[0][0] == pytest.approx(found[1][0])
