@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pdtools.evaluation.student import student_p, student_quantile
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
 CONFIDENCE = 0.95
 _AT_ONCE = 1 << 21  # numbers of a bootstrap that are in memory at the same time
 _TINY = 1e-300
-_NORMAL = 1e6  # degrees of freedom with which Student's t is normal, to within 1e-6
 
 
 def mcnemar(only_a: int, only_b: int) -> float:
@@ -187,42 +188,3 @@ def common_variance(variances: Sequence[float], of_mean: float) -> float:
     """
     n = len(variances)
     return max(0.0, (math.fsum(variances) / n - of_mean) / (n - 1)) if n > 1 else 0.0
-
-
-def student_p(t: float, freedom: float) -> float:
-    """P(|T| ≥ |t|) of Student's t."""
-    if freedom > _NORMAL:
-        return math.erfc(abs(t) / math.sqrt(2))
-    return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t))
-
-
-def student_quantile(share: float, freedom: float) -> float:
-    """The t that a share (at least 1/2) of Student's distribution is below."""
-    low, high = 0.0, 1.0
-    while student_p(high, freedom) > 2 * (1 - share):
-        high *= 2
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (middle, high) if student_p(middle, freedom) > 2 * (1 - share) else (low, middle)
-    return high
-
-
-def incomplete_beta(a: float, b: float, x: float) -> float:
-    """The regularized incomplete beta function I_x(a, b), by its continued fraction (DLMF 8.17.22)."""
-    if x <= 0 or x >= 1:
-        return float(x >= 1)
-    if x > (a + 1) / (a + b + 2):  # where the fraction converges slowly, that of the complement is fast
-        return 1 - incomplete_beta(b, a, 1 - x)
-    front = math.exp(
-        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    )
-    # From the end: 1 + d_1 / (1 + d_2 / (1 + …)).
-    fraction = 1.0
-    for k in range(200, 0, -1):
-        m = k // 2
-        if k % 2:
-            d = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        else:
-            d = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        fraction = 1 + d / fraction
-    return front / (a * fraction)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
+from pdtools.evaluation.student import student_p, student_quantile
 
 Float = NDArray[np.float64]
 CONFIDENCE = 0.95
@@ -79,7 +80,7 @@ class Estimate:
     @property
     def p(self) -> float:
         """Two-sided p that it is 0, of one column of times."""
-        return 2 * student_cdf(-abs(float(self.value / self.error)), self.freedom)
+        return student_p(float(self.value / self.error), self.freedom)
 
 
 def fit(predictors: Float, times: Float, names: Sequence[str] | None = None) -> Fit:
@@ -174,46 +175,3 @@ def permutation_p(differences: Float, rng: np.random.Generator, samples: int) ->
         flipped = bits[:, :n] @ differences.astype(np.float64)  # Σ of those that change their sign
         reached += int((np.abs(differences.sum() - 2 * flipped) >= observed).sum())
     return (reached + 1) / (samples + 1)
-
-
-def student_cdf(t: float, freedom: float) -> float:
-    """P(T ≤ t) of Student's t: by the incomplete beta function's continued fraction (Lentz)."""
-    x = freedom / (freedom + t * t)
-    tail = 0.5 * _incomplete_beta(freedom / 2, 0.5, x)
-    return 1 - tail if t > 0 else tail
-
-
-def student_quantile(p: float, freedom: float) -> float:
-    """The t with P(T ≤ t) = p, for p of at least 0.5, by bisection."""
-    low, high = 0.0, 1.0
-    while student_cdf(high, freedom) < p:
-        high *= 2
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (middle, high) if student_cdf(middle, freedom) < p else (low, middle)
-    return (low + high) / 2
-
-
-def _incomplete_beta(a: float, b: float, x: float) -> float:
-    """I_x(a, b), regularized."""
-    if x <= 0 or x >= 1:
-        return float(x >= 1)
-    if x > (a + 1) / (a + b + 2):  # where the fraction converges slowly
-        return 1 - _incomplete_beta(b, a, 1 - x)
-    front = math.exp(
-        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    )
-    tiny = 1e-300
-    c, d = 1.0, 1 / ((1 - (a + b) * x / (a + 1)) or tiny)
-    value = d
-    for m in range(1, 10_000):
-        for term in (
-            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
-            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
-        ):
-            d = 1 / ((1 + term * d) or tiny)
-            c = (1 + term / c) or tiny
-            value *= c * d
-        if abs(c * d - 1) < 1e-15:
-            break
-    return front * value / a

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -17,11 +16,9 @@ from pdtools.evaluation.comparison.statistics import (
     common_variance,
     deviation,
     holm,
-    incomplete_beta,
     resample,
-    student_p,
-    student_quantile,
 )
+from pdtools.evaluation.student import student_quantile
 
 
 @given(
@@ -42,26 +39,6 @@ def test_holm_rejects_what_its_steps_reject(ps: list[float]) -> None:
         values = {ps[i] for i in rejected if all(j in rejected for j in range(len(ps)) if ps[j] == ps[i])}
         assert {ps[i] for i in range(len(ps)) if corrected[i] <= alpha} == values
     assert all(p <= c <= 1 for p, c in zip(ps, corrected, strict=True))
-
-
-def test_student_of_one_two_and_many_degrees_of_freedom() -> None:
-    for t in (0.0, 0.3, 1.0, 2.5, 40.0, 1e4):
-        assert student_p(t, 1) == pytest.approx(1 - 2 * math.atan(t) / math.pi, abs=1e-12)  # Cauchy's
-        assert student_p(t, 2) == pytest.approx(1 - t / math.sqrt(2 + t * t), abs=1e-12)
-        assert student_p(-t, 9.9e5) == pytest.approx(student_p(t, math.inf), abs=1e-6)
-    assert [round(student_quantile(0.975, n), 3) for n in (1, 2, 5, 30, 1e7)] == [
-        *(12.706, 4.303, 2.571, 2.042, 1.960)  # the tables of every textbook
-    ]
-    for freedom in (1.3, 2.0, 7.7):
-        assert student_p(student_quantile(0.975, freedom), freedom) == pytest.approx(0.05, abs=1e-12)
-
-
-@pytest.mark.parametrize(("a", "b"), [(1, 1), (2, 3), (5, 2), (7, 7)])
-def test_incomplete_beta_is_a_binomial_tail(a: int, b: int) -> None:
-    for x in (Fraction(1, 10), Fraction(1, 2), Fraction(9, 10)):
-        n = a + b - 1
-        tail = sum(math.comb(n, k) * x**k * (1 - x) ** (n - k) for k in range(a, n + 1))
-        assert incomplete_beta(a, b, float(x)) == pytest.approx(float(tail), abs=1e-13)
 
 
 def test_spread_by_hand() -> None:

@@ -15,8 +15,6 @@ from pdtools.evaluation.reading.regression import (
     folds_of,
     held_out,
     permutation_p,
-    student_cdf,
-    student_quantile,
     sums_of,
 )
 
@@ -139,11 +137,3 @@ def test_bootstrap_draws_whole_items() -> None:
     assert high - low == pytest.approx(2 * 1.96 * item.std() / math.sqrt(50), rel=0.1)
     sums, counts = sums_of(np.arange(6.0), np.array([9, 9, 2, 2, 2, 5]))
     assert (sums.tolist(), counts.tolist()) == ([9, 5, 1], [3, 1, 2])
-
-
-@pytest.mark.parametrize("freedom", [1, 3, 30, 5000])
-def test_student(freedom: int) -> None:
-    stats = pytest.importorskip("scipy.stats")
-    for t in (-40.0, -2, -0.1, 0, 0.5, 3, 12):
-        assert student_cdf(t, freedom) == pytest.approx(stats.t.cdf(t, freedom), rel=1e-9, abs=1e-15)
-    assert student_quantile(0.975, freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-9)
