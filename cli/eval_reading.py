@@ -245,7 +245,6 @@ def eval_reading(
         )
         results = evaluate_reading(found, scored, frequency=frequency, regression=regression)
         results.settings["frequency"] = frequencies or (wordfreq and f"wordfreq {wordfreq}")
-        results.settings["spaces_corrected"] = correct_spaces
         read = {"times": times, "texts": texts, "frequencies": frequencies, **run.trees_read}
         made = provenance(
             {
@@ -256,6 +255,12 @@ def eval_reading(
         if table is not None:
             _write(table, results.table("observations"))
         deliver(results, made, output, print_reading, overwrite=run.overwrite, as_json=run.as_json)
+    if correct_spaces:
+        for each in scored:
+            if not each.corrects_spaces:
+                message(
+                    f"{each.model.name}: not corrected for spaces, which its model cannot", quiet=run.quiet
+                )
     if frequency is None:
         message("no --frequencies, no --wordfreq: the baseline has length alone", quiet=run.quiet)
 

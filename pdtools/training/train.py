@@ -311,9 +311,13 @@ def _check_treereg(model: LanguageModel, parsed: ShardSet | None, settings: Mapp
         raise PdtoolsError(
             "--treereg-shards is for models with TreeReg (--model transformer --set config.treereg_layer=N)"
         )
-    if parsed is None and model.has_treereg and settings.get("layout") not in ("sentence", "window"):
+    has_trees = settings.get("layout") in ("sentence", "window") and settings.get("prompts") is None
+    if parsed is None and model.has_treereg and not has_trees:
+        lacking = (
+            "have no trees" if settings.get("prompts") is None else "are prompts, whose trees are not learned"
+        )
         raise PdtoolsError(
-            "config.treereg_layer: these data have no trees: name shards with pdtools train --treereg-shards"
+            f"config.treereg_layer: these data {lacking}: name shards with pdtools train --treereg-shards"
         )
     if parsed is not None and model.derivation_kind.exist:
         raise PdtoolsError(

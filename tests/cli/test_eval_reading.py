@@ -111,8 +111,21 @@ def test_contexts_beams_and_predictors(folder: Path, capsys: pytest.CaptureFixtu
     one, many = (wide["scores"]["by_model"][f"pushdown, beam {n}"]["delta_ll"] for n in (1, 8))
     assert one != many
     corrected = evaluate(capsys, folder, *models(folder, "gpt2"), "--correct-spaces")
-    assert corrected["settings"]["spaces_corrected"]
+    assert corrected["settings"]["models"]["gpt2"]["spaces_corrected"]
     assert corrected["scores"]["by_model"]["gpt2"] != plain["scores"]["by_model"]["gpt2"]
+
+
+def test_a_model_of_actions(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It has no attachments, and its spaces are not corrected, which is said."""
+    command = ["eval-reading", str(folder / "times.tsv"), *models(folder, "base", "tg"), *QUICK]
+    predictors = ["--predictor", "surprisal", "--predictor", "attachment"]
+    counts = ["--frequencies", str(folder / "counts.tsv")]
+    assert run([*command, *predictors, *counts, "--correct-spaces", "-o", str(tmp_path / "r")]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == "tg: not corrected for spaces, which its model cannot\n"
+    described = json.loads((tmp_path / "r" / "results.json").read_text())["settings"]["models"]
+    assert {name: each["spaces_corrected"] for name, each in described.items()} == {"base": True, "tg": False}
+    assert described["tg"]["predictors"] == ["surprisal"]
 
 
 def test_slices_and_a_run_that_was_stopped_make_what_one_run_makes(

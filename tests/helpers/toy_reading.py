@@ -6,6 +6,7 @@ import itertools
 from pathlib import Path
 
 import numpy as np
+from action_oracle import action_model
 from search_oracle import tiny_model
 
 from pdtools.models import save_checkpoint
@@ -26,7 +27,7 @@ def words_of(item: int) -> list[str]:
 
 
 def save_models(folder: Path) -> None:
-    """One with trees, and one without, of sentences; the second of windows too."""
+    """One with trees, and one without, of sentences; the second of windows too; one of actions."""
     tokenizer = train_word_tokenizer([*TOKENS, *(t.capitalize() for t in TOKENS)], text_style="ptb", unk=True)
     for name, model, layout in (
         ("pushdown", "pushdown", "sentence"),
@@ -36,6 +37,9 @@ def save_models(folder: Path) -> None:
         shards: dict[str, object] = {"layout": layout, "factor": "right", "text_style": "ptb", "window": 24}
         made = tiny_model(model, vocab_size=tokenizer.vocab_size, max_length=25, layout=layout)
         save_checkpoint(folder / name, made, tokenizer, shards=shards)
+    actions = action_model("tg", "relative", words=tokenizer.vocab_size - 3, max_open=3)
+    shards = {"layout": "sentence", "text_style": "ptb"}
+    save_checkpoint(folder / "tg", actions, tokenizer.with_labels(("NP", "S")), shards=shards)
 
 
 def write_times(file: Path) -> None:

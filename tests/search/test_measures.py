@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from action_oracle import action_model
 from search_oracle import all_attachments, parts, row, save_checkpoints, tiny_model
 from toy_gpt2 import save_gpt2
 
 from pdtools.errors import PdtoolsError
+from pdtools.models import save_checkpoint
 from pdtools.search import SentenceScore, beam_search, load_scorer, next_token_logprobs
+from pdtools.search.action_scorer import ActionScorer
+from pdtools.search.checkpoint_scorer import ParsedScore
 from pdtools.search.contexts import Context
 from pdtools.search.scores import Measure, Scorer
+from pdtools.tokenization import train_word_tokenizer
 
 EVERY: tuple[Measure, ...] = ("entropy", "spaces", "structure")
 
@@ -121,6 +127,27 @@ def test_a_string_model_says_the_entropy_of_its_distributions(folders: dict[str,
     assert found.measures["ends"][:-1] == pytest.approx(
         [math.log(np.exp(logprobs[begins]).sum()) for logprobs in each[1:]], abs=1e-5
     )
+
+
+@pytest.mark.parametrize("name", ["tg", "plm"])
+def test_a_model_of_actions_says_what_closed_before_each_token(name: str, tmp_path: Path) -> None:
+    """The brackets between a token and the one before, in the best hypothesis' text after each token."""
+    tokenizer = train_word_tokenizer("abc", unk=False).with_labels(("NP", "S"))
+    model = action_model(name, "relative", max_open=3)
+    with torch.no_grad():  # one that likes to open and to close
+        for action in (model.actions.tokens, model.actions.first_closer):
+            output = model.embedding.weight[action]
+            model.final_norm.bias += 6 * output / output.square().sum()
+    save_checkpoint(tmp_path / "m", model, tokenizer, shards={})
+    scorer = load_scorer(tmp_path / "m", beam=50, measures=("structure",))
+    assert isinstance(scorer, ActionScorer)
+    for text in ("a b c a b", "c", "b b a"):
+        (parsed,) = scorer.score_with_parses([text])
+        assert isinstance(parsed, ParsedScore)
+        closed = parsed.score.measures["closed"].tolist()
+        trees = enumerate(parsed.incremental[:-1])
+        assert closed == [*(re.split("[abc]", tree)[t].count(")") for t, tree in trees), 0]
+        assert text == "c" or sum(closed) > 0
 
 
 def gpt2_logprobs(folder: Path, ids: list[int]) -> np.ndarray:

@@ -243,6 +243,8 @@ def test_what_cannot_be_learned_from_is_refused(labels: Path, numbers: Path, tmp
     prompt_shards(files, prompts, toy_tokenizer(), WINDOW, tmp_path / "shards", Rejects("fail"))
     with pytest.raises(InputError, match="the prompt with id 1 has no label"):
         train(tmp_path / "shards", tmp_path / "run", recipe("base", SHORT))
+    with pytest.raises(PdtoolsError, match="treereg_layer: these data are prompts"):
+        train(labels, tmp_path / "run", recipe("base", SHORT, treereg_layer=1))
     with pytest.raises(PdtoolsError, match="does not read windows"):
         train(labels, tmp_path / "run", Recipe(model="rnn", train=SHORT))
 

@@ -322,6 +322,7 @@ def _settings(
                 "column": model.model.column,
                 "predictors": list(used[model.model.name]),
                 "scorer": model.settings,
+                "spaces_corrected": model.corrects_spaces,
                 "lme4": _lme4(base_names, used[model.model.name], model.model.column, regression.spillover),
             }
             for model in models

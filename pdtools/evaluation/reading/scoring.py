@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -113,11 +113,14 @@ class ModelWords:
         model: which.
         settings: of its scorer.
         words: of each text.
+        corrects_spaces: whether its surprisals are corrected for the spaces before words, which models of
+            actions, and sums over given trees, cannot.
     """
 
     model: NamedModel
     settings: dict[str, Any]
     words: tuple[WordValues, ...]
+    corrects_spaces: bool = False
 
 
 def score_words(
@@ -161,10 +164,17 @@ def score_words(
                 align(text.written, own, spaces=spaces)
                 for text, own in zip(texts, scored[number], strict=True)
             ),
+            corrects_spaces=spaces and _knows_spaces(scored[number]),
         )
         for number, model in enumerate(models)
         if number in settings
     ]
+
+
+def _knows_spaces(scores: Iterable[Sequence[tuple[int, SentenceScore | Unscorable]]]) -> bool:
+    return any(
+        isinstance(score, SentenceScore) and "begins" in score.measures for own in scores for _, score in own
+    )
 
 
 def _pieces(
