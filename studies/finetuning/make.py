@@ -15,8 +15,7 @@ from pathlib import Path
 
 from pdtools import data
 from pdtools.data.generate import english, sentences
-from pdtools.data.grammar import NONE, Node
-from pdtools.data.lexicon import lexicon
+from pdtools.data.grammar import Node
 from pdtools.data.templates import raw_text
 from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects, atomic_directory, atomic_text
@@ -25,13 +24,12 @@ from pdtools.parsers.pipeline import SUFFIXES
 from pdtools.tokenization import join_words
 from pdtools.trees import normalize, read_trees, unescape
 
-SHAPE = {"n_positions": 128, "n_embd": 96, "n_layer": 4, "n_head": 4}
-VOCABULARY, END = 1000, "<|endoftext|>"
+SHAPE = {"n_positions": 64, "n_embd": 64, "n_layer": 3, "n_head": 4}
+VOCABULARY, END = 1200, "<|endoftext|>"
 ROWS, RATE, WARMUP = 16, 2e-3, 50
 SENTENCES_OF_GRAMMAR, SENTENCES_A_TEXT = 20_000, 8
 # Seeds of what is drawn from the grammar; the bundled treebank is of seed 1.
 TEXT_SEED, TASK_SEED = 2, 3
-NUMBERS = {"VBZ": "sg", "VBP": "pl", "NN": "sg", "NNP": "sg", "NNS": "pl"}
 
 
 # --- a small GPT-2 ------------------------------------------------------------------------------
@@ -116,41 +114,29 @@ def treebank_sentences() -> set[str]:
 
 
 def task(folder: Path, items: int) -> None:
-    """Write train.jsonl (so many items) and dev.jsonl (a third of it): sentences, and whether verbs agree.
+    """Write train.jsonl (so many items) and dev.jsonl (a third of it): sentences, and the number of the subject.
 
-    Each sentence has one finite verb in the present, whose number is wrong in half of them. In half of both
-    kinds the noun that is nearest before it has the number of the verb, in the other half the other number:
-    so the nearest noun says nothing of the label.
+    The main verb has a form that says nothing of it (a past tense, a modal). A third of the sentences of each
+    label has, of the nouns up to the main verb, one of the other number before the head of the subject, a
+    third none there but one behind it, a third none: so neither the first noun nor the last one before the verb
+    will do, and nor will a majority.
     """
-    verbs = other_numbers()
     rng = random.Random(TASK_SEED)
-    wanted = {"train": items // 4, "dev": items // 12}
-    kept: dict[tuple[bool, bool], list[str]] = {
-        (across, agrees): [] for across in (True, False) for agrees in (True, False)
-    }
+    wanted = {"train": items // 6, "dev": items // 18}
+    kept: dict[tuple[str, str], list[str]] = {(label, kind): [] for label in LABELS.values() for kind in KINDS}
     enough = sum(wanted.values())
     for tree in sentences(english(), rng, treebank_sentences()):
-        words = with_one_verb(tree, verbs)
-        if words is None:
-            continue
-        leaves, place = words
-        nearest = next(leaf.label for leaf in reversed(leaves[:place]) if leaf.label in NOUN_TAGS)
-        across = NUMBERS[nearest] != NUMBERS[leaves[place].label]  # in the sentence as the grammar has it
-        agrees = rng.random() < 0.5
-        cell = kept[across, agrees]
-        if len(cell) < enough:
-            spelled = [leaf.word for leaf in leaves]
-            if not agrees:
-                spelled[place] = verbs[spelled[place]]
-            cell.append(raw_text(spelled))
-        if all(len(cell) == enough for cell in kept.values()):
+        found = number_of_subject(tree)
+        if found is not None and len(kept[found]) < enough:
+            kept[found].append(raw_text(tree.words()))
+        if all(len(texts) == enough for texts in kept.values()):
             break
     with atomic_directory(folder) as made:
         at = 0
         for split, number in wanted.items():
             records = [
-                {"sentence": text, "label": "yes" if agrees else "no", "across": across}
-                for (across, agrees), texts in kept.items()
+                {"sentence": text, "label": label, "kind": kind}
+                for (label, kind), texts in kept.items()
                 for text in texts[at : at + number]
             ]
             at += number
@@ -160,28 +146,47 @@ def task(folder: Path, items: int) -> None:
                     stream.write(json.dumps(record) + "\n")
 
 
-NOUN_TAGS = ("NN", "NNS", "NNP")
+LABELS = {"NN": "one", "NNS": "many"}
+# Where a noun of the other number stands: before the head of the subject, between it and the verb, nowhere.
+KINDS = ("before", "between", "none")
+LONGEST = 18
 
 
-def with_one_verb(tree: Node, verbs: dict[str, str]) -> tuple[list[Node], int] | None:
-    """The words of a sentence and the place of its one present verb behind a noun; None of others."""
-    leaves = [leaf for leaf in tree.preterminals() if leaf.label != NONE]
-    places = [i for i, leaf in enumerate(leaves) if leaf.label in ("VBZ", "VBP")]
-    if len(places) != 1 or leaves[-1].word != "." or leaves[places[0]].word not in verbs:
+def number_of_subject(tree: Node) -> tuple[str, str] | None:
+    """The label of a sentence and its kind; None if it is none of the task.
+
+    It is a statement of at most ``LONGEST`` words whose subject is headed by one noun, and whose finite verb
+    doesn't agree in form.
+    """
+    words = tree.words()
+    labels = [child.label.split("-")[0] for child in tree.children]
+    if len(words) > LONGEST or words[-1] != "." or (tree.label, labels[-3:]) != ("S", ["NP", "VP", "."]):
         return None
-    has_noun = any(leaf.label in NOUN_TAGS for leaf in leaves[: places[0]])
-    return (leaves, places[0]) if has_noun else None
+    subject, predicate = tree.children[-3:-1]
+    verb = next(leaf for leaf in predicate.preterminals() if leaf.label != "RB")
+    head = head_noun(subject)
+    if head is None or verb.label not in ("VBD", "MD") or verb.word in ("was", "were"):
+        return None
+    other = "NNS" if head.label == "NN" else "NN"
+    before, behind = [], []
+    side = before
+    for leaf in tree.preterminals():
+        if leaf is verb:
+            break
+        side = behind if leaf is head else side
+        side.append(leaf.label)
+    kind = "before" if other in before else "between" if other in behind else "none"
+    return LABELS[head.label], kind
 
 
-def other_numbers() -> dict[str, str]:
-    """Present forms with that of the other number."""
-    forms: dict[str, dict[str, str]] = {}
-    for symbol in ("V", "Be", "Have", "Do"):
-        for entry in lexicon()[symbol]:
-            if entry.features.get("f") == "pres" and entry.features["a"] in ("sg", "pl"):
-                forms.setdefault(entry.features["lemma"], {})[entry.features["a"]] = entry.word
-    pairs = [(each["sg"], each["pl"]) for each in forms.values()]
-    return {**dict(pairs), **{plural: singular for singular, plural in pairs}}
+def head_noun(phrase: Node) -> Node | None:
+    """The noun that a noun phrase is headed by: not by a name, a pronoun, or several coordinated."""
+    labels = [child.label.split("-")[0] for child in phrase.children]
+    if "CC" in labels:
+        return None
+    if labels[0] == "NP" and not any(leaf.label in LABELS for leaf in phrase.children):
+        return head_noun(phrase.children[0])
+    return next((leaf for leaf in reversed(phrase.children) if leaf.label in LABELS), None)
 
 
 def main() -> None:

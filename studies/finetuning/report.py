@@ -32,20 +32,16 @@ def table(folder: str) -> None:
 
 def collected(out: Path) -> dict[str, Any]:
     """The settings, and of every run its losses as a language model and its answers."""
-    across = {
-        record["sentence"]: record["across"]
-        for record in (parse_json(line, out) for _, line in read_lines(str(out / "data" / "dev.jsonl")))
-    }
+    kinds = [parse_json(line, out)["kind"] for _, line in read_lines(str(out / "data" / "dev.jsonl"))]
     runs = []
     for file in sorted(out.glob("results/*/*/results.json")):
         arm, _, seed = file.parent.name.rpartition("-")
         scores = read_json(file)["scores"]
         first = min(read_metrics(out / "stage1" / arm / seed, "valid"), key=lambda each: each["loss"])
-        items = pq.read_table(file.parent / "items.parquet", columns=["item", "text", "correct"]).to_pylist()
-        names = list(across)
-        right: dict[bool, list[bool]] = {True: [], False: []}
-        for item in items:
-            right[across[names[int(item["item"])]]].append(item["correct"])
+        items = pq.read_table(file.parent / "items.parquet", columns=["item", "correct"]).to_pylist()
+        right = {
+            kind: mean(item["correct"] for item in items if kinds[int(item["item"])] == kind) for kind in KINDS
+        }
         runs.append(
             {
                 "arm": arm,
@@ -53,8 +49,7 @@ def collected(out: Path) -> dict[str, Any]:
                 "task": file.parts[-3],
                 "accuracy": scores["accuracy"],
                 "interval": scores["intervals"]["accuracy"],
-                "accuracy_across": mean(right[True]),
-                "accuracy_near": mean(right[False]),
+                "accuracy_by_kind": right,
                 "items": len(items),
                 "ppl_given_trees": first["ppl_token_given_trees"],
                 "ppl_joint": first["ppl_token_joint"],

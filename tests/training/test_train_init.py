@@ -360,6 +360,7 @@ def test_the_head_warms_up_alone(
     config = dataclasses.replace(
         SHORT, head_warmup_steps=4, steps=4, eval_every=2, weight_decay=0.1, warmup_steps=0
     )
+    assert read_recipe("glue", init=trained).model == "transformer"  # a recipe that names no model
     chosen = read_recipe(model="pushdown", init=trained)
 
     def learn(name: str, steps: int, **options: Any) -> dict[str, Any]:
