@@ -114,31 +114,29 @@ def treebank_sentences() -> set[str]:
 
 
 def task(folder: Path, items: int) -> None:
-    """Write train.jsonl (so many items) and dev.jsonl (a third of it): sentences, and the number of the subject.
+    """Write train.jsonl (so many items) and dev.jsonl (a third of it): sentences, and the subject's number.
 
-    The main verb has a form that says nothing of it (a past tense, a modal). A third of the sentences of each
-    label has, of the nouns up to the main verb, one of the other number before the head of the subject, a
-    third none there but one behind it, a third none: so neither the first noun nor the last one before the verb
-    will do, and nor will a majority.
+    The main verb has a form that doesn't tell it (past tense, modal). Of each label, a third of the sentences
+    has a noun of the other number before the head of the subject, a third has none there but one between it
+    and the main verb, a third has neither. ``first`` and ``last`` are the answers that the first noun and the
+    last one before the main verb would give.
     """
     rng = random.Random(TASK_SEED)
     wanted = {"train": items // 6, "dev": items // 18}
-    kept: dict[tuple[str, str], list[str]] = {(label, kind): [] for label in LABELS.values() for kind in KINDS}
+    kept: dict[tuple[str, str], list[dict[str, str]]] = {
+        (label, kind): [] for label in LABELS.values() for kind in KINDS
+    }
     enough = sum(wanted.values())
     for tree in sentences(english(), rng, treebank_sentences()):
-        found = number_of_subject(tree)
-        if found is not None and len(kept[found]) < enough:
-            kept[found].append(raw_text(tree.words()))
-        if all(len(texts) == enough for texts in kept.values()):
+        item = item_of(tree)
+        if item is not None and len(kept[item["label"], item["kind"]]) < enough:
+            kept[item["label"], item["kind"]].append(item)
+        if all(len(each) == enough for each in kept.values()):
             break
     with atomic_directory(folder) as made:
         at = 0
         for split, number in wanted.items():
-            records = [
-                {"sentence": text, "label": label, "kind": kind}
-                for (label, kind), texts in kept.items()
-                for text in texts[at : at + number]
-            ]
+            records = [item for each in kept.values() for item in each[at : at + number]]
             at += number
             rng.shuffle(records)
             with atomic_text(made / f"{split}.jsonl") as stream:
@@ -152,11 +150,11 @@ KINDS = ("before", "between", "none")
 LONGEST = 18
 
 
-def number_of_subject(tree: Node) -> tuple[str, str] | None:
-    """The label of a sentence and its kind; None if it is none of the task.
+def item_of(tree: Node) -> dict[str, str] | None:
+    """An item of the task; None of sentences that are none of it.
 
     It is a statement of at most ``LONGEST`` words whose subject is headed by one noun, and whose finite verb
-    doesn't agree in form.
+    is no form that agrees.
     """
     words = tree.words()
     labels = [child.label.split("-")[0] for child in tree.children]
@@ -167,16 +165,23 @@ def number_of_subject(tree: Node) -> tuple[str, str] | None:
     head = head_noun(subject)
     if head is None or verb.label not in ("VBD", "MD") or verb.word in ("was", "were"):
         return None
-    other = "NNS" if head.label == "NN" else "NN"
-    before, behind = [], []
-    side = before
+    nouns = []
     for leaf in tree.preterminals():
         if leaf is verb:
             break
-        side = behind if leaf is head else side
-        side.append(leaf.label)
-    kind = "before" if other in before else "between" if other in behind else "none"
-    return LABELS[head.label], kind
+        if leaf.label in LABELS:
+            nouns.append(leaf)
+    numbers = [LABELS[noun.label] for noun in nouns]
+    place = next(i for i, noun in enumerate(nouns) if noun is head)
+    others = [number != numbers[place] for number in numbers]
+    kind = "before" if any(others[:place]) else "between" if any(others) else "none"
+    return {
+        "sentence": raw_text(words),
+        "label": numbers[place],
+        "kind": kind,
+        "first": numbers[0],
+        "last": numbers[-1],
+    }
 
 
 def head_noun(phrase: Node) -> Node | None:

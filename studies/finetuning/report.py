@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -11,6 +12,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from pdtools.errors import PdtoolsError
+from pdtools.evaluation.comparison.compare import compare_runs
+from pdtools.evaluation.comparison.groups import Group, find_models
+from pdtools.evaluation.comparison.many import compare_many
 from pdtools.files import atomic_text, read_json, read_lines, write_json
 from pdtools.files.json_input import parse_json
 from pdtools.provenance import provenance
@@ -18,6 +22,10 @@ from pdtools.report.tables import markdown_table
 from pdtools.training import read_metrics
 
 ARMS = {"plain": "GPT-2", "pushdown": "Pushdown-GPT2"}
+# Where a noun of the other number stands, as make.py has it.
+KINDS = {"before": "before the subject's head", "between": "between it and the verb", "none": "nowhere"}
+# Answers that need no structure.
+RULES = {"first": "the first noun", "last": "the last noun before the verb"}
 
 
 def table(folder: str) -> None:
@@ -32,16 +40,14 @@ def table(folder: str) -> None:
 
 def collected(out: Path) -> dict[str, Any]:
     """The settings, and of every run its losses as a language model and its answers."""
-    kinds = [parse_json(line, out)["kind"] for _, line in read_lines(str(out / "data" / "dev.jsonl"))]
+    data = [parse_json(line, out) for _, line in read_lines(str(out / "data" / "dev.jsonl"))]
     runs = []
     for file in sorted(out.glob("results/*/*/results.json")):
         arm, _, seed = file.parent.name.rpartition("-")
         scores = read_json(file)["scores"]
         first = min(read_metrics(out / "stage1" / arm / seed, "valid"), key=lambda each: each["loss"])
         items = pq.read_table(file.parent / "items.parquet", columns=["item", "correct"]).to_pylist()
-        right = {
-            kind: mean(item["correct"] for item in items if kinds[int(item["item"])] == kind) for kind in KINDS
-        }
+        right = by_kind(data, {int(item["item"]): item["correct"] for item in items})
         runs.append(
             {
                 "arm": arm,
@@ -59,21 +65,75 @@ def collected(out: Path) -> dict[str, Any]:
     return {
         "settings": (out / "settings").read_text().strip(),
         "gpt2": read_json(out / "gpt2" / "made.json"),
+        "rules": {
+            rule: {"accuracy": mean(right), "accuracy_by_kind": by_kind(data, dict(enumerate(right)))}
+            for rule in RULES
+            for right in [[item[rule] == item["label"] for item in data]]
+        },
         "runs": runs,
+        **compared(out),
+    }
+
+
+def by_kind(data: Sequence[Mapping[str, Any]], right: Mapping[int, bool]) -> dict[str, float]:
+    """The share of right answers, by their place in the data, of each kind of sentence."""
+    return {kind: mean(right[i] for i in right if data[i]["kind"] == kind) for kind in KINDS}
+
+
+def compared(out: Path) -> dict[str, Any]:
+    """Both arms, seed by seed with McNemar's test, and all seeds with an interval over seeds and items."""
+    arms = {
+        arm: sorted(out.glob(f"results/*/{arm}-*"), key=lambda folder: int(folder.name.rpartition("-")[2]))
+        for arm in ARMS
+    }
+    pairs = {
+        folder.name.rpartition("-")[2]: compare_runs(
+            folder, folder.with_name(folder.name.replace("plain", "pushdown"))
+        )
+        for folder in arms["plain"]
+    }
+    groups = [
+        Group(name=arm, models=tuple(model for folder in folders for model in find_models(folder)))
+        for arm, folders in arms.items()
+    ]
+    (score,) = compare_many(groups).scores
+    return {
+        "by_seed": {seed: asdict(pair["groups"][0]) for seed, pair in pairs.items()},
+        "of_all": asdict(score),
     }
 
 
 def markdown(found: Mapping[str, Any]) -> str:
-    """Means over seeds, and each seed, as table 3 has them; and what stage 1 came to."""
-    rows = [["", "all", "another number near", "the subject near", "perplexity", "attachments"], ["---"] * 6]
+    """Means over seeds, and each seed, as table 3 has them; what stage 1 came to; both arms compared."""
+    titles = ["", "all", *KINDS.values(), "perplexity", "attachments"]
+    rows = [titles, ["---"] * len(titles)]
+    for rule, title in RULES.items():
+        shares = [found["rules"][rule]["accuracy"], *found["rules"][rule]["accuracy_by_kind"].values()]
+        rows.append([title, *(f"{100 * share:.1f}" for share in shares), "", ""])
     for arm, title in ARMS.items():
-        runs = [run for run in found["runs"] if run["arm"] == arm]
-        if runs:
-            cells = [of_seeds(runs, key, 100) for key in ("accuracy", "accuracy_across", "accuracy_near")]
-            rows.append(
-                [title, *cells, of_seeds(runs, "ppl_given_trees"), of_seeds(runs, "attachment_accuracy", 100)]
-            )
-    return markdown_table(rows)
+        runs = [{**run, **run["accuracy_by_kind"]} for run in found["runs"] if run["arm"] == arm]
+        accuracies = [of_seeds(runs, key, 100) for key in ("accuracy", *KINDS)]
+        heads = of_seeds(runs, "attachment_accuracy", 100)
+        rows.append([title, *accuracies, of_seeds(runs, "ppl_given_trees"), heads])
+    differences = [
+        ["seed", "points [95%]", "right in one arm only: plain, pushdown", "McNemar's p"],
+        ["---"] * 4,
+    ]
+    for seed, pair in found["by_seed"].items():
+        points = interval(pair["b"] - pair["a"], (pair["low"], pair["high"]))
+        differences.append([seed, points, f"{pair['only_a']}, {pair['only_b']}", f"{pair['p']:.2g}"])
+    (pair,) = found["of_all"]["pairs"]
+    if pair["over_seeds"] is not None:
+        differences.append(
+            ["all, over items and seeds", interval(pair["difference"], pair["over_seeds"]), "", ""]
+        )
+    return markdown_table(rows) + "\n" + markdown_table(differences)
+
+
+def interval(difference: float, ends: Sequence[float]) -> str:
+    """In points, of a share and its ends."""
+    low, high = (100 * end for end in ends)
+    return f"{100 * difference:+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
 def of_seeds(runs: list[Mapping[str, Any]], key: str, scale: float = 1) -> str:

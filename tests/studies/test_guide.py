@@ -118,6 +118,7 @@ def test_pretrained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         command = command.replace("--window 1023", "--window 63")
         last = LAST_LAYER if "--model transformer" not in command else LAST_LAYER.partition("1' ")[2]
         command += f" {last}" if " train " in command else ""
+        assert run([*shlex.split(command)[1:], "--quiet"]) == 0, command
 
 
 def test_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,31 +149,31 @@ def test_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_finetuning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("transformers")
-    for split in ("train", "valid"):
-        (tmp_path / "wiki" / split).mkdir(parents=True)
-        trees = (REPOSITORY / "data" / "treebank" / f"{split}.mrg").read_text("utf-8").splitlines()
-        (tmp_path / "wiki" / split / "a.mrg").write_text("\n".join(trees[:20]))
+    """From two models of windows that have learned nothing."""
     (tmp_path / "GLUE" / "RTE").mkdir(parents=True)
     pairs = ["0\tThe dog barks.\tA dog barks.\tentailment", "1\tShe left.\tCats sleep.\tnot_entailment"]
     for split in ("train", "dev"):
         table = "\n".join(["index\tsentence1\tsentence2\tlabel", *pairs])
         (tmp_path / "GLUE" / "RTE" / f"{split}.tsv").write_text(table + "\n")
-    corpus = [STORY, "Premise: Hypothesis: Label: Yes No"]
-    save_gpt2(tmp_path / "gpt2", corpus, vocab_size=290, positions=128)
+    (tmp_path / "a.trees").write_text("(S (NP (D The) (N dog)) (V barks))\n" * 9)
     monkeypatch.chdir(tmp_path)
+    tokenizer = "--tokenizer bpe --vocab-size 300 --text-style raw"
+    for command in (
+        f"tapes a.trees --layout window --window 127 {tokenizer} -o windows/train",
+        f"train windows/train --model pushdown --config tiny{SMALLER} -o runs/stage1",
+        f"train windows/train --model transformer --config tiny{SMALLER} -o runs/stage1-base",
+    ):
+        assert run([*shlex.split(command), "--quiet"]) == 0, command
     found = commands("finetuning.md")
-    assert len(found) == 15
+    assert len(found) == 11
     for command in found:
         command = command.replace("--window 512", "--window 127")
-        if " train " in command:
-            of_control = " --set config.max_length=128" if "stage1-base" in command else ""
-            layers = "" if "transformer" in command else " --set 'config.pushdown_layers=last 1'"
-            steps = " --set train.steps=2 --set train.accumulate=1 --set train.batch_sentences=4"
-            command += f"{steps}{layers}{of_control}"
+        command += " --set train.steps=2 --set train.accumulate=1" if " train " in command else ""
         command += " --beam 2" if " decode " in command else ""
         quiet = [] if " compare " in command else ["--quiet"]
         assert run([*shlex.split(command)[1:], *quiet]) == 0, command
+    trained = [json.loads(Path(f"runs/{name}/run.json").read_text()) for name in ("rte", "rte-base")]
+    assert [each["recipe"]["model"] for each in trained] == ["pushdown", "transformer"]
 
 
 def test_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
