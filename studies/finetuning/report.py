@@ -25,7 +25,7 @@ ARMS = {"plain": "GPT-2", "pushdown": "Pushdown-GPT2"}
 # Where a noun of the other number stands, as make.py has it.
 KINDS = {"before": "before the subject's head", "between": "between it and the verb", "none": "nowhere"}
 # Answers that need no structure.
-RULES = {"first": "the first noun", "last": "the last noun before the verb"}
+RULES = {"first": "answering by the first noun", "last": "by the last noun before the verb"}
 
 
 def table(folder: str) -> None:
@@ -144,20 +144,20 @@ def of_seeds(runs: list[Mapping[str, Any]], key: str, scale: float = 1) -> str:
 
 
 def found_here(found: Mapping[str, Any]) -> str:
-    """One sentence: both arms, and how they differ with each seed."""
-    right = {
-        arm: {run["seed"]: 100 * run["accuracy"] for run in found["runs"] if run["arm"] == arm}
-        for arm in ARMS
-    }
-    plain, pushdown = right.values()
-    seeds = sorted(plain.keys() & pushdown.keys())
-    differences = [pushdown[seed] - plain[seed] for seed in seeds]
-    signs = {difference > 0 for difference in differences}
-    says = "the same sign with every seed" if len(signs) == 1 else "of both signs"
+    """Both arms, how they differ with each seed and over all, and what answers without structure come to."""
+    plain, pushdown = (
+        mean(100 * run["accuracy"] for run in found["runs"] if run["arm"] == arm) for arm in ARMS
+    )
+    differences = ", ".join(f"{100 * (pair['b'] - pair['a']):+.1f}" for pair in found["by_seed"].values())
+    (pair,) = found["of_all"]["pairs"]
+    rules = " and ".join(
+        f"{title} would give {100 * found['rules'][rule]['accuracy']:.1f}%" for rule, title in RULES.items()
+    )
+    over_all = interval(pair["difference"], pair["over_seeds"])
     return (
-        f"Pushdown-GPT-2 answers {mean(pushdown.values()):.1f}% of the items right, the plain GPT-2"
-        f" {mean(plain.values()):.1f}%; by seeds the differences are"
-        f" {', '.join(f'{difference:+.1f}' for difference in differences)} points: {says}. Chance is 50%."
+        f"Pushdown-GPT-2 answers {pushdown:.1f}% of the items right, the plain GPT-2 {plain:.1f}%; by seeds"
+        f" the differences are {differences} points, on average {over_all} (95%, over items and seeds)."
+        f" Chance is 50%; {rules}."
     )
 
 

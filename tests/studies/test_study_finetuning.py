@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -11,11 +12,13 @@ import time
 from collections import Counter
 from importlib import util
 from pathlib import Path
+from statistics import mean
 from types import ModuleType
 
 import pytest
 
 from pdtools.cli.main import run
+from pdtools.data.grammar import Grammar
 from pdtools.files import write_json
 
 pytest.importorskip("transformers")
@@ -23,7 +26,8 @@ pytest.importorskip("transformers")
 REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDER = REPOSITORY / "studies" / "finetuning"
 # Hands a command to the test, which runs it in its own process, and ends as it did.
-SHIM = """#!/bin/sh
+SHIM = f"""#!/bin/sh
+case $0 in *python) case $1 in *report.py) ;; *) exec {sys.executable} "$@" ;; esac ;; esac
 mine=$COMMANDS/$$
 printf '%s\\0' "$@" >"$mine.part"
 mv "$mine.part" "$mine.command"
@@ -42,16 +46,17 @@ def script(name: str) -> ModuleType:
 
 
 class Shell:
-    """Runs scripts whose ``pdtools`` is this process: importing torch takes longer than what they do."""
+    """Runs scripts whose ``pdtools`` and report.py are this process: importing torch takes longer than they do."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
         self.folder = folder
         self.commands: list[list[str]] = []
         (folder / "bin").mkdir()
-        (folder / "bin/pdtools").write_text(SHIM)
-        (folder / "bin/pdtools").chmod(0o755)
+        for name in ("pdtools", "python"):
+            (folder / "bin" / name).write_text(SHIM)
+            (folder / "bin" / name).chmod(0o755)
         (folder / "commands").mkdir()
-        path = f"{folder}/bin:{Path(sys.executable).parent}:{os.environ['PATH']}"
+        path = f"{folder}/bin:{os.environ['PATH']}"
         self.environment = {**os.environ, **settings, "PATH": path, "COMMANDS": f"{folder}/commands"}
 
     def run(self, *command: str, **settings: str) -> tuple[int, str]:
@@ -65,11 +70,18 @@ class Shell:
                 for file in (self.folder / "commands").glob("*.command"):
                     self.commands.append(file.read_text().split("\0")[:-1])
                     file.unlink()
-                    status = run([*self.commands[-1], "--quiet"])
+                    status = self.command(*self.commands[-1])
                     write_json(file.with_suffix(".status"), status)
                 time.sleep(0.01)
             assert process.stdout is not None
             return process.returncode, process.stdout.read()
+
+    def command(self, name: str, *arguments: str) -> int:
+        """Run one, in this process; its exit status."""
+        if name.endswith("report.py"):
+            script("report").table(*arguments[1:])
+            return 0
+        return run([name, *arguments, "--quiet"])
 
 
 @pytest.fixture(scope="module")
@@ -77,46 +89,80 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A GPT-2 that has learned nothing, and a few items of the task."""
     folder = tmp_path_factory.mktemp("finetuning") / "out"
     make = script("make")
-    make.SHAPE = {"n_positions": 128, "n_embd": 16, "n_layer": 2, "n_head": 2}
+    make.SHAPE = {"n_positions": 64, "n_embd": 16, "n_layer": 2, "n_head": 2}
     make.VOCABULARY, make.SENTENCES_OF_GRAMMAR, make.ROWS = 400, 60, 1
+    make.treebank_sentences = set
     make.gpt2(folder / "gpt2", 2)
-    make.task(folder / "data", 12)
+    make.task(folder / "data", 18)
     return folder
 
 
-def test_the_task_is_not_that_of_the_nearest_noun(made: Path) -> None:
-    for split, number in (("train", 12), ("dev", 4)):
+@pytest.mark.parametrize(
+    ("statement", "item"),
+    [
+        (
+            "(PP (IN after) (NP (NNS wars))) (, ,) (NP-SBJ (DT the) (NN king)) (VP (VBD slept))",
+            ("one", "before", "many", "one"),
+        ),
+        (
+            "(NP-SBJ (NP (NP (NN dog) (POS 's)) (NNS friends)) (PP (IN in) (NP (NN town)))) (VP (MD may))",
+            ("many", "before", "one", "one"),
+        ),
+        (
+            "(NP-SBJ (NP (NNS men)) (SBAR (WP who) (S (NP (NN king)) (VP (VBD saw))))) (VP (VBD slept))",
+            ("many", "between", "many", "one"),
+        ),
+        ("(NP-SBJ (NNS men)) (VP (VBD saw) (NP (NN town)))", ("many", "none", "many", "many")),
+        ("(NP-SBJ (NNS men)) (VP (VBD were) (ADJP (JJ old)))", None),
+        ("(NP-SBJ (NNS men)) (VP (VBP sleep))", None),
+        ("(NP-SBJ (NP (NN man)) (CC and) (NP (NN dog))) (VP (VBD slept))", None),
+        ("(NP-SBJ (NNP Ann)) (VP (VBD slept))", None),
+        ("(VBD did) (NP-SBJ (NN man)) (VP (VB sleep))", None),
+    ],
+)
+def test_the_number_of_the_subject(statement: str, item: tuple[str, ...] | None) -> None:
+    grammar = Grammar(f"Top\n  1     (S {statement} (. .))\n", {})
+    made = script("make").item_of(grammar.sample("Top", random.Random(1)))
+    assert item == (made and (made["label"], made["kind"], made["first"], made["last"]))
+
+
+def test_items_of_the_task(made: Path) -> None:
+    for split, number in (("train", 3), ("dev", 1)):
         items = [json.loads(line) for line in (made / f"data/{split}.jsonl").read_text().splitlines()]
-        assert Counter((item["label"], item["across"]) for item in items) == {
-            (label, across): number // 4 for label in ("yes", "no") for across in (True, False)
+        assert Counter((item["label"], item["kind"]) for item in items) == {
+            (label, kind): number for label in ("one", "many") for kind in ("before", "between", "none")
         }
-        assert len({item["sentence"] for item in items}) == number
+        assert len({item["sentence"] for item in items}) == 6 * number
 
 
 def test_the_study(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     steps = "train.steps=2 train.eval_every=1 train.warmup_steps=0 train.batch_sentences=2"
     shell = Shell(tmp_path, SEEDS="1", HEAD_WARMUP="1", BEAM="1", SET1=steps)
-    shell.environment |= {"SET3": steps, "GPT2_STEPS": "2", "ITEMS": "12"}
+    shell.environment |= {"SET3": steps, "GPT2_STEPS": "2", "ITEMS": "18"}
     for part in ("train", "valid"):
         trees = (REPOSITORY / "data" / "treebank" / f"{part}.mrg").read_text("utf-8").splitlines()
-        (tmp_path / f"{part}.mrg").write_text("\n".join(trees[:30]))
+        (tmp_path / f"{part}.mrg").write_text("\n".join(trees[:20]))
     shell.environment["PARSED"] = str(tmp_path)
     (tmp_path / "out").symlink_to(made)
-    status, printed = shell.run("sh", str(FOLDER / "study.sh"), "out")
-    assert status == 0, printed
-    assert printed == (made / "table.md").read_text()
+    status, _ = shell.run("sh", str(FOLDER / "study.sh"), "out")
+    assert status == 0
     results = json.loads((made / "results.json").read_text())
     assert [(run["arm"], run["seed"], run["items"]) for run in results["runs"]] == [
-        ("plain", 1, 4),
-        ("pushdown", 1, 4),
+        ("plain", 1, 6),
+        ("pushdown", 1, 6),
     ]
-    for scored in results["runs"]:
-        both = (scored["accuracy_across"] + scored["accuracy_near"]) / 2
-        assert scored["accuracy"] == pytest.approx(both)
+    for scored in (*results["runs"], *results["rules"].values()):
+        assert scored["accuracy"] == pytest.approx(mean(scored["accuracy_by_kind"].values()))
+    assert results["rules"]["first"]["accuracy_by_kind"]["between"] == 1
+    assert results["rules"]["last"]["accuracy_by_kind"]["between"] < 1
+    plain, pushdown = results["runs"]
+    pair = results["by_seed"]["1"]
+    assert pair["b"] - pair["a"] == pytest.approx(pushdown["accuracy"] - plain["accuracy"])
+    assert len((made / "table.md").read_text().splitlines()) == 10  # two tables, of four rows and of one seed
     # Stage 3 goes on from stage 1, in both arms; only one has a head and tapes.
     for arm, model in (("plain", "transformer"), ("pushdown", "pushdown")):
-        record = json.loads((made / "agreement" / arm / "1" / "run.json").read_text())
+        record = json.loads((made / "subject" / arm / "1" / "run.json").read_text())
         assert record["recipe"]["model"] == model
         assert record["initialized"]["folder"] == f"out/stage1/{arm}/1"
         assert record["initialized"]["new"] == record["initialized"]["left_out"] == []
@@ -126,9 +172,11 @@ def test_the_study(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     # The table of the script alone.
     assert "| Pushdown-GPT2 | " in (made / "staged.md").read_text()
 
-    status, again = shell.run("sh", str(FOLDER / "study.sh"), "out")
-    assert (status, again) == (0, printed)
-    assert {command[0] for command in shell.commands} == {"sweep"}  # which find that nothing is left to do
+    before = (made / "results.json").read_text()
+    status, _ = shell.run("sh", str(FOLDER / "study.sh"), "out")
+    assert (status, (made / "results.json").read_text()) == (0, before)
+    # Sweeps, which find that nothing is left to do, and the report.
+    assert [command[0] for command in shell.commands] == ["sweep"] * 4 + [str(FOLDER / "report.py")]
     status, _ = shell.run("sh", str(FOLDER / "study.sh"), "out", BEAM="2")
     assert status == 1
 
