@@ -46,7 +46,7 @@ def script(name: str) -> ModuleType:
 
 
 class Shell:
-    """Runs scripts whose ``pdtools`` and report.py are this process: importing torch takes longer than they do."""
+    """Runs scripts whose ``pdtools`` and report.py are this process: torch would take longer to import."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
         self.folder = folder
