@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,12 +29,14 @@ class _Kind:
         name: what it is.
         needed: files that each has; of the first, if it is JSON, these ``keys`` too.
         parts: matches the paths in it of all files and folders that pdtools writes there.
+        listed: the key in the first of these files of names of files that are there too.
     """
 
     name: str
     needed: tuple[str, ...]
     keys: frozenset[str] = frozenset()
     parts: str
+    listed: str | None = None
 
     def description(self, folder: Path) -> str | None:
         """What the folder is; None if it is nothing of this kind."""
@@ -50,9 +52,20 @@ class _Kind:
             return None
         return self.name + _command(document)
 
-    def holds(self, path: str) -> bool:
-        """Whether pdtools writes a file or folder of this relative path into such a folder."""
-        return re.fullmatch(f"{self.parts}|{_LEFT_OVER}|.*/({_LEFT_OVER})", path) is not None
+    def holds(self, paths: Iterable[str], folder: Path) -> Iterator[bool]:
+        """Of each relative path in a folder, whether pdtools writes a file or folder there."""
+        pattern = re.compile(f"{self.parts}|{_LEFT_OVER}|.*/({_LEFT_OVER})")
+        names = self._names(folder)
+        return (path in names or pattern.fullmatch(path) is not None for path in paths)
+
+    def _names(self, folder: Path) -> frozenset[str]:
+        if self.listed is None:
+            return frozenset()
+        try:
+            names = read_json(folder / self.needed[0])[self.listed]
+        except (PdtoolsError, OSError, LookupError, TypeError):
+            return frozenset()
+        return frozenset(filter(lambda name: isinstance(name, str), names))
 
 
 def _command(document: dict[str, Any]) -> str:
@@ -100,7 +113,8 @@ _KINDS = (
         name="the figures",
         needed=("figures.json",),
         keys=frozenset({"figures", "provenance"}),
-        parts=r"figures\.json|[A-Za-z0-9._-]+\.(svg|pdf|tex|csv)",
+        parts=r"figures\.json",
+        listed="figures",
     ),
 )
 JOB = _Kind(
@@ -122,8 +136,9 @@ def written_as(folder: Path, kinds: tuple[_Kind, ...] = _KINDS) -> str | None:
         return None
     for kind in kinds:
         if (description := kind.description(folder)) is not None:
-            for path in paths_below(folder):
-                if not kind.holds(path):
+            paths = list(paths_below(folder))
+            for path, is_ours in zip(paths, kind.holds(paths, folder), strict=True):
+                if not is_ours:
                     raise PdtoolsError(
                         f"{folder}: holds {path}, which pdtools did not write there"
                         " (move it, or choose another name)"
@@ -137,12 +152,12 @@ def written_as(folder: Path, kinds: tuple[_Kind, ...] = _KINDS) -> str | None:
 
 def holds_others(folder: Path, kinds: tuple[_Kind, ...] = _KINDS) -> bool:
     """Whether there are other files than those of one kind; it may lack those that each has."""
-    return not any(all(map(kind.holds, paths_below(folder))) for kind in kinds)
+    return not any(all(kind.holds(paths_below(folder), folder)) for kind in kinds)
 
 
 def is_part_of(folder: Path, path: str) -> bool:
     """Whether pdtools wrote the folder, and what is at this relative path in it."""
-    return any(kind.description(folder) is not None and kind.holds(path) for kind in _KINDS)
+    return any(kind.description(folder) is not None and all(kind.holds([path], folder)) for kind in _KINDS)
 
 
 def is_checkpoint_of_a_run(folder: Path) -> bool:

@@ -240,7 +240,7 @@ def _empty(folder: Path) -> None:
         if path.is_dir() and not path.is_symlink():
             with contextlib.suppress(OSError):  # it holds something else
                 path.rmdir()
-        elif JOB.holds(name) and not name.startswith(_LOCK):
+        elif all(JOB.holds([name], folder)) and not name.startswith(_LOCK):
             path.unlink()
 
 

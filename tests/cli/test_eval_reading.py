@@ -184,7 +184,7 @@ def test_compare_and_view_know_the_results(
     (benchmark,) = page.document["benchmarks"]
     expected = [(found["delta_ll"], found["low"], found["high"]) for found in gains.values()]
     assert [(row["score"], row["low"], row["high"]) for row in benchmark["gains"]] == expected
-    assert figures(page)["reading-gains"]["data"]["values"] == benchmark["gains"]
+    assert figures(page).charts["reading-gains"]["data"]["values"] == benchmark["gains"]
     assert benchmark["chart"]["layer"][-1]["encoding"]["x"]["title"] == "ΔLL (nats a word)"
 
 

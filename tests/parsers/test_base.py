@@ -36,5 +36,7 @@ def test_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> Non
     for name in [name for name in sys.modules if name.split(".")[0] == "benepar"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "benepar", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'pdtools\[parse\]' \(or --parser RUN "):
+    with pytest.raises(
+        MissingDependencyError, match=r"pip install 'pushdown-tools\[parse\]' \(or --parser RUN "
+    ):
         load_parser("benepar")

@@ -304,7 +304,7 @@ def test_parameter_counts() -> None:
     tables = 6 * 64 * 64 + 64 * d + d * d
     assert count("pushdown", **shape) == 124_439_808 + head + tables
     medium = recipe("gpt2-medium-last12")["config"]
-    plain = {key: value for key, value in medium.items() if key != "pushdown_layers"}
+    plain = {key: value for key, value in medium.items() if key not in ("pushdown_layers", "depth_init")}
     assert count("transformer", **plain) == 354_823_168  # GPT-2 medium
     assert count("transformer", **plain, tie_embeddings=False) == 354_823_168 + 50257 * 1024
 
