@@ -8,6 +8,7 @@ first answer in its place.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -54,7 +55,7 @@ class PromptForm:
         """The form that a task has in a tokenizer.
 
         Raises:
-            PdtoolsError: if an answer has no tokens, or two have the same.
+            PdtoolsError: if an answer has no tokens, or those that another begins with.
         """
         if task.answer is None:
             return cls(task)
@@ -74,6 +75,12 @@ class PromptForm:
                 f"task {task.name}: the tokenizer has the same tokens for different answers:"
                 f" {', '.join(task.answers.values())}"
             )
+        for one, other in itertools.permutations(range(len(answers)), 2):
+            if answers[other][: len(answers[one])] == answers[one]:
+                begun, whole = (task.answers[task.labels[i]] for i in (one, other))
+                raise PdtoolsError(
+                    f"task {task.name}: {whole!r} begins with the answer {begun!r}, so that it is never likelier"
+                )
         return cls(task, lead_ins.pop(), tuple(answers))
 
     @classmethod

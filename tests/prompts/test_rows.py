@@ -124,6 +124,9 @@ def test_answers_are_words_that_the_tokenizer_tells_apart() -> None:
     few = train_word_tokenizer(["Label", ":"], min_count=1)
     with pytest.raises(PdtoolsError, match="the same tokens for different answers"):
         PromptForm.of(rte, few)
+    longer = replace(rte, answers={"entailment": "very well", "not_entailment": "very"})
+    with pytest.raises(PdtoolsError, match="'very well' begins with the answer 'very', so"):
+        PromptForm.of(longer, tokenizer_of("ptb"))
     glued = replace(rte, answer="Label:no{label}")
     with pytest.raises(PdtoolsError, match="not words of its own"):
         PromptForm.of(glued, tokenizer_of("ptb"))

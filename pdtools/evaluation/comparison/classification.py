@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,53 @@ if TYPE_CHECKING:
 
 CLASSIFY = "classify"
 NAMES = {"accuracy": "accuracy", "f1": "F1", "spearman": "Spearman's ρ", "pearson": "Pearson's r"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnswerSums:
+    """A score of answers as one of sums over items, which can be drawn many times at once.
+
+    Attributes:
+        name: accuracy, f1 or pearson (a correlation of ranks is none of sums).
+        positive: the label that F1 is of.
+    """
+
+    name: str
+    positive: str | None
+
+    def read(self, table: pa.Table, folder: str | Path) -> dict[str, tuple[float, ...]]:
+        """What each item with a label adds: for accuracy whether it is right, and 1; for F1 whether gold and
+        prediction are both positive, and each; for a correlation the numbers' moments."""
+        gold, found = _read(table, folder, self.name != "pearson")
+        return {item: self._adds(gold[item], found[item]) for item in gold}
+
+    def _adds(self, gold: Any, found: Any) -> tuple[float, ...]:
+        if self.name == "accuracy":
+            return float(gold == found), 1.0
+        if self.name == "f1":
+            of_gold, of_found = gold == self.positive, found == self.positive
+            return float(of_gold and of_found), float(of_gold), float(of_found)
+        return 1.0, gold, found, gold * gold, found * found, gold * found
+
+    def score(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Sums (…, m) to the score (…), in percent; 0 where it is not defined."""
+        import numpy as np
+
+        if self.name == "accuracy":
+            return np.asarray(100 * sums[..., 0] / sums[..., 1])
+        if self.name == "f1":
+            return np.asarray(200 * sums[..., 0] / np.maximum(sums[..., 1] + sums[..., 2], 1))
+        n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
+        scale = np.sqrt(np.maximum(n * xx - x * x, 0) * np.maximum(n * yy - y * y, 0))
+        return np.divide(100 * (n * xy - x * y), scale, out=np.zeros_like(scale), where=scale > 0)
+
+
+def sums_of_label(label: str, document: Mapping[str, Any]) -> AnswerSums | None:
+    """Of the name that a score has in tables; None if it is none of sums."""
+    name = next(name for name, text in NAMES.items() if label.endswith(f", {text} (%)"))
+    if name == "spearman":
+        return None
+    return AnswerSums(name=name, positive=document["settings"].get("positive"))
 
 
 def compare_answers(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.comparison.classification import CLASSIFY, AnswerSums, sums_of_label
 from pdtools.evaluation.comparison.comparability import comparability
 from pdtools.evaluation.comparison.compare import DEFAULT_SAMPLES
 from pdtools.evaluation.comparison.groups import Group, Model, check_groups
@@ -379,9 +380,11 @@ class _Evaluation:
         import numpy as np
 
         table, task = _Table(runs, baseline), self._task(runs[0])
-        sums = F1 if task == "parse" else _SUMS.get(label)
-        items = [sums.read(run.table, run.folder) for run in runs] if sums and self.same_rows else []
-        common: list[int] = []
+        sums = self._sums_of(label)
+        items: list[Mapping[Any, tuple[float, ...]] | None] = []
+        if sums is not None and self.same_rows:
+            items = [sums.read(run.table, run.folder) for run in runs]
+        common: list[Any] = []
         if items and all(each is not None for each in items):
             common = sorted(set.intersection(*(set(each or ()) for each in items)))
         if sums is None or not common:
@@ -390,13 +393,16 @@ class _Evaluation:
             groups, pairs = table.compare(resampled, None)
         else:
             largest = max(len(each or ()) for each in items)
-            note = f"only the {len(common)} sentences that all could score"
+            what = "items" if isinstance(sums, AnswerSums) else "sentences"
+            note = f"only the {len(common)} {what} that all could score"
             if len(common) < largest and note not in self.notes:
                 self.notes.append(note)
             counts = np.array([[(each or {})[key] for each in items] for key in common], dtype=float)
             whole = np.zeros(len(common), dtype=np.int64)
+            is_right = isinstance(sums, AnswerSums) and sums.name == "accuracy"
             groups, pairs = table.compare(
-                resample(counts, whole, sums.score, table.weights, rng, samples), None
+                resample(counts, whole, sums.score, table.weights, rng, samples),
+                counts[..., 0] if is_right else None,
             )
         return Score(
             evaluation=self.name,
@@ -409,6 +415,13 @@ class _Evaluation:
             pairs=pairs,
         )
 
+    def _sums_of(self, label: str) -> Sums | AnswerSums | None:
+        document = self.runs[0].document
+        task = document["settings"]["task"]
+        if task == CLASSIFY:
+            return sums_of_label(label, document)
+        return F1 if task == "parse" else _SUMS.get(label)
+
 
 _SUMS: dict[str, Sums] = {
     label: PERPLEXITIES[name] for name, label in {**PERPLEXITY_SCORES, **WITHOUT_EOS}.items()
@@ -416,7 +429,7 @@ _SUMS: dict[str, Sums] = {
 _COLUMNS = {
     *(column for task in TASKS.values() for column in task.columns),
     *(column for sums in (F1, *PERPLEXITIES.values()) for column in (sums.key, *sums.columns)),
-    "status",
+    *("status", "label", "target", "predicted"),
 }
 
 

@@ -1,0 +1,133 @@
+"""Answers of two models, and of many: by counting, by pandas, and one way beside the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from pdtools.errors import PdtoolsError
+from pdtools.evaluation.comparison.compare import compare_runs
+from pdtools.evaluation.comparison.groups import Group, by_seed, find_models
+from pdtools.evaluation.comparison.many import ManyComparison, Score, compare_many
+from pdtools.evaluation.comparison.statistics import mcnemar
+from pdtools.evaluation.results import ITEMS, Results, write_results
+
+N, SAMPLES = 60, 1000
+MODELS = ("a", "b", "c")
+
+
+def write(folder: Path, scores: dict[str, float], items: pd.DataFrame, **settings: Any) -> None:
+    described = {"task": "classify", "prompt_task": "toy", **settings}
+    counts = {"items": len(items), "items_labelled": int(items.iloc[:, 1].notna().sum())}
+    table = pa.Table.from_pandas(items, preserve_index=False)
+    results = Results(scores=dict(scores), counts=counts, settings=described, tables={ITEMS: table})
+    write_results(folder, results, {"inputs": {}})
+
+
+@pytest.fixture(scope="module")
+def labels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
+    """Three models' answers no and yes, ties (None) among them; the last item has no label."""
+    rng = np.random.default_rng(0)
+    gold = [*rng.choice(["no", "yes"], N - 1).tolist(), None]
+    found = {}
+    folder = tmp_path_factory.mktemp("labels")
+    for name, share in zip(MODELS, (0.5, 0.3, 0.1), strict=True):
+        guess = [str(rng.choice(["no", "yes"])) if rng.random() < share else g for g in gold]
+        guess[int(rng.integers(N - 1))] = None
+        items = pd.DataFrame({"item": [f"i{i}" for i in range(N)], "label": gold, "predicted": guess})
+        own = items.label.notna()
+        right = (items.label == items.predicted)[own]
+        both = ((items.label == "yes") & (items.predicted == "yes")).sum()
+        f1 = 2 * both / ((items.label == "yes").sum() + (items.predicted == "yes")[own].sum())
+        scores = {"f1": float(f1), "accuracy": float(right.mean())}
+        write(folder / name / "toy", scores, items, metric="f1", positive="yes")
+        items.attrs |= {"folder": str(folder / name / "toy"), **scores}
+        found[name] = items
+    return found
+
+
+def groups_of(folder: Path) -> list[Group]:
+    return by_seed([model for name in MODELS for model in find_models(folder / name)])
+
+
+def score_of(found: ManyComparison, name: str) -> Score:
+    (score,) = (score for score in found.scores if score.score == f"toy, {name} (%)")
+    return score
+
+
+def test_answers_of_many_models(labels: dict[str, pd.DataFrame]) -> None:
+    found = compare_many(groups_of(Path(labels["a"].attrs["folder"]).parents[1]), samples=SAMPLES)
+    accuracy, f1 = score_of(found, "accuracy"), score_of(found, "F1")
+    for score, name in ((accuracy, "accuracy"), (f1, "f1")):
+        assert score.items == N - 1
+        assert not score.lower_is_better
+        for group in score.groups:
+            assert group.mean == pytest.approx(100 * labels[group.group].attrs[name])
+            assert group.over_items is not None
+            assert group.over_items[0] < group.mean < group.over_items[1]
+    pairs = zip(accuracy.pairs, f1.pairs, strict=True)
+    for of_accuracy, of_f1 in pairs:
+        a, b = labels[of_accuracy.a], labels[of_accuracy.b]
+        one, other = (each.predicted == each.label for each in (a, b))
+        only = int((one & ~other)[: N - 1].sum()), int((other & ~one)[: N - 1].sum())
+        assert (of_accuracy.only_a, of_accuracy.only_b) == only
+        assert of_accuracy.p == mcnemar(*only)
+        assert of_f1.test == "paired bootstrap"
+        # The other way, item by item.
+        two = compare_runs(a.attrs["folder"], b.attrs["folder"], samples=SAMPLES)
+        by_name = {each.name: each for each in two["groups"] if each.level == "score"}
+        for pair, name in ((of_accuracy, "accuracy"), (of_f1, "F1")):
+            assert (100 * by_name[name].a, 100 * by_name[name].b) == pytest.approx(
+                [100 * each.attrs[name.lower()] for each in (a, b)]
+            )
+            assert pair.over_items == pytest.approx(
+                (100 * by_name[name].low, 100 * by_name[name].high), abs=3
+            )
+        assert (by_name["accuracy"].only_a, by_name["accuracy"].only_b) == only
+        assert by_name["accuracy"].p == mcnemar(*only)
+        assert of_f1.p == pytest.approx(by_name["F1"].p, abs=0.04)
+
+
+def test_numbers_of_many_models(tmp_path: Path) -> None:
+    """Pearson's r is one of sums; a correlation of ranks is not, and is compared without items."""
+    rng = np.random.default_rng(1)
+    gold = rng.uniform(0, 5, N)
+    frames = {}
+    for name, noise in zip(MODELS, (4, 1, 0.5), strict=True):
+        items = pd.DataFrame(
+            {
+                "item": [str(i) for i in range(N)],
+                "target": gold,
+                "predicted": gold + noise * rng.normal(size=N),
+            }
+        )
+        scores = {"spearman": items.target.rank().corr(items.predicted.rank())}
+        scores["pearson"] = items.target.corr(items.predicted)
+        write(tmp_path / name / "toy", scores, items, metric="spearman")
+        frames[name] = items
+    found = compare_many(groups_of(tmp_path), samples=SAMPLES)
+    ranks, numbers = score_of(found, "Spearman's ρ"), score_of(found, "Pearson's r")
+    assert ranks.items is None
+    assert all(pair.p is None for pair in ranks.pairs)
+    assert numbers.items == N
+    for group in numbers.groups:
+        assert group.mean == pytest.approx(
+            100 * frames[group.group].target.corr(frames[group.group].predicted)
+        )
+    for pair in numbers.pairs:
+        two = compare_runs(tmp_path / pair.a / "toy", tmp_path / pair.b / "toy", samples=SAMPLES)
+        (other,) = (each for each in two["groups"] if each.name == "Pearson's r")
+        assert pair.over_items == pytest.approx((100 * other.low, 100 * other.high), abs=4)
+
+
+def test_other_labels_are_refused(labels: dict[str, pd.DataFrame], tmp_path: Path) -> None:
+    items = labels["a"].copy()
+    items.loc[3, "label"] = "maybe"
+    write(tmp_path / "x", {"f1": 0.0, "accuracy": 0.0}, items, metric="f1", positive="yes")
+    with pytest.raises(PdtoolsError, match="item i3 is not the same in both"):
+        compare_runs(labels["b"].attrs["folder"], tmp_path / "x")
