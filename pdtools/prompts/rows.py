@@ -79,7 +79,7 @@ class PromptForm:
             if answers[other][: len(answers[one])] == answers[one]:
                 begun, whole = (task.answers[task.labels[i]] for i in (one, other))
                 raise PdtoolsError(
-                    f"task {task.name}: {whole!r} begins with the answer {begun!r}, so that it is never likelier"
+                    f"task {task.name}: {whole!r} begins with the answer {begun!r}, and is never likelier"
                 )
         return cls(task, lead_ins.pop(), tuple(answers))
 

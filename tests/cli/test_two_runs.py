@@ -8,17 +8,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from search_oracle import save_checkpoints
+from search_oracle import save_checkpoints, tiny_model
+from toy_prompts import toy_prompts
 
 from pdtools.cli.main import run
 from pdtools.files import outputs
 from pdtools.jobs import folder as job_folders
+from pdtools.models import save_checkpoint
 from pdtools.shards import ShardSet
 
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model, sentences, trees, shards, minimal pairs, running text, and prefixes of Dyck strings."""
+    """Models, sentences, trees, shards, minimal pairs, running text, prefixes of strings, and prompts."""
     folder = tmp_path_factory.mktemp("inputs")
     save_checkpoints(folder)
     (folder / "lines.txt").write_text("a b c\nb a\n")
@@ -29,6 +31,11 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = ["item\tword_number\tword\tsubject\ttime"]  # words of one letter, and of two with a space
     rows += [f"{i // 12}\t{i % 12}\t{('a', 'b c', 'b')[i % 7 % 3]}\ts\t{300 + i * i % 31}" for i in range(36)]
     (folder / "times.tsv").write_text("\n".join(rows) + "\n")
+    (folder / "rte.jsonl").write_text('{"sentence1": "a", "sentence2": "b", "label": "entailment"}\n')
+    prompts = ShardSet.open(toy_prompts(folder / "prompts", 4, 1))
+    settings = prompts.manifest["settings"]
+    reader = tiny_model(vocab_size=prompts.tokenizer.vocab_size, max_length=25, layout="window")
+    save_checkpoint(folder / "reader", reader, prompts.tokenizer, shards=settings)
     tapes = ["tapes", f"{folder}/x.trees", "--tokenizer", f"{folder}/base", "-o", f"{folder}/shards"]
     assert run([*tapes, "--quiet"]) == 0
     return folder
@@ -54,6 +61,11 @@ def commands(inputs: Path) -> dict[str, list[str]]:
         "eval-blimp": ["eval-blimp", pairs, *model],
         "eval-ppl": ["eval-ppl", str(inputs / "shards"), *model],
         "eval-dyck": ["eval-dyck", str(inputs / "prefixes.tsv"), *model],
+        "prompts": ["prompts", str(inputs / "rte.jsonl"), "--task", "rte", "--no-split-sentences"],
+        "eval-classify": [
+            *("eval-classify", str(inputs / "prompts"), "--model", str(inputs / "reader")),
+            *("--device", "cpu", "--samples", "9"),
+        ],
         "eval-reading": [
             *("eval-reading", str(inputs / "times.tsv"), *model),
             *("--beam", "2", "--spillover", "0", "--samples", "100"),
@@ -70,6 +82,7 @@ NOT_IN_PIECES = (
     "blocks",
     "eval-parse",
     "eval-blimp --write-sentences",
+    "prompts",
 )
 IN_PIECES = (
     "parse",
@@ -81,6 +94,7 @@ IN_PIECES = (
     "eval-ppl",
     "eval-dyck",
     "eval-reading",
+    "eval-classify",
 )
 Other = Callable[[], None]
 

@@ -125,7 +125,7 @@ def test_answers_are_words_that_the_tokenizer_tells_apart() -> None:
     with pytest.raises(PdtoolsError, match="the same tokens for different answers"):
         PromptForm.of(rte, few)
     longer = replace(rte, answers={"entailment": "very well", "not_entailment": "very"})
-    with pytest.raises(PdtoolsError, match="'very well' begins with the answer 'very', so"):
+    with pytest.raises(PdtoolsError, match="'very well' begins with the answer 'very', and"):
         PromptForm.of(longer, tokenizer_of("ptb"))
     glued = replace(rte, answer="Label:no{label}")
     with pytest.raises(PdtoolsError, match="not words of its own"):
