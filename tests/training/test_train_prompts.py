@@ -282,7 +282,7 @@ class UntilLearned(Silence):
 
 def test_a_label_that_trees_alone_tell_is_learned(tmp_path: Path) -> None:
     """Whether two roots split alike: the words are random."""
-    shards = [toy_prompts(tmp_path / name, n, n) for name, n in (("train", 2048), ("valid", 100))]
+    shards = [toy_prompts(tmp_path / name, n, n) for name, n in (("train", 1024), ("valid", 100))]
     config = TrainConfig(
         steps=1500,
         learning_rate=3e-3,
