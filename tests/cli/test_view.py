@@ -122,6 +122,25 @@ def test_results_of_three_models(
         assert next(csv.reader(stream))[-1] == "p_holm"
 
 
+def test_seeds_of_a_model_are_one(tmp_path: Path) -> None:
+    for m, name in enumerate(("base-1", "other", "base-2")):
+        training = "other" if name == "other" else "base"
+        write_blimp(tmp_path / name / "blimp", RIGHT[m], seed=m, training=training)
+    page = tmp_path / "page.html"
+    folders = [str(tmp_path / name) for name in ("base-1", "other", "base-2")]
+    assert run(["view", *folders, "-o", str(page), "--quiet"]) == 0
+    found = document(page)
+    assert found["groups"] == {"base": ["base-1", "base-2"], "other": ["other"]}
+    pairs = found["benchmarks"][0]["pairs"]
+    base, other = (row for row in pairs["means"] if row["level"] == "overall")
+    scores = 100 * RIGHT.mean((1, 2))[[0, 2]]
+    assert (base["mean"], base["deviation"]) == pytest.approx((scores.mean(), scores.std(ddof=1)))
+    assert (other["mean"], other["deviation"]) == (pytest.approx(100 * RIGHT[1].mean()), None)
+    overall = [row for row in pairs["rows"] if row["level"] == "overall"]
+    assert [(row["a"], row["b"], row["only_a"]) for row in overall] == [("base", "other", None)]
+    assert "Welch" in overall[0]["test"]
+
+
 def test_runs(tmp_path: Path) -> None:
     for seed in (1, 2):
         write_run(tmp_path / f"run{seed}", 2400, seed)

@@ -60,8 +60,18 @@ def random_trace(words: Sequence[str], seed: int, hypotheses: int = 3) -> Trace:
     )
 
 
-def write_blimp(folder: Path, right: np.ndarray[Any, Any], seed: int = 0, *, hostile: bool = False) -> None:
-    """Results of eval-blimp in which pair j of paradigm i is right where ``right[i, j]`` is."""
+def write_blimp(
+    folder: Path,
+    right: np.ndarray[Any, Any],
+    seed: int = 0,
+    *,
+    hostile: bool = False,
+    training: str | None = None,
+) -> None:
+    """Results of eval-blimp in which pair j of paradigm i is right where ``right[i, j]`` is.
+
+    Models of the same ``training`` were trained alike but for their seed.
+    """
     rng = np.random.default_rng(seed)
     paradigms, pairs = right.shape
     rows = []
@@ -102,7 +112,11 @@ def write_blimp(folder: Path, right: np.ndarray[Any, Any], seed: int = 0, *, hos
     )
     made = {
         "inputs": {
-            "model": {"path": f"runs/{folder.parent.name}", "sha256": {"model.safetensors": "ab" * 32}}
+            "model": {
+                "path": f"runs/{folder.parent.name}",
+                "sha256": {"model.safetensors": "ab" * 32},
+                **({"training": {"seed": seed, "sha256": training}} if training else {}),
+            }
         }
     }
     write_results(folder, found, made)

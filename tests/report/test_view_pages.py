@@ -251,6 +251,9 @@ def test_scores_suites_and_items(opened: dict[str, Opened]) -> None:
     page.click("#sg details tbody button.link >> nth=0")
     # Four regions of two conditions under three models.
     assert page.locator("#sg tr .item .tokens span").count() == 4 * 2 * 3
+    assert "--text 'The dog that left barks .' --text 'The dog that left bark .'" in page.inner_text(
+        "#sg tr .item"
+    )
 
     only_a = (RIGHT[0] & ~RIGHT[1] & ~RIGHT[2]).sum()
     page = opened["results"].go("blimp-show=only-0")

@@ -61,9 +61,9 @@ def find_models(folder: str | Path) -> list[Model]:
     folder = Path(folder)
     if (folder / RESULTS).is_file():
         document = read_document(folder)
-        return [_model(folder, {str(document["settings"]["task"]): folder})]
+        return [model_of(folder, {str(document["settings"]["task"]): folder})]
     if found := sorted(path.parent for path in folder.glob(f"*/{RESULTS}")):
-        return [_model(folder, {path.name: path for path in found})]
+        return [model_of(folder, {path.name: path for path in found})]
     if found := sorted({path.parent.parent for path in folder.glob(f"*/*/{RESULTS}")}):
         return [model for each in found for model in find_models(each)]
     if not folder.is_dir():
@@ -71,7 +71,12 @@ def find_models(folder: str | Path) -> list[Model]:
     raise InputError("not a folder of results, and none in it", file=folder)
 
 
-def _model(folder: Path, evaluations: Mapping[str, Path]) -> Model:
+def model_of(folder: Path, evaluations: Mapping[str, Path]) -> Model:
+    """The model that results of several evaluations are of.
+
+    Raises:
+        InputError: if they are of several.
+    """
     trained = [found for path in evaluations.values() if (found := _training(read_document(path)))]
     if any(found != trained[0] for found in trained):
         raise InputError("results of several models in one folder", file=folder)

@@ -146,14 +146,18 @@ function beamDrawing({ steps, families, colours, now, chosen, choose, label, nam
     const x = left + t * width;
     let y = top + height;
     const column = make("g", { style: "cursor: pointer", click: () => choose(t) }, make("rect", { x, y: top, width: width - 1, height, fill: "#f4f4f4" }));
+    let chosenTall = 0, chosenY = 0;
     step.hypotheses.map((each, rank) => ({ each, rank, family: families[t][rank] }))
       .sort((a, b) => (a.family ?? 1e6) - (b.family ?? 1e6) || a.rank - b.rank)
       .forEach(({ each, family }) => {
         const tall = height * each.share;
         y -= tall;
+        if (family === chosen) [chosenTall, chosenY] = [chosenTall + tall, y];
         if (tall < 0.3) return;
-        column.append(make("rect", { class: "hypothesis", x, y, width: width - 1, height: Math.max(tall - 0.4, 0.3), fill: family === null ? "#c9c9c9" : colours(family), stroke: family === chosen ? "#000" : "none", "stroke-width": 1.2 }, make("title", {}, `${label(t)}: ${(100 * each.share).toFixed(1)}%`)));
+        column.append(make("rect", { class: "hypothesis", x, y, width: width - 1, height: Math.max(tall - 0.4, 0.3), fill: family === null ? "#c9c9c9" : colours(family) }, make("title", {}, `${label(t)}: ${(100 * each.share).toFixed(1)}%`)));
       });
+    // One outline for the whole family: of small members each its own would hide their colour.
+    if (chosenTall >= 1) column.append(make("rect", { class: "family", x, y: chosenY, width: width - 1, height: chosenTall, fill: "none", stroke: "#000", "stroke-width": 1.2, "pointer-events": "none" }));
     if (t === now) column.append(make("rect", { x: x - 1, y: top - 4, width: width + 1, height: height + 8, fill: "none", stroke: "#e69f00", "stroke-width": 2 }));
     const short = cut(label(t), 54);
     column.append(make("text", { transform: `translate(${x + width / 2 + 3}, ${top + height + 10}) rotate(-55)`, "text-anchor": "end", class: t === now ? "strong" : "soft" }, short));

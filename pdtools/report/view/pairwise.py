@@ -1,12 +1,15 @@
-"""Every two models of a benchmark compared, with p corrected for how many comparisons there are."""
+"""Models of a page that differ in nothing but their seed as one, and every two of these compared, with p
+corrected for how many comparisons there are."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.comparison.groups import Group, Model
+from pdtools.evaluation.comparison.groups import Group, by_seed, model_of, name_of_seeds
 from pdtools.evaluation.comparison.many import Score, compare_many
 from pdtools.report.view.loaded import Loaded
 
@@ -15,48 +18,94 @@ _SAMPLES = 2000
 _COARSE = ("field", "circuit")
 
 
-def pairwise(of_task: Sequence[Loaded], *, seed: int) -> dict[str, Any]:
-    """Differences b − a of all pairs of models, overall and by the coarsest groups.
+def seed_groups(loaded: Sequence[Loaded]) -> dict[str, list[str]]:
+    """Of each group its models, by the names that the page has for them."""
+    evaluations: dict[str, dict[str, Path]] = {}
+    for each in loaded:
+        evaluations.setdefault(each.model, {})[each.task] = each.folder
+    # A model's page-wide name stands for its folder: it is what the page tells models apart by.
+    models = [
+        replace(model_of(next(iter(of.values())), of), folder=Path(name)) for name, of in evaluations.items()
+    ]
+    found: dict[str, list[str]] = {}
+    for group in by_seed(models):
+        names = [str(model.folder) for model in group.models]
+        name = name_of_seeds(names)
+        taken = name in found or (len(names) > 1 and name in evaluations)
+        found[", ".join(names) if taken else name] = names
+    return found
+
+
+def pairwise(of_task: Sequence[Loaded], groups: Mapping[str, Sequence[str]], *, seed: int) -> dict[str, Any]:
+    """Means of groups of seeds, and the differences b − a of all pairs, overall and by the coarsest groups.
+
+    Args:
+        of_task: results of one evaluation.
+        groups: of :func:`seed_groups`.
+        seed: of the bootstrap.
 
     Returns:
-        ``rows`` (none of one model), and ``notes``, what is to be known of them: how results differ, or why
-        they cannot be compared.
+        ``rows`` (none of one group), ``means`` (none where every group is one model), and ``notes``, what is
+        to be known of them: how results differ, or why they cannot be compared.
     """
     if len(of_task) < 2:
-        return {"rows": [], "notes": []}
+        return {"rows": [], "means": [], "notes": []}
     task = of_task[0].task
-    groups = [
-        Group(
-            name=each.model,
-            models=(Model(folder=each.folder, evaluations={task: each.folder}, seed=None, training=None),),
-        )
-        for each in of_task
+    models = {each.model: model_of(each.folder, {task: each.folder}) for each in of_task}
+    compared = [
+        Group(name=name, models=tuple(models[each] for each in members if each in models))
+        for name, members in groups.items()
+        if any(each in models for each in members)
     ]
     try:
-        found = compare_many(groups, seed=seed, samples=_SAMPLES)
+        found = compare_many(compared, seed=seed, samples=_SAMPLES)
     except PdtoolsError as error:
-        return {"rows": [], "notes": [str(error)]}
+        return {"rows": [], "means": [], "notes": [str(error)]}
     notes = [note for each in (found.notes, found.refused) for said in each.values() for note in said]
     scores = [score for score in found.scores if score.level in ("overall", *_COARSE)]
-    return {"rows": [row for score in scores for row in _rows(score)], "notes": notes}
+    seeds = any(len(group.models) > 1 for group in compared)
+    return {
+        "rows": [row for score in scores for row in _rows(score)],
+        "means": [row for score in scores for row in _means(score)] if seeds else [],
+        "notes": notes,
+    }
+
+
+def _name(score: Score) -> dict[str, str]:
+    return {"group": score.name or score.score, "level": score.level}
+
+
+def _means(score: Score) -> list[dict[str, Any]]:
+    return [
+        {
+            **_name(score),
+            "model": each.group,
+            "mean": each.mean,
+            "deviation": each.deviation,
+            "runs": len(each.values),
+        }
+        for each in score.groups
+    ]
 
 
 def _rows(score: Score) -> list[dict[str, Any]]:
-    return [
-        {
-            "group": score.name or score.score,
-            "level": score.level,
-            "a": pair.a,
-            "b": pair.b,
-            "difference": pair.difference,
-            "low": pair.over_items[0] if pair.over_items else None,
-            "high": pair.over_items[1] if pair.over_items else None,
-            "only_a": pair.only_a,
-            "only_b": pair.only_b,
-            "test": pair.test,
-            "p": pair.p,
-            "p_holm": pair.p_holm,
-            "family": pair.family,
-        }
-        for pair in score.pairs
-    ]
+    found = []
+    for pair in score.pairs:
+        low, high = pair.over_seeds or pair.over_items or (None, None)
+        found.append(
+            {
+                **_name(score),
+                "a": pair.a,
+                "b": pair.b,
+                "difference": pair.difference,
+                "low": low,
+                "high": high,
+                "only_a": pair.only_a,
+                "only_b": pair.only_b,
+                "test": pair.test,
+                "p": pair.p,
+                "p_holm": pair.p_holm,
+                "family": pair.family,
+            }
+        )
+    return found

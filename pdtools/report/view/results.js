@@ -13,6 +13,20 @@
     page.overview.map((row) => [row.score, ...row.values.map((value, i) => make("span", { title: row.over[i] }, digits(value)))]),
   );
 
+  // Models that differ in nothing but their seed, as one.
+  const groups = Object.entries(page.groups).map(([name, members]) => ({ name, of: members.map((each) => models.indexOf(each)) }));
+  const hasSeeds = groups.some(({ of }) => of.length > 1);
+  const spread = (values) => {
+    const known = values.filter((x) => x !== null);
+    const mean = known.reduce((a, b) => a + b, 0) / known.length;
+    return [mean, known.length > 1 ? Math.sqrt(known.reduce((sum, x) => sum + (x - mean) ** 2, 0) / (known.length - 1)) : null];
+  };
+  const plusMinus = ([mean, deviation]) => (Number.isNaN(mean) ? "–" : digits(mean) + (deviation === null ? "" : ` ± ${digits(deviation)}`));
+  const ofSeeds = hasSeeds ? table(
+    [{ name: "score", number: false }, ...groups.map(({ name, of }) => ({ name: of.length > 1 ? `${name} (${of.length} seeds)` : name, number: true }))],
+    page.overview.map((row) => [row.score, ...groups.map(({ of }) => plusMinus(spread(of.map((i) => row.values[i]))))]),
+    { caption: "Runs that were trained alike but for their seed are one: mean ± standard deviation over seeds (n − 1)." }) : null;
+
   // ---- a benchmark: a dot with its interval for each group and model, sorted as one likes ----------------------
 
   function scores(benchmark) {
@@ -62,6 +76,12 @@
 
   function differences({ pairs }) {
     const notes = [...new Set(pairs.notes)].map((note) => make("p", { class: "note" }, note));
+    if (pairs.means.length) {
+      const names = [...new Set(pairs.means.map((row) => row.model))];
+      const groups = [...new Set(pairs.means.map((row) => row.group))];
+      const cell = (group, model) => { const row = pairs.means.find((each) => each.group === group && each.model === model); return row ? plusMinus([row.mean, row.deviation]) : "–"; };
+      notes.unshift(make("h3", {}, "Means over seeds"), table([{ name: "", number: false }, ...names.map((name) => ({ name, number: true }))], groups.map((group) => [group, ...names.map((name) => cell(group, name))]), { caption: "± standard deviation (n − 1); items that all models could score." }));
+    }
     if (!pairs.rows.length) return notes;
     const name = (p) => (p === null ? "–" : probability(p));
     const interval = (row) => (row.low === null ? "–" : `${signed(row.low)} to ${signed(row.high)}`);
@@ -69,7 +89,7 @@
     const single = new Set(pairs.rows.filter((row) => row.level === "overall").map((row) => row.group)).size === 1;
     const rows = pairs.rows.map((row) => [single && row.level === "overall" ? "overall" : row.group, row.a, row.b, signed(row.difference), interval(row), ...(counts ? [row.only_a, row.only_b] : []), name(row.p), name(row.p_holm)]);
     const families = [...new Map(pairs.rows.filter((row) => row.p !== null).map((row) => [row.level, row])).values()];
-    const said = `Intervals: 95%, paired bootstrap over items. p: ${[...new Set(pairs.rows.map((row) => row.test).filter(Boolean))].join("; ")}, two-sided. p (Holm): corrected by Holm's method for the ${families.map((row) => `${row.family} ${row.family === 1 ? "comparison" : "comparisons"} ${row.level === "overall" ? "of overall scores" : `by ${row.level}`}`).join(", and separately the ")}. Shaded: below 0.05 after it.`;
+    const said = `Intervals: 95%, ${hasSeeds ? "over seeds and items (Student's t) where there are several seeds, else " : ""}paired bootstrap over items. p: ${[...new Set(pairs.rows.map((row) => row.test).filter(Boolean))].join("; ")}, two-sided. p (Holm): corrected by Holm's method for the ${families.map((row) => `${row.family} ${row.family === 1 ? "comparison" : "comparisons"} ${row.level === "overall" ? "of overall scores" : `by ${row.level}`}`).join(", and separately the ")}. Shaded: below 0.05 after it.`;
     return [
       make("h3", {}, "Differences between models"),
       table([{ name: "", number: false }, "A", "B", { name: `B ${MINUS} A`, number: true }, { name: "95% interval", number: true }, ...(counts ? ["only A right", "only B right"].map((each) => ({ name: each, number: true })) : []), { name: "p", number: true }, { name: "p (Holm)", number: true }], rows,
@@ -195,6 +215,9 @@
       if (focused) [...list.querySelectorAll("button")].find((button) => button.textContent === focused && !button.disabled)?.focus();
     }
 
+    const quote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+    const paths = page.folders.filter((each) => each.settings.task === task).map((each) => each.provenance.inputs?.model?.path).filter(Boolean);
+
     /** One item: each model's surprisals, token by token, and how to look closer. */
     function detail(i) {
       const parts = [];
@@ -207,11 +230,12 @@
         parts.push(make("h3", {}, `${ours[m]}: surprisal of each token (bits)`), ...["good", "bad"].map((side, s) => heat(side, tokens[i][s], tokens[i][1 - s])));
       }
       if (task === "blimp" && !Object.keys(items.tokens ?? {}).length) parts.push(make("p", { class: "soft" }, "These results have no surprisals of tokens: eval-blimp of today's pdtools keeps them."));
-      if (task === "blimp") {
-        const quote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
-        const with_ = page.folders.filter((each) => each.settings.task === task).map((each) => each.provenance.inputs?.model?.path).filter(Boolean).map((path) => ` --model ${quote(path)}`).join("");
-        const command = `pdtools view --pair ${quote(items.texts.good[i])} ${quote(items.texts.bad[i])}${with_} -o pair.html`;
-        parts.push(make("p", {}, make("code", {}, command), " ", copyButton("copy the command", command)));
+      const sentences = task === "blimp" ? [["--pair", items.texts.good[i], items.texts.bad[i]]]
+        : Object.values(items.regions?.[i] ?? {}).map(([contents]) => ["--text", contents.map((each) => each?.trim()).filter(Boolean).join(" ")]);
+      if (sentences.length) {
+        const options = [...sentences, ...paths.map((path) => ["--model", path])].map(([name, ...values]) => [name, ...values.map(quote)].join(" "));
+        const command = `pdtools view ${options.join(" ")} -o ${task === "blimp" ? "pair" : "item"}.html`;
+        parts.push(make("h3", {}, "What the models did at each token"), make("p", {}, make("code", {}, command), " ", copyButton("copy the command", command)));
       }
       return make("div", { class: "item" }, parts);
     }
@@ -254,8 +278,8 @@
   }
 
   frame(
-    make("section", {}, make("h2", {}, "Main scores"), overview, make("div", { class: "controls" }, copyButton("Copy the methods sentence", page.methods))),
-    page.benchmarks.map((benchmark) => make("section", { id: benchmark.task }, benchmark.pairs.rows.length || benchmark.levels || benchmark.items ? [
+    make("section", {}, make("h2", {}, "Main scores"), ofSeeds, ofSeeds ? opening("Each seed", () => overview) : overview, make("div", { class: "controls" }, copyButton("Copy the methods sentence", page.methods))),
+    page.benchmarks.map((benchmark) => make("section", { id: benchmark.task }, benchmark.pairs.rows.length || benchmark.pairs.means.length || benchmark.levels || benchmark.items ? [
       make("h2", {}, benchmark.title),
       benchmark.levels ? scores(benchmark) : null, differences(benchmark), benchmark.suites ? suites(benchmark) : null, benchmark.items ? browser(benchmark) : null] : [])),
     page.benchmarks.filter((benchmark) => benchmark.gains).map(gains),

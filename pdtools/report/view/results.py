@@ -19,7 +19,7 @@ from pdtools.report.view.intervals import half_width, of_mean
 from pdtools.report.view.loaded import Loaded, load
 from pdtools.report.view.methods import methods
 from pdtools.report.view.page import Page
-from pdtools.report.view.pairwise import pairwise
+from pdtools.report.view.pairwise import pairwise, seed_groups
 from pdtools.report.view.reading import gains
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def results_page(
     """
     loaded = load(paths)
     models = list(dict.fromkeys(each.model for each in loaded))
+    groups = seed_groups(loaded)
     tasks = sorted({each.task for each in loaded}, key=lambda task: [*_TITLES, task].index(task))
     packed: dict[str, Any] = {}
     notes: list[str] = []
@@ -84,10 +85,11 @@ def results_page(
             found["items"] = len(kept)
         if task == "reading":
             found |= gains(of_task)
-        found["pairs"] = pairwise(of_task, seed=seed)
+        found["pairs"] = pairwise(of_task, groups, seed=seed)
         benchmarks.append(found)
     document = {
         "models": models,
+        "groups": groups,
         "overview": _overview(loaded, models),
         "benchmarks": benchmarks,
         "methods": methods(loaded),

@@ -14,7 +14,9 @@
   const trace = (s, m) => packed(`trace-${s}-${m}`);
   let traces = [], now = null;  // of the sentence, by model; the chosen model's
 
-  const token = (k) => now.tokens[k] ?? "";
+  /** A token as it is shown: "·" before one that continues the word of the token before it. */
+  const shown = (one, k) => (one.tokens[k] === undefined ? "" : `${one.word[k] >= 0 && one.word[k] === one.word[k - 1] ? "·" : ""}${one.tokens[k]}`);
+  const token = (k) => shown(now, k);
   const last = () => now.tokens.length - 1;
   const first = () => (now.surprisals[0] === null && now.tokens.length > 1 ? 1 : 0);
   const eos = () => (now.derivations === "attachments" ? now.tokens.length - 1 : -1);
@@ -118,9 +120,9 @@
       labels: ks.map(token), values: same.map((m) => ks.map((k) => traces[m].surprisals[k])), colours: same.map(colour), now: at.token - ks[0],
       choose: (c) => go({ token: ks[c] }), name: `surprisal of each token under ${same.map((m) => models[m]).join(", ")}`, room }));
     show("surprisals",
-      make("div", { class: "keys" }, same.map(key), make("span", { class: "soft" }, same.map((m) => `${models[m]}: ${digits(sum(m), 1)} bits in all`).join("; "))),
+      make("div", { class: "keys" }, same.map(key), make("span", { class: "soft" }, same.map((m) => `${models[m]}: ${digits(sum(m), 1)} bits in all`).join("; "), now.tokens.some((_, k) => token(k) !== now.tokens[k]) ? ". · continues a word." : "")),
       now.surprisals.every((x) => x === null) ? make("p", { class: "soft" }, "This model gives no probabilities of words.") : place,
-      others.map((m) => [make("div", { class: "soft" }, `${models[m]}, which has other tokens: ${digits(sum(m), 1)} bits in all`), barsDrawing({ labels: traces[m].tokens, values: [traces[m].surprisals], colours: [colour(m)], now: null, name: `surprisal of each token under ${models[m]}`, room })]));
+      others.map((m) => [make("div", { class: "soft" }, `${models[m]}, which has other tokens: ${digits(sum(m), 1)} bits in all`), barsDrawing({ labels: traces[m].tokens.map((_, k) => shown(traces[m], k)), values: [traces[m].surprisals], colours: [colour(m)], now: null, name: `surprisal of each token under ${models[m]}`, room })]));
     panels.surprisals.rows = () => order.flatMap((m) => traces[m].tokens.map((text, k) => [models[m], k, text, traces[m].surprisals[k]]));
   }
 
@@ -133,13 +135,13 @@
       make("span", { class: "share", style: `width: ${(40 * each.share / most).toFixed(1)}px; background: ${family(rank)}` }),
       make("div", { class: "text", dir: "auto" }, shortened(bracketed(forestOf(each.derivation, now.derivations, eos()), token), rank)),
       digits(each.joint, 1), each.surprisal === null ? "" : digits(each.surprisal, 1)]);
-    const shown = table(["", { name: "share", number: true }, "", { name: "on the stack", number: false }, { name: "log2 p", number: true }, { name: "bits", number: true }], rows,
+    const listed = table(["", { name: "share", number: true }, "", { name: "on the stack", number: false }, { name: "log2 p", number: true }, { name: "bits", number: true }], rows,
       { caption: `${beam.kept} kept, ${percent(beam.rest, 2)}% in those not listed. log2 p: of tokens and derivation so far; bits: the token's surprisal under that hypothesis alone.`, rowClass: (n) => (n === at.hypothesis ? "chosen" : null) });
-    shown.classList.add("beam");
-    shown.querySelectorAll("tbody tr").forEach((row, rank) => row.addEventListener("click", () => go({ hypothesis: rank })));
+    listed.classList.add("beam");
+    listed.querySelectorAll("tbody tr").forEach((row, rank) => row.addEventListener("click", () => go({ hypothesis: rank })));
     const focused = document.activeElement?.getAttribute?.("aria-label");
     panels.beam.heading.textContent = `Hypotheses after “${token(at.token)}”`;
-    show("beam", shown);
+    show("beam", listed);
     if (focused?.startsWith("hypothesis ")) panels.beam.place.querySelector(`[aria-label="hypothesis ${at.hypothesis + 1}"]`)?.focus();
   }
 
@@ -176,7 +178,7 @@
   function tape(hypothesis) {
     if (!hypothesis || now.derivations !== "attachments") return show("tape");
     const rows = tapeOf(hypothesis.derivation);
-    show("tape", tapeDrawing({ rows, tokens: now.tokens, now: at.token, name: `the tape up to ${token(at.token)}` }),
+    show("tape", tapeDrawing({ rows, tokens: now.tokens.map((_, k) => token(k)), now: at.token, name: `the tape up to ${token(at.token)}` }),
       opening("Table", () => table(["after", ...rows.map((_, j) => token(j))], rows.map((row, k) => [token(k), ...row, ...Array(rows.length - row.length).fill("")]))));
   }
 
@@ -327,7 +329,7 @@
     const rows = columns.map(([i, j]) => {
       const difference = (bits(bad, j) ?? 0) - (bits(good, i) ?? 0);
       sum += difference;
-      return [good.tokens[i] ?? "", bits(good, i), bad.tokens[j] ?? "", bits(bad, j), difference, sum];
+      return [shown(good, i), bits(good, i), shown(bad, j), bits(bad, j), difference, sum];
     });
     const parts = rows.reduce((best, row, c) => (Math.abs(row[4]) > Math.abs(rows[best][4]) ? c : best), 0);
     const picture = make("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": `${models[m]}: the pair` },
