@@ -46,9 +46,9 @@ bench: $(VENV)/installed-dev
 docs: $(VENV)/installed-dev
 	$(VENV)/bin/python studies/pages.py
 
-# The README's picture, from the models of `make demo`; needs a Chromium.
+# The pictures of docs/, from the models of `make demo`; needs a Chromium.
 picture: $(VENV)/installed-dev
-	$(VENV)/bin/python examples/picture.py "$(DEMO)" docs/view.png
+	$(VENV)/bin/python examples/picture.py "$(DEMO)" docs
 
 # How cost grows with length, width and beam; four minutes.
 sweep: $(VENV)/installed-dev

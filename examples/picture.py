@@ -1,6 +1,6 @@
-"""The README's picture: a page of pdtools view with the models of the demo, as Chromium draws it.
+"""The pictures of docs/: pages of pdtools view with the models of the demo, as Chromium draws them.
 
-    python examples/picture.py demo-output docs/view.png
+    python examples/picture.py demo-output docs
 
 Needs the extras ``view`` and ``dev`` (playwright) and a Chromium (Debian: ``apt-get install chromium``).
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
@@ -25,28 +26,53 @@ SENTENCES = (
     "(S (NP (NP (DT The) (NNS pilots)) (VP (VBN sent) (NP (JJ several) (NNS keys)))) (VP (VBD chased)"
     " (NP (NP (DT the) (NN sister) (POS 's)) (NNS horses))) (. .))",
 )
-# The first sentence after "novel", before "was" gives away that this is its subject.
-STATE, WIDTH, HEIGHT = "token=6", 1120, 1000
+PAIR = ("No man has ever eaten Clara's soups.", "The man has ever eaten Clara's soups.")
+WIDTH, HEIGHT = 1120, 1000
 
 
-def main(demo: str, picture: str) -> None:
-    """Make the page in a temporary folder, and a picture of it."""
+@dataclass(frozen=True)
+class Picture:
+    """A file, the page that it is of, what is chosen there, and which part it shows (None: what fits)."""
+
+    file: str
+    page: str
+    state: str
+    part: str | None = None
+
+
+PICTURES = (
+    # The first sentence after "novel", before "was" gives away that this is its subject.
+    Picture("view.png", "sentences", "token=6"),
+    # The third after "chased", which cannot follow the main verb "sent".
+    Picture("gallery-beam.png", "sentences", "sentence=3&token=6", ".two > div >> nth=0"),
+    Picture("gallery-pair.png", "pair", "", "main > section >> nth=0"),
+    Picture("gallery-suite.png", "results", "suite=mini_npz", "#sg .two .item"),
+)
+
+
+def main(demo: str, folder: str) -> None:
+    """Make the pages in a temporary folder, and pictures of them in another."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        page_file = Path(folder) / "page.html"
-        texts = [part for tree in SENTENCES for part in ("--text", tree)]
-        models = [part for name in ("pushdown", "transformer") for part in ("--model", f"{demo}/{name}")]
-        title = "As the aunts wrote the novel was strange."
-        command = ["view", "--from", "treebank", *texts, *models, "--beam", "50", "--title", title]
-        if run([*command, "-o", str(page_file)]):
-            sys.exit(1)
+    texts = [part for tree in SENTENCES for part in ("--text", tree)]
+    models = [part for name in ("pushdown", "transformer") for part in ("--model", f"{demo}/{name}")]
+    title = "As the aunts wrote the novel was strange."
+    pages = {
+        "sentences": ["--from", "treebank", *texts, *models, "--beam", "50", "--title", title],
+        "pair": ["--pair", *PAIR, *models, "--beam", "50"],
+        "results": [f"{demo}/results/{name}" for name in ("pushdown", "transformer")],
+    }
+    with tempfile.TemporaryDirectory() as made, sync_playwright() as playwright:
+        for name, arguments in pages.items():
+            if run(["view", *arguments, "-o", f"{made}/{name}.html"]):
+                sys.exit(1)
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
-        page.goto(f"file://{page_file}#{STATE}")
-        page.wait_for_selector("body[data-ready]")
-        page.screenshot(path=picture)
-        if keep := sys.argv[3:]:
-            shutil.copy(page_file, keep[0])
+        for picture in PICTURES:
+            page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+            page.goto(f"file://{made}/{picture.page}.html#{picture.state}")
+            page.wait_for_selector("body[data-ready]")
+            shown = page.locator(picture.part) if picture.part else page
+            shown.screenshot(path=Path(folder) / picture.file)
+            page.close()
         browser.close()
 
 

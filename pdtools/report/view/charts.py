@@ -46,7 +46,7 @@ def dots(*, series: Sequence[str], title: str, chance: float | None = None, shar
     """
     digits = ".1%" if shares else ".4f"
     y = {
-        "y": {"field": "name", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 240}},
+        "y": {"field": "name", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 340}},
         "yOffset": {"field": "series", "sort": list(series)},
         "color": _colour(series),
     }

@@ -13,7 +13,6 @@ from pdtools.evaluation.comparison.groups import Group, by_seed, model_of, name_
 from pdtools.evaluation.comparison.many import Score, compare_many
 from pdtools.report.view.loaded import Loaded
 
-_SAMPLES = 2000
 # Of BLiMP and SG: the level that is compared beside the overall scores.
 _COARSE = ("field", "circuit")
 
@@ -58,7 +57,7 @@ def pairwise(of_task: Sequence[Loaded], groups: Mapping[str, Sequence[str]], *, 
         if any(each in models for each in members)
     ]
     try:
-        found = compare_many(compared, seed=seed, samples=_SAMPLES)
+        found = compare_many(compared, seed=seed)
     except PdtoolsError as error:
         return {"rows": [], "means": [], "notes": [str(error)]}
     notes = [note for each in (found.notes, found.refused) for said in each.values() for note in said]

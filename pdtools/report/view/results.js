@@ -87,12 +87,15 @@
     const interval = (row) => (row.low === null ? "–" : `${signed(row.low)} to ${signed(row.high)}`);
     const counts = pairs.rows.some((row) => row.only_a !== null);
     const single = new Set(pairs.rows.filter((row) => row.level === "overall").map((row) => row.group)).size === 1;
-    const rows = pairs.rows.map((row) => [single && row.level === "overall" ? "overall" : row.group, row.a, row.b, signed(row.difference), interval(row), ...(counts ? [row.only_a, row.only_b] : []), name(row.p), name(row.p_holm)]);
+    // Of two models their names are said once, in the headings.
+    const one = new Set(pairs.rows.map((row) => `${row.a}\0${row.b}`)).size === 1 ? pairs.rows[0] : null;
+    const [a, b] = one ? [one.a, one.b] : ["A", "B"];
+    const rows = pairs.rows.map((row) => [single && row.level === "overall" ? "overall" : row.group, ...(one ? [] : [row.a, row.b]), signed(row.difference), interval(row), ...(counts ? [row.only_a, row.only_b] : []), name(row.p), name(row.p_holm)]);
     const families = [...new Map(pairs.rows.filter((row) => row.p !== null).map((row) => [row.level, row])).values()];
     const said = `Intervals: 95%, ${hasSeeds ? "over seeds and items (Student's t) where there are several seeds, else " : ""}paired bootstrap over items. p: ${[...new Set(pairs.rows.map((row) => row.test).filter(Boolean))].join("; ")}, two-sided. p (Holm): corrected by Holm's method for the ${families.map((row) => `${row.family} ${row.family === 1 ? "comparison" : "comparisons"} ${row.level === "overall" ? "of overall scores" : `by ${row.level}`}`).join(", and separately the ")}. Shaded: below 0.05 after it.`;
     return [
       make("h3", {}, "Differences between models"),
-      table([{ name: "", number: false }, "A", "B", { name: `B ${MINUS} A`, number: true }, { name: "95% interval", number: true }, ...(counts ? ["only A right", "only B right"].map((each) => ({ name: each, number: true })) : []), { name: "p", number: true }, { name: "p (Holm)", number: true }], rows,
+      table([{ name: "", number: false }, ...(one ? [] : ["A", "B"]), { name: `${b} ${MINUS} ${a}`, number: true }, { name: "95% interval", number: true }, ...(counts ? [`only ${a} right`, `only ${b} right`].map((each) => ({ name: each, number: true })) : []), { name: "p", number: true }, { name: "p (Holm)", number: true }], rows,
         { caption: said, rowClass: (i) => (pairs.rows[i].p_holm !== null && pairs.rows[i].p_holm < 0.05 ? "chosen" : null) }),
       notes,
     ];
@@ -117,7 +120,8 @@
         shown.element,
         make("p", {}, about.formulas.length > 1 ? "Predictions (the first is the scored one):" : "Prediction:"),
         ...about.formulas.map((formula) => make("p", {}, make("code", {}, readable(formula, about.labels)))),
-        make("p", { class: "soft" }, "Means over items, bits, with 95% intervals of the mean (normal approximation)."),
+        terms(about, found, benchmark.models),
+        make("p", { class: "soft" }, "Means over items, bits, with 95% intervals of the mean (normal approximation). A prediction is about each item, not about the means."),
         make("button", { click: () => browsers.sg.only(name) }, "List its items"));
       await chart(shown.place, about.chart, found, { label: `${name}: mean surprisal by region and condition`, facet: true });
     };
@@ -125,16 +129,27 @@
       buttons[name] = make("button", { class: "link", click: () => choose(name) }, name);
       return [benchmark.above[name] ?? "", buttons[name], ...benchmark.models.map((model) => make("span", { style: shade(of(name, model)) }, percent(of(name, model))))];
     });
-    const chosen = state.get("suite", names[0]);
-    drawn.push(() => choose(names.includes(chosen) ? chosen : names[0]));
+    const apart = (name) => { const scores = benchmark.models.map((model) => of(name, model)).filter((x) => x !== null); return Math.max(...scores) - Math.min(...scores); };
+    const first = names.reduce((best, name) => (apart(name) > apart(best) ? name : best));  // where models differ most
+    const chosen = state.get("suite", first);
+    drawn.push(() => choose(names.includes(chosen) ? chosen : first));
     return [make("h3", {}, "Suites by region"), make("p", { class: "soft" }, "Choose a suite to see its surprisals, region by region."),
-      make("div", { class: "two" }, make("div", { class: "scroll", style: "max-height: 560px; overflow-y: auto", tabindex: 0, role: "region", "aria-label": "Suites" }, table(["circuit", "suite", ...benchmark.models.map((name) => ({ name, number: true }))], rows)), place)];
+      make("div", { class: "two" }, make("div", { class: "scroll suites", tabindex: 0, role: "region", "aria-label": "Suites" }, table(["circuit", "suite", ...benchmark.models.map((name) => ({ name, number: true }))], rows)), place)];
   }
 
   const shade = (score) => (score === null ? "" : `background: rgba(0, 114, 178, ${(0.35 * score).toFixed(2)}); padding: 1px 6px; border-radius: 3px`);
 
+  const TERM = /\(\s*(\d+|\*)\s*;\s*%([^%]+)%\s*\)/g;
+
+  /** The means that a suite's predictions are about: a row for each condition and region, a column for each model. */
+  function terms({ formulas, labels }, rows, models) {
+    const found = [...new Set(formulas.flatMap((formula) => [...formula.matchAll(TERM)].filter((term) => term[1] !== "*").map((term) => `${term[1]};${term[2].trim()}`)))].map((term) => term.split(";"));
+    const mean = (region, condition, model) => rows.find((row) => String(row.region) === region && row.condition === condition && row.series === model)?.mean ?? null;
+    return found.length ? table(["region", "condition", ...models.map((name) => ({ name, number: true }))], found.map(([region, condition]) => [labels[region] ?? region, condition, ...models.map((model) => digits(mean(region, condition, model), 1))]), { caption: "What it compares (mean, bits):" }) : null;
+  }
+
   /** "(6;%gap%) > (6;%no-gap%)" with the regions' names. */
-  const readable = (formula, labels) => formula.replace(/\(\s*(\d+|\*)\s*;\s*%([^%]+)%\s*\)/g, (_, number, condition) => `${condition.trim()}[${number === "*" ? "all" : labels[number] ?? number}]`);
+  const readable = (formula, labels) => formula.replace(TERM, (_, number, condition) => `${condition.trim()}[${number === "*" ? "all" : labels[number] ?? number}]`);
 
   // ---- items ---------------------------------------------------------------------------------------------------
 
@@ -192,12 +207,12 @@
       const rows = found.slice(ROWS * at, ROWS * at + ROWS);
       const chosen = get("item");
       const text = (i) => Object.entries(items.texts).slice(0, task === "blimp" ? 2 : 1).map(([, each]) => make("div", { class: "text", dir: "auto" }, task === "sg" ? each[i]?.split("\n")[0] : each[i] ?? ""));
-      const columns = ["item", ...(Object.keys(items.texts).length ? [task === "blimp" ? "good / bad" : task === "sg" ? "first condition" : "gold tree"] : []), ...ours.map((name) => ({ name, number: !isRight })), ...(items.margins ? ours.map((name) => ({ name: ours.length > 1 ? `bits (${name})` : "bits", number: true })) : [])];
+      const columns = ["item", ...(Object.keys(items.texts).length ? [task === "blimp" ? "good / bad" : task === "sg" ? "first condition" : "gold tree"] : []), ...ours.map((name) => ({ name, number: !isRight })), ...(items.margins ? ours.map((name) => ({ name: ours.length > 1 ? `margin (${name})` : "margin", number: true })) : [])];
       const cells = rows.map((i) => [
         make("button", { class: "link", "aria-expanded": String(chosen === String(i)), click: () => { set({ item: chosen === String(i) ? "" : i }); draw(); } }, `${items.groups.length > 1 ? `${items.groups[items.group[i]]} ` : ""}${items.id[i]}`),
         ...(Object.keys(items.texts).length ? [make("div", {}, text(i))] : []),
         ...ours.map((_, m) => outcome(items.outcomes[m][i])),
-        ...(items.margins ? ours.map((_, m) => signed(items.margins[m][i], 1)) : []),
+        ...(items.margins ? ours.map((_, m) => signed(items.margins[m][i])) : []),
       ]);
       const shown = table(columns, cells, { rowClass: (n) => (chosen === String(rows[n]) ? "chosen" : null) });
       const open = rows.findIndex((i) => chosen === String(i));
@@ -210,7 +225,8 @@
           make("span", { class: "found" }, `${found.length.toLocaleString("en")} of ${items.id.length.toLocaleString("en")} items`),
           make("button", { disabled: at <= 0, click: () => move(at - 1) }, "← previous"),
           make("button", { disabled: at >= last, click: () => move(at + 1) }, "next →"),
-          found.length ? make("span", { class: "soft" }, `page ${at + 1} of ${last + 1}`) : null),
+          found.length ? make("span", { class: "soft" }, `page ${at + 1} of ${last + 1}`) : null,
+          items.margins ? make("span", { class: "soft" }, `Margin: bits of the bad sentence ${MINUS} bits of the good one.`) : null),
         shown);
       if (focused) [...list.querySelectorAll("button")].find((button) => button.textContent === focused && !button.disabled)?.focus();
     }

@@ -9,12 +9,15 @@
     drawn.push(() => chart(place, template, rows, { label: `${title} of ${page.models.join(", ")}, by step`, caption: true }));
     return element;
   });
-  const best = Math.min(...runs.map((run) => run.best_loss ?? Infinity));
+  // Losses of different kinds of models have different parts (words, attachments): the lowest is shown of one kind only.
+  const comparable = !page.settings.some(([name]) => name === "model");
+  const best = comparable ? Math.min(...runs.map((run) => run.best_loss ?? Infinity)) : null;
   frame(
     table(
       [{ name: "run", number: false }, "steps", "best step", { name: "best validation loss", number: true }, { name: "tokens", number: true }, { name: "minutes", number: true }],
       runs.map((run) => [run.name, run.step, run.best_step,
         make(run.best_loss === best ? "b" : "span", {}, digits(run.best_loss, 4)), run.tokens?.toLocaleString("en"), run.seconds === null ? null : digits(run.seconds / 60, 1)]),
+      { caption: comparable ? null : "Losses of different kinds of models have different parts: with an attachment head, that of the attachments too." },
     ),
     page.settings.length ? make("section", {}, make("h2", {}, "What differs in their settings"), table(["setting", ...page.models], page.settings.map((row) => row.map((x) => (x === null ? "–" : typeof x === "string" ? x : JSON.stringify(x)))))) : null,
     make("h2", {}, "Records"),

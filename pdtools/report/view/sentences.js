@@ -120,7 +120,7 @@
       labels: ks.map(token), values: same.map((m) => ks.map((k) => traces[m].surprisals[k])), colours: same.map(colour), now: at.token - ks[0],
       choose: (c) => go({ token: ks[c] }), name: `surprisal of each token under ${same.map((m) => models[m]).join(", ")}`, room }));
     show("surprisals",
-      make("div", { class: "keys" }, same.map(key), make("span", { class: "soft" }, same.map((m) => `${models[m]}: ${digits(sum(m), 1)} bits in all`).join("; "), now.tokens.some((_, k) => token(k) !== now.tokens[k]) ? ". · continues a word." : "")),
+      make("div", { class: "keys" }, same.map(key), make("span", { class: "soft" }, same.map((m) => `${models[m]}: ${digits(sum(m), 1)} bits in all`).join("; "), now.tokens.some((_, k) => token(k) !== now.tokens[k]) ? ". Tokens with\u00a0· continue a word." : "")),
       now.surprisals.every((x) => x === null) ? make("p", { class: "soft" }, "This model gives no probabilities of words.") : place,
       others.map((m) => [make("div", { class: "soft" }, `${models[m]}, which has other tokens: ${digits(sum(m), 1)} bits in all`), barsDrawing({ labels: traces[m].tokens.map((_, k) => shown(traces[m], k)), values: [traces[m].surprisals], colours: [colour(m)], now: null, name: `surprisal of each token under ${models[m]}`, room })]));
     panels.surprisals.rows = () => order.flatMap((m) => traces[m].tokens.map((text, k) => [models[m], k, text, traces[m].surprisals[k]]));
