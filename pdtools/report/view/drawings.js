@@ -16,8 +16,9 @@ const svgText = (x, y, text, more = {}) => make("text", { x, y, "text-anchor": "
 /**
  * Bars of surprisal, a group for each column: `values[m][c]` in bits (or null). The first series is filled, the others
  * are outlined (of many: marked), with dashes of their own. Columns after `now` are grey; one is chosen by a click; that of `mark` is bold.
+ * Above each column stands what `numbers` has for it: the bits of the first series, unless said.
  */
-function barsDrawing({ labels, values, colours, now, choose, name, room, mark = null }) {
+function barsDrawing({ labels, values, colours, now, choose, name, room, mark = null, numbers = values[0].map((x) => x?.toFixed(1)) }) {
   const most = Math.max(1, ...values.flat().filter((x) => x !== null));
   const widths = labels.map((label) => Math.max(26, Math.min(96, Math.max(...label.split("\n").map(textWidth)) + 8)));
   const spare = Math.max(0, Math.min(40, (room - 44 - widths.reduce((a, b) => a + b, 0)) / widths.length));
@@ -45,8 +46,7 @@ function barsDrawing({ labels, values, colours, now, choose, name, room, mark = 
       const fill = m ? "none" : !read ? GREY : c === now || now === null ? colours[0] : `${colours[0]}80`;
       group.append(make("rect", { class: m ? "outlined" : "filled", x: x + inset, y, width: Math.max(4, width - 2 * inset), height: tall, fill, stroke: m ? (read ? colours[m] : "#c4c4c4") : "none", "stroke-width": 1.6, "stroke-dasharray": m > 1 ? `${2 * m} 2` : null }));
     });
-    const first = values[0][c];
-    if (first !== null && first !== undefined) group.append(svgText(x + width / 2, top + height - (height * Math.max(first, ...values.map((s) => s[c] ?? 0))) / most - 4, first.toFixed(1), { class: read ? "" : "soft" }));
+    if (numbers[c] !== undefined) group.append(svgText(x + width / 2, top + height - (height * Math.max(0, ...values.map((s) => s[c] ?? 0))) / most - 4, numbers[c], { class: read ? "" : "soft" }));
     label.split("\n").forEach((line, l) => group.append(svgText(x + width / 2, top + height + 14 + 15 * l, cut(line, width - 2), { class: [read ? "" : "soft", c === now || c === mark ? "strong" : ""].join(" ") })));
     parts.push(group);
     x += width;

@@ -50,7 +50,7 @@ const state = {
 // ---- numbers, tables, downloads --------------------------------------------------------------------------------
 
 const MINUS = "−";
-const digits = (x, n = 2) => (x === null || x === undefined ? "–" : x.toFixed(n).replace("-", MINUS));
+const digits = (x, n = 2) => (x === null || x === undefined ? "–" : x.toFixed(n).replace(/^-(?=[0.]*$)/, "").replace("-", MINUS));
 const percent = (x, n = 1) => (x === null || x === undefined ? "–" : digits(100 * x, n));
 const signed = (x, n = 2) => (x > 0 ? "+" : "") + digits(x, n);
 const probability = (p) => (p === null || p === undefined ? "–" : p === 0 ? `< 1e${MINUS}300` : p < 0.0001 ? p.toExponential(1).replace("-", MINUS) : p.toFixed(4));

@@ -120,7 +120,7 @@
       labels: ks.map(token), values: same.map((m) => ks.map((k) => traces[m].surprisals[k])), colours: same.map(colour), now: at.token - ks[0],
       choose: (c) => go({ token: ks[c] }), name: `surprisal of each token under ${same.map((m) => models[m]).join(", ")}`, room }));
     show("surprisals",
-      make("div", { class: "keys" }, same.map(key), make("span", { class: "soft" }, same.map((m) => `${models[m]}: ${digits(sum(m), 1)} bits in all`).join("; "), now.tokens.some((_, k) => token(k) !== now.tokens[k]) ? ". Tokens with\u00a0· continue a word." : "")),
+      make("div", { class: "keys" }, same.map(key), make("span", { class: "soft" }, same.map((m) => `${models[m]}: ${digits(sum(m), 1)} bits in all`).join("; "), same.length > 1 ? `. Numbers: ${models[at.model]}` : "", now.tokens.some((_, k) => token(k) !== now.tokens[k]) ? ". Tokens with\u00a0· continue a word." : "")),
       now.surprisals.every((x) => x === null) ? make("p", { class: "soft" }, "This model gives no probabilities of words.") : place,
       others.map((m) => [make("div", { class: "soft" }, `${models[m]}, which has other tokens: ${digits(sum(m), 1)} bits in all`), barsDrawing({ labels: traces[m].tokens.map((_, k) => shown(traces[m], k)), values: [traces[m].surprisals], colours: [colour(m)], now: null, name: `surprisal of each token under ${models[m]}`, room })]));
     panels.surprisals.rows = () => order.flatMap((m) => traces[m].tokens.map((text, k) => [models[m], k, text, traces[m].surprisals[k]]));
@@ -333,7 +333,7 @@
     });
     const parts = rows.reduce((best, row, c) => (Math.abs(row[4]) > Math.abs(rows[best][4]) ? c : best), 0);
     const picture = make("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": `${models[m]}: the pair` },
-      barsDrawing({ labels: rows.map((row) => (row[0] === row[2] ? row[0] : `${row[0] || "–"}\n${row[2] || "–"}`)), values: [rows.map((row) => row[1]), rows.map((row) => row[3])], colours: [colour(0), colour(1)], now: null, mark: parts, name: `surprisals of both sentences under ${models[m]}`, room: place.clientWidth || 900 }));
+      barsDrawing({ labels: rows.map((row) => (row[0] === row[2] ? row[0] : `${row[0] || "–"}\n${row[2] || "–"}`)), values: [rows.map((row) => row[1]), rows.map((row) => row[3])], colours: [colour(0), colour(1)], now: null, mark: parts, numbers: rows.map((row) => signed(row[4], 1)), name: `surprisals of both sentences under ${models[m]}`, room: place.clientWidth || 900 }));
     const total = (one) => one.surprisals.reduce((a, b) => a + (b ?? 0), 0);
     place.replaceChildren(
       make("h3", {}, models[m]),
@@ -354,7 +354,7 @@
   const described = page.searches.map((search, m) => `${models[m]}: ${search.kind ?? ""} ${search.model ?? ""}${search.beam ? `, beam ${typeof search.beam === "object" ? JSON.stringify(search.beam) : search.beam}` : ""}`);
   frame(
     pair ? make("section", {}, make("h2", {}, "The pair"),
-      make("div", {}, make("span", { class: "key" }, make("svg", { width: 22, height: 14 }, make("rect", { x: 1, y: 1, width: 20, height: 12, fill: colour(0) })), `good: ${sentences[0]}`), make("span", { class: "key" }, make("svg", { width: 22, height: 14 }, make("rect", { x: 1, y: 1, width: 20, height: 12, fill: "none", stroke: colour(1), "stroke-width": 2 })), `bad: ${sentences[1]}`)),
+      make("div", {}, make("span", { class: "key" }, make("svg", { width: 22, height: 14 }, make("rect", { x: 1, y: 1, width: 20, height: 12, fill: colour(0) })), `good: ${sentences[0]}`), make("span", { class: "key" }, make("svg", { width: 22, height: 14 }, make("rect", { x: 1, y: 1, width: 20, height: 12, fill: "none", stroke: colour(1), "stroke-width": 2 })), `bad: ${sentences[1]}`), make("p", { class: "soft" }, `Bars: surprisal of each token, bits; above them bad ${MINUS} good.`)),
       pairs) : null,
     pair ? make("h2", {}, "Token by token") : null,
     make("div", { class: "bar" }, make("div", { class: "controls" }, chooseSentence, chooseModel, back, slider, on, where)),
