@@ -74,6 +74,10 @@ def test_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.C
     shown = capfd.readouterr().out
     assert "attaches" in shown
     assert "matrix_v is predicted" in shown
+    sentence, pair, _, suites, _ = commands("gallery.md")
+    for command in (f"{sentence} --beam 3", f"{pair} --beam 3", suites.replace(".zip", "")):
+        assert run([*shlex.split(command)[1:], "--quiet"]) == 0, command
+    assert (tmp_path / "sentences.tsv").read_text().startswith("suite\titem\tcondition\ttext")
 
 
 def test_reading_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
