@@ -37,7 +37,10 @@
     if (!levels[level]) level = names.at(-1);
     const rows = () => levels[level].map((row) => ({ ...row, of: above[row.name] ?? "" }));
     const of = (name, model) => levels[level].find((row) => row.name === name && row.series === model)?.score ?? null;
-    const [first, second] = benchmark.models;
+    const [first] = benchmark.models;
+    // The difference is of two models, not of two seeds of one, if there are two.
+    const alike = Object.values(page.groups).find((members) => members.includes(first)) ?? [];
+    const second = benchmark.models.find((model) => !alike.includes(model)) ?? benchmark.models[1];
     const keys = {
       difference: (name) => -((of(name, second) ?? 0) - (of(name, first) ?? 0)),
       spread: (name) => { const found = benchmark.models.map((model) => of(name, model)).filter((x) => x !== null); return Math.min(...found) - Math.max(...found); },
