@@ -148,7 +148,7 @@
   function terms({ formulas, labels }, rows, models) {
     const found = [...new Set(formulas.flatMap((formula) => [...formula.matchAll(TERM)].filter((term) => term[1] !== "*").map((term) => `${term[1]};${term[2].trim()}`)))].map((term) => term.split(";"));
     const mean = (region, condition, model) => rows.find((row) => String(row.region) === region && row.condition === condition && row.series === model)?.mean ?? null;
-    return found.length ? table(["region", "condition", ...models.map((name) => ({ name, number: true }))], found.map(([region, condition]) => [labels[region] ?? region, condition, ...models.map((model) => digits(mean(region, condition, model), 1))]), { caption: "What it compares (mean, bits):" }) : null;
+    return found.length ? table(["region", "condition", ...models.map((name) => ({ name, number: true }))], found.map(([region, condition]) => [labels[region] ?? region, condition, ...models.map((model) => digits(mean(region, condition, model)))]), { caption: "What it compares (mean, bits):" }) : null;
   }
 
   /** "(6;%gap%) > (6;%no-gap%)" with the regions' names. */
