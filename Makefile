@@ -84,7 +84,7 @@ study-stack-lm: $(VENV)/installed-dev $(TEXTS)
 study-efficiency: $(VENV)/installed-dev
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh studies/efficiency/study.sh "$(or $(TREES),data/treebank)" "$(STUDY_EFFICIENCY)"
 
-# Table 3 of the Pushdown Layers paper with a small GPT-2 made on the spot, on agreement in the bundled grammar; TREES=FILES:
+# Table 3 of the Pushdown Layers paper with a small GPT-2 made on the spot, on the subjects of the bundled grammar; TREES=FILES:
 # trees whose words that GPT-2 reads too; run again, it resumes. With GPT-2-medium: examples/staged-finetuning.sh.
 study-finetuning: $(VENV)/installed-dev
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" TREES="$(TREES)" sh studies/finetuning/study.sh "$(STUDY_FINETUNING)"

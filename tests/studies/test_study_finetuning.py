@@ -46,7 +46,7 @@ def script(name: str) -> ModuleType:
 
 
 class Shell:
-    """Runs scripts whose ``pdtools`` and report.py are this process: torch would take longer to import."""
+    """Runs scripts whose ``pdtools`` and report are this process: importing torch takes longer than that."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
         self.folder = folder
@@ -93,7 +93,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make.VOCABULARY, make.SENTENCES_OF_GRAMMAR, make.ROWS = 400, 60, 1
     make.treebank_sentences = set
     make.gpt2(folder / "gpt2", 2)
-    make.task(folder / "data", 18)
+    make.task(folder / "data", 36)
     return folder
 
 
@@ -127,7 +127,7 @@ def test_the_number_of_the_subject(statement: str, item: tuple[str, ...] | None)
 
 
 def test_items_of_the_task(made: Path) -> None:
-    for split, number in (("train", 3), ("dev", 1)):
+    for split, number in (("train", 6), ("dev", 2)):
         items = [json.loads(line) for line in (made / f"data/{split}.jsonl").read_text().splitlines()]
         assert Counter((item["label"], item["kind"]) for item in items) == {
             (label, kind): number for label in ("one", "many") for kind in ("before", "between", "none")
@@ -139,7 +139,7 @@ def test_the_study(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path)
     steps = "train.steps=2 train.eval_every=1 train.warmup_steps=0 train.batch_sentences=2"
     shell = Shell(tmp_path, SEEDS="1", HEAD_WARMUP="1", BEAM="1", SET1=steps)
-    shell.environment |= {"SET3": steps, "GPT2_STEPS": "2", "ITEMS": "18"}
+    shell.environment |= {"SET3": steps, "GPT2_STEPS": "2", "ITEMS": "36"}
     for part in ("train", "valid"):
         trees = (REPOSITORY / "data" / "treebank" / f"{part}.mrg").read_text("utf-8").splitlines()
         (tmp_path / f"{part}.mrg").write_text("\n".join(trees[:20]))
@@ -149,8 +149,8 @@ def test_the_study(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert status == 0
     results = json.loads((made / "results.json").read_text())
     assert [(run["arm"], run["seed"], run["items"]) for run in results["runs"]] == [
-        ("plain", 1, 6),
-        ("pushdown", 1, 6),
+        ("plain", 1, 12),
+        ("pushdown", 1, 12),
     ]
     for scored in (*results["runs"], *results["rules"].values()):
         assert scored["accuracy"] == pytest.approx(mean(scored["accuracy_by_kind"].values()))
