@@ -96,7 +96,7 @@ if staged 3; then
                 "$folder/shards/valid-{train.seed}" "$out/stage1/$arm/{train.seed}" "$folder/$arm"
             for seed in $seeds; do
                 results=$out/results/$name/$arm-$seed
-                [ -e "$results/results.json" ] || pdtools eval-classify "$folder/shards/test-$seed" \
+                [ -e "$results/results.json" ] || pdtools eval-classify "$folder/shards/test-$seed" --resume \
                     --model "$folder/$arm/$seed" $common -o "$results" >/dev/null
             done
         done
