@@ -81,7 +81,7 @@ def by_kind(data: Sequence[Mapping[str, Any]], right: Mapping[int, bool]) -> dic
 
 
 def compared(out: Path) -> dict[str, Any]:
-    """Both arms, seed by seed with McNemar's test, and all seeds with an interval over seeds and items."""
+    """Both arms, seed by seed with McNemar's test, and all seeds with an interval over these."""
     arms = {
         arm: sorted(out.glob(f"results/*/{arm}-*"), key=lambda folder: int(folder.name.rpartition("-")[2]))
         for arm in ARMS
@@ -120,20 +120,17 @@ def markdown(found: Mapping[str, Any]) -> str:
         ["---"] * 4,
     ]
     for seed, pair in found["by_seed"].items():
-        points = interval(pair["b"] - pair["a"], (pair["low"], pair["high"]))
+        points = interval(*(100 * share for share in (pair["b"] - pair["a"], pair["low"], pair["high"])))
         differences.append([seed, points, f"{pair['only_a']}, {pair['only_b']}", f"{pair['p']:.2g}"])
     (pair,) = found["of_all"]["pairs"]
     if pair["over_seeds"] is not None:
-        differences.append(
-            ["all, over items and seeds", interval(pair["difference"], pair["over_seeds"]), "", ""]
-        )
+        differences.append(["mean, over seeds", interval(pair["difference"], *pair["over_seeds"]), "", ""])
     return markdown_table(rows) + "\n" + markdown_table(differences)
 
 
-def interval(difference: float, ends: Sequence[float]) -> str:
-    """In points, of a share and its ends."""
-    low, high = (100 * end for end in ends)
-    return f"{100 * difference:+.1f} [{low:+.1f}, {high:+.1f}]"
+def interval(difference: float, low: float, high: float) -> str:
+    """In points."""
+    return f"{difference:+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
 def of_seeds(runs: list[Mapping[str, Any]], key: str, scale: float = 1) -> str:
@@ -153,10 +150,10 @@ def found_here(found: Mapping[str, Any]) -> str:
     rules = " and ".join(
         f"{title} would give {100 * found['rules'][rule]['accuracy']:.1f}%" for rule, title in RULES.items()
     )
-    over_all = interval(pair["difference"], pair["over_seeds"])
+    over_all = interval(pair["difference"], *pair["over_seeds"])
     return (
         f"Pushdown-GPT-2 answers {pushdown:.1f}% of the items right, the plain GPT-2 {plain:.1f}%; by seeds"
-        f" the differences are {differences} points, on average {over_all} (95%, over items and seeds)."
+        f" the differences are {differences} points, on average {over_all} (95%, over seeds)."
         f" Chance is 50%; {rules}."
     )
 
