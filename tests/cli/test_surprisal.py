@@ -168,3 +168,13 @@ def test_nothing_to_score_leaves_no_table(
     assert surprisal(text, "--model", models["pushdown"]) == 1
     out, err = capsys.readouterr()
     assert (out, err.count("there is no sentence")) == ("", 1)
+
+
+def test_entropies_and_ranks_by_workers(models: dict[str, Path], text: Path, tmp_path: Path) -> None:
+    common = [text, "--model", models["pushdown"], "--entropy", "--rank"]
+    assert surprisal(*common, "-o", tmp_path / "one.tsv") == 0
+    assert surprisal(*common, "-o", tmp_path / "two.tsv", "--workers", 2) == 0
+    rows = table(tmp_path / "one.tsv")
+    assert list(rows.columns)[-2:] == ["entropy", "rank"]
+    assert rows["rank"].between(1, 6).all()
+    pandas.testing.assert_frame_equal(table(tmp_path / "two.tsv"), rows)
