@@ -1,4 +1,4 @@
-"""What the site has that ``docs/`` has not: a page of all commands, and links out of it as names of files."""
+"""What the site has that ``docs/`` has not: a page of all commands; how links out of it and names look."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 COMMANDS = "reference/commands.md"
+# Characters of a line of help: as many as a page of the site has room for.
+WIDTH = 84
 
 
 def on_files(files: Files, *, config: Any, **_: Any) -> Files:
@@ -31,6 +33,11 @@ def on_page_markdown(markdown: str, *, page: Any, files: Files, **_: Any) -> str
     return re.sub(r"(?<!!)\[(?P<text>[^\]]+)\]\((?P<target>[^)\s]+)\)", replaced, markdown)
 
 
+def on_page_content(html: str, **_: Any) -> str:
+    """Names that docstrings refer to (``:func:`…```) stand without their role."""
+    return re.sub(r":(?:func|class|meth|mod|attr):(?=<code>)", "", html)
+
+
 def commands() -> str:
     """A page with what ``--help`` says of every command."""
     from typer.main import get_command
@@ -40,7 +47,7 @@ def commands() -> str:
     parts = ["# Commands\n", "What `pdtools COMMAND --help` says, of every command.\n"]
     for names, command in _leaves(get_command(app), ("pdtools",)):
         context = command.make_context(" ".join(names), [], resilient_parsing=True)
-        context.max_content_width = context.terminal_width = 110
+        context.max_content_width = context.terminal_width = WIDTH
         parts.append(f"## {' '.join(names[1:])}\n\n```text\n{command.get_help(context).strip()}\n```\n")
     return "\n".join(parts)
 

@@ -18,6 +18,7 @@ for file in "$dist"/pushdown_tools-*.whl "$dist"/pushdown_tools-*.tar.gz; do
     (
         PATH="$work/path"
         pdtools --version
+        pdtools surprisal --text "The dog that chased the cats barks." --model demo --quiet
         mkdir treebank
         echo '(S (NP (DT the) (NN dog)) (VP (VBZ barks)))' > treebank/one.mrg
         pdtools parse treebank --from treebank -o one.trees

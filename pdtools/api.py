@@ -1,8 +1,9 @@
 """pdtools in Python: a model that is loaded once and asked as the commands ask it.
 
->>> import pdtools
->>> model = pdtools.load("demo")
->>> model.surprisal("The dog that chased the cats barks.")  # doctest: +SKIP
+Examples:
+    >>> import pdtools
+    >>> model = pdtools.load("demo")
+    >>> model.surprisal("The dog that chased the cats barks.")  # doctest: +SKIP
 
 Tables are pandas DataFrames whose columns are those of the commands' files (docs/reference/formats.md).
 """
@@ -88,8 +89,6 @@ class Model:
 
     Attributes:
         folder: where it is.
-        settings: how it scores, as the commands' ``results.json`` has it under ``settings.scorer``.
-        vocabulary: its tokens, by number.
     """
 
     def __init__(
@@ -123,12 +122,12 @@ class Model:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """See the class."""
+        """How it scores, as the commands' ``results.json`` has it under ``settings.scorer``."""
         return self._scorer().settings
 
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:
-        """See the class."""
+        """Its tokens, by number."""
         return self._scorer().vocabulary
 
     # --- sentences ----------------------------------------------------------------------------

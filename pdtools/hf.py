@@ -1,9 +1,10 @@
 """Checkpoints of pdtools as Hugging Face models: what is imported so that transformers can load them.
 
->>> import pdtools.hf
->>> from transformers import AutoModelForCausalLM, AutoTokenizer
->>> model = AutoModelForCausalLM.from_pretrained("runs/pushdown/best")  # doctest: +SKIP
->>> tokenizer = AutoTokenizer.from_pretrained("runs/pushdown/best")  # doctest: +SKIP
+Examples:
+    >>> import pdtools.hf
+    >>> from transformers import AutoModelForCausalLM, AutoTokenizer
+    >>> model = AutoModelForCausalLM.from_pretrained("runs/pushdown/best")  # doctest: +SKIP
+    >>> tokenizer = AutoTokenizer.from_pretrained("runs/pushdown/best")  # doctest: +SKIP
 
 No code comes with a checkpoint: the classes are these. Logits are log-probabilities of next tokens, of every
 causal kind of model: of strings exactly, with gradients; of derivations from a beam (``beam`` of the
