@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pdtools.errors import MissingDependencyError
+from pdtools.errors import MissingDependencyError, PdtoolsError
 from pdtools.files import read_json
 from pdtools.model_names import find_model
 from pdtools.models import LoadedModel, load_checkpoint
@@ -230,8 +230,8 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
         """Log-probabilities of what may follow every token.
 
         Args:
-            input_ids: int64 (B, N). A row that does not begin with ROOT is read as if it did; what stands
-                after its end-of-sentence is not read.
+            input_ids: int64 (B, N). A row that does not begin with ROOT is read as if it did; after its
+                end-of-sentence there may only be padding.
             attention_mask: int64 (B, N), 0 for padding, which may be on both sides; None: padding tokens at
                 the end of rows are padding.
             labels: int64 (B, N), as transformers has them: -100 where nothing is scored.
@@ -239,6 +239,9 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
         Returns:
             ``logits``, float (B, N, V), nats; 0 after padding and end-of-sentence. ``loss``: the mean of
             -log p of the labels, each given what is before it, if there are any.
+
+        Raises:
+            PdtoolsError: if a row goes on after its end-of-sentence.
         """
         rows, places = self._rows(input_ids, attention_mask)
         logits = torch.zeros(*input_ids.shape, self.config.vocab_size, device=input_ids.device)
@@ -281,6 +284,11 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
                 place = np.arange(real[-1] + 1 if len(real) else 0)
             ends = np.flatnonzero(ids[place] == lm.eos_id)
             if len(ends):
+                if (ids[place[ends[0] + 1 :]] != lm.pad_id).any():
+                    raise PdtoolsError(
+                        "a text goes on after its end-of-sentence: encode its parts with "
+                        "add_special_tokens=False (lm-evaluation-harness: add_bos_token=False)"
+                    )
                 place = place[: ends[0]]
             tokens = ids[place].astype(np.int32)
             root = [] if len(tokens) and tokens[0] == lm.root_id else [lm.root_id]

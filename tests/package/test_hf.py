@@ -93,6 +93,8 @@ def test_rows_without_root_and_without_a_mask(folders: dict[str, Path]) -> None:
     after_the_end = model(torch.tensor([[1, 3, 4, 5, 2, 0, 0]])).logits[0]
     torch.testing.assert_close(after_the_end[:5], whole)
     assert not after_the_end[4:].any()
+    with pytest.raises(PdtoolsError, match=r"goes on after its end-of-sentence.*add_bos_token=False"):
+        model(torch.tensor([[1, 3, 2, 4]]))
 
 
 def test_what_a_beam_drops_is_missing_from_logits(folders: dict[str, Path]) -> None:
@@ -172,13 +174,21 @@ def test_lm_evaluation_harness_says_what_we_say(ours: Any) -> None:
         "lm_eval.models.huggingface", reason="lm-evaluation-harness is not installed"
     )
     instance = pytest.importorskip("lm_eval.api.instance").Instance
-    theirs = harness.HFLM(pretrained=str(data.model("demo")), device="cpu", batch_size=2)
-    asked = [
-        instance(request_type="loglikelihood", doc={}, arguments=("", text), idx=i)
-        for i, text in enumerate(SENTENCES)
-    ]
-    totals = [-value for value, _ in theirs.loglikelihood(asked, disable_tqdm=True)]
-    without_end = (
-        ours[ours.token != "<eos>"].groupby("sentence_id").surprisal.sum()
-    )  # it does not score the end
-    assert totals == pytest.approx(without_end.tolist(), abs=1e-4)
+    theirs = harness.HFLM(pretrained=str(data.model("demo")), device="cpu", batch_size=2, add_bos_token=False)
+    begun, rest = "The dog that chased the cats", " barks."
+
+    def totals(kind: str, *arguments: tuple[str, ...]) -> list[float]:
+        asked = [
+            instance(request_type=kind, doc={}, arguments=each, idx=i) for i, each in enumerate(arguments)
+        ]
+        found = getattr(theirs, kind)(asked, disable_tqdm=True)
+        return [-(each if isinstance(each, float) else each[0]) for each in found]
+
+    scored = ours[ours.token != "<eos>"]  # it does not score the end
+    expected = scored.groupby("sentence_id").surprisal.sum().tolist()
+    assert totals("loglikelihood", *(("", text) for text in SENTENCES)) == pytest.approx(expected, abs=1e-4)
+    assert totals("loglikelihood_rolling", *((text,) for text in SENTENCES)) == pytest.approx(
+        expected, abs=1e-4
+    )
+    of_rest = scored[(scored.sentence_id == 1) & (scored.start >= len(begun))].surprisal.sum()
+    assert totals("loglikelihood", (begun, rest)) == pytest.approx([of_rest], abs=1e-4)
