@@ -148,7 +148,7 @@ def found_here(found: Mapping[str, Any]) -> str:
     differences = ", ".join(f"{100 * (pair['b'] - pair['a']):+.1f}" for pair in found["by_seed"].values())
     (pair,) = found["of_all"]["pairs"]
     rules = " and ".join(
-        f"{title} would give {100 * found['rules'][rule]['accuracy']:.1f}%" for rule, title in RULES.items()
+        f"{title} {100 * found['rules'][rule]['accuracy']:.1f}%" for rule, title in RULES.items()
     )
     over_all = interval(pair["difference"], *pair["over_seeds"])
     return (
