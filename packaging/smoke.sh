@@ -17,6 +17,8 @@ for file in "$dist"/pushdown_tools-*.whl "$dist"/pushdown_tools-*.tar.gz; do
     for tool in cat ls mkdir rm; do ln -sf "$(command -v $tool)" path/$tool; done
     (
         PATH="$work/path"
+        mkdir tried
+        cd tried
         pdtools --version
         pdtools surprisal --text "The dog that chased the cats barks." --model demo --quiet
         mkdir treebank
@@ -28,7 +30,8 @@ for file in "$dist"/pushdown_tools-*.whl "$dist"/pushdown_tools-*.tar.gz; do
         case $(cat said) in *"no C compiler"*) ;; *) echo "a missing compiler was not said" && exit 1 ;; esac
         pdtools surprisal --text "the dog barks" --model run
         pdtools eval-blimp "$here/data/blimp" --model run --limit 1 -o results --quiet
-        rm -r treebank one.trees shards run results said
+        cd ..
+        rm -r tried
     )
     echo "$(basename "$file"): works"
 done
