@@ -62,10 +62,11 @@ class _Kind:
         if self.listed is None:
             return frozenset()
         try:
-            names = read_json(folder / self.needed[0])[self.listed]
-        except (PdtoolsError, OSError, LookupError, TypeError):
+            document = read_json(folder / self.needed[0])
+        except (PdtoolsError, OSError):
             return frozenset()
-        return frozenset(filter(lambda name: isinstance(name, str), names))
+        names = document.get(self.listed) if isinstance(document, dict) else None
+        return frozenset(str(name) for name in names) if isinstance(names, list) else frozenset()
 
 
 def _command(document: dict[str, Any]) -> str:
