@@ -182,8 +182,9 @@ def test_the_state_is_in_the_address(opened: dict[str, Opened]) -> None:
 def test_parses_of_validation_sentences_while_a_run_learns(opened: dict[str, Opened]) -> None:
     page = opened["runs"].page
     page.click("summary:has-text('b: a <b>')")
-    shown = page.locator("details[open]:has-text('a <b>') tbody tr td:last-child").all_inner_texts()
-    assert shown == ["(X (X a) (X b))", "the same", "the gold tree"]
+    cells = page.locator("details[open]:has-text('a <b>') tbody tr td:last-child")
+    cells.first.wait_for()  # what opens is filled a moment after the click
+    assert cells.all_inner_texts() == ["(X (X a) (X b))", "the same", "the gold tree"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
