@@ -1,0 +1,402 @@
+"""Is the stack tape used? A Pushdown LM's perplexity when it is given other tapes than the gold trees'.
+
+python tape_use.py --model RUN --shards FOLDER [--base RUN] [--sentences N] -o FILE.json
+
+All tapes are teacher-forced: token k is predicted with W_{k−1}, made by the attachments of the tokens before it.
+
+- gold: of the shards' trees.
+- clamped-N: the gold tree's, depths above N read as N.
+- beam: of the best derivation that a search of the whole sentence found.
+- incremental: W_{k−1} of the best hypothesis that the search had after token k − 1.
+- shuffled: of another sentence's gold tree, drawn from those with as many tokens; random where there is none.
+- random: each attachment drawn uniformly from those that the ones before leave legal.
+- right, left: of purely right- and left-branching trees. A right-branching one is flat until its last token.
+- absent: all depths 0. That adds the same to all scores of a query: as if there were no depth embeddings.
+- base: another model, which never had a tape.
+
+With incremental, random, left and absent a tape knows nothing of the words to come. Gold trees and beam do; shuffled
+and right know where the sentence ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pdtools.errors import PdtoolsError
+from pdtools.evaluation.comparison.statistics import interval, resample
+from pdtools.evaluation.perplexity.evaluate import check_shards
+from pdtools.files import write_json
+from pdtools.models import LanguageModel, LoadedModel, StackState, load_checkpoint
+from pdtools.models.transformer.model import TransformerLM
+from pdtools.provenance import provenance
+from pdtools.search.beam import BeamResult, beam_search
+from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
+from pdtools.shards import ShardSet
+from pdtools.trees.attachments import sentence_layout
+
+CLAMPS = (1, 2, 4, 8)
+# Whose perplexities bins have.
+IN_BINS = ("gold", "beam", "incremental", "shuffled", "absent", "base")
+LENGTHS = (1, 11, 21, 31, 41)
+DEPTHS = (0, 1, 3, 5, 9, 17)
+
+Ints = NDArray[np.int32]
+Logs = list[NDArray[np.float64]]  # of each sentence (n + 1,), nats: its tokens, and end-of-sentence
+Chosen = list[NDArray[np.bool_]]  # of each sentence (n + 1,)
+
+
+# --- tapes ----------------------------------------------------------------------------------------
+
+
+def right_branching(tokens: Ints) -> Ints:
+    """Of ROOT, n tokens and end-of-sentence: the last token closes everything."""
+    attach = np.arange(len(tokens) - 2)
+    attach[-1:] = 0
+    return sentence_layout(attach)
+
+
+def left_branching(tokens: Ints) -> Ints:
+    """Of ROOT, n tokens and end-of-sentence: each token attaches to the one before."""
+    return sentence_layout(np.maximum(np.arange(len(tokens) - 2) - 1, 0))
+
+
+def random_attachments(tokens: Ints, rng: np.random.Generator) -> Ints:
+    """Of ROOT, n tokens and end-of-sentence: each drawn uniformly from those that are legal."""
+    state = StackState.start(1, len(tokens))
+    attach = np.zeros(len(tokens), np.int32)
+    for k in range(1, len(tokens) - 1):
+        attach[k] = rng.choice(np.flatnonzero(state.legal()[0].numpy()))
+        state.push(torch.tensor([attach[k]]))
+    return attach
+
+
+def shuffled(shards: ShardSet, rows: Sequence[int], rng: np.random.Generator) -> list[Ints]:
+    """For each row the attachments of another one of the shards with as many tokens; random if none has."""
+    alike = defaultdict(list)
+    for row, length in enumerate(shards.lengths.tolist()):
+        alike[length].append(row)
+    found = []
+    for row in rows:
+        others = [other for other in alike[int(shards.lengths[row])] if other != row]
+        found.append(
+            shards.attach(int(rng.choice(others))) if others else random_attachments(shards.tokens(row), rng)
+        )
+    return found
+
+
+@contextlib.contextmanager
+def clamped(model: TransformerLM, deepest: int) -> Iterator[None]:
+    """While the block runs, the model reads greater depths as this one."""
+    depths = model.depths
+    assert depths is not None
+    model.depths = min(depths, deepest + 1)
+    try:
+        yield
+    finally:
+        model.depths = depths
+
+
+# --- log-probabilities ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a model says of sentences read with some tape.
+
+    Attributes:
+        logprobs: of each float64 (n + 1,), nats: log p(x_k | x_<k, W_{k−1}) of its tokens and
+            end-of-sentence.
+        best: of each int (n,), the most probable attachment of each token, those before it as given.
+    """
+
+    logprobs: Logs
+    best: list[NDArray[np.int64]]
+
+
+@torch.inference_mode()
+def read(model: LanguageModel, tokens: Sequence[Ints], attach: Sequence[Ints]) -> Read:
+    """Teacher-forced passes over sentences, ROOT first, with attachments."""
+    logprobs, best = {}, {}
+    for places in length_groups(
+        [len(each) for each in tokens], lambda length: strings_that_fit(length, model.vocab_size)
+    ):
+        batch = model.pack([(tokens[i], attach[i]) for i in places]).to(model.device)
+        with explained_memory_errors():
+            parts = model.forward_parts(batch)
+        found = parts.token_logprobs.double().cpu().numpy(), parts.attach_best.cpu().numpy()
+        for i, of_tokens, of_attachments in zip(places, *found, strict=True):
+            logprobs[i] = of_tokens[1 : len(tokens[i])]
+            best[i] = of_attachments[1 : len(tokens[i]) - 1]
+    order = range(len(tokens))
+    return Read([logprobs[i] for i in order], [best[i] for i in order])
+
+
+def incremental(model: LanguageModel, tokens: Sequence[Ints], found: Sequence[BeamResult]) -> Logs:
+    """Log-probabilities of each token with the tape of the best hypothesis after those before it.
+
+    As long as the best hypothesis continues the one before, one pass serves.
+    """
+    prefixes, attach, places = [], [], []
+    for i, result in enumerate(found):
+        best, first = result.incremental[:-1], 0  # after 0 to n tokens
+        for t, each in enumerate(best):
+            if t + 1 < len(best) and np.array_equal(best[t + 1][:-1], each):
+                continue
+            prefixes.append(tokens[i][: t + 2])
+            attach.append(np.append(each, np.int32(t + 1)))
+            places.append((i, slice(first, t + 1)))
+            first = t + 1
+    logs = [np.empty(len(each) - 1) for each in tokens]
+    for (i, place), values in zip(places, read(model, prefixes, attach).logprobs, strict=True):
+        logs[i][place] = values[place]
+    return logs
+
+
+# --- means and intervals --------------------------------------------------------------------------
+
+
+def _per_token(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    return sums[..., 0] / sums[..., 1]
+
+
+def estimates(
+    counts: NDArray[np.float64], groups: NDArray[np.float64], samples: int
+) -> list[tuple[float, list[float]]]:
+    """Means per token of groups, each with its interval by a bootstrap over sentences.
+
+    Args:
+        counts: (sentences, R, 2), sums over tokens, and how many.
+        groups: (R, G), weights of the R means.
+        samples: of the bootstrap.
+    """
+    found = resample(
+        counts, np.zeros(len(counts), np.int64), _per_token, groups, np.random.default_rng(0), samples
+    )
+    return [
+        (float(mean), list(interval(drawn)))
+        for mean, drawn in zip(found.scores[0] @ groups, found.drawn[0].T, strict=True)
+    ]
+
+
+def _counts(values: Sequence[NDArray[Any]], chosen: Chosen) -> NDArray[np.float64]:
+    """(sentences, 2)."""
+    return np.array(
+        [[each[mask].sum(), mask.sum()] for each, mask in zip(values, chosen, strict=True)], float
+    )
+
+
+def stratum(logs: Mapping[str, Logs], right: Chosen, chosen: Chosen, samples: int) -> dict[str, Any] | None:
+    """Of chosen tokens, perplexities, and nats a token that are gained over no tape; None if there are none.
+
+    Args:
+        logs: by tape, ``absent`` among them.
+        right: whether the attachment before each token is the most probable one (of the first token: no).
+        chosen: which tokens.
+        samples: of the bootstrap.
+    """
+    some = [i for i, mask in enumerate(chosen) if mask.any()]
+    if not some:
+        return None
+    chosen = [chosen[i] for i in some]
+    names = list(logs)
+    counts = np.stack([_counts([logs[name][i] for i in some], chosen) for name in names], axis=1)
+    each = np.eye(len(names))
+    over_absent = each - each[:, [names.index("absent")]]
+    means = estimates(counts, np.hstack([each, over_absent]), samples)
+    tapes = {}
+    for name, (mean, (low, high)), (gain, gain_interval) in zip(
+        names, means[: len(names)], means[len(names) :], strict=True
+    ):
+        tapes[name] = {
+            "ppl_token": float(np.exp(-mean)),
+            "interval": [float(np.exp(-high)), float(np.exp(-low))],
+            "gain": gain,
+            "gain_interval": gain_interval,
+        }
+    # The first token has no attachment before it.
+    attached = [np.append(False, mask[1:]) for mask in chosen]
+    n_attached = sum(int(mask.sum()) for mask in attached)
+    n_right = sum(int(right[i][mask].sum()) for i, mask in zip(some, attached, strict=True))
+    return {
+        "sentences": len(some),
+        "tokens": sum(int(mask.sum()) for mask in chosen),
+        "attachment_accuracy": n_right / n_attached if n_attached else None,
+        "tapes": tapes,
+    }
+
+
+def bins(values: Sequence[NDArray[Any]], firsts: Sequence[int], among: Chosen) -> dict[str, Chosen]:
+    """Tokens by a number that each has, in bins that begin at ``firsts``."""
+    found = {}
+    for first, past in zip(firsts, [*firsts[1:], None], strict=True):
+        name = f"{first}+" if past is None else str(first) if past == first + 1 else f"{first}-{past - 1}"
+        found[name] = [
+            mask & (each >= first) & (True if past is None else each < past)
+            for each, mask in zip(values, among, strict=True)
+        ]
+    return found
+
+
+def summary(
+    logs: Mapping[str, Logs],
+    best: Sequence[NDArray[np.int64]],
+    shards: ShardSet,
+    rows: Sequence[int],
+    samples: int,
+) -> dict[str, Any]:
+    """All scores. What is binned is without ends of sentences, as gold trees close before these.
+
+    Args:
+        logs: by tape.
+        best: the most probable attachments of the tokens of each row, given the gold tape.
+        shards, rows: the sentences.
+        samples: of the bootstrap.
+    """
+    gold = [shards.attach(i)[1:-1] for i in rows]  # (n,)
+    # The attachment before each token and end-of-sentence, (n + 1,).
+    right = [np.append(False, found == given) for found, given in zip(best, gold, strict=True)]
+    shifts = [np.append(False, given == 1 + np.arange(len(given))) for given in gold]
+    every = [np.ones(len(each), bool) for each in right]
+    after = [np.arange(len(each)) > 0 for each in right]  # has one before it
+    words = [np.arange(len(each)) < len(each) - 1 for each in right]
+    ends = [~mask for mask in words]
+    lengths = [np.full(len(each), len(each) - 1) for each in right]
+    deepest = [shards.tape(i)[:-1].max(1) for i in rows]  # (n + 1,): of W_{k−1}
+    kinds = {
+        f"{said}, {kind}": [
+            w & a & (r == (said == "right")) & (s == (kind == "shift")) for w, a, r, s in masks
+        ]
+        for masks in [list(zip(words, after, right, shifts, strict=True))]
+        for said in ("right", "wrong")
+        for kind in ("shift", "reduce")
+    }
+    both = {
+        said: [a | b for a, b in zip(kinds[f"{said}, shift"], kinds[f"{said}, reduce"], strict=True)]
+        for said in ("right", "wrong")
+    }
+    few = {name: logs[name] for name in IN_BINS if name in logs}
+
+    def strata(of: Mapping[str, Chosen]) -> dict[str, Any]:
+        made = {name: stratum(few, right, chosen, samples) for name, chosen in of.items()}
+        return {name: each for name, each in made.items() if each is not None}
+
+    (accuracy,) = estimates(_counts(right, after)[:, None], np.ones((1, 1)), samples)
+    return {
+        "attachment_accuracy": accuracy[0],
+        "attachment_accuracy_interval": accuracy[1],
+        "tokens_changed_by_clamping": {
+            str(clamp): float(np.mean(np.concatenate(deepest) > clamp)) for clamp in CLAMPS
+        },
+        "all": stratum(logs, right, every, samples),
+        "without_ends": stratum(logs, right, words, samples),
+        "ends": stratum(logs, right, ends, samples),
+        "by_length": strata(bins(lengths, LENGTHS, words)),
+        "by_depth": strata(bins(deepest, DEPTHS, words)),
+        "by_attachment_before": strata({**both, **kinds}),
+    }
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def checked(loaded: LoadedModel, shards: ShardSet) -> TransformerLM:
+    """The model, if it has a tape.
+
+    Raises:
+        PdtoolsError: if it has none, reads windows, or the shards are not for it.
+    """
+    check_shards(shards, loaded)
+    model = loaded.model
+    if not isinstance(model, TransformerLM) or model.depths is None or model.layout != "sentence":
+        raise PdtoolsError(f"{loaded.folder}: not a Pushdown LM of sentences")
+    return model
+
+
+def tapes_of(
+    model: TransformerLM, shards: ShardSet, rows: Sequence[int], found: Sequence[BeamResult], seed: int
+) -> tuple[dict[str, Logs], list[NDArray[np.int64]]]:
+    """Log-probabilities by tape, and the most probable attachments given the gold ones.
+
+    Args:
+        found: what a beam search found of the rows.
+        seed: of what is drawn.
+    """
+    rng = np.random.default_rng(seed)
+    tokens = [shards.tokens(i) for i in rows]
+    gold = [shards.attach(i) for i in rows]
+    given = read(model, tokens, gold)
+    logs = {"gold": given.logprobs}
+    for clamp in reversed(CLAMPS):
+        with clamped(model, clamp):
+            logs[f"clamped-{clamp}"] = read(model, tokens, gold).logprobs
+    logs["beam"] = read(model, tokens, [each.derivations[0][1] for each in found]).logprobs
+    logs["incremental"] = incremental(model, tokens, found)
+    others = {
+        "shuffled": shuffled(shards, rows, rng),
+        "random": [random_attachments(each, rng) for each in tokens],
+        "right": [right_branching(each) for each in tokens],
+        "left": [left_branching(each) for each in tokens],
+        "absent": [model.no_derivation(each) for each in tokens],
+    }
+    return logs | {name: read(model, tokens, attach).logprobs for name, attach in others.items()}, given.best
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the options, read the sentences with all tapes, write the scores."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--model", required=True, help="a checkpoint or run of a Pushdown LM of sentences")
+    parser.add_argument("--shards", required=True, help="sentences with gold trees, made with its tokenizer")
+    parser.add_argument("--base", help="a language model without a tape, with the same tokenizer")
+    parser.add_argument("--sentences", type=int, default=500, help="the first so many")
+    parser.add_argument("--beam", type=int, default=100)
+    parser.add_argument("--margin", type=float, default=5.0, help="nats")
+    parser.add_argument("--seed", type=int, default=0, help="of the tapes that are drawn")
+    parser.add_argument("--samples", type=int, default=2000, help="of the bootstrap over sentences")
+    parser.add_argument("-o", "--output", required=True)
+    given = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    loaded, shards = load_checkpoint(given.model, "cpu"), ShardSet.open(given.shards)
+    model = checked(loaded, shards)
+    base = None if given.base is None else load_checkpoint(given.base, "cpu")
+    room = [each.model.max_length or np.inf for each in (loaded, base) if each is not None]
+    rows = np.flatnonzero(shards.lengths <= min(room))[: given.sentences].tolist()
+    tokens = [shards.tokens(i) for i in rows]
+    found = beam_search(model, tokens, beam=given.beam, margin=given.margin)
+    logs, best = tapes_of(model, shards, rows, found, given.seed)
+    if base is not None:
+        check_shards(shards, base)
+        if base.model.derivation_kind.reach_words:
+            raise PdtoolsError(f"{given.base}: not a model without a tape")
+        logs["base"] = read(base.model, tokens, [base.model.no_derivation(each) for each in tokens]).logprobs
+    same = [
+        each.derivations[0][1][1:-1] == shards.attach(i)[1:-1] for i, each in zip(rows, found, strict=True)
+    ]
+    scores = summary(logs, best, shards, rows, given.samples)
+    inputs = {"model": given.model, "shards": given.shards, **({"base": given.base} if given.base else {})}
+    result = {
+        "scores": {**scores, "beam_attachments_right": float(np.mean(np.concatenate(same)))},
+        "counts": {"sentences": len(rows), "tokens": sum(len(each) - 1 for each in tokens)},
+        "settings": {
+            name: getattr(given, name) for name in ("sentences", "beam", "margin", "seed", "samples")
+        },
+        "provenance": provenance(inputs),
+    }
+    write_json(Path(given.output), result)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except PdtoolsError as error:
+        sys.exit(f"tape_use.py: {error}")
