@@ -2,7 +2,7 @@
 
 python tape_use.py --model RUN --shards FOLDER [--base RUN] [--sentences N] -o FILE.json
 
-All tapes are teacher-forced: token k is predicted with W_{k−1}, made by the attachments of the tokens before it.
+All tapes are teacher-forced: token k is predicted with W_{k−1}, which the tokens before it made.
 
 - gold: of the shards' trees.
 - clamped-N: the gold tree's, depths above N read as N.
@@ -14,18 +14,20 @@ All tapes are teacher-forced: token k is predicted with W_{k−1}, made by the a
 - absent: all depths 0. That adds the same to all scores of a query: as if there were no depth embeddings.
 - base: another model, which never had a tape.
 
-With incremental, random, left and absent a tape knows nothing of the words to come. Gold trees and beam do; shuffled
-and right know where the sentence ends.
+Incremental, random, left and absent tapes know nothing of the words to come. Gold trees and beam do; shuffled
+and right ones know where the sentence ends.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +55,6 @@ DEPTHS = (0, 1, 3, 5, 9, 17)
 
 Ints = NDArray[np.int32]
 Logs = list[NDArray[np.float64]]  # of each sentence (n + 1,), nats: its tokens, and end-of-sentence
-Chosen = list[NDArray[np.bool_]]  # of each sentence (n + 1,)
 
 
 # --- tapes ----------------------------------------------------------------------------------------
@@ -117,11 +118,11 @@ class Read:
     Attributes:
         logprobs: of each float64 (n + 1,), nats: log p(x_k | x_<k, W_{k−1}) of its tokens and
             end-of-sentence.
-        best: of each int (n,), the most probable attachment of each token, those before it as given.
+        best: of each int32 (n,), the most probable attachment of each token, those before it as given.
     """
 
     logprobs: Logs
-    best: list[NDArray[np.int64]]
+    best: list[Ints]
 
 
 @torch.inference_mode()
@@ -134,7 +135,7 @@ def read(model: LanguageModel, tokens: Sequence[Ints], attach: Sequence[Ints]) -
         batch = model.pack([(tokens[i], attach[i]) for i in places]).to(model.device)
         with explained_memory_errors():
             parts = model.forward_parts(batch)
-        found = parts.token_logprobs.double().cpu().numpy(), parts.attach_best.cpu().numpy()
+        found = parts.token_logprobs.double().cpu().numpy(), parts.attach_best.int().cpu().numpy()
         for i, of_tokens, of_attachments in zip(places, *found, strict=True):
             logprobs[i] = of_tokens[1 : len(tokens[i])]
             best[i] = of_attachments[1 : len(tokens[i]) - 1]
@@ -166,144 +167,154 @@ def incremental(model: LanguageModel, tokens: Sequence[Ints], found: Sequence[Be
 # --- means and intervals --------------------------------------------------------------------------
 
 
-def _per_token(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    return sums[..., 0] / sums[..., 1]
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """All tokens and ends of sentences, one sentence after the other: T.
+
+    Attributes:
+        logs: by tape, float64 (T,), nats: log-probabilities.
+        sentence: int (T,), which one, from 0.
+        is_end: bool (T,), whether this is an end of sentence.
+        length: int (T,), tokens of the sentence.
+        deepest: int (T,), the deepest entry of the gold tape that this is predicted with.
+        follows: bool (T,), whether this has a token before it, which has a gold attachment.
+        right: bool (T,), whether that attachment is the most probable one, the gold ones before it given.
+        shift: bool (T,), whether it is a shift.
+    """
+
+    logs: Mapping[str, NDArray[np.float64]]
+    sentence: NDArray[np.int64]
+    is_end: NDArray[np.bool_]
+    length: NDArray[np.int64]
+    deepest: NDArray[np.int32]
+    follows: NDArray[np.bool_]
+    right: NDArray[np.bool_]
+    shift: NDArray[np.bool_]
+
+    @classmethod
+    def of(
+        cls, shards: ShardSet, rows: Sequence[int], logs: Mapping[str, Logs], best: Sequence[Ints]
+    ) -> Places:
+        """Of rows of shards, with log-probabilities by tape and most probable attachments (:class:`Read`)."""
+        gold = [shards.attach(i)[1:-1] for i in rows]
+        sizes = np.array([len(each) + 1 for each in gold])  # n + 1
+        place = np.concatenate([np.arange(size) for size in sizes])
+        length = np.repeat(sizes - 1, sizes)
+
+        def before(said: Iterable[NDArray[np.bool_]]) -> NDArray[np.bool_]:
+            return np.concatenate([np.append(False, each) for each in said])
+
+        return cls(
+            logs={name: np.concatenate(each) for name, each in logs.items()},
+            sentence=np.repeat(np.arange(len(rows)), sizes),
+            is_end=place == length,
+            length=length,
+            deepest=np.concatenate([shards.tape(i)[:-1].max(1) for i in rows]),
+            follows=place > 0,
+            right=before(found == given for found, given in zip(best, gold, strict=True)),
+            shift=before(given == np.arange(1, len(given) + 1) for given in gold),
+        )
+
+    def sums(self, values: NDArray[Any], chosen: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Sums over chosen tokens, and how many, of each sentence that has any: (sentences, 2)."""
+        sentence = self.sentence[chosen]
+        found = np.stack([np.bincount(sentence, values[chosen]), 1.0 * np.bincount(sentence)], axis=1)
+        return found[found[:, 1] > 0]
 
 
-def estimates(
-    counts: NDArray[np.float64], groups: NDArray[np.float64], samples: int
+def bootstrap(
+    sums: Sequence[NDArray[np.float64]], groups: NDArray[np.float64], samples: int
 ) -> list[tuple[float, list[float]]]:
-    """Means per token of groups, each with its interval by a bootstrap over sentences.
+    """G weighted sums of R means over tokens, each with its interval over sentences.
 
     Args:
-        counts: (sentences, R, 2), sums over tokens, and how many.
-        groups: (R, G), weights of the R means.
-        samples: of the bootstrap.
+        sums: R of (sentences, 2), see :meth:`Places.sums`.
+        groups: (R, G), the weights.
+        samples: how many.
     """
-    found = resample(
-        counts, np.zeros(len(counts), np.int64), _per_token, groups, np.random.default_rng(0), samples
-    )
+
+    def means(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        return sums[..., 0] / sums[..., 1]
+
+    counts = np.stack(sums, axis=1)
+    random = np.random.default_rng(0)
+    found = resample(counts, np.zeros(len(counts), np.int64), means, groups, random, samples)
     return [
         (float(mean), list(interval(drawn)))
         for mean, drawn in zip(found.scores[0] @ groups, found.drawn[0].T, strict=True)
     ]
 
 
-def _counts(values: Sequence[NDArray[Any]], chosen: Chosen) -> NDArray[np.float64]:
-    """(sentences, 2)."""
-    return np.array(
-        [[each[mask].sum(), mask.sum()] for each, mask in zip(values, chosen, strict=True)], float
-    )
-
-
-def stratum(logs: Mapping[str, Logs], right: Chosen, chosen: Chosen, samples: int) -> dict[str, Any] | None:
-    """Of chosen tokens, perplexities, and nats a token that are gained over no tape; None if there are none.
+def stratum(places: Places, chosen: NDArray[np.bool_], tapes: Sequence[str], samples: int) -> dict[str, Any]:
+    """Of chosen tokens, of which there are some: perplexities, and nats a token that are gained over no tape.
 
     Args:
-        logs: by tape, ``absent`` among them.
-        right: whether the attachment before each token is the most probable one (of the first token: no).
-        chosen: which tokens.
-        samples: of the bootstrap.
+        places: all tokens.
+        chosen: bool (T,).
+        tapes: ``absent`` among them.
+        samples: of the bootstrap over sentences.
     """
-    some = [i for i, mask in enumerate(chosen) if mask.any()]
-    if not some:
-        return None
-    chosen = [chosen[i] for i in some]
-    names = list(logs)
-    counts = np.stack([_counts([logs[name][i] for i in some], chosen) for name in names], axis=1)
-    each = np.eye(len(names))
-    over_absent = each - each[:, [names.index("absent")]]
-    means = estimates(counts, np.hstack([each, over_absent]), samples)
-    tapes = {}
-    for name, (mean, (low, high)), (gain, gain_interval) in zip(
-        names, means[: len(names)], means[len(names) :], strict=True
-    ):
-        tapes[name] = {
-            "ppl_token": float(np.exp(-mean)),
-            "interval": [float(np.exp(-high)), float(np.exp(-low))],
-            "gain": gain,
-            "gain_interval": gain_interval,
-        }
-    # The first token has no attachment before it.
-    attached = [np.append(False, mask[1:]) for mask in chosen]
-    n_attached = sum(int(mask.sum()) for mask in attached)
-    n_right = sum(int(right[i][mask].sum()) for i, mask in zip(some, attached, strict=True))
+    each = np.eye(len(tapes))
+    groups = np.hstack([each, each - each[:, [tapes.index("absent")]]])
+    found = bootstrap([places.sums(places.logs[tape], chosen) for tape in tapes], groups, samples)
+    attached = places.right[chosen & places.follows]
     return {
-        "sentences": len(some),
-        "tokens": sum(int(mask.sum()) for mask in chosen),
-        "attachment_accuracy": n_right / n_attached if n_attached else None,
-        "tapes": tapes,
+        "sentences": len(np.unique(places.sentence[chosen])),
+        "tokens": int(chosen.sum()),
+        "attachment_accuracy": float(attached.mean()) if len(attached) else None,
+        "tapes": {
+            tape: {
+                "ppl_token": math.exp(-mean),
+                "interval": [math.exp(-high), math.exp(-low)],
+                "gain": gain,
+                "gain_interval": gain_interval,
+            }
+            for tape, (mean, (low, high)), (gain, gain_interval) in zip(
+                tapes, found[: len(tapes)], found[len(tapes) :], strict=True
+            )
+        },
     }
 
 
-def bins(values: Sequence[NDArray[Any]], firsts: Sequence[int], among: Chosen) -> dict[str, Chosen]:
-    """Tokens by a number that each has, in bins that begin at ``firsts``."""
+def bins(values: NDArray[Any], firsts: Sequence[int]) -> dict[str, NDArray[np.bool_]]:
+    """Which of the values are in bins that begin at ``firsts``."""
     found = {}
-    for first, past in zip(firsts, [*firsts[1:], None], strict=True):
-        name = f"{first}+" if past is None else str(first) if past == first + 1 else f"{first}-{past - 1}"
-        found[name] = [
-            mask & (each >= first) & (True if past is None else each < past)
-            for each, mask in zip(values, among, strict=True)
-        ]
+    for first, past in pairwise([*firsts, math.inf]):
+        name = f"{first}-{past - 1}" if past < math.inf else f"{first}+"
+        found[str(first) if past == first + 1 else name] = (values >= first) & (values < past)
     return found
 
 
-def summary(
-    logs: Mapping[str, Logs],
-    best: Sequence[NDArray[np.int64]],
-    shards: ShardSet,
-    rows: Sequence[int],
-    samples: int,
-) -> dict[str, Any]:
-    """All scores. What is binned is without ends of sentences, as gold trees close before these.
+def summary(places: Places, samples: int) -> dict[str, Any]:
+    """All scores. What is in bins is without ends of sentences, which gold trees give away."""
+    every, word = np.ones(len(places.sentence), bool), ~places.is_end
+    few = [tape for tape in IN_BINS if tape in places.logs]
+    said = {"right": places.right, "wrong": ~places.right}
+    done = {"shift": places.shift, "reduce": ~places.shift}
+    both = {f"{s}, {d}": said[s] & done[d] for s in said for d in done}
 
-    Args:
-        logs: by tape.
-        best: the most probable attachments of the tokens of each row, given the gold tape.
-        shards, rows: the sentences.
-        samples: of the bootstrap.
-    """
-    gold = [shards.attach(i)[1:-1] for i in rows]  # (n,)
-    # The attachment before each token and end-of-sentence, (n + 1,).
-    right = [np.append(False, found == given) for found, given in zip(best, gold, strict=True)]
-    shifts = [np.append(False, given == 1 + np.arange(len(given))) for given in gold]
-    every = [np.ones(len(each), bool) for each in right]
-    after = [np.arange(len(each)) > 0 for each in right]  # has one before it
-    words = [np.arange(len(each)) < len(each) - 1 for each in right]
-    ends = [~mask for mask in words]
-    lengths = [np.full(len(each), len(each) - 1) for each in right]
-    deepest = [shards.tape(i)[:-1].max(1) for i in rows]  # (n + 1,): of W_{k−1}
-    kinds = {
-        f"{said}, {kind}": [
-            w & a & (r == (said == "right")) & (s == (kind == "shift")) for w, a, r, s in masks
-        ]
-        for masks in [list(zip(words, after, right, shifts, strict=True))]
-        for said in ("right", "wrong")
-        for kind in ("shift", "reduce")
-    }
-    both = {
-        said: [a | b for a, b in zip(kinds[f"{said}, shift"], kinds[f"{said}, reduce"], strict=True)]
-        for said in ("right", "wrong")
-    }
-    few = {name: logs[name] for name in IN_BINS if name in logs}
+    def strata(masks: Mapping[str, NDArray[np.bool_]], among: NDArray[np.bool_]) -> dict[str, Any]:
+        return {
+            name: stratum(places, mask & among, few, samples)
+            for name, mask in masks.items()
+            if (mask & among).any()
+        }
 
-    def strata(of: Mapping[str, Chosen]) -> dict[str, Any]:
-        made = {name: stratum(few, right, chosen, samples) for name, chosen in of.items()}
-        return {name: each for name, each in made.items() if each is not None}
-
-    (accuracy,) = estimates(_counts(right, after)[:, None], np.ones((1, 1)), samples)
+    right = places.sums(places.right, places.follows)
+    ((accuracy, accuracy_interval),) = bootstrap([right], np.ones((1, 1)), samples)
     return {
-        "attachment_accuracy": accuracy[0],
-        "attachment_accuracy_interval": accuracy[1],
+        "attachment_accuracy": accuracy,
+        "attachment_accuracy_interval": accuracy_interval,
         "tokens_changed_by_clamping": {
-            str(clamp): float(np.mean(np.concatenate(deepest) > clamp)) for clamp in CLAMPS
+            str(clamp): float((places.deepest > clamp).mean()) for clamp in CLAMPS
         },
-        "all": stratum(logs, right, every, samples),
-        "without_ends": stratum(logs, right, words, samples),
-        "ends": stratum(logs, right, ends, samples),
-        "by_length": strata(bins(lengths, LENGTHS, words)),
-        "by_depth": strata(bins(deepest, DEPTHS, words)),
-        "by_attachment_before": strata({**both, **kinds}),
+        **{
+            name: stratum(places, chosen, list(places.logs), samples)
+            for name, chosen in {"all": every, "without_ends": word, "ends": ~word}.items()
+        },
+        "by_length": strata(bins(places.length, LENGTHS), word),
+        "by_depth": strata(bins(places.deepest, DEPTHS), word),
+        "by_attachment_before": strata({**said, **both}, word & places.follows),
     }
 
 
@@ -325,7 +336,7 @@ def checked(loaded: LoadedModel, shards: ShardSet) -> TransformerLM:
 
 def tapes_of(
     model: TransformerLM, shards: ShardSet, rows: Sequence[int], found: Sequence[BeamResult], seed: int
-) -> tuple[dict[str, Logs], list[NDArray[np.int64]]]:
+) -> tuple[dict[str, Logs], list[Ints]]:
     """Log-probabilities by tape, and the most probable attachments given the gold ones.
 
     Args:
@@ -382,7 +393,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     same = [
         each.derivations[0][1][1:-1] == shards.attach(i)[1:-1] for i, each in zip(rows, found, strict=True)
     ]
-    scores = summary(logs, best, shards, rows, given.samples)
+    scores = summary(Places.of(shards, rows, logs, best), given.samples)
     inputs = {"model": given.model, "shards": given.shards, **({"base": given.base} if given.base else {})}
     result = {
         "scores": {**scores, "beam_attachments_right": float(np.mean(np.concatenate(same)))},
