@@ -1,6 +1,6 @@
-"""What the scripts of this study ask: the chosen rate, and the table of the results.
+"""What the scripts of this study ask: the chosen rate, and the tables of the results.
 
-python report.py rate SWEEP.json | table FOLDER
+python report.py rate SWEEP.json | table FOLDER | tapes FILE.json
 """
 
 from __future__ import annotations
@@ -111,11 +111,77 @@ def over_seeds(values: Sequence[float | None], scale: float) -> str:
     return f"{mean(there):.1f}" + (f" ± {stdev(there):.1f}" if len(there) > 1 else "")
 
 
-PASSAGES = {"table": markdown}
+# --- tapes (tape_use.py) --------------------------------------------------------------------------
+
+TAPES = {
+    "gold": "gold",
+    **{f"clamped-{depth}": f"gold, depths at most {depth}" for depth in (8, 4, 2, 1)},
+    "beam": "beam: its best derivation",
+    "incremental": "incremental: the beam's best hypothesis after each token",
+    "marginal": "marginal: all of the beam's hypotheses",
+    "shuffled": "shuffled: another sentence's gold tree",
+    "random": "random",
+    "right": "right-branching",
+    "left": "left-branching",
+    "absent": "absent",
+    "base": "base LM",
+}
+STRATA = {
+    "by_length": "tokens in the sentence",
+    "by_depth": "deepest entry of the tape",
+    "by_attachment_before": "attachment before",
+}
+
+
+def tapes(file: str) -> None:
+    """Print the tables of a file of tape_use.py."""
+    found = read_json(Path(file))
+    print("\n".join([tape_table(found), *(strata_table(found, name) for name in STRATA)]), end="")
+
+
+def tape_table(found: Mapping[str, Any]) -> str:
+    """Perplexity per token and gain over no tape, of all tokens and without ends of sentences."""
+    head = [
+        "tape",
+        "perplexity per token",
+        "gain over absent",
+        "without ends of sentences",
+        "gain over absent",
+    ]
+    rows = [head, ["---"] * len(head)]
+    for tape, title in TAPES.items():
+        cells = [found["scores"][which]["tapes"].get(tape) for which in ("all", "without_ends")]
+        if None not in cells:
+            shown = [text for cell in cells for text in (f"{cell['ppl_token']:.1f}", gain_of(cell))]
+            rows.append([title, *shown])
+    return markdown_table(rows)
+
+
+def strata_table(found: Mapping[str, Any], name: str) -> str:
+    """Perplexities of tokens of one kind in a row, and what gold tapes gain over none."""
+    strata = found["scores"][name]
+    known = [tape for tape in TAPES if tape in next(iter(strata.values()))["tapes"]]
+    head = [STRATA[name], "tokens", "attachments right (%)", *known, "gain of gold over absent"]
+    rows = [head, ["---"] * len(head)]
+    for kind, each in strata.items():
+        accuracy = each["attachment_accuracy"]
+        cells = [kind, f"{each['tokens']:,}", "" if accuracy is None else f"{100 * accuracy:.1f}"]
+        cells += [f"{each['tapes'][tape]['ppl_token']:.1f}" for tape in known]
+        rows.append([*cells, gain_of(each["tapes"]["gold"])])
+    return markdown_table(rows)
+
+
+def gain_of(cell: Mapping[str, Any]) -> str:
+    """The gain of a tape with its interval."""
+    low, high = cell["gain_interval"]
+    return f"{cell['gain']:+.2f} [{low:.2f}, {high:.2f}]"
+
+
+PASSAGES = {"table": markdown, "tapes": tape_table, "strata": strata_table}
 
 if __name__ == "__main__":
     command, *arguments = sys.argv[1:]
     try:
-        {"rate": rate, "table": table}[command](*arguments)
+        {"rate": rate, "table": table, "tapes": tapes}[command](*arguments)
     except PdtoolsError as error:
         sys.exit(f"report.py: {error}")

@@ -8,14 +8,15 @@ All tapes are teacher-forced: token k is predicted with W_{k−1}, which the tok
 - clamped-N: the gold tree's, depths above N read as N.
 - beam: of the best derivation that a search of the whole sentence found.
 - incremental: W_{k−1} of the best hypothesis that the search had after token k − 1.
+- marginal: no single tape: p(x_k | x_<k) over all hypotheses that it had.
 - shuffled: of another sentence's gold tree, drawn from those with as many tokens; random where there is none.
 - random: each attachment drawn uniformly from those that the ones before leave legal.
 - right, left: of purely right- and left-branching trees. A right-branching one is flat until its last token.
 - absent: all depths 0. That adds the same to all scores of a query: as if there were no depth embeddings.
 - base: another model, which never had a tape.
 
-Incremental, random, left and absent tapes know nothing of the words to come. Gold trees and beam do; shuffled
-and right ones know where the sentence ends.
+Those of incremental, marginal, random, left and absent know nothing of the words to come. Gold trees and beam do;
+shuffled and right know where the sentence ends.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from pdtools.trees.attachments import sentence_layout
 
 CLAMPS = (1, 2, 4, 8)
 # Whose perplexities bins have.
-IN_BINS = ("gold", "beam", "incremental", "shuffled", "absent", "base")
+IN_BINS = ("gold", "beam", "incremental", "marginal", "shuffled", "absent", "base")
 LENGTHS = (1, 11, 21, 31, 41)
 DEPTHS = (0, 1, 3, 5, 9, 17)
 
@@ -353,6 +354,7 @@ def tapes_of(
             logs[f"clamped-{clamp}"] = read(model, tokens, gold).logprobs
     logs["beam"] = read(model, tokens, [each.derivations[0][1] for each in found]).logprobs
     logs["incremental"] = incremental(model, tokens, found)
+    logs["marginal"] = [each.logprobs for each in found]
     others = {
         "shuffled": shuffled(shards, rows, rng),
         "random": [random_attachments(each, rng) for each in tokens],
