@@ -15,8 +15,7 @@ All tapes are teacher-forced: token k is predicted with W_{k−1}, which the tok
 - absent: all depths 0. That adds the same to all scores of a query: as if there were no depth embeddings.
 - base: another model, which never had a tape.
 
-Those of incremental, marginal, random, left and absent know nothing of the words to come. Gold trees and beam do;
-shuffled and right know where the sentence ends.
+Gold trees and beam know of words to come, and shuffled and right where the sentence ends; the others nothing.
 """
 
 from __future__ import annotations
