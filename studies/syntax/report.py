@@ -140,41 +140,40 @@ def tapes(file: str) -> None:
 
 
 def tape_table(found: Mapping[str, Any]) -> str:
-    """Perplexity per token and gain over no tape, of all tokens and without ends of sentences."""
-    head = [
-        "tape",
-        "perplexity per token",
-        "gain over absent",
-        "without ends of sentences",
-        "gain over absent",
-    ]
+    """Perplexity per token, and gains in nats, of all tokens and without ends of sentences."""
+    head = ["tape", "perplexity per token", "gain over absent", "without ends of sentences"]
+    head += ["gain over absent", "gain over base"]
     rows = [head, ["---"] * len(head)]
     for tape, title in TAPES.items():
-        cells = [found["scores"][which]["tapes"].get(tape) for which in ("all", "without_ends")]
-        if None not in cells:
-            shown = [text for cell in cells for text in (f"{cell['ppl_token']:.1f}", gain_of(cell))]
-            rows.append([title, *shown])
+        every, words = (found["scores"][which]["tapes"].get(tape) for which in ("all", "without_ends"))
+        if every is not None:
+            row = [title, f"{every['ppl_token']:.1f}", gain(every, "absent"), f"{words['ppl_token']:.1f}"]
+            rows.append([*row, gain(words, "absent"), gain(words, "base")])
     return markdown_table(rows)
 
 
 def strata_table(found: Mapping[str, Any], name: str) -> str:
-    """Perplexities of tokens of one kind in a row, and what gold tapes gain over none."""
+    """Perplexities of tokens of one kind in a row, and gains in nats."""
     strata = found["scores"][name]
     known = [tape for tape in TAPES if tape in next(iter(strata.values()))["tapes"]]
-    head = [STRATA[name], "tokens", "attachments right (%)", *known, "gain of gold over absent"]
+    head = [STRATA[name], "tokens", "attachments right (%)", *known]
+    head += ["gold over absent", "gold over base", "marginal over base"]
     rows = [head, ["---"] * len(head)]
     for kind, each in strata.items():
-        accuracy = each["attachment_accuracy"]
+        accuracy, tapes = each["attachment_accuracy"], each["tapes"]
         cells = [kind, f"{each['tokens']:,}", "" if accuracy is None else f"{100 * accuracy:.1f}"]
-        cells += [f"{each['tapes'][tape]['ppl_token']:.1f}" for tape in known]
-        rows.append([*cells, gain_of(each["tapes"]["gold"])])
+        cells += [f"{tapes[tape]['ppl_token']:.1f}" for tape in known]
+        cells += [gain(tapes["gold"], "absent"), gain(tapes["gold"], "base"), gain(tapes["marginal"], "base")]
+        rows.append(cells)
     return markdown_table(rows)
 
 
-def gain_of(cell: Mapping[str, Any]) -> str:
-    """The gain of a tape with its interval."""
-    low, high = cell["gain_interval"]
-    return f"{cell['gain']:+.2f} [{low:.2f}, {high:.2f}]"
+def gain(cell: Mapping[str, Any], over: str) -> str:
+    """What a tape gains over another, with its interval; nothing if that was not read."""
+    if f"over_{over}" not in cell:
+        return ""
+    low, high = cell[f"over_{over}_interval"]
+    return f"{cell[f'over_{over}']:+.2f} [{low:.2f}, {high:.2f}]"
 
 
 PASSAGES = {"table": markdown, "tapes": tape_table, "strata": strata_table}

@@ -50,6 +50,7 @@ from pdtools.trees.attachments import sentence_layout
 CLAMPS = (1, 2, 4, 8)
 # Whose perplexities bins have.
 IN_BINS = ("gold", "beam", "incremental", "marginal", "shuffled", "absent", "base")
+REFERENCES = ("absent", "base")
 LENGTHS = (1, 11, 21, 31, 41)
 DEPTHS = (0, 1, 3, 5, 9, 17)
 
@@ -246,33 +247,30 @@ def bootstrap(
 
 
 def stratum(places: Places, chosen: NDArray[np.bool_], tapes: Sequence[str], samples: int) -> dict[str, Any]:
-    """Of chosen tokens, of which there are some: perplexities, and nats a token that are gained over no tape.
+    """Of chosen tokens, of which there are some: perplexities, and nats a token that are gained over others.
 
     Args:
         places: all tokens.
         chosen: bool (T,).
-        tapes: ``absent`` among them.
+        tapes: those to compare.
         samples: of the bootstrap over sentences.
     """
     each = np.eye(len(tapes))
-    groups = np.hstack([each, each - each[:, [tapes.index("absent")]]])
-    found = bootstrap([places.sums(places.logs[tape], chosen) for tape in tapes], groups, samples)
+    references = [tape for tape in REFERENCES if tape in tapes]
+    groups = [each, *(each - each[:, [tapes.index(reference)]] for reference in references)]
+    found = bootstrap([places.sums(places.logs[tape], chosen) for tape in tapes], np.hstack(groups), samples)
+    of_tapes = {}
+    for i, tape in enumerate(tapes):
+        (mean, (low, high)), *gains = found[i :: len(tapes)]
+        of_tapes[tape] = {"ppl_token": math.exp(-mean), "interval": [math.exp(-high), math.exp(-low)]}
+        for reference, (gain, gain_interval) in zip(references, gains, strict=True):
+            of_tapes[tape] |= {f"over_{reference}": gain, f"over_{reference}_interval": gain_interval}
     attached = places.right[chosen & places.follows]
     return {
         "sentences": len(np.unique(places.sentence[chosen])),
         "tokens": int(chosen.sum()),
         "attachment_accuracy": float(attached.mean()) if len(attached) else None,
-        "tapes": {
-            tape: {
-                "ppl_token": math.exp(-mean),
-                "interval": [math.exp(-high), math.exp(-low)],
-                "gain": gain,
-                "gain_interval": gain_interval,
-            }
-            for tape, (mean, (low, high)), (gain, gain_interval) in zip(
-                tapes, found[: len(tapes)], found[len(tapes) :], strict=True
-            )
-        },
+        "tapes": of_tapes,
     }
 
 

@@ -239,26 +239,27 @@ def test_means_over_tokens_and_intervals_over_sentences(world: tuple[dict[str, P
     rng, rows = np.random.default_rng(0), range(len(shards))
     sizes = [n - 1 for n in shards.lengths]
     logs = {name: [-rng.gamma(2.0, size=n) for n in sizes] for name in ("gold", "absent")}
-    logs["better"] = [each + 0.25 for each in logs["absent"]]
+    logs["base"] = [each + 0.25 for each in logs["absent"]]
     best = [rng.integers(1, 3, size=n - 1) for n in sizes]
     places = STUDIED.Places.of(shards, rows, logs, best)
     found = STUDIED.stratum(places, np.ones(sum(sizes), bool), list(logs), 200)
     gold, absent = (np.concatenate(logs[name]) for name in ("gold", "absent"))
     assert found["tapes"]["gold"]["ppl_token"] == pytest.approx(np.exp(-gold.mean()))
-    assert found["tapes"]["gold"]["gain"] == pytest.approx((gold - absent).mean())
+    assert found["tapes"]["gold"]["over_absent"] == pytest.approx((gold - absent).mean())
     for each in found["tapes"].values():
         assert each["interval"][0] < each["ppl_token"] < each["interval"][1]
-    low, high = found["tapes"]["gold"]["gain_interval"]
-    assert low < found["tapes"]["gold"]["gain"] < high
-    assert found["tapes"]["better"]["gain_interval"] == pytest.approx([0.25, 0.25])
+    assert found["tapes"]["gold"]["over_base"] == pytest.approx((gold - absent).mean() - 0.25)
+    low, high = found["tapes"]["gold"]["over_absent_interval"]
+    assert low < found["tapes"]["gold"]["over_absent"] < high
+    assert found["tapes"]["base"]["over_absent_interval"] == pytest.approx([0.25, 0.25])
 
     everything = STUDIED.summary(places, 20)
     words = everything["without_ends"]
     for name in ("by_length", "by_depth"):
         strata = everything[name].values()
         assert sum(each["tokens"] for each in strata) == words["tokens"]
-        gains = sum(each["tokens"] * each["tapes"]["gold"]["gain"] for each in strata)
-        assert gains / words["tokens"] == pytest.approx(words["tapes"]["gold"]["gain"])
+        gains = sum(each["tokens"] * each["tapes"]["gold"]["over_absent"] for each in strata)
+        assert gains / words["tokens"] == pytest.approx(words["tapes"]["gold"]["over_absent"])
     before = everything["by_attachment_before"]
     assert (before["right"]["attachment_accuracy"], before["wrong"]["attachment_accuracy"]) == (1, 0)
     for said in ("right", "wrong"):
@@ -279,7 +280,7 @@ def test_tables(found: dict[str, Any]) -> None:
     lines = REPORT.tape_table(found).splitlines()
     assert len(lines) == 2 + len(REPORT.TAPES)
     gold = found["scores"]["all"]["tapes"]["gold"]
-    assert lines[2].startswith(f"| gold | {gold['ppl_token']:.1f} | {gold['gain']:+.2f} [")
+    assert lines[2].startswith(f"| gold | {gold['ppl_token']:.1f} | {gold['over_absent']:+.2f} [")
     table = REPORT.strata_table(found, "by_depth").splitlines()
     assert [line.split(" | ")[0] for line in table[2:]] == [f"| {k}" for k in found["scores"]["by_depth"]]
     assert sum(int(line.split(" | ")[1]) for line in table[2:]) == sum(shards_tokens())
