@@ -12,7 +12,8 @@ All tapes are teacher-forced: token k is predicted with W_{k−1}, which the tok
 - shuffled: of another sentence's gold tree, drawn from those with as many tokens; random where there is none.
 - random: each attachment drawn uniformly from those that the ones before leave legal.
 - right, left: of purely right- and left-branching trees. A right-branching one is flat until its last token.
-- absent: all depths 0. That adds the same to all scores of a query: as if there were no depth embeddings.
+- absent: all tokens shift, so all depths are 0. That adds the same to all scores of a query: as if there were no
+  depth embeddings. Distances in the stack, of models that look at them, are then those in the sentence.
 - base: another model, which never had a tape.
 
 Gold trees and beam know of words to come, and shuffled and right where the sentence ends; the others nothing.
@@ -332,6 +333,19 @@ def checked(loaded: LoadedModel, shards: ShardSet) -> TransformerLM:
     return model
 
 
+def checked_base(loaded: LoadedModel, shards: ShardSet) -> LanguageModel:
+    """The model, if it has no tape.
+
+    Raises:
+        PdtoolsError: if its words depend on trees, it is a masked one, or the shards are not for it.
+    """
+    check_shards(shards, loaded)
+    loaded.model.check_causal()
+    if loaded.model.derivation_kind.reach_words:
+        raise PdtoolsError(f"{loaded.folder}: not a model without a tape")
+    return loaded.model
+
+
 def tapes_of(
     model: TransformerLM, shards: ShardSet, rows: Sequence[int], found: Sequence[BeamResult], seed: int
 ) -> tuple[dict[str, Logs], list[Ints]]:
@@ -378,17 +392,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     torch.set_num_threads(1)
     loaded, shards = load_checkpoint(given.model, "cpu"), ShardSet.open(given.shards)
     model = checked(loaded, shards)
-    base = None if given.base is None else load_checkpoint(given.base, "cpu")
-    room = [each.model.max_length or np.inf for each in (loaded, base) if each is not None]
+    base = None if given.base is None else checked_base(load_checkpoint(given.base, "cpu"), shards)
+    room = [each.max_length or np.inf for each in (model, base) if each is not None]
     rows = np.flatnonzero(shards.lengths <= min(room))[: given.sentences].tolist()
     tokens = [shards.tokens(i) for i in rows]
     found = beam_search(model, tokens, beam=given.beam, margin=given.margin)
     logs, best = tapes_of(model, shards, rows, found, given.seed)
     if base is not None:
-        check_shards(shards, base)
-        if base.model.derivation_kind.reach_words:
-            raise PdtoolsError(f"{given.base}: not a model without a tape")
-        logs["base"] = read(base.model, tokens, [base.model.no_derivation(each) for each in tokens]).logprobs
+        logs["base"] = read(base, tokens, [base.no_derivation(each) for each in tokens]).logprobs
     same = [
         each.derivations[0][1][1:-1] == shards.attach(i)[1:-1] for i, each in zip(rows, found, strict=True)
     ]
