@@ -12,8 +12,8 @@ All tapes are teacher-forced: token k is predicted with W_{k−1}, which the tok
 - shuffled: of another sentence's gold tree, drawn from those with as many tokens; random where there is none.
 - random: each attachment drawn uniformly from those that the ones before leave legal.
 - right, left: of purely right- and left-branching trees. A right-branching one is flat until its last token.
-- absent: all tokens shift, so all depths are 0. That adds the same to all scores of a query: as if there were no
-  depth embeddings. Distances in the stack, of models that look at them, are then those in the sentence.
+- absent: all tokens shift, so all depths are 0. That adds the same to all scores of a query: as if there were
+  no depth embeddings. Distances in the stack, of models that look at them, are then those in the sentence.
 - base: another model, which never had a tape.
 
 Gold trees and beam know of words to come, and shuffled and right where the sentence ends; the others nothing.
