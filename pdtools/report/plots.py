@@ -74,6 +74,47 @@ def draw_lines(
         plt.close(figure)
 
 
+def draw_categories(
+    path: str | Path, names: Sequence[str], lines: Sequence[Line], *, value: str, percent: bool = False
+) -> None:
+    """Draw values by category: names from top to bottom, at each a point of every line, with its interval.
+
+    Args:
+        path: as of :func:`draw_lines`.
+        names: of the categories.
+        lines: what to draw; their ``x`` are places of names.
+        value: what the axis below shows, with its unit.
+        percent: it goes from 0 to 100.
+
+    Raises:
+        MissingDependencyError: if matplotlib is not installed.
+    """
+    plt = pyplot()
+    step = 0.8 / max(len(lines), 1)
+    with plt.rc_context(style(9)):
+        height = 1.2 + len(names) * (0.15 + 0.08 * len(lines))
+        figure, axes = plt.subplots(figsize=(_SIZE[0], height), layout="constrained")
+        for number, line in enumerate(lines):
+            places = [x + (number + 0.5) * step - 0.4 for x in line.x]
+            bars = None
+            if line.low is not None and line.high is not None:
+                bars = [
+                    [y - low for y, low in zip(line.y, line.low, strict=True)],
+                    [high - y for y, high in zip(line.y, line.high, strict=True)],
+                ]
+            axes.errorbar(line.y, places, xerr=bars, fmt="o", markersize=3, linewidth=1, label=line.label)
+        axes.set(xlabel=value, yticks=range(len(names)), yticklabels=names, ylim=(len(names) - 0.5, -0.5))
+        for edge in range(1, len(names)):
+            axes.axhline(edge - 0.5, color="0.85", linewidth=0.8)
+        if percent:
+            axes.set_xlim(0, 102)
+        axes.grid(alpha=0.3, axis="x")
+        if lines:
+            figure.legend(loc="outside lower center", ncols=min(len(lines), 3), frameon=False)
+        save_figure(figure, path)
+        plt.close(figure)
+
+
 def style(font_size: float) -> dict[str, Any]:
     """Settings of every figure: the same numbers make the same file, and tokens (``$x$``) are no formulas."""
     return {"svg.hashsalt": "pdtools", "font.size": font_size, "text.parse_math": False}

@@ -61,3 +61,10 @@ if [ -n "$parse" ] && [ ! -e "$results/parse/results.json" ]; then
     pdtools eval-parse "$OUT/trees/test.trees" "$results/parsed.trees" --unlabeled --binarize right --quiet \
         --left-out "$results/parsed.trees.rejects.jsonl" -o "$results/parse" >/dev/null || exit 1
 fi
+case $model in
+plm | plm-mask | tg)
+    [ -e "$results/labeled/results.json" ] ||
+        pdtools eval-parse "$OUT/trees/labeled.trees" "$results/parsed.trees" --quiet \
+            --left-out "$results/parsed.trees.rejects.jsonl" -o "$results/labeled" >/dev/null || exit 1
+    ;;
+esac

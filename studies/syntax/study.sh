@@ -1,5 +1,5 @@
 #!/bin/sh
-# Does a stack help a language model learn syntax? Tables 2 and 4 and figure 3 of Murty et al. 2023, with every model
+# Does a stack help a language model learn syntax? Tables 2, 4 and figures 3, 5, 6 of Murty et al. 2023, with every model
 # here on the same trees: base LM, base LM with an attachment head, Pushdown LM, PLM, PLM-mask, Transformer Grammar,
 # TreeReg, structural scaffold. Rates are chosen for each model on validation data; then seeds are trained and scored.
 # Run again after a stop: it resumes. Cells (model, seed) may be added later, by MODELS and SEEDS, to the same folder.
@@ -52,6 +52,9 @@ if [ ! -e "$out/trees" ]; then
     fi
     mv "$out/trees.part" "$out/trees"
 fi
+# The same sentences as constituents with labels: unary chains are one.
+[ -e "$out/trees/labeled.trees" ] ||
+    pdtools parse "$out/trees/test.trees" --from treebank --binarize none -o "$out/trees/labeled.trees"
 for part in train valid test; do
     [ -e "$out/shards/$part" ] && continue
     if [ "$part" = train ]; then
@@ -70,6 +73,23 @@ for seed in ${SEEDS:-$seeds}; do
         echo "$model $seed"
     done
 done | xargs -P "${JOBS:-2}" -n 2 sh "$here/run.sh" run || failed=1
+
+# Attention to distractors, all seeds together: anew when there are more of them.
+set --
+for run in "$out"/runs/base-[0-9]* "$out"/runs/pushdown-[0-9]*; do
+    if grep -qs '"number_src"' "$out/results/${run##*/}/sg/results.json"; then
+        set -- "$@" --model "$run"
+    fi
+done
+if [ -n "${SUITES:-}" ] && [ $# -gt 0 ] && [ "$*" != "$(cat "$out/attention.models" 2>/dev/null)" ]; then
+    if pdtools eval-attention "$SUITES" "$@" --at matrix_v --suite number_orc --suite number_prep --suite number_src \
+        --beam "$BEAM" --margin "$MARGIN" --device "$DEVICE" --threads 1 --quiet --overwrite -o "$out/attention" >/dev/null
+    then
+        echo "$*" > "$out/attention.models"
+    else
+        failed=1
+    fi
+fi
 
 python "$here/report.py" table "$out"
 finished "$failed"

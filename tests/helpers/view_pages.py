@@ -172,7 +172,13 @@ def write_run(folder: Path, steps: int, seed: int = 0) -> None:
     rng = np.random.default_rng(seed)
     folder.mkdir(parents=True)
     (folder / "run.json").write_text(
-        json.dumps({"recipe": {"model": "pushdown", "train": {"seed": seed}}, "data": {}})
+        json.dumps(
+            {
+                "recipe": {"model": "pushdown", "train": {"seed": seed, "steps": 8}},
+                "data": {},
+                "provenance": {"hardware": {"threads": 1}},
+            }
+        )
     )
     with open(folder / "metrics.jsonl", "w") as stream:
         for step in range(1, steps + 1):

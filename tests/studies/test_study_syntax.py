@@ -42,7 +42,9 @@ def test_the_study(tmp_path: Path) -> None:
     scores = cell["scores"]
     assert scores["joint"] >= scores["marginal"]
     assert scores["joint"] > scores["given"] > 1
+    assert cell["evaluations"] == ["ppl", "parse", "labeled"]
     assert 0 <= scores["f1"] <= 100
+    assert "Transformer Grammar, seed" not in "".join(found["missing"])
     assert done.stdout == (tmp_path / "out" / "table.md").read_text()
 
     again = study()

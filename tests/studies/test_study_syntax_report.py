@@ -1,0 +1,206 @@
+"""What the study of syntax says of results: means, differences, what is missing; the same from its JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from importlib import util
+from pathlib import Path
+from statistics import mean, stdev
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pdtools.evaluation.results import ITEMS, Results, write_results
+from pdtools.files import read_json, write_json
+from tests.helpers.view_pages import write_blimp, write_run, write_sg
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+# BLiMP: 2 phenomena of 1 paradigm, 40 pairs each; how many of each are right.
+RIGHT = {("base", 1): (20, 10), ("base", 2): (22, 12), ("pushdown", 1): (36, 11), ("pushdown", 2): (37, 10)}
+
+
+@pytest.fixture(scope="module")
+def report() -> ModuleType:
+    spec = util.spec_from_file_location("report_of_syntax_study", REPOSITORY / "studies/syntax/report.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def write_ppl(folder: Path, nats_a_word: float, joint: float | None = None) -> None:
+    rows = [
+        {"id": i, "words": 9 + i, "given_tree": -nats_a_word * (9 + i), "marginal": -nats_a_word * (9 + i)}
+        for i in range(5)
+    ]
+    names = ("ppl_word_given_trees", "ppl_word_marginal")
+    scores = {**dict.fromkeys(names, math.exp(nats_a_word)), "ppl_word_joint": joint}
+    counts = {"sentences": 5, "words": 55, "sentences_left_out": 1 if joint else 0}
+    settings = {"task": "ppl", "eos_counted": True}
+    found = Results(
+        scores=scores, counts=counts, settings=settings, tables={ITEMS: pa.Table.from_pylist(rows)}
+    )
+    write_results(folder, found, {})
+
+
+def write_attention(folder: Path) -> None:
+    """Of one suite, of two seeds of the base LM and one of the Pushdown LM."""
+
+    def score(mean: float) -> dict[str, Any]:
+        return {
+            "mean": mean,
+            "low": mean - 0.01,
+            "high": mean + 0.02,
+            "by_layer": [mean],
+            "by_head": [[mean]],
+        }
+
+    by_region = {"embed_np": {"base": score(0.25), "pushdown-1": score(0.125)}}
+    by_region["(root)"] = {"base": score(0.5), "pushdown-1": score(0.375)}
+    scores: Mapping[str, Any] = {
+        "by_suite": {"number_src": by_region},
+        "differences": {"number_src": {"embed_np": {"pushdown-1": score(-0.125)}}},
+    }
+    counts = {"items_by_suite": {"number_src": 19}, "seeds": {"base": 2, "pushdown-1": 1}}
+    folder.mkdir()
+    write_json(folder / "results.json", {"scores": scores, "counts": counts})
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two seeds of two models, and a run that has only begun; one evaluation is not done."""
+    folder = tmp_path_factory.mktemp("study")
+    for (model, seed), right in RIGHT.items():
+        results = folder / "results" / f"{model}-{seed}"
+        pairs = np.array([np.arange(40) < number for number in right])
+        write_blimp(results / "blimp", pairs, seed, training=model)
+        if (model, seed) != ("pushdown", 2):
+            write_sg(results / "sg", np.ones((3, 4), dtype=bool) if seed == 1 else np.eye(3, 4, dtype=bool))
+        write_ppl(results / "ppl", 3 + seed / 10, 99.0 if model == "pushdown" else None)
+        write_run(folder / "runs" / f"{model}-{seed}", 8, seed)
+    write_run(folder / "runs" / "tg-1", 4)
+    (folder / "runs" / ".tg-1.lock").touch()
+    (folder / "rates").mkdir()
+    (folder / "rates" / "base").write_text("2e-3\n")
+    sweep = [{"name": "2e-3", "best": {"loss": 5.25}}, {"name": "1e-3", "best": None}]
+    write_json(folder / "rates" / "base.json", sweep)
+    write_run(folder / "tuning" / "base" / "2e-3", 4)
+    write_attention(folder / "attention")
+    (folder / "settings").write_text("STEPS=8 RATES=1e-3 2e-3\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found(study: Path, report: ModuleType) -> dict[str, Any]:
+    made: dict[str, Any] = report.collected(study)
+    return made
+
+
+def row(table: str, begins: str) -> list[str]:
+    (line,) = (line for line in table.splitlines() if line.startswith(f"| {begins} |"))
+    return [cell.strip() for cell in line[2:-2].split(" | ")]
+
+
+def test_scores_are_means_over_seeds_beside_the_papers(found: dict[str, Any], report: ModuleType) -> None:
+    table = report.scores_table(found)
+    percents = [100 * sum(right) / 80 for (model, _), right in RIGHT.items() if model == "pushdown"]
+    cells = row(table, "Pushdown LM")
+    assert cells[1:3] == ["2", f"{mean(percents):.1f} ± {stdev(percents):.1f}"]
+    assert cells[4] == "99.0 ± 0.0"
+    lines = table.splitlines()
+    assert lines.index(next(line for line in lines if "| paper: Pushdown LM |" in line)) + 1 == lines.index(
+        next(line for line in lines if line.startswith("| Pushdown LM |"))
+    )
+    assert row(table, "paper: base LM")[2:] == ["70.1", "", "", "20.1", "", "", ""]
+    perplexities = [math.exp(3.1), math.exp(3.2)]
+    marginal = f"{mean(perplexities):.1f} ± {stdev(perplexities):.1f}"
+    assert row(table, "base LM")[3:6] == [marginal, "", marginal]
+    assert row(table, "base LM")[-3:] == ["2e-3", "8", "0.00"]
+
+
+def test_differences_are_those_of_the_means_and_tested(found: dict[str, Any], report: ModuleType) -> None:
+    (score,) = (s for s in report.at_level(found, "overall") if s["evaluation"] == "blimp")
+    (pair,) = score["pairs"]
+    means = [
+        mean(100 * sum(right) / 80 for (of, _), right in RIGHT.items() if of == model)
+        for model in ("base", "pushdown")
+    ]
+    assert (pair["a"], pair["b"]) == ("base", "pushdown")
+    assert pair["difference"] == pytest.approx(means[1] - means[0])
+    low, high = pair["over_seeds"]
+    (cell,) = row(report.differences_table(found), "BLiMP accuracy (%)")[1:]
+    text = f"{pair['difference']:+.1f} [{low:+.1f}, {high:+.1f}]"
+    assert cell == (f"**{text}**" if pair["p_holm"] < 0.05 else text) + f" ({pair['p_holm']:.2g})"
+    by_phenomenon = report.differences_table(found, "phenomenon")
+    assert "**" in row(by_phenomenon, "phenomenon 0")[1]  # 21 and 36.5 of 40
+    assert "**" not in row(by_phenomenon, "phenomenon 1")[1]  # 11 and 10.5
+    levels = row(report.level_table(found, "phenomenon"), "phenomenon 0")
+    assert levels[1] == "40"
+    assert levels[2].startswith("52.5 [")
+    assert levels[3].startswith("91.2 [")
+
+
+def test_what_is_not_there_is_said(found: dict[str, Any], report: ModuleType) -> None:
+    said = report.missing_list(found).splitlines()
+    assert "- no results of parse and labeled" in said
+    assert "- Transformer Grammar: no seed 2" in said
+    assert "- Transformer Grammar, seed 1: trained for 4 of 8 steps" in said
+    assert "- Transformer Grammar, seed 1: no sg, blimp and ppl" in said
+    assert "- Pushdown LM, seed 2: no sg" in said
+    assert "- Pushdown LM, seed 1: sentences left out of ppl: 1" in said
+    assert len([line for line in said if line.startswith("- base LM")]) == 0
+    assert said[0] == "- no runs of base LM + attachment loss, PLM, PLM-mask, base LM + TreeReg and ScLM-next"
+
+
+def test_runs_and_rates(found: dict[str, Any], report: ModuleType) -> None:
+    assert row(report.rates_table(found), "base LM")[1:] == ["", "**5.250**", "0.00"]
+    assert row(report.runs_table(found), "Transformer Grammar, 1")[2:4] == ["4", "4"]
+
+
+def test_attention(found: dict[str, Any], report: ModuleType) -> None:
+    assert row(report.distractor_table(found), "number_src")[1:] == [
+        *("25.0 [24.0, 27.0]", "12.5 [11.5, 14.5]", "-12.5 [-13.5, -10.5]")
+    ]
+    assert row(report.regions_table(found), "(root)")[1:] == ["50.0 [49.0, 52.0]", "37.5 [36.5, 39.5]", ""]
+
+
+def test_the_page_and_figures_are_made_of_the_results_file(
+    study: Path, report: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    report.table(str(study))
+    table = (study / "table.md").read_text()
+    assert capsys.readouterr().out == table
+    document = read_json(study / "results.json")
+    assert report.markdown(document) == table
+    of_one = {"level": ("circuit",), "score": ("base", "marginal"), "difference": ("pushdown", "marginal")}
+    for name, passage in report.PASSAGES.items():
+        made = passage(document, *of_one.get(name, ()))
+        assert made
+        assert made in table
+    report.figures(str(study / "results.json"), str(tmp_path))
+    drawn = {path.name: path.read_bytes() for path in study.glob("*.svg")}
+    assert sorted(drawn) == [
+        *("syntax-attention-distractors.svg", "syntax-attention-number-src.svg"),
+        *("syntax-blimp-by-phenomenon.svg", "syntax-sg-by-circuit.svg"),
+    ]
+    assert drawn == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+
+def test_few_results(report: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a base LM nothing is tested; of one run, or none, there is a table all the same."""
+    for number in range(3):
+        if number:
+            right = np.ones((1, 6), dtype=bool)
+            write_blimp(tmp_path / "results" / f"variant-{number}" / "blimp", right, number, training="x")
+        report.table(str(tmp_path))
+        document = json.loads((tmp_path / "results.json").read_text())
+        assert document["runs"] == [] if not number else len(document["runs"]) == number
+        assert report.differences_table(document) == ""
+        assert ("| variant | 2 | 100.0 ± 0.0 |" in capsys.readouterr().out) == (number == 2)
