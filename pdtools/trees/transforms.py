@@ -58,8 +58,8 @@ def normalize(
 
     Binarization is undone. Traces (leaves tagged ``-NONE-``, whatever their form) and the phrases that they
     leave empty are removed, and so is a wrapper ("", ROOT, TOP, S1) with one child. Labels lose function tags
-    and indices (``NP-SBJ-1`` and ``NP=2`` become ``NP``; ``-LRB-`` stays); one that holds ``|`` keeps its
-    first part.
+    and indices (``NP-SBJ-1``, ``NP=2`` and BLLIP's ``NP#3`` become ``NP``; ``-LRB-`` stays); one that holds
+    ``|`` keeps its first part.
 
     Args:
         tree: the tree as read.
@@ -143,7 +143,7 @@ def _cleaned(label: str, functions: Functions) -> str:
     if functions == "keep":
         return label
     return "+".join(
-        re.sub(r"(?<=.)[-=].*", "", part) if part[:1] != "-" else part for part in label.split("+")
+        re.sub(r"(?<=.)[-=#].*", "", part) if part[:1] != "-" else part for part in label.split("+")
     )
 
 
