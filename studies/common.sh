@@ -10,6 +10,9 @@ settled() {
     fi
 }
 
+# staged NAME: whether STAGES names it, or nothing.
+staged() { case " ${STAGES:-$1} " in *" $1 "*) ;; *) return 1 ;; esac; }
+
 # finished FAILED: ends the study; 1 where runs have failed or were stopped.
 finished() {
     [ "$1" = 0 ] || echo "Not all runs are done; the same command resumes them." >&2

@@ -3,6 +3,7 @@
 # Usage: run.sh rate MODEL      chooses the learning rate by validation loss, and writes it to OUT/rates/MODEL
 #        run.sh run MODEL SEED  trains a model with one seed, then tests it
 set -eu
+trap 'exit 138' USR1
 what=$1 model=$2 seed=${3:-0}
 batch=$BATCH shape= search= parse= skip=
 case $model in
@@ -49,15 +50,14 @@ pdtools train "$OUT/shards/train" $common "$@" $skip --set "train.learning_rate=
     --set "train.seed=$seed" --resume -o "$run" || exit 1
 set -- --model "$run" "$@"
 [ -z "${SUITES:-}" ] || [ -e "$results/sg/results.json" ] ||
-    pdtools eval-sg "$SUITES" "$@" $search -o "$results/sg" >/dev/null || exit 1
+    pdtools eval-sg "$SUITES" "$@" $search --resume -o "$results/sg" >/dev/null || exit 1
 [ -z "${BLIMP:-}" ] || [ -e "$results/blimp/results.json" ] ||
-    pdtools eval-blimp "$BLIMP" --limit "$PAIRS" "$@" $search -o "$results/blimp" >/dev/null || exit 1
+    pdtools eval-blimp "$BLIMP" --limit "$PAIRS" "$@" $search --resume -o "$results/blimp" >/dev/null || exit 1
 [ -e "$results/ppl/results.json" ] ||
-    pdtools eval-ppl "$OUT/shards/test" "$@" $search $skip -o "$results/ppl" >/dev/null || exit 1
+    pdtools eval-ppl "$OUT/shards/test" "$@" $search $skip --resume -o "$results/ppl" >/dev/null || exit 1
 if [ -n "$parse" ] && [ ! -e "$results/parse/results.json" ]; then
     mkdir -p "$results"
-    rm -f "$results/parsed.trees" "$results/parsed.trees.rejects.jsonl"
-    pdtools decode "$OUT/trees/test.trees" --from treebank "$@" $parse -o "$results/parsed.trees" || exit 1
+    pdtools decode "$OUT/trees/test.trees" --from treebank "$@" $parse --resume -o "$results/parsed.trees" || exit 1
     pdtools eval-parse "$OUT/trees/test.trees" "$results/parsed.trees" --unlabeled --binarize right --quiet \
         --left-out "$results/parsed.trees.rejects.jsonl" -o "$results/parse" >/dev/null || exit 1
 fi

@@ -18,9 +18,11 @@
 #   BEAM=100 (300)  MARGIN=5 (8) nats   ACTION_MARGIN=8 of models of actions
 #   JOBS=2        runs at a time, on one thread each; on a GPU: DEVICE=cuda JOBS=1
 #   DEVICE=cpu
+#   STAGES="data rates runs table", for the jobs of a cluster (examples/bllip.slurm): one that gets SIGUSR1 ends with 138
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../common.sh"
+trap 'exit 138' USR1
 trees=${1:?name the treebank}
 out=${2:-study-syntax}
 if [ "${FULL:-0}" = 1 ]; then
@@ -41,9 +43,9 @@ settings="CONFIG=$CONFIG WIDTH=$WIDTH LAYER=$LAYER VOCABULARY=$vocabulary STEPS=
 settings="$settings TUNE_STEPS=$TUNE_STEPS PAIRS=$PAIRS SENTENCES=$sentences BEAM=$BEAM MARGIN=$MARGIN"
 settled "$out" "$settings ACTION_MARGIN=$ACTION_MARGIN"
 
-if [ ! -e "$out/trees" ]; then
+if staged data && [ ! -e "$out/trees" ]; then
     if [ -e "$trees/train.trees" ]; then
-        mkdir "$out/trees.part" && cp "$trees/train.trees" "$trees/valid.trees" "$trees/test.trees" "$out/trees.part"
+        mkdir -p "$out/trees.part" && cp "$trees/train.trees" "$trees/valid.trees" "$trees/test.trees" "$out/trees.part"
     else
         pdtools parse "$trees" --from treebank --on-error skip --split 0.9,0.05,0.05 --overwrite -o "$out/trees.part"
     fi
@@ -53,27 +55,30 @@ if [ ! -e "$out/trees" ]; then
     mv "$out/trees.part" "$out/trees"
 fi
 # The same sentences as constituents with labels: unary chains are one.
-[ -e "$out/trees/labeled.trees" ] ||
+! staged data || [ -e "$out/trees/labeled.trees" ] ||
     pdtools parse "$out/trees/test.trees" --from treebank --binarize none -o "$out/trees/labeled.trees"
 for part in train valid test; do
-    [ -e "$out/shards/$part" ] && continue
+    staged data && [ ! -e "$out/shards/$part" ] || continue
     if [ "$part" = train ]; then
         set -- --tokenizer bpe --vocab-size "$vocabulary"
     else
         set -- --tokenizer "$out/shards/train"
     fi
-    pdtools tapes "$out/trees/$part.trees" --tape none "$@" -o "$out/shards/$part"
+    pdtools tapes "$out/trees/$part.trees" --tape none "$@" --resume -o "$out/shards/$part"
 done
 
 failed=0
 models=${MODELS:-base base-head pushdown plm plm-mask tg treereg scaffold}
-for model in $models; do echo "$model"; done | xargs -P "${JOBS:-2}" -n 1 sh "$here/run.sh" rate || failed=1
-for seed in ${SEEDS:-$seeds}; do
-    for model in $models; do
-        echo "$model $seed"
-    done
-done | xargs -P "${JOBS:-2}" -n 2 sh "$here/run.sh" run || failed=1
-
+if staged rates; then
+    for model in $models; do echo "$model"; done | xargs -P "${JOBS:-2}" -n 1 sh "$here/run.sh" rate || failed=1
+fi
+if staged runs; then
+    for seed in ${SEEDS:-$seeds}; do
+        for model in $models; do
+            echo "$model $seed"
+        done
+    done | xargs -P "${JOBS:-2}" -n 2 sh "$here/run.sh" run || failed=1
+fi
 # Attention to distractors, all seeds together: anew when there are more of them.
 set --
 for run in "$out"/runs/base-[0-9]* "$out"/runs/pushdown-[0-9]*; do
@@ -81,7 +86,7 @@ for run in "$out"/runs/base-[0-9]* "$out"/runs/pushdown-[0-9]*; do
         set -- "$@" --model "$run"
     fi
 done
-if [ -n "${SUITES:-}" ] && [ $# -gt 0 ] && [ "$*" != "$(cat "$out/attention.models" 2>/dev/null)" ]; then
+if staged table && [ -n "${SUITES:-}" ] && [ $# -gt 0 ] && [ "$*" != "$(cat "$out/attention.models" 2>/dev/null)" ]; then
     if pdtools eval-attention "$SUITES" "$@" --at matrix_v --suite number_orc --suite number_prep --suite number_src \
         --beam "$BEAM" --margin "$MARGIN" --device "$DEVICE" --threads 1 --quiet --overwrite -o "$out/attention" >/dev/null
     then
@@ -91,5 +96,5 @@ if [ -n "${SUITES:-}" ] && [ $# -gt 0 ] && [ "$*" != "$(cat "$out/attention.mode
     fi
 fi
 
-python "$here/report.py" table "$out"
+! staged table || python "$here/report.py" table "$out"
 finished "$failed"
