@@ -1,17 +1,17 @@
 #!/bin/sh
-# Tables 2 and 4 and figure 3 of Murty et al. 2023 on their own corpus, for those who have BLLIP 1987-89 (LDC2000T43): its
-# sections become the trees of BLLIP-LG (Hu et al. 2020), and these go to studies/syntax/study.sh with the paper's shapes:
-# every model, three seeds, all evaluations, a table.
+# Tables 2 and 4 and figure 3 of Murty et al. 2023 on their own corpus, for those who have BLLIP 1987-89 (LDC2000T43):
+# its sections become the trees of BLLIP-LG (Hu et al. 2020), and these go to studies/syntax/study.sh with the paper's
+# shapes: every model, three seeds, all evaluations, a table.
 #
 #   SUITES=sg_suites.zip BLIMP=BLiMP.zip sh examples/bllip.sh bliip_87_89_wsj bllip
 #
-# bliip_87_89_wsj/ is the corpus as it is distributed: folders of sections, 1987/w7_001/ to 1989/w9_041/, of files, an article
-# each. BLLIP-LG: of the first section of each year (w7_001, w8_001, w9_010) the first 500 sentences validate, of the second
-# the first 1,000 test; the other 261 sections train, 1.8 million sentences. The first are those of the first files by name:
-# the papers give no order. In bllip/:
+# bliip_87_89_wsj/ is the corpus as it is distributed: folders of sections, 1987/w7_001/ to 1989/w9_041/, of files, an
+# article each. BLLIP-LG: of the first section of each year (w7_001, w8_001, w9_010) the first 500 sentences validate,
+# of the second the first 1,000 test; the other 261 sections train, 1.8 million sentences. The first are those of the
+# first files by name: the papers give no order. In bllip/:
 #   own/      the corpus's trees, without traces, function tags and marks of coreference; what was left out, and why
 #   words/    their words, a sentence a line
-#   parsed/   a parser's trees of these, which the paper trains and tests on; not the corpus's own
+#   parsed/   a parser's trees of these: the paper trains and tests on a parser's, not on the corpus's own
 #   study/    of studies/syntax/study.sh: table.md, results.json
 # Killed, it is run again as it was: what is finished is not done again. In a Slurm cluster: examples/bllip.slurm.
 #
@@ -39,7 +39,7 @@ fail() { echo "$1" >&2; exit 1; }
 # listed PART FILE: its sections, those of the file or BLLIP-LG's.
 listed() {
     if [ -n "$2" ]; then
-        [ -f "$2" ] || fail "$2: no such file; it would list the sections of $1, one a line, such as 1987/w7_071"
+        [ -f "$2" ] || fail "$2: no such file; it would list sections for $1, one a line, such as 1987/w7_071"
         tr -d ' \r' <"$2"
         return
     fi
@@ -65,11 +65,12 @@ if staged trees; then
     twice=$(printf '%s\n' $train $valid $test | sort | uniq -d | head -n 1)
     [ -z "$twice" ] || fail "$twice: a section is named twice, in one list of sections or in two"
     set -- $(for section in $train $valid $test; do [ -d "$corpus/$section" ] || echo "$section"; done)
-    [ $# = 0 ] || fail "$corpus: $# sections are not in this folder, $1 the first; name the folder that has 1987, 1988 and \
-1989 in it, or other sections (TRAIN=, VALID=, TEST=)"
+    [ $# = 0 ] || fail "$corpus: $# sections are missing, the first is $1; name the folder that has 1987, 1988 and \
+1989 in it, or list other sections (TRAIN=, VALID=, TEST=)"
     mkdir -p "$out/own" "$out/words" "$out/parsed"
-    settled "$out" "PARSER=$parser MODEL=${MODEL:-} VALID_SENTENCES=${VALID_SENTENCES:-500} \
-TEST_SENTENCES=${TEST_SENTENCES:-1000} train: $(echo $train) valid: $(echo $valid) test: $(echo $test)"
+    sections=$(echo "$train / $valid / $test" | cksum)
+    settings="PARSER=$parser MODEL=${MODEL:-} TRAIN=${TRAIN:-} VALID=${VALID:-} TEST=${TEST:-} (${sections% *})"
+    settled "$out" "$settings VALID_SENTENCES=${VALID_SENTENCES:-500} TEST_SENTENCES=${TEST_SENTENCES:-1000}"
 
     # 1. The corpus's trees.
     set --
@@ -89,12 +90,14 @@ TEST_SENTENCES=${TEST_SENTENCES:-1000} train: $(echo $train) valid: $(echo $vali
     done
 
     # 2. A parser's trees of the same words.
-    [ "$parser" = corpus ] || for part in train valid test; do
-        [ -e "$out/words/$part.txt" ] ||
-            { sed 's/([^ ()]* //g; s/)//g' "$out/own/$part.trees" >"$out/words/part" &&
-                mv "$out/words/part" "$out/words/$part.txt"; }
-        parse "$trees/$part.trees" "$out/words/$part.txt" --from tokens --parser "$parser" ${MODEL:+--model "$MODEL"} \
-            --device "$DEVICE"
+    for part in train valid test; do
+        [ "$parser" != corpus ] || break
+        if [ ! -e "$out/words/$part.txt" ]; then
+            sed 's/([^ ()]* //g; s/)//g' "$out/own/$part.trees" >"$out/words/part"
+            mv "$out/words/part" "$out/words/$part.txt"
+        fi
+        parse "$trees/$part.trees" "$out/words/$part.txt" --from tokens --parser "$parser" \
+            ${MODEL:+--model "$MODEL"} --device "$DEVICE"
     done
     wc -l "$trees/train.trees" "$trees/valid.trees" "$trees/test.trees" >&2
 fi

@@ -7,88 +7,26 @@ import os
 import random
 import re
 import subprocess
-import sys
-import time
 from collections import Counter
-from importlib import util
 from pathlib import Path
 from statistics import mean
-from types import ModuleType
 
 import pytest
+from shell import Shell, script
 
-from pdtools.cli.main import run
 from pdtools.data.grammar import Grammar
-from pdtools.files import write_json
 
 pytest.importorskip("transformers")
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDER = REPOSITORY / "studies" / "finetuning"
-# Hands a command to the test, which runs it in its own process, and ends as it did.
-SHIM = f"""#!/bin/sh
-case $0 in *python) case $1 in *report.py) ;; *) exec {sys.executable} "$@" ;; esac ;; esac
-mine=$COMMANDS/$$
-printf '%s\\0' "$@" >"$mine.part"
-mv "$mine.part" "$mine.command"
-until [ -e "$mine.status" ]; do sleep 0.02; done
-exit "$(cat "$mine.status")"
-"""
-
-
-def script(name: str) -> ModuleType:
-    spec = util.spec_from_file_location(f"{name}_of_finetuning_study", FOLDER / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-class Shell:
-    """Runs scripts whose ``pdtools`` and report are this process: importing torch takes longer than that."""
-
-    def __init__(self, folder: Path, **settings: str) -> None:
-        self.folder = folder
-        self.commands: list[list[str]] = []
-        (folder / "bin").mkdir()
-        for name in ("pdtools", "python"):
-            (folder / "bin" / name).write_text(SHIM)
-            (folder / "bin" / name).chmod(0o755)
-        (folder / "commands").mkdir()
-        path = f"{folder}/bin:{os.environ['PATH']}"
-        self.environment = {**os.environ, **settings, "PATH": path, "COMMANDS": f"{folder}/commands"}
-
-    def run(self, *command: str, **settings: str) -> tuple[int, str]:
-        """Status and standard output of a script; its commands are in ``commands``."""
-        self.commands = []
-        environment = {**self.environment, **settings}
-        with subprocess.Popen(
-            command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, text=True
-        ) as process:
-            while process.poll() is None:
-                for file in (self.folder / "commands").glob("*.command"):
-                    self.commands.append(file.read_text().split("\0")[:-1])
-                    file.unlink()
-                    status = self.command(*self.commands[-1])
-                    write_json(file.with_suffix(".status"), status)
-                time.sleep(0.01)
-            assert process.stdout is not None
-            return process.returncode, process.stdout.read()
-
-    def command(self, name: str, *arguments: str) -> int:
-        """Run one, in this process; its exit status."""
-        if name.endswith("report.py"):
-            script("report").table(*arguments[1:])
-            return 0
-        return run([name, *arguments, "--quiet"])
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A GPT-2 that has learned nothing, and a few items of the task."""
     folder = tmp_path_factory.mktemp("finetuning") / "out"
-    make = script("make")
+    make = script(FOLDER / "make.py")
     make.SHAPE = {"n_positions": 64, "n_embd": 16, "n_layer": 2, "n_head": 2}
     make.VOCABULARY, make.SENTENCES_OF_GRAMMAR, make.ROWS = 400, 60, 1
     make.treebank_sentences, make.LONGEST = set, 12
@@ -122,7 +60,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_the_number_of_the_subject(statement: str, item: tuple[str, ...] | None) -> None:
     grammar = Grammar(f"Top\n  1     (S {statement} (. .))\n", {})
-    made = script("make").item_of(grammar.sample("Top", random.Random(1)))
+    made = script(FOLDER / "make.py").item_of(grammar.sample("Top", random.Random(1)))
     assert item == (made and (made["label"], made["kind"], made["first"], made["last"]))
 
 
