@@ -91,6 +91,7 @@ study-finetuning: $(VENV)/installed-dev
 
 # Tables 2 and 4 of the Pushdown Layers paper at a reduced budget, every model here on one treebank: make study-syntax
 # TREES=FOLDER [SUITES=FOLDER] [BLIMP=FOLDER]; without TREES, on the bundled sample; FULL=1: the paper's; run again, it resumes.
+# With BLLIP: examples/bllip.sh.
 study-syntax: $(VENV)/installed-dev
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh studies/syntax/study.sh "$(or $(TREES),data/treebank)" "$(STUDY_SYNTAX)"
 

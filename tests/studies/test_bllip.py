@@ -156,8 +156,9 @@ class Recorded:
 
     def __init__(self, folder: Path, **settings: str) -> None:
         self.folder = folder
+        stop = 'stopped() { trap "" USR1; kill -USR1 0; sleep 0.2; echo stopped >>"$RECORD"; }\n'
         stand_ins = {
-            "pdtools": 'trap "" USR1\necho "$*" >>"$RECORD"\n[ "${STOP:-}" != "$1" ] || kill -USR1 0\n',
+            "pdtools": f'{stop}echo "$*" >>"$RECORD"\n[ "${{STOP:-}}" != "$1" ] || stopped\n',
             "python": "echo 1e-4\n",
             "sbatch": 'echo "sbatch $STAGES $*" >>"$RECORD"\necho "4${STAGES%% *}"\n',
             "srun": 'exec setsid --wait "$@"\n',
@@ -221,6 +222,6 @@ def test_the_slurm_form(tmp_path: Path) -> None:
     status, (trained, *_) = recorded.run(*command, **job, STAGES="runs")
     assert status == 0
     assert trained.endswith("-o out/study/runs/tg-6")
-    # Slurm's signal goes to all processes: they end one after the other, and the job is queued again.
+    # Slurm's signal goes to all processes: the scripts wait for pdtools to stop, and the job is queued again.
     status, lines = recorded.run(*command, **job, STAGES="runs", STOP="train")
-    assert lines[1:] == ["scontrol requeue 9_3"]
+    assert lines[1:] == ["stopped", "scontrol requeue 9_3"]
