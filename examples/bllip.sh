@@ -39,7 +39,7 @@ fail() { echo "$1" >&2; exit 1; }
 # listed PART FILE: its sections, those of the file or BLLIP-LG's.
 listed() {
     if [ -n "$2" ]; then
-        [ -f "$2" ] || fail "$2: no such file; it would list sections for $1, one a line, such as 1987/w7_071"
+        [ -s "$2" ] || fail "$2: no such file, or an empty one; it would list sections for $1, one a line, such as 1987/w7_071"
         tr -d ' \r' <"$2"
         return
     fi

@@ -128,7 +128,7 @@ def trees(file: Path) -> list[Tree]:
         (
             "{corpus}",
             {"TRAIN": "none"},
-            "none: no such file; it would list sections for train, one a line, such as",
+            "none: no such file, or an empty one; it would list sections for train, one",
         ),
         (
             "{corpus}",
