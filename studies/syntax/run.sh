@@ -23,7 +23,7 @@ esac
 [ -z "$WIDTH" ] || shape="$shape config.d_model=$WIDTH config.d_ff=$((4 * WIDTH)) config.heads=4"
 set -- --device "$DEVICE" --threads 1 --quiet
 common="--valid $OUT/shards/valid --config $CONFIG --model $kind --set train.patience=0 --set train.batch_tokens=$batch"
-common="$common --set train.batch_sentences=0"
+common="$common --set train.batch_sentences=0 --set train.precision=$PRECISION"
 for setting in $shape; do
     common="$common --set $setting"
 done

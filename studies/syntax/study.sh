@@ -17,7 +17,7 @@
 #   SENTENCES=200 (all) of the test part, for perplexity and parses
 #   BEAM=100 (300)  MARGIN=5 (8) nats   ACTION_MARGIN=8 of models of actions
 #   JOBS=2        runs at a time, on one thread each; on a GPU: DEVICE=cuda JOBS=1
-#   DEVICE=cpu
+#   DEVICE=cpu   PRECISION=auto of training (see train.precision): bf16 takes 0.8 of the time on processors that have AMX
 #   STAGES="data rates runs table", for the jobs of a cluster (examples/bllip.slurm): one that gets SIGUSR1 ends with 138
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -35,13 +35,13 @@ fi
 export OUT="$out" CONFIG="${CONFIG:-$config}" WIDTH="${WIDTH-$width}" LAYER="${LAYER:-$layer}" DEVICE="${DEVICE:-cpu}"
 export STEPS="${STEPS:-$steps}" EVERY="${EVERY:-$every}" BATCH="${BATCH:-$batch}" RATES="${RATES:-$rates}"
 export TUNE_STEPS="${TUNE_STEPS:-$tune}" PAIRS="${PAIRS:-$pairs}" BEAM="${BEAM:-$beam}" MARGIN="${MARGIN:-$margin}"
-export ACTION_MARGIN="${ACTION_MARGIN:-8}"
+export ACTION_MARGIN="${ACTION_MARGIN:-8}" PRECISION="${PRECISION:-auto}"
 vocabulary=${VOCABULARY:-$vocabulary} sentences=${SENTENCES-$sentences}
 mkdir -p "$out/runs" "$out/results" "$out/shards" "$out/rates"
 
 settings="CONFIG=$CONFIG WIDTH=$WIDTH LAYER=$LAYER VOCABULARY=$vocabulary STEPS=$STEPS BATCH=$BATCH RATES=$RATES"
 settings="$settings TUNE_STEPS=$TUNE_STEPS PAIRS=$PAIRS SENTENCES=$sentences BEAM=$BEAM MARGIN=$MARGIN"
-settled "$out" "$settings ACTION_MARGIN=$ACTION_MARGIN"
+settled "$out" "$settings ACTION_MARGIN=$ACTION_MARGIN PRECISION=$PRECISION"
 
 if staged data && [ ! -e "$out/trees" ]; then
     if [ -e "$trees/train.trees" ]; then
