@@ -632,7 +632,12 @@ PASSAGES: dict[str, Callable[..., str]] = {
 
 if __name__ == "__main__":
     command, *arguments = sys.argv[1:]
-    commands: dict[str, Callable[..., None]] = {"rate": rate, "table": table, "figures": figures, "tapes": tapes}
+    commands: dict[str, Callable[..., None]] = {
+        "rate": rate,
+        "table": table,
+        "figures": figures,
+        "tapes": tapes,
+    }
     try:
         commands[command](*arguments)
     except PdtoolsError as error:
