@@ -80,15 +80,13 @@ class WideningComparer:
             scores: dict[Asked, Found] = dict(zip(in_order, scorer.score(in_order), strict=True))
             undecided = []
             for i in open_ones:
-                if doubts[i] is None:
-                    undecided.append(i)
-                    continue
-                before = found[i].scores if i in found else None
-                now = tuple(scores[text] for text in contests[i].sentences)
-                found[i] = Compared(now, step.beam, step.margin)
-                exact = not any(getattr(score, "dropped", 0.0) for score in now)
-                if not (exact or contests[i].decided(now, before, doubts[i])):
-                    undecided.append(i)
+                if (doubt := doubts[i]) is not None:
+                    now = tuple(scores[text] for text in contests[i].sentences)
+                    found[i] = Compared(now, step.beam, step.margin)
+                    off = doubt.of(now)
+                    if not off or contests[i].decided(now, off):
+                        continue
+                undecided.append(i)
             open_ones = undecided
         return [found[i] for i in range(len(contests))]
 

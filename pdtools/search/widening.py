@@ -6,6 +6,7 @@ scored with a small beam, and those whose outcome could still change again with 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Union, runtime_checkable
@@ -16,63 +17,55 @@ if TYPE_CHECKING:
     from pdtools.tokenization import Sentence
 
 
+Found = SentenceScore | Unscorable
+Asked = Union[str, "Sentence", Beginning]
+
+
+ALMOST_ALL = 1 - 1e-9  # so that what was dropped is a number of nats
+
+
+class Doubt(NamedTuple):
+    """How far off what a search finds of a comparison is taken to be.
+
+    Attributes:
+        least: nats, at least.
+        share: of what the search dropped of the sentences' log-probabilities, nats, is added.
+    """
+
+    least: float
+    share: float
+
+    def of(self, scores: Sequence[Found]) -> float:
+        """Of a comparison of the sentences with these scores, nats; 0 if nothing was dropped."""
+        shares = [getattr(score, "dropped", None) or 0.0 for score in scores]
+        dropped = -math.fsum(math.log1p(-min(share, ALMOST_ALL)) for share in shares)
+        return self.least + self.share * dropped if dropped else 0.0
+
+
 class Step(NamedTuple):
-    """A search, and how far off what it finds is taken to be.
+    """A search, and when a comparison of what it finds is settled.
 
     Attributes:
         beam, margin: see :func:`pdtools.search.beam_search`; the margin in nats, None: none.
-        regions, totals: how far off at least, nats, the log-probability of a region, or of a sentence; None:
-            the step is not for contests of these.
+        regions, totals: of comparisons of log-probabilities of regions, or of sentences; None: the step is
+            not for these.
     """
 
     beam: int
     margin: float | None
-    regions: float | None
-    totals: float | None
+    regions: Doubt | None
+    totals: Doubt | None
 
 
-# The last is the one that the others are to agree with. In those before a margin does most of the work: what
-# they take and miss is in docs/notes/performance.md, which these numbers are from.
+SURE = Doubt(0.0, 0.0)
+# The last is the one that the others are to agree with. What they take and miss is in
+# docs/notes/performance.md, which these numbers are from.
 STEPS = (
-    Step(30, 4.0, regions=0.45, totals=None),
-    Step(100, 5.0, regions=None, totals=0.7),
-    Step(300, 6.0, regions=0.02, totals=0.02),
-    Step(300, 8.0, regions=0.005, totals=0.005),
-    Step(300, None, regions=0.0, totals=0.0),
+    Step(30, 4.0, regions=Doubt(0.1, 0.5), totals=None),
+    Step(100, 5.0, regions=None, totals=Doubt(1.0, 0.3)),
+    Step(300, 8.0, regions=Doubt(0.01, 0.01), totals=Doubt(0.05, 0.1)),
+    Step(300, None, regions=SURE, totals=SURE),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Uncertain:
-    """A number made of log-probabilities, in nats.
-
-    Attributes:
-        now: as found by the last step.
-        before: as found by the one before; None after the first.
-        least: how far off it is taken to be at least, in its unit.
-    """
-
-    now: float
-    before: float | None = None
-    least: float = 0.0
-
-    def plus(self, other: Uncertain, times: float = 1.0) -> Uncertain:
-        """The sum with so many times another."""
-        known = self.before is not None and other.before is not None
-        return Uncertain(
-            self.now + times * other.now,
-            self.before + times * other.before if known else None,  # type: ignore[operator]
-            self.least + abs(times) * other.least,
-        )
-
-    @property
-    def doubt(self) -> float:
-        """By how much wider searches are taken to change it at most."""
-        return self.least + (0.0 if self.before is None else abs(self.now - self.before))
-
-
-Found = SentenceScore | Unscorable
-Asked = Union[str, "Sentence", Beginning]
 
 
 class Contest(Protocol):
@@ -90,13 +83,12 @@ class Contest(Protocol):
         """As a scorer takes them, no further than they matter."""
         ...
 
-    def decided(self, now: Sequence[Found], before: Sequence[Found] | None, least: float) -> bool:
-        """Whether wider searches are taken not to change the outcome, see :attr:`Uncertain.doubt`.
+    def decided(self, found: Sequence[Found], doubt: float) -> bool:
+        """Whether wider searches are taken not to change the outcome.
 
         Args:
-            now: of each sentence what the last step found.
-            before: the step before it; None after the first.
-            least: nats, of the last step, see :class:`Step`.
+            found: of each sentence, what the last step found.
+            doubt: how far off each comparison is taken to be, nats.
         """
         ...
 

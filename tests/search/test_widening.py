@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 from search_oracle import save_checkpoints
 
 from pdtools.errors import PdtoolsError
 from pdtools.search import load_comparer, load_scorer
-from pdtools.search.scores import SentenceScore
-from pdtools.search.widening import Found, Step, Uncertain
+from pdtools.search.scores import SentenceScore, Unscorable
+from pdtools.search.widening import SURE, Doubt, Found, Step
 
 STEPS = (
-    Step(1, None, 0.4, 0.4),
-    Step(1, 1.0, None, 0.0),
-    Step(2, None, 0.3, None),
-    Step(50, 3.0, 0.2, 0.2),
-    Step(50, None, 0.1, 0.1),
+    Step(1, None, Doubt(0.4, 0.0), Doubt(0.4, 0.0)),
+    Step(1, 1.0, None, SURE),
+    Step(2, None, Doubt(0.3, 0.5), None),
+    Step(50, 3.0, Doubt(0.2, 2.0), Doubt(0.2, 0.0)),
+    Step(50, None, SURE, SURE),
 )
 TAKEN = [step for step in STEPS if step.regions is not None]
 
@@ -37,11 +39,12 @@ class After:
     steps: int
     sums = "regions"
 
-    def decided(self, now: Sequence[Found], before: Sequence[Found] | None, least: float) -> bool:
-        beams = [0 if found is None else _steps_of(found) for found in (before, now)]
-        assert beams[1] == beams[0] + 1
-        assert least == LEAST[beams[1] - 1]
-        return beams[1] >= self.steps
+    def decided(self, found: Sequence[Found], doubt: float) -> bool:
+        steps = _steps_of(found)
+        wanted = TAKEN[steps - 1].regions
+        assert wanted is not None
+        assert doubt == wanted.of(found) > 0
+        return steps >= self.steps
 
 
 def _steps_of(found: Sequence[Found]) -> int:
@@ -53,7 +56,6 @@ def _total(found: Sequence[Found]) -> float:
 
 
 TOTALS: list[float] = []
-LEAST = [step.regions for step in TAKEN]
 
 
 def test_contests_go_as_far_as_they_need(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +77,9 @@ def test_contests_go_as_far_as_they_need(folders: dict[str, Path], monkeypatch: 
 
 def test_an_exact_score_is_a_decision(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a contest says: nothing was dropped."""
-    monkeypatch.setattr("pdtools.search.comparer.STEPS", (Step(10, None, 1.0, 1.0), Step(50, None, 0.0, 0.0)))
+    monkeypatch.setattr(
+        "pdtools.search.comparer.STEPS", (Step(10, None, Doubt(1.0, 1.0), None), Step(50, None, SURE, SURE))
+    )
     (found,) = load_comparer(folders["pushdown"]).compare([After(("a b c", "b b"), 9)])
     assert (found.beam, found.margin) == (10, None)
 
@@ -86,13 +90,13 @@ def test_models_without_a_search_are_refused(folders: dict[str, Path], name: str
         load_comparer(folders[name])
 
 
-def test_doubt_is_what_changed() -> None:
-    a, b = Uncertain(-3.0, -3.5, 0.25), Uncertain(-4.0, -4.125, 0.25)
-    assert a.plus(b, -1.0) == Uncertain(1.0, 0.625, 0.5)
-    assert a.plus(b, -1.0).doubt == 0.375 + 0.5
-    assert a.plus(b, -2.0) == Uncertain(5.0, 4.75, 0.75)
-    first = Uncertain(-3.0, None, 1.0)
-    assert first.plus(b).before is None
-    assert first.plus(b).doubt == 1.25
-    assert Uncertain(1.0, 1.0).doubt == 0
-    assert Uncertain(1.0).doubt == 0
+def test_doubt_grows_with_what_was_dropped() -> None:
+    def score(dropped: float | None) -> SentenceScore:
+        return SentenceScore("a", ("a",), (0,), (0,), (1,), np.zeros(1), 0, False, dropped=dropped)
+
+    doubt = Doubt(0.25, 0.5)
+    assert doubt.of([score(0.0), score(None)]) == 0
+    lost = [score(1 - math.exp(-2)), score(0.0), score(1 - math.exp(-1)), Unscorable("a", "because")]
+    assert doubt.of(lost) == pytest.approx(0.25 + 0.5 * 3)
+    assert 10 < doubt.of([score(1.0)]) < math.inf
+    assert SURE.of(lost) == 0

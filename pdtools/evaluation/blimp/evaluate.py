@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pdtools.evaluation.blimp.pairs import Pair, PairFiles, Pairs
 from pdtools.evaluation.results import ITEMS, Batches, MeanAndMax, Progress, Results, mean, no_progress
 from pdtools.search.scores import SentenceScore, Unscorable
-from pdtools.search.widening import Comparer, Uncertain
+from pdtools.search.widening import Comparer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,18 +120,13 @@ class PairContest:
         """See :class:`pdtools.search.widening.Contest`."""
         return "totals"
 
-    def decided(self, now: Sequence[Found], before: Sequence[Found] | None, least: float) -> bool:
+    def decided(self, found: Sequence[Found], doubt: float) -> bool:
         """See :class:`pdtools.search.widening.Contest`."""
-        good, bad = now
+        good, bad = found
         if isinstance(good, Unscorable) or isinstance(bad, Unscorable) or _as_read(good) == _as_read(bad):
             return True
-        a, b = (
-            Uncertain(score.total, getattr(last, "total", None), least * bool(score.dropped))
-            for score, last in zip((good, bad), before or (None, None), strict=True)
-        )
         ratio = len(good.logprobs) / len(bad.logprobs)
-        differences = (a.plus(b, -1.0), a.plus(b, -ratio))
-        return all(abs(difference.now) > difference.doubt for difference in differences)
+        return all(abs(good.total - times * bad.total) > doubt for times in (1.0, ratio))
 
 
 def _evaluate_compared(pairs: Pairs, comparer: Comparer, progress: Progress) -> Results:

@@ -16,7 +16,7 @@ from pdtools.evaluation.results import ITEMS, Batches, MeanAndMax, Progress, Res
 from pdtools.evaluation.sg.scores import ItemResult, sg_scores
 from pdtools.evaluation.sg.suites import Condition, Item, Suite, Suites, sentences
 from pdtools.search.scores import Beginning, Unscorable
-from pdtools.search.widening import Compared, Comparer, Uncertain
+from pdtools.search.widening import Compared, Comparer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -222,25 +222,14 @@ class ItemContest:
         """Of the conditions, in their order."""
         return tuple(presented.asked for presented in self.presented)
 
-    def decided(self, now: Sequence[Found], before: Sequence[Found] | None, least: float) -> bool:
+    def decided(self, found: Sequence[Found], doubt: float) -> bool:
         """See :class:`pdtools.search.widening.Contest`."""
-        found = self._surprisals(now)
-        value = _region_values(self.item, found)
-        value_before = None if before is None else _region_values(self.item, self._surprisals(before))
-        # In bits, as surprisals are.
-        doubts = {
-            condition.name: least * bool(getattr(score, "dropped", None)) / math.log(2)
-            for condition, score in zip(self.item.conditions, now, strict=True)
-        }
-
-        def surprisal(number: int | None, condition: str) -> Uncertain:
-            earlier = None if value_before is None else value_before(number, condition)
-            return Uncertain(value(number, condition), earlier, doubts[condition])
-
+        surprisals = self._surprisals(found)
+        value = _region_values(self.item, surprisals)
         return all(
-            formula.truth(surprisal) is not None
+            formula.truth(value, doubt / math.log(2)) is not None  # surprisals are in bits
             for formula in self.formulas
-            if not any(isinstance(found[condition], str) for _, condition in formula.regions)
+            if not any(isinstance(surprisals[condition], str) for _, condition in formula.regions)
         )
 
     def _surprisals(self, scores: Sequence[Found]) -> dict[str, RegionSurprisals | str]:

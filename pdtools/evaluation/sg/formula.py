@@ -19,7 +19,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pdtools.errors import PdtoolsError
-from pdtools.search.widening import Uncertain
 
 _RELATIVE, _ABSOLUTE = 1e-5, 1e-3
 _MAX_DEPTH = 100
@@ -57,17 +56,14 @@ def is_close(a: float, b: float) -> bool:
     return a == b or abs(a - b) <= _ABSOLUTE + _RELATIVE * abs(b)
 
 
-def _compare(comparison: str, a: Uncertain, b: Uncertain) -> bool | None:
+def _compare(comparison: str, a: float, b: float, doubt: float) -> bool | None:
     """Whether it holds; None: the doubt about the difference is too large to tell."""
-    if comparison == ">":
-        a, b = b, a
-    difference = a.plus(b, -1.0)
-    if comparison == "=" and not difference.doubt:
-        return is_close(a.now, b.now)
-    distance = (
-        abs(difference.now) - _ABSOLUTE - _RELATIVE * abs(b.now) if comparison == "=" else difference.now
-    )
-    return None if abs(distance) <= difference.doubt != 0 else distance < 0
+    if comparison == "=" and not doubt:
+        return is_close(a, b)
+    difference = b - a if comparison == ">" else a - b
+    if comparison == "=":
+        difference = abs(difference) - _ABSOLUTE - _RELATIVE * abs(b)
+    return None if abs(difference) <= doubt != 0 else difference < 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,31 +97,28 @@ class Formula:
             surprisal: given a region number (None: the sum over all regions) and a condition.
         """
 
-        def certain(number: int | None, condition: str) -> Uncertain:
-            value = surprisal(number, condition)
-            return Uncertain(value, value)
+        return self.truth(surprisal) is True
 
-        return self.truth(certain) is True
-
-    def truth(self, surprisal: Callable[[int | None, str], Uncertain]) -> bool | None:
+    def truth(self, surprisal: Callable[[int | None, str], float], doubt: float = 0.0) -> bool | None:
         """Whether the formula is true; None: a comparison that it turns on is in doubt (Kleene's logic).
 
         Args:
             surprisal: as of :meth:`holds`.
+            doubt: how far off the difference of what is compared may be.
         """
-        numbers: list[Uncertain] = []
+        numbers: list[float] = []
         truths: list[bool | None] = []
         for step in self._program:
             if isinstance(step, float):
-                numbers.append(Uncertain(step, step))
+                numbers.append(step)
             elif isinstance(step, tuple):
                 numbers.append(surprisal(*step))
             elif step in _ARITHMETIC:
                 right, left = numbers.pop(), numbers.pop()
-                numbers.append(left.plus(right, _ARITHMETIC[step]))
+                numbers.append(left + _ARITHMETIC[step] * right)
             elif step in _COMPARISONS:
                 right, left = numbers.pop(), numbers.pop()
-                truths.append(_compare(step, left, right))
+                truths.append(_compare(step, left, right, doubt))
             else:
                 both, ends = {truths.pop(), truths.pop()}, step == "|"
                 truths.append(ends if ends in both else None if None in both else not ends)
