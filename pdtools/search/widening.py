@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 Found = SentenceScore | Unscorable
 Asked = Union[str, "Sentence", Beginning]
-
-
-ALMOST_ALL = 1 - 1e-9  # so that what was dropped is a number of nats
+_ALMOST_ALL = 1 - 1e-9  # so that what was dropped is a number of nats
 
 
 class Doubt(NamedTuple):
@@ -29,16 +27,17 @@ class Doubt(NamedTuple):
 
     Attributes:
         least: nats, at least.
-        share: of what the search dropped of the sentences' log-probabilities, nats, is added.
+        share: of what the search dropped of the log-probabilities of all the contest's sentences, nats, is
+            added.
     """
 
     least: float
     share: float
 
     def of(self, scores: Sequence[Found]) -> float:
-        """Of a comparison of the sentences with these scores, nats; 0 if nothing was dropped."""
-        shares = [getattr(score, "dropped", None) or 0.0 for score in scores]
-        dropped = -math.fsum(math.log1p(-min(share, ALMOST_ALL)) for share in shares)
+        """Of the comparisons of a contest whose sentences have these scores, nats; 0: nothing was dropped."""
+        of_each = [getattr(score, "dropped", None) or 0.0 for score in scores]
+        dropped = -math.fsum(math.log1p(-min(each, _ALMOST_ALL)) for each in of_each)
         return self.least + self.share * dropped if dropped else 0.0
 
 

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pytest
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.blimp.evaluate import evaluate_blimp, judge
+from pdtools.evaluation.blimp.evaluate import PairContest, evaluate_blimp, judge
 from pdtools.evaluation.blimp.pairs import Pair, PairFiles, read_pairs
-from pdtools.search.scores import SentenceScore
+from pdtools.search.scores import SentenceScore, Unscorable
 
 
 def pair(
@@ -119,6 +119,24 @@ def test_sentences_that_are_the_same_to_the_model_are_a_tie() -> None:
     unknown = judge(one, score("<unk>", 6, 1e-7), score("<unk>", 8, 0.0))
     assert (unknown.outcome, unknown.correct, unknown.correct_per_token) == ("tie", False, False)
     assert judge(one, score("zyx", 6, 1e-7), score("zyxes", 8, 0.0)).outcome == "right"
+
+
+def test_a_pair_is_decided_when_its_total_and_its_mean_per_token_are(word_scorer: Any) -> None:
+    contest = PairContest(("a a a a", "b b"))
+
+    def decided(a: float, b: float, doubt: float) -> bool:
+        scorer = word_scorer(lambda word: {"a": a, "b": b}[word], eos=None)
+        return contest.decided(list(scorer.score(contest.sentences)), doubt)
+
+    # Totals −4 and −5, which differ by 1; of as many tokens as the good one, by 6.
+    assert decided(-1.0, -2.5, 0.99)
+    assert not decided(-1.0, -2.5, 1.01)
+    # Totals −4 and −2.2, which differ by 1.8; of as many tokens as the good one, by 0.4.
+    assert decided(-1.0, -1.1, 0.39)
+    assert not decided(-1.0, -1.1, 0.41)
+    (good,) = word_scorer(eos=None).score(["a"])
+    assert contest.decided([good, Unscorable("b", "unknown")], 99.0)
+    assert contest.decided([good, good], 99.0)  # the same to the model: a tie
 
 
 def test_scores_that_are_not_numbers_are_never_judged(word_scorer: Any, tmp_path: Path) -> None:

@@ -20,11 +20,18 @@ from pdtools.errors import InputError
 from pdtools.evaluation.comparison.compare import compare_runs
 from pdtools.evaluation.results import write_results
 from pdtools.evaluation.sg.circuits import CIRCUITS, LEFT_OUT, SCORED_31, SCORED_33
-from pdtools.evaluation.sg.evaluate import evaluate_sg, present, region_surprisals
+from pdtools.evaluation.sg.evaluate import (
+    ItemContest,
+    evaluate_sg,
+    present,
+    present_needed,
+    region_surprisals,
+)
 from pdtools.evaluation.sg.items import majority, read_item_results
 from pdtools.evaluation.sg.many_runs import aggregate_items
 from pdtools.evaluation.sg.scores import ItemResult, sg_scores
 from pdtools.evaluation.sg.suites import Condition, SuiteFiles, read_suites, sentences
+from pdtools.search.scores import Unscorable
 
 
 def suite(name: str = "toy", formula: str = "(2;%a%) < (2;%b-1%)", **meta: Any) -> dict[str, Any]:
@@ -246,6 +253,17 @@ def test_regions_of_sentences_without_a_score_or_an_end(word_scorer: Any, tmp_pa
     assert all(row["surprisal"] is row["tokens"] is None for row in without)
     assert {row["reason"] for row in without} == {"words unknown to the model: slept"}
     assert all((row["surprisal"] is None) == (row in without) for row in regions)
+
+
+def test_an_item_is_decided_when_its_predictions_are(word_scorer: Any, tmp_path: Path) -> None:
+    """Region 2 has one word in condition a, two in b-1: surprisals differ by one nat, 1.44 bits."""
+    (found,) = read_suites(write(tmp_path / "toy.json", suite()))
+    presented = tuple(present_needed(found.items[0], found.formulas, "ptb"))
+    contest = ItemContest(found.items[0], tuple(found.formulas), presented)
+    scores = list(word_scorer(lambda word: -1.0).score([each.sentence for each in presented]))
+    assert contest.decided(scores, 0.99)
+    assert not contest.decided(scores, 1.01)
+    assert contest.decided([scores[0], Unscorable("", "unknown")], 1.01)  # there is nothing to decide
 
 
 def test_blocks_change_nothing(word_scorer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
