@@ -98,9 +98,10 @@ def draw_categories(
             places = [x + (number + 0.5) * step - 0.4 for x in line.x]
             bars = None
             if line.low is not None and line.high is not None:
+                # A value may lie outside its interval by a rounding.
                 bars = [
-                    [y - low for y, low in zip(line.y, line.low, strict=True)],
-                    [high - y for y, high in zip(line.y, line.high, strict=True)],
+                    [max(0.0, y - low) for y, low in zip(line.y, line.low, strict=True)],
+                    [max(0.0, high - y) for y, high in zip(line.y, line.high, strict=True)],
                 ]
             axes.errorbar(line.y, places, xerr=bars, fmt="o", markersize=3, linewidth=1, label=line.label)
         axes.set(xlabel=value, yticks=range(len(names)), yticklabels=names, ylim=(len(names) - 0.5, -0.5))
