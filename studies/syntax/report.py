@@ -34,7 +34,6 @@ MODELS = {
     "tg": "Transformer Grammar",
     "treereg": "base LM + TreeReg",
     "scaffold": "ScLM-next",
-    "benepar": "benepar's char-LSTM",
 }
 BASELINE = "base"
 SIGNIFICANT = 0.05
@@ -63,17 +62,17 @@ OTHERS = {
 EVALUATIONS = tuple(dict.fromkeys(task for task, *_ in SCORES.values()))
 # Those that only some models have.
 ONLY_OF = {
-    "parse": ("base-head", "pushdown", "plm", "plm-mask", "tg", "treereg", "benepar"),
-    "labeled": ("plm", "plm-mask", "tg", "benepar"),
+    "parse": ("base-head", "pushdown", "plm", "plm-mask", "tg", "treereg"),
+    "labeled": ("plm", "plm-mask", "tg"),
 }
-# Murty et al. (2023), tables 2 and 4.
+# Murty et al. (2023), tables 2 and 4. ‡: of prior work, "not comparable due to differences in tokenization".
 PAPER = {
     "base": {"sg": "69.5", "blimp": "70.1", "marginal": "20.1"},
     "pushdown": {"sg": "82.3", "blimp": "75.6", "marginal": "19.9", "f1": "95.3 (PTB), 97.3 (BLLIP-LG)"},
     "plm": {"sg": "80.2", "blimp": "75.1", "marginal": "29.8 ‡"},
     "plm-mask": {"sg": "78.3", "blimp": "75.3", "marginal": "49.1 ‡"},
     "tg": {"sg": "82.5", "marginal": "30.3 ‡"},
-    "benepar": {"f1": "94.7 (PTB)"},
+    "benepar (Kitaev et al. 2019)": {"f1": "94.7 (PTB)"},
 }
 # Figure 3 and its like: the evaluation whose levels they are, what they show.
 LEVELS = {"circuit": ("sg", "SG, mean of suites (percent)"), "phenomenon": ("blimp", "BLiMP (percent)")}
@@ -181,7 +180,7 @@ def tuning_of(folder: Path, model: str) -> dict[str, Any] | None:
 def missing(runs: Sequence[Document], attention: Document | None) -> Iterator[str]:
     """What a whole study has and these runs have not, a line each."""
     there = dict.fromkeys(run["model"] for run in runs)
-    if absent := [title for model, title in MODELS.items() if model not in there and model != "benepar"]:
+    if absent := [title for model, title in MODELS.items() if model not in there]:
         yield f"no runs of {listed(absent)}"
     seeds = sorted({run["seed"] for run in runs})
     done = {task for run in runs for task in run["evaluations"]}
@@ -261,13 +260,16 @@ def attention_of(folder: Path) -> dict[str, Any] | None:
 
 def markdown(found: Document) -> str:
     """All tables, each under what it is."""
+    over_runs = "means ± standard deviations over seeds"
+    shown = "means [95% intervals, over items, and over seeds where there are several]"
+    tested = f"differences [such intervals] (p, corrected by Holm), bold where p < {SIGNIFICANT}"
     parts = {
-        "Scores: means ± standard deviations over seeds": scores_table(found),
-        "Each model less the base LM": differences_table(found),
-        "SG by circuit": level_table(found, "circuit"),
-        "SG by circuit, less the base LM": differences_table(found, "circuit"),
-        "BLiMP by phenomenon": level_table(found, "phenomenon"),
-        "BLiMP by phenomenon, less the base LM": differences_table(found, "phenomenon"),
+        f"Scores: {over_runs} (‡: of other tokens, not comparable)": scores_table(found),
+        f"Each model less the base LM: {tested}": differences_table(found),
+        f"SG by circuit: {shown}; of the whole {over_runs}": level_table(found, "circuit"),
+        f"SG by circuit, less the base LM: {tested}": differences_table(found, "circuit"),
+        f"BLiMP by phenomenon: {shown}": level_table(found, "phenomenon"),
+        f"BLiMP by phenomenon, less the base LM: {tested}": differences_table(found, "phenomenon"),
         "Attention to the distractor before the verb": distractor_table(found),
         "Attention before the verb of number_src": regions_table(found),
         "Rates tried": rates_table(found),
@@ -613,7 +615,7 @@ def gain(cell: Mapping[str, Any], over: str) -> str:
     return f"{cell[f'over_{over}']:+.2f} [{low:.2f}, {high:.2f}]"
 
 
-# Passages of docs/notes/studies/syntax.md, from files of docs/notes/results/syntax.
+# Passages of the documentation, from files of docs/notes/results/syntax (studies/pages.py).
 PASSAGES: dict[str, Callable[..., str]] = {
     "table": scores_table,
     "score": score_of,
