@@ -30,6 +30,7 @@ def script(file: Path) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = util.module_from_spec(spec)
+    sys.modules[module.__name__] = module  # where a dataclass looks for its annotations
     spec.loader.exec_module(module)
     return module
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import os
@@ -13,11 +12,13 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from shell import script
 
 from pdtools.evaluation.formal.dyck import binomial_interval
 from pdtools.formal import BracketPrefix, read_prefixes
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+DYCK = REPOSITORY / "studies" / "dyck"
 
 
 SMALL = {"SEEDS": "1", "JOBS": "1", "STEPS": "2", "STRINGS": "200", "PREFIXES": "2", "BEAM": "2"}
@@ -26,8 +27,8 @@ SMALL |= {"HELD_OUT": "20"}
 
 def study(name: str, folder: Path, out: str, **settings: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, **settings, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    script = REPOSITORY / "studies" / name / "study.sh"
-    return subprocess.run(["sh", script, out], cwd=folder, env=environment, capture_output=True, text=True)
+    command = ["sh", REPOSITORY / "studies" / name / "study.sh", out]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
 def first_cells(table: str) -> list[str]:
@@ -158,19 +159,7 @@ def test_batches_that_do_not_divide_a_step_are_refused(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def report() -> ModuleType:
-    return module("report")
-
-
-def module(name: str) -> ModuleType:
-    """A script of the Dyck study."""
-    spec = importlib.util.spec_from_file_location(
-        f"dyck_{name}", REPOSITORY / "studies" / "dyck" / f"{name}.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script(DYCK / "report.py")
 
 
 def test_seeds_that_close_the_same_prefixes_do_not_narrow_the_interval(report: ModuleType) -> None:
@@ -253,7 +242,7 @@ def test_closers_by_the_most_brackets_that_are_open(report: ModuleType) -> None:
 
 
 def test_prefixes_as_the_authors_draw_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    authors = module("authors_prefixes")
+    authors = script(DYCK / "authors_prefixes.py")
     for name, value in (("LONGEST_STRING", 6), ("PREFIXES", 2), ("DEPENDENCIES", (3,)), ("SAMPLES", 2)):
         monkeypatch.setattr(authors, name, value)
     inner = "(1 (2 )2 )1"  # one closer is 3 tokens after its opener

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import os
 import signal
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from shell import script
 from test_studies import REPOSITORY, study
 
 from pdtools.inspection.recurrent import StackRunView
 from pdtools.models import build_model, count_parameters, make_config
 from pdtools.training import read_recipe
 
+FOLDER = REPOSITORY / "studies" / "cfl"
 SMALL = {
     "LANGUAGES": "marked-reversal",
     "MODELS": "jm rns",
@@ -30,22 +29,10 @@ SMALL = {
 }
 
 
-def script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        f"cfl_{name}", REPOSITORY / "studies" / "cfl" / f"{name}.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where a dataclass looks for its annotations
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_a_watched_run_that_is_stopped_says_so_and_keeps_what_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = script("watch")
+    watch = script(FOLDER / "watch.py")
     asked = []
 
     def train(*_: Any, stop: Any, **options: Any) -> None:
@@ -125,7 +112,7 @@ def test_the_best_run_is_that_with_the_lowest_difference(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Restarts have other validation strings, and so another bound."""
-    report = script("report")
+    report = script(FOLDER / "report.py")
     runs = {
         "lr0.005-1": (1, [0.9, 0.6], "patience"),
         "lr0.01-1": (1, [0.8, 0.7], "steps"),
@@ -203,7 +190,7 @@ def test_before_and_behind_the_middle() -> None:
         )
 
     rest = [[0.0, 1.0]] * 3
-    found = script("middle").summary(
+    found = script(FOLDER / "middle.py").summary(
         [
             view("0 1 1 1 1 0", "uuuoou", [[1.0, 0.0], [0.5, 0.5], [0.2, 0.8], *rest]),
             view("0 1 0 0 1 0", "uruoru", [[1.0, 0.0], [0.7, 0.3], [0.4, 0.6], *rest]),
@@ -216,12 +203,12 @@ def test_before_and_behind_the_middle() -> None:
 
 
 def test_the_difference_of_a_perfect_model() -> None:
-    found = script("report").perfect_by_length([39, 40, 42, 80, 82])
+    found = script(FOLDER / "report.py").perfect_by_length([39, 40, 42, 80, 82])
     assert found == {n: pytest.approx(math.log(3) / (n + 1)) for n in (40, 42, 80)}
 
 
 def test_actions_that_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = script("watch")
+    watch = script(FOLDER / "watch.py")
 
     def inspect_run(loaded: None, text: str) -> StackRunView:
         """An automaton that pushes up to the marker, and then does the right thing by a quarter."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -12,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from shell import script
 from test_studies import REPOSITORY, study
 
 from pdtools.training import read_recipe
@@ -79,12 +79,7 @@ def test_the_study(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def report() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("dcf_report", REPOSITORY / "studies" / "dcf" / "report.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script(REPOSITORY / "studies" / "dcf" / "report.py")
 
 
 def scores(accuracy: float) -> dict[str, Any]:

@@ -7,11 +7,11 @@ import os
 import subprocess
 import sys
 from fractions import Fraction
-from importlib import util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from shell import script
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDER = REPOSITORY / "studies" / "efficiency"
@@ -19,12 +19,7 @@ FOLDER = REPOSITORY / "studies" / "efficiency"
 
 @pytest.fixture(scope="module")
 def report() -> ModuleType:
-    spec = util.spec_from_file_location("report_of_efficiency_study", FOLDER / "report.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script(FOLDER / "report.py")
 
 
 def make_documents(folder: Path, number: int) -> None:

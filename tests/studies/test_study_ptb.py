@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from shell import script
 
 from pdtools import data
 from pdtools.cli.main import run
@@ -38,12 +38,7 @@ def shards(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def report() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("ptb_report", STUDY.with_name("report.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script(STUDY.with_name("report.py"))
 
 
 def add_run(folder: Path, name: str, losses: list[float], finished: str | None) -> None:

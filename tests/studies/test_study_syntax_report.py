@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from importlib import util
 from pathlib import Path
 from statistics import mean, stdev
 from types import ModuleType
@@ -14,10 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from shell import script
+from view_pages import write_blimp, write_run, write_sg
 
 from pdtools.evaluation.results import ITEMS, Results, write_results
 from pdtools.files import read_json, write_json
-from tests.helpers.view_pages import write_blimp, write_run, write_sg
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 # BLiMP: 2 phenomena of 1 paradigm, 40 pairs each; how many of each are right.
@@ -26,12 +26,7 @@ RIGHT = {("base", 1): (20, 10), ("base", 2): (22, 12), ("pushdown", 1): (36, 11)
 
 @pytest.fixture(scope="module")
 def report() -> ModuleType:
-    spec = util.spec_from_file_location("report_of_syntax_study", REPOSITORY / "studies/syntax/report.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script(REPOSITORY / "studies" / "syntax" / "report.py")
 
 
 def write_ppl(folder: Path, nats_a_word: float, joint: float | None = None) -> None:

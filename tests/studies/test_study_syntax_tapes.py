@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import json
-import sys
 from collections import Counter
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from search_oracle import all_attachments, row, save_checkpoints, tiny_model
+from shell import script
 
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.perplexity.evaluate import evaluate_perplexity
@@ -41,17 +39,7 @@ TREES = (
 )
 
 
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"syntax_{name}", STUDY / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module.__name__] = module  # where a dataclass looks for its annotations
-    spec.loader.exec_module(module)
-    return module
-
-
-STUDIED, REPORT = load("tape_use"), load("report")
+STUDIED, REPORT = script(STUDY / "tape_use.py"), script(STUDY / "report.py")
 
 
 @pytest.fixture(scope="module")
