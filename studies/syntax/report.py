@@ -60,6 +60,14 @@ OTHERS = {
     "sg_items": ("sg", "mean_of_items"),
 }
 EVALUATIONS = tuple(dict.fromkeys(task for task, *_ in SCORES.values()))
+# Their counts of what a model could not score.
+LEFT_OUT = {
+    "sg": "items_unscorable",
+    "blimp": "pairs_unscorable",
+    "ppl": "sentences_left_out",
+    "parse": "left_out",
+    "labeled": "left_out",
+}
 # Those that only some models have.
 ONLY_OF = {
     "parse": ("base-head", "pushdown", "plm", "plm-mask", "tg", "treereg"),
@@ -154,7 +162,7 @@ def cell_of(folder: Path, model: str, seed: int) -> dict[str, Any]:
         "hardware": recorded and recorded["provenance"]["hardware"],
         "evaluations": list(documents),
         "left_out": {
-            task: left for task, of in documents.items() if (left := of["counts"].get("sentences_left_out"))
+            task: number for task, of in documents.items() if (number := of["counts"].get(LEFT_OUT[task]))
         },
         "scores": {
             score: documents[task]["scores"].get(name)
@@ -200,7 +208,7 @@ def missing(runs: Sequence[Document], attention: Document | None) -> Iterator[st
             if lacking := [task for task in wanted if task not in run["evaluations"]]:
                 yield f"{name}: no {listed(lacking)}"
             for task, number in run["left_out"].items():
-                yield f"{name}: sentences left out of {task}: {number}"
+                yield f"{name}: left out of {task}: {number}"
 
 
 def compared(folder: Path, runs: Sequence[Document]) -> dict[str, Any]:

@@ -8,8 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from shell import script
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 STUDY = REPOSITORY / "studies" / "syntax" / "study.sh"
+LEFT_OUT = script(STUDY.with_name("report.py")).LEFT_OUT
 SETTINGS = {
     **{"MODELS": "tg", "SEEDS": "1", "STEPS": "2", "EVERY": "1", "WIDTH": "8", "BATCH": "400"},
     **{"VOCABULARY": "300", "RATES": "1e-3 2e-3", "TUNE_STEPS": "10", "PAIRS": "1", "SENTENCES": "2"},
@@ -45,6 +48,9 @@ def test_the_study(tmp_path: Path) -> None:
     assert cell["evaluations"] == ["ppl", "parse", "labeled"]
     assert 0 <= scores["f1"] <= 100
     assert "Transformer Grammar, seed" not in "".join(found["missing"])
+    for task in cell["evaluations"]:
+        results = json.loads((tmp_path / "out" / "results" / "tg-1" / task / "results.json").read_text())
+        assert results["counts"][LEFT_OUT[task]] == 0
     assert done.stdout == (tmp_path / "out" / "table.md").read_text()
 
     again = study()

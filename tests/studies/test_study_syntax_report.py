@@ -149,9 +149,18 @@ def test_what_is_not_there_is_said(found: dict[str, Any], report: ModuleType) ->
     assert "- Transformer Grammar, seed 1: trained for 4 of 8 steps" in said
     assert "- Transformer Grammar, seed 1: no sg, blimp and ppl" in said
     assert "- Pushdown LM, seed 2: no sg" in said
-    assert "- Pushdown LM, seed 1: sentences left out of ppl: 1" in said
+    assert "- Pushdown LM, seed 1: left out of ppl: 1" in said
     assert len([line for line in said if line.startswith("- base LM")]) == 0
     assert said[0] == "- no runs of base LM + attachment loss, PLM, PLM-mask, base LM + TreeReg and ScLM-next"
+
+
+def test_what_a_model_could_not_score_is_said(report: ModuleType, tmp_path: Path) -> None:
+    for number, (task, count) in enumerate(report.LEFT_OUT.items()):
+        folder = tmp_path / "results" / "plm-mask-1" / task
+        folder.mkdir(parents=True)
+        write_json(folder / "results.json", {"scores": {}, "counts": {count: number}})
+    left_out = report.cell_of(tmp_path, "plm-mask", 1)["left_out"]
+    assert left_out == {"blimp": 1, "ppl": 2, "parse": 3, "labeled": 4}
 
 
 def test_runs_and_rates(found: dict[str, Any], report: ModuleType) -> None:
