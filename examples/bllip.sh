@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tables 2 and 4 and figure 3 of Murty et al. 2023 on their own corpus, for those who have BLLIP 1987-89 (LDC2000T43):
+# Tables 2, 4 and figures 3, 5, 6 of Murty et al. 2023 on their corpus, for those who have BLLIP 1987-89 (LDC2000T43):
 # its sections become the trees of BLLIP-LG (Hu et al. 2020), and these go to studies/syntax/study.sh with the paper's
 # shapes: every model, three seeds, all evaluations, a table.
 #

@@ -10,7 +10,7 @@ settled() {
     fi
 }
 
-# staged NAME: whether STAGES names it, or nothing.
+# staged NAME: whether STAGES names this stage; without STAGES all are to be done.
 staged() { case " ${STAGES:-$1} " in *" $1 "*) ;; *) return 1 ;; esac; }
 
 # finished FAILED: ends the study; 1 where runs have failed or were stopped.

@@ -18,7 +18,7 @@
 #   BEAM=100 (300)  MARGIN=5 (8) nats   ACTION_MARGIN=8 of models of actions
 #   JOBS=2        runs at a time, on one thread each; on a GPU: DEVICE=cuda JOBS=1
 #   DEVICE=cpu   PRECISION=auto of training (see train.precision): bf16 takes 0.8 of the time on processors that have AMX
-#   STAGES="data rates runs table", for the jobs of a cluster (examples/bllip.slurm): one that gets SIGUSR1 ends with 138
+#   STAGES="data rates runs table", for the jobs of a cluster (examples/bllip.slurm); on SIGUSR1 it ends with 138
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../common.sh"
