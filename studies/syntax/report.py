@@ -269,8 +269,8 @@ def attention_of(folder: Path) -> dict[str, Any] | None:
 def markdown(found: Document) -> str:
     """All tables, each under what it is."""
     over_runs = "means ± standard deviations over seeds"
-    shown = "means [95% intervals, over items, and over seeds where there are several]"
-    tested = f"differences [such intervals] (p, corrected by Holm), bold where p < {SIGNIFICANT}"
+    shown = "means [95% intervals]"
+    tested = f"differences [95% intervals] (p, corrected by Holm), bold where p < {SIGNIFICANT}"
     parts = {
         f"Scores: {over_runs} (‡: of other tokens, not comparable)": scores_table(found),
         f"Each model less the base LM: {tested}": differences_table(found),
@@ -278,8 +278,8 @@ def markdown(found: Document) -> str:
         f"SG by circuit, less the base LM: {tested}": differences_table(found, "circuit"),
         f"BLiMP by phenomenon: {shown}": level_table(found, "phenomenon"),
         f"BLiMP by phenomenon, less the base LM: {tested}": differences_table(found, "phenomenon"),
-        "Attention to the distractor before the verb": distractor_table(found),
-        "Attention before the verb of number_src": regions_table(found),
+        f"Attention to the distractor before the verb (%): {shown}": distractor_table(found),
+        f"Attention before the verb of number_src (%): {shown}": regions_table(found),
         "Rates tried": rates_table(found),
         "Runs": runs_table(found),
         "Missing": missing_list(found),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 from shell import script
+from test_bllip import Recorded
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 STUDY = REPOSITORY / "studies" / "syntax" / "study.sh"
@@ -58,3 +60,24 @@ def test_the_study(tmp_path: Path) -> None:
     other = study(STEPS="3")
     assert other.returncode == 1
     assert "name another folder" in other.stderr
+
+
+def test_attention_is_measured_again_when_there_are_more_runs(tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path, SUITES="suites", STAGES="table")
+
+    def asked(*runs: str) -> list[list[str]]:
+        """Which models are looked at, call by call, when these runs are there too."""
+        for run in runs:
+            (tmp_path / "out" / "runs" / run).mkdir(parents=True)
+            (tmp_path / "out" / "results" / run / "sg").mkdir(parents=True)
+            (tmp_path / "out" / "results" / run / "sg" / "results.json").write_text('{"number_src": 0.5}')
+        status, lines = recorded.run("sh", str(STUDY), "treebank", "out")
+        assert status == 0
+        assert all(line.startswith("eval-attention suites --model ") for line in lines)
+        return [re.findall(r"--model out/runs/(\S+)", line) for line in lines]
+
+    assert asked() == []
+    assert asked("base-1", "base-head-1", "tg-1") == [["base-1"]]
+    (tmp_path / "out" / "runs" / "pushdown-1").mkdir()  # SG is not done yet
+    assert asked() == []
+    assert asked("pushdown-2") == [["base-1", "pushdown-2"]]
