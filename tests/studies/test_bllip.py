@@ -214,6 +214,7 @@ def test_the_slurm_form(tmp_path: Path) -> None:
         ["afterok:4rates", "0-23"],
     ]
     assert all(line.endswith("/examples/bllip.slurm corpus out") for line in made)
+    assert recorded.run(*command[:3]) == (2, [])
 
     job = {"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_JOB_ID": "9", "SCRIPTS": str(EXAMPLES)}
     job |= {"MODELS": "base tg", "SEEDS": "5 6"}
