@@ -18,8 +18,8 @@ import torch
 
 from pdtools.models import load_checkpoint
 from pdtools.models.grammar.model import GrammarLM
+from pdtools.search.actions.word_synchronous import word_synchronous_search
 from pdtools.search.scores import ActionBeam
-from pdtools.search.word_synchronous import word_synchronous_search
 from pdtools.shards import ShardSet
 
 SHORTEST, LONGEST = 6, 20

@@ -28,8 +28,8 @@ from pdtools.evaluation.sg.evaluate import evaluate_sg, present
 from pdtools.evaluation.sg.suites import Suite, read_suites, sentences
 from pdtools.models import build_model, load_checkpoint, make_config, save_checkpoint
 from pdtools.search import AttachmentScorer, Scorer, SentenceScore, load_scorer
-from pdtools.search.beam import beam_widths
-from pdtools.search.prefix_tree import SortedStrings
+from pdtools.search.attachments.beam import beam_widths
+from pdtools.search.strings.prefix_tree import SortedStrings
 from pdtools.tokenization import Sentence, Tokenizer, split_words, train_bpe_tokenizer
 
 BLIMP_SENTENCES = 134_000

@@ -136,10 +136,10 @@ def eval_ppl(
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_perplexity
     from pdtools.search.contexts import DOCUMENT, with_documents
-    from pdtools.search.huggingface import is_huggingface
     from pdtools.search.in_pieces import PiecewiseScorer, model_settings_for_job
     from pdtools.search.inputs import read_inputs, read_rows
     from pdtools.search.particles import Particles
+    from pdtools.search.strings.huggingface import is_huggingface
     from pdtools.shards import ShardFolder, ShardSet
 
     target = output or STDIO

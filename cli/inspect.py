@@ -93,8 +93,8 @@ def inspect(
     from pdtools.report.stack_maps import draw_stacks, print_stacks
     from pdtools.report.stack_runs import draw_run, print_run
     from pdtools.report.traces import print_trace
-    from pdtools.search.huggingface import is_huggingface
     from pdtools.search.scorer import load_model
+    from pdtools.search.strings.huggingface import is_huggingface
 
     device = pick_device(device, threads)
     loaded = None if is_huggingface(model) else load_model(model, device=device)

@@ -225,9 +225,9 @@ def _traces(
 ) -> list[list[Trace]]:
     """Of each sentence, the trace of each model."""
     from pdtools.inspection.tracing import trace
-    from pdtools.search.huggingface import is_huggingface
     from pdtools.search.inputs import read_inputs
     from pdtools.search.scorer import load_model
+    from pdtools.search.strings.huggingface import is_huggingface
     from pdtools.trees import read_trees
 
     gold = [each.tree for each in read_trees([trees], Rejects("fail", hint=None))] if trees else None

@@ -25,12 +25,12 @@ from pdtools.models import LoadedModel
 from pdtools.models.transformer.pretrained import check_no_hub_name
 from pdtools.search.checkpoint_scorer import Searcher
 from pdtools.search.decoding import decode
-from pdtools.search.huggingface import HuggingFaceScorer, is_huggingface
 from pdtools.search.inputs import SourcedLine, read_sentence
 from pdtools.search.next_tokens import WithMeasures
 from pdtools.search.sampling import sample
 from pdtools.search.scorer import load_model, load_scorer, scorer_of, searcher_of
 from pdtools.search.scores import DEFAULT_BEAM, ActionBeam, Dtype, Measure, ModelScorer, Scorer
+from pdtools.search.strings.huggingface import HuggingFaceScorer, is_huggingface
 from pdtools.search.surprisal import PER_NAT, Unit, columns, surprisals
 from pdtools.tokenization import split_text_words
 from pdtools.trees import Tree, placeholder

@@ -15,8 +15,8 @@ from pdtools.inspection.attention import attention_weights, has_attention
 from pdtools.models import LoadedModel
 from pdtools.models.grammar.derivations import ActionDerivation
 from pdtools.models.grammar.model import GrammarLM
-from pdtools.search.action_scorer import ActionScorer
-from pdtools.search.attachment_scorer import AttachmentScorer
+from pdtools.search.actions.scorer import ActionScorer
+from pdtools.search.attachments.scorer import AttachmentScorer
 from pdtools.search.encoding import Encoded, encode_sentence
 from pdtools.search.given_trees import GivenTreesScorer, TreesFile, read_given_trees
 from pdtools.search.scorer import scorer_of

@@ -24,14 +24,14 @@ from pdtools.models import LanguageModel, LoadedModel, RecurrentLM, TransformerL
 from pdtools.models.derivations import Derivation
 from pdtools.models.grammar.derivations import ActionDerivation
 from pdtools.models.grammar.model import GrammarLM
-from pdtools.search.action_scorer import ActionScorer, SearchedActions
-from pdtools.search.attachment_scorer import AttachmentScorer, Searched
+from pdtools.search.actions.scorer import ActionScorer, SearchedActions
+from pdtools.search.attachments.scorer import AttachmentScorer, Searched
+from pdtools.search.attachments.steps import BeamStep
 from pdtools.search.encoding import Encoded, encode_sentence
-from pdtools.search.huggingface import HuggingFaceScorer, is_huggingface
 from pdtools.search.scorer import load_model, scorer_of
 from pdtools.search.scores import DEFAULT_BEAM, ActionBeam, GivenRow, SentenceScore, Unscorable
-from pdtools.search.steps import BeamStep
-from pdtools.search.treereg_parser import TreeRegParser
+from pdtools.search.strings.huggingface import HuggingFaceScorer, is_huggingface
+from pdtools.search.strings.treereg_parser import TreeRegParser
 from pdtools.shards.format import ShardSettings
 from pdtools.shards.plain import row_of_tree
 from pdtools.tokenization import ROOT, Sentence, split_text_words

@@ -1,4 +1,4 @@
-"""Beam search over attachments: marginals, surprisals, parses and samples.
+"""From sentences to marginals, surprisals, parses and samples: a folder for each kind of derivation.
 
 Names are loaded on first use: the scores need no torch.
 """
@@ -20,12 +20,12 @@ _HOME = {
     "Searched": "scorer",
     "GivenTreesScorer": "given_trees",
     "TreesFile": "given_trees",
-    "HuggingFaceScorer": "huggingface",
-    "beam_search": "beam",
-    "BeamResult": "beam",
+    "HuggingFaceScorer": "strings.huggingface",
+    "beam_search": "attachments.beam",
+    "BeamResult": "attachments.beam",
     "particle_search": "particles",
     "Particles": "particles",
-    "next_token_logprobs": "continuation",
+    "next_token_logprobs": "strings.continuation",
     "sample": "sampling",
     "Sample": "sampling",
     "decode": "decoding",

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel
-from pdtools.search.attachment_scorer import AttachmentScorer
+from pdtools.search.attachments.scorer import AttachmentScorer
 from pdtools.search.contexts import NO_CONTEXT, Context
-from pdtools.search.huggingface import is_huggingface
 from pdtools.search.scorer import load_model
 from pdtools.search.scores import AUTO, Beginning, Dtype
+from pdtools.search.strings.huggingface import is_huggingface
 from pdtools.search.widening import STEPS, Asked, Compared, Contest, Found
 
 # Contests that are worked on together: enough that the few that are left at last still fill batches.

@@ -18,7 +18,6 @@ from pdtools.search.checkpoint_scorer import Parsed, ParsedScore, Searcher
 from pdtools.search.comparer import CONTESTS, load_comparer
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.given_trees import TreesFile
-from pdtools.search.huggingface import HuggingFaceScorer
 from pdtools.search.next_tokens import scores_with
 from pdtools.search.scorer import (
     check_bos,
@@ -38,6 +37,7 @@ from pdtools.search.scores import (
     check_one_width,
     fixed_beam,
 )
+from pdtools.search.strings.huggingface import HuggingFaceScorer
 from pdtools.search.widening import Compared, Comparer, Contest
 from pdtools.tokenization import Sentence
 from pdtools.trees import Tree

@@ -83,7 +83,7 @@ def string_summaries(
 
     Args:
         loaded: a model whose tokens depend on no derivation.
-        token_ids: for each string int32[n + 2], as of :func:`pdtools.search.string_scorer.string_logprobs`.
+        token_ids: for each string int32[n + 2], as of :func:`pdtools.search.strings.scorer.string_logprobs`.
         max_batch: strings per batch; by default as many as fit a fixed amount of memory.
 
     Returns:

@@ -2,10 +2,10 @@
 
 Particles are hypotheses with weights. After each token all legal attachments of all particles are weighed
 (models of actions: all next actions, until the next token is generated), and at most N of these extensions
-are drawn so that every one has its weight in expectation (:mod:`pdtools.search.thinning`). So the sum of the
-weights after any token, p̂(x_1 … x_t), is an unbiased estimate of p(x_1 … x_t), for any N; it is exact where N
-is no less than the number of derivations. Its logarithm is too low in the mean, about by half the variance of
-log p̂ (Jensen's inequality), so that a perplexity is too high; both errors fall with N.
+are drawn so that every one has its weight in expectation (:mod:`pdtools.search.attachments.thinning`). So the
+sum of the weights after any token, p̂(x_1 … x_t), is an unbiased estimate of p(x_1 … x_t), for any N; it is
+exact where N is no less than the number of derivations. Its logarithm is too low in the mean, about by half
+the variance of log p̂ (Jensen's inequality), so that a perplexity is too high; both errors fall with N.
 
 Against particles that each draw one attachment from the model and are resampled later (the bootstrap filter),
 no two are the same history, and none is drawn where all can be kept.
@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel
 from pdtools.models.grammar.model import GrammarLM
-from pdtools.search.action_scorer import inside_words
-from pdtools.search.attachment_scorer import end_logprob, searched_tokens
-from pdtools.search.beam import beam_search
+from pdtools.search.actions.scorer import inside_words
+from pdtools.search.actions.word_synchronous import word_synchronous_search
+from pdtools.search.attachments.beam import beam_search
+from pdtools.search.attachments.scorer import end_logprob, searched_tokens
 from pdtools.search.scores import ActionBeam, GivenRow, RowScore, increments
-from pdtools.search.word_synchronous import word_synchronous_search
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,7 +87,7 @@ def particle_search(
             as of :func:`pdtools.search.beam_search`.
         particles: how many, and the seed.
         inside: of a model of actions, for each string which tokens go on with a word
-            (:func:`pdtools.search.action_scorer.inside_words`).
+            (:func:`pdtools.search.actions.scorer.inside_words`).
         max_batch: strings per batch; by default as many as fit a fixed amount of memory.
         share_prefixes: see :func:`pdtools.search.beam_search`.
 

@@ -9,12 +9,11 @@ from typing import Protocol
 from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.models.transformer.pretrained import check_no_hub_name
-from pdtools.search.action_scorer import ActionScorer
-from pdtools.search.attachment_scorer import AttachmentScorer
+from pdtools.search.actions.scorer import ActionScorer
+from pdtools.search.attachments.scorer import AttachmentScorer
 from pdtools.search.checkpoint_scorer import AnySearcher, Searcher
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.given_trees import GivenTreesScorer, TreesFile
-from pdtools.search.huggingface import HuggingFaceScorer, is_huggingface, torch_dtype
 from pdtools.search.scores import (
     DEFAULT_BEAM,
     ActionBeam,
@@ -23,8 +22,9 @@ from pdtools.search.scores import (
     ModelScorer,
     check_one_width,
 )
-from pdtools.search.string_scorer import StringScorer
-from pdtools.search.treereg_parser import TreeRegParser
+from pdtools.search.strings.huggingface import HuggingFaceScorer, is_huggingface, torch_dtype
+from pdtools.search.strings.scorer import StringScorer
+from pdtools.search.strings.treereg_parser import TreeRegParser
 
 
 def load_scorer(

@@ -20,12 +20,12 @@ from pdtools.files import write_json
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.provenance import provenance
-from pdtools.search.action_scorer import inside_words
-from pdtools.search.beam import BeamResult, beam_search
+from pdtools.search.actions.scorer import inside_words
+from pdtools.search.actions.word_synchronous import ActionResult, word_synchronous_search
+from pdtools.search.attachments.beam import BeamResult, beam_search
 from pdtools.search.particles import Particles, particle_search
 from pdtools.search.scorer import scorer_of
 from pdtools.search.scores import ActionBeam, GivenRow
-from pdtools.search.word_synchronous import ActionResult, word_synchronous_search
 from pdtools.shards import ShardSet
 
 BEAMS = (1, 3, 10, 30, 100, 300, 1000)

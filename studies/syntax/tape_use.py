@@ -43,7 +43,7 @@ from pdtools.files import write_json
 from pdtools.models import LanguageModel, LoadedModel, StackState, load_checkpoint
 from pdtools.models.transformer.model import TransformerLM
 from pdtools.provenance import provenance
-from pdtools.search.beam import BeamResult, beam_search
+from pdtools.search.attachments.beam import BeamResult, beam_search
 from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
 from pdtools.shards import ShardSet
 from pdtools.trees.attachments import sentence_layout

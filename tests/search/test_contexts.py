@@ -28,7 +28,7 @@ from pdtools.search.contexts import (
 )
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.scores import Scorer
-from pdtools.search.string_scorer import string_logprobs
+from pdtools.search.strings.scorer import string_logprobs
 from pdtools.tokenization import Sentence, split_spaces
 
 WINDOW = 12

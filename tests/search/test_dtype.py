@@ -14,7 +14,7 @@ from toy_gpt2 import save_gpt2
 from pdtools.cli.main import run
 from pdtools.models import save_checkpoint
 from pdtools.search import AttachmentScorer, SentenceScore, load_scorer, load_searcher
-from pdtools.search.huggingface import HuggingFaceScorer
+from pdtools.search.strings.huggingface import HuggingFaceScorer
 
 TEXTS = ["a b c", "b", "c c a b"]
 

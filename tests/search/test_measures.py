@@ -16,7 +16,7 @@ from toy_gpt2 import save_gpt2
 from pdtools.errors import PdtoolsError
 from pdtools.models import save_checkpoint
 from pdtools.search import SentenceScore, beam_search, load_scorer, next_token_logprobs
-from pdtools.search.action_scorer import ActionScorer
+from pdtools.search.actions.scorer import ActionScorer
 from pdtools.search.checkpoint_scorer import ParsedScore
 from pdtools.search.contexts import Context
 from pdtools.search.scores import Measure, Scorer
@@ -169,7 +169,7 @@ def begins_of(tokenizer) -> np.ndarray:
 def test_a_hugging_face_model(gpt2: Path, packs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     import transformers
 
-    from pdtools.search import huggingface
+    from pdtools.search.strings import huggingface
 
     if not packs:
         monkeypatch.setattr(huggingface, "PACKED_MODELS", frozenset())

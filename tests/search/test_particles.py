@@ -20,8 +20,8 @@ from window_oracle import searched_row
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel
 from pdtools.search import beam_search
+from pdtools.search.attachments.thinning import thin, uniform_of
 from pdtools.search.particles import Particles, particle_search
-from pdtools.search.thinning import thin, uniform_of
 
 A, B, C = 3, 4, 5
 EVERY = 2000
@@ -83,7 +83,7 @@ MODELS = {
 def draws(monkeypatch: pytest.MonkeyPatch) -> Callable[[LanguageModel, np.ndarray, int, int], np.ndarray]:
     """Many independent draws in one batch: (S, n + 2)."""
     rng = np.random.default_rng(0)
-    for module in ("beam", "word_synchronous"):
+    for module in ("attachments.beam", "actions.word_synchronous"):
         monkeypatch.setattr(f"pdtools.search.{module}.uniform_of", lambda seed, prefix: rng.random())
 
     def many(model: LanguageModel, ids: np.ndarray, number: int, times: int) -> np.ndarray:

@@ -33,7 +33,7 @@ from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.search import load_scorer
 from pdtools.search.particles import Particles
 from pdtools.search.scores import RowScore, SentenceScore
-from pdtools.search.string_scorer import string_logprobs
+from pdtools.search.strings.scorer import string_logprobs
 from pdtools.shards import ShardFolder, ShardSet, ShardSettings, build_shards
 from pdtools.shards.blocks import blocks_from_files
 from pdtools.shards.plain import sentence_of

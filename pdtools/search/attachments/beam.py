@@ -3,7 +3,7 @@
 The words are known, so all hypotheses of a string stand at the same token, and strings advance together: one
 step of the model serves every hypothesis of every string in the batch. Hypotheses are rows of tensors; there
 is no object per hypothesis. What the search does up to some token depends on nothing that follows, so strings
-that begin alike are one string to it up to where they part (:mod:`pdtools.search.prefix_tree`).
+that begin alike are one string to it up to where they part (:mod:`pdtools.search.strings.prefix_tree`).
 
 A model of windows may read several sentences, each after its own ROOT. The last token of one attaches to
 its ROOT, and no other does: what the words rule out is dropped, never renormalised (the model does not know
@@ -30,12 +30,12 @@ from torch import Tensor
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, NoRoomError, StackState
+from pdtools.search.attachments.steps import BeamStep
+from pdtools.search.attachments.thinning import thin, uniform_of
 from pdtools.search.memory import MOST_ROWS, check_room, entries_that_fit, explained_memory_errors
 from pdtools.search.next_tokens import summaries
-from pdtools.search.prefix_tree import Level, SortedStrings
 from pdtools.search.scores import NO_NUMBERS
-from pdtools.search.steps import BeamStep
-from pdtools.search.thinning import thin, uniform_of
+from pdtools.search.strings.prefix_tree import Level, SortedStrings
 
 # With a margin, batches are made for so many times the hypotheses that those before them had. Where that is
 # too few, they are made again: most of what was fed to hypotheses that are gone has been forgotten by then.
@@ -137,8 +137,9 @@ def beam_search(
         share_prefixes: whether strings that begin alike are searched once up to where they part. That changes
             nothing but the time.
         trace: how many hypotheses of each beam to return.
-        draw: a seed: hypotheses are drawn (:func:`pdtools.search.thinning.thin`), not the best ones kept.
-            What :mod:`pdtools.search.particles` makes of that is all that the results are good for.
+        draw: a seed: hypotheses are drawn (:func:`pdtools.search.attachments.thinning.thin`), not the best
+            ones kept. What :mod:`pdtools.search.particles` makes of that is all that the results are good
+            for.
 
     Returns:
         One result per string, in input order. Scores do not depend on which strings are searched

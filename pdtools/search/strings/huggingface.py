@@ -16,13 +16,13 @@ from torch import Tensor
 from pdtools.errors import MissingDependencyError, PdtoolsError
 from pdtools.files import read_json
 from pdtools.search import encoding
-from pdtools.search.causality import check_causal, check_causal_config
 from pdtools.search.contexts import DOCUMENT, NO_CONTEXT, Context, read_in_windows
 from pdtools.search.encoding import score_windows
 from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
 from pdtools.search.next_tokens import as_measures, asks_for_distributions, sentences_at_once, summaries
-from pdtools.search.prefix_tree import SortedStrings
 from pdtools.search.scores import Dtype, Measure, NextTokens, SentenceScore, Unscorable
+from pdtools.search.strings.causality import check_causal, check_causal_config
+from pdtools.search.strings.prefix_tree import SortedStrings
 from pdtools.tokenization import Sentence, split_text_words
 
 # Architectures that were tested to take positions and a mask of their own, so that strings that begin alike

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from pdtools.models import LanguageModel, LoadedModel
 from pdtools.search import encoding
-from pdtools.search.beam import BeamResult, NextAfter, beam_search
+from pdtools.search.attachments.beam import BeamResult, NextAfter, beam_search
+from pdtools.search.attachments.steps import BeamStep
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected, Parsed, ParsedScore, merged_trees
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
@@ -25,8 +26,7 @@ from pdtools.search.scores import (
     Unscorable,
     check_one_width,
 )
-from pdtools.search.steps import BeamStep
-from pdtools.search.string_scorer import string_logprobs, string_next_logprobs
+from pdtools.search.strings.scorer import string_logprobs, string_next_logprobs
 from pdtools.tokenization import Sentence
 from pdtools.trees import (
     Tree,

@@ -13,6 +13,7 @@ from pdtools.models import LoadedModel
 from pdtools.models.grammar.derivations import ActionDerivation
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.search import encoding
+from pdtools.search.actions.word_synchronous import ActionResult, word_synchronous_search
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected, Parsed, ParsedScore, merged_trees
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
@@ -25,7 +26,6 @@ from pdtools.search.scores import (
     Unscorable,
     nothing_found,
 )
-from pdtools.search.word_synchronous import ActionResult, word_synchronous_search
 from pdtools.tokenization import Sentence, split_words
 from pdtools.trees import Tree, escape, sentence_problem
 

@@ -16,7 +16,7 @@ from toy_grammar_lm import enumerate_derivations
 
 from pdtools.errors import PdtoolsError
 from pdtools.models.grammar.derivations import read_actions
-from pdtools.search.word_synchronous import ActionBeam, ActionResult, word_synchronous_search
+from pdtools.search.actions.word_synchronous import ActionBeam, ActionResult, word_synchronous_search
 
 STRINGS = [[3, 4, 5], [3], [3, 4], [5], [3, 4, 5, 3], [3, 4]]
 EVERYTHING = ActionBeam(actions=10_000, words=10_000, fast_track=0)
@@ -61,7 +61,7 @@ def test_what_may_follow_is_the_prefix_with_each_token_after_it(name: str, posit
 @pytest.fixture(scope="module")
 def plain() -> Iterator[object]:
     """The plain formulation of the benchmarks."""
-    sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+    sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
     try:
         from plain import word_synchronous
 

@@ -13,7 +13,6 @@ from pdtools.models import LanguageModel, LoadedModel
 from pdtools.search import encoding
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected
 from pdtools.search.contexts import NO_CONTEXT, Context, read_in_windows
-from pdtools.search.continuation import next_token_logprobs
 from pdtools.search.encoding import (
     Encoded,
     encode_document,
@@ -34,7 +33,6 @@ from pdtools.search.next_tokens import (
     string_summaries,
     word_beginnings,
 )
-from pdtools.search.prefix_tree import SortedStrings
 from pdtools.search.scores import (
     Continuation,
     GivenRow,
@@ -42,6 +40,8 @@ from pdtools.search.scores import (
     SentenceScore,
     Unscorable,
 )
+from pdtools.search.strings.continuation import next_token_logprobs
+from pdtools.search.strings.prefix_tree import SortedStrings
 from pdtools.tokenization import Sentence
 
 

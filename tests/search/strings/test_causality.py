@@ -13,11 +13,11 @@ from toy_gpt2 import save_gpt2
 from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
 from pdtools.search import SentenceScore, load_scorer, load_searcher
-from pdtools.search.causality import check_causal_config
+from pdtools.search.strings.causality import check_causal_config
 
 transformers = pytest.importorskip("transformers")
 
-DATA = Path(__file__).parents[2] / "data"
+DATA = Path(__file__).parents[3] / "data"
 TEXT = "The dog barks."
 SMALL = {
     "hidden_size": 16,

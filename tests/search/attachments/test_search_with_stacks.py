@@ -10,7 +10,7 @@ from search_oracle import all_attachments, logsumexp, parts, row, tiny_model
 
 from pdtools.models import LoadedModel
 from pdtools.search import beam_search, memory
-from pdtools.search.string_scorer import string_logprobs
+from pdtools.search.strings.scorer import string_logprobs
 
 STRINGS = [[3, 4, 5, 3], [3, 4, 3], [3, 4, 5], [5], [], [3, 4, 5, 3, 4, 4, 5]]
 

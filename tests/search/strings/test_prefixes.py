@@ -15,9 +15,9 @@ from search_oracle import row, tiny_model
 
 from pdtools.models import LanguageModel, LoadedModel
 from pdtools.search import beam_search, memory
-from pdtools.search.beam import beam_widths
-from pdtools.search.prefix_tree import SortedStrings
-from pdtools.search.string_scorer import string_logprobs
+from pdtools.search.attachments.beam import beam_widths
+from pdtools.search.strings.prefix_tree import SortedStrings
+from pdtools.search.strings.scorer import string_logprobs
 
 MODELS = {
     "pushdown": tiny_model(max_length=64),

@@ -16,7 +16,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel
 from pdtools.search import beam_search
 from pdtools.search.sampling import sample
-from pdtools.search.string_scorer import string_logprobs
+from pdtools.search.strings.scorer import string_logprobs
 
 KINDS = {
     "pushdown": {"name": "pushdown"},

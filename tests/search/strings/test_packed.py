@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from toy_gpt2 import save_gpt2
 
 from pdtools.search import SentenceScore
-from pdtools.search import huggingface as hf
-from pdtools.search.prefix_tree import SortedStrings
+from pdtools.search.strings import huggingface as hf
+from pdtools.search.strings.prefix_tree import SortedStrings
 
 TEXTS = ["a b c a", "a b c a", "a b", "a b c", "c", "a b b c a a b", "b a"]
 strings = st.lists(st.lists(st.integers(3, 4), min_size=1, max_size=6), min_size=1, max_size=8)

@@ -14,7 +14,7 @@ from pdtools.search.checkpoint_scorer import Parsed, ParsedScore
 from pdtools.search.encoding import Encoded, score_windows
 from pdtools.search.memory import budget, explained_memory_errors, length_groups, strings_that_fit
 from pdtools.search.scores import Unscorable
-from pdtools.search.string_scorer import StringScorer
+from pdtools.search.strings.scorer import StringScorer
 from pdtools.tokenization import Sentence
 from pdtools.trees import UNKNOWN_LABEL, UNKNOWN_TAG, Tree, escape, sentence_problem
 

@@ -4,8 +4,8 @@ Hypotheses of a string are compared where they have generated the same tokens: b
 and closes what it likes, in rounds, and those that generate the next token wait for the others. Hypotheses
 are rows of tensors, of all strings together, though they differ in length; strings wait for each other at
 tokens only. Strings that begin alike are one string up to where they part
-(:mod:`pdtools.search.prefix_tree`). What a hypothesis adds is computed when it is needed, so that of those
-that generated a token only the kept ones are read on.
+(:mod:`pdtools.search.strings.prefix_tree`). What a hypothesis adds is computed when it is needed, so that of
+those that generated a token only the kept ones are read on.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from pdtools.errors import PdtoolsError
 from pdtools.models.grammar.derivations import ActionDerivation, read_actions
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.models.grammar.state import ActionState
-from pdtools.search.beam import dropped_share
+from pdtools.search.attachments.beam import dropped_share
+from pdtools.search.attachments.steps import BeamStep
+from pdtools.search.attachments.thinning import thin, uniform_of
 from pdtools.search.memory import budget, explained_memory_errors
-from pdtools.search.prefix_tree import Level, SortedStrings
 from pdtools.search.scores import NO_NUMBERS, ActionBeam, increments
-from pdtools.search.steps import BeamStep
-from pdtools.search.thinning import thin, uniform_of
+from pdtools.search.strings.prefix_tree import Level, SortedStrings
 
 # Rounds between two tokens that memory is reckoned for; more are possible, and rare.
 _ROUNDS = 10
@@ -110,8 +110,8 @@ def word_synchronous_search(
         max_batch: strings per batch; by default as many as fit a fixed amount of memory.
         share_prefixes: whether strings that begin alike are searched once up to where they part.
         trace: how many hypotheses of each word beam to return.
-        draw: a seed: hypotheses are drawn (:func:`pdtools.search.thinning.thin`), not the best ones kept, so
-            many as ``beam.actions`` after an action and ``beam.words`` after a token. For
+        draw: a seed: hypotheses are drawn (:func:`pdtools.search.attachments.thinning.thin`), not the best
+            ones kept, so many as ``beam.actions`` after an action and ``beam.words`` after a token. For
             :mod:`pdtools.search.particles`.
         next_tokens: whether to return what may follow every token, over as many hypotheses as are kept after
             an action.

@@ -1,0 +1,1 @@
+"""Beam search over the attachments of strings, and what any search keeps and draws."""
