@@ -14,6 +14,7 @@ from action_oracle import action_model
 from search_oracle import all_attachments, logsumexp, parts, save_checkpoints, tiny_model
 from toy_grammar_lm import enumerate_derivations
 
+from pdtools import search
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects
 from pdtools.models import load_checkpoint, save_checkpoint
@@ -79,6 +80,11 @@ def test_totals_are_marginals_over_all_derivations(folders: dict[str, Path], nam
     """For the base model with a head the scorer does no search at all: attachments sum out to one."""
     for text, score in zip(SENTENCES, scores(folders[name], SENTENCES), strict=True):
         assert score.total == pytest.approx(exact(folders[name], text)[0], abs=1e-5)
+
+
+def test_every_public_name_is_found() -> None:
+    for name in search.__all__:
+        assert getattr(search, name).__name__ == name
 
 
 def test_which_models_are_searched(folders: dict[str, Path]) -> None:
