@@ -14,7 +14,7 @@
 #   BATCH=4096 (16384) positions a step; models of actions have 2.2 and 2.9 times as many, for as many sentences
 #   RATES="1e-3 2e-3 4e-3" (1e-4 3e-4 6e-4)  TUNE_STEPS=200 (10000): of each, with seed 0; RATES="2e-3" chooses nothing
 #   SUITES=  BLIMP=  folders or zips; without one of them it is left out   PAIRS=20 (1000) of each paradigm
-#   SENTENCES=200 (all) of the test part, for perplexity and parses
+#   SENTENCES=200 (all) of the test part, evenly spaced, for perplexity and parses
 #   BEAM=100 (300)  MARGIN=5 (8) nats   ACTION_MARGIN=8 of models of actions
 #   JOBS=2        runs at a time, on one thread each; on a GPU: DEVICE=cuda JOBS=1
 #   DEVICE=cpu   PRECISION=auto of training (see train.precision): bf16 takes 0.8 of the time on processors that have AMX
@@ -50,7 +50,10 @@ if staged data && [ ! -e "$out/trees" ]; then
         pdtools parse "$trees" --from treebank --on-error skip --split 0.9,0.05,0.05 --overwrite -o "$out/trees.part"
     fi
     if [ -n "$sentences" ]; then
-        head -n "$sentences" "$out/trees.part/test.trees" > "$out/first" && mv "$out/first" "$out/trees.part/test.trees"
+        # Evenly from all of the treebanks: files come one after the other.
+        every=$(($(wc -l < "$out/trees.part/test.trees") / sentences))
+        awk -v every="$every" 'every < 2 || NR % every == 1' "$out/trees.part/test.trees" | head -n "$sentences" > "$out/some"
+        mv "$out/some" "$out/trees.part/test.trees"
     fi
     mv "$out/trees.part" "$out/trees"
 fi
