@@ -61,7 +61,7 @@ SURE = Doubt(0.0, 0.0)
 # docs/notes/performance.md, which these numbers are from.
 STEPS = (
     Step(30, 4.0, regions=Doubt(0.1, 0.5), totals=None),
-    Step(100, 5.0, regions=None, totals=Doubt(1.0, 0.3)),
+    Step(100, 5.0, regions=None, totals=Doubt(1.75, 0.5)),
     Step(300, 8.0, regions=Doubt(0.01, 0.01), totals=Doubt(0.05, 0.1)),
     Step(300, None, regions=SURE, totals=SURE),
 )
