@@ -22,6 +22,7 @@ from pdtools.models.grammar.batch import ActionBatch
 from pdtools.models.grammar.config import PlmConfig, PlmMaskConfig
 from pdtools.models.grammar.state import ActionState
 from pdtools.models.kernels.grammar_attention import visible_keys
+from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
 from pdtools.models.transformer.model import LOGIT_CELLS, LOGIT_CELLS_CPU, TransformerLM
 from pdtools.models.transformer.score_terms import ScoreInputs
 from pdtools.tokenization import Tokenizer
@@ -94,13 +95,17 @@ class GrammarLM(TransformerLM):
         hidden = self._read_actions(batch)[:, :-1]  # (B, N - 1, D)
         scored = batch.scored[:, 1:]  # (B, N - 1)
         targets = batch.tokens[:, 1:][scored]  # (S,)
-        logits = self._logits(hidden[scored]).float()  # (S, A)
-        if self.config.normalize == "allowed":
-            self._rule_out(logits, self._prefix(batch, scored))
-        found = -F.cross_entropy(logits, targets, reduction="none")  # (S,)
+        output = hidden[scored], self._output_weight, self._output_bias
+        prefix = self._prefix(batch, scored) if self.config.normalize == "allowed" else None
+
+        def rule_out(logits: Tensor, rows: slice) -> None:
+            if prefix is not None:
+                self._rule_out(logits, Prefix(*(each[rows] for each in prefix)))
+
+        found = -linear_cross_entropy(*output, targets, rule_out)  # (S,)
         logprobs = F.pad(found.new_zeros(scored.shape).masked_scatter(scored, found), (1, 0))  # (B, N)
 
-        structure = logits.detach()[:, self.vocab_size :].argmax(1) + self.vocab_size  # (S,)
+        structure = self._best_structure(*output, prefix)  # (S,)
         best = F.pad(torch.zeros_like(scored, dtype=torch.int64).masked_scatter(scored, structure), (1, 0))
         is_token = (batch.tokens < self.vocab_size) | batch.ends(self.eos_id)
         return TokenParts(
@@ -152,6 +157,18 @@ class GrammarLM(TransformerLM):
             n_open=batch.n_open[:, :-1][scored],
             label=(opener - self.vocab_size)[:, :-1][scored],
         )
+
+    @torch.no_grad()
+    def _best_structure(
+        self, hidden: Tensor, weight: Tensor, bias: Tensor | None, prefix: Prefix | None
+    ) -> Tensor:
+        """The likeliest of opening and closing, (S,), after hidden states (S, D)."""
+        v = self.vocab_size
+        logits = F.linear(hidden, weight[v:], None if bias is None else bias[v:])
+        if prefix is not None:
+            may = allowed(prefix, self.actions, self.root_id, self.config.max_open)
+            logits.masked_fill_(~may.structure, -torch.inf)
+        return logits.argmax(1) + v
 
     @torch.no_grad()
     def _rule_out(self, logits: Tensor, prefix: Prefix) -> None:

@@ -17,6 +17,7 @@ from pdtools.models.base import LanguageModel, TokenParts, initialize, initializ
 from pdtools.models.batch import Batch
 from pdtools.models.derivations import Derivations
 from pdtools.models.kernels.dropout import Dropout
+from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
 from pdtools.models.strings import StringDerivations
 from pdtools.models.transformer.attachment import AttachmentHead
 from pdtools.models.transformer.attachment_derivations import AttachmentDerivations
@@ -432,7 +433,7 @@ class TransformerLM(LanguageModel):
 
     def _nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """-log p of targets (S,) given hidden states (S, D), in single precision: (S,)."""
-        return F.cross_entropy(self._logits(hidden).float(), targets, reduction="none")
+        return linear_cross_entropy(hidden, self._output_weight, self._output_bias, targets)
 
     def _logits(self, hidden: Tensor) -> Tensor:
         """(…, D) to (…, V)."""

@@ -1,0 +1,84 @@
+"""The cross-entropy that is computed block by block: against torch's of all logits."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import pdtools.models.kernels.linear_cross_entropy as module
+from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
+
+S, D, V = 37, 8, 61
+
+
+def inputs(dtype: torch.dtype) -> tuple[list[Tensor], Tensor, Tensor]:
+    random = torch.Generator().manual_seed(1)
+    given = [
+        torch.randn(shape, generator=random, dtype=torch.float64).to(dtype)
+        for shape in ((S, D), (V, D), (V,))
+    ]
+    return [x.requires_grad_() for x in given], torch.randint(V, (S,), generator=random), torch.randn(S)
+
+
+def ruled_out(logits: Tensor, rows: slice) -> None:
+    """Another class at every position, which may be the target."""
+    places = torch.arange(S)[rows]
+    logits.detach()[torch.arange(len(logits)), places % V] = -torch.inf
+
+
+def with_gradients(given: list[Tensor], found: Tensor, weight: Tensor) -> list[Tensor]:
+    kept = found.isfinite()
+    return [found.detach(), *torch.autograd.grad((found * weight)[kept].sum(), given)]
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("rules", [False, True])
+@pytest.mark.parametrize("cells", [1, 10 * V])
+def test_it_is_that_of_all_logits(
+    monkeypatch: pytest.MonkeyPatch, cells: int, rules: bool, has_bias: bool
+) -> None:
+    monkeypatch.setattr(module, "BLOCK_CELLS", cells)
+    given, targets, weight = inputs(torch.float64)
+    hidden, output, bias = given if has_bias else (*given[:2], None)
+    used = given[: 2 + has_bias]
+
+    logits = F.linear(hidden, output, bias)
+    if rules:
+        ruled_out(logits, slice(0, S))
+    plain = F.cross_entropy(logits, targets, reduction="none")
+    found = linear_cross_entropy(hidden, output, bias, targets, ruled_out if rules else None)
+
+    assert found.dtype == torch.float32
+    for one, other in zip(
+        with_gradients(used, found, weight), with_gradients(used, plain, weight.double()), strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6, check_dtype=False)
+
+
+def test_in_mixed_precision_it_is_as_exact_as_all_logits(monkeypatch: pytest.MonkeyPatch) -> None:
+    given, targets, weight = inputs(torch.float32)
+    exact = with_gradients(given, linear_cross_entropy(*given, targets), weight)
+
+    def errors(cells: int) -> list[float]:
+        monkeypatch.setattr(module, "BLOCK_CELLS", cells)
+        with torch.autocast("cpu", torch.bfloat16):
+            found = linear_cross_entropy(*given, targets)
+        return [
+            float((one - other).norm() / other.norm())
+            for one, other in zip(with_gradients(given, found, weight), exact, strict=True)
+        ]
+
+    in_blocks, at_once = errors(7 * V), errors(S * V)
+    assert all(0 < error < 0.02 for error in at_once)
+    assert all(0 < one < 1.5 * other for one, other in zip(in_blocks, at_once, strict=True))
+
+
+def test_only_gradients_that_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BLOCK_CELLS", 10 * V)
+    (hidden, output, _), targets, _ = inputs(torch.float32)
+    loss = linear_cross_entropy(hidden, output.detach(), None, targets).sum()
+    loss.backward()
+    assert hidden.grad is not None
+    assert output.grad is None
