@@ -12,7 +12,7 @@ import typer
 from pdtools.files import Kind, check_kind, is_stream
 
 from .console import message, open_bar, print_json, say_it_will_stop
-from .options import DeviceOption, JsonOption, QuietOption, ThreadsOption
+from .options import DeviceOption, JsonOption, OnError, OnErrorOption, QuietOption, ThreadsOption
 from .running import pick_device
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ def sweep(
     at_once: Annotated[
         int, typer.Option("--at-once", min=1, help="Runs that are trained side by side (recurrent models).")
     ] = 1,
+    on_error: OnErrorOption = OnError.fail,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
     as_json: JsonOption = False,
@@ -116,7 +117,12 @@ def sweep(
         Progress(runs, quiet=quiet) as progress,
     ):
         outcomes = run_sweep(
-            runs, at_once=at_once, device=chosen_device, listener=progress, stop=interruption
+            runs,
+            at_once=at_once,
+            device=chosen_device,
+            on_error=on_error.value,
+            listener=progress,
+            stop=interruption,
         )
     ordered = sorted(outcomes, key=lambda outcome: outcome.loss)
     if as_json:

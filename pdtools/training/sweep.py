@@ -8,7 +8,7 @@ import math
 import re
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -191,6 +191,7 @@ def sweep(
     *,
     at_once: int = 1,
     device: str = "cpu",
+    on_error: str = "fail",
     listener: SweepListener | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> list[Outcome]:
@@ -204,6 +205,7 @@ def sweep(
         runs: what :func:`make_runs` gives.
         at_once: trained side by side: their batches are computed together where their models allow it.
         device: ``cpu``, ``cuda``, …
+        on_error: see :class:`~pdtools.training.train.TrainOptions`.
         listener: hears of progress.
         stop: asked between steps: all runs then write their state and end, to be resumed.
 
@@ -220,6 +222,7 @@ def sweep(
                 f"--at-once {at_once}: models of the kind {run.recipe.model} train one at a time"
             )
     listener = listener or SilentSweep()
+    options = TrainOptions(device=device, resume=True, on_error=on_error, stop=stop)
     waiting, active = deque(runs), list[_Active]()
     outcomes: dict[Path, Outcome] = {}
 
@@ -235,7 +238,7 @@ def sweep(
                     ended(run)
                     continue
                 try:
-                    trained = _Active(run, device, listener, stop)
+                    trained = _Active(run, options, listener)
                 except TakenError:
                     ended(run, "elsewhere")
                 except PdtoolsError as error:
@@ -276,13 +279,11 @@ class _Active:
         reason: why it has failed.
     """
 
-    def __init__(self, run: SweepRun, device: str, listener: SweepListener, stop: Callable[[], bool]) -> None:
+    def __init__(self, run: SweepRun, options: TrainOptions, listener: SweepListener) -> None:
         self.run = run
         self.batch: Batch | None = None
         self.reason: str | None = None
-        options = TrainOptions(
-            valid=run.valid, init=run.init, device=device, resume=True, listener=listener, stop=stop
-        )
+        options = replace(options, valid=run.valid, init=run.init, listener=listener)
         with contextlib.ExitStack() as entered:
             self.opened = entered.enter_context(open_run(run.data, run.output, run.recipe, options))
             listener.opened(run, self.opened)

@@ -32,7 +32,7 @@ if [ "$what" = rate ]; then
     [ -e "$OUT/rates/$model" ] && exit 0
     case $RATES in
     *" "*)
-        pdtools sweep "$OUT/shards/train" $common "$@" --grid "train.learning_rate=$(echo "$RATES" | tr ' ' ',')" \
+        pdtools sweep "$OUT/shards/train" $common "$@" $skip --grid "train.learning_rate=$(echo "$RATES" | tr ' ' ',')" \
             --name "{train.learning_rate}" --set "train.steps=$TUNE_STEPS" --set "train.eval_every=$TUNE_STEPS" \
             --set "train.warmup_steps=$((TUNE_STEPS / 10))" --set train.seed=0 --json -o "$OUT/tuning/$model" \
             > "$OUT/rates/$model.json" || exit 1

@@ -77,6 +77,19 @@ def test_json_and_a_failure(data: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert captured.err.count("seed=3: failed: ") == 1  # also when quiet
 
 
+def test_sentences_that_are_too_long_may_be_left_out(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = [str(data / "train-1"), "--valid", str(data / "valid-1"), "-o", str(tmp_path)]
+    settings = ["config.positions=learned", "config.max_length=9", "train.steps=1"]
+    sweep = ["sweep", *folders, "--config", "tiny", "--model", "transformer", "--grid", "train.seed=1"]
+    sweep += ["--threads", "1", "--device", "cpu", *(a for setting in settings for a in ("--set", setting))]
+    assert run([*sweep, "--json"]) == 1
+    assert "--on-error skip leaves such sentences out" in json.loads(capsys.readouterr().out)[0]["reason"]
+    assert run([*sweep, "--on-error", "skip"]) == 0
+    assert (tmp_path / "seed=1" / "rejects.jsonl").stat().st_size > 0
+
+
 @pytest.mark.parametrize(
     ("more", "status", "message"),
     [
