@@ -61,29 +61,6 @@ static int workspace_made(workspace *w, const attention *a) {
     return 1;
 }
 
-#define AT(place) (*(vector *)(place))
-#define OF(place) (*(const vector *)(place))
-
-#define FEW (LANES < 4 ? LANES : 4)
-typedef real few __attribute__((vector_size(FEW * sizeof(real)), aligned(4), may_alias));
-
-/* out[i] = the sum of a vector's lanes, for four vectors. */
-INLINE void totals(const vector *x, real *out) {
-    few sum[4];
-    for (long i = 0; i < 4; i++) {
-        union {
-            vector all;
-            few parts[LANES / FEW];
-        } one = {x[i]};
-        sum[i] = one.parts[0];
-        for (long part = 1; part < LANES / FEW; part++) sum[i] += one.parts[part];
-    }
-    for (long i = 0; i < 4; i++) {
-        out[i] = 0;
-        for (long lane = 0; lane < FEW; lane++) out[i] += sum[i][lane];
-    }
-}
-
 /* out[cell] = x·row of its key, and, where there is y, + y·vector of its distance; four cells at a time. */
 INLINE void products(
     const workspace *w, long cells, const int32_t *keys, const uint8_t *distances, const real *x, const real *rows,

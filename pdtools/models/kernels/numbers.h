@@ -24,6 +24,29 @@ typedef float real;
 
 typedef real vector __attribute__((vector_size(BYTES), aligned(4), may_alias));
 
+#define AT(place) (*(vector *)(place))
+#define OF(place) (*(const vector *)(place))
+
+#define FEW (LANES < 4 ? LANES : 4)
+typedef real few __attribute__((vector_size(FEW * sizeof(real)), aligned(4), may_alias));
+
+/* out[i] = the sum of a vector's lanes, for four vectors. */
+INLINE void totals(const vector *x, real *out) {
+    few sum[4];
+    for (long i = 0; i < 4; i++) {
+        union {
+            vector all;
+            few parts[LANES / FEW];
+        } one = {x[i]};
+        sum[i] = one.parts[0];
+        for (long part = 1; part < LANES / FEW; part++) sum[i] += one.parts[part];
+    }
+    for (long i = 0; i < 4; i++) {
+        out[i] = 0;
+        for (long lane = 0; lane < FEW; lane++) out[i] += sum[i][lane];
+    }
+}
+
 static long in_whole(long number, long size) { return (number + size - 1) / size * size; }
 
 #ifdef DOUBLE

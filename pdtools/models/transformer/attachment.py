@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pdtools.models.transformer.cache import Cache
+
 
 def _mlp(d_in: int, d_out: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(d_in, d_out), nn.GELU(), nn.Linear(d_out, d_out))
@@ -105,7 +107,7 @@ class AttachmentHead(nn.Module):
     def next_logprobs(
         self,
         q: Tensor,
-        keys: Tensor,
+        keys: Cache,
         next_embedding: Tensor,
         legal: Tensor,
         stack_distance: Tensor | None = None,
@@ -114,7 +116,7 @@ class AttachmentHead(nn.Module):
 
         Args:
             q: (R, D), of the last token.
-            keys: (R, k + 1, D), of all tokens so far.
+            keys: D wide, of all tokens so far.
             next_embedding: (R, D), of the next token.
             legal: bool (R, k + 2), the shift last.
             stack_distance: (R, k + 1); None for a head that does not look at it.
@@ -123,7 +125,7 @@ class AttachmentHead(nn.Module):
             float (R, k + 2).
         """
         next_q, next_k = self.next_queries_and_keys(q, next_embedding)  # (R, D)
-        scores = (keys @ next_q[:, :, None])[:, :, 0]  # (R, k + 1)
+        scores = keys.times(next_q)  # (R, k + 1)
         shift = (next_q * next_k).sum(-1, keepdim=True)  # (R, 1)
         scores = torch.cat([scores, shift], dim=1) * self.scale  # (R, k + 2)
         if stack_distance is not None:

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pdtools.models.kernels.block_attention import block_attention, native_takes
+from pdtools.models.kernels.decoding import attend_to_entries, decodes_in_c
 from pdtools.models.kernels.dropout import Dropout
 from pdtools.models.kernels.fused_works import kernels_work
 from pdtools.models.kernels.grammar_attention import grammar_attention, masked_grammar_attention
@@ -80,6 +81,12 @@ class Attention(nn.Module):
             mixed = attend(q, k, v, terms, key_map, inputs, dropout)
         else:
             cache.write(qkv[:, 0, d_model:])
+            if _is_in_place(q, cache, terms, inputs, dropout):
+                # Of k, terms look at the shape alone.
+                k = q.expand(-1, -1, cache.past.position + 1, -1)
+                given = _given(terms, q, k, key_map, inputs)
+                mixed = attend_to_entries(q[:, :, 0], cache.values, cache.past.entries, given)
+                return self.output_dropout(self.output(mixed.view(x.shape)))
             blocks = []
             for rows in cache.blocks():
                 k, v = self._by_head(cache.read(rows))  # (r, H, K, d_head)
@@ -157,12 +164,39 @@ def attend(
         return ranged_attention(q, k, v, inputs.innermost, dropout)
     in_blocks = inputs.causal is not None and _has_blocks(q, k, v, terms, dropout)
     if in_blocks or (inputs.causal is not None and _has_kernel(q, terms)):
-        shares = [term.tensors(q, k, key_map, inputs) for term in terms]
-        given = Terms(**{name: tensor for share in shares for name, tensor in share.items()})
+        given = _given(terms, q, k, key_map, inputs)
         return (_attend_in_blocks if in_blocks else _attend_in_kernel)(q, k, v, given, dropout)
     bias = inputs.visible if not terms else _bias(q, k, terms, key_map, inputs)
     is_causal = bias is None and inputs.causal is not None
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout, is_causal=is_causal)
+
+
+def _given(
+    terms: Sequence[ScoreTerm], q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs
+) -> Terms:
+    """What is added, as kernels take it."""
+    shares = [term.tensors(q, k, key_map, inputs) for term in terms]
+    return Terms(**{name: tensor for share in shares for name, tensor in share.items()})
+
+
+def _in_kernels(terms: Sequence[ScoreTerm]) -> bool:
+    """Whether kernels for CPUs compute all of these terms, each of which they know once."""
+    return all(term.kernels != "none" for term in terms) and len({type(term) for term in terms}) == len(terms)
+
+
+def _is_in_place(
+    q: Tensor, cache: Cache, terms: Sequence[ScoreTerm], inputs: ScoreInputs, dropout: float
+) -> bool:
+    """Whether C attends to a cache where it lies: all that has been read, with terms that it knows."""
+    return (
+        isinstance(cache, Cache)
+        and inputs.visible is None
+        and not inputs.sees_stack
+        and (inputs.tape is None or inputs.tape.dtype == torch.uint8)
+        and not dropout
+        and _in_kernels(terms)
+        and decodes_in_c(q, cache.values)
+    )
 
 
 def _has_blocks(q: Tensor, k: Tensor, v: Tensor, terms: Sequence[ScoreTerm], dropout: float) -> bool:
@@ -173,8 +207,7 @@ def _has_blocks(q: Tensor, k: Tensor, v: Tensor, terms: Sequence[ScoreTerm], dro
     return (
         q.device.type == "cpu"
         and (q.dtype in (torch.float32, torch.float64) or torch.is_autocast_enabled("cpu"))
-        and all(term.kernels != "none" for term in terms)
-        and len({type(term) for term in terms}) == len(terms)
+        and _in_kernels(terms)
     )
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pdtools.models.errors import NoRoomError
+from pdtools.models.kernels.decoding import decodes_in_c, multiply_by_entries
 
 # Values (hypotheses × tokens × width) that are laid out side by side at a time: on a CPU as many as stay in
 # its cache until they are used.
@@ -111,6 +112,12 @@ class Cache:
     def write(self, new: Tensor) -> None:
         """Store the vectors (R, width) of the token that was fed last."""
         self.values[self.past.newest()] = new
+
+    def times(self, x: Tensor) -> Tensor:
+        """The products of a vector for each hypothesis (R, width) with those of all its tokens: (R, k + 1)."""
+        if decodes_in_c(x, self.values):
+            return multiply_by_entries(x, self.values, self.past.entries)
+        return torch.cat([(self.read(rows) @ x[rows, :, None])[:, :, 0] for rows in self.blocks()])
 
     def blocks(self) -> Iterator[slice]:
         """All hypotheses, in blocks that :meth:`read` is made for."""

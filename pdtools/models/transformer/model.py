@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from pdtools.models.base import LanguageModel, TokenParts, initialize, initialize_by_fan_in
 from pdtools.models.batch import Batch
 from pdtools.models.derivations import Derivations
+from pdtools.models.kernels.decoding import decodes_in_c, logsumexp
 from pdtools.models.kernels.dropout import Dropout
 from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
 from pdtools.models.strings import StringDerivations
@@ -386,17 +387,8 @@ class TransformerLM(LanguageModel):
         if self.head is None or state.head_query is None or state.head_keys is None:
             return super().attach_logprobs(state, next_tokens, legal)
         embedding = self.embedding(next_tokens)  # (R, D)
-        return torch.cat(
-            [
-                self.head.next_logprobs(
-                    state.head_query[rows],
-                    state.head_keys.read(rows),
-                    embedding[rows],
-                    legal[rows],
-                    None if state.stack_distance is None else state.stack_distance[rows],
-                )
-                for rows in state.head_keys.blocks()
-            ]
+        return self.head.next_logprobs(
+            state.head_query, state.head_keys, embedding, legal, state.stack_distance
         )
 
     # --- shared -------------------------------------------------------------------------------
@@ -453,6 +445,8 @@ class TransformerLM(LanguageModel):
 
 
 def _logsumexp(logits: Tensor, token: int) -> Tensor:
-    """log Σ exp of rows (R, V), that of ``token`` finite: log_softmax goes over them once, torch.logsumexp
-    makes copies on the way."""
+    """log Σ exp of rows (R, V), that of ``token`` finite: in C, or else by log_softmax, which goes over them
+    once, where torch.logsumexp makes copies on the way."""
+    if decodes_in_c(logits):
+        return logsumexp(logits)
     return logits[:, token] - logits.log_softmax(1)[:, token]

@@ -1,0 +1,170 @@
+/* Of a step of decoding (decoding.py), on one core: attention of each hypothesis' newest token, the products of its
+   vectors with others, and the normalisers of logits. Vectors of tokens are read where they lie in the cache: those that
+   hypotheses share are still near when the next one reads them. Compiled by decoding.py, for 32-bit numbers or,
+   with -DDOUBLE, for 64-bit ones.
+
+   score(j) = scale (q·k_j + u·k_j + (q + v)·r_j + q·e[tape_j] - slope open_j) - alibi (n - 1 - j)
+
+   What is computed of a row depends on nothing of others, nor on where its tokens' vectors lie. */
+
+#include "numbers.h"
+
+typedef struct {
+    long heads, n, d, depths, table_heads; /* n: tokens read, the newest among them */
+    long width, by_query;                  /* how far apart rows of the cache, and of q, lie */
+    double scale;
+    /* In the order of decoding.py. A term that there is not is 0. */
+    const int64_t *entries;                              /* (rows, n) */
+    const real *values;                                  /* (entries, width): keys of all heads, then values */
+    const real *q;                                       /* (rows, heads, d), rows strided */
+    const real *content_bias, *position_bias, *distance; /* (heads, d) twice, (heads, n, d) farthest first */
+    const real *table;                                   /* (table_heads, depths, d): heads, or 1 for all alike */
+    const uint8_t *tape;                                 /* (rows, n) */
+    const real *slopes;                                  /* (heads) */
+    const int16_t *open;                                 /* (rows, n) */
+    const real *alibi;                                   /* (heads) */
+    real *out;                                           /* (rows, heads, d): what attention gives */
+} attention;
+
+/* out[j] = x·key j, and, where they are, + y·vector j, + q·vector tape j; four at a time, so out has room for those. */
+INLINE void products(
+    long n, long d, const real *const *keys, long at, const real *x, const real *y, const real *vectors, const real *q,
+    const real *table, const uint8_t *tape, real *out
+) {
+    for (long j = 0; j < n; j += 4) {
+        vector sum[4] = {{0}};
+        const real *k[4], *r[4] = {0}, *e[4] = {0};
+        for (long i = 0; i < 4; i++) {
+            const long key = j + i < n ? j + i : n - 1;
+            k[i] = keys[key] + at;
+            if (vectors) r[i] = vectors + key * d;
+            if (table) e[i] = table + tape[key] * d;
+        }
+        long c = 0;
+        for (; c + LANES <= d; c += LANES)
+            for (long i = 0; i < 4; i++) {
+                sum[i] += OF(x + c) * OF(k[i] + c);
+                if (vectors) sum[i] += OF(y + c) * OF(r[i] + c);
+                if (table) sum[i] += OF(q + c) * OF(e[i] + c);
+            }
+        totals(sum, out + j);
+        for (; c < d; c++)
+            for (long i = 0; i < 4; i++) {
+                out[j + i] += x[c] * k[i][c];
+                if (vectors) out[j + i] += y[c] * r[i][c];
+                if (table) out[j + i] += q[c] * e[i][c];
+            }
+    }
+}
+
+/* Scores to weights that are not yet divided by their sum, which is given back. */
+INLINE real exponentials(long n, real *scores) {
+    real most = scores[0], sum = 0;
+    _Pragma("omp simd reduction(max : most)")
+    for (long j = 0; j < n; j++) most = scores[j] > most ? scores[j] : most;
+    _Pragma("omp simd reduction(+ : sum)")
+    for (long j = 0; j < n; j++) {
+        scores[j] = exponential(scores[j] - most);
+        sum += scores[j];
+    }
+    return sum;
+}
+
+/* out (d) = the sum of the values times their weights, over `total`. */
+INLINE void mix(long n, long d, const real *const *keys, long at, const real *weights, real total, real *out) {
+    long c = 0;
+    for (; c + LANES <= d; c += LANES) {
+        vector sum[4] = {{0}};
+        long j = 0;
+        for (; j + 4 <= n; j += 4)
+            for (long i = 0; i < 4; i++) sum[i] += weights[j + i] * OF(keys[j + i] + at + c);
+        for (; j < n; j++) sum[0] += weights[j] * OF(keys[j] + at + c);
+        AT(out + c) = ((sum[0] + sum[1]) + (sum[2] + sum[3])) / total;
+    }
+    for (; c < d; c++) {
+        real sum = 0;
+        for (long j = 0; j < n; j++) sum += weights[j] * keys[j][at + c];
+        out[c] = sum / total;
+    }
+}
+
+static void find(long n, long width, const int64_t *entries, const real *values, const real **keys) {
+    for (long j = 0; j < n; j++) keys[j] = values + entries[j] * width;
+}
+
+/* Rows first to last - 1. 0 if there is no memory. */
+int attend(const attention *a, long first, long last) {
+    const long n = a->n, d = a->d;
+    real *scores = malloc((in_whole(n, 4) + 2 * d) * sizeof(real));
+    const real **keys = malloc(n * sizeof(*keys));
+    const int made = scores && keys;
+    for (long row = first; made && row < last; row++) {
+        find(n, a->width, a->entries + row * n, a->values, keys);
+        const uint8_t *tape = a->tape ? a->tape + row * n : 0;
+        for (long h = 0; h < a->heads; h++) {
+            const real *q = a->q + row * a->by_query + h * d;
+            real *x = scores + in_whole(n, 4), *y = x + d;
+            for (long c = 0; c < d; c++) {
+                x[c] = a->content_bias ? q[c] + a->content_bias[h * d + c] : q[c];
+                y[c] = a->position_bias ? q[c] + a->position_bias[h * d + c] : q[c];
+            }
+            const real *vectors = a->distance ? a->distance + h * n * d : 0;
+            const real *table = a->table ? a->table + (a->table_heads > 1 ? h * a->depths * d : 0) : 0;
+            products(n, d, keys, h * d, x, y, vectors, q, table, tape, scores);
+            if (a->slopes) {
+                const real slope = a->slopes[h];
+                const int16_t *open = a->open + row * n;
+                _Pragma("omp simd")
+                for (long j = 0; j < n; j++) scores[j] -= slope * open[j];
+            }
+            const real scale = a->scale, by_step = a->alibi ? a->alibi[h] : 0;
+            _Pragma("omp simd")
+            for (long j = 0; j < n; j++) scores[j] = scores[j] * scale - by_step * (real)(n - 1 - j);
+            const real total = exponentials(n, scores);
+            mix(n, d, keys, (a->heads + h) * d, scores, total, a->out + (row * a->heads + h) * d);
+        }
+    }
+    free(scores);
+    free(keys);
+    return made;
+}
+
+/* out (rows, n) = the products of x (rows, d), strided, with the vectors (entries, d) of a row's entries (rows, n); rows
+   first to last - 1. 0 if there is no memory. */
+int multiply(
+    long n, long d, long by_x, const int64_t *entries, const real *values, const real *x, real *out, long first, long last
+) {
+    real *row_out = malloc(in_whole(n, 4) * sizeof(real));
+    const real **keys = malloc(n * sizeof(*keys));
+    const int made = row_out && keys;
+    for (long row = first; made && row < last; row++) {
+        find(n, d, entries + row * n, values, keys);
+        products(n, d, keys, 0, x + row * by_x, 0, 0, 0, 0, 0, row_out);
+        memcpy(out + row * n, row_out, n * sizeof(real));
+    }
+    free(row_out);
+    free(keys);
+    return made;
+}
+
+#define CHUNK 1024 /* numbers that are summed up in `real`, before those sums are in double */
+
+/* out (rows) = the logarithms of the sums of exponentials of x (rows, n); rows first to last - 1. */
+int normalise(long n, const real *x, real *out, long first, long last) {
+    for (long row = first; row < last; row++) {
+        const real *at = x + row * n;
+        real most = at[0];
+        double total = 0;
+        _Pragma("omp simd reduction(max : most)")
+        for (long j = 0; j < n; j++) most = at[j] > most ? at[j] : most;
+        for (long begin = 0; begin < n; begin += CHUNK) {
+            const long end = begin + CHUNK < n ? begin + CHUNK : n;
+            real sum = 0;
+            _Pragma("omp simd reduction(+ : sum)")
+            for (long j = begin; j < end; j++) sum += exponential(at[j] - most);
+            total += sum;
+        }
+        out[row] = most + log(total);
+    }
+    return 1;
+}

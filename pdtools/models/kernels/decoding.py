@@ -1,0 +1,188 @@
+"""A step of decoding in C, for CPUs: from the cache of what hypotheses have read, without copies.
+
+It is worth it because torch needs the vectors of each hypothesis side by side, and goes through the scores of its
+newest token once for each term. Others than float32 and float64, and other machines, are left to torch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from pdtools.models.kernels.native import native_library, share_among_threads
+from pdtools.models.kernels.self_test import agrees
+from pdtools.models.kernels.terms import Terms
+
+# Multiplications that are worth a thread of their own.
+_WORTH_A_THREAD = 1 << 18
+
+# ``attention`` in decoding.c, in its order.
+_SIZES = ("heads", "n", "d", "depths", "table_heads", "width", "by_query")
+_TERMS = ("content_bias", "position_bias", "distance", "table", "tape", "slopes", "open", "alibi")
+
+
+class _Arguments(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_long) for name in _SIZES),
+        ("scale", ctypes.c_double),
+        *((name, ctypes.c_void_p) for name in ("entries", "values", "q", *_TERMS, "out")),
+    )
+
+
+def library_for(dtype: torch.dtype) -> ctypes.CDLL | None:
+    """The compiled functions for float32 or float64; None where they cannot be had."""
+    options = ("-ffp-contract=fast", *(["-DDOUBLE"] if dtype == torch.float64 else []))
+    return native_library(__package__, "decoding", ("attend", "multiply", "normalise"), *options)
+
+
+def decodes_in_c(*tensors: Tensor) -> bool:
+    """Whether the functions below take these tensors, and work here."""
+    dtype = tensors[0].dtype
+    return (
+        dtype in (torch.float32, torch.float64)
+        and all(x.dtype == dtype and x.device.type == "cpu" for x in tensors)
+        and not (torch.is_grad_enabled() and any(x.requires_grad for x in tensors))
+        and not torch.is_autocast_enabled("cpu")
+        and _works(dtype)
+    )
+
+
+def attend_to_entries(q: Tensor, values: Tensor, entries: Tensor, terms: Terms) -> Tensor:
+    """Attention of the newest token of each hypothesis to all tokens that it has read.
+
+    What is computed of a hypothesis depends on nothing of others, and not on the number of threads.
+
+    Args:
+        q: (R, H, d_head); rows may lie apart.
+        values: (entries, 2D), keys of all heads and then values.
+        entries: int64 (R, n), of the tokens, the newest last.
+        terms: of the same precision as q; of a step, that is with (R, 1, n) instead of (B, N, N); without
+            ``fixed``, ``innermost`` and ``seen``. The tape is uint8.
+
+    Returns:
+        (R, H, d_head).
+
+    Raises:
+        IndexError: if a depth is not in the table.
+    """
+    rows, heads, d_head = q.shape
+    depths = 0 if terms.table is None else terms.table.shape[1]
+    if terms.tape is not None and terms.tape.numel() and (deepest := int(terms.tape.max())) >= depths:
+        raise IndexError(f"a depth of {deepest} is not in a table of {depths} rows")
+    out = q.new_empty(rows, heads, d_head)
+    given = {name: None if (term := getattr(terms, name)) is None else term.contiguous() for name in _TERMS}
+    tensors = {**given, "entries": entries.contiguous(), "values": values, "q": q, "out": out}
+    arguments = _Arguments(
+        heads=heads,
+        n=entries.shape[1],
+        d=d_head,
+        depths=depths,
+        table_heads=0 if terms.table is None else terms.table.shape[0],
+        width=values.shape[1],
+        by_query=q.stride(0),
+        scale=1 / math.sqrt(d_head),
+        **{name: None if tensor is None else tensor.data_ptr() for name, tensor in tensors.items()},
+    )
+    _call("attend", q, values.shape[1] * entries.shape[1], ctypes.byref(arguments))
+    return out
+
+
+def multiply_by_entries(x: Tensor, values: Tensor, entries: Tensor) -> Tensor:
+    """Products of x (R, D), rows of which may lie apart, with vectors (entries, D) of entries int64 (R, n): (R, n)."""
+    entries = entries.contiguous()
+    n, width = entries.shape[1], values.shape[1]
+    out = x.new_empty(len(x), n)
+    _call("multiply", x, n * width, *_numbers(n, width, x.stride(0)), *_places(entries, values, x, out))
+    return out
+
+
+def logsumexp(logits: Tensor) -> Tensor:
+    """log Σ exp of rows (R, V) of the kind that :func:`decodes_in_c`, without a copy of them: (R,)."""
+    logits = logits.contiguous()
+    out = logits.new_empty(len(logits))
+    _call("normalise", logits, 4 * logits.shape[1], *_numbers(logits.shape[1]), *_places(logits, out))
+    return out
+
+
+def _numbers(*given: int) -> list[ctypes.c_long]:
+    return [ctypes.c_long(number) for number in given]
+
+
+def _places(*tensors: Tensor) -> list[ctypes.c_void_p]:
+    return [ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors]
+
+
+def _call(function: str, rows: Tensor, each: int, *arguments: object) -> None:
+    """Call a function of the library, each of torch's threads with some of the rows, if they are worth it.
+
+    Args:
+        each: multiplications that a row takes.
+    """
+    compute: Callable[..., int] = getattr(library_for(rows.dtype), function)
+
+    def call(some: slice) -> None:
+        if not compute(*arguments, *_numbers(some.start, some.stop)):
+            raise MemoryError("no memory for one token's attention scores")
+
+    share_among_threads(len(rows), call, most=1 + len(rows) * each // _WORTH_A_THREAD)
+
+
+@cache
+def _works(dtype: torch.dtype) -> bool:
+    """Whether the functions compile, and compute what torch's operations do."""
+    if library_for(dtype) is None:
+        return False
+    heads, n, d_head, depths = 2, 7, 36, 3  # some whole vectors and a rest, of keys and of their values
+
+    def pairs(random: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+        def normal(*shape: int) -> Tensor:
+            return torch.randn(shape, generator=random, dtype=dtype)
+
+        def some(dtype: torch.dtype, most: int, *shape: int) -> Tensor:
+            return torch.randint(most, shape, generator=random, dtype=dtype)
+
+        q, values, entries = normal(2, heads, d_head), normal(9, 2 * heads * d_head), some(torch.int64, 9, 2, n)
+        terms = Terms(
+            content_bias=normal(heads, 1, d_head),
+            position_bias=normal(heads, 1, d_head),
+            distance=normal(heads, n, d_head),
+            table=normal(heads, depths, d_head),
+            tape=some(torch.uint8, depths, 2, 1, n),
+            slopes=normal(heads),
+            open=some(torch.int16, 4, 2, 1, n),
+            alibi=normal(heads),
+        )
+        for given in (terms, terms._replace(table=normal(1, depths, d_head)), Terms()):
+            yield attend_to_entries(q, values, entries, given), plain_attention(q, values, entries, given)
+        x = normal(2, values.shape[1])
+        yield multiply_by_entries(x, values, entries), torch.einsum("rd,rnd->rn", x, values[entries])
+        logits = 3 * normal(2, 2000)
+        yield logsumexp(logits), logits.logsumexp(1)
+
+    return agrees(pairs, "decoding is", "in C", tolerance=1e-12 if dtype == torch.float64 else 1e-5)
+
+
+def plain_attention(q: Tensor, values: Tensor, entries: Tensor, terms: Terms) -> Tensor:
+    """:func:`attend_to_entries` by torch's operations, to compare it with."""
+    (rows, heads, d_head), n = q.shape, entries.shape[1]
+    k, v = values[entries].view(rows, n, 2, heads, d_head).permute(2, 0, 3, 1, 4)  # (R, H, n, d_head) each
+    keyed = q if terms.content_bias is None else q + terms.content_bias[:, 0]
+    scores = torch.einsum("rhd,rhnd->rhn", keyed, k)
+    if terms.distance is not None:
+        assert terms.position_bias is not None
+        scores = scores + torch.einsum("rhd,hnd->rhn", q + terms.position_bias[:, 0], terms.distance)
+    if terms.table is not None:
+        assert terms.tape is not None
+        by_depth = torch.einsum("rhd,htd->rht", q, terms.table.expand(heads, -1, -1))
+        scores = scores + by_depth.gather(2, terms.tape.long().expand(-1, heads, -1))
+    if terms.slopes is not None:
+        scores = scores - terms.slopes[:, None] * terms.open
+    scores = scores / math.sqrt(d_head)
+    if terms.alibi is not None:
+        scores = scores - terms.alibi[:, None] * torch.arange(n - 1, -1, -1)
+    return torch.einsum("rhn,rhnd->rhd", scores.softmax(2), v)
