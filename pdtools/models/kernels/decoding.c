@@ -57,16 +57,21 @@ INLINE void products(
     }
 }
 
-/* Scores to weights that are not yet divided by their sum, which is given back. */
+/* Weights that are not yet divided by their sum, which is given back, for scores of n keys; n is filled up to whole
+   vectors, which short rows would else be little of. */
 INLINE real exponentials(long n, real *scores) {
-    real most = scores[0], sum = 0;
-    _Pragma("omp simd reduction(max : most)")
+    const long all = in_whole(n, LANES);
+    for (long j = n; j < all; j++) scores[j] = -INFINITY;
+    real most = scores[0], sum = 0, sums[LANES] = {0};
     for (long j = 0; j < n; j++) most = scores[j] > most ? scores[j] : most;
-    _Pragma("omp simd reduction(+ : sum)")
-    for (long j = 0; j < n; j++) {
-        scores[j] = exponential(scores[j] - most);
-        sum += scores[j];
+    for (long j = 0; j < all; j += LANES) {
+        _Pragma("omp simd")
+        for (long lane = 0; lane < LANES; lane++) {
+            scores[j + lane] = exponential(scores[j + lane] - most);
+            sums[lane] += scores[j + lane];
+        }
     }
+    for (long lane = 0; lane < LANES; lane++) sum += sums[lane];
     return sum;
 }
 
@@ -95,7 +100,7 @@ static void find(long n, long width, const int64_t *entries, const real *values,
 /* Rows first to last - 1. 0 if there is no memory. */
 int attend(const attention *a, long first, long last) {
     const long n = a->n, d = a->d;
-    real *scores = malloc((in_whole(n, 4) + 2 * d) * sizeof(real));
+    real *scores = malloc((in_whole(n, LANES) + 4 + 2 * d) * sizeof(real));
     const real **keys = malloc(n * sizeof(*keys));
     const int made = scores && keys;
     for (long row = first; made && row < last; row++) {
@@ -103,7 +108,7 @@ int attend(const attention *a, long first, long last) {
         const uint8_t *tape = a->tape ? a->tape + row * n : 0;
         for (long h = 0; h < a->heads; h++) {
             const real *q = a->q + row * a->by_query + h * d;
-            real *x = scores + in_whole(n, 4), *y = x + d;
+            real *x = scores + in_whole(n, LANES) + 4, *y = x + d;
             for (long c = 0; c < d; c++) {
                 x[c] = a->content_bias ? q[c] + a->content_bias[h * d + c] : q[c];
                 y[c] = a->position_bias ? q[c] + a->position_bias[h * d + c] : q[c];

@@ -1,7 +1,7 @@
 """A step of decoding in C, for CPUs: from the cache of what hypotheses have read, without copies.
 
-It is worth it because torch needs the vectors of each hypothesis side by side, and goes through the scores of its
-newest token once for each term. Others than float32 and float64, and other machines, are left to torch.
+It is worth it because torch needs the vectors of each hypothesis side by side, and goes through the scores of
+its newest token once for each term.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def attend_to_entries(q: Tensor, values: Tensor, entries: Tensor, terms: Terms) 
     What is computed of a hypothesis depends on nothing of others, and not on the number of threads.
 
     Args:
-        q: (R, H, d_head); rows may lie apart.
+        q: (R, H, d_head).
         values: (entries, 2D), keys of all heads and then values.
         entries: int64 (R, n), of the tokens, the newest last.
         terms: of the same precision as q; of a step, that is with (R, 1, n) instead of (B, N, N); without
@@ -75,8 +75,9 @@ def attend_to_entries(q: Tensor, values: Tensor, entries: Tensor, terms: Terms) 
     if terms.tape is not None and terms.tape.numel() and (deepest := int(terms.tape.max())) >= depths:
         raise IndexError(f"a depth of {deepest} is not in a table of {depths} rows")
     out = q.new_empty(rows, heads, d_head)
+    q, entries = _with_whole_rows(q.flatten(1)), entries.contiguous()
     given = {name: None if (term := getattr(terms, name)) is None else term.contiguous() for name in _TERMS}
-    tensors = {**given, "entries": entries.contiguous(), "values": values, "q": q, "out": out}
+    tensors = {**given, "entries": entries, "values": values, "q": q, "out": out}
     arguments = _Arguments(
         heads=heads,
         n=entries.shape[1],
@@ -93,8 +94,8 @@ def attend_to_entries(q: Tensor, values: Tensor, entries: Tensor, terms: Terms) 
 
 
 def multiply_by_entries(x: Tensor, values: Tensor, entries: Tensor) -> Tensor:
-    """Products of x (R, D), rows of which may lie apart, with vectors (entries, D) of entries int64 (R, n): (R, n)."""
-    entries = entries.contiguous()
+    """Products of x (R, D) with the vectors (entries, D) of entries int64 (R, n): (R, n)."""
+    x, entries = _with_whole_rows(x), entries.contiguous()
     n, width = entries.shape[1], values.shape[1]
     out = x.new_empty(len(x), n)
     _call("multiply", x, n * width, *_numbers(n, width, x.stride(0)), *_places(entries, values, x, out))
@@ -107,6 +108,11 @@ def logsumexp(logits: Tensor) -> Tensor:
     out = logits.new_empty(len(logits))
     _call("normalise", logits, 4 * logits.shape[1], *_numbers(logits.shape[1]), *_places(logits, out))
     return out
+
+
+def _with_whole_rows(x: Tensor) -> Tensor:
+    """The same (R, D), the numbers of a row side by side; rows may lie apart."""
+    return x if x.stride(1) == 1 else x.contiguous()
 
 
 def _numbers(*given: int) -> list[ctypes.c_long]:
@@ -146,7 +152,11 @@ def _works(dtype: torch.dtype) -> bool:
         def some(dtype: torch.dtype, most: int, *shape: int) -> Tensor:
             return torch.randint(most, shape, generator=random, dtype=dtype)
 
-        q, values, entries = normal(2, heads, d_head), normal(9, 2 * heads * d_head), some(torch.int64, 9, 2, n)
+        q, values, entries = (
+            normal(2, heads, d_head),
+            normal(9, 2 * heads * d_head),
+            some(torch.int64, 9, 2, n),
+        )
         terms = Terms(
             content_bias=normal(heads, 1, d_head),
             position_bias=normal(heads, 1, d_head),
@@ -158,7 +168,7 @@ def _works(dtype: torch.dtype) -> bool:
             alibi=normal(heads),
         )
         for given in (terms, terms._replace(table=normal(1, depths, d_head)), Terms()):
-            yield attend_to_entries(q, values, entries, given), plain_attention(q, values, entries, given)
+            yield attend_to_entries(q, values, entries, given), _plainly(q, values, entries, given)
         x = normal(2, values.shape[1])
         yield multiply_by_entries(x, values, entries), torch.einsum("rd,rnd->rn", x, values[entries])
         logits = 3 * normal(2, 2000)
@@ -167,7 +177,7 @@ def _works(dtype: torch.dtype) -> bool:
     return agrees(pairs, "decoding is", "in C", tolerance=1e-12 if dtype == torch.float64 else 1e-5)
 
 
-def plain_attention(q: Tensor, values: Tensor, entries: Tensor, terms: Terms) -> Tensor:
+def _plainly(q: Tensor, values: Tensor, entries: Tensor, terms: Terms) -> Tensor:
     """:func:`attend_to_entries` by torch's operations, to compare it with."""
     (rows, heads, d_head), n = q.shape, entries.shape[1]
     k, v = values[entries].view(rows, n, 2, heads, d_head).permute(2, 0, 3, 1, 4)  # (R, H, n, d_head) each
@@ -181,6 +191,7 @@ def plain_attention(q: Tensor, values: Tensor, entries: Tensor, terms: Terms) ->
         by_depth = torch.einsum("rhd,htd->rht", q, terms.table.expand(heads, -1, -1))
         scores = scores + by_depth.gather(2, terms.tape.long().expand(-1, heads, -1))
     if terms.slopes is not None:
+        assert terms.open is not None
         scores = scores - terms.slopes[:, None] * terms.open
     scores = scores / math.sqrt(d_head)
     if terms.alibi is not None:

@@ -171,9 +171,7 @@ def attend(
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout, is_causal=is_causal)
 
 
-def _given(
-    terms: Sequence[ScoreTerm], q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs
-) -> Terms:
+def _given(terms: Sequence[ScoreTerm], q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Terms:
     """What is added, as kernels take it."""
     shares = [term.tensors(q, k, key_map, inputs) for term in terms]
     return Terms(**{name: tensor for share in shares for name, tensor in share.items()})

@@ -114,7 +114,7 @@ class Cache:
         self.values[self.past.newest()] = new
 
     def times(self, x: Tensor) -> Tensor:
-        """The products of a vector for each hypothesis (R, width) with those of all its tokens: (R, k + 1)."""
+        """Products of a vector for each hypothesis (R, width) with those of all its tokens: (R, k + 1)."""
         if decodes_in_c(x, self.values):
             return multiply_by_entries(x, self.values, self.past.entries)
         return torch.cat([(self.read(rows) @ x[rows, :, None])[:, :, 0] for rows in self.blocks()])

@@ -1,0 +1,310 @@
+"""A step of decoding in C: as by torch's operations, in both precisions, whatever else is decoded."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import shutil
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from model_oracle import small_model
+from torch import Tensor, nn
+
+import pdtools.models.kernels.decoding as module
+import pdtools.models.transformer.attention as attention_module
+from pdtools.models.kernels.decoding import attend_to_entries, library_for, logsumexp, multiply_by_entries
+from pdtools.models.kernels.native import COMPILERS, native_library
+from pdtools.models.kernels.terms import Terms
+from pdtools.models.transformer.attention import Attention
+from pdtools.models.transformer.cache import Cache, Past
+from pdtools.models.transformer.positions import TiltedLinearPositions
+from pdtools.models.transformer.score_terms import (
+    DepthScores,
+    LinearPositions,
+    RelativePositions,
+    ScoreInputs,
+    ScoreTerm,
+    StackDistances,
+)
+from pdtools.search import beam_search
+
+HEADS, D_HEAD, DEPTHS = 2, 20, 4  # heads of whole vectors and a rest, on most processors
+D = HEADS * D_HEAD
+ROWS = 6
+# As a share of the largest number; torch's own are off by as much.
+TOLERANCES = {torch.float32: 2e-6, torch.float64: 4e-15}
+
+
+@pytest.fixture
+def compiler() -> str:
+    """A C compiler that works."""
+    if library_for(torch.float32) is None:
+        pytest.skip("no C compiler")
+    return next(filter(None, map(shutil.which, COMPILERS)))
+
+
+@pytest.fixture
+def two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of torch's threads, each of which is worth it for a single row."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(module, "_WORTH_A_THREAD", 1)
+
+
+COMBINATIONS = [
+    list(itertools.chain(*parts))
+    for parts in itertools.product(
+        [[], [lambda: RelativePositions(D, HEADS)]],
+        [[], [lambda: LinearPositions(HEADS)]],
+        [[], *([lambda space=space: DepthScores(D, HEADS, DEPTHS, space)] for space in ("key", "hidden"))],
+        [[], [lambda: StackDistances(HEADS)]],
+    )
+]
+
+
+def layer_of(terms: list[Callable[[], ScoreTerm]], dtype: torch.dtype) -> Attention:
+    layer = Attention(D, HEADS, 0.0, 0.0, [term() for term in terms])
+    torch.manual_seed(1)
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter, std=0.4)
+    return layer.to(dtype).eval()
+
+
+def caches_of(past: str, n: int, dtype: torch.dtype) -> Cache:
+    """After n tokens: what hypotheses share with others, and where it lies in memory."""
+    torch.manual_seed(n)
+    room = Past(ROWS, ROWS * (n + 1), torch.zeros(1, dtype=dtype))
+    cache = room.cache(2 * D)
+    for _ in range(n):
+        room.feed()
+        cache.write(torch.randn(ROWS, 2 * D, dtype=dtype))
+        if past == "shared":
+            room.select(torch.randint(ROWS, (ROWS,)).sort().values)
+        elif past == "reordered":
+            room.select(torch.randperm(ROWS))
+    if past == "reordered":
+        room._forget()
+    room.feed()
+    return cache
+
+
+def step_inputs(n: int) -> ScoreInputs:
+    tape = torch.randint(DEPTHS, (ROWS, 1, 1, n), dtype=torch.uint8)
+    return ScoreInputs(causal=None, tape=tape, stack_distance=torch.randint(5, tape.shape, dtype=torch.int16))
+
+
+def both_ways(monkeypatch: pytest.MonkeyPatch, run: Callable[[], Tensor]) -> tuple[Tensor, Tensor]:
+    """In C, and by torch."""
+    used = []
+
+    def counted(*given: Tensor | Terms) -> Tensor:
+        used.append(1)
+        return attend_to_entries(*given)  # type: ignore[arg-type]
+
+    with torch.no_grad(), monkeypatch.context() as patch:
+        patch.setattr(attention_module, "attend_to_entries", counted)
+        ours = run()
+        assert used
+        patch.setattr(module, "_works", lambda dtype: False)
+        number = len(used)
+        plain = run()
+        assert len(used) == number
+    return ours, plain
+
+
+def assert_same(ours: Tensor, plain: Tensor, dtype: torch.dtype) -> None:
+    assert ours.dtype == dtype
+    largest = float(plain.abs().max())
+    assert float((ours.double() - plain.double()).abs().max()) <= TOLERANCES[dtype] * largest
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("past", ["unshared", "shared", "reordered"])
+def test_every_combination_of_terms(past: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    for terms, n in itertools.product(COMBINATIONS, (0, 1, 3, 20)):
+        layer, cache, inputs = layer_of(terms, dtype), caches_of(past, n, dtype), step_inputs(n + 1)
+        x = torch.randn(ROWS, 1, D, dtype=dtype)
+        # The output layer adds up a token's numbers, which may cancel out.
+        layer.output = nn.Identity()
+        assert_same(*both_ways(monkeypatch, lambda: layer(x, inputs, cache)), dtype)  # noqa: B023
+
+
+def random_step(dtype: torch.dtype, n: int = 37) -> tuple[Tensor, Tensor, Tensor, Terms]:
+    """Queries, a cache, entries and terms of all kinds."""
+    torch.manual_seed(n)
+    entries = torch.randint(30, (ROWS, n))
+    terms = Terms(
+        content_bias=torch.randn(HEADS, 1, D_HEAD, dtype=dtype),
+        position_bias=torch.randn(HEADS, 1, D_HEAD, dtype=dtype),
+        distance=torch.randn(HEADS, n, D_HEAD, dtype=dtype),
+        table=torch.randn(HEADS, DEPTHS, D_HEAD, dtype=dtype),
+        tape=torch.randint(DEPTHS, (ROWS, 1, n), dtype=torch.uint8),
+        slopes=torch.rand(HEADS, dtype=dtype),
+        open=torch.randint(5, (ROWS, 1, n), dtype=torch.int16),
+        alibi=torch.rand(HEADS, dtype=dtype),
+    )
+    return torch.randn(ROWS, HEADS, D_HEAD, dtype=dtype), torch.randn(30, 2 * D, dtype=dtype), entries, terms
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("dtype", TOLERANCES)
+def test_a_row_depends_on_no_other_nor_on_threads(dtype: torch.dtype, request: pytest.FixtureRequest) -> None:
+    q, values, entries, terms = random_step(dtype)
+    mixed = attend_to_entries(q, values, entries, terms)
+    x, logits = torch.randn(ROWS, 2 * D, dtype=dtype), torch.randn(ROWS, 3000, dtype=dtype)
+    products, sums = multiply_by_entries(x, values, entries), logsumexp(logits)
+    for row in range(ROWS):
+        some = slice(row, row + 1)
+        of_row = terms._replace(tape=terms.tape[some], open=terms.open[some])
+        assert torch.equal(attend_to_entries(q[some], values, entries[some], of_row), mixed[some])
+        assert torch.equal(multiply_by_entries(x[some], values, entries[some]), products[some])
+        assert torch.equal(logsumexp(logits[some]), sums[some])
+    moved = torch.randperm(30)
+    lying_elsewhere = torch.empty_like(values)
+    lying_elsewhere[moved] = values
+    assert torch.equal(attend_to_entries(q, lying_elsewhere, moved[entries], terms), mixed)
+    request.getfixturevalue("two_threads")
+    assert torch.equal(attend_to_entries(q, values, entries, terms), mixed)
+    assert torch.equal(multiply_by_entries(x, values, entries), products)
+    assert torch.equal(logsumexp(logits), sums)
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("n", [1, 4, 5, 64])
+def test_products_and_normalisers(dtype: torch.dtype, n: int) -> None:
+    _, values, entries, _ = random_step(dtype, n)
+    x = torch.randn(ROWS, 2 * D + 3, dtype=dtype)[:, 3:]  # its rows lie apart
+    exact = torch.einsum("rd,rnd->rn", x.double(), values.double()[entries])
+    assert_same(multiply_by_entries(x, values, entries), exact, dtype)
+    logits = 5 * torch.randn(ROWS, 1000 * n + 1, dtype=dtype)
+    logits[:, -1] = -math.inf
+    logits[:, 0] = 200
+    torch.testing.assert_close(
+        logsumexp(logits).double(), logits.double().logsumexp(1), rtol=TOLERANCES[dtype], atol=0
+    )
+
+
+@pytest.mark.usefixtures("compiler")
+def test_scores_that_are_large_and_what_is_not_a_number() -> None:
+    q, values, entries, _ = random_step(torch.float32)
+    large = attend_to_entries(1e4 * q, values, entries, Terms())
+    exact = attend_to_entries(1e4 * q.double(), values.double(), entries, Terms())
+    torch.testing.assert_close(large.double(), exact, rtol=1e-4, atol=1e-4)
+    q[:, 0, 0] = 1
+    for what in (math.nan, math.inf):
+        values[entries[2, 5], 0] = what  # a key of the first head
+        found = attend_to_entries(q, values, entries, Terms())
+        reads_it = (entries == entries[2, 5]).any(1)
+        assert bool(found[2, 0].isnan().all())
+        assert bool(found[:, 1].isfinite().all())
+        assert bool(found[~reads_it].isfinite().all())
+    logits = torch.zeros(2, 40)
+    logits[0, 3] = math.nan
+    assert logsumexp(logits).isnan().tolist() == [True, False]
+
+
+@pytest.mark.usefixtures("compiler")
+def test_depths_that_are_not_in_the_table() -> None:
+    q, values, entries, terms = random_step(torch.float32)
+    terms.tape[1, 0, 3] = DEPTHS
+    with pytest.raises(IndexError, match="a depth of 4 is not in a table of 4 rows"):
+        attend_to_entries(q, values, entries, terms)
+
+
+@pytest.mark.usefixtures("compiler")
+def test_no_rows() -> None:
+    q, values, entries, terms = random_step(torch.float32)
+    none = terms._replace(tape=terms.tape[:0], open=terms.open[:0])
+    assert attend_to_entries(q[:0], values, entries[:0], none).shape == (0, HEADS, D_HEAD)
+    assert multiply_by_entries(torch.empty(0, 2 * D), values, entries[:0]).shape == (0, entries.shape[1])
+
+
+@pytest.mark.usefixtures("compiler")
+def test_what_is_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[bool] = []
+    monkeypatch.setattr(attention_module, "attend_to_entries", lambda q, *_: used.append(True) or q)
+    inputs, depths = step_inputs(4), [lambda: DepthScores(D, HEADS, DEPTHS, "key")]
+
+    def is_used(layer: Attention, inputs: ScoreInputs = inputs, dtype: torch.dtype = torch.float32) -> bool:
+        used.clear()
+        layer(torch.randn(ROWS, 1, D, dtype=dtype), inputs, caches_of("shared", 3, dtype))
+        return bool(used)
+
+    layer = layer_of(depths, torch.float32)
+    assert not module.decodes_in_c(torch.zeros(2, requires_grad=True))
+    with torch.no_grad():
+        assert is_used(layer)
+        assert not is_used(layer_of([lambda: TiltedLinearPositions(HEADS)], torch.float32))
+        assert inputs.tape is not None
+        assert not is_used(layer, ScoreInputs(causal=None, tape=inputs.tape.to(torch.int16)))
+        visible = torch.ones(ROWS, 1, 1, 4, dtype=torch.bool)
+        assert not is_used(layer, ScoreInputs(causal=None, tape=inputs.tape, visible=visible))
+        assert not is_used(layer_of(depths, torch.bfloat16), dtype=torch.bfloat16)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert not is_used(layer)
+        layer.dropout = 0.1
+        assert is_used(layer)
+        assert not is_used(layer.train())
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("stack_distances", [False, True])
+def test_a_beam_search_finds_the_same(stack_distances: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small_model("pushdown", depths=3, stack_distances=stack_distances)
+    strings = [np.array([1, *tokens, 2], np.int32) for tokens in ([5, 6, 7, 8, 9], [5, 6, 3], [10])]
+    ours, plain = both_ways(
+        monkeypatch,
+        lambda: torch.cat([torch.from_numpy(x.prefix_logprobs) for x in beam_search(model, strings, beam=9)]),
+    )
+    torch.testing.assert_close(ours, plain, rtol=1e-6, atol=0)
+
+
+@pytest.fixture
+def fresh_library() -> Iterator[None]:
+    """Everything is compiled and tried anew, before and after."""
+
+    def forget() -> None:
+        native_library.cache_clear()
+        module._works.cache_clear()
+
+    forget()
+    yield
+    forget()
+
+
+@pytest.mark.usefixtures("fresh_library")
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        "s/scores\\[j\\] -= slope/scores[j] += slope/",
+        "s/c < d; c++) {/c < d - 1; c++) {/",
+        "s/key \\* d;/0;/",
+        "s/most + log(total)/log(total)/",
+    ],
+)
+def test_a_compiler_that_makes_mistakes_is_not_used(
+    mistake: str, compiler: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    wrong = tmp_path / "cc"
+    change = f'sed "{mistake}" decoding.c >wrong.c; ! cmp -s wrong.c decoding.c; mv wrong.c decoding.c'
+    wrong.write_text(f'#!/bin/sh\nset -e\n{change}\nexec {compiler} "$@"\n')
+    wrong.chmod(0o755)
+    native_library.cache_clear()
+    monkeypatch.setattr(shutil, "which", lambda name: str(wrong))
+    with pytest.warns(UserWarning, match=r"decoding is not computed in C \(.* other numbers\)") as caught:
+        assert [module.decodes_in_c(torch.zeros(1)) for _ in range(3)] == [False] * 3
+    assert len(caught) == 1
+
+
+@pytest.mark.usefixtures("fresh_library")
+def test_without_a_compiler_torch_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert not module.decodes_in_c(torch.zeros(1))
