@@ -81,19 +81,30 @@ class Attention(nn.Module):
             mixed = attend(q, k, v, terms, key_map, inputs, dropout)
         else:
             cache.write(qkv[:, 0, d_model:])
-            if _is_in_place(q, cache, terms, inputs, dropout):
-                # Of k, terms look at the shape alone.
-                k = q.expand(-1, -1, cache.past.position + 1, -1)
-                given = _given(terms, q, k, key_map, inputs)
-                mixed = attend_to_entries(q[:, :, 0], cache.values, cache.past.entries, given)
-                return self.output_dropout(self.output(mixed.view(x.shape)))
-            blocks = []
-            for rows in cache.blocks():
-                k, v = self._by_head(cache.read(rows))  # (r, H, K, d_head)
-                blocks.append(attend(q[rows], k, v, terms, key_map, inputs.of(rows), dropout))
-            mixed = torch.cat(blocks)  # (R, H, 1, d_head)
+            mixed = self._attend_to_cache(q, cache, terms, key_map, inputs, dropout)
         mixed = mixed.transpose(1, 2).reshape(batch, queries, d_model)
         return self.output_dropout(self.output(mixed))
+
+    def _attend_to_cache(
+        self,
+        q: Tensor,
+        cache: Cache,
+        terms: Sequence[ScoreTerm],
+        key_map: Tensor,
+        inputs: ScoreInputs,
+        dropout: float,
+    ) -> Tensor:
+        """From queries of the newest tokens (R, H, 1, d_head) to all so far: (R, H, 1, d_head)."""
+        if _is_in_place(q, cache, terms, inputs, dropout):
+            entries = cache.past.entries
+            k = q.expand(-1, -1, entries.shape[1], -1)  # terms look at its shape alone
+            given = _given(terms, q, k, key_map, inputs)
+            return attend_to_entries(q[:, :, 0], cache.values, entries, given)[:, :, None]
+        blocks = []
+        for rows in cache.blocks():
+            k, v = self._by_head(cache.read(rows))  # (r, H, K, d_head)
+            blocks.append(attend(q[rows], k, v, terms, key_map, inputs.of(rows), dropout))
+        return torch.cat(blocks)
 
     def weights(self, x: Tensor, inputs: ScoreInputs, *, without: str | None = None) -> Tensor:
         """The attention weights within x (B, N, D), by the plain formulation: (B, H, N, N).
