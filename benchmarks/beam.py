@@ -2,12 +2,14 @@
 
     python benchmarks/beam.py [--device cuda]
 
-The given derivations are the ones that the beam ends with; their batch is teacher-forced, as in training.
+The given derivations are the ones that the beam ends with; their batch is teacher-forced, as in training. On
+a CPU the search is made by torch's operations too, as where there is no C compiler.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from unittest import mock
 
 import numpy as np
 import torch
@@ -16,9 +18,11 @@ from numpy.typing import NDArray
 from train_step import TRUNK, model_of
 
 from pdtools.models import Batch, TransformerLM, collate
+from pdtools.models.kernels import decoding
 from pdtools.search import beam_search
 
 WORDS, SENTENCES = 20, 3
+AGAINST = {"beam search": "given derivations", "beam search by torch": "beam search"}
 TIME_BARS: dict[int, float | None] = {10: None, 100: None, 300: 0.9}
 
 
@@ -41,20 +45,26 @@ def figures(options: Options) -> Iterator[Figure]:
                 for batch in batches:
                     model.forward_parts(batch)
 
+        def search_by_torch(beam: int = beam) -> None:
+            with mock.patch.object(decoding, "_works", return_value=False):
+                beam_search(model, sentences, beam=beam)
+
         runs = {"given derivations": score, "beam search": search}
+        if options.device == "cpu" and options.dtype == torch.float32:
+            runs["beam search by torch"] = search_by_torch
         settings = {"words": WORDS, "sentences": SENTENCES, "beam": beam, **TRUNK, **options.settings}
         times = {name: time / SENTENCES for name, time in seconds(runs, options).items()}
         memory = {name: peak_memory(run, options.device) for name, run in runs.items()}
         for what, values, unit, most in (("time", times, "s", bar), ("peak memory", memory, "MiB", None)):
             for name, value in values.items():
-                searched = name == "beam search"
+                against = AGAINST.get(name)
                 yield Figure(
                     name=f"marginal, beam {beam}, {what}, {name}",
                     value=value,
                     unit=unit,
-                    ratio=value / values["given derivations"] if searched else None,
-                    against="given derivations" if searched else None,
-                    bar=most if searched else None,
+                    ratio=value / values[against] if against else None,
+                    against=against,
+                    bar=most if name == "beam search" else None,
                     settings=settings,
                 )
 

@@ -49,7 +49,7 @@ def _say_that_there_is_none() -> None:
     """Once in a process: for a user it is one thing that is missing, whatever it is wanted for."""
     warnings.warn(
         f"no C compiler that works ({', '.join(COMPILERS)}): attention and stacks are computed by torch's"
-        " operations; results are the same up to rounding, and training takes longer",
+        " operations; results are the same up to rounding, and training and search take longer",
         stacklevel=3,
     )
 
