@@ -18,8 +18,8 @@ from pdtools.models.kernels.native import native_library, share_among_threads
 from pdtools.models.kernels.self_test import agrees
 from pdtools.models.kernels.terms import Terms
 
-# Multiplications that are worth a thread of their own.
-_WORTH_A_THREAD = 1 << 18
+# Multiplications that are worth a thread of their own: a third of a millisecond.
+_WORTH_A_THREAD = 1 << 21
 
 # ``attention`` in decoding.c, in its order.
 _SIZES = ("heads", "n", "d", "depths", "table_heads", "width", "by_query")
