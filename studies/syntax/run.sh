@@ -5,11 +5,11 @@
 set -eu
 trap 'exit 138' USR1
 what=$1 model=$2 seed=${3:-0}
-batch=$BATCH shape= search= parse= skip=
+batch=$BATCH shape= search= parse= skip= trees=
 case $model in
 base) kind=transformer ;;
 base-head) kind=transformer shape="config.attachment_head=true" parse="--beam $BEAM --margin $MARGIN" ;;
-pushdown) kind=pushdown search="--beam $BEAM --margin $MARGIN" parse=$search ;;
+pushdown | pushdown-auto) kind=pushdown search="--beam $BEAM --margin $MARGIN" parse=$search trees=${model#pushdown} ;;
 plm) kind=plm batch=$((BATCH * 22 / 10)) search="--margin $ACTION_MARGIN" parse=$search ;;
 plm-mask)
     kind=plm-mask batch=$((BATCH * 22 / 10)) search="--margin $ACTION_MARGIN" parse=$search
@@ -22,7 +22,7 @@ scaffold) kind=sclm shape="config.scaffold=next" ;;
 esac
 [ -z "$WIDTH" ] || shape="$shape config.d_model=$WIDTH config.d_ff=$((4 * WIDTH)) config.heads=4"
 set -- --device "$DEVICE" --threads 1 --quiet
-common="--valid $OUT/shards/valid --config $CONFIG --model $kind --set train.patience=0 --set train.batch_tokens=$batch"
+common="--valid $OUT/shards/valid$trees --config $CONFIG --model $kind --set train.patience=0 --set train.batch_tokens=$batch"
 common="$common --set train.batch_sentences=0 --set train.precision=$PRECISION"
 for setting in $shape; do
     common="$common --set $setting"
@@ -32,7 +32,7 @@ if [ "$what" = rate ]; then
     [ -e "$OUT/rates/$model" ] && exit 0
     case $RATES in
     *" "*)
-        pdtools sweep "$OUT/shards/train" $common "$@" $skip --grid "train.learning_rate=$(echo "$RATES" | tr ' ' ',')" \
+        pdtools sweep "$OUT/shards/train$trees" $common "$@" $skip --grid "train.learning_rate=$(echo "$RATES" | tr ' ' ',')" \
             --name "{train.learning_rate}" --set "train.steps=$TUNE_STEPS" --set "train.eval_every=$TUNE_STEPS" \
             --set "train.warmup_steps=$((TUNE_STEPS / 10))" --set train.seed=0 --json -o "$OUT/tuning/$model" \
             > "$OUT/rates/$model.json" || exit 1
@@ -45,7 +45,7 @@ if [ "$what" = rate ]; then
 fi
 
 run=$OUT/runs/$model-$seed results=$OUT/results/$model-$seed
-pdtools train "$OUT/shards/train" $common "$@" $skip --set "train.learning_rate=$(cat "$OUT/rates/$model")" \
+pdtools train "$OUT/shards/train$trees" $common "$@" $skip --set "train.learning_rate=$(cat "$OUT/rates/$model")" \
     --set "train.steps=$STEPS" --set "train.eval_every=$EVERY" --set "train.warmup_steps=$((STEPS / 10))" \
     --set "train.seed=$seed" --resume -o "$run" || exit 1
 set -- --model "$run" "$@"

@@ -8,6 +8,7 @@
 #   TREES: a treebank, of which nine tenths train, or a folder with train.trees, valid.trees, test.trees
 # Environment, with defaults for a CPU; FULL=1: the paper's, in parentheses.
 #   MODELS="base base-head pushdown plm plm-mask tg treereg scaffold"   SEEDS="1 2" (1 2 3)
+#   PARSER=  of benepar (benepar_parser.py trains one): for the model pushdown-auto, which learns from its trees
 #   CONFIG=small (bllip)   WIDTH=128 (the recipe's)   LAYER=3 (12): the one whose states TreeReg is a loss of
 #   VOCABULARY=8000 (10000) of byte-level BPE
 #   STEPS=500 (300000)   EVERY=250 (2000) steps an evaluation
@@ -70,8 +71,32 @@ for part in train valid test; do
     pdtools tapes "$out/trees/$part.trees" --tape none "$@" --resume -o "$out/shards/$part"
 done
 
-failed=0
 models=${MODELS:-base base-head pushdown plm plm-mask tg treereg scaffold}
+case " $models " in
+*"-auto "*)
+    parser=${PARSER:?names a parser}
+    for part in train valid test; do
+        staged data && [ ! -e "$out/trees/$part-auto.trees" ] || continue
+        sed 's/([^ ()]* //g; s/)//g' "$out/trees/$part.trees" > "$out/trees/$part.words"
+        [ "$part" != test ] && how=right || how=none
+        pdtools parse "$out/trees/$part.words" --from tokens --model "$parser" --binarize "$how" --resume \
+            -o "$out/trees/$part-auto.trees"
+    done
+    for part in train valid; do
+        staged data && [ ! -e "$out/shards/$part-auto" ] || continue
+        pdtools tapes "$out/trees/$part-auto.trees" --tape none --tokenizer "$out/shards/train" --resume \
+            -o "$out/shards/$part-auto"
+    done
+    if staged data && [ ! -e "$out/results/benepar-1" ]; then
+        pdtools eval-parse "$out/trees/test.trees" "$out/trees/test-auto.trees" --unlabeled --binarize right --quiet \
+            -o "$out/results/benepar-1/parse" >/dev/null
+        pdtools eval-parse "$out/trees/labeled.trees" "$out/trees/test-auto.trees" --quiet \
+            -o "$out/results/benepar-1/labeled" >/dev/null
+    fi
+    ;;
+esac
+
+failed=0
 if staged rates; then
     for model in $models; do echo "$model"; done | xargs -P "${JOBS:-2}" -n 1 sh "$here/run.sh" rate || failed=1
 fi

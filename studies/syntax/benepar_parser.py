@@ -1,0 +1,165 @@
+"""Train benepar's character LSTM parser (Kitaev et al. 2019), small, on trees with labels.
+
+For table 4, and for trees that a parser gives to the text that the language models are trained on.
+
+python benepar_parser.py TREES MODEL.pt [--steps N]
+
+``pdtools parse --model MODEL.pt`` takes what it writes. The package has the model and its loss, and nothing
+that trains it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import random
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nltk
+import torch
+from benepar.char_lstm import RetokenizerForCharLSTM
+from benepar.decode_chart import ChartDecoder
+from benepar.nkutil import HParams
+from benepar.parse_chart import ChartParser
+from benepar.ptb_unescape import ptb_unescape
+
+MAX_WORDS = 100  # of a sentence that is trained on: spans grow with its square
+SENTENCES = 32  # a step, of similar length
+SUBBATCH_TOKENS = 1000
+
+
+@dataclass(frozen=True)
+class Example:
+    """A tree as benepar asks for it."""
+
+    tree: nltk.Tree
+    words: list[str]
+
+    @property
+    def space_after(self) -> list[bool]:
+        """Of each word: treebanks don't say."""
+        return [True] * len(self.words)
+
+    def leaves(self) -> list[str]:
+        """Words as in the tree."""
+        return self.tree.leaves()
+
+    def pos(self) -> list[tuple[str, str]]:
+        """Words and their tags."""
+        return self.tree.pos()
+
+
+def read(file: str) -> list[Example]:
+    """One tree a line, without those that benepar does not take, or not soon."""
+    with open(file, encoding="utf-8") as lines:
+        trees = [nltk.Tree.fromstring(line) for line in lines]
+    kept = [tree for tree in trees if is_trained_on(tree)]
+    print(f"{len(kept)} of {len(trees)} trees", flush=True)
+    return [Example(tree, ptb_unescape(tree.leaves())) for tree in kept]
+
+
+def is_trained_on(tree: nltk.Tree) -> bool:
+    """Not too long, every word under a tag of its own, and more than one tag with its word."""
+    in_tags = sum(1 for _ in tree.subtrees(lambda each: len(each) == 1 and isinstance(each[0], str)))
+    return in_tags == len(tree.leaves()) <= MAX_WORDS and tree.height() > 2
+
+
+def shape(trees: Sequence[nltk.Tree], width: int) -> HParams:
+    """Of a parser that two cores can train: benepar's own has a width of 1,024 and 8 layers."""
+    return HParams(
+        use_chars_lstm=True,
+        use_pretrained=False,
+        use_encoder=True,
+        d_model=width,
+        num_layers=2,
+        num_heads=4,
+        d_kv=width // 4,
+        d_ff=2 * width,
+        d_char_emb=32,
+        d_label_hidden=width // 2,
+        d_tag_hidden=width // 2,
+        encoder_max_len=512,
+        predict_tags=True,
+        tag_loss_scale=5.0,
+        force_root_constituent=ChartDecoder.infer_force_root_constituent(trees),
+        char_lstm_input_dropout=0.1,
+        morpho_emb_dropout=0.1,
+        relu_dropout=0.1,
+        residual_dropout=0.1,
+        attention_dropout=0.1,
+    )
+
+
+def batches(examples: Sequence[Example], draws: random.Random) -> Iterator[list[Example]]:
+    """Without end, every sentence once a pass."""
+    while True:
+        ordered = sorted(examples, key=lambda each: (len(each.words), draws.random()))
+        parts = [ordered[first : first + SENTENCES] for first in range(0, len(ordered), SENTENCES)]
+        draws.shuffle(parts)
+        yield from parts
+
+
+def train(examples: Sequence[Example], steps: int, width: int, rate: float, seed: int) -> ChartParser:
+    """Adam, its rate rising over a tenth of the steps, then falling to 0."""
+    torch.manual_seed(seed)
+    trees = [example.tree for example in examples]
+    tags = sorted({tag for example in examples for _, tag in example.pos()})
+    parser = ChartParser(
+        tag_vocab={tag: index for index, tag in enumerate(["UNK", *tags])},
+        label_vocab=ChartDecoder.build_vocab(trees),
+        char_vocab=RetokenizerForCharLSTM.build_vocab([example.words for example in examples]),
+        hparams=shape(trees, width),
+    )
+    optimizer = torch.optim.Adam(parser.parameters(), lr=rate)
+    rising = max(1, steps // 10)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min((step + 1) / rising, (steps - step) / max(1, steps - rising))
+    )
+    parser.train()
+    start, losses = time.monotonic(), list[float]()
+    for step, batch in enumerate(itertools.islice(batches(examples, random.Random(seed)), steps), start=1):
+        optimizer.zero_grad()
+        total = 0.0
+        for _, part in parser.encode_and_collate_subbatches(batch, SUBBATCH_TOKENS):
+            loss: Any = parser.compute_loss(part)
+            loss.backward()
+            total += loss.item()
+        torch.nn.utils.clip_grad_norm_(parser.parameters(), 5.0)
+        optimizer.step()
+        schedule.step()
+        losses.append(total)
+        if step % 100 == 0 or step == steps:
+            recent = losses[-100:]
+            seconds = time.monotonic() - start
+            print(f"step {step}, loss {sum(recent) / len(recent):.2f}, {seconds:.0f} s", flush=True)
+    return parser.eval()
+
+
+def save(parser: ChartParser, file: Path) -> None:
+    """As benepar does, whole or not at all."""
+    unfinished = file.with_name(f"{file.name}.part")
+    torch.save({"config": parser.config, "state_dict": parser.state_dict()}, unfinished)
+    unfinished.rename(file)
+
+
+def main() -> None:
+    """Read the options, train, write the model as benepar does."""
+    given = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    given.add_argument("trees", help="one tree a line, not binarized: pdtools parse --binarize none")
+    given.add_argument("output", help="a file, MODEL.pt")
+    given.add_argument("--steps", type=int, default=1600, help=f"of {SENTENCES} sentences")
+    given.add_argument("--width", type=int, default=256)
+    given.add_argument("--learning-rate", type=float, default=1e-3)
+    given.add_argument("--seed", type=int, default=1)
+    options = given.parse_args()
+    torch.set_num_threads(1)
+    parser = train(read(options.trees), options.steps, options.width, options.learning_rate, options.seed)
+    save(parser, Path(options.output))
+
+
+if __name__ == "__main__":
+    main()
