@@ -1,27 +1,17 @@
-"""Scripts whose commands this process runs: importing torch for each would take longer than they do."""
+"""Scripts whose commands one process runs, which has imported torch for all of them."""
 
 from __future__ import annotations
 
+import atexit
+import functools
+import json
 import os
 import subprocess
 import sys
-import time
+import tempfile
 from importlib import util
 from pathlib import Path
 from types import ModuleType
-
-from pdtools.cli.main import run
-from pdtools.files import write_json
-
-# Hands a command to the test, which runs it in its own process, and ends as it did.
-SHIM = f"""#!/bin/sh
-case $0 in *python) case $1 in *report.py) ;; *) exec {sys.executable} "$@" ;; esac ;; esac
-mine=$COMMANDS/$$
-printf '%s\\0' "$@" >"$mine.part"
-mv "$mine.part" "$mine.command"
-until [ -e "$mine.status" ]; do sleep 0.02; done
-exit "$(cat "$mine.status")"
-"""
 
 
 def script(file: Path) -> ModuleType:
@@ -35,40 +25,39 @@ def script(file: Path) -> ModuleType:
     return module
 
 
+@functools.cache
+def warm() -> Path:
+    """The folder of the ``pdtools`` and ``python`` of warm.py, which ends with this process."""
+    folder = tempfile.TemporaryDirectory()
+    server = subprocess.Popen(
+        [sys.executable, Path(__file__).with_name("warm.py"), folder.name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C ends it with this process
+    )
+    atexit.register(folder.cleanup)
+    atexit.register(server.communicate)
+    assert server.stdout is not None
+    assert server.stdout.readline() == b"ready\n"
+    return Path(folder.name)
+
+
 class Shell:
-    """Runs scripts whose ``pdtools`` and report are this process."""
+    """Runs scripts of the shell in a folder, with these settings in their environment."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
         self.folder = folder
-        self.commands: list[list[str]] = []
-        (folder / "bin").mkdir()
-        for name in ("pdtools", "python"):
-            (folder / "bin" / name).write_text(SHIM)
-            (folder / "bin" / name).chmod(0o755)
-        (folder / "commands").mkdir()
-        path = f"{folder}/bin:{os.environ['PATH']}"
-        self.environment = {**os.environ, **settings, "PATH": path, "COMMANDS": f"{folder}/commands"}
+        self.environment = {**os.environ, **settings, "PATH": f"{warm()}:{os.environ['PATH']}"}
+        self.environment["COMMANDS"] = f"{folder}/commands"
 
-    def run(self, *command: str, **settings: str) -> tuple[int, str]:
-        """Status and standard output of a script; its commands are in ``commands``."""
-        self.commands = []
-        environment = {**self.environment, **settings}
-        with subprocess.Popen(
-            command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, text=True
-        ) as process:
-            while process.poll() is None:
-                for file in (self.folder / "commands").glob("*.command"):
-                    self.commands.append(file.read_text().split("\0")[:-1])
-                    file.unlink()
-                    status = self.command(*self.commands[-1])
-                    write_json(file.with_suffix(".status"), status)
-                time.sleep(0.01)
-            assert process.stdout is not None
-            return process.returncode, process.stdout.read()
+    def run(self, *command: str | Path, **settings: str) -> subprocess.CompletedProcess[str]:
+        """A script, run to its end; its commands are then in ``commands``."""
+        (self.folder / "commands").write_text("")
+        return subprocess.run(
+            command, cwd=self.folder, env={**self.environment, **settings}, capture_output=True, text=True
+        )
 
-    def command(self, name: str, *arguments: str) -> int:
-        """Run one, in this process; its exit status."""
-        if name.endswith("report.py"):
-            getattr(script(Path(name)), arguments[0])(*arguments[1:])
-            return 0
-        return run([name, *arguments, "--quiet"])
+    @property
+    def commands(self) -> list[list[str]]:
+        """What the last script called, each as the arguments of ``pdtools`` or ``python``."""
+        return [json.loads(line) for line in (self.folder / "commands").read_text().splitlines()]

@@ -61,15 +61,13 @@ def expected(parts: list[str], first: int = 3) -> list[str]:
     return [CLEAN.format(name=name) for section in parts for name in names(section)[:first]]
 
 
-def test_sections_become_the_trees_of_the_papers(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_sections_become_the_trees_of_the_papers(corpus: Path, tmp_path: Path) -> None:
     shell = Shell(
         tmp_path, PARSER="corpus", STAGES="trees", VALID_SENTENCES="1", TEST_SENTENCES="2", FULL="0"
     )
     script = ["sh", str(EXAMPLES / "bllip.sh"), str(corpus), "out"]
-    assert shell.run(*script)[0] == 0
+    done = shell.run(*script)
+    assert done.returncode == 0, done.stderr
     valid, test = ["1987/w7_001", "1988/w8_001", "1989/w9_010"], ["1987/w7_002", "1988/w8_002", "1989/w9_011"]
     train = [section for section in sections() if section not in valid + test]
     assert len(train) == 261
@@ -81,13 +79,12 @@ def test_sections_become_the_trees_of_the_papers(
     assert len(rejects) == 261
     assert f"{corpus}/1987/w7_003/a.000" in rejects[0]
 
-    assert (shell.run(*script)[0], shell.commands) == (0, [])
+    assert (shell.run(*script).returncode, shell.commands) == (0, [])
     # Another cut of the corpus would end up under the same names.
-    assert shell.run(*script, TEST_SENTENCES="3")[0] == 1
+    assert shell.run(*script, TEST_SENTENCES="3").returncode == 1
 
 
-def test_parsed_again_and_studied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_parsed_again_and_studied(tmp_path: Path) -> None:
     sentences = sorted((TREEBANK / "test.mrg").read_text("utf-8").splitlines(), key=len, reverse=True)
     for part, section in (("train", "1987/w7_009"), ("valid", "1988/w8_009"), ("test", "1989/w9_012")):
         (tmp_path / "corpus" / section).mkdir(parents=True)
@@ -97,7 +94,8 @@ def test_parsed_again_and_studied(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (tmp_path / part).write_text(section + "\r\n")
     shell = Shell(tmp_path, **TINY, PARSER="demo", TRAIN="train", VALID="valid", TEST="test", DEVICE="cpu")
     script = ["sh", str(EXAMPLES / "bllip.sh"), "corpus", "out"]
-    assert shell.run(*script)[0] == 0
+    done = shell.run(*script)
+    assert done.returncode == 0, done.stderr
     out = tmp_path / "out"
     for part in ("train", "valid", "test"):
         own, parsed = (trees(out / folder / f"{part}.trees") for folder in ("own", "parsed"))
@@ -108,7 +106,8 @@ def test_parsed_again_and_studied(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert [is_placeholder(tree) for tree in parsed] == [False, True, False]
         assert trees(out / "study" / "trees" / f"{part}.trees") == parsed
     assert "| base LM |" in (out / "study" / "table.md").read_text()
-    assert shell.run(*script)[0] == 0
+    done = shell.run(*script)
+    assert done.returncode == 0, done.stderr
     assert [Path(command[0]).name for command in shell.commands] == ["train", "report.py"]
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from shell import script
+from shell import Shell, script
 
 from pdtools.evaluation.formal.dyck import binomial_interval
 from pdtools.formal import BracketPrefix, read_prefixes
@@ -26,9 +24,7 @@ SMALL |= {"HELD_OUT": "20"}
 
 
 def study(name: str, folder: Path, out: str, **settings: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, **settings, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    command = ["sh", REPOSITORY / "studies" / name / "study.sh", out]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    return Shell(folder, **settings).run("sh", REPOSITORY / "studies" / name / "study.sh", out)
 
 
 def first_cells(table: str) -> list[str]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from fractions import Fraction
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-from shell import script
+from shell import Shell, script
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDER = REPOSITORY / "studies" / "efficiency"
@@ -36,16 +35,10 @@ def test_the_study(tmp_path: Path) -> None:
     settings |= {"SHARES": "1/2", "SEEDS": "1", "PAIRS": "1", "BEAM": "2", "JOBS": "1"}
     settings |= {"SUITES": str(REPOSITORY / "data" / "sg" / "mini_npi_ever.json")}
     settings |= {"BLIMP": str(REPOSITORY / "data" / "blimp" / "mini_npi_scope.jsonl")}
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    shell = Shell(tmp_path, **settings)
 
     def study(**others: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["sh", FOLDER / "study.sh", "trees", "out"],
-            cwd=tmp_path,
-            env={**os.environ, **settings, **others, "PATH": path},
-            capture_output=True,
-            text=True,
-        )
+        return shell.run("sh", FOLDER / "study.sh", "trees", "out", **others)
 
     done = study()
     assert done.returncode == 0, done.stderr

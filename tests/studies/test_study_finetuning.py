@@ -73,8 +73,7 @@ def test_items_of_the_task(made: Path) -> None:
         assert len({item["sentence"] for item in items}) == 6 * number
 
 
-def test_the_study(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_study(made: Path, tmp_path: Path) -> None:
     steps = "train.steps=1 train.warmup_steps=0 train.batch_sentences=2 train.sample_parses=0"
     shell = Shell(tmp_path, SEEDS="1", HEAD_WARMUP="1", BEAM="1", SET1=steps)
     shell.environment |= {"SET3": steps, "GPT2_STEPS": "2", "ITEMS": "36"}
@@ -83,8 +82,8 @@ def test_the_study(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         (tmp_path / f"{part}.mrg").write_text("\n".join(trees[:20]))
     shell.environment["PARSED"] = str(tmp_path)
     (tmp_path / "out").symlink_to(made)
-    status, _ = shell.run("sh", str(FOLDER / "study.sh"), "out")
-    assert status == 0
+    done = shell.run("sh", FOLDER / "study.sh", "out")
+    assert done.returncode == 0, done.stderr
     results = json.loads((made / "results.json").read_text())
     assert [(run["arm"], run["seed"], run["items"]) for run in results["runs"]] == [
         ("plain", 1, 12),
@@ -110,13 +109,12 @@ def test_the_study(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     # The table of the script alone.
     assert "| Pushdown-GPT2 | " in (made / "staged.md").read_text()
 
-    status, _ = shell.run("sh", str(FOLDER / "study.sh"), "out")
-    assert status == 0
+    done = shell.run("sh", FOLDER / "study.sh", "out")
+    assert done.returncode == 0, done.stderr
     assert json.loads((made / "results.json").read_text())["runs"] == results["runs"]
     # Sweeps, which find that nothing is left to do, and the report.
     assert [command[0] for command in shell.commands] == ["sweep"] * 4 + [str(FOLDER / "report.py")]
-    status, _ = shell.run("sh", str(FOLDER / "study.sh"), "out", BEAM="2")
-    assert status == 1
+    assert shell.run("sh", FOLDER / "study.sh", "out", BEAM="2").returncode == 1
 
 
 def test_the_slurm_form(tmp_path: Path) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-from shell import script
+from shell import Shell, script
 
 from pdtools import data
 from pdtools.cli.main import run
@@ -119,14 +116,9 @@ def test_an_epoch_of_blocks_is_that_of_their_text(tmp_path: Path, report: Module
 
 def test_models_are_trained_chosen_and_tested(tmp_path: Path, shards: Path) -> None:
     settings = {"MODELS": "rns-1-2", "DRAWS": "2", "EPOCHS": "1", "UNITS": "10", "JOBS": "1"}
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     out = tmp_path / "a study"
-    done = subprocess.run(
-        ["sh", str(STUDY), str(shards), str(out)],
-        env={**os.environ, **settings, "PATH": path},
-        capture_output=True,
-        text=True,
-    )
+    shell = Shell(tmp_path, **settings)
+    done = shell.run("sh", STUDY, shards, out)
     assert done.returncode == 0, done.stderr
     table = (out / "table.md").read_text()
     results = json.loads((out / "results.json").read_text())["scores"]["rns-1-2"]
@@ -134,16 +126,6 @@ def test_models_are_trained_chosen_and_tested(tmp_path: Path, shards: Path) -> N
     assert table.strip() in done.stdout
     assert [line.split(" | ")[0] for line in table.splitlines()[2:]] == ["| rns-1-2"]
     assert {path.name for path in (out / "runs").glob("rns*")} == {"rns-1-2-1", "rns-1-2-2"}
-    assert "begun with" in refused(out, shards, {**settings, "UNITS": "11", "PATH": path})
-
-
-def refused(out: Path, shards: Path, settings: dict[str, str]) -> str:
-    """What the study says to settings that are not those of the folder."""
-    done = subprocess.run(
-        ["sh", str(STUDY), str(shards), str(out)],
-        env={**os.environ, **settings},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1
-    return done.stderr
+    other = shell.run("sh", STUDY, shards, out, UNITS="11")
+    assert other.returncode == 1
+    assert "begun with" in other.stderr

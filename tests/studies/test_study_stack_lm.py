@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from shell import Shell
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SCRIPT = REPOSITORY / "studies/stack-lm/study.sh"
 
 
 def study(folder: Path, out: str = "a study", **settings: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, **settings, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    command = ["sh", SCRIPT, "train.txt", "valid.txt", "test.txt", out]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    return Shell(folder, **settings).run("sh", SCRIPT, "train.txt", "valid.txt", "test.txt", out)
 
 
 def test_stack_lm(tmp_path: Path) -> None:

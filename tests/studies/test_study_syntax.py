@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
-from shell import script
+from shell import Shell, script
 from test_bllip import Recorded
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -26,17 +24,10 @@ def test_the_study(tmp_path: Path) -> None:
     trees = (REPOSITORY / "data" / "treebank" / "train.mrg").read_text("utf-8").splitlines()[:60]
     (tmp_path / "treebank").mkdir()
     (tmp_path / "treebank" / "a.mrg").write_text("\n".join(trees) + "\n")
-    environment = {
-        **os.environ,
-        **SETTINGS,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-    }
+    shell = Shell(tmp_path, **SETTINGS)
 
     def study(**others: str) -> subprocess.CompletedProcess[str]:
-        command = ["sh", str(STUDY), "treebank", "out"]
-        return subprocess.run(
-            command, cwd=tmp_path, env={**environment, **others}, capture_output=True, text=True
-        )
+        return shell.run("sh", STUDY, "treebank", "out", **others)
 
     done = study()
     assert done.returncode == 0, done.stderr

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from shell import Shell
 
 from pdtools.shards import ShardSet
 
@@ -41,25 +39,14 @@ done
 def test_text_becomes_windows(toy_benepar_model: Path, tmp_path: Path) -> None:
     pytest.importorskip("spacy", reason="spacy is not installed")
     record = tmp_path / "record"
-    stand_ins = {"sbatch": SBATCH, "pdtools": f'#!/bin/sh\nexec "{sys.executable}" -m pdtools "$@"\n'}
-    for name, script in stand_ins.items():
-        (tmp_path / name).write_text(script)
-        (tmp_path / name).chmod(0o755)
+    (tmp_path / "sbatch").write_text(SBATCH)
+    (tmp_path / "sbatch").chmod(0o755)
     (tmp_path / "wiki.raw").write_text(TEXT)
-    environment = {
-        **os.environ,
-        "PATH": f"{tmp_path}:{os.environ['PATH']}",
-        "RECORD": str(record),
-        "MODEL": str(toy_benepar_model),
-        "WINDOW": "48",
-        "VOCAB_SIZE": "300",
-    }
+    shell = Shell(tmp_path, RECORD=str(record), MODEL=str(toy_benepar_model), WINDOW="48", VOCAB_SIZE="300")
+    shell.environment["PATH"] = f"{tmp_path}:{shell.environment['PATH']}"
 
     def made(out: str, **more: str) -> ShardSet:
-        command = ["sh", str(SCRIPT), "wiki.raw", out]
-        done = subprocess.run(
-            command, cwd=tmp_path, env={**environment, **more}, capture_output=True, text=True, timeout=240
-        )
+        done = shell.run("sh", SCRIPT, "wiki.raw", out, **more)
         assert done.returncode == 0, done.stderr
         return ShardSet.open(tmp_path / out / "windows")
 
