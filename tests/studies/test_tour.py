@@ -43,7 +43,16 @@ def test_every_folder_exists() -> None:
     folders = re.findall(r"`([a-z/]+/)`", TOUR.partition("## The way")[0])
     assert len(folders) > 20
     inside = [
-        REPOSITORY / name for name in (".", "docs", "pdtools/models", "pdtools/evaluation", "pdtools/search")
+        REPOSITORY / name
+        for name in (
+            ".",
+            "docs",
+            "pdtools/models",
+            "pdtools/evaluation",
+            "pdtools/search",
+            "tests",
+            "tests/cli",
+        )
     ]
     assert [name for name in folders if not any((place / name).is_dir() for place in inside)] == []
 

@@ -165,7 +165,7 @@ def test_pairs_after_the_same_sentences(
 
 def test_suites_after_the_same_sentences(folders: dict[str, Path], tmp_path: Path) -> None:
     gpt2 = save_gpt2(tmp_path / "gpt2", ["The dog barks."], positions=128)
-    suites = Path(__file__).parents[2] / "data" / "sg"
+    suites = Path(__file__).parents[3] / "data" / "sg"
     command = [
         "eval-sg",
         str(suites),

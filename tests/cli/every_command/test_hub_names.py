@@ -14,7 +14,7 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-DATA = Path(__file__).parents[2] / "data"
+DATA = Path(__file__).parents[3] / "data"
 COMMANDS = {
     "surprisal": ["surprisal", "--text", "a"],
     "surprisal without BOS": ["surprisal", "--text", "a", "--no-bos"],
