@@ -86,13 +86,14 @@ def argument(study: str, word: str) -> object:
 
 @cache
 def report_of(study: str) -> ModuleType:
-    """The script that makes a study's tables."""
+    """The script that makes a study's tables. It may import what is beside it."""
     name = f"report_of_{study.replace('-', '_')}"
     spec = importlib.util.spec_from_file_location(name, STUDIES / study / "report.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # where a dataclass looks for its annotations
+    sys.path.append(str(STUDIES / study))  # as Python does for a script
     spec.loader.exec_module(module)
     return module
 

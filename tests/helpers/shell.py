@@ -21,6 +21,7 @@ def script(file: Path) -> ModuleType:
     assert spec.loader is not None
     module = util.module_from_spec(spec)
     sys.modules[module.__name__] = module  # where a dataclass looks for its annotations
+    sys.path.append(str(file.parent))  # for what is beside it, as Python does
     spec.loader.exec_module(module)
     return module
 

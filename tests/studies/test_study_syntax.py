@@ -12,7 +12,7 @@ from test_bllip import Recorded
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 STUDY = REPOSITORY / "studies" / "syntax" / "study.sh"
-LEFT_OUT = script(STUDY.with_name("report.py")).LEFT_OUT
+LEFT_OUT = script(STUDY.with_name("gather.py")).LEFT_OUT
 SETTINGS = {
     **{"MODELS": "tg", "SEEDS": "1", "STEPS": "2", "EVERY": "1", "WIDTH": "8", "BATCH": "400"},
     **{"VOCABULARY": "300", "RATES": "1e-3 2e-3", "TUNE_STEPS": "10", "PAIRS": "1", "SENTENCES": "2"},

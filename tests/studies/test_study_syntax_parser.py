@@ -30,8 +30,8 @@ def test_a_model_of_automatic_trees(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     settings = {**SETTINGS, "MODELS": "pushdown-auto", "STEPS": "1", "RATES": "1e-3", "SENTENCES": ""}
     shell = Shell(tmp_path, **settings, PARSER="parser.pt")
-    status, _ = shell.run("sh", str(STUDY), "treebank", "out")
-    assert status == 0
+    done = shell.run("sh", STUDY, "treebank", "out")
+    assert done.returncode == 0, done.stderr
     out = tmp_path / "out"
     words = [" ".join(tree.leaves()) for tree in toy_trees(40, seed=1)]
     assert (out / "trees" / "train.words").read_text().splitlines() == words

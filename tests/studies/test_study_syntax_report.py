@@ -93,7 +93,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def found(study: Path, report: ModuleType) -> dict[str, Any]:
-    made: dict[str, Any] = report.collected(study)
+    made: dict[str, Any] = report.gather.collected(study)
     return made
 
 
@@ -103,7 +103,7 @@ def row(table: str, begins: str) -> list[str]:
 
 
 def test_scores_are_means_over_seeds_beside_the_papers(found: dict[str, Any], report: ModuleType) -> None:
-    table = report.scores_table(found)
+    table = report.score_tables.scores_table(found)
     percents = [100 * sum(right) / 80 for (model, _), right in RIGHT.items() if model == "pushdown"]
     cells = row(table, "Pushdown LM")
     assert cells[1:3] == ["2", f"{mean(percents):.1f} ± {stdev(percents):.1f}"]
@@ -121,7 +121,7 @@ def test_scores_are_means_over_seeds_beside_the_papers(found: dict[str, Any], re
 
 
 def test_differences_are_those_of_the_means_and_tested(found: dict[str, Any], report: ModuleType) -> None:
-    (score,) = (s for s in report.at_level(found, "overall") if s["evaluation"] == "blimp")
+    (score,) = (s for s in report.score_tables.at_level(found, "overall") if s["evaluation"] == "blimp")
     (pair,) = score["pairs"]
     means = [
         mean(100 * sum(right) / 80 for (of, _), right in RIGHT.items() if of == model)
@@ -130,20 +130,20 @@ def test_differences_are_those_of_the_means_and_tested(found: dict[str, Any], re
     assert (pair["a"], pair["b"]) == ("base", "pushdown")
     assert pair["difference"] == pytest.approx(means[1] - means[0])
     low, high = pair["over_seeds"]
-    (cell,) = row(report.differences_table(found), "BLiMP accuracy (%)")[1:]
+    (cell,) = row(report.score_tables.differences_table(found), "BLiMP accuracy (%)")[1:]
     text = f"{pair['difference']:+.1f} [{low:+.1f}, {high:+.1f}]"
     assert cell == (f"**{text}**" if pair["p_holm"] < 0.05 else text) + f" ({pair['p_holm']:.2g})"
-    by_phenomenon = report.differences_table(found, "phenomenon")
+    by_phenomenon = report.score_tables.differences_table(found, "phenomenon")
     assert "**" in row(by_phenomenon, "phenomenon 0")[1]  # 21 and 36.5 of 40
     assert "**" not in row(by_phenomenon, "phenomenon 1")[1]  # 11 and 10.5
-    levels = row(report.level_table(found, "phenomenon"), "phenomenon 0")
+    levels = row(report.score_tables.level_table(found, "phenomenon"), "phenomenon 0")
     assert levels[1] == "40"
     assert levels[2].startswith("52.5 [")
     assert levels[3].startswith("91.2 [")
 
 
 def test_what_is_not_there_is_said(found: dict[str, Any], report: ModuleType) -> None:
-    said = report.missing_list(found).splitlines()
+    said = report.score_tables.missing_list(found).splitlines()
     assert "- no results of parse and labeled" in said
     assert "- Transformer Grammar: no seed 2" in said
     assert "- Transformer Grammar, seed 1: trained for 4 of 8 steps" in said
@@ -158,24 +158,28 @@ def test_what_is_not_there_is_said(found: dict[str, Any], report: ModuleType) ->
 
 
 def test_what_a_model_could_not_score_is_said(report: ModuleType, tmp_path: Path) -> None:
-    for number, (task, count) in enumerate(report.LEFT_OUT.items()):
+    for number, (task, count) in enumerate(report.gather.LEFT_OUT.items()):
         folder = tmp_path / "results" / "plm-mask-1" / task
         folder.mkdir(parents=True)
         write_json(folder / "results.json", {"scores": {}, "counts": {count: number}})
-    left_out = report.cell_of(tmp_path, "plm-mask", 1)["left_out"]
+    left_out = report.gather.cell_of(tmp_path, "plm-mask", 1)["left_out"]
     assert left_out == {"blimp": 1, "ppl": 2, "parse": 3, "labeled": 4}
 
 
 def test_runs_and_rates(found: dict[str, Any], report: ModuleType) -> None:
-    assert row(report.rates_table(found), "base LM")[1:] == ["", "**5.250**", "0.00"]
-    assert row(report.runs_table(found), "Transformer Grammar, 1")[2:4] == ["4", "4"]
+    assert row(report.score_tables.rates_table(found), "base LM")[1:] == ["", "**5.250**", "0.00"]
+    assert row(report.score_tables.runs_table(found), "Transformer Grammar, 1")[2:4] == ["4", "4"]
 
 
 def test_attention(found: dict[str, Any], report: ModuleType) -> None:
-    assert row(report.distractor_table(found), "number_src")[1:] == [
+    assert row(report.score_tables.distractor_table(found), "number_src")[1:] == [
         *("25.0 [24.0, 27.0]", "12.5 [11.5, 14.5]", "-12.5 [-13.5, -10.5]")
     ]
-    assert row(report.regions_table(found), "(root)")[1:] == ["50.0 [49.0, 52.0]", "37.5 [36.5, 39.5]", ""]
+    assert row(report.score_tables.regions_table(found), "(root)")[1:] == [
+        "50.0 [49.0, 52.0]",
+        "37.5 [36.5, 39.5]",
+        "",
+    ]
 
 
 def test_the_page_and_figures_are_made_of_the_results_file(
@@ -186,7 +190,7 @@ def test_the_page_and_figures_are_made_of_the_results_file(
     table = (study / "table.md").read_text()
     assert capsys.readouterr().out == table
     document = read_json(study / "results.json")
-    assert report.markdown(document) == table
+    assert report.score_tables.markdown(document) == table
     of_one = {"level": ("circuit",), "score": ("base", "marginal"), "difference": ("pushdown", "marginal")}
     of_other_files = {"tapes", "strata"}
     for name in report.PASSAGES.keys() - of_other_files:
@@ -211,5 +215,5 @@ def test_few_results(report: ModuleType, tmp_path: Path, capsys: pytest.CaptureF
         report.table(str(tmp_path))
         document = json.loads((tmp_path / "results.json").read_text())
         assert document["runs"] == [] if not number else len(document["runs"]) == number
-        assert report.differences_table(document) == ""
+        assert report.score_tables.differences_table(document) == ""
         assert ("| variant | 2 | 100.0 ± 0.0 |" in capsys.readouterr().out) == (number == 2)

@@ -39,7 +39,7 @@ TREES = (
 )
 
 
-STUDIED, REPORT = script(STUDY / "tape_use.py"), script(STUDY / "report.py")
+STUDIED, TABLES = script(STUDY / "tape_use.py"), script(STUDY / "tape_tables.py")
 
 
 @pytest.fixture(scope="module")
@@ -265,11 +265,11 @@ def test_bins() -> None:
 
 
 def test_tables(found: dict[str, Any]) -> None:
-    lines = REPORT.tape_table(found).splitlines()
-    assert len(lines) == 2 + len(REPORT.TAPES)
+    lines = TABLES.tape_table(found).splitlines()
+    assert len(lines) == 2 + len(TABLES.TAPES)
     gold = found["scores"]["all"]["tapes"]["gold"]
     assert lines[2].startswith(f"| gold | {gold['ppl_token']:.1f} | {gold['over_absent']:+.2f} [")
-    table = REPORT.strata_table(found, "by_depth").splitlines()
+    table = TABLES.strata_table(found, "by_depth").splitlines()
     assert [line.split(" | ")[0] for line in table[2:]] == [f"| {k}" for k in found["scores"]["by_depth"]]
     assert sum(int(line.split(" | ")[1]) for line in table[2:]) == sum(shards_tokens())
 
