@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, LoadedModel
+from pdtools.search import encoding
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.encoding import Encoded, encode_sentence, score_windows, sentence_score
 from pdtools.search.memory import (
@@ -52,11 +53,14 @@ class CheckpointScorer(ABC):
         context: what is read before sentences; of models of windows.
 
     Attributes:
+        marginal: what its marginals are; None if it gives none.
         measures: what is added to log-probabilities, of a scorer that has it.
 
     Raises:
         PdtoolsError: if the model cannot read that.
     """
+
+    marginal: str | None = None
 
     def __init__(
         self,
@@ -118,7 +122,10 @@ class CheckpointScorer(ABC):
             lambda length: self.max_batch or strings_that_fit(length, model.vocab_size),
         ):
             group = [rows[place] for place in places]
-            found.update(zip(places, self._with_marginals(group, self._given(group)), strict=True))
+            scores = self._given(group)
+            if self.marginal is not None:
+                scores = self._with_marginals(group, scores)
+            found.update(zip(places, scores, strict=True))
         return [found[place] for place in range(len(rows))]
 
     @torch.inference_mode()
@@ -194,13 +201,13 @@ class CheckpointScorer(ABC):
         """See :meth:`ModelScorer.continuations`."""
 
     @property
-    @abstractmethod
     def look_ahead(self) -> int:
         """See :class:`Scorer`."""
+        return encoding.LOOK_AHEAD if self.settings["beam"] is None else encoding.SEARCH_LOOK_AHEAD
 
     @abstractmethod
     def _with_marginals(self, rows: Sequence[GivenRow], given: list[RowScore]) -> list[RowScore]:
-        """Scores of given derivations with the marginals beside."""
+        """Scores of given derivations with the marginals beside, of a scorer that has them."""
 
 
 def check_tells_next(model: LanguageModel) -> None:

@@ -88,7 +88,7 @@ class GivenTreesScorer(CheckpointScorer):
         InputError: see :func:`pdtools.trees.read_proposals`.
     """
 
-    marginal: str | None = "sum over given trees: a lower bound of log p(x)"
+    marginal = "sum over given trees: a lower bound of log p(x)"
 
     def __init__(self, loaded: LoadedModel, *, trees: TreesFile, max_batch: int | None = None) -> None:
         super().__init__(loaded, kind="given trees", beam=None, max_batch=max_batch)

@@ -26,7 +26,7 @@ from pdtools.search.actions.scorer import inside_words
 from pdtools.search.actions.word_synchronous import word_synchronous_search
 from pdtools.search.attachments.beam import beam_search
 from pdtools.search.attachments.scorer import end_logprob, searched_tokens
-from pdtools.search.scores import ActionBeam, GivenRow, RowScore, increments
+from pdtools.search.scores import ActionBeam, GivenRow, PrefixScores, RowScore
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,27 +46,6 @@ class Particles:
             raise PdtoolsError(f"there must be at least 1 particle, not {self.number}")
 
 
-@dataclass(frozen=True, slots=True)
-class ParticleResult:
-    """What was drawn for a string of n tokens.
-
-    Attributes:
-        prefix_logprobs: float64[n + 2], nats: log p̂ of the first t tokens, t from 0; the last is log p̂(x).
-    """
-
-    prefix_logprobs: NDArray[np.float64]
-
-    @property
-    def marginal(self) -> float:
-        """log p̂(x) in nats."""
-        return float(self.prefix_logprobs[-1])
-
-    @property
-    def logprobs(self) -> NDArray[np.float64]:
-        """float64[n + 1], nats, of every token and end-of-sentence."""
-        return increments(self.prefix_logprobs)
-
-
 def particle_search(
     model: LanguageModel,
     token_ids: Sequence[NDArray[np.int32]],
@@ -75,7 +54,7 @@ def particle_search(
     inside: Sequence[NDArray[np.bool_]] | None = None,
     max_batch: int | None = None,
     share_prefixes: bool = True,
-) -> list[ParticleResult]:
+) -> list[PrefixScores]:
     """Estimate log p(x) of strings.
 
     What is drawn for a string depends on the seed and on its tokens alone. Strings that begin alike share
@@ -92,7 +71,7 @@ def particle_search(
         share_prefixes: see :func:`pdtools.search.beam_search`.
 
     Returns:
-        One result per string, in input order.
+        log p̂ of the first t tokens of each string, in input order.
 
     Raises:
         PdtoolsError: if p(x) is exact without, or the device is out of memory.
@@ -109,7 +88,7 @@ def particle_search(
             share_prefixes=share_prefixes,
             draw=particles.seed,
         )
-        return [ParticleResult(each.prefix_logprobs) for each in by_actions]
+        return [PrefixScores(each.prefix_logprobs) for each in by_actions]
     found = beam_search(
         model,
         token_ids,
@@ -118,7 +97,7 @@ def particle_search(
         share_prefixes=share_prefixes,
         draw=particles.seed,
     )
-    return [ParticleResult(each.prefix_logprobs) for each in found]
+    return [PrefixScores(each.prefix_logprobs) for each in found]
 
 
 def with_particles(

@@ -184,6 +184,28 @@ def increments(prefix_logprobs: NDArray[np.float64]) -> NDArray[np.float64]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class PrefixScores:
+    """What is known of a string of n tokens by sums over its derivations.
+
+    Attributes:
+        prefix_logprobs: float64[n + 2], nats. Entry t is A_t = log p of the first t tokens; A_0 = 0, and the
+            last is that of the whole string, with its end.
+    """
+
+    prefix_logprobs: NDArray[np.float64]
+
+    @property
+    def marginal(self) -> float:
+        """log p(x) in nats."""
+        return float(self.prefix_logprobs[-1])
+
+    @property
+    def logprobs(self) -> NDArray[np.float64]:
+        """float64[n + 1], nats: A_t − A_{t−1} for every token and the end; -inf from where A_{t−1} is."""
+        return increments(self.prefix_logprobs)
+
+
 def nothing_found(max_length: int | None) -> str:
     """Why a sentence has no score that a search found no derivation of."""
     room = "" if max_length is None else f" and room in the model's {max_length} positions"

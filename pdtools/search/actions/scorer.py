@@ -12,7 +12,6 @@ from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel
 from pdtools.models.grammar.derivations import ActionDerivation
 from pdtools.models.grammar.model import GrammarLM
-from pdtools.search import encoding
 from pdtools.search.actions.word_synchronous import ActionResult, word_synchronous_search
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected, Parsed, ParsedScore, merged_trees
 from pdtools.search.contexts import NO_CONTEXT, Context
@@ -69,22 +68,11 @@ class ActionScorer(CheckpointScorer):
         )
         if self.beam is not None:
             self.settings |= {"word_beam": self.beam.words, "fast_track": self.beam.fast_track}
+            self.marginal = "word-synchronous beam: a lower bound of log p(x)"
         self.margin = margin
         self._model = cast(GrammarLM, loaded.model)
 
-    @property
-    def look_ahead(self) -> int:
-        """See :class:`Scorer`."""
-        return encoding.LOOK_AHEAD if self.beam is None else encoding.SEARCH_LOOK_AHEAD
-
-    @property
-    def marginal(self) -> str | None:
-        """See :class:`ModelScorer`."""
-        return None if self.beam is None else "word-synchronous beam: a lower bound of log p(x)"
-
     def _with_marginals(self, rows: Sequence[GivenRow], given: list[RowScore]) -> list[RowScore]:
-        if self.beam is None:
-            return given
         found = self._search([row.tokens for row in rows], [row.word for row in rows])
         return [
             row._replace(marginal=result.marginal, end_marginal=float(result.logprobs[-1]))

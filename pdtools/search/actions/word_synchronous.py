@@ -29,7 +29,7 @@ from pdtools.search.attachments.beam import dropped_share
 from pdtools.search.attachments.steps import BeamStep
 from pdtools.search.attachments.thinning import thin, uniform_of
 from pdtools.search.memory import budget, explained_memory_errors
-from pdtools.search.scores import NO_NUMBERS, ActionBeam, increments
+from pdtools.search.scores import NO_NUMBERS, ActionBeam, PrefixScores
 from pdtools.search.strings.prefix_tree import Level, SortedStrings
 
 # Rounds between two tokens that memory is reckoned for; more are possible, and rare.
@@ -39,13 +39,14 @@ _NEGLIGIBLE = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class ActionResult:
+class ActionResult(PrefixScores):
     """What the search found out about one string of n tokens.
 
     Attributes:
         prefix_logprobs: float64[n + 2], nats. Entry t is A_t = log Σ over the word beam of the joint
             probability of the first t tokens and the actions among them; A_0 = 0, and the last is that of
-            the whole string. -inf from where nothing was found.
+            the whole string. -inf from where nothing was found. So the marginal is a lower bound of log p(x),
+            exact if the beam held every derivation.
         derivations: the best ones, best first, with their log joints.
         incremental: for every t from 1 to n, the best hypothesis after token t; then the best derivation.
         log_share_kept: Σ over tokens of log (probability of the kept hypotheses / of all that generated the
@@ -57,7 +58,6 @@ class ActionResult:
         steps: if asked for, the word beam after each token and the end, as far as any got there.
     """
 
-    prefix_logprobs: NDArray[np.float64]
     derivations: tuple[tuple[float, ActionDerivation], ...]
     incremental: tuple[ActionDerivation, ...]
     log_share_kept: float
@@ -69,16 +69,6 @@ class ActionResult:
     def dropped(self) -> float:
         """The share of p(x) that the word beam dropped, if it would have fared as what was kept did."""
         return dropped_share(self.log_share_kept)
-
-    @property
-    def marginal(self) -> float:
-        """log p(x) in nats, over the beam: a lower bound, exact if it held every derivation."""
-        return float(self.prefix_logprobs[-1])
-
-    @property
-    def logprobs(self) -> NDArray[np.float64]:
-        """float64[n + 1], nats: A_t − A_{t−1} for every token and the end; -inf if nothing was found."""
-        return increments(self.prefix_logprobs)
 
 
 @torch.inference_mode()

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.models import LanguageModel, LoadedModel
-from pdtools.search import encoding
 from pdtools.search.attachments.beam import BeamResult, NextAfter, beam_search
 from pdtools.search.attachments.steps import BeamStep
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected, Parsed, ParsedScore, merged_trees
@@ -134,22 +133,12 @@ class AttachmentScorer(CheckpointScorer):
         super().__init__(
             loaded, kind="derivation", beam=self.beam, margin=margin, max_batch=max_batch, context=context
         )
+        if self.beam is not None:
+            self.marginal = "beam: a lower bound of log p(x)"
         self.margin = margin
         self.share_prefixes = share_prefixes
 
-    @property
-    def look_ahead(self) -> int:
-        """See :class:`Scorer`."""
-        return encoding.LOOK_AHEAD if self.beam is None else encoding.SEARCH_LOOK_AHEAD
-
-    @property
-    def marginal(self) -> str | None:
-        """See :class:`ModelScorer`."""
-        return None if self.beam is None else "beam: a lower bound of log p(x)"
-
     def _with_marginals(self, rows: Sequence[GivenRow], given: list[RowScore]) -> list[RowScore]:
-        if self.beam is None:
-            return given
         ids = [searched_tokens(self.loaded.model, row.tokens) for row in rows]
         found = self._beam_search(ids)
         return [

@@ -48,7 +48,7 @@ from pdtools.tokenization import Sentence
 class StringScorer(CheckpointScorer):
     """A :class:`ModelScorer` over a model whose strings need no search."""
 
-    marginal: str | None = "exact: tokens do not depend on the tree"
+    marginal = "exact: tokens do not depend on the tree"
 
     def __init__(
         self, loaded: LoadedModel, *, max_batch: int | None = None, context: Context = NO_CONTEXT
@@ -60,7 +60,7 @@ class StringScorer(CheckpointScorer):
     @property
     def look_ahead(self) -> int:
         """See :class:`Scorer`."""
-        return encoding.LOOK_AHEAD if self.context.stride is None else encoding.DOCUMENTS_LOOK_AHEAD
+        return super().look_ahead if self.context.stride is None else encoding.DOCUMENTS_LOOK_AHEAD
 
     def score_rows(self, rows: Sequence[GivenRow]) -> list[RowScore]:
         """See :meth:`ModelScorer.score_rows`. Rows longer than the model are read in windows, if they have no
