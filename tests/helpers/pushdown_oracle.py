@@ -22,14 +22,21 @@ class PlainPushdown:
 
     def __init__(self, model: TransformerLM) -> None:
         assert isinstance(model.config, PushdownConfig)
-        self.config = config = model.config
+        self.config = model.config
         self.weights = {name: value.double().numpy() for name, value in model.state_dict().items()}
-        self.first_pushdown = config.first_pushdown_layer
+        self.first_pushdown = self.config.first_pushdown_layer
+        self.start()
+
+    def start(self) -> None:
+        """Nothing is read yet."""
+        self.inputs: list[list[Vector]] = [[] for _ in range(self.config.layers)]  # of each layer's attention
+        self.below: list[Vector] = []  # what each token is before the first pushdown layer
 
     def logprobs(self, tokens: Sequence[int], attach: Sequence[int]) -> tuple[list[float], list[float]]:
         """Of every token, and of every attachment but ROOT's and EOS's, nats; 0 where nothing is scored."""
+        seen = self.seen(tokens)
+        self.start()
         stack = PlainStack()
-        self.inputs: list[list[Vector]] = [[] for _ in range(self.config.layers)]  # of each layer's attention
         final = [self.read(tokens[0], stack)]
         arrival = [0]  # W_j[j]
         of_tokens, of_attachments = [0.0], [0.0]
@@ -38,12 +45,25 @@ class PlainPushdown:
             if k == len(tokens) - 1:  # EOS attaches to ROOT, and nothing is read after it
                 return of_tokens, [*of_attachments, 0.0]
             legal = stack.legal()
-            scores = [self.attachment_score(j, k, tokens[k], final, arrival, stack) for j in legal]
+            scores = [self.attachment_score(j, k, seen[k], final, arrival, stack) for j in legal]
             of_attachments.append(float(log_softmax(np.array(scores))[legal.index(attach[k])]))
             stack.push(attach[k])
             arrival.append(stack.tape[k])
             final.append(self.read(tokens[k], stack))
         raise AssertionError
+
+    def seen(self, tokens: Sequence[int]) -> list[Vector]:
+        """What the attachment head sees of each token when it attaches."""
+        if self.config.head_reads == "embedding":
+            return [self.weights["embedding.weight"][token] for token in tokens]
+        # What the layers below know is the same for every derivation: here all tokens shift.
+        self.start()
+        stack = PlainStack()
+        for k, token in enumerate(tokens):
+            if k > 0:
+                stack.push(k)
+            self.read(token, stack)
+        return [self.norm(x, "head.next_norm") for x in self.below]
 
     def read(self, token: int, stack: PlainStack) -> Vector:
         """The final hidden state of the next token, given the tape after its own reduces."""
@@ -52,6 +72,8 @@ class PlainPushdown:
         if self.config.positions == "learned":
             x = x + self.weights["position_embedding.weight"][k]
         for layer in range(self.config.layers):
+            if layer == self.first_pushdown:
+                self.below.append(x)
             self.inputs[layer].append(self.norm(x, f"blocks.{layer}.attention_norm"))
             x = x + self.attention(layer, stack.tape)
             hidden = self.linear(
@@ -107,12 +129,12 @@ class PlainPushdown:
         return float(u @ key + query @ r + v @ r) / math.sqrt(size)
 
     def attachment_score(
-        self, j: int, k: int, token: int, final: list[Vector], arrival: list[int], stack: PlainStack
+        self, j: int, k: int, seen: Vector, final: list[Vector], arrival: list[int], stack: PlainStack
     ) -> float:
         """Equation 5 by figure 8: the score of token k for attaching to j, or for the shift if j is k."""
         d = self.config.d_model
         query, _ = np.split(self.linear(final[k - 1], "head.query_and_key"), 2)
-        both = np.concatenate([query, self.weights["embedding.weight"][token]])
+        both = np.concatenate([query, seen])
         if j == k:
             key, penalty = self.network(both, "head.next_key"), 0.0
         else:

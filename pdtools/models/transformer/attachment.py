@@ -28,14 +28,22 @@ class AttachmentHead(nn.Module):
     W_j[j] that it had when it arrived, so here the network runs once per token.
 
     Args:
-        d_model: width of hidden states and token embeddings.
+        d_model: width of hidden states, and of what is seen of the next token.
         depths: rows of the head's own depth table; None for a model without a tape, whose keys then
             know no depth.
         stack_distances: whether candidates get a learned penalty on their distance from the top of the stack
             (:class:`pdtools.models.transformer.score_terms.StackDistances`).
+        next_norm: of what is seen of the next token, where that is not its embedding.
     """
 
-    def __init__(self, d_model: int, depths: int | None, *, stack_distances: bool = False) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        depths: int | None,
+        *,
+        stack_distances: bool = False,
+        next_norm: nn.LayerNorm | None = None,
+    ) -> None:
         super().__init__()
         self.query_and_key = nn.Linear(d_model, 2 * d_model)
         self.next_query = _mlp(2 * d_model, d_model)
@@ -44,6 +52,7 @@ class AttachmentHead(nn.Module):
         self.key = _mlp(d_model if depths is None else 2 * d_model, d_model)
         # Steep: where the stack is deeper than in training, a candidate's content should not outweigh it.
         self.log_slope = nn.Parameter(torch.tensor(math.log(10.0))) if stack_distances else None
+        self.next_norm = next_norm
         self.scale = 1 / math.sqrt(d_model)
 
     def queries_and_keys(self, hidden: Tensor, depth: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -62,16 +71,17 @@ class AttachmentHead(nn.Module):
             k = torch.cat([k, self.depth_embedding(depth.long())], dim=-1)  # (…, 2D)
         return q, self.key(k)
 
-    def next_queries_and_keys(self, q: Tensor, next_embedding: Tensor) -> tuple[Tensor, Tensor]:
+    def next_queries_and_keys(self, q: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
         """The part that depends on the next token: its query, and its own key, for the shift; each (…, D)."""
-        both = torch.cat([q, next_embedding], dim=-1)  # (…, 2D)
+        seen = seen if self.next_norm is None else self.next_norm(seen)
+        both = torch.cat([q, seen], dim=-1)  # (…, 2D)
         return self.next_query(both), self.next_key(both)
 
     def logprobs(
         self,
         hidden: Tensor,
         depth: Tensor | None,
-        embedding: Tensor,
+        seen: Tensor,
         legal: Tensor,
         stack_distance: Tensor | None = None,
     ) -> Tensor:
@@ -80,7 +90,8 @@ class AttachmentHead(nn.Module):
         Args:
             hidden: (B, N, D).
             depth: int (B, N), W_j[j]; None without a depth table.
-            embedding: (B, N, D), token embeddings.
+            seen: (B, N, D), what is seen of each token when it attaches: its embedding, or what was made of
+                it and the tokens before.
             legal: bool (B, N, N), its diagonal (the shift) true.
             stack_distance: (B, N, N), after each token; None for a head that does not look at it.
 
@@ -89,7 +100,7 @@ class AttachmentHead(nn.Module):
         """
         q, keys = self.queries_and_keys(hidden, depth)  # (B, N, D)
         q = F.pad(q[:, :-1], (0, 0, 1, 0))  # (B, N, D): row k holds q_{k-1}
-        next_q, next_k = self.next_queries_and_keys(q, embedding)  # (B, N, D)
+        next_q, next_k = self.next_queries_and_keys(q, seen)  # (B, N, D)
         scores = next_q @ keys.transpose(1, 2)  # (B, N, N)
         shift = (next_q * next_k).sum(-1)  # (B, N)
         scores = scores.diagonal_scatter(shift.to(scores.dtype), dim1=1, dim2=2) * self.scale
@@ -108,7 +119,7 @@ class AttachmentHead(nn.Module):
         self,
         q: Tensor,
         keys: Cache,
-        next_embedding: Tensor,
+        seen: Tensor,
         legal: Tensor,
         stack_distance: Tensor | None = None,
     ) -> Tensor:
@@ -117,14 +128,14 @@ class AttachmentHead(nn.Module):
         Args:
             q: (R, D), of the last token.
             keys: D wide, of all tokens so far.
-            next_embedding: (R, D), of the next token.
+            seen: (R, D), of the next token.
             legal: bool (R, k + 2), the shift last.
             stack_distance: (R, k + 1); None for a head that does not look at it.
 
         Returns:
             float (R, k + 2).
         """
-        next_q, next_k = self.next_queries_and_keys(q, next_embedding)  # (R, D)
+        next_q, next_k = self.next_queries_and_keys(q, seen)  # (R, D)
         scores = keys.times(next_q)  # (R, k + 1)
         shift = (next_q * next_k).sum(-1, keepdim=True)  # (R, 1)
         scores = torch.cat([scores, shift], dim=1) * self.scale  # (R, k + 2)

@@ -49,6 +49,11 @@ class Past:
         """Of the token that was fed last; -1 before the first."""
         return self.entries.shape[1] - 1
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of the caches."""
+        return sum(values.nbytes for values in self._caches)
+
     def cache(self, width: int, dtype: torch.dtype | None = None) -> Cache:
         """Room for a vector of each entry."""
         self._caches.append(self._like.new_empty(self._most, width, dtype=dtype))
@@ -82,6 +87,10 @@ class Past:
     def select(self, rows: Tensor) -> None:
         """Go on with the given hypotheses (int64 (R',)), in any order, repeats allowed."""
         self.entries = self.entries[rows]
+
+    def unfeed(self) -> None:
+        """As if the last token had not been fed."""
+        self.entries = self.entries[:, :-1]
 
     def newest(self) -> slice:
         """The entries of the token that was fed last."""

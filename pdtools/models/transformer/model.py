@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ from pdtools.models.transformer.block import Block
 from pdtools.models.transformer.cache import Past
 from pdtools.models.transformer.config import TransformerConfig
 from pdtools.models.transformer.positions import position_terms, sincos_positions
+from pdtools.models.transformer.prefixes import LayerCaches, Prefixes
 from pdtools.models.transformer.score_terms import ScoreInputs, ScoreTerm
 from pdtools.models.transformer.stack_attention import StackCache
 from pdtools.models.transformer.state import TransformerState
@@ -51,6 +52,8 @@ class TransformerLM(LanguageModel):
         extra_terms: score terms of single layers (from 0), besides those for positions.
         depths: rows of the depth tables of those terms and of the attachment head; None: no tape is used.
         stack_distances: whether those terms and the attachment head look at distances in the stack.
+        head_reads_prefix: whether the attachment head sees of a token what the layers below those terms make
+            of it, not its embedding.
     """
 
     config: TransformerConfig
@@ -63,12 +66,16 @@ class TransformerLM(LanguageModel):
         extra_terms: Mapping[int, Sequence[ScoreTerm]] | None = None,
         depths: int | None = None,
         stack_distances: bool = False,
+        head_reads_prefix: bool = False,
     ) -> None:
         super().__init__()
         extra_terms = extra_terms or {}
         self.config = config
         self.depths = depths
         self.stack_distances = stack_distances
+        self.head_reads_prefix = head_reads_prefix
+        # The first layers, which know tokens only: no tape.
+        self.plain_layers = min(extra_terms, default=config.layers)
         self.max_length = config.max_length if config.positions == "learned" else None
         self.has_treereg = config.treereg_layer > 0
         self.embedding = nn.Embedding(config.n_inputs, config.d_model)
@@ -113,7 +120,12 @@ class TransformerLM(LanguageModel):
         # One that has a share of the probability.
         self._token = next((token for token in range(config.n_inputs) if token not in special), 0)
         self.head = (
-            AttachmentHead(config.d_model, depths, stack_distances=stack_distances)
+            AttachmentHead(
+                config.d_model,
+                depths,
+                stack_distances=stack_distances,
+                next_norm=nn.LayerNorm(config.d_model, eps=config.norm_eps) if head_reads_prefix else None,
+            )
             if config.attachment_head
             else None
         )
@@ -153,21 +165,20 @@ class TransformerLM(LanguageModel):
         Returns:
             float (B, N, D).
         """
-        return self._final(self._residual_stream(embedding, lengths, view)[0])
+        return self._final(self._residual_stream(embedding, lengths, view).last)
 
     def treereg_states(self, batch: Batch) -> Tensor:
         """What TreeReg shapes: a part of the output of its layer, float (B, N, treereg_width)."""
         self.check_length(batch.tokens.shape[1])
         layers = self.config.treereg_layer
-        _, states = self._residual_stream(self.embedding(batch.tokens), batch.lengths, View(), layers)
+        states = self._residual_stream(self.embedding(batch.tokens), batch.lengths, View(), layers).treereg
         assert states is not None
         return states
 
     def _residual_stream(
         self, embedding: Tensor, lengths: Tensor, view: View, layers: int | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """The output of the last layer (or of the first so many), (B, N, D), and the part of another's that
-        TreeReg shapes."""
+    ) -> _Stream:
+        """What goes through all layers, or through the first so many."""
         n = embedding.shape[1]
         causal = real = None
         if self.objective == "causal":
@@ -181,12 +192,14 @@ class TransformerLM(LanguageModel):
             visible=real,
         )
         x = self._input(embedding, first=0, lengths=lengths)  # (B, N, D)
-        treereg_states = None
+        treereg_states, plain = None, x
         for layer, block in enumerate(self.blocks[:layers], start=1):
             x = block(x, inputs)
             if layer == self.config.treereg_layer:
                 treereg_states = x[:, :, : self.config.treereg_width]
-        return x, treereg_states
+            if layer == self.plain_layers:
+                plain = x
+        return _Stream(x, plain, treereg_states)
 
     def pack(self, rows: Sequence[tuple[Any, Any]]) -> Batch:
         """See :meth:`LanguageModel.pack`. Where ROOT is predicted, one more follows each window."""
@@ -230,8 +243,8 @@ class TransformerLM(LanguageModel):
             n_clamped = (view.clamped(self.depths) & used[:, :, None]).sum()
         tokens, lengths = self.as_read(batch)
         embedding = self.embedding(tokens)  # (B, N, D): once, so that it has one gradient
-        x, treereg_states = self._residual_stream(embedding, lengths, view)  # (B, N, D)
-        hidden = self._final(x)
+        stream = self._residual_stream(embedding, lengths, view)
+        hidden = self._final(stream.last)  # (B, N, D)
         # Of masked models that do not read ROOT nothing is predicted there.
         hidden = F.pad(hidden, (0, 0, batch.tokens.shape[1] - tokens.shape[1], 0))
 
@@ -253,7 +266,8 @@ class TransformerLM(LanguageModel):
         attach_best = torch.arange(batch.tokens.shape[1], device=hidden.device).expand_as(batch.tokens)
         if self.head is not None:
             legal = view.legal(batch.roots)
-            every = self.head.logprobs(hidden, view.arrival, embedding, legal, view.distance)  # (B, N, N)
+            seen = stream.plain if self.head_reads_prefix else embedding  # (B, N, D)
+            every = self.head.logprobs(hidden, view.arrival, seen, legal, view.distance)  # (B, N, N)
             chosen = every.gather(2, batch.attach[:, :, None])[:, :, 0]  # (B, N)
             # What EOS attaches to, ROOT, is no candidate in a sentence: probability 1.
             attach_logprobs = chosen.masked_fill(~batch.attached(), 0)
@@ -265,8 +279,8 @@ class TransformerLM(LanguageModel):
             n_clamped=n_clamped,
             numbers=None if self.regression is None else self._numbers(hidden, lengths),
             treereg=None
-            if treereg_states is None or batch.edges is None
-            else treereg(treereg_states, batch.attach, batch.lengths, batch.edges, batch.places),
+            if stream.treereg is None or batch.edges is None
+            else treereg(stream.treereg, batch.attach, batch.lengths, batch.edges, batch.places),
         )
 
     def following_logprobs(self, batch: Batch) -> Tensor:
@@ -313,15 +327,24 @@ class TransformerLM(LanguageModel):
         self.check_causal()
         self.check_length(length)
         config, weight = self.config, self.embedding.weight
-        past = Past(rows, rows * length if entries is None else entries, like=weight)
+        entries = rows * length if entries is None else entries
+        past = Past(rows, entries, like=weight)
+        shared, own = self._shared_and_own()
+        prefixes = None
+        if shared:
+            below = Past(1, entries, like=weight)
+            prefixes = Prefixes(
+                past=below,
+                caches=[self._caches(block, below, length) for block in shared],
+                of=torch.zeros(rows, dtype=torch.int64, device=weight.device),
+                output=weight.new_zeros(1, 1, config.d_model),
+            )
         return TransformerState(
             position=-1,
             past=past,
             lengths=torch.tensor([length], device=weight.device),
-            caches=[past.cache(2 * config.d_model) for _ in self.blocks],
-            stacks=[
-                None if block.stack is None else StackCache(past, length, weight) for block in self.blocks
-            ],
+            prefixes=prefixes,
+            caches=[self._caches(block, past, length) for block in own],
             hidden=weight.new_zeros(rows, config.d_model),
             head_keys=None if self.head is None else past.cache(config.d_model),
             head_query=None if self.head is None else weight.new_zeros(rows, config.d_model),
@@ -330,9 +353,21 @@ class TransformerLM(LanguageModel):
             n_clamped=torch.zeros((), dtype=torch.int64, device=weight.device),
         )
 
+    def _shared_and_own(self) -> tuple[list[Block], list[Block]]:
+        """The layers that are computed once for all hypotheses with the same tokens, and those that are for
+        each. Without attachments no two hypotheses have the same."""
+        blocks = cast(list[Block], list(self.blocks))
+        shared = 0 if self.head is None else self.plain_layers
+        return blocks[:shared], blocks[shared:]
+
+    def _caches(self, block: Block, past: Past, length: int) -> LayerCaches:
+        attention = past.cache(2 * self.config.d_model)
+        return attention, None if block.stack is None else StackCache(past, length, self.embedding.weight)
+
     @torch.no_grad()
     def advance(self, state: TransformerState, tokens: Tensor, tape_row: Tensor) -> None:
         """See :meth:`LanguageModel.advance`."""
+        x = self._plain(state, tokens)  # (R, 1, D)
         state.position += 1
         state.past.feed()
         k = state.position
@@ -345,10 +380,7 @@ class TransformerLM(LanguageModel):
             tape=None if view.depths is None else view.depths[:, None, None],
             stack_distance=None if view.distance is None else view.distance[:, None, None],
         )
-        if self.config.as_released:
-            tokens, state.held = tokens if state.held is None else state.held, tokens
-        x = self._input(self.embedding(tokens[:, None]), first=k, lengths=state.lengths)  # (R, 1, D)
-        for block, cache, stack in zip(self.blocks, state.caches, state.stacks, strict=True):
+        for block, (cache, stack) in zip(self._shared_and_own()[1], state.caches, strict=True):
             x = block(x, inputs, cache, stack)
         state.hidden = self._final(x)[:, 0]  # (R, D)
         if self.head is not None:
@@ -356,6 +388,24 @@ class TransformerLM(LanguageModel):
             arrival = None if view.depths is None else view.depths[:, k]  # (R,)
             state.head_query, keys = self.head.queries_and_keys(state.hidden, arrival)  # (R, D)
             state.head_keys.write(keys)
+
+    def _plain(self, state: TransformerState, tokens: Tensor) -> Tensor:
+        """What goes into the first layer that is computed for each hypothesis, of its next token: (R, 1, D).
+
+        The layers below, if there are any, are computed for each prefix; once, whoever asks first.
+        """
+        k, prefixes = state.position + 1, state.prefixes
+        if self.config.as_released:
+            tokens, state.held = tokens if state.held is None else state.held, tokens
+        if prefixes is None:
+            return self._input(self.embedding(tokens[:, None]), first=k, lengths=state.lengths)
+        if not prefixes.has_read(k, tokens):
+            new = prefixes.read(k, tokens, self.config.n_inputs)  # (P,)
+            x = self._input(self.embedding(new[:, None]), first=k, lengths=state.lengths)  # (P, 1, D)
+            for block, (cache, stack) in zip(self._shared_and_own()[0], prefixes.caches, strict=True):
+                x = block(x, ScoreInputs(causal=None, tape=None), cache, stack)
+            prefixes.output = x
+        return prefixes.output[prefixes.of]
 
     @torch.no_grad()
     def next_token_logprobs(self, state: TransformerState) -> Tensor:
@@ -386,10 +436,9 @@ class TransformerLM(LanguageModel):
         """See :meth:`LanguageModel.attach_logprobs`."""
         if self.head is None or state.head_query is None or state.head_keys is None:
             return super().attach_logprobs(state, next_tokens, legal)
-        embedding = self.embedding(next_tokens)  # (R, D)
-        return self.head.next_logprobs(
-            state.head_query, state.head_keys, embedding, legal, state.stack_distance
-        )
+        prefix = self.head_reads_prefix
+        seen = self._plain(state, next_tokens)[:, 0] if prefix else self.embedding(next_tokens)  # (R, D)
+        return self.head.next_logprobs(state.head_query, state.head_keys, seen, legal, state.stack_distance)
 
     # --- shared -------------------------------------------------------------------------------
 
@@ -442,6 +491,20 @@ class TransformerLM(LanguageModel):
     def _output_weight(self) -> Tensor:
         """(V, D)."""
         return self.embedding.weight if self.output is None else self.output.weight
+
+
+class _Stream(NamedTuple):
+    """What goes through the layers.
+
+    Attributes:
+        last: (B, N, D), the output of the last layer that was computed.
+        plain: (B, N, D), of the last one that knows no tape.
+        treereg: (B, N, treereg_width), what TreeReg shapes of another's; None where it was not computed.
+    """
+
+    last: Tensor
+    plain: Tensor
+    treereg: Tensor | None
 
 
 def _logsumexp(logits: Tensor, token: int) -> Tensor:

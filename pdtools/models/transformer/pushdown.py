@@ -14,6 +14,7 @@ from pdtools.models.transformer.model import TransformerLM
 from pdtools.models.transformer.score_terms import DepthScores, DepthSpace, StackDistances
 
 DepthInit = Literal["normal", "zero"]
+HeadReads = Literal["embedding", "prefix"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,9 @@ class PushdownConfig(TransformerConfig):
             before the key map (eq. 6).
         stack_distances: also give the attention of pushdown layers and the attachment head a learned penalty
             on distance from the top of the stack. Not in the paper.
+        head_reads: what the attachment head sees of the token that attaches: its "embedding" (eq. 5), or the
+            "prefix": the output of the layers below the first pushdown layer, which know the tokens up to it
+            and no tape. Not in the paper.
     """
 
     attachment_head: bool = True
@@ -38,6 +42,7 @@ class PushdownConfig(TransformerConfig):
     depth_init: DepthInit = "normal"
     depth_space: DepthSpace = "key"
     stack_distances: bool = False
+    head_reads: HeadReads = "embedding"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -45,7 +50,11 @@ class PushdownConfig(TransformerConfig):
             raise bad_config("a pushdown model needs its attachment_head (a transformer doesn't)")
         if self.depths < 1:
             raise bad_config(f"depths must be at least 1, not {self.depths}")
-        for name, choices in (("depth_space", DepthSpace), ("depth_init", DepthInit)):
+        for name, choices in (
+            ("depth_space", DepthSpace),
+            ("depth_init", DepthInit),
+            ("head_reads", HeadReads),
+        ):
             if getattr(self, name) not in get_args(choices):
                 raise bad_config(
                     f"{name} must be one of {', '.join(get_args(choices))}, not {getattr(self, name)!r}"
@@ -58,6 +67,11 @@ class PushdownConfig(TransformerConfig):
             raise bad_config(
                 f'pushdown_layers must be "all" or "last N", N from 1 to {self.layers}, '
                 f"not {self.pushdown_layers!r}"
+            )
+        if self.head_reads == "prefix" and self.first_pushdown_layer == 0:
+            raise bad_config(
+                'head_reads "prefix" needs layers below the first pushdown layer: pushdown_layers "last N", N'
+                f" below {self.layers} layers, not {self.pushdown_layers!r}"
             )
 
     @property
@@ -84,6 +98,7 @@ def build_pushdown(config: PushdownConfig) -> TransformerLM:
         },
         depths=config.depths,
         stack_distances=config.stack_distances,
+        head_reads_prefix=config.head_reads == "prefix",
     )
     if config.depth_init == "zero":
         for module in model.modules():

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pdtools.models.base import DecoderState
 from pdtools.models.transformer.cache import Cache, Past
-from pdtools.models.transformer.stack_attention import StackCache
+from pdtools.models.transformer.prefixes import LayerCaches, Prefixes
 
 
 @dataclass
@@ -19,8 +19,9 @@ class TransformerState(DecoderState):
         position: last position that was fed; -1 at the start.
         past: what each hypothesis has read.
         lengths: int64 (1,), the most tokens of one hypothesis.
-        caches: keys and values (2D wide) of each layer.
-        stacks: of each layer; None where it has no stack attention.
+        prefixes: what the layers below remember that know tokens only; None if these are no matter of
+            their own.
+        caches: of each other layer.
         hidden: (R, D), final hidden state of the last token.
         head_keys: the attachment head's keys, D wide; None without a head.
         head_query: (R, D), the attachment head's q of the last token; None without a head.
@@ -32,8 +33,8 @@ class TransformerState(DecoderState):
     position: int
     past: Past
     lengths: Tensor
-    caches: list[Cache]
-    stacks: list[StackCache | None]
+    prefixes: Prefixes | None
+    caches: list[LayerCaches]
     hidden: Tensor
     head_keys: Cache | None
     head_query: Tensor | None
@@ -44,6 +45,8 @@ class TransformerState(DecoderState):
     def select(self, rows: Tensor) -> None:
         """See :meth:`DecoderState.select`."""
         self.past.select(rows)
+        if self.prefixes is not None:
+            self.prefixes.select(rows)
         self.hidden = self.hidden[rows]
         if self.head_query is not None:
             self.head_query = self.head_query[rows]
@@ -55,6 +58,4 @@ class TransformerState(DecoderState):
     @property
     def nbytes(self) -> int:
         """Memory of the caches."""
-        per_layer = sum(cache.values.nbytes for cache in self.caches)
-        per_layer += sum(stack.nbytes for stack in self.stacks if stack is not None)
-        return per_layer + (0 if self.head_keys is None else self.head_keys.values.nbytes)
+        return self.past.nbytes + (0 if self.prefixes is None else self.prefixes.past.nbytes)

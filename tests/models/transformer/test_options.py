@@ -30,6 +30,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"embedding_norm": True, "output_transform": True, "output_bias": True, "stack_layers": "last 1"},
     {"name": "pushdown", "depths": 4, "positions": "learned", **STACK},
     {"name": "pushdown", "depths": 4, "positions": "sincos", "norm": "post", **STACK},
+    {"name": "pushdown", "depths": 4, "pushdown_layers": "last 1", "head_reads": "prefix", **STACK},
 ]
 
 

@@ -23,6 +23,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "learned": {"positions": "learned", "tie_embeddings": False, "layers": 3, "pushdown_layers": "last 1"},
     "none": {"positions": "none", "depth_space": "hidden", "heads": 4},
     "distances": {"positions": "alibi", "stack_distances": True},
+    "prefix": {"layers": 3, "pushdown_layers": "last 1", "head_reads": "prefix"},
 }
 each_model = pytest.mark.parametrize(
     ("depths", "variant"),

@@ -47,6 +47,7 @@ VARIANTS = [
         ("transformer", {"attachment_head": True}),
         ("pushdown", {"depths": 4}),
         ("pushdown", {"depths": 4, "pushdown_layers": "last 1", "depth_space": "hidden"}),
+        ("pushdown", {"depths": 4, "pushdown_layers": "last 1", "head_reads": "prefix"}),
     )
 ]
 
@@ -341,6 +342,10 @@ def test_recipes_build(name: str) -> None:
         ("pushdown", {"pushdown_layers": "first 2"}, "pushdown_layers must be"),
         ("pushdown", {"depths": 0}, "depths must be"),
         ("pushdown", {"depth_space": "value"}, "depth_space must be one of"),
+        ("pushdown", {"head_reads": "everything"}, "head_reads must be one of embedding, prefix"),
+        ("pushdown", {"head_reads": "prefix"}, "needs layers below the first pushdown layer"),
+        ("pushdown", {"head_reads": "prefix", "pushdown_layers": "last 6"}, "needs layers below"),
+        ("transformer", {"head_reads": "prefix"}, "no setting 'head_reads'"),
     ],
 )
 def test_bad_settings_are_named(name: str, settings: dict[str, Any], message: str) -> None:

@@ -22,6 +22,7 @@ KINDS = {
     "pushdown": {"name": "pushdown"},
     "hidden": {"name": "pushdown", "depth_space": "hidden", "positions": "learned"},
     "shallow": {"name": "pushdown", "depths": 2, "pushdown_layers": "last 1"},
+    "prefix": {"name": "pushdown", "depths": 2, "pushdown_layers": "last 1", "head_reads": "prefix"},
     "distances": {"name": "pushdown", "depths": 2, "positions": "alibi", "stack_distances": True},
     "head": {"name": "transformer", "attachment_head": True},
 }
