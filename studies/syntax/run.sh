@@ -10,6 +10,10 @@ case $model in
 base) kind=transformer ;;
 base-head) kind=transformer shape="config.attachment_head=true" parse="--beam $BEAM --margin $MARGIN" ;;
 pushdown | pushdown-auto) kind=pushdown search="--beam $BEAM --margin $MARGIN" parse=$search trees=${model#pushdown} ;;
+late)
+    kind=pushdown search="--beam $BEAM --margin $MARGIN" parse=$search
+    shape="config.pushdown_layers=last~1 config.head_reads=prefix"
+    ;;
 plm) kind=plm batch=$((BATCH * 22 / 10)) search="--margin $ACTION_MARGIN" parse=$search ;;
 plm-mask)
     kind=plm-mask batch=$((BATCH * 22 / 10)) search="--margin $ACTION_MARGIN" parse=$search
@@ -21,11 +25,12 @@ scaffold) kind=sclm shape="config.scaffold=next" ;;
 *) echo "$model: no such model" >&2; exit 255 ;;
 esac
 [ -z "$WIDTH" ] || shape="$shape config.d_model=$WIDTH config.d_ff=$((4 * WIDTH)) config.heads=4"
-set -- --device "$DEVICE" --threads 1 --quiet
+device="--device $DEVICE --threads 1 --quiet"
 common="--valid $OUT/shards/valid$trees --config $CONFIG --model $kind --set train.patience=0 --set train.batch_tokens=$batch"
 common="$common --set train.batch_sentences=0 --set train.precision=$PRECISION"
+set -- $device
 for setting in $shape; do
-    common="$common --set $setting"
+    set -- "$@" --set "$(echo "$setting" | tr '~' ' ')"
 done
 
 if [ "$what" = rate ]; then
@@ -48,7 +53,7 @@ run=$OUT/runs/$model-$seed results=$OUT/results/$model-$seed
 pdtools train "$OUT/shards/train$trees" $common "$@" $skip --set "train.learning_rate=$(cat "$OUT/rates/$model")" \
     --set "train.steps=$STEPS" --set "train.eval_every=$EVERY" --set "train.warmup_steps=$((STEPS / 10))" \
     --set "train.seed=$seed" --resume -o "$run" || exit 1
-set -- --model "$run" "$@"
+set -- --model "$run" $device
 [ -z "${SUITES:-}" ] || [ -e "$results/sg/results.json" ] ||
     pdtools eval-sg "$SUITES" "$@" $search --resume -o "$results/sg" >/dev/null || exit 1
 [ -z "${BLIMP:-}" ] || [ -e "$results/blimp/results.json" ] ||

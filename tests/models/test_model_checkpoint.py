@@ -26,7 +26,8 @@ def tokenizer() -> Tokenizer:
 
 @pytest.fixture
 def model(tokenizer: Tokenizer) -> TransformerLM:
-    return small_model("pushdown", vocab_size=tokenizer.vocab_size, pushdown_layers="last 1", depths=5)
+    own = {"pushdown_layers": "last 1", "head_reads": "prefix", "depths": 5}
+    return small_model("pushdown", vocab_size=tokenizer.vocab_size, **own)
 
 
 @pytest.fixture

@@ -27,9 +27,12 @@ from pdtools.trees import Tree
 TOKENS = (3, 4, 5)
 
 
-@pytest.mark.parametrize("n", range(5))
-def test_choices_of_a_pushdown_model_make_up_its_joint_and_marginal(n: int) -> None:
-    model, tokens = tiny_model(), [3, 4, 5, 3][:n]
+@pytest.mark.parametrize(
+    ("n", "settings"),
+    [*((n, {}) for n in range(5)), (3, {"pushdown_layers": "last 1", "head_reads": "prefix"})],
+)
+def test_choices_of_a_pushdown_model_make_up_its_joint_and_marginal(n: int, settings: dict[str, str]) -> None:
+    model, tokens = tiny_model(**settings), [3, 4, 5, 3][:n]
     found = enumerate_derivations(model, row(tokens).tolist())
     assert len(found.joints) == math.comb(2 * n, n) // (n + 1)
     assert found.prefix_logprobs == pytest.approx(exhaustive_prefixes(model, tokens), abs=1e-5)

@@ -59,8 +59,9 @@ def test_frequencies_are_exact_probabilities() -> None:
     assert chi_square < degrees + 4 * math.sqrt(2 * degrees)
 
 
-def test_log_probabilities_are_the_models_own() -> None:
-    model = tiny_model()
+@pytest.mark.parametrize("settings", [{}, {"pushdown_layers": "last 1", "head_reads": "prefix"}])
+def test_log_probabilities_are_the_models_own(settings: dict[str, str]) -> None:
+    model = tiny_model(**settings)
     for draw in sample(model, number=30, seed=2, max_tokens=6):
         attach = [0, *(draw.derivation.attach + 1).tolist(), 0]
         token, attached = parts(model, draw.tokens.tolist(), [attach])

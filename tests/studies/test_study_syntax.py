@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import subprocess
@@ -51,6 +52,22 @@ def test_the_study(tmp_path: Path) -> None:
     other = study(STEPS="3")
     assert other.returncode == 1
     assert "name another folder" in other.stderr
+
+
+def test_the_late_model_s_settings_are_arguments_of_their_own(tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path, **SETTINGS, STAGES="runs")
+    (tmp_path / "pdtools").write_text('#!/bin/sh\nprintf "%s\\n" "$@" >>"$RECORD"\n')
+    (tmp_path / "out" / "rates").mkdir(parents=True)
+    (tmp_path / "out" / "rates" / "late").write_text("1e-3\n")
+    status, arguments = recorded.run("sh", str(STUDY), "treebank", "out", MODELS="late")
+    assert status == 0
+    settings = {after for before, after in itertools.pairwise(arguments) if before == "--set"}
+    assert {"config.pushdown_layers=last 1", "config.head_reads=prefix", "config.d_model=8"} <= settings
+    assert arguments[arguments.index("--model") + 1] == "pushdown"
+    assert "out/runs/late-1" in arguments
+    for command in ("eval-ppl", "decode"):
+        of_command = arguments[arguments.index(command) :]
+        assert of_command[of_command.index("--beam") + 1] == "2"
 
 
 def test_attention_is_measured_again_when_there_are_more_runs(tmp_path: Path) -> None:

@@ -149,6 +149,30 @@ def test_a_state_says_when_it_is_full(entries: int | None) -> None:
         model.advance(state, torch.tensor([4] * 4), stack.tape_row())
 
 
+@pytest.mark.parametrize("reads", ["embedding", "prefix"])
+def test_attachments_of_any_next_tokens_may_be_asked(reads: str) -> None:
+    """Also of others than the ones that are read then."""
+    model = small_model("pushdown", layers=3, pushdown_layers="last 1", head_reads=reads)
+    rows = sentences([6] * 3, seed=1)
+    tokens, attach = (torch.tensor([row[i] for row in rows]) for i in range(2))
+    with torch.no_grad():
+        expected = model.forward_parts(collate(rows, PAD))
+    state, stack = model.start(3, 8), StackState.start(3, 8)
+    model.advance(state, tokens[:, 0], stack.tape_row())
+    for k in range(1, 7):
+        token, target = tokens[:, k], attach[:, k, None]
+        if k == 3:
+            model.attach_logprobs(state, token.flip(0), stack.legal())
+        found = model.attach_logprobs(state, token, stack.legal()).gather(1, target)[:, 0]
+        torch.testing.assert_close(found, expected.attach_logprobs[:, k], rtol=0, atol=1e-5)
+        if k in (2, 5):
+            model.attach_logprobs(state, (token + 1) % 11, stack.legal())
+        stack.push(target[:, 0])
+        model.advance(state, token, stack.tape_row())
+        found = model.token_logprobs(state, tokens[:, k + 1])
+        torch.testing.assert_close(found, expected.token_logprobs[:, k + 1], rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", ["transformer", "pushdown"])
 def test_decoding_distributions_sum_to_one(name: str) -> None:
     model = small_model(name, attachment_head=True)
@@ -220,6 +244,21 @@ def test_gradients_are_finite_with_padding() -> None:
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert bool(parameter.grad.isfinite().all()), name
+
+
+def test_the_attachment_head_trains_the_layers_below_the_first_pushdown_layer() -> None:
+    """Where it reads what these make of a token; what attaches to it later is read from hidden states."""
+    batch = collate([([ROOT, 3, 4, EOS], [0, 1, 1, 0])], PAD)
+    for reads, reached in (("embedding", False), ("prefix", True)):
+        model = small_model("pushdown", layers=2, pushdown_layers="last 1", head_reads=reads)
+        assert model.head is not None
+        for part in (model.head.query_and_key, model.blocks[1]):  # no other way is left
+            part.requires_grad_(False)
+        with torch.no_grad():
+            model.head.query_and_key.weight.zero_()
+        model.loss(batch).attach_nll_sum.backward()
+        found = model.blocks[0].feed_forward[0].weight.grad
+        assert (found is not None and bool(found.any())) == reached
 
 
 def test_depths_beyond_the_table_are_counted() -> None:

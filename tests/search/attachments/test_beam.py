@@ -14,7 +14,7 @@ import torch
 from search_oracle import all_attachments, exhaustive_prefixes, logsumexp, parts, row, tiny_model
 
 from pdtools.errors import PdtoolsError
-from pdtools.models import LanguageModel, NoRoomError
+from pdtools.models import LanguageModel, NoRoomError, StackState
 from pdtools.search import BeamResult, beam_search
 
 CATALAN = [1, 1, 2, 5, 14, 42]
@@ -329,3 +329,49 @@ def test_damaged_weights_are_named() -> None:
     model.final_norm.weight.data.fill_(float("nan"))
     with pytest.raises(PdtoolsError, match="damaged"):
         search(model, [[3]], beam=3)
+
+
+@pytest.mark.parametrize("share_prefixes", [True, False])
+@pytest.mark.parametrize("kind", ["shallow", "prefix", "head"])
+def test_what_knows_no_tape_is_computed_once_for_the_hypotheses_of_a_prefix(
+    kind: str, share_prefixes: bool
+) -> None:
+    model = tiny_model(**KINDS[kind])
+    rows: list[list[int]] = [[], []]
+    for layer, seen in zip(model.blocks, rows, strict=True):
+        layer.register_forward_pre_hook(lambda _, args, seen=seen: seen.append(len(args[0])))
+    many = [[3, 4, 5, 3], [3, 4, 4, 3, 5], [3]]
+    together = search(model, many, beam=7, share_prefixes=share_prefixes)
+    prefixes = [len({tuple(tokens[:k]) for tokens in many if k <= len(tokens)}) for k in range(6)]
+    widths = [sum(min(7, CATALAN[k]) for _ in range(prefixes[k])) for k in range(6)]
+    assert prefixes == [1, 1, 1, 2, 2, 1]
+    assert rows[0] == prefixes
+    if kind == "head":  # no layer has a tape
+        assert rows[1] == prefixes
+    elif share_prefixes:
+        assert rows[1] == widths
+    for tokens, found in zip(many, together, strict=True):
+        (alone,) = search(model, [tokens], beam=7)
+        np.testing.assert_allclose(found.prefix_logprobs, alone.prefix_logprobs, atol=1e-5)
+
+
+def test_prefixes_that_no_hypothesis_has_make_room_for_others() -> None:
+    model, length, many = tiny_model(**KINDS["prefix"]), 8, 4
+
+    def last_attachments(entries: int | None) -> torch.Tensor:
+        """Of hypotheses that differ in the last token, all but one of which are dropped after each."""
+        state, stack = model.start(many, length, entries), StackState.start(many, length)
+        model.advance(state, torch.full((many,), model.root_id), stack.tape_row())
+        for k in range(1, length):
+            tokens = torch.arange(many) % 3 + 3
+            attach = model.attach_logprobs(state, tokens, stack.legal())  # (R, k + 1)
+            stack.push(attach.argmax(1))
+            model.advance(state, tokens, stack.tape_row())
+            rows = torch.full((many,), k % many)
+            state.select(rows)
+            stack = stack.select(rows)
+        return attach
+
+    torch.testing.assert_close(last_attachments(length - 1 + many), last_attachments(None))
+    with pytest.raises(NoRoomError, match="room for 10 tokens"):
+        last_attachments(length - 2 + many)
