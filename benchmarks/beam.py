@@ -4,11 +4,14 @@
 
 The given derivations are the ones that the beam ends with; their batch is teacher-forced, as in training. On
 a CPU the search is made by torch's operations too, as where there is no C compiler.
+
+Then the search of models whose first layers know no tape, with these layers computed for each hypothesis
+beside once for each prefix, as it is made; and that of the model with a tape in all layers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from unittest import mock
 
 import numpy as np
@@ -23,17 +26,60 @@ from pdtools.search import beam_search
 
 WORDS, SENTENCES = 20, 3
 AGAINST = {"beam search": "given derivations", "beam search by torch": "beam search"}
+LATE_BEAM, LATE_BAR = 100, 0.8
 TIME_BARS: dict[int, float | None] = {10: None, 100: None, 300: 0.9}
 
 
 def figures(options: Options) -> Iterator[Figure]:
     """Time and memory by beam; times are per sentence."""
-    model = model_of("pushdown", options).eval()
     rng = np.random.default_rng(0)
     sentences = [
         np.concatenate([[ROOT], rng.integers(EOS + 1, TRUNK["vocab_size"], WORDS), [EOS]]).astype(np.int32)
         for _ in range(SENTENCES)
     ]
+    yield from by_beam(options, sentences)
+    yield from by_layers(options, sentences)
+
+
+def by_layers(options: Options, sentences: Sequence[NDArray[np.int32]]) -> Iterator[Figure]:
+    """Time by which layers have tapes, and what the attachment head reads."""
+    all_layers = model_of("pushdown", options).eval()
+    late, prefix = (
+        model_of("pushdown", options, {**TRUNK, "pushdown_layers": "last 1", "head_reads": reads}).eval()
+        for reads in ("embedding", "prefix")
+    )
+
+    def search(model: TransformerLM) -> None:
+        beam_search(model, sentences, beam=LATE_BEAM)
+
+    def search_each() -> None:
+        with mock.patch.object(TransformerLM, "_shared_and_own", lambda self: ([], list(self.blocks))):
+            search(late)
+
+    runs = {
+        "all layers": lambda: search(all_layers),
+        "last 1, each hypothesis": search_each,
+        "last 1": lambda: search(late),
+        "last 1, head_reads prefix": lambda: search(prefix),
+    }
+    times = {name: time / SENTENCES for name, time in seconds(runs, options).items()}
+    against = dict.fromkeys(("last 1, each hypothesis", "last 1, head_reads prefix"), "all layers")
+    against["last 1"] = "last 1, each hypothesis"
+    for name, value in times.items():
+        yield Figure(
+            name=f"tapes in {name}, beam {LATE_BEAM}, time",
+            value=value,
+            unit="s",
+            ratio=value / times[against[name]] if name in against else None,
+            against=against.get(name),
+            bar=LATE_BAR if name == "last 1" else None,
+            settings={"words": WORDS, "sentences": SENTENCES, "beam": LATE_BEAM, **TRUNK, **options.settings},
+        )
+
+
+def by_beam(options: Options, sentences: Sequence[NDArray[np.int32]]) -> Iterator[Figure]:
+    """Time and memory of the model with a tape in all layers."""
+    model = model_of("pushdown", options).eval()
     for beam, bar in TIME_BARS.items():
         batches = [given_derivations(model, ids, beam).to(options.device) for ids in sentences]
 

@@ -8,6 +8,7 @@
 #   TREES: a treebank, of which nine tenths train, or a folder with train.trees, valid.trees, test.trees
 # Environment, with defaults for a CPU; FULL=1: the paper's, in parentheses.
 #   MODELS="base base-head pushdown plm plm-mask tg treereg scaffold"   SEEDS="1 2" (1 2 3)
+#   and late: a Pushdown LM with a tape in the last layer only, whose attachment head reads what the others make of a token
 #   PARSER=  of benepar (benepar_parser.py trains one): for the model pushdown-auto, which learns from its trees
 #   CONFIG=small (bllip)   WIDTH=128 (the recipe's)   LAYER=3 (12): the one whose states TreeReg is a loss of
 #   VOCABULARY=8000 (10000) of byte-level BPE

@@ -70,8 +70,8 @@ class PushdownConfig(TransformerConfig):
             )
         if self.head_reads == "prefix" and self.first_pushdown_layer == 0:
             raise bad_config(
-                f'head_reads "prefix" needs layers below the first pushdown layer: of {self.layers}, the "last N"'
-                f" with N below {self.layers}, not pushdown_layers {self.pushdown_layers!r}"
+                'head_reads "prefix" needs layers below the first pushdown layer: pushdown_layers "last N", N'
+                f" below {self.layers}, not {self.pushdown_layers!r}"
             )
 
     @property

@@ -374,7 +374,7 @@ class _Batch:
 
     def search(self) -> list[BeamResult]:
         """Advance token by token until every string has ended. Without a margin, nothing is read from the
-        device before."""
+        device before, but for how many prefixes a model has whose first layers know no tape."""
         reached: list[Tensor] = []  # for every level (p,), A_k
         best: list[Tensor] = []  # for every level (p, k + 1), the best history after its token was attached
         ended: dict[int, tuple[Tensor, Tensor, Tensor]] = {}  # for every string (k_best,), (k_best, N), ()
