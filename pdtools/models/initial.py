@@ -32,8 +32,10 @@ from pdtools.tokenization import Tokenizer
 from pdtools.tokenization.tokenizer import TOKENIZER_FILE
 from pdtools.typed_values import settings_of
 
+_NORM = "the norm of what the attachment head reads"
 # Parts that a model may have, and the model that it starts from not, or the other way round.
 _PARTS = (
+    (re.compile(r"head\.next_norm\."), _NORM),
     (re.compile(r"head\."), "the attachment head"),
     (re.compile(r"blocks\.(\d+)\.attention\.terms\.\d+\.embedding\."), "depth tables"),
     (re.compile(r"blocks\.(\d+)\.attention\.terms\."), "score terms"),
@@ -57,7 +59,8 @@ _OF_DATA = (
 )
 # Options that the same weights leave open, or which say what a model has besides them.
 _CHOICES = re.compile(
-    "objective|.*dropout|treereg_.*|attachment_head|pushdown_layers|stack_layers|depth_init", re.ASCII
+    "objective|.*dropout|treereg_.*|attachment_head|head_reads|pushdown_layers|stack_layers|depth_init",
+    re.ASCII,
 )
 
 
@@ -270,7 +273,7 @@ def _in_words(names: Iterable[str], values: Mapping[str, Tensor] | None = None) 
         where = f" of layers {layers[0]} to {layers[-1]}" if len(layers) > 1 else ""
         where = f" of layer {layers[0]}" if len(layers) == 1 else where
         start = ""
-        if values is not None:
+        if values is not None and part != _NORM:
             start = " (random)" if any(values[name].any() for _, name in members) else " (zero)"
         words.append(f"{part}{where}{start}")
     return words

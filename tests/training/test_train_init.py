@@ -206,6 +206,9 @@ def test_a_base_lm_gets_pushdown_layers_and_loses_them(
     last = ("config.pushdown_layers=last 1",)
     pushdown, said = started(shards, tmp_path / "with", trained, "pushdown", settings=last)
     assert said.new == ("depth tables of layer 2 (zero)", "the attachment head (random)")
+    prefix = (*last, "config.head_reads=prefix")
+    _, more = started(shards, tmp_path / "prefix", trained, "pushdown", settings=prefix)
+    assert more.new == (*said.new, "the norm of what the attachment head reads")
     base = load_checkpoint(trained).model
     (batch,) = sentences_of(shards, pushdown).in_order(BatchLimits(sentences=1000))
     n = batch.tokens.shape[1]
