@@ -58,7 +58,7 @@ LEFT_OUT = {
 # Those that only some models have.
 ONLY_OF = {
     **{task: tuple(model for model in MODELS if model != "benepar") for task in ("sg", "blimp", "ppl")},
-    "parse": ("base-head", "pushdown", "pushdown-auto", "late", "plm", "plm-mask", "tg", "treereg", "benepar"),
+    "parse": tuple(model for model in MODELS if model not in ("base", "scaffold")),
     "labeled": ("plm", "plm-mask", "tg", "benepar"),
 }
 # Figure 3 and its like: the evaluation whose levels they are, what they show.

@@ -22,6 +22,11 @@ def inputs(dtype: torch.dtype) -> tuple[list[Tensor], Tensor, Tensor]:
     return [x.requires_grad_() for x in given], torch.randint(V, (S,), generator=random), torch.randn(S)
 
 
+def in_blocks_of(monkeypatch: pytest.MonkeyPatch, cells: int) -> None:
+    monkeypatch.setattr(module, "BLOCK_CELLS", cells)
+    monkeypatch.setattr(module, "BLOCK_ROWS", 1)
+
+
 def ruled_out(logits: Tensor, rows: slice) -> None:
     """Another class at every position, which may be the target."""
     places = torch.arange(S)[rows]
@@ -39,7 +44,7 @@ def with_gradients(given: list[Tensor], found: Tensor, weight: Tensor) -> list[T
 def test_it_is_that_of_all_logits(
     monkeypatch: pytest.MonkeyPatch, cells: int, rules: bool, has_bias: bool
 ) -> None:
-    monkeypatch.setattr(module, "BLOCK_CELLS", cells)
+    in_blocks_of(monkeypatch, cells)
     given, targets, weight = inputs(torch.float64)
     hidden, output, bias = given if has_bias else (*given[:2], None)
     used = given[: 2 + has_bias]
@@ -62,7 +67,7 @@ def test_in_mixed_precision_it_is_as_exact_as_all_logits(monkeypatch: pytest.Mon
     exact = with_gradients(given, linear_cross_entropy(*given, targets), weight)
 
     def errors(cells: int) -> list[float]:
-        monkeypatch.setattr(module, "BLOCK_CELLS", cells)
+        in_blocks_of(monkeypatch, cells)
         with torch.autocast("cpu", torch.bfloat16):
             found = linear_cross_entropy(*given, targets)
         return [
@@ -76,7 +81,7 @@ def test_in_mixed_precision_it_is_as_exact_as_all_logits(monkeypatch: pytest.Mon
 
 
 def test_only_gradients_that_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BLOCK_CELLS", 10 * V)
+    in_blocks_of(monkeypatch, 10 * V)
     (hidden, output, _), targets, _ = inputs(torch.float32)
     loss = linear_cross_entropy(hidden, output.detach(), None, targets).sum()
     loss.backward()
