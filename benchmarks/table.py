@@ -27,6 +27,7 @@ BENCHMARKS = (
     "grammar_attention.py",
     "grammar_models.py",
     "treereg.py",
+    "cross_entropy.py",
     "stack_attention.py",
     "beam.py",
     "suite.py",
