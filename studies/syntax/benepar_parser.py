@@ -59,7 +59,12 @@ def read(file: str) -> list[Example]:
         trees = [nltk.Tree.fromstring(line) for line in lines]
     kept = [tree for tree in trees if is_trained_on(tree)]
     print(f"{len(kept)} of {len(trees)} trees", flush=True)
-    return [Example(tree, ptb_unescape(tree.leaves())) for tree in kept]
+    return [example_of(tree) for tree in kept]
+
+
+def example_of(tree: nltk.Tree) -> Example:
+    """Its words as in text, without the escapes of treebanks."""
+    return Example(tree, ptb_unescape(tree.leaves()))
 
 
 def is_trained_on(tree: nltk.Tree) -> bool:
@@ -103,17 +108,21 @@ def batches(examples: Sequence[Example], draws: random.Random) -> Iterator[list[
         yield from parts
 
 
+def untrained(examples: Sequence[Example], hparams: HParams) -> ChartParser:
+    """A parser of the tags, labels and characters of these sentences."""
+    tags = sorted({tag for example in examples for _, tag in example.pos()})
+    return ChartParser(
+        tag_vocab={tag: index for index, tag in enumerate(["UNK", *tags])},
+        label_vocab=ChartDecoder.build_vocab([example.tree for example in examples]),
+        char_vocab=RetokenizerForCharLSTM.build_vocab([example.words for example in examples]),
+        hparams=hparams,
+    )
+
+
 def train(examples: Sequence[Example], steps: int, width: int, rate: float, seed: int) -> ChartParser:
     """Adam, its rate rising over a tenth of the steps, then falling to 0."""
     torch.manual_seed(seed)
-    trees = [example.tree for example in examples]
-    tags = sorted({tag for example in examples for _, tag in example.pos()})
-    parser = ChartParser(
-        tag_vocab={tag: index for index, tag in enumerate(["UNK", *tags])},
-        label_vocab=ChartDecoder.build_vocab(trees),
-        char_vocab=RetokenizerForCharLSTM.build_vocab([example.words for example in examples]),
-        hparams=shape(trees, width),
-    )
+    parser = untrained(examples, shape([example.tree for example in examples], width))
     optimizer = torch.optim.Adam(parser.parameters(), lr=rate)
     rising = max(1, steps // 10)
     schedule = torch.optim.lr_scheduler.LambdaLR(

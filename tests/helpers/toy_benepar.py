@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import nltk
+from shell import script
 
 # Unambiguous: a phrase after a noun belongs to that noun.
 GRAMMAR = {
@@ -48,40 +48,17 @@ def toy_trees(count: int, seed: int) -> list[nltk.Tree]:
     return [tree for tree, _ in zip(endless(), range(count), strict=False)]
 
 
-@dataclass
-class _Example:
-    tree: nltk.Tree
-
-    @property
-    def words(self) -> list[str]:
-        from benepar.ptb_unescape import ptb_unescape
-
-        return ptb_unescape(self.tree.leaves())
-
-    @property
-    def space_after(self) -> list[bool]:
-        return [True] * len(self.words)
-
-    def leaves(self) -> list[str]:
-        return self.tree.leaves()
-
-    def pos(self) -> list[tuple[str, str]]:
-        return self.tree.pos()
-
-
 def train_toy_model(path: Path, steps: int = 150) -> None:
     """Train on 200 toy trees and save in benepar's single-file format."""
     import torch
-    from benepar.char_lstm import RetokenizerForCharLSTM
     from benepar.decode_chart import ChartDecoder
     from benepar.nkutil import HParams
-    from benepar.parse_chart import ChartParser
 
+    module = script(Path(__file__).parents[2] / "studies" / "syntax" / "benepar_parser.py")
     torch.manual_seed(0)
     rng = random.Random(0)
     trees = toy_trees(200, seed=1)
-    examples = [_Example(tree) for tree in trees]
-    tags = sorted({tag for tree in trees for _, tag in tree.pos()})
+    examples = [module.example_of(tree) for tree in trees]
     hparams = HParams(
         use_chars_lstm=True,
         use_pretrained=False,
@@ -104,12 +81,7 @@ def train_toy_model(path: Path, steps: int = 150) -> None:
         residual_dropout=0.0,
         attention_dropout=0.0,
     )
-    parser = ChartParser(
-        tag_vocab={tag: index for index, tag in enumerate(["UNK", *tags])},
-        label_vocab=ChartDecoder.build_vocab(trees),
-        char_vocab=RetokenizerForCharLSTM.build_vocab([example.words for example in examples]),
-        hparams=hparams,
-    )
+    parser = module.untrained(examples, hparams)
     optimizer = torch.optim.Adam(parser.parameters(), lr=3e-3)
     parser.train()
     for _ in range(steps):
@@ -117,4 +89,4 @@ def train_toy_model(path: Path, steps: int = 150) -> None:
         for _, batch in parser.encode_and_collate_subbatches(rng.sample(examples, 20), 1000):
             parser.compute_loss(batch).backward()
         optimizer.step()
-    torch.save({"config": parser.config, "state_dict": parser.state_dict()}, path)
+    module.save(parser, path)

@@ -44,6 +44,9 @@ def test_a_model_of_automatic_trees(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "pushdown-auto": ["ppl", "parse"],
         "benepar": ["parse", "labeled"],
     }
+    for task in ("parse", "labeled"):
+        counts = json.loads((out / "results" / "benepar-1" / task / "results.json").read_text())["counts"]
+        assert (counts["sentences"], counts["errors"]) == (10, 0)
     assert "no runs of base LM" in found["missing"][0]
     assert not any("benepar" in line and "seed" in line for line in found["missing"])
     read = json.loads((out / "runs" / "pushdown-auto-1" / "run.json").read_text())
