@@ -39,7 +39,7 @@ def linear_cross_entropy(
     """
     if hidden.device.type == "cpu" and len(hidden) * len(weight) > BLOCK_CELLS:
         dtype = hidden.dtype
-        if torch.is_autocast_enabled("cpu"):
+        if torch.is_autocast_enabled("cpu") and dtype != torch.float64:
             dtype = torch.get_autocast_dtype("cpu")
         with torch.autocast("cpu", enabled=False):
             given = [x if x is None else x.to(dtype) for x in (hidden, weight, bias)]
@@ -60,36 +60,40 @@ class _LinearCrossEntropy(torch.autograd.Function):
         targets: Tensor,
         rule_out: RuleOut | None,
     ) -> Tensor:
-        ctx.save_for_backward(hidden, weight, bias, targets)
         ctx.rule_out = rule_out
         found = []
         for rows in _blocks(hidden, weight):
-            logits = _logits(hidden, weight, bias, rows, rule_out).float()
+            logits = _logits(hidden, weight, bias, rows, rule_out)
+            logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
             found.append(F.cross_entropy(logits, targets[rows], reduction="none"))
-        return torch.cat(found)
+        nll = torch.cat(found)
+        ctx.save_for_backward(hidden, weight, bias, targets, nll)
+        return nll.float()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        hidden, weight, bias, targets = ctx.saved_tensors
+        hidden, weight, bias, targets, nll = ctx.saved_tensors
+        of_hidden, of_weight, of_bias = ctx.needs_input_grad[:3]
         scale = grad[:, None]  # (S, 1)
-        # Of each position's -log p by its logits: p, less 1 at the target; p alone in the blocks.
         weighted = (hidden * scale).to(hidden.dtype)  # (S, D)
-        grad_hidden = torch.empty_like(hidden)
+        at_target = torch.expm1(-nll)  # (S,)
         more = torch.promote_types(weight.dtype, torch.float32)
-        grad_weight = torch.zeros_like(weight, dtype=more)
-        grad_bias = None if bias is None else torch.zeros_like(bias, dtype=more)
+        grad_hidden = torch.empty_like(hidden) if of_hidden else None
+        grad_weight = torch.zeros_like(weight, dtype=more) if of_weight else None
+        grad_bias = torch.zeros_like(bias, dtype=more) if of_bias else None
         for rows in _blocks(hidden, weight):
-            p = _logits(hidden, weight, bias, rows, ctx.rule_out).softmax(1)  # (s, V)
-            grad_hidden[rows] = p @ weight
-            grad_weight += p.T @ weighted[rows]
+            # Of each position's -log p by its logits: p, but p - 1 at the target, which narrow numbers don't
+            # give as a difference where p is near 1.
+            by_logits = _logits(hidden, weight, bias, rows, ctx.rule_out).softmax(1)  # (s, V)
+            by_logits.scatter_(1, targets[rows, None], at_target[rows, None].to(by_logits.dtype))
+            if grad_hidden is not None:
+                grad_hidden[rows] = by_logits @ weight * scale[rows]
+            if grad_weight is not None:
+                grad_weight += by_logits.T @ weighted[rows]
             if grad_bias is not None:
-                grad_bias += p.T @ grad[rows].to(p.dtype)
-        grad_hidden = (grad_hidden - weight[targets]) * scale
-        grad_weight.index_add_(0, targets, -(hidden * scale).to(more))
-        if grad_bias is not None:
-            grad_bias.index_add_(0, targets, -grad.to(more))
-        return grad_hidden.to(hidden.dtype), grad_weight, grad_bias, None, None
+                grad_bias += by_logits.T @ grad[rows].to(by_logits.dtype)
+        return grad_hidden, grad_weight, grad_bias, None, None
 
 
 def _blocks(hidden: Tensor, weight: Tensor) -> list[slice]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -62,8 +64,16 @@ def test_it_is_that_of_all_logits(
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6, check_dtype=False)
 
 
-def test_in_mixed_precision_it_is_as_exact_as_all_logits(monkeypatch: pytest.MonkeyPatch) -> None:
-    given, targets, weight = inputs(torch.float32)
+@pytest.mark.parametrize("sureness", [0.0, 2.0, 4.0])
+def test_in_mixed_precision_it_is_as_exact_as_all_logits(
+    monkeypatch: pytest.MonkeyPatch, sureness: float
+) -> None:
+    """Of targets that are as probable as others, and of those that are nearly certain."""
+    (hidden, output, bias), targets, weight = inputs(torch.float32)
+    hidden = (hidden + sureness * output[targets]).detach().requires_grad_()
+    given = [hidden, output, bias]
+    probability = (-linear_cross_entropy(*given, targets)).exp().detach()
+    assert float(probability.median()) > {0.0: 0.0, 2.0: 0.9, 4.0: 0.999}[sureness]
     exact = with_gradients(given, linear_cross_entropy(*given, targets), weight)
 
     def errors(cells: int) -> list[float]:
@@ -80,10 +90,26 @@ def test_in_mixed_precision_it_is_as_exact_as_all_logits(monkeypatch: pytest.Mon
     assert all(0 < one < 1.5 * other for one, other in zip(in_blocks, at_once, strict=True))
 
 
-def test_only_gradients_that_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("asked_for", range(3))
+def test_only_gradients_that_are_asked_for(monkeypatch: pytest.MonkeyPatch, asked_for: int) -> None:
     in_blocks_of(monkeypatch, 10 * V)
-    (hidden, output, _), targets, _ = inputs(torch.float32)
-    loss = linear_cross_entropy(hidden, output.detach(), None, targets).sum()
-    loss.backward()
-    assert hidden.grad is not None
-    assert output.grad is None
+    given, targets, weight = inputs(torch.float32)
+    whole = torch.autograd.grad((linear_cross_entropy(*given, targets) * weight).sum(), given)
+    nll = linear_cross_entropy(*given, targets).detach()
+    context = SimpleNamespace(
+        saved_tensors=(*given, targets, nll),
+        needs_input_grad=[i == asked_for for i in range(3)],
+        rule_out=None,
+    )
+    with torch.no_grad():
+        grads = module._LinearCrossEntropy.backward(context, weight)
+    assert [grad is not None for grad in grads[:3]] == [i == asked_for for i in range(3)]
+    torch.testing.assert_close(grads[asked_for], whole[asked_for])
+
+
+def test_mixed_precision_leaves_doubles_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_blocks_of(monkeypatch, 10 * V)
+    given, targets, _ = inputs(torch.float64)
+    plain = linear_cross_entropy(*given, targets)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(linear_cross_entropy(*given, targets), plain)
