@@ -21,6 +21,7 @@ from pdtools.models.grammar.allowed import Prefix, allowed
 from pdtools.models.grammar.batch import ActionBatch
 from pdtools.models.grammar.config import PlmConfig, PlmMaskConfig
 from pdtools.models.grammar.state import ActionState
+from pdtools.models.kernels.decoding import decodes_in_c, logsumexp
 from pdtools.models.kernels.grammar_attention import visible_keys
 from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
 from pdtools.models.transformer.model import LOGIT_CELLS, LOGIT_CELLS_CPU, TransformerLM
@@ -276,17 +277,23 @@ class GrammarLM(TransformerLM):
             part = slice(first, first + rows)
             logits = self._logits(state.hidden[part]).float()
             over_all = self.config.normalize == "all"
-            logprobs = logits.log_softmax(1) if over_all else logits
-            self._rule_out(logprobs, Prefix(*(each[part] for each in prefix)))
-            logprobs = logprobs if over_all else logits.log_softmax(1)
-            structure.append(logprobs[:, v:])
-            chosen.append(logprobs[:, :v] if tokens is None else logprobs.gather(1, tokens[part, None])[:, 0])
+            total = _logsumexp(logits) if over_all else None
+            self._rule_out(logits, Prefix(*(each[part] for each in prefix)))
+            total = _logsumexp(logits) if total is None else total  # (r,)
+            of_tokens = logits[:, :v] if tokens is None else logits.gather(1, tokens[part, None])
+            structure.append(logits[:, v:] - total[:, None])
+            chosen.append((of_tokens - total[:, None]) if tokens is None else of_tokens[:, 0] - total)
         found = torch.cat(structure), torch.cat(chosen)
         if self.max_length is not None:
             full = state.read >= self.max_length  # (R,)
             found[0].masked_fill_(full[:, None], -torch.inf)
             found[1].masked_fill_(full if tokens is not None else full[:, None], -torch.inf)
         return found
+
+
+def _logsumexp(logits: Tensor) -> Tensor:
+    """log Σ exp of rows (R, A), in C where that works: (R,)."""
+    return logsumexp(logits) if decodes_in_c(logits) else logits.logsumexp(1)
 
 
 def _not_by_token() -> PdtoolsError:

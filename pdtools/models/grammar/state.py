@@ -42,12 +42,12 @@ class StepCache:
     Attributes:
         values: (entries, 2D).
         new: the entries of the step's own positions.
-        keys: int64 (M, K), entries.
+        entries: int64 (M, K), of the keys.
     """
 
     values: Tensor
     new: slice
-    keys: Tensor
+    entries: Tensor
 
     def write(self, new: Tensor) -> None:
         """Store the vectors (M, 2D) of the step."""
@@ -56,14 +56,14 @@ class StepCache:
     def blocks(self) -> Iterator[slice]:
         """All positions of the step, so many at a time as stay in the processor's cache."""
         cells = READ_CELLS_CPU if self.values.device.type == "cpu" else READ_CELLS
-        rows = max(1, cells // (self.values.shape[1] * self.keys.shape[1]))
-        for first in range(0, len(self.keys), rows):
+        rows = max(1, cells // (self.values.shape[1] * self.entries.shape[1]))
+        for first in range(0, len(self.entries), rows):
             yield slice(first, first + rows)
 
     def read(self, rows: slice) -> Tensor:
         """The vectors that some positions read: (m, K, 2D)."""
-        keys = self.keys[rows]
-        return self.values[keys.flatten()].view(*keys.shape, -1)
+        entries = self.entries[rows]
+        return self.values[entries.flatten()].view(*entries.shape, -1)
 
 
 @dataclass

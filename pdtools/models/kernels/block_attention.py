@@ -69,7 +69,7 @@ def block_attention(
         terms = terms._replace(fixed=_penalties(terms.alibi, q.shape[2], q.shape[3]), alibi=None)
     if native_takes(q, k, v, terms):
         return native_block_attention(q, k, v, terms, dropout)
-    return _BlockAttention.apply(q, k, v, *terms.without_alibi(), dropout, keep_weights)
+    return _BlockAttention.apply(q, k, v, *terms.of_blocks(), dropout, keep_weights)
 
 
 def _penalties(slopes: Tensor, n: int, d_head: int) -> Tensor:
@@ -155,7 +155,7 @@ def _native_works(dtype: torch.dtype) -> bool:
         plain, ours = (
             (mixed, *torch.autograd.grad((mixed * weight).sum(), learned))
             for mixed in (
-                _BlockAttention.apply(q, k, v, *terms.without_alibi(), 0.0, False),
+                _BlockAttention.apply(q, k, v, *terms.of_blocks(), 0.0, False),
                 native_block_attention(q, k, v, terms, 0.0),
             )
         )
@@ -163,7 +163,7 @@ def _native_works(dtype: torch.dtype) -> bool:
         openers = Terms(innermost=terms.innermost)  # of which alone not all blocks are computed
         yield (
             native_block_attention(q, k, v, openers, 0.0),
-            _BlockAttention.apply(q, k, v, *openers.without_alibi(), 0.0, False),
+            _BlockAttention.apply(q, k, v, *openers.of_blocks(), 0.0, False),
         )
         # What is linear in the values is its own derivative by them, if both passes drop the same weights.
         dropped = (native_block_attention(q, k, v, terms, 0.5) * weight).sum()

@@ -5,31 +5,37 @@
 
    score(j) = scale (q·k_j + u·k_j + (q + v)·r_j + q·e[tape_j] - slope open_j) - alibi (n - 1 - j)
 
+   of the keys that are seen; r_j is the vector of a distance, of j's place or of what `apart` says.
+
    What is computed of a row depends on nothing of others, nor on where its tokens' vectors lie. */
 
 #include "numbers.h"
 
 typedef struct {
     long heads, n, d, depths, table_heads; /* n: tokens read, the newest among them */
+    long distances, seen_heads;            /* vectors r of each head; heads that `seen` tells apart, or 1 */
     long width, by_query;                  /* how far apart rows of the cache, and of q, lie */
     double scale;
     /* In the order of decoding.py. A term that there is not is 0. */
     const int64_t *entries;                              /* (rows, n) */
     const real *values;                                  /* (entries, width): keys of all heads, then values */
     const real *q;                                       /* (rows, heads, d), rows strided */
-    const real *content_bias, *position_bias, *distance; /* (heads, d) twice, (heads, n, d) farthest first */
+    const real *content_bias, *position_bias, *distance; /* (heads, d) twice, (heads, distances, d) */
+    const int16_t *apart;                                /* (rows, n): which distance; 0: j, the farthest first */
     const real *table;                                   /* (table_heads, depths, d): heads, or 1 for all alike */
     const uint8_t *tape;                                 /* (rows, n) */
     const real *slopes;                                  /* (heads) */
     const int16_t *open;                                 /* (rows, n) */
     const real *alibi;                                   /* (heads) */
+    const uint8_t *seen;                                 /* (rows, seen_heads, n) */
     real *out;                                           /* (rows, heads, d): what attention gives */
 } attention;
 
-/* out[j] = x·key j, and, where they are, + y·vector j, + q·vector tape j; four at a time, so out has room for those. */
+/* out[j] = x·key j, and, where they are, + y·vector j or apart j, + q·vector tape j; four at a time, so out has room
+   for those. */
 INLINE void products(
-    long n, long d, const real *const *keys, long at, const real *x, const real *y, const real *vectors, const real *q,
-    const real *table, const uint8_t *tape, real *out
+    long n, long d, const real *const *keys, long at, const real *x, const real *y, const real *vectors,
+    const int16_t *apart, const real *q, const real *table, const uint8_t *tape, real *out
 ) {
     for (long j = 0; j < n; j += 4) {
         vector sum[4] = {{0}};
@@ -37,7 +43,7 @@ INLINE void products(
         for (long i = 0; i < 4; i++) {
             const long key = j + i < n ? j + i : n - 1;
             k[i] = keys[key] + at;
-            if (vectors) r[i] = vectors + key * d;
+            if (vectors) r[i] = vectors + (apart ? apart[key] : key) * d;
             if (table) e[i] = table + tape[key] * d;
         }
         long c = 0;
@@ -113,20 +119,32 @@ int attend(const attention *a, long first, long last) {
                 x[c] = a->content_bias ? q[c] + a->content_bias[h * d + c] : q[c];
                 y[c] = a->position_bias ? q[c] + a->position_bias[h * d + c] : q[c];
             }
-            const real *vectors = a->distance ? a->distance + h * n * d : 0;
+            const uint8_t *seen = a->seen ? a->seen + (row * a->seen_heads + (a->seen_heads > 1 ? h : 0)) * n : 0;
+            /* The keys from the first to the last that are seen: of models of actions often few. */
+            long from = 0, to = n;
+            if (seen) {
+                while (from < n - 1 && !seen[from]) from++;
+                while (to > from + 1 && !seen[to - 1]) to--;
+            }
+            const long m = to - from;
+            const int16_t *apart = a->apart ? a->apart + row * n + from : 0;
+            const real *vectors = a->distance ? a->distance + (h * a->distances + (apart ? 0 : from)) * d : 0;
             const real *table = a->table ? a->table + (a->table_heads > 1 ? h * a->depths * d : 0) : 0;
-            products(n, d, keys, h * d, x, y, vectors, q, table, tape, scores);
+            products(m, d, keys + from, h * d, x, y, vectors, apart, q, table, tape ? tape + from : 0, scores);
             if (a->slopes) {
                 const real slope = a->slopes[h];
-                const int16_t *open = a->open + row * n;
+                const int16_t *open = a->open + row * n + from;
                 _Pragma("omp simd")
-                for (long j = 0; j < n; j++) scores[j] -= slope * open[j];
+                for (long j = 0; j < m; j++) scores[j] -= slope * open[j];
             }
             const real scale = a->scale, by_step = a->alibi ? a->alibi[h] : 0;
             _Pragma("omp simd")
-            for (long j = 0; j < n; j++) scores[j] = scores[j] * scale - by_step * (real)(n - 1 - j);
-            const real total = exponentials(n, scores);
-            mix(n, d, keys, (a->heads + h) * d, scores, total, a->out + (row * a->heads + h) * d);
+            for (long j = 0; j < m; j++) scores[j] = scores[j] * scale - by_step * (real)(n - 1 - from - j);
+            if (seen)
+                for (long j = 0; j < m; j++)
+                    if (!seen[from + j]) scores[j] = -INFINITY;
+            const real total = exponentials(m, scores);
+            mix(m, d, keys + from, (a->heads + h) * d, scores, total, a->out + (row * a->heads + h) * d);
         }
     }
     free(scores);
@@ -144,7 +162,7 @@ int multiply(
     const int made = row_out && keys;
     for (long row = first; made && row < last; row++) {
         find(n, d, entries + row * n, values, keys);
-        products(n, d, keys, 0, x + row * by_x, 0, 0, 0, 0, 0, row_out);
+        products(n, d, keys, 0, x + row * by_x, 0, 0, 0, 0, 0, 0, row_out);
         memcpy(out + row * n, row_out, n * sizeof(real));
     }
     free(row_out);

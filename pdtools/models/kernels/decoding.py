@@ -22,8 +22,21 @@ from pdtools.models.kernels.terms import Terms
 _WORTH_A_THREAD = 1 << 21
 
 # ``attention`` in decoding.c, in its order.
-_SIZES = ("heads", "n", "d", "depths", "table_heads", "width", "by_query")
-_TERMS = ("content_bias", "position_bias", "distance", "table", "tape", "slopes", "open", "alibi")
+_SIZES = ("heads", "n", "d", "depths", "table_heads", "distances", "seen_heads", "width", "by_query")
+_TERMS = (
+    *(
+        "content_bias",
+        "position_bias",
+        "distance",
+        "apart",
+        "table",
+        "tape",
+        "slopes",
+        "open",
+        "alibi",
+        "seen",
+    ),
+)
 
 
 class _Arguments(ctypes.Structure):
@@ -61,19 +74,24 @@ def attend_to_entries(q: Tensor, values: Tensor, entries: Tensor, terms: Terms) 
         q: (R, H, d_head).
         values: (entries, 2D), keys of all heads and then values.
         entries: int64 (R, n), of the tokens, the newest last.
-        terms: of the same precision as q; of a step, that is with (R, 1, n) instead of (B, N, N); without
-            ``fixed``, ``innermost`` and ``seen``. The tape is uint8.
+        terms: of the same precision as q; of a step, that is with (R, 1, n) instead of (B, N, N), ``seen``
+            also (R, H, n); without ``fixed`` and ``innermost``. The tape is uint8.
 
     Returns:
         (R, H, d_head).
 
     Raises:
-        IndexError: if a depth is not in the table.
+        IndexError: if a depth, or a distance, is not in its table.
     """
     rows, heads, d_head = q.shape
     depths = 0 if terms.table is None else terms.table.shape[1]
     if terms.tape is not None and terms.tape.numel() and (deepest := int(terms.tape.max())) >= depths:
         raise IndexError(f"a depth of {deepest} is not in a table of {depths} rows")
+    distances = 0 if terms.distance is None else terms.distance.shape[1]
+    if terms.apart is not None and terms.apart.numel():
+        least, most = (int(each) for each in terms.apart.aminmax())
+        if least < 0 or most >= distances:
+            raise IndexError(f"distances from {least} to {most} are not in a table of {distances} rows")
     out = q.new_empty(rows, heads, d_head)
     q, entries = _with_whole_rows(q.flatten(1)), entries.contiguous()
     given = {name: None if (term := getattr(terms, name)) is None else term.contiguous() for name in _TERMS}
@@ -84,6 +102,8 @@ def attend_to_entries(q: Tensor, values: Tensor, entries: Tensor, terms: Terms) 
         d=d_head,
         depths=depths,
         table_heads=0 if terms.table is None else terms.table.shape[0],
+        distances=distances,
+        seen_heads=0 if terms.seen is None else terms.seen.shape[1],
         width=values.shape[1],
         by_query=q.stride(0),
         scale=1 / math.sqrt(d_head),
@@ -167,7 +187,14 @@ def _works(dtype: torch.dtype) -> bool:
             open=some(torch.int16, 4, 2, 1, n),
             alibi=normal(heads),
         )
-        for given in (terms, terms._replace(table=normal(1, depths, d_head)), Terms()):
+        apart = Terms(
+            content_bias=terms.content_bias,
+            position_bias=terms.position_bias,
+            distance=normal(heads, depths, d_head),
+            apart=some(torch.int16, depths, 2, 1, n),
+            seen=torch.tensor([[[0, 1, 1, 0, 1, 0, 0]], [[0, 0, 0, 0, 0, 0, 1]]], dtype=torch.bool),
+        )
+        for given in (terms, terms._replace(table=normal(1, depths, d_head)), apart, Terms()):
             yield attend_to_entries(q, values, entries, given), _plainly(q, values, entries, given)
         x = normal(2, values.shape[1])
         yield multiply_by_entries(x, values, entries), torch.einsum("rd,rnd->rn", x, values[entries])
@@ -185,7 +212,12 @@ def _plainly(q: Tensor, values: Tensor, entries: Tensor, terms: Terms) -> Tensor
     scores = torch.einsum("rhd,rhnd->rhn", keyed, k)
     if terms.distance is not None:
         assert terms.position_bias is not None
-        scores = scores + torch.einsum("rhd,hnd->rhn", q + terms.position_bias[:, 0], terms.distance)
+        by_distance = torch.einsum("rhd,hnd->rhn", q + terms.position_bias[:, 0], terms.distance)
+        scores = scores + (
+            by_distance
+            if terms.apart is None
+            else by_distance.gather(2, terms.apart.long().expand(-1, heads, -1))
+        )
     if terms.table is not None:
         assert terms.tape is not None
         by_depth = torch.einsum("rhd,htd->rht", q, terms.table.expand(heads, -1, -1))
@@ -196,4 +228,6 @@ def _plainly(q: Tensor, values: Tensor, entries: Tensor, terms: Terms) -> Tensor
     scores = scores / math.sqrt(d_head)
     if terms.alibi is not None:
         scores = scores - terms.alibi[:, None] * torch.arange(n - 1, -1, -1)
+    if terms.seen is not None:
+        scores = scores.masked_fill(~terms.seen, -math.inf)
     return torch.einsum("rhn,rhnd->rhd", scores.softmax(2), v)

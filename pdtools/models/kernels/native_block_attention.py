@@ -24,7 +24,7 @@ _OUTPUTS = ("mixed", "softmax")
 
 
 # ALiBi's penalties are among the fixed terms; what is seen is always all up to the query, or goes by openers.
-_TERMS = tuple(name for name in Terms._fields if name not in ("alibi", "seen"))
+_TERMS = tuple(name for name in Terms._fields if name not in ("alibi", "apart", "seen"))
 _INPUTS = ("q", "k", "v", *_TERMS)
 
 

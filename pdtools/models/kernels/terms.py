@@ -24,6 +24,8 @@ class Terms(NamedTuple):
             (PLM-mask of Qian et al. 2021).
         seen: keys that count, of those up to the query, which is always among them: bool (B, N, N).
         alibi: l, ALiBi's slopes (Press et al. 2022), which are not learned: float (H).
+        apart: which vector of ``distance`` is r, where their places don't say: int16 (B, N, N). Of steps of
+            decoding alone.
     """
 
     content_bias: Tensor | None = None
@@ -37,7 +39,8 @@ class Terms(NamedTuple):
     innermost: Tensor | None = None
     seen: Tensor | None = None
     alibi: Tensor | None = None
+    apart: Tensor | None = None
 
-    def without_alibi(self) -> list[Tensor | None]:
-        """The others, in order."""
-        return [term for name, term in self._asdict().items() if name != "alibi"]
+    def of_blocks(self) -> list[Tensor | None]:
+        """What :mod:`pdtools.models.kernels.block_attention` computes itself, in order."""
+        return [term for name, term in self._asdict().items() if name not in ("alibi", "apart")]

@@ -96,10 +96,11 @@ class Attention(nn.Module):
     ) -> Tensor:
         """From queries of the newest tokens (R, H, 1, d_head) to all so far: (R, H, 1, d_head)."""
         if _is_in_place(q, cache, terms, inputs, dropout):
-            entries = cache.past.entries
-            k = q.expand(-1, -1, entries.shape[1], -1)  # terms look at its shape alone
+            k = q.expand(-1, -1, cache.entries.shape[1], -1)  # terms look at its shape alone
             given = _given(terms, q, k, key_map, inputs)
-            return attend_to_entries(q[:, :, 0], cache.values, entries, given)[:, :, None]
+            if inputs.visible is not None:
+                given = given._replace(seen=inputs.visible[:, :, 0])
+            return attend_to_entries(q[:, :, 0], cache.values, cache.entries, given)[:, :, None]
         blocks = []
         for rows in cache.blocks():
             k, v = self._by_head(cache.read(rows))  # (r, H, K, d_head)
@@ -196,14 +197,11 @@ def _in_kernels(terms: Sequence[ScoreTerm]) -> bool:
 def _is_in_place(
     q: Tensor, cache: Cache, terms: Sequence[ScoreTerm], inputs: ScoreInputs, dropout: float
 ) -> bool:
-    """Whether C attends to a cache where it lies: all that has been read, with terms that it knows."""
+    """Whether C attends to a cache where it lies, with terms that it knows."""
     return (
-        isinstance(cache, Cache)
-        and inputs.visible is None
-        and not inputs.sees_stack
-        and (inputs.tape is None or inputs.tape.dtype == torch.uint8)
+        (inputs.tape is None or inputs.tape.dtype == torch.uint8)
         and not dropout
-        and _in_kernels(terms)
+        and (inputs.depth_difference is not None or _in_kernels(terms))
         and decodes_in_c(q, cache.values)
     )
 

@@ -118,6 +118,11 @@ class Cache:
     past: Past
     values: Tensor
 
+    @property
+    def entries(self) -> Tensor:
+        """Those of all tokens of each hypothesis: int64 (R, k + 1)."""
+        return self.past.entries
+
     def write(self, new: Tensor) -> None:
         """Store the vectors (R, width) of the token that was fed last."""
         self.values[self.past.newest()] = new

@@ -174,8 +174,8 @@ class RelativePositions(ScoreTerm):
 class DepthPositions(RelativePositions):
     """Transformer-XL's form with differences of depth as distances (Sartran et al. 2022, section 3.3).
 
-    Computed by :mod:`pdtools.models.kernels.grammar_attention`, beside no other terms; plainly by
-    :meth:`forward`, of whole rows.
+    Computed by :mod:`pdtools.models.kernels.grammar_attention`, beside no other terms, and, when decoding on
+    a CPU, by :mod:`pdtools.models.kernels.decoding`; plainly by :meth:`forward`, of whole rows.
     """
 
     name = "depth-difference"
@@ -184,6 +184,11 @@ class DepthPositions(RelativePositions):
     def vectors(self, keys: int) -> Tensor:
         """W_R R of the distances from the nearest on: (H, 64, d_head)."""
         return self._vectors(torch.arange(NEAREST, FARTHEST + 1, device=self.distance_map.weight.device))
+
+    def tensors(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> dict[str, Tensor]:
+        """See :meth:`ScoreTerm.tensors`; of a step of decoding."""
+        assert inputs.depth_difference is not None
+        return {**super().tensors(q, k, key_map, inputs), "apart": inputs.depth_difference[:, 0]}
 
     def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
         assert inputs.on_stack is not None

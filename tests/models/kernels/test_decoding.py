@@ -7,6 +7,7 @@ import math
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 
 import pdtools.models.kernels.decoding as module
 import pdtools.models.transformer.attention as attention_module
+from pdtools.models.grammar.state import StepCache
 from pdtools.models.kernels.decoding import attend_to_entries, library_for, logsumexp, multiply_by_entries
 from pdtools.models.kernels.native import COMPILERS, native_library
 from pdtools.models.kernels.terms import Terms
@@ -24,6 +26,7 @@ from pdtools.models.transformer.attention import Attention
 from pdtools.models.transformer.cache import Cache, Past
 from pdtools.models.transformer.positions import TiltedLinearPositions
 from pdtools.models.transformer.score_terms import (
+    DepthPositions,
     DepthScores,
     LinearPositions,
     RelativePositions,
@@ -243,14 +246,49 @@ def test_what_is_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not is_used(layer_of([lambda: TiltedLinearPositions(HEADS)], torch.float32))
         assert inputs.tape is not None
         assert not is_used(layer, ScoreInputs(causal=None, tape=inputs.tape.to(torch.int16)))
-        visible = torch.ones(ROWS, 1, 1, 4, dtype=torch.bool)
-        assert not is_used(layer, ScoreInputs(causal=None, tape=inputs.tape, visible=visible))
         assert not is_used(layer_of(depths, torch.bfloat16), dtype=torch.bfloat16)
         with torch.autocast("cpu", torch.bfloat16):
             assert not is_used(layer)
         layer.dropout = 0.1
         assert is_used(layer)
         assert not is_used(layer.train())
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("heads", [1, HEADS])
+@pytest.mark.parametrize("n", [1, 2, 21])
+def test_what_models_of_actions_see(
+    n: int, heads: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    past = caches_of("shared", 25, dtype)
+    cache = StepCache(past.values, past.past.newest(), torch.randint(ROWS * 25, (ROWS, n)))
+    visible = torch.rand(ROWS, heads, 1, n) < 0.5  # of rows any, with gaps
+    visible[..., torch.randint(n, (1,))] = True
+    inputs = ScoreInputs(causal=None, tape=None, visible=visible)
+    x = torch.randn(ROWS, 1, D, dtype=dtype)
+    cases: list[tuple[list[Callable[[], ScoreTerm]], ScoreInputs]] = [
+        ([], inputs),
+        ([lambda: LinearPositions(HEADS)], inputs),
+    ]
+    if heads == 1:
+        apart = torch.randint(64, (ROWS, 1, 1, n), dtype=torch.int16)
+        cases.append(([lambda: DepthPositions(D, HEADS)], replace(inputs, depth_difference=apart)))
+    for terms, given in cases:
+        layer = layer_of(terms, dtype)
+        layer.output = nn.Identity()
+        assert_same(*both_ways(monkeypatch, lambda: layer(x, given, cache)), dtype)  # noqa: B023
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("distance", [-1, 64])
+def test_distances_without_a_vector_are_refused(distance: int) -> None:
+    q, values, entries, terms = random_step(torch.float32)
+    apart = torch.zeros(ROWS, 1, entries.shape[1], dtype=torch.int16)
+    apart[-1, 0, -1] = distance
+    terms = terms._replace(distance=torch.zeros(HEADS, 64, D_HEAD), apart=apart)
+    with pytest.raises(IndexError, match="not in a table of 64 rows"):
+        attend_to_entries(q, values, entries, terms)
 
 
 @pytest.mark.usefixtures("compiler")
@@ -284,7 +322,7 @@ def fresh_library() -> Iterator[None]:
     [
         "s/scores\\[j\\] -= slope/scores[j] += slope/",
         "s/c < d; c++) {/c < d - 1; c++) {/",
-        "s/key \\* d;/0;/",
+        "s/: key) \\* d;/: 0) * d;/",
         "s/most + log(total)/log(total)/",
     ],
 )
