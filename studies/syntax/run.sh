@@ -14,6 +14,14 @@ late)
     kind=pushdown search="--beam $BEAM --margin $MARGIN" parse=$search
     shape="config.pushdown_layers=last~1 config.head_reads=prefix"
     ;;
+late-light)
+    kind=pushdown search="--beam $BEAM --margin $MARGIN" parse=$search
+    shape="config.pushdown_layers=last~1 config.head_reads=prefix train.attachment_weight=0.3"
+    ;;
+light)
+    kind=pushdown search="--beam $BEAM --margin $MARGIN" parse=$search shape="train.attachment_weight=0.3" ;;
+distances)
+    kind=pushdown search="--beam $BEAM --margin $MARGIN" parse=$search shape="config.stack_distances=true" ;;
 plm) kind=plm batch=$((BATCH * 22 / 10)) search="--margin $ACTION_MARGIN" parse=$search ;;
 plm-mask)
     kind=plm-mask batch=$((BATCH * 22 / 10)) search="--margin $ACTION_MARGIN" parse=$search
@@ -25,6 +33,9 @@ scaffold) kind=sclm shape="config.scaffold=next" ;;
 *) echo "$model: no such model" >&2; exit 255 ;;
 esac
 [ -z "$WIDTH" ] || shape="$shape config.d_model=$WIDTH config.d_ff=$((4 * WIDTH)) config.heads=4"
+if [ -n "$DROPOUT" ]; then
+    shape="$shape config.input_dropout=$DROPOUT config.attention_dropout=$DROPOUT config.output_dropout=$DROPOUT"
+fi
 device="--device $DEVICE --threads 1 --quiet"
 common="--valid $OUT/shards/valid$trees --config $CONFIG --model $kind --set train.patience=0 --set train.batch_tokens=$batch"
 common="$common --set train.batch_sentences=0 --set train.precision=$PRECISION"

@@ -11,6 +11,7 @@
 #   and late: a Pushdown LM with a tape in the last layer only, whose attachment head reads what the others make of a token
 #   PARSER=  of benepar (benepar_parser.py trains one): for the model pushdown-auto, which learns from its trees
 #   CONFIG=small (bllip)   WIDTH=128 (the recipe's)   LAYER=3 (12): the one whose states TreeReg is a loss of
+#   DROPOUT= of all models, in place of the recipe's
 #   VOCABULARY=8000 (10000) of byte-level BPE
 #   STEPS=500 (300000)   EVERY=250 (2000) steps an evaluation
 #   BATCH=4096 (16384) positions a step; models of actions have 2.2 and 2.9 times as many, for as many sentences
@@ -37,13 +38,13 @@ fi
 export OUT="$out" CONFIG="${CONFIG:-$config}" WIDTH="${WIDTH-$width}" LAYER="${LAYER:-$layer}" DEVICE="${DEVICE:-cpu}"
 export STEPS="${STEPS:-$steps}" EVERY="${EVERY:-$every}" BATCH="${BATCH:-$batch}" RATES="${RATES:-$rates}"
 export TUNE_STEPS="${TUNE_STEPS:-$tune}" PAIRS="${PAIRS:-$pairs}" BEAM="${BEAM:-$beam}" MARGIN="${MARGIN:-$margin}"
-export ACTION_MARGIN="${ACTION_MARGIN:-8}" PRECISION="${PRECISION:-auto}"
+export ACTION_MARGIN="${ACTION_MARGIN:-8}" PRECISION="${PRECISION:-auto}" DROPOUT="${DROPOUT:-}"
 vocabulary=${VOCABULARY:-$vocabulary} sentences=${SENTENCES-$sentences}
 mkdir -p "$out/runs" "$out/results" "$out/shards" "$out/rates"
 
 settings="CONFIG=$CONFIG WIDTH=$WIDTH LAYER=$LAYER VOCABULARY=$vocabulary STEPS=$STEPS BATCH=$BATCH RATES=$RATES"
 settings="$settings TUNE_STEPS=$TUNE_STEPS PAIRS=$PAIRS SENTENCES=$sentences BEAM=$BEAM MARGIN=$MARGIN"
-settled "$out" "$settings ACTION_MARGIN=$ACTION_MARGIN PRECISION=$PRECISION"
+settled "$out" "$settings ACTION_MARGIN=$ACTION_MARGIN PRECISION=$PRECISION DROPOUT=$DROPOUT"
 
 if staged data && [ ! -e "$out/trees" ]; then
     if [ -e "$trees/train.trees" ]; then
