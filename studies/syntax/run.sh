@@ -14,14 +14,8 @@ late)
     kind=pushdown search="--beam $BEAM --margin $MARGIN" parse=$search
     shape="config.pushdown_layers=last~1 config.head_reads=prefix"
     ;;
-late-light)
-    kind=pushdown search="--beam $BEAM --margin $MARGIN" parse=$search
-    shape="config.pushdown_layers=last~1 config.head_reads=prefix train.attachment_weight=0.3"
-    ;;
 light)
     kind=pushdown search="--beam $BEAM --margin $MARGIN" parse=$search shape="train.attachment_weight=0.3" ;;
-distances)
-    kind=pushdown search="--beam $BEAM --margin $MARGIN" parse=$search shape="config.stack_distances=true" ;;
 plm) kind=plm batch=$((BATCH * 22 / 10)) search="--margin $ACTION_MARGIN" parse=$search ;;
 plm-mask)
     kind=plm-mask batch=$((BATCH * 22 / 10)) search="--margin $ACTION_MARGIN" parse=$search
