@@ -153,7 +153,8 @@ def test_what_is_not_there_is_said(found: dict[str, Any], report: ModuleType) ->
     assert len([line for line in said if line.startswith("- base LM")]) == 0
     assert said[0] == (
         "- no runs of base LM + attachment loss, Pushdown LM, automatic trees, Pushdown LM, late, "
-        "Pushdown LM, attachment weight 0.3, PLM, PLM-mask, base LM + TreeReg, ScLM-next and benepar (Kitaev et al. 2019)"
+        "Pushdown LM, attachment weight 0.3, PLM, PLM-mask, base LM + TreeReg, ScLM-next "
+        "and benepar (Kitaev et al. 2019)"
     )
 
 
