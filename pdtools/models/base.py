@@ -406,12 +406,16 @@ class LanguageModel(nn.Module, ABC):
         """log p(r_{k+1} | x_<=k+1, W_k), normalised over the legal candidates.
 
         Args:
-            state: after token k.
+            state: after token k; what the layers below the tape make of the tokens may be noted in it, and
+                other tokens may be asked for afterwards.
             next_tokens: int64 (R,), x_{k+1}.
             legal: bool (R, k + 2), the shift last (:meth:`pdtools.models.StackState.legal`).
 
         Returns:
             float (R, k + 2); -inf where illegal.
+
+        Raises:
+            NoRoomError: if the state has no room for what is noted.
         """
         raise PdtoolsError("this model has no attachment head")
 

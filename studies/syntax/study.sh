@@ -10,7 +10,7 @@
 #   MODELS="base base-head pushdown plm plm-mask tg treereg scaffold"   SEEDS="1 2" (1 2 3)
 #   and late: a Pushdown LM with a tape in the last layer only, whose attachment head reads what the others make of a token
 #   light: a Pushdown LM, the attachment loss with a weight of 0.3
-#   PARSER=  of benepar (benepar_parser.py trains one): for the model pushdown-auto, which learns from its trees
+#   AUTO_PARSER=  of benepar (benepar_parser.py trains one): for the model pushdown-auto, which learns from its trees
 #   CONFIG=small (bllip)   WIDTH=128 (the recipe's)   LAYER=3 (12): the one whose states TreeReg is a loss of
 #   DROPOUT= of all models, in place of the recipe's
 #   VOCABULARY=8000 (10000) of byte-level BPE
@@ -77,7 +77,7 @@ done
 models=${MODELS:-base base-head pushdown plm plm-mask tg treereg scaffold}
 case " $models " in
 *"-auto "*)
-    parser=${PARSER:?names a parser}
+    parser=${AUTO_PARSER:?names a parser}
     for part in train valid test; do
         staged data && [ ! -e "$out/trees/$part-auto.trees" ] || continue
         sed 's/([^ ()]* //g; s/)//g' "$out/trees/$part.trees" > "$out/trees/$part.words"

@@ -29,7 +29,7 @@ def test_a_model_of_automatic_trees(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     module.save(parser, tmp_path / "parser.pt")
 
     settings = {**SETTINGS, "MODELS": "pushdown-auto", "STEPS": "1", "RATES": "1e-3", "SENTENCES": ""}
-    shell = Shell(tmp_path, **settings, PARSER="parser.pt")
+    shell = Shell(tmp_path, **settings, AUTO_PARSER="parser.pt")
     done = shell.run("sh", STUDY, "treebank", "out")
     assert done.returncode == 0, done.stderr
     out = tmp_path / "out"

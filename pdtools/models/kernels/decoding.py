@@ -153,7 +153,7 @@ def _call(function: str, rows: Tensor, each: int, *arguments: object) -> None:
 
     def call(some: slice) -> None:
         if not compute(*arguments, *_numbers(some.start, some.stop)):
-            raise MemoryError("no memory for one token's attention scores")
+            raise MemoryError("no memory for one token's scores")
 
     share_among_threads(len(rows), call, most=1 + len(rows) * each // _WORTH_A_THREAD)
 

@@ -1,5 +1,5 @@
-/* What attention in C has in common: numbers of 32 bits or, with -DDOUBLE, of 64, vectors of them, exponentials and
-   dropout. */
+/* What the functions in C have in common: numbers of 32 bits or, with -DDOUBLE, of 64, vectors of them and their sums,
+   exponentials and dropout. */
 
 #include <math.h>
 #include <stdint.h>

@@ -210,11 +210,6 @@ class StackCache:
         self._length = length
         self._cache = past.cache(length + like.shape[-1], torch.promote_types(like.dtype, torch.float32))
 
-    @property
-    def nbytes(self) -> int:
-        """Memory that it takes."""
-        return self._cache.values.nbytes
-
     def step(self, x: Tensor, actions: Tensor) -> Tensor:
         """Take the next position in.
 

@@ -296,7 +296,7 @@ def test_step_by_step_with_hypotheses_selected() -> None:
         past.feed()
         found = layer(new, cache)
         torch.testing.assert_close(found[:, 0], layer(inputs)[:, -1])
-    assert cache.nbytes == 200 * (n + 6) * 8
+    assert past.nbytes == 200 * (n + 6) * 8
 
 
 @torch.no_grad()
