@@ -136,7 +136,9 @@ class Predictions:
                 places = np.arange(token + 1)
             query = row[:, :, places[token] - 1]  # (L, H, N)
             own = query[:, :, places[:token]]
-            yield Prediction(encoded, token, own, (query.sum(2) - own.sum(2)).clip(0))
+            # Not one less the others, which is seldom 0.
+            rest = np.delete(query, places[:token], axis=2).sum(2)
+            yield Prediction(encoded, token, own, rest)
 
     def _row(self, encoded: Encoded, token: int, derivations: Any) -> tuple[Any, Any]:
         """The tokens before the predicted one (of actions with it) and their derivation, to be packed."""

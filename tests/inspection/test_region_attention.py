@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.evaluation.comparison.statistics import student_quantile
 from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.suites import read_suites
-from pdtools.inspection import region_attention
+from pdtools.inspection import predictions, region_attention
 from pdtools.inspection.attention import attention_weights
 from pdtools.inspection.region_attention import Question, evaluate_attention, mean_and_interval
 from pdtools.models import LoadedModel, save_checkpoint
@@ -111,6 +112,25 @@ def test_all_models_give_shares_that_make_up_one(kind: str, tmp_path: Path) -> N
     scores = look(suite_file(tmp_path / "toy.json"), {kind: [kind]}).scores["by_suite"]["toy"]
     assert sum(score[kind]["mean"] for score in scores.values()) == pytest.approx(1, abs=1e-6)
     assert ("(structure)" in scores) == (kind in ("tg", "plm", "plm-mask"))
+
+
+@pytest.mark.usefixtures("by_folder")
+def test_what_is_no_token_has_nothing_of_models_of_tokens_not_even_by_rounding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = torch.Generator().manual_seed(1)
+
+    def any_weights(model: Any, batch: Any) -> SimpleNamespace:
+        rows, n = batch.tokens.shape
+        scores = 3 * torch.randn(rows, 2, 2, n, n, generator=random)
+        seen = torch.ones(n, n, dtype=torch.bool).tril()
+        return SimpleNamespace(weights=scores.masked_fill(~seen, -torch.inf).softmax(-1))
+
+    monkeypatch.setattr(predictions, "attention_weights", any_weights)
+    contents = [["a b", "c", "", "a " * n + "b", "c", "a"] for n in range(1, 25)]
+    items = [{"match": one, "mismatch": one} for one in contents]
+    found = look(suite_file(tmp_path / "toy.json", items), {"base": ["base"]}).scores["by_suite"]["toy"]
+    assert list(found) == ["det", "noun", "inner", "(root)"]
 
 
 @pytest.mark.usefixtures("by_folder")
