@@ -149,6 +149,21 @@ def tuning_of(folder: Path, model: str) -> dict[str, Any] | None:
     }
 
 
+def validated(run: Path) -> dict[str, Any]:
+    """A run's settings that variants of the Pushdown LM differ in, and its last scores on validation data."""
+    recipe, valid = read_json(run / "run.json")["recipe"], read_metrics(run, "valid")[-1]
+    settings = {key: recipe["config"][key] for key in ("pushdown_layers", "head_reads", "stack_distances")}
+    return {
+        **settings,
+        "attachment_weight": recipe["train"]["attachment_weight"],
+        "seed": recipe["train"]["seed"],
+        **{
+            key: valid[key]
+            for key in ("step", "ppl_token_given_trees", "ppl_token_joint", "attachment_accuracy")
+        },
+    }
+
+
 def missing(runs: Sequence[Document], attention: Document | None) -> Iterator[str]:
     """What a whole study has and these runs have not, a line each."""
     there = dict.fromkeys(run["model"] for run in runs)

@@ -1,6 +1,7 @@
 """What the scripts of this study ask: the chosen rate; the tables, figures and results of all runs.
 
-python report.py rate SWEEP.json | table FOLDER | figures RESULTS.json FOLDER | tapes FILE.json
+python report.py rate SWEEP.json | table FOLDER | figures RESULTS.json FOLDER | tapes FILE.json |
+    variants FILE.json RUN…
 """
 
 from __future__ import annotations
@@ -40,6 +41,12 @@ def tapes(file: str) -> None:
     found = read_json(Path(file))
     strata = (tape_tables.strata_table(found, name) for name in tape_tables.STRATA)
     print("\n".join([tape_tables.tape_table(found), *strata]), end="")
+
+
+def variants(file: str, *runs: str) -> None:
+    """Write the validation scores of runs that are chosen among."""
+    found = {Path(run).name: gather.validated(Path(run)) for run in runs}
+    write_json(Path(file), {"runs": found, "provenance": provenance()})
 
 
 # --- figures ------------------------------------------------------------------------------------
@@ -105,6 +112,7 @@ PASSAGES: dict[str, Callable[..., str]] = {
     "regions": score_tables.regions_table,
     "rates": score_tables.rates_table,
     "runs": score_tables.runs_table,
+    "variants": score_tables.variants_table,
     "missing": score_tables.missing_list,
     "notes": score_tables.notes_list,
     "tapes": tape_tables.tape_table,
@@ -118,6 +126,7 @@ if __name__ == "__main__":
         "table": table,
         "figures": figures,
         "tapes": tapes,
+        "variants": variants,
     }
     try:
         commands[command](*arguments)

@@ -264,3 +264,16 @@ def notes_list(found: Document) -> str:
     lines += [f"{name}: {note}" for name, notes in comparison["notes"].items() for note in notes]
     lines += [f"{name}, left out: {why}" for name, of in comparison["refused"].items() for why in of]
     return "".join(f"- {line}\n" for line in lines)
+
+
+def variants_table(found: Document) -> str:
+    """Variants of the Pushdown LM on validation data, the best joint first."""
+    head = ["tape in layers", "attachment head reads", "stack distances", "attachment weight", "seed"]
+    head += ["perplexity per token, given trees", "joint", "attachments right (%)"]
+    rows = [head, ["---"] * len(head)]
+    for run in sorted(found["runs"].values(), key=lambda each: each["ppl_token_joint"]):
+        settings = [run["pushdown_layers"], run["head_reads"], "yes" if run["stack_distances"] else "no"]
+        settings += [f"{run['attachment_weight']:g}", str(run["seed"])]
+        scores = [run["ppl_token_given_trees"], run["ppl_token_joint"], 100 * run["attachment_accuracy"]]
+        rows.append([*settings, *(f"{score:.1f}" for score in scores)])
+    return markdown_table(rows)

@@ -193,7 +193,7 @@ def test_the_page_and_figures_are_made_of_the_results_file(
     document = read_json(study / "results.json")
     assert report.score_tables.markdown(document) == table
     of_one = {"level": ("circuit",), "score": ("base", "marginal"), "difference": ("pushdown", "marginal")}
-    of_other_files = {"tapes", "strata"}
+    of_other_files = {"tapes", "strata", "variants"}
     for name in report.PASSAGES.keys() - of_other_files:
         made = report.PASSAGES[name](document, *of_one.get(name, ()))
         assert made
@@ -205,6 +205,26 @@ def test_the_page_and_figures_are_made_of_the_results_file(
         *("syntax-blimp-by-phenomenon.svg", "syntax-sg-by-circuit.svg"),
     ]
     assert drawn == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+
+def test_variants_are_listed_by_their_last_validation_the_best_first(
+    report: ModuleType, tmp_path: Path
+) -> None:
+    config = {"pushdown_layers": "all", "head_reads": "embedding", "stack_distances": False}
+    for name, weight, joints in (("plain", 1.0, (80.0, 200.0)), ("light", 0.3, (300.0, 150.25))):
+        recipe = {"config": config, "train": {"attachment_weight": weight, "seed": 1}}
+        write_json(tmp_path / name / "run.json", {"recipe": recipe})
+        scores = {"kind": "valid", "ppl_token_given_trees": 90.5, "attachment_accuracy": 0.875}
+        records = ({**scores, "step": i, "ppl_token_joint": joint} for i, joint in enumerate(joints))
+        lines = "".join(json.dumps(record) + "\n" for record in records)
+        (tmp_path / name / "metrics.jsonl").write_text(lines)
+    file = tmp_path / "variants.json"
+    report.variants(str(file), str(tmp_path / "plain"), str(tmp_path / "light"))
+    lines = report.PASSAGES["variants"](read_json(file)).splitlines()
+    assert lines[2:] == [
+        "| all | embedding | no | 0.3 | 1 | 90.5 | 150.2 | 87.5 |",
+        "| all | embedding | no | 1 | 1 | 90.5 | 200.0 | 87.5 |",
+    ]
 
 
 def test_few_results(report: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,7 +75,7 @@ def attend_to_entries(q: Tensor, values: Tensor, entries: Tensor, terms: Terms) 
         values: (entries, 2D), keys of all heads and then values.
         entries: int64 (R, n), of the tokens, the newest last.
         terms: of the same precision as q; of a step, that is with (R, 1, n) instead of (B, N, N), ``seen``
-            also (R, H, n); without ``fixed`` and ``innermost``. The tape is uint8.
+            also (R, H, n) and True of one at least; without ``fixed`` and ``innermost``. The tape is uint8.
 
     Returns:
         (R, H, d_head).
