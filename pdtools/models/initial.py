@@ -59,7 +59,8 @@ _OF_DATA = (
 )
 # Options that the same weights leave open, or which say what a model has besides them.
 _CHOICES = re.compile(
-    "objective|.*dropout|treereg_.*|attachment_head|head_reads|pushdown_layers|stack_layers|depth_init",
+    "objective|.*dropout|treereg_.*|attachment_head|head_reads|head_slope|pushdown_layers|stack_layers"
+    "|depth_init",
     re.ASCII,
 )
 

@@ -9,13 +9,20 @@ batch=$BATCH shape= search= parse= skip= trees=
 case $model in
 base) kind=transformer ;;
 base-head) kind=transformer shape="config.attachment_head=true" parse="--beam $BEAM --margin $MARGIN" ;;
-pushdown | pushdown-auto) kind=pushdown search="--beam $BEAM --margin $MARGIN" parse=$search trees=${model#pushdown} ;;
-late)
+pushdown* | late* | light* | faint* | distances*) # a Pushdown LM, and what it has been changed in, joined by -
     kind=pushdown search="--beam $BEAM --margin $MARGIN" parse=$search
-    shape="config.pushdown_layers=last~1 config.head_reads=prefix"
+    for change in $(echo "${model#pushdown}" | tr - ' '); do
+        case $change in
+        auto) trees=-auto ;;
+        late) shape="$shape config.pushdown_layers=last~1 config.head_reads=prefix" ;;
+        late2) shape="$shape config.pushdown_layers=last~2 config.head_reads=prefix" ;;
+        light) shape="$shape train.attachment_weight=0.3" ;;
+        faint) shape="$shape train.attachment_weight=0.1" ;;
+        distances) shape="$shape config.stack_distances=true config.head_slope=0.1" ;;
+        *) echo "$model: no such model" >&2; exit 255 ;;
+        esac
+    done
     ;;
-light)
-    kind=pushdown search="--beam $BEAM --margin $MARGIN" parse=$search shape="train.attachment_weight=0.3" ;;
 plm) kind=plm batch=$((BATCH * 22 / 10)) search="--margin $ACTION_MARGIN" parse=$search ;;
 plm-mask)
     kind=plm-mask batch=$((BATCH * 22 / 10)) search="--margin $ACTION_MARGIN" parse=$search

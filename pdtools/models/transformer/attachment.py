@@ -50,8 +50,7 @@ class AttachmentHead(nn.Module):
         self.next_key = _mlp(2 * d_model, d_model)
         self.depth_embedding = None if depths is None else nn.Embedding(depths, d_model)
         self.key = _mlp(d_model if depths is None else 2 * d_model, d_model)
-        # Steep: where the stack is deeper than in training, a candidate's content should not outweigh it.
-        self.log_slope = nn.Parameter(torch.tensor(math.log(10.0))) if stack_distances else None
+        self.log_slope = nn.Parameter(torch.zeros(())) if stack_distances else None
         self.next_norm = next_norm
         self.scale = 1 / math.sqrt(d_model)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -31,6 +32,8 @@ class PushdownConfig(TransformerConfig):
             before the key map (eq. 6).
         stack_distances: also give the attention of pushdown layers and the attachment head a learned penalty
             on distance from the top of the stack. Not in the paper.
+        head_slope: that penalty of the attachment head at first, nats for each open token above. It is
+            learned slowly: training should begin near where it ends.
         head_reads: what the attachment head sees of the token that attaches: its "embedding" (eq. 5), or the
             "prefix": the output of the layers below the first pushdown layer, which know the tokens up to it
             and no tape. Not in the paper.
@@ -42,6 +45,7 @@ class PushdownConfig(TransformerConfig):
     depth_init: DepthInit = "normal"
     depth_space: DepthSpace = "key"
     stack_distances: bool = False
+    head_slope: float = 10.0
     head_reads: HeadReads = "embedding"
 
     def __post_init__(self) -> None:
@@ -50,6 +54,8 @@ class PushdownConfig(TransformerConfig):
             raise bad_config("a pushdown model needs its attachment_head (a transformer doesn't)")
         if self.depths < 1:
             raise bad_config(f"depths must be at least 1, not {self.depths}")
+        if not 0 < self.head_slope < math.inf:
+            raise bad_config(f"head_slope must be a number above 0, not {self.head_slope}")
         for name, choices in (
             ("depth_space", DepthSpace),
             ("depth_init", DepthInit),
@@ -104,4 +110,6 @@ def build_pushdown(config: PushdownConfig) -> TransformerLM:
         for module in model.modules():
             if isinstance(module, DepthScores):
                 nn.init.zeros_(module.embedding.weight)
+    if model.head is not None and model.head.log_slope is not None:
+        nn.init.constant_(model.head.log_slope, math.log(config.head_slope))
     return model

@@ -380,6 +380,7 @@ def test_recipes_build(name: str) -> None:
         ("pushdown", {"pushdown_layers": "last 0"}, "pushdown_layers must be"),
         ("pushdown", {"pushdown_layers": "first 2"}, "pushdown_layers must be"),
         ("pushdown", {"depths": 0}, "depths must be"),
+        ("pushdown", {"head_slope": 0.0}, "head_slope must be"),
         ("pushdown", {"depth_space": "value"}, "depth_space must be one of"),
         ("pushdown", {"head_reads": "everything"}, "head_reads must be one of embedding, prefix"),
         ("pushdown", {"head_reads": "prefix"}, "needs layers below the first pushdown layer"),
@@ -392,6 +393,12 @@ def test_bad_settings_are_named(name: str, settings: dict[str, Any], message: st
         make_config(name, {**IDS, **settings})
     with pytest.raises(PdtoolsError, match="missing settings: vocab_size"):
         make_config("transformer", {"pad_id": 0, "root_id": 1, "eos_id": 2})
+
+
+def test_the_head_s_slope_starts_where_it_is_set() -> None:
+    for settings, slope in ({}, 10.0), ({"head_slope": 0.25}, 0.25):
+        model = small_model("pushdown", stack_distances=True, **settings)
+        assert model.head.log_slope.exp().item() == pytest.approx(slope)
 
 
 def test_pushdown_layers_are_the_chosen_ones() -> None:

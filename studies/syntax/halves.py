@@ -1,0 +1,52 @@
+"""Halves of the SG suites and of BLiMP: variants are chosen by even-numbered items, scored on the odd ones.
+
+python halves.py SUITES.zip BLIMP.zip FOLDER      writes even/ and odd/, each with folders sg and blimp
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from pdtools.files.archives import zip_lines, zip_members
+
+HALVES = ("even", "odd")
+
+
+def halve_suites(source: Path, folder: Path) -> None:
+    """Items keep their numbers; every suite keeps its predictions and what else it says."""
+    for place, data in zip_members(source, ".json"):
+        suite = json.loads(data)
+        for rest, half in enumerate(HALVES):
+            items = [item for item in suite["items"] if item["item_number"] % 2 == rest]
+            text = json.dumps({**suite, "items": items}, ensure_ascii=False)
+            _file(folder, half, "sg", place).write_text(text, encoding="utf-8")
+
+
+def halve_pairs(source: Path, folder: Path) -> None:
+    """The pairs of a paradigm have the numbers of their lines, from 1."""
+    for place, number, line in zip_lines(source, ".jsonl"):
+        with _file(folder, HALVES[number % 2], "blimp", place).open("a", encoding="utf-8") as stream:
+            print(line.rstrip("\n"), file=stream)
+
+
+def _file(folder: Path, half: str, task: str, place: str) -> Path:
+    (of_task := folder / half / task).mkdir(parents=True, exist_ok=True)
+    return of_task / Path(place).name
+
+
+def main() -> None:
+    """Read the arguments, write both halves of both."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("suites", type=Path)
+    parser.add_argument("blimp", type=Path)
+    parser.add_argument("folder", type=Path, help="not there yet")
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True)
+    halve_suites(given.suites, given.folder)
+    halve_pairs(given.blimp, given.folder)
+
+
+if __name__ == "__main__":
+    main()
