@@ -397,7 +397,11 @@ def test_bad_settings_are_named(name: str, settings: dict[str, Any], message: st
 
 def test_the_head_s_slope_starts_where_it_is_set() -> None:
     for settings, slope in ({}, 10.0), ({"head_slope": 0.25}, 0.25):
-        model = small_model("pushdown", stack_distances=True, **settings)
+        config = make_config("pushdown", {**IDS, "stack_distances": True, **settings})
+        model = build_model("pushdown", config)
+        assert isinstance(model, TransformerLM)
+        assert model.head is not None
+        assert model.head.log_slope is not None
         assert model.head.log_slope.exp().item() == pytest.approx(slope)
 
 
