@@ -38,6 +38,7 @@ def draw_lines(
     y: str,
     percent: bool = False,
     log_x: bool = False,
+    points_only: bool = False,
 ) -> None:
     """Draw lines into a file whose suffix names its kind (``.svg``, ``.pdf``, ``.png``).
 
@@ -47,17 +48,19 @@ def draw_lines(
         x, y: what the axes show, with their units.
         percent: the y axis goes from 0 to 100.
         log_x: the x axis is logarithmic.
+        points_only: points are not joined.
 
     Raises:
         MissingDependencyError: if matplotlib is not installed.
     """
     plt = pyplot()
+    joined = {"linestyle": "none", "markersize": 5} if points_only else {"markersize": 3}
     with plt.rc_context(style(9)):
         figure, axes = plt.subplots(figsize=_SIZE, layout="constrained")
         for line in lines:
             if not line.x:
                 continue
-            (drawn,) = axes.plot(line.x, line.y, marker="o", markersize=3, label=line.label)
+            (drawn,) = axes.plot(line.x, line.y, marker="o", label=line.label, **joined)
             if line.low is not None and line.high is not None:
                 axes.fill_between(
                     line.x, line.low, line.high, alpha=0.2, color=drawn.get_color(), linewidth=0

@@ -1,6 +1,7 @@
-"""What the scripts of this study ask: the draws, the best run of a model, the table.
+"""What the scripts of this study ask: the draws, the runs of a model, the table and figure 4.
 
-python report.py draw SHARDS NUMBER | best FOLDER MODEL | table FOLDER
+python report.py draw SHARDS NUMBER | best FOLDER MODEL | all FOLDER MODEL | table FOLDER |
+    figures RESULTS.json FOLDER
 """
 
 from __future__ import annotations
@@ -9,14 +10,18 @@ import json
 import math
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import numpy as np
+
 from pdtools.evaluation.sg.circuits import CIRCUITS as SUITES_OF
 from pdtools.files import atomic_text, write_json
 from pdtools.provenance import provenance
+from pdtools.report.plots import Line, draw_lines
+from pdtools.report.tables import markdown_table
 from pdtools.training import read_metrics, run_state
 
 STREAMS, LENGTH = 32, 35  # of configs/ptb-rnn.toml
@@ -59,8 +64,18 @@ def draw(shards: str, number: str) -> str:
 
 def best(folder: str, model: str) -> str:
     """The finished run with the lowest validation loss; nothing if there is none."""
-    found = [(min(valid_losses(run)), str(run)) for run in runs(folder, model) if is_finished(run)]
-    return min(found)[1] if found else ""
+    return "\n".join(map(str, finished(folder, model)[:1]))
+
+
+def all_of(folder: str, model: str) -> str:
+    """The finished runs, a line each, that with the lowest validation loss first."""
+    return "\n".join(map(str, finished(folder, model)))
+
+
+def finished(folder: str, model: str) -> list[Path]:
+    """The runs that came to their ends, by validation loss."""
+    found = [(min(valid_losses(run)), run) for run in runs(folder, model) if is_finished(run)]
+    return [run for _, run in sorted(found)]
 
 
 def models(folder: str) -> list[str]:
@@ -85,21 +100,31 @@ def valid_losses(run: Path) -> list[float]:
 
 
 def table(folder: str) -> str:
-    """The table in Markdown; it is also written to table.md, and what it is made of to results.json."""
-    found = {}
-    for model in models(folder):
-        chosen = Path(best(folder, model))
-        ppl = scores(Path(folder, "results", f"{chosen.name}-ppl"))
-        if ppl is None:
-            continue
-        suites = scores(Path(folder, "results", f"{chosen.name}-sg")) or {}
-        ours = {"ppl_valid": math.exp(min(valid_losses(chosen))), "ppl_test": ppl["ppl_token_marginal"]}
-        found[model] = {"run": chosen.name, **ours, "sg": suites}
+    """The table, of the best draws, in Markdown and in table.md; results.json has every draw's scores."""
+    restarts = {model: list(tested_runs(folder, model)) for model in models(folder)}
+    # Not that of another draw, where the best one was not tested.
+    found = {
+        model: of[0]
+        for model, of in restarts.items()
+        if of and of[0]["run"] == Path(best(folder, model)).name
+    }
     text = markdown(found)
     with atomic_text(Path(folder, "table.md")) as stream:
         stream.write(text)
-    write_json(Path(folder, "results.json"), {"scores": found, "provenance": provenance()})
+    document = {"scores": found, "restarts": restarts, "provenance": provenance()}
+    write_json(Path(folder, "results.json"), document)
+    draw_restarts(document, folder)
     return text
+
+
+def tested_runs(folder: str, model: str) -> Iterator[dict[str, Any]]:
+    """Scores of the runs that were tested, by validation loss."""
+    for run in finished(folder, model):
+        ppl = scores(Path(folder, "results", f"{run.name}-ppl"))
+        if ppl is not None:
+            suites = scores(Path(folder, "results", f"{run.name}-sg")) or {}
+            ours = {"ppl_valid": math.exp(min(valid_losses(run))), "ppl_test": ppl["ppl_token_marginal"]}
+            yield {"run": run.name, **ours, "sg": suites}
 
 
 def markdown(found: dict[str, dict[str, Any]]) -> str:
@@ -149,6 +174,63 @@ def scores(results: Path) -> dict[str, Any] | None:
     return json.loads(file.read_text())["scores"] if file.exists() else None
 
 
+def figures(results: str, folder: str) -> str:
+    """Draw figure 4 of a results file again."""
+    draw_restarts(json.loads(Path(results).read_text()), folder)
+    return ""
+
+
+def draw_restarts(document: dict[str, Any], folder: str) -> None:
+    """Figure 4, SG score by test perplexity of every draw, if more than the best ones were tested."""
+    lines = [
+        Line(label=model, x=[of["ppl_test"] for of in each], y=[of["sg"]["sg_33"] for of in each])
+        for model, each in scored(document).items()
+    ]
+    if any(len(line.x) > 1 for line in lines):
+        file = Path(folder, "ptb-restarts.svg")
+        draw_lines(
+            file, lines, x="test perplexity", y="SG score, mean of 33 suites", log_x=True, points_only=True
+        )
+
+
+def scored(document: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """By model the draws that have both scores."""
+    return {
+        model: [of for of in each if of["sg"].get("sg_33") is not None]
+        for model, each in document["restarts"].items()
+    }
+
+
+def restarts_table(document: dict[str, Any]) -> str:
+    """Of each model: both scores over draws, their rank correlation, SG of the draw with the best perplexity."""
+    head = ["model", "draws", "test perplexity", "SG", "rank correlation (p)", "of the lowest perplexity: SG"]
+    rows = [head, ["---"] * len(head)]
+    for model, each in scored(document).items():
+        ppl, sg = ([of["ppl_test"] for of in each], [of["sg"]["sg_33"] for of in each])
+        rho, p = rank_correlation(ppl, sg)
+        rows.append(
+            [
+                model,
+                str(len(each)),
+                f"{min(ppl):.1f} to {max(ppl):.1f}",
+                f"{min(sg):.3f} to {max(sg):.3f}",
+                f"{rho:+.2f} ({p:.2g})",
+                f"{sg[int(np.argmin(ppl))]:.3f}",
+            ]
+        )
+    return markdown_table(rows)
+
+
+def rank_correlation(x: Sequence[float], y: Sequence[float], draws: int = 10_000) -> tuple[float, float]:
+    """Spearman's, of values without ties, and its two-sided p by permutations."""
+    a, b = (np.argsort(np.argsort(each)) for each in (x, y))
+    rng = np.random.default_rng(0)
+    found = np.corrcoef(a, b)[0, 1]
+    others = np.array([np.corrcoef(a, rng.permutation(b))[0, 1] for _ in range(draws)])
+    extreme = int((np.abs(others) >= abs(found) - 1e-12).sum())
+    return float(found), (1 + extreme) / (1 + draws)
+
+
 def tested(document: dict[str, Any]) -> str:
     """Perplexities of the test, from the lowest on, with the models' names."""
     scores = sorted((of["ppl_test"], model) for model, of in document["scores"].items())
@@ -161,8 +243,10 @@ PASSAGES: dict[str, Callable[..., str]] = {
         {name: document["scores"][name] for name in PAPER if name in document["scores"]}
     ),
     "tested": tested,
+    "restarts": restarts_table,
 }
 
 
 if __name__ == "__main__":
-    print({"draw": draw, "best": best, "table": table}[sys.argv[1]](*sys.argv[2:]))
+    commands = {"draw": draw, "best": best, "all": all_of, "table": table, "figures": figures}
+    print(commands[sys.argv[1]](*sys.argv[2:]))

@@ -9,6 +9,7 @@
 # Environment, with defaults for a CPU; FULL=1: the paper's, in parentheses.
 #   MODELS="lstm jm-hidden jm-learned ns-1-2 rns-1-2" (and ns-1-11 rns-1-11 ns-3-4 rns-3-4)   ns-Q-S: Q states, S symbols
 #   DRAWS=2 (10)   learning rates and clipping thresholds that are tried for each model; more can be added later
+#   TESTED=best    the draw of each model that is tested; TESTED=all: every one, for figure 4
 #   EPOCHS=2 (100) at most; a run ends after two epochs without a better validation loss
 #   UNITS=64 (256) hidden units and size of embeddings; jm-hidden has 9 fewer, as in the paper
 #   SUITES=        folder or zip of SG suites; without it there are no SG scores
@@ -39,17 +40,17 @@ for draw in $(seq "$draws"); do
     done
 done | xargs -P "${JOBS:-2}" -n 2 sh "$here/run.sh" || failed=1
 
-# The best draw of each model is tested.
 for model in $models; do
-    best=$(python "$here/report.py" best "$out" "$model")
-    [ -n "$best" ] || continue
-    results="$out/results/$(basename "$best")"
-    [ -e "$results-ppl/results.json" ] ||
-        pdtools eval-ppl "$shards/test" --model "$best" --stream --streams 32 -o "$results-ppl" \
-            --device "$DEVICE" --quiet >/dev/null || failed=1
-    if [ -n "${SUITES:-}" ] && [ ! -e "$results-sg/results.json" ]; then
-        pdtools eval-sg "$SUITES" --model "$best" -o "$results-sg" --device "$DEVICE" --quiet >/dev/null || failed=1
-    fi
+    python "$here/report.py" "${TESTED:-best}" "$out" "$model" > "$out/tested"
+    while IFS= read -r run; do
+        results="$out/results/$(basename "$run")"
+        [ -e "$results-ppl/results.json" ] ||
+            pdtools eval-ppl "$shards/test" --model "$run" --stream --streams 32 -o "$results-ppl" \
+                --device "$DEVICE" --quiet >/dev/null || failed=1
+        if [ -n "${SUITES:-}" ] && [ ! -e "$results-sg/results.json" ]; then
+            pdtools eval-sg "$SUITES" --model "$run" -o "$results-sg" --device "$DEVICE" --quiet >/dev/null || failed=1
+        fi
+    done < "$out/tested"
 done
 
 python "$here/report.py" table "$out"

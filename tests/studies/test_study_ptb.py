@@ -95,6 +95,27 @@ def test_scores_of_suites_are_beside_their_circuits(tmp_path: Path, report: Modu
     assert f"| lstm | 148.41 | 70.00 | {' | '.join(cells[:-1])} |  | 125.78" in report.table(tmp_path)
 
 
+def test_figure_4_is_of_all_draws_that_were_tested(tmp_path: Path, report: ModuleType) -> None:
+    for draw, (loss, perplexity, sg) in enumerate([(5.0, 90.0, 0.3), (4.5, 70.0, 0.2), (4.7, 80.0, 0.25)]):
+        add_run(tmp_path, f"lstm-{draw}", [loss], "steps")
+        add_result(tmp_path, f"lstm-{draw}-ppl", perplexity)
+        (tmp_path / "results" / f"lstm-{draw}-sg").mkdir()
+        file = tmp_path / "results" / f"lstm-{draw}-sg" / "results.json"
+        file.write_text(json.dumps({"scores": {"sg_33": sg}}))
+    lines = report.all_of(tmp_path, "lstm").splitlines()
+    assert lines == [str(tmp_path / "runs" / f"lstm-{draw}") for draw in (1, 2, 0)]
+    report.table(tmp_path)
+    document = json.loads((tmp_path / "results.json").read_text())
+    assert document["scores"]["lstm"]["run"] == "lstm-1"
+    line = report.PASSAGES["restarts"](document).splitlines()[2]
+    # Of the six orders of three, two are as far from none as this one.
+    assert line.startswith("| lstm | 3 | 70.0 to 90.0 | 0.200 to 0.300 | +1.00 (0.3")
+    assert line.endswith(" | 0.200 |")
+    drawn = (tmp_path / "ptb-restarts.svg").read_bytes()
+    report.figures(str(tmp_path / "results.json"), str(tmp_path))
+    assert (tmp_path / "ptb-restarts.svg").read_bytes() == drawn
+
+
 def test_thresholds_of_clipping_are_the_papers(report: ModuleType, shards: Path) -> None:
     """Appendix D's thresholds are multiplied by the tokens of a step, and clip means: from 0.0112 to 1.12."""
     draws = [list(map(float, report.draw(shards, str(number)).split())) for number in range(200)]
@@ -126,6 +147,9 @@ def test_models_are_trained_chosen_and_tested(tmp_path: Path, shards: Path) -> N
     assert table.strip() in done.stdout
     assert [line.split(" | ")[0] for line in table.splitlines()[2:]] == ["| rns-1-2"]
     assert {path.name for path in (out / "runs").glob("rns*")} == {"rns-1-2-1", "rns-1-2-2"}
+    assert len(list((out / "results").glob("*-ppl"))) == 1
+    assert shell.run("sh", STUDY, shards, out, TESTED="all").returncode == 0
+    assert len(list((out / "results").glob("*-ppl"))) == 2
     other = shell.run("sh", STUDY, shards, out, UNITS="11")
     assert other.returncode == 1
     assert "begun with" in other.stderr
