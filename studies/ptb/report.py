@@ -202,7 +202,7 @@ def scored(document: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 
 def restarts_table(document: dict[str, Any]) -> str:
-    """Of each model: both scores over draws, their rank correlation, SG of the draw with the best perplexity."""
+    """Of each model: both scores over draws, their rank correlation, SG at the lowest perplexity."""
     head = ["model", "draws", "test perplexity", "SG", "rank correlation (p)", "of the lowest perplexity: SG"]
     rows = [head, ["---"] * len(head)]
     for model, each in scored(document).items():
