@@ -17,12 +17,15 @@ from typing import Any
 
 import numpy as np
 
+from pdtools.errors import PdtoolsError
 from pdtools.evaluation.sg.circuits import CIRCUITS as SUITES_OF
 from pdtools.files import atomic_text, write_json
 from pdtools.provenance import provenance
 from pdtools.report.plots import Line, draw_lines
 from pdtools.report.tables import markdown_table
 from pdtools.training import read_metrics, run_state
+
+Restarts = dict[str, list[dict[str, Any]]]  # scores of the draws of each model
 
 STREAMS, LENGTH = 32, 35  # of configs/ptb-rnn.toml
 CIRCUITS = (
@@ -62,18 +65,13 @@ def draw(shards: str, number: str) -> str:
     return f"{rate:.4g} {clip:.4g} {epoch}"
 
 
-def best(folder: str, model: str) -> str:
+def best(folder: str, model: str) -> list[Path]:
     """The finished run with the lowest validation loss; nothing if there is none."""
-    return "\n".join(map(str, finished(folder, model)[:1]))
-
-
-def all_of(folder: str, model: str) -> str:
-    """The finished runs, a line each, that with the lowest validation loss first."""
-    return "\n".join(map(str, finished(folder, model)))
+    return finished(folder, model)[:1]
 
 
 def finished(folder: str, model: str) -> list[Path]:
-    """The runs that came to their ends, by validation loss."""
+    """The runs that came to their ends, the one with the lowest validation loss first."""
     found = [(min(valid_losses(run)), run) for run in runs(folder, model) if is_finished(run)]
     return [run for _, run in sorted(found)]
 
@@ -101,19 +99,23 @@ def valid_losses(run: Path) -> list[float]:
 
 def table(folder: str) -> str:
     """The table, of the best draws, in Markdown and in table.md; results.json has every draw's scores."""
-    restarts = {model: list(tested_runs(folder, model)) for model in models(folder)}
-    # Not that of another draw, where the best one was not tested.
-    found = {
-        model: of[0]
-        for model, of in restarts.items()
-        if of and of[0]["run"] == Path(best(folder, model)).name
-    }
+    found: dict[str, dict[str, Any]] = {}
+    restarts: Restarts = {}
+    for model in models(folder):
+        draws = list(tested_runs(folder, model))
+        names = [of["run"] for of in draws]
+        if names and [run.name for run in best(folder, model)] == names[:1]:
+            found[model] = draws[0]
+        # Figure 4 is of all draws: some that were the best once are no sample of them.
+        if len(draws) > 2 and names == [run.name for run in finished(folder, model)]:
+            restarts[model] = draws
     text = markdown(found)
     with atomic_text(Path(folder, "table.md")) as stream:
         stream.write(text)
-    document = {"scores": found, "restarts": restarts, "provenance": provenance()}
-    write_json(Path(folder, "results.json"), document)
-    draw_restarts(document, folder)
+    write_json(
+        Path(folder, "results.json"), {"scores": found, "restarts": restarts, "provenance": provenance()}
+    )
+    draw_restarts(restarts, folder)
     return text
 
 
@@ -176,59 +178,59 @@ def scores(results: Path) -> dict[str, Any] | None:
 
 def figures(results: str, folder: str) -> str:
     """Draw figure 4 of a results file again."""
-    draw_restarts(json.loads(Path(results).read_text()), folder)
+    draw_restarts(json.loads(Path(results).read_text()).get("restarts", {}), folder)
     return ""
 
 
-def draw_restarts(document: dict[str, Any], folder: str) -> None:
-    """Figure 4, SG score by test perplexity of every draw, if more than the best ones were tested."""
-    lines = [
-        Line(label=model, x=[of["ppl_test"] for of in each], y=[of["sg"]["sg_33"] for of in each])
-        for model, each in scored(document).items()
-    ]
-    if any(len(line.x) > 1 for line in lines):
-        file = Path(folder, "ptb-restarts.svg")
-        draw_lines(
-            file, lines, x="test perplexity", y="SG score, mean of 33 suites", log_x=True, points_only=True
-        )
+def draw_restarts(restarts: Restarts, folder: str) -> None:
+    """Figure 4: SG score by test perplexity of every draw, if all were tested."""
+    lines = [Line(label=model, x=ppl, y=sg) for model, ppl, sg in points(restarts)]
+    if lines:
+        file, y = Path(folder, "ptb-restarts.svg"), "SG score, mean of 33 suites"
+        draw_lines(file, lines, x="test perplexity", y=y, log_x=True, points_only=True)
 
 
-def scored(document: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """By model the draws that have both scores."""
-    return {
-        model: [of for of in each if of["sg"].get("sg_33") is not None]
-        for model, each in document["restarts"].items()
-    }
+def points(restarts: Restarts) -> Iterator[tuple[str, list[float], list[float]]]:
+    """Of each model whose draws have both: test perplexities, SG scores, of the best by validation first."""
+    for model, draws in restarts.items():
+        scores = [(of["ppl_test"], of["sg"].get("sg_33")) for of in draws]
+        if all(sg is not None for _, sg in scores):
+            yield model, [ppl for ppl, _ in scores], [sg for _, sg in scores]
 
 
 def restarts_table(document: dict[str, Any]) -> str:
-    """Of each model: both scores over draws, their rank correlation, SG at the lowest perplexity."""
-    head = ["model", "draws", "test perplexity", "SG", "rank correlation (p)", "of the lowest perplexity: SG"]
+    """Both scores over all draws, with their rank correlation; its p is not corrected for several models."""
+    head = [
+        "model",
+        "draws",
+        "test perplexity",
+        "SG",
+        "of the draw that validation chooses",
+        "rank correlation (p)",
+    ]
     rows = [head, ["---"] * len(head)]
-    for model, each in scored(document).items():
-        ppl, sg = ([of["ppl_test"] for of in each], [of["sg"]["sg_33"] for of in each])
+    for model, ppl, sg in points(document["restarts"]):
         rho, p = rank_correlation(ppl, sg)
-        rows.append(
-            [
-                model,
-                str(len(each)),
-                f"{min(ppl):.1f} to {max(ppl):.1f}",
-                f"{min(sg):.3f} to {max(sg):.3f}",
-                f"{rho:+.2f} ({p:.2g})",
-                f"{sg[int(np.argmin(ppl))]:.3f}",
-            ]
-        )
+        ranges = [f"{min(ppl):.1f} to {max(ppl):.1f}", f"{min(sg):.3f} to {max(sg):.3f}"]
+        rows.append([model, str(len(sg)), *ranges, f"{ppl[0]:.1f}, {sg[0]:.3f}", f"{rho:+.2f} ({p:.2g})"])
     return markdown_table(rows)
 
 
 def rank_correlation(x: Sequence[float], y: Sequence[float], draws: int = 10_000) -> tuple[float, float]:
-    """Spearman's, of values without ties, and its two-sided p by permutations."""
-    a, b = (np.argsort(np.argsort(each)) for each in (x, y))
-    rng = np.random.default_rng(0)
-    found = np.corrcoef(a, b)[0, 1]
-    others = np.array([np.corrcoef(a, rng.permutation(b))[0, 1] for _ in range(draws)])
-    extreme = int((np.abs(others) >= abs(found) - 1e-12).sum())
-    return float(found), (1 + extreme) / (1 + draws)
+    """Spearman's, and its two-sided p by permutations; 0 and 1 where all of x, or of y, are equal."""
+    a, b = (np.array([ranks(each)]) for each in (x, y))
+    a, b = a - a.mean(), b - b.mean()
+    if not (a.any() and b.any()):
+        return 0.0, 1.0
+    orders = np.random.default_rng(0).permuted(np.repeat(b, draws, 0), axis=1)  # (draws, n)
+    scale = np.sqrt((a**2).sum() * (b**2).sum())
+    found, others = float((a * b).sum() / scale), (a * orders).sum(1) / scale
+    return found, (1 + int((np.abs(others) >= abs(found) - 1e-9).sum())) / (1 + draws)
+
+
+def ranks(values: Sequence[float]) -> list[float]:
+    """From 0; those of equal values are their mean."""
+    return [(sum(v < value for v in values) + sum(v <= value for v in values) - 1) / 2 for value in values]
 
 
 def tested(document: dict[str, Any]) -> str:
@@ -247,6 +249,21 @@ PASSAGES: dict[str, Callable[..., str]] = {
 }
 
 
+def lines(runs: Sequence[Path]) -> str:
+    """Each on a line of its own."""
+    return "".join(f"{run}\n" for run in runs)
+
+
 if __name__ == "__main__":
-    commands = {"draw": draw, "best": best, "all": all_of, "table": table, "figures": figures}
-    print(commands[sys.argv[1]](*sys.argv[2:]))
+    command, *arguments = sys.argv[1:]
+    commands: dict[str, Callable[..., str]] = {
+        "draw": lambda *given: f"{draw(*given)}\n",
+        "best": lambda *given: lines(best(*given)),
+        "all": lambda *given: lines(finished(*given)),
+        "table": table,
+        "figures": figures,
+    }
+    try:
+        print(commands[command](*arguments), end="")
+    except PdtoolsError as error:
+        sys.exit(f"report.py: {error}")

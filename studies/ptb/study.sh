@@ -27,7 +27,8 @@ else
     draws=2 epochs=2 units=64
 fi
 export OUT="$out" SHARDS="$shards" EPOCHS="${EPOCHS:-$epochs}" UNITS="${UNITS:-$units}" DEVICE="${DEVICE:-cpu}"
-models=${MODELS:-$models} draws=${DRAWS:-$draws}
+models=${MODELS:-$models} draws=${DRAWS:-$draws} tested=${TESTED:-best}
+case $tested in best | all) ;; *) echo "TESTED is best or all, not $tested" >&2; exit 1 ;; esac
 mkdir -p "$out/runs" "$out/results"
 
 settings="EPOCHS=$EPOCHS UNITS=$UNITS TEST_STREAMS=32"
@@ -41,16 +42,18 @@ for draw in $(seq "$draws"); do
 done | xargs -P "${JOBS:-2}" -n 2 sh "$here/run.sh" || failed=1
 
 for model in $models; do
-    python "$here/report.py" "${TESTED:-best}" "$out" "$model" > "$out/tested"
+    python "$here/report.py" "$tested" "$out" "$model" > "$out/tested"
     while IFS= read -r run; do
         results="$out/results/$(basename "$run")"
         [ -e "$results-ppl/results.json" ] ||
             pdtools eval-ppl "$shards/test" --model "$run" --stream --streams 32 -o "$results-ppl" \
-                --device "$DEVICE" --quiet >/dev/null || failed=1
+                --device "$DEVICE" --quiet >/dev/null </dev/null || failed=1
         if [ -n "${SUITES:-}" ] && [ ! -e "$results-sg/results.json" ]; then
-            pdtools eval-sg "$SUITES" --model "$run" -o "$results-sg" --device "$DEVICE" --quiet >/dev/null || failed=1
+            pdtools eval-sg "$SUITES" --model "$run" -o "$results-sg" --device "$DEVICE" --quiet \
+                >/dev/null </dev/null || failed=1
         fi
     done < "$out/tested"
+    rm "$out/tested"
 done
 
 python "$here/report.py" table "$out"

@@ -22,8 +22,6 @@ MODELS = {
     "base-head": "base LM + attachment loss",
     "pushdown": "Pushdown LM",
     "pushdown-auto": "Pushdown LM, automatic trees",
-    "late": "Pushdown LM, late",
-    "light": "Pushdown LM, attachment weight 0.3",
     "plm": "PLM",
     "plm-mask": "PLM-mask",
     "tg": "Transformer Grammar",
@@ -32,6 +30,15 @@ MODELS = {
     "benepar": "benepar (Kitaev et al. 2019)",
 }
 BASELINE = "base"
+# What variants of the Pushdown LM change, by the parts of their names (run.sh).
+CHANGES = {
+    "late": "tape in the last layer, head reads those below",
+    "late2": "tape in the last two layers, head reads those below",
+    "light": "attachment weight 0.3",
+    "faint": "attachment weight 0.1",
+    "distances": "stack distances, from 10 nats on",
+    "gentle": "stack distances, from 0.1 nats on",
+}
 # Where each score is: the evaluation, its name there, the title, what it is multiplied by.
 SCORES = {
     "sg": ("sg", "sg_31", "SG, 31 suites (%)", 100),
@@ -56,12 +63,6 @@ LEFT_OUT = {
     "parse": "left_out",
     "labeled": "left_out",
 }
-# Those that only some models have.
-ONLY_OF = {
-    **{task: tuple(model for model in MODELS if model != "benepar") for task in ("sg", "blimp", "ppl")},
-    "parse": tuple(model for model in MODELS if model not in ("base", "scaffold")),
-    "labeled": ("plm", "plm-mask", "tg", "benepar"),
-}
 # Figure 3 and its like: the evaluation whose levels they are, what they show.
 LEVELS = {"circuit": ("sg", "SG, mean of suites (percent)"), "phenomenon": ("blimp", "BLiMP (percent)")}
 
@@ -79,11 +80,12 @@ def collected(folder: Path) -> dict[str, Any]:
         else {}
     )
     settings, attention = folder / "settings", attention_of(folder)
+    tried = sorted((file.stem for file in folder.glob("rates/*.json")), key=order)
     return {
         "settings": settings.read_text().strip() if settings.exists() else None,
         "words": counts.get("words"),
         "sentences": counts.get("sentences"),
-        "rates": {model: tuned for model in MODELS if (tuned := tuning_of(folder, model))},
+        "rates": {model: tuned for model in tried if (tuned := tuning_of(folder, model))},
         "runs": runs,
         "missing": list(missing(runs, attention)),
         "comparison": compared(folder, runs),
@@ -92,14 +94,30 @@ def collected(folder: Path) -> dict[str, Any]:
 
 
 def order(model: str, seed: int = 0) -> tuple[int, str, int]:
-    """Models as in ``MODELS``, others after them."""
+    """Models as in ``MODELS``, variants after the Pushdown LM, others after all."""
     known = list(MODELS)
-    return (known.index(model) if model in known else len(known), model, seed)
+    after = "pushdown" if _changes_of(model) else model
+    return (known.index(after) if after in known else len(known), "" if model in known else model, seed)
 
 
 def title_of(model: str) -> str:
     """What tables call a model."""
+    if changes := _changes_of(model):
+        return ", ".join(["Pushdown LM", *(CHANGES[change] for change in changes)])
     return MODELS.get(model, model)
+
+
+def _changes_of(model: str) -> list[str]:
+    """Of a variant of the Pushdown LM; none of other models."""
+    parts = model.split("-")
+    return parts if CHANGES.keys() >= set(parts) else []
+
+
+def _has(model: str, task: str) -> bool:
+    """Whether the evaluation is one for this model."""
+    if task == "labeled":
+        return model in ("plm", "plm-mask", "tg", "benepar")
+    return model not in (("base", "scaffold") if task == "parse" else ("benepar",))
 
 
 def cell_of(folder: Path, model: str, seed: int) -> dict[str, Any]:
@@ -149,21 +167,6 @@ def tuning_of(folder: Path, model: str) -> dict[str, Any] | None:
     }
 
 
-def validated(run: Path) -> dict[str, Any]:
-    """A run's settings that variants of the Pushdown LM differ in, and its last scores on validation data."""
-    recipe, valid = read_json(run / "run.json")["recipe"], read_metrics(run, "valid")[-1]
-    settings = {key: recipe["config"][key] for key in ("pushdown_layers", "head_reads", "stack_distances")}
-    return {
-        **settings,
-        "attachment_weight": recipe["train"]["attachment_weight"],
-        "seed": recipe["train"]["seed"],
-        **{
-            key: valid[key]
-            for key in ("step", "ppl_token_given_trees", "ppl_token_joint", "attachment_accuracy")
-        },
-    }
-
-
 def missing(runs: Sequence[Document], attention: Document | None) -> Iterator[str]:
     """What a whole study has and these runs have not, a line each."""
     there = dict.fromkeys(run["model"] for run in runs)
@@ -186,7 +189,7 @@ def missing(runs: Sequence[Document], attention: Document | None) -> Iterator[st
             name = f"{title_of(model)}, seed {run['seed']}"
             if run["steps_wanted"] is not None and (run["steps"] or 0) < run["steps_wanted"]:
                 yield f"{name}: trained for {run['steps'] or 0} of {run['steps_wanted']} steps"
-            wanted = [task for task in EVALUATIONS if task in done and model in ONLY_OF[task]]
+            wanted = [task for task in EVALUATIONS if task in done and _has(model, task)]
             if lacking := [task for task in wanted if task not in run["evaluations"]]:
                 yield f"{name}: no {listed(lacking)}"
             for task, number in run["left_out"].items():

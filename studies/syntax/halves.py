@@ -1,25 +1,31 @@
 """Halves of the SG suites and of BLiMP: variants are chosen by even-numbered items, scored on the odd ones.
 
 python halves.py SUITES.zip BLIMP.zip FOLDER      writes even/ and odd/, each with folders sg and blimp
+
+Each half needs an output folder of the study of its own: a result that is there is not made again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
+from pdtools.errors import PdtoolsError
 from pdtools.files.archives import zip_lines, zip_members
 
 HALVES = ("even", "odd")
 
 
 def halve_suites(source: Path, folder: Path) -> None:
-    """Items keep their numbers; every suite keeps its predictions and what else it says."""
+    """Items keep their numbers, suites what else they say; one without items in a half is not there."""
     for place, data in zip_members(source, ".json"):
         suite = json.loads(data)
         for rest, half in enumerate(HALVES):
             items = [item for item in suite["items"] if item["item_number"] % 2 == rest]
+            if not items:
+                continue
             text = json.dumps({**suite, "items": items}, ensure_ascii=False)
             _file(folder, half, "sg", place).write_text(text, encoding="utf-8")
 
@@ -49,4 +55,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (PdtoolsError, OSError) as error:
+        sys.exit(f"halves.py: {error}")

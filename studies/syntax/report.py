@@ -1,7 +1,6 @@
 """What the scripts of this study ask: the chosen rate; the tables, figures and results of all runs.
 
-python report.py rate SWEEP.json | table FOLDER | figures RESULTS.json FOLDER | tapes FILE.json |
-    variants FILE.json RUN…
+python report.py rate SWEEP.json | table FOLDER | figures RESULTS.json FOLDER | tapes FILE.json
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import gather
 import score_tables
+import search_tables
 import tape_tables
 
 from pdtools.errors import PdtoolsError
@@ -41,12 +41,6 @@ def tapes(file: str) -> None:
     found = read_json(Path(file))
     strata = (tape_tables.strata_table(found, name) for name in tape_tables.STRATA)
     print("\n".join([tape_tables.tape_table(found), *strata]), end="")
-
-
-def variants(file: str, *runs: str) -> None:
-    """Write the validation scores of runs that are chosen among."""
-    found = {Path(run).name: gather.validated(Path(run)) for run in runs}
-    write_json(Path(file), {"runs": found, "provenance": provenance()})
 
 
 # --- figures ------------------------------------------------------------------------------------
@@ -105,17 +99,20 @@ def lines_of(places: Sequence[Mapping[str, gather.Document]], scale: float) -> l
 PASSAGES: dict[str, Callable[..., str]] = {
     "table": score_tables.scores_table,
     "score": score_tables.score_of,
+    "loss": score_tables.loss_of,
     "difference": score_tables.difference_in,
     "differences": score_tables.differences_table,
+    "budgets": score_tables.budgets_table,
     "level": score_tables.level_table,
     "distractors": score_tables.distractor_table,
     "regions": score_tables.regions_table,
     "rates": score_tables.rates_table,
     "runs": score_tables.runs_table,
-    "variants": score_tables.variants_table,
     "missing": score_tables.missing_list,
     "notes": score_tables.notes_list,
     "tapes": tape_tables.tape_table,
+    "tapes-over-seeds": tape_tables.tapes_over_seeds,
+    "searches": search_tables.searches_table,
     "strata": tape_tables.strata_table,
 }
 
@@ -126,7 +123,6 @@ if __name__ == "__main__":
         "table": table,
         "figures": figures,
         "tapes": tapes,
-        "variants": variants,
     }
     try:
         commands[command](*arguments)

@@ -9,20 +9,7 @@ batch=$BATCH shape= search= parse= skip= trees=
 case $model in
 base) kind=transformer ;;
 base-head) kind=transformer shape="config.attachment_head=true" parse="--beam $BEAM --margin $MARGIN" ;;
-pushdown* | late* | light* | faint* | distances*) # a Pushdown LM, and what it has been changed in, joined by -
-    kind=pushdown search="--beam $BEAM --margin $MARGIN" parse=$search
-    for change in $(echo "${model#pushdown}" | tr - ' '); do
-        case $change in
-        auto) trees=-auto ;;
-        late) shape="$shape config.pushdown_layers=last~1 config.head_reads=prefix" ;;
-        late2) shape="$shape config.pushdown_layers=last~2 config.head_reads=prefix" ;;
-        light) shape="$shape train.attachment_weight=0.3" ;;
-        faint) shape="$shape train.attachment_weight=0.1" ;;
-        distances) shape="$shape config.stack_distances=true config.head_slope=0.1" ;;
-        *) echo "$model: no such model" >&2; exit 255 ;;
-        esac
-    done
-    ;;
+pushdown | pushdown-auto) kind=pushdown search="--beam $BEAM --margin $MARGIN" parse=$search trees=${model#pushdown} ;;
 plm) kind=plm batch=$((BATCH * 22 / 10)) search="--margin $ACTION_MARGIN" parse=$search ;;
 plm-mask)
     kind=plm-mask batch=$((BATCH * 22 / 10)) search="--margin $ACTION_MARGIN" parse=$search
@@ -31,7 +18,20 @@ plm-mask)
 tg) kind=tg batch=$((BATCH * 29 / 10)) search="--margin $ACTION_MARGIN" parse=$search ;;
 treereg) kind=transformer shape="config.treereg_layer=$LAYER" parse=" " ;;
 scaffold) kind=sclm shape="config.scaffold=next" ;;
-*) echo "$model: no such model" >&2; exit 255 ;;
+*) # a variant of the Pushdown LM: its changes, joined by - (gather.py has their titles)
+    kind=pushdown search="--beam $BEAM --margin $MARGIN" parse=$search
+    for change in $(printf '%s\n' "$model" | tr - ' '); do
+        case $change in
+        late) shape="$shape config.pushdown_layers=last~1 config.head_reads=prefix" ;;
+        late2) shape="$shape config.pushdown_layers=last~2 config.head_reads=prefix" ;;
+        light) shape="$shape train.attachment_weight=0.3" ;;
+        faint) shape="$shape train.attachment_weight=0.1" ;;
+        distances) shape="$shape config.stack_distances=true config.head_slope=10.0" ;;
+        gentle) shape="$shape config.stack_distances=true config.head_slope=0.1" ;;
+        *) echo "$model: no such model" >&2; exit 255 ;;
+        esac
+    done
+    ;;
 esac
 [ -z "$WIDTH" ] || shape="$shape config.d_model=$WIDTH config.d_ff=$((4 * WIDTH)) config.heads=4"
 if [ -n "$DROPOUT" ]; then

@@ -62,14 +62,14 @@ def by_model(found: Document) -> dict[str, list[Document]]:
     return groups
 
 
-def scores_table(found: Document) -> str:
-    """Tables 2 and 4: the paper's row before ours; means over seeds, ± the deviation of several."""
-    groups = by_model(found)
+def scores_table(found: Document, whose: str = "all") -> str:
+    """Tables 2 and 4: the paper's row before ours, or only ``ours``; means over seeds ± the deviation."""
+    groups, paper = by_model(found), PAPER if whose == "all" else {}
     shown = [score for score in SCORES if any(run["scores"].get(score) is not None for run in found["runs"])]
     titles = ["model", "seeds", *(SCORES[score][2] for score in shown), "rate", "steps", "hours a run"]
     rows = [titles, ["---"] * len(titles)]
-    for model in sorted({*groups, *PAPER}, key=order):
-        papers = [PAPER.get(model, {}).get(score, "") for score in shown]
+    for model in sorted({*groups, *paper}, key=order):
+        papers = [paper.get(model, {}).get(score, "") for score in shown]
         if any(papers):
             rows.append([f"paper: {title_of(model)}", "", *papers, "", "", ""])
         if runs := groups.get(model):
@@ -122,6 +122,12 @@ def score_of(found: Document, model: str, score: str) -> str:
     return over_seeds([run["scores"].get(score) for run in by_model(found)[model]], SCORES[score][3])
 
 
+def loss_of(found: Document, model: str) -> str:
+    """A model's lowest validation loss in a sentence: the mean over seeds ± the deviation."""
+    losses = [run["valid_loss"] for run in found["runs"] if run["model"] == model]
+    return f"{mean(losses):.3f}" + (f" ± {stdev(losses):.3f}" if len(losses) > 1 else "")
+
+
 def difference_in(found: Document, model: str, score: str) -> str:
     """A model's overall score less the base LM's, in a sentence."""
     task, name, *_ = SCORES[score]
@@ -144,6 +150,32 @@ def with_interval(value: float, *bounds: float, sign: str = "") -> str:
     """A value and its interval, if it has one."""
     shown = [f"{each:{sign}.1f}" for each in (value, *bounds)]
     return f"{shown[0]} [{shown[1]}, {shown[2]}]" if bounds else shown[0]
+
+
+def budgets_table(*budgets: Document) -> str:
+    """Scores of the models that were trained for each of several numbers of steps, and less the base LM's.
+
+    Each p is corrected for the tests of its own document.
+    """
+    shown, tested = ("sg", "blimp", "marginal"), ("sg", "blimp")
+    in_all = set.intersection(
+        *({run["model"] for run in found["runs"] if "sg" in run["evaluations"]} for found in budgets)
+    )
+    rows = [["steps", "model", "seeds"]]
+    for score in shown:
+        rows[0] += [SCORES[score][2], *(["less the base LM"] if score in tested else [])]
+    rows.append(["---"] * len(rows[0]))
+    for found in budgets:
+        for model, runs in by_model(found).items():
+            if model not in in_all:
+                continue
+            row = [alike(run["steps"] for run in runs), title_of(model), str(len(runs))]
+            for score in shown:
+                row.append(score_of(found, model, score))
+                if score in tested:
+                    row.append("" if model == BASELINE else difference_in(found, model, score))
+            rows.append(row)
+    return markdown_table(rows)
 
 
 def level_table(found: Document, level: str) -> str:
@@ -264,16 +296,3 @@ def notes_list(found: Document) -> str:
     lines += [f"{name}: {note}" for name, notes in comparison["notes"].items() for note in notes]
     lines += [f"{name}, left out: {why}" for name, of in comparison["refused"].items() for why in of]
     return "".join(f"- {line}\n" for line in lines)
-
-
-def variants_table(found: Document) -> str:
-    """Variants of the Pushdown LM on validation data, the best joint first."""
-    head = ["tape in layers", "attachment head reads", "stack distances", "attachment weight", "seed"]
-    head += ["perplexity per token, given trees", "joint", "attachments right (%)"]
-    rows = [head, ["---"] * len(head)]
-    for run in sorted(found["runs"].values(), key=lambda each: each["ppl_token_joint"]):
-        settings = [run["pushdown_layers"], run["head_reads"], "yes" if run["stack_distances"] else "no"]
-        settings += [f"{run['attachment_weight']:g}", str(run["seed"])]
-        scores = [run["ppl_token_given_trees"], run["ppl_token_joint"], 100 * run["attachment_accuracy"]]
-        rows.append([*settings, *(f"{score:.1f}" for score in scores)])
-    return markdown_table(rows)

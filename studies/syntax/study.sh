@@ -8,8 +8,9 @@
 #   TREES: a treebank, of which nine tenths train, or a folder with train.trees, valid.trees, test.trees
 # Environment, with defaults for a CPU; FULL=1: the paper's, in parentheses.
 #   MODELS="base base-head pushdown plm plm-mask tg treereg scaffold"   SEEDS="1 2" (1 2 3)
-#   and late: a Pushdown LM with a tape in the last layer only, whose attachment head reads what the others make of a token
-#   light: a Pushdown LM, the attachment loss with a weight of 0.3
+#   and variants of the Pushdown LM, whose names may be joined, as late-light: late, late2: a tape in the last layer, or two,
+#   only, and the attachment head reads what the others make of a token; light, faint: the attachment loss with a weight of
+#   0.3, 0.1; distances, gentle: stack distances, whose penalty in the attachment head begins at 10 nats, or 0.1
 #   AUTO_PARSER=  of benepar (benepar_parser.py trains one): for the model pushdown-auto, which learns from its trees
 #   CONFIG=small (bllip)   WIDTH=128 (the recipe's)   LAYER=3 (12): the one whose states TreeReg is a loss of
 #   DROPOUT= of all models, in place of the recipe's
@@ -17,7 +18,7 @@
 #   STEPS=500 (300000)   EVERY=250 (2000) steps an evaluation
 #   BATCH=4096 (16384) positions a step; models of actions have 2.2 and 2.9 times as many, for as many sentences
 #   RATES="1e-3 2e-3 4e-3" (1e-4 3e-4 6e-4)  TUNE_STEPS=200 (10000): of each, with seed 0; RATES="2e-3" chooses nothing
-#   SUITES=  BLIMP=  folders or zips; without one of them it is left out   PAIRS=20 (1000) of each paradigm
+#   SUITES=  BLIMP=  folders or zips (halves.py halves them); without one of them it is left out   PAIRS=20 (1000) of each paradigm
 #   SENTENCES=200 (all) of the test part, evenly spaced, for perplexity and parses
 #   BEAM=100 (300)  MARGIN=5 (8) nats   ACTION_MARGIN=8 of models of actions
 #   JOBS=2        runs at a time, on one thread each; on a GPU: DEVICE=cuda JOBS=1

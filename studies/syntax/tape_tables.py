@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import mean, stdev
 from typing import Any
 
 from pdtools.report.tables import markdown_table
@@ -37,6 +38,19 @@ def tape_table(found: Mapping[str, Any]) -> str:
         if every is not None:
             row = [title, f"{every['ppl_token']:.1f}", gain(every, "absent"), f"{words['ppl_token']:.1f}"]
             rows.append([*row, gain(words, "absent"), gain(words, "base")])
+    return markdown_table(rows)
+
+
+def tapes_over_seeds(*seeds: Mapping[str, Any]) -> str:
+    """Means over seeds ± the deviation: the same sentences, each time by another model and base LM."""
+    head = ["tape", "perplexity per token, without ends of sentences", "gain over absent", "gain over base"]
+    rows = [head, ["---"] * len(head)]
+    (_,) = {tuple(sorted(found["counts"].items())) for found in seeds}
+    each = [found["scores"]["without_ends"]["tapes"] for found in seeds]
+    for tape, title in TAPES.items():
+        ppl, *gains = ([of[tape][key] for of in each] for key in ("ppl_token", "over_absent", "over_base"))
+        cells = [f"{mean(ppl):.1f} ± {stdev(ppl):.1f}", *(f"{mean(g):+.2f} ± {stdev(g):.2f}" for g in gains)]
+        rows.append([title, *cells])
     return markdown_table(rows)
 
 

@@ -382,7 +382,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--model", required=True, help="a checkpoint or run of a Pushdown LM of sentences")
     parser.add_argument("--shards", required=True, help="sentences with gold trees, made with its tokenizer")
     parser.add_argument("--base", help="a language model without a tape, with the same tokenizer")
-    parser.add_argument("--sentences", type=int, default=500, help="the first so many")
+    parser.add_argument("--sentences", type=int, default=500, help="the first so many that fit the models")
     parser.add_argument("--beam", type=int, default=100)
     parser.add_argument("--margin", type=float, default=5.0, help="nats")
     parser.add_argument("--seed", type=int, default=0, help="of the tapes that are drawn")
@@ -407,7 +407,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     inputs = {"model": given.model, "shards": given.shards, **({"base": given.base} if given.base else {})}
     result = {
         "scores": {**scores, "beam_attachments_right": float(np.mean(np.concatenate(same)))},
-        "counts": {"sentences": len(rows), "tokens": sum(len(each) - 1 for each in tokens)},
+        "counts": {
+            "sentences": len(rows),
+            "tokens": sum(len(each) - 1 for each in tokens),
+            "passed_over": rows[-1] + 1 - len(rows),  # too long for a model
+        },
         "settings": {
             name: getattr(given, name) for name in ("sentences", "beam", "margin", "seed", "samples")
         },

@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 import subprocess
+import zipfile
 from pathlib import Path
 
 from shell import Shell, script
@@ -13,7 +14,8 @@ from test_bllip import Recorded
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 STUDY = REPOSITORY / "studies" / "syntax" / "study.sh"
-LEFT_OUT = script(STUDY.with_name("gather.py")).LEFT_OUT
+GATHER = script(STUDY.with_name("gather.py"))
+LEFT_OUT, CHANGES = GATHER.LEFT_OUT, GATHER.CHANGES
 SETTINGS = {
     **{"MODELS": "tg", "SEEDS": "1", "STEPS": "2", "EVERY": "1", "WIDTH": "8", "BATCH": "400"},
     **{"VOCABULARY": "300", "RATES": "1e-3 2e-3", "TUNE_STEPS": "10", "PAIRS": "1", "SENTENCES": "2"},
@@ -54,20 +56,53 @@ def test_the_study(tmp_path: Path) -> None:
     assert "name another folder" in other.stderr
 
 
-def test_the_late_model_s_settings_are_arguments_of_their_own(tmp_path: Path) -> None:
+def test_variants_are_made_of_changes(tmp_path: Path) -> None:
     recorded = Recorded(tmp_path, **SETTINGS, STAGES="runs")
     (tmp_path / "pdtools").write_text('#!/bin/sh\nprintf "%s\\n" "$@" >>"$RECORD"\n')
     (tmp_path / "out" / "rates").mkdir(parents=True)
-    (tmp_path / "out" / "rates" / "late").write_text("1e-3\n")
-    status, arguments = recorded.run("sh", str(STUDY), "treebank", "out", MODELS="late")
-    assert status == 0
+
+    def arguments_of(model: str) -> list[str]:
+        (tmp_path / "out" / "rates" / model).write_text("1e-3\n")
+        status, arguments = recorded.run("sh", str(STUDY), "treebank", "out", MODELS=model)
+        assert status == 0
+        assert arguments[arguments.index("--model") + 1] == "pushdown"
+        assert f"out/runs/{model}-1" in arguments
+        return arguments
+
+    arguments = arguments_of("late-light")
     settings = {after for before, after in itertools.pairwise(arguments) if before == "--set"}
     assert {"config.pushdown_layers=last 1", "config.head_reads=prefix", "config.d_model=8"} <= settings
-    assert arguments[arguments.index("--model") + 1] == "pushdown"
-    assert "out/runs/late-1" in arguments
+    assert "train.attachment_weight=0.3" in settings
     for command in ("eval-ppl", "decode"):
         of_command = arguments[arguments.index(command) :]
         assert of_command[of_command.index("--beam") + 1] == "2"
+    changed = {change: frozenset(arguments_of(change)) for change in CHANGES}
+    assert len(set(changed.values())) == len(CHANGES)
+    status, _ = recorded.run("sh", str(STUDY), "treebank", "out", MODELS="late-loud")
+    assert status == 1
+
+
+def test_halves_have_every_item_once(tmp_path: Path) -> None:
+    halves = script(STUDY.with_name("halves.py"))
+    item = {"conditions": []}
+    suite = {
+        "meta": {"name": "a"},
+        "items": [{**item, "item_number": n} for n in (1, 2, 3)],
+        "predictions": [],
+    }
+    with zipfile.ZipFile(tmp_path / "suites.zip", "w") as suites:
+        suites.writestr("suites/a.json", json.dumps(suite))
+        suites.writestr("suites/one.json", json.dumps({**suite, "items": suite["items"][:1]}))
+    with zipfile.ZipFile(tmp_path / "blimp.zip", "w") as blimp:
+        blimp.writestr("data/b.jsonl", '{"pair": "first"}\n{"pair": "second"}\n{"pair": "third"}\n')
+    halves.halve_suites(tmp_path / "suites.zip", tmp_path / "out")
+    halves.halve_pairs(tmp_path / "blimp.zip", tmp_path / "out")
+    assert [path.parts[-3] for path in tmp_path.rglob("one.json")] == ["odd"]
+    for half, numbers, pairs in ("even", [2], ["second"]), ("odd", [1, 3], ["first", "third"]):
+        found = json.loads((tmp_path / "out" / half / "sg" / "a.json").read_text())
+        assert found == {**suite, "items": [{**item, "item_number": n} for n in numbers]}
+        lines = (tmp_path / "out" / half / "blimp" / "b.jsonl").read_text().splitlines()
+        assert [json.loads(line)["pair"] for line in lines] == pairs
 
 
 def test_attention_is_measured_again_when_there_are_more_runs(tmp_path: Path) -> None:

@@ -152,9 +152,8 @@ def test_what_is_not_there_is_said(found: dict[str, Any], report: ModuleType) ->
     assert "- Pushdown LM, seed 1: left out of ppl: 1" in said
     assert len([line for line in said if line.startswith("- base LM")]) == 0
     assert said[0] == (
-        "- no runs of base LM + attachment loss, Pushdown LM, automatic trees, Pushdown LM, late, "
-        "Pushdown LM, attachment weight 0.3, PLM, PLM-mask, base LM + TreeReg, ScLM-next "
-        "and benepar (Kitaev et al. 2019)"
+        "- no runs of base LM + attachment loss, Pushdown LM, automatic trees, PLM, PLM-mask, "
+        "base LM + TreeReg, ScLM-next and benepar (Kitaev et al. 2019)"
     )
 
 
@@ -193,7 +192,8 @@ def test_the_page_and_figures_are_made_of_the_results_file(
     document = read_json(study / "results.json")
     assert report.score_tables.markdown(document) == table
     of_one = {"level": ("circuit",), "score": ("base", "marginal"), "difference": ("pushdown", "marginal")}
-    of_other_files = {"tapes", "strata", "variants"}
+    of_one["loss"] = ("tg",)
+    of_other_files = {"tapes", "tapes-over-seeds", "strata", "searches", "budgets"}
     for name in report.PASSAGES.keys() - of_other_files:
         made = report.PASSAGES[name](document, *of_one.get(name, ()))
         assert made
@@ -207,23 +207,56 @@ def test_the_page_and_figures_are_made_of_the_results_file(
     assert drawn == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
 
-def test_variants_are_listed_by_their_last_validation_the_best_first(
-    report: ModuleType, tmp_path: Path
-) -> None:
-    config = {"pushdown_layers": "all", "head_reads": "embedding", "stack_distances": False}
-    for name, weight, joints in (("plain", 1.0, (80.0, 200.0)), ("light", 0.3, (300.0, 150.25))):
-        recipe = {"config": config, "train": {"attachment_weight": weight, "seed": 1}}
-        write_json(tmp_path / name / "run.json", {"recipe": recipe})
-        scores = {"kind": "valid", "ppl_token_given_trees": 90.5, "attachment_accuracy": 0.875}
-        records = ({**scores, "step": i, "ppl_token_joint": joint} for i, joint in enumerate(joints))
-        lines = "".join(json.dumps(record) + "\n" for record in records)
-        (tmp_path / name / "metrics.jsonl").write_text(lines)
-    file = tmp_path / "variants.json"
-    report.variants(str(file), str(tmp_path / "plain"), str(tmp_path / "light"))
-    lines = report.PASSAGES["variants"](read_json(file)).splitlines()
+def test_variants_come_after_the_pushdown_lm_and_are_called_what_they_change(report: ModuleType) -> None:
+    gather = report.gather
+    names = ["tg", "late-light", "other-b", "pushdown", "other-a", "pushdown-auto", "faint", "base"]
+    names = sorted(names, key=gather.order)
+    assert names == ["base", "pushdown", "faint", "late-light", "pushdown-auto", "tg", "other-a", "other-b"]
+    assert list(map(gather.title_of, names[2:5])) == [
+        "Pushdown LM, attachment weight 0.1",
+        "Pushdown LM, tape in the last layer, head reads those below, attachment weight 0.3",
+        "Pushdown LM, automatic trees",
+    ]
+
+
+def test_rates_of_variants_are_there(report: ModuleType, tmp_path: Path) -> None:
+    for model in ("late-light", "base"):
+        run = tmp_path / "tuning" / model / "1e-3"
+        run.mkdir(parents=True)
+        (run / "metrics.jsonl").write_text('{"kind": "valid", "step": 1, "loss": 5.0, "seconds": 60}\n')
+        (tmp_path / "rates").mkdir(exist_ok=True)
+        (tmp_path / "rates" / model).write_text("1e-3\n")
+        write_json(tmp_path / "rates" / f"{model}.json", [{"name": "1e-3", "best": {"loss": 5.0}}])
+    found = report.gather.collected(tmp_path)["rates"]
+    assert list(found) == ["base", "late-light"]
+    assert found["late-light"] == {"chosen": "1e-3", "losses": {"1e-3": 5.0}, "seconds": 60}
+
+
+def test_budgets_are_of_the_models_that_all_have(found: dict[str, Any], report: ModuleType) -> None:
+    fewer = {**found, "runs": [run for run in found["runs"] if run["model"] in ("base", "pushdown")]}
+    lines = report.PASSAGES["budgets"](found, fewer).splitlines()[2:]
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    assert [row[1] for row in cells] == 2 * ["base LM", "Pushdown LM"]
+    assert cells[0] == cells[2]
+    assert cells[1][3] == report.score_tables.score_of(found, "pushdown", "sg")
+    assert cells[1][4] == report.score_tables.difference_in(found, "pushdown", "sg")
+
+
+def test_searches_are_listed_with_what_they_miss(report: ModuleType) -> None:
+    beam = {"search": "beam", "number": 1000, "ppl_token": 150.25, "seconds": 1234.5}
+    particles = {"search": "particles", "number": 30, "seconds": 9.6}
+    searches = [
+        {**beam, "nats_dropped_per_token": 0.25},
+        {**beam, "number": 1, "nats_dropped_per_token": -0.0},
+        {**particles, "ppl_token": [140.0, 141.06], "half_variance_per_token": 0.125},
+        {**particles, "ppl_token": [140.0], "half_variance_per_token": None},
+    ]
+    lines = report.PASSAGES["searches"]({"scores": {"searches": searches}}).splitlines()
     assert lines[2:] == [
-        "| all | embedding | no | 0.3 | 1 | 90.5 | 150.2 | 87.5 |",
-        "| all | embedding | no | 1 | 1 | 90.5 | 200.0 | 87.5 |",
+        "| beam 1,000 | 150.2 | 0.250 | 1,234 |",
+        "| beam 1 | 150.2 | 0.000 | 1,234 |",
+        "| 30 particles | 140.0 and 141.1 | 0.125 | 10 |",
+        "| 30 particles | 140.0 |  | 10 |",
     ]
 
 

@@ -78,7 +78,8 @@ def test_perplexities_are_those_of_eval_ppl(
     world: tuple[dict[str, Path], ShardSet], found: dict[str, Any]
 ) -> None:
     models, shards = world
-    assert found["counts"] == {"sentences": len(TREES), "tokens": sum(shards.lengths) - len(TREES)}
+    n_tokens = sum(shards.lengths) - len(TREES)
+    assert found["counts"] == {"sentences": len(TREES), "tokens": n_tokens, "passed_over": 0}
     tapes = found["scores"]["all"]["tapes"]
     for name, score, tape in (
         ("pushdown", "ppl_token_given_trees", "gold"),
@@ -269,6 +270,16 @@ def test_tables(found: dict[str, Any]) -> None:
     assert len(lines) == 2 + len(TABLES.TAPES)
     gold = found["scores"]["all"]["tapes"]["gold"]
     assert lines[2].startswith(f"| gold | {gold['ppl_token']:.1f} | {gold['over_absent']:+.2f} [")
+    other = copy.deepcopy(found)
+    other["scores"]["without_ends"]["tapes"]["gold"]["ppl_token"] += 10
+    gold = found["scores"]["without_ends"]["tapes"]["gold"]
+    line = TABLES.tapes_over_seeds(found, other).splitlines()[2]
+    assert line.startswith(
+        f"| gold | {gold['ppl_token'] + 5:.1f} ± 7.1 | {gold['over_absent']:+.2f} ± 0.00 |"
+    )
+    other["counts"]["tokens"] += 1
+    with pytest.raises(ValueError, match="too many values"):
+        TABLES.tapes_over_seeds(found, other)
     table = TABLES.strata_table(found, "by_depth").splitlines()
     assert [line.split(" | ")[0] for line in table[2:]] == [f"| {k}" for k in found["scores"]["by_depth"]]
     assert sum(int(line.split(" | ")[1]) for line in table[2:]) == sum(shards_tokens())

@@ -32,8 +32,9 @@ class PushdownConfig(TransformerConfig):
             before the key map (eq. 6).
         stack_distances: also give the attention of pushdown layers and the attachment head a learned penalty
             on distance from the top of the stack. Not in the paper.
-        head_slope: that penalty of the attachment head at first, nats for each open token above. It is
-            learned slowly: training should begin near where it ends.
+        head_slope: that penalty of the attachment head at first, nats for each open token above. Steep, no
+            content of a candidate outweighs it where the stack is deeper than in training, as strings of
+            brackets need it; it falls slowly in training, and language needs it low from the start.
         head_reads: what the attachment head sees of the token that attaches: its "embedding" (eq. 5), or the
             "prefix": the output of the layers below the first pushdown layer, which know the tokens up to it
             and no tape. Not in the paper.
