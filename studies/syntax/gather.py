@@ -46,6 +46,7 @@ SCORES = {
     "given": ("ppl", "ppl_word_given_trees", "perplexity per word, given trees", 1),
     "joint": ("ppl", "ppl_word_joint", "joint", 1),
     "marginal": ("ppl", "ppl_word_marginal", "marginal, at most", 1),
+    "particles": ("particles", "ppl_word_particles", "marginal, by particles", 1),
     "f1": ("parse", "f1", "unlabeled F1, binarized (%)", 1),
     "labeled": ("labeled", "f1", "labeled F1 (%)", 1),
 }
@@ -55,11 +56,14 @@ OTHERS = {
     "sg_items": ("sg", "mean_of_items"),
 }
 EVALUATIONS = tuple(dict.fromkeys(task for task, *_ in SCORES.values()))
+# What particles estimate is compared as the search finds it.
+COMPARED = tuple(task for task in EVALUATIONS if task != "particles")
 # Their counts of what a model could not score.
 LEFT_OUT = {
     "sg": "items_unscorable",
     "blimp": "pairs_unscorable",
     "ppl": "sentences_left_out",
+    "particles": "sentences_left_out",
     "parse": "left_out",
     "labeled": "left_out",
 }
@@ -117,6 +121,8 @@ def _has(model: str, task: str) -> bool:
     """Whether the evaluation is one for this model."""
     if task == "labeled":
         return model in ("plm", "plm-mask", "tg", "benepar")
+    if task == "particles":
+        return model in ("pushdown", "pushdown-auto", "plm", "plm-mask", "tg") or bool(_changes_of(model))
     return model not in (("base", "scaffold") if task == "parse" else ("benepar",))
 
 
@@ -206,7 +212,8 @@ def compared(folder: Path, runs: Sequence[Document]) -> dict[str, Any]:
         for run in runs:
             results = folder / "results" / f"{run['model']}-{run['seed']}"
             if run["evaluations"]:
-                found = model_of(results, {task: results / task for task in run["evaluations"]})
+                tasks = [task for task in run["evaluations"] if task in COMPARED]
+                found = model_of(results, {task: results / task for task in tasks})
                 groups.setdefault(run["model"], []).append(found)
         whole = compare_many(
             [Group(name=name, models=tuple(models)) for name, models in groups.items()],

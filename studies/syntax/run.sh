@@ -72,6 +72,9 @@ set -- --model "$run" $device
     pdtools eval-blimp "$BLIMP" --limit "$PAIRS" "$@" $search --resume -o "$results/blimp" >/dev/null || exit 1
 [ -e "$results/ppl/results.json" ] ||
     pdtools eval-ppl "$OUT/shards/test" "$@" $search $skip --resume -o "$results/ppl" >/dev/null || exit 1
+[ -z "$PARTICLES" ] || [ -z "$search" ] || [ -e "$results/particles/results.json" ] ||
+    pdtools eval-ppl "$OUT/shards/test" "$@" --no-marginal --particles "$PARTICLES" $skip --resume -o "$results/particles" \
+        >/dev/null || exit 1
 if [ -n "$parse" ] && [ ! -e "$results/parse/results.json" ]; then
     mkdir -p "$results"
     pdtools decode "$OUT/trees/test.trees" --from treebank "$@" $parse --resume -o "$results/parsed.trees" || exit 1

@@ -21,6 +21,7 @@
 #   SUITES=  BLIMP=  folders or zips (halves.py halves them); without one of them it is left out   PAIRS=20 (1000) of each paradigm
 #   SENTENCES=200 (all) of the test part, evenly spaced, for perplexity and parses
 #   BEAM=100 (300)  MARGIN=5 (8) nats   ACTION_MARGIN=8 of models of actions
+#   PARTICLES=100 (300) of the estimate of log p(x) beside the search's; PARTICLES= leaves it out
 #   JOBS=2        runs at a time, on one thread each; on a GPU: DEVICE=cuda JOBS=1
 #   DEVICE=cpu   PRECISION=auto of training (see train.precision): bf16 takes 0.8 of the time on processors that have AMX
 #   STAGES="data rates runs table", for the jobs of a cluster (examples/bllip.slurm); on SIGUSR1 it ends with 138
@@ -32,21 +33,22 @@ trees=${1:?name the treebank}
 out=${2:-study-syntax}
 if [ "${FULL:-0}" = 1 ]; then
     config=bllip width= layer=12 vocabulary=10000 steps=300000 every=2000 batch=16384 rates="1e-4 3e-4 6e-4"
-    tune=10000 pairs=1000 sentences= beam=300 margin=8 seeds="1 2 3"
+    tune=10000 pairs=1000 sentences= beam=300 margin=8 particles=300 seeds="1 2 3"
 else
     config=small width=128 layer=3 vocabulary=8000 steps=500 every=250 batch=4096 rates="1e-3 2e-3 4e-3"
-    tune=200 pairs=20 sentences=200 beam=100 margin=5 seeds="1 2"
+    tune=200 pairs=20 sentences=200 beam=100 margin=5 particles=100 seeds="1 2"
 fi
 export OUT="$out" CONFIG="${CONFIG:-$config}" WIDTH="${WIDTH-$width}" LAYER="${LAYER:-$layer}" DEVICE="${DEVICE:-cpu}"
 export STEPS="${STEPS:-$steps}" EVERY="${EVERY:-$every}" BATCH="${BATCH:-$batch}" RATES="${RATES:-$rates}"
 export TUNE_STEPS="${TUNE_STEPS:-$tune}" PAIRS="${PAIRS:-$pairs}" BEAM="${BEAM:-$beam}" MARGIN="${MARGIN:-$margin}"
 export ACTION_MARGIN="${ACTION_MARGIN:-8}" PRECISION="${PRECISION:-auto}" DROPOUT="${DROPOUT:-}"
+export PARTICLES="${PARTICLES-$particles}"
 vocabulary=${VOCABULARY:-$vocabulary} sentences=${SENTENCES-$sentences}
 mkdir -p "$out/runs" "$out/results" "$out/shards" "$out/rates"
 
 settings="CONFIG=$CONFIG WIDTH=$WIDTH LAYER=$LAYER VOCABULARY=$vocabulary STEPS=$STEPS BATCH=$BATCH RATES=$RATES"
 settings="$settings TUNE_STEPS=$TUNE_STEPS PAIRS=$PAIRS SENTENCES=$sentences BEAM=$BEAM MARGIN=$MARGIN"
-settled "$out" "$settings ACTION_MARGIN=$ACTION_MARGIN PRECISION=$PRECISION DROPOUT=$DROPOUT"
+settled "$out" "$settings ACTION_MARGIN=$ACTION_MARGIN PRECISION=$PRECISION DROPOUT=$DROPOUT PARTICLES=$PARTICLES"
 
 if staged data && [ ! -e "$out/trees" ]; then
     if [ -e "$trees/train.trees" ]; then

@@ -41,7 +41,7 @@ def test_a_model_of_automatic_trees(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert parsed[1] == "out/trees/test.trees"
     found = json.loads((out / "results.json").read_text())
     assert {run["model"]: run["evaluations"] for run in found["runs"]} == {
-        "pushdown-auto": ["ppl", "parse"],
+        "pushdown-auto": ["ppl", "particles", "parse"],
         "benepar": ["parse", "labeled"],
     }
     for task in ("parse", "labeled"):

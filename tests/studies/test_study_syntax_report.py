@@ -144,7 +144,7 @@ def test_differences_are_those_of_the_means_and_tested(found: dict[str, Any], re
 
 def test_what_is_not_there_is_said(found: dict[str, Any], report: ModuleType) -> None:
     said = report.score_tables.missing_list(found).splitlines()
-    assert "- no results of parse and labeled" in said
+    assert "- no results of particles, parse and labeled" in said
     assert "- Transformer Grammar: no seed 2" in said
     assert "- Transformer Grammar, seed 1: trained for 4 of 8 steps" in said
     assert "- Transformer Grammar, seed 1: no sg, blimp and ppl" in said
@@ -163,7 +163,7 @@ def test_what_a_model_could_not_score_is_said(report: ModuleType, tmp_path: Path
         folder.mkdir(parents=True)
         write_json(folder / "results.json", {"scores": {}, "counts": {count: number}})
     left_out = report.gather.cell_of(tmp_path, "plm-mask", 1)["left_out"]
-    assert left_out == {"blimp": 1, "ppl": 2, "parse": 3, "labeled": 4}
+    assert left_out == {"blimp": 1, "ppl": 2, "particles": 3, "parse": 4, "labeled": 5}
 
 
 def test_runs_and_rates(found: dict[str, Any], report: ModuleType) -> None:
