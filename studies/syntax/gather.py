@@ -122,7 +122,7 @@ def _has(model: str, task: str) -> bool:
     if task == "labeled":
         return model in ("plm", "plm-mask", "tg", "benepar")
     if task == "particles":
-        return model in ("pushdown", "pushdown-auto", "plm", "plm-mask", "tg") or bool(_changes_of(model))
+        return model in ("pushdown", "pushdown-auto") or bool(_changes_of(model))
     return model not in (("base", "scaffold") if task == "parse" else ("benepar",))
 
 

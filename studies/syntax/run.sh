@@ -72,8 +72,8 @@ set -- --model "$run" $device
     pdtools eval-blimp "$BLIMP" --limit "$PAIRS" "$@" $search --resume -o "$results/blimp" >/dev/null || exit 1
 [ -e "$results/ppl/results.json" ] ||
     pdtools eval-ppl "$OUT/shards/test" "$@" $search $skip --resume -o "$results/ppl" >/dev/null || exit 1
-[ -z "$PARTICLES" ] || [ -z "$search" ] || [ -e "$results/particles/results.json" ] ||
-    pdtools eval-ppl "$OUT/shards/test" "$@" --no-marginal --particles "$PARTICLES" $skip --resume -o "$results/particles" \
+[ -z "$PARTICLES" ] || [ "$kind" != pushdown ] || [ -e "$results/particles/results.json" ] ||
+    pdtools eval-ppl "$OUT/shards/test" "$@" --no-marginal --particles "$PARTICLES" --resume -o "$results/particles" \
         >/dev/null || exit 1
 if [ -n "$parse" ] && [ ! -e "$results/parse/results.json" ]; then
     mkdir -p "$results"

@@ -21,7 +21,7 @@
 #   SUITES=  BLIMP=  folders or zips (halves.py halves them); without one of them it is left out   PAIRS=20 (1000) of each paradigm
 #   SENTENCES=200 (all) of the test part, evenly spaced, for perplexity and parses
 #   BEAM=100 (300)  MARGIN=5 (8) nats   ACTION_MARGIN=8 of models of actions
-#   PARTICLES=100 (300) of the estimate of log p(x) beside the search's; PARTICLES= leaves it out
+#   PARTICLES=100 (300) of the estimate of a Pushdown LM's log p(x) beside the beam's; PARTICLES= leaves it out
 #   JOBS=2        runs at a time, on one thread each; on a GPU: DEVICE=cuda JOBS=1
 #   DEVICE=cpu   PRECISION=auto of training (see train.precision): bf16 takes 0.8 of the time on processors that have AMX
 #   STAGES="data rates runs table", for the jobs of a cluster (examples/bllip.slurm); on SIGUSR1 it ends with 138
