@@ -112,6 +112,7 @@ PASSAGES: dict[str, Callable[..., str]] = {
     "notes": score_tables.notes_list,
     "tapes": tape_tables.tape_table,
     "tapes-over-seeds": tape_tables.tapes_over_seeds,
+    "gain": tape_tables.gain_in,
     "searches": search_tables.searches_table,
     "strata": tape_tables.strata_table,
 }

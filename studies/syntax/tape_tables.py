@@ -54,6 +54,19 @@ def tapes_over_seeds(*seeds: Mapping[str, Any]) -> str:
     return markdown_table(rows)
 
 
+def gain_in(stratum: str, tape: str, over: str, *seeds: Mapping[str, Any]) -> str:
+    """In a sentence: what a tape gains over another, nats a token, the mean over seeds ± the deviation.
+
+    Args:
+        stratum: ``without_ends``, or ``by_length``, … and a kind of token, joined by a slash (blanks: _).
+    """
+    group, _, kind = stratum.partition("/")
+    of_each = [found["scores"][group] for found in seeds]
+    cells = [(of[kind.replace("_", " ")] if kind else of)["tapes"][tape] for of in of_each]
+    gains = [cell[f"over_{over}"] for cell in cells]
+    return f"{mean(gains):+.2f} ± {stdev(gains):.2f}"
+
+
 def strata_table(found: Mapping[str, Any], name: str) -> str:
     """Perplexities of tokens of one kind in a row, and gains in nats."""
     strata = found["scores"][name]

@@ -193,7 +193,7 @@ def test_the_page_and_figures_are_made_of_the_results_file(
     assert report.score_tables.markdown(document) == table
     of_one = {"level": ("circuit",), "score": ("base", "marginal"), "difference": ("pushdown", "marginal")}
     of_one["loss"] = ("tg",)
-    of_other_files = {"tapes", "tapes-over-seeds", "strata", "searches", "budgets"}
+    of_other_files = {"tapes", "tapes-over-seeds", "gain", "strata", "searches", "budgets"}
     for name in report.PASSAGES.keys() - of_other_files:
         made = report.PASSAGES[name](document, *of_one.get(name, ()))
         assert made

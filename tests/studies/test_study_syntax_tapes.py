@@ -277,6 +277,11 @@ def test_tables(found: dict[str, Any]) -> None:
     assert line.startswith(
         f"| gold | {gold['ppl_token'] + 5:.1f} ± 7.1 | {gold['over_absent']:+.2f} ± 0.00 |"
     )
+    wrong = found["scores"]["by_attachment_before"]["wrong"]["tapes"]["gold"]
+    wrong_of_other = other["scores"]["by_attachment_before"]["wrong"]["tapes"]["gold"]
+    wrong_of_other["over_base"] = wrong["over_base"] + 1
+    gain = TABLES.gain_in("by_attachment_before/wrong", "gold", "base", found, other)
+    assert gain == f"{wrong['over_base'] + 0.5:+.2f} ± 0.71"
     other["counts"]["tokens"] += 1
     with pytest.raises(ValueError, match="too many values"):
         TABLES.tapes_over_seeds(found, other)
