@@ -38,9 +38,8 @@ if [ -n "$DROPOUT" ]; then
     shape="$shape config.input_dropout=$DROPOUT config.attention_dropout=$DROPOUT config.output_dropout=$DROPOUT"
 fi
 device="--device $DEVICE --threads 1 --quiet"
-common="--valid $OUT/shards/valid$trees --config $CONFIG --model $kind --set train.patience=0 --set train.batch_tokens=$batch"
-common="$common --set train.batch_sentences=0 --set train.precision=$PRECISION"
-set -- $device
+set -- --valid "$OUT/shards/valid$trees" --config "$CONFIG" --model $kind --set train.patience=0 $device \
+    --set "train.batch_tokens=$batch" --set train.batch_sentences=0 --set "train.precision=$PRECISION"
 for setting in $shape; do
     set -- "$@" --set "$(echo "$setting" | tr '~' ' ')"
 done
@@ -49,7 +48,7 @@ if [ "$what" = rate ]; then
     [ -e "$OUT/rates/$model" ] && exit 0
     case $RATES in
     *" "*)
-        pdtools sweep "$OUT/shards/train$trees" $common "$@" $skip --grid "train.learning_rate=$(echo "$RATES" | tr ' ' ',')" \
+        pdtools sweep "$OUT/shards/train$trees" "$@" $skip --grid "train.learning_rate=$(echo "$RATES" | tr ' ' ',')" \
             --name "{train.learning_rate}" --set "train.steps=$TUNE_STEPS" --set "train.eval_every=$TUNE_STEPS" \
             --set "train.warmup_steps=$((TUNE_STEPS / 10))" --set train.seed=0 --json -o "$OUT/tuning/$model" \
             > "$OUT/rates/$model.json" || exit 1
@@ -62,7 +61,7 @@ if [ "$what" = rate ]; then
 fi
 
 run=$OUT/runs/$model-$seed results=$OUT/results/$model-$seed
-pdtools train "$OUT/shards/train$trees" $common "$@" $skip --set "train.learning_rate=$(cat "$OUT/rates/$model")" \
+pdtools train "$OUT/shards/train$trees" "$@" $skip --set "train.learning_rate=$(cat "$OUT/rates/$model")" \
     --set "train.steps=$STEPS" --set "train.eval_every=$EVERY" --set "train.warmup_steps=$((STEPS / 10))" \
     --set "train.seed=$seed" --resume -o "$run" || exit 1
 set -- --model "$run" $device

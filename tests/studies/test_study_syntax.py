@@ -30,11 +30,11 @@ def test_the_study(tmp_path: Path) -> None:
     shell = Shell(tmp_path, **SETTINGS)
 
     def study(**others: str) -> subprocess.CompletedProcess[str]:
-        return shell.run("sh", STUDY, "treebank", "out", **others)
+        return shell.run("sh", STUDY, "treebank", "an out", **others)
 
     done = study()
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    found = json.loads((tmp_path / "an out" / "results.json").read_text())
     (cell,) = found["runs"]
     assert (cell["model"], cell["seed"], cell["steps"]) == ("tg", 1, 2)
     assert cell["rate"] in {"1e-3", "2e-3"}
@@ -45,9 +45,9 @@ def test_the_study(tmp_path: Path) -> None:
     assert 0 <= scores["f1"] <= 100
     assert "Transformer Grammar, seed" not in "".join(found["missing"])
     for task in cell["evaluations"]:
-        results = json.loads((tmp_path / "out" / "results" / "tg-1" / task / "results.json").read_text())
+        results = json.loads((tmp_path / "an out" / "results" / "tg-1" / task / "results.json").read_text())
         assert results["counts"][LEFT_OUT[task]] == 0
-    assert done.stdout == (tmp_path / "out" / "table.md").read_text()
+    assert done.stdout == (tmp_path / "an out" / "table.md").read_text()
 
     again = study()
     assert (again.returncode, again.stdout) == (0, done.stdout), again.stderr
