@@ -61,8 +61,15 @@ def test_what_parse_writes_is_read_again(content: bytes, functions: str, factor:
     file = tmp_path / "x.mrg"
     file.write_bytes(content)
     form = TreeForm(binarize=factor, functions=functions)  # type: ignore[arg-type]
-    for tree in convert_treebank([str(file)], form, rejects=Rejects("skip"), counts=Counts()):
-        assert Tree.from_brackets(str(tree)).words == tree.words
+    with refusing():  # a file that is no text, whatever --on-error says
+        for tree in convert_treebank([str(file)], form, rejects=Rejects("skip"), counts=Counts()):
+            assert Tree.from_brackets(str(tree)).words == tree.words
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.mrg").write_bytes(("0" * 33).encode("utf-16"))
+    with pytest.raises(InputError, match="not UTF-8"):
+        list(reader.read_trees([str(tmp_path / "x.mrg")], Rejects("skip")))
 
 
 @fuzz
