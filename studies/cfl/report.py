@@ -35,7 +35,8 @@ MODELS = {
 LANGUAGES = ("marked-reversal", "unmarked-reversal", "padded-reversal", "dyck", "hardest", "dyck-released")
 # Figures 1 and 2 are curves without numbers. What the text (section 4) says of them: the RNS is within 0.05
 # nats of the bound on every validation set; models with a stack "effectively solve" marked reversal and Dyck.
-PAPER_RNS = "≤ 0.05"
+WITHIN = 0.05
+PAPER_RNS = f"≤ {WITHIN}"
 PERFECT = "the training strings' distribution"
 TRAINED = range(40, 81)
 
@@ -250,19 +251,38 @@ def rns_within(base: Document, longer: Document, *again: Document) -> str:
 
     Args:
         base, longer: results of two studies. Runs of one name are one run, which the second resumed.
-        again: curves of runs that were trained once more; each counts as a run.
+        again: results or curves of more runs; each counts as a run.
     """
     counts, best = [], []
-    for language, cells in base["scores"].items():
-        runs = dict(cells["rns"]["runs"])
-        runs |= longer["scores"].get(language, {}).get("rns", {}).get("runs", {})
-        values = [run["valid"] for run in runs.values()]
+    for language in base["scores"]:
+        runs = best_by_run(base, language, "rns") | best_by_run(longer, language, "rns")
+        values = [*runs.values()]
         for document in again:
-            curves = document["scores"].get(language, {}).get("rns", {})
-            values += [min(run["valid_by_step"]) for run in curves.values()]
-        counts.append(f"{sum(value <= 0.05 for value in values)} of {len(values)} on {language}")
+            values += best_by_run(document, language, "rns").values()
+        counts.append(f"{sum(value <= WITHIN for value in values)} of {len(values)} on {language}")
         best.append(number(min(values)))
     return f"**{listed(counts)}**; the best of each: {listed(best)}"
+
+
+def best_by_run(document: Document, language: str, model: str) -> dict[str, float]:
+    """The lowest difference of each run, in a study's results or in curves."""
+    cell = document["scores"].get(language, {}).get(model, {})
+    runs = cell.get("runs", cell)
+    return {name: run["valid"] if "valid" in run else min(run["valid_by_step"]) for name, run in runs.items()}
+
+
+def restarts_table(*documents: Document) -> str:
+    """The lowest difference of every restart, from the first on, of what the last document has runs of."""
+    rows = [["language", "model", "within 0.05 nats", "lowest difference of each restart"], ["---"] * 4]
+    for language, cells in documents[-1]["scores"].items():
+        for model in cells:
+            runs: dict[str, float] = {}
+            for document in documents:
+                runs |= best_by_run(document, language, model)
+            values = [runs[name] for name in sorted(runs, key=lambda name: int(name.rpartition("-")[2]))]
+            within = f"{sum(value <= WITHIN for value in values)} of {len(values)}"
+            rows.append([language, MODELS[model], within, ", ".join(map(number, values))])
+    return markdown_table(rows)
 
 
 def early(document: Document, epochs: str) -> str:
@@ -280,7 +300,7 @@ def sudden(document: Document, name: str) -> str:
     """When a run came below 0.05 nats."""
     (runs,) = (runs for of in document["scores"].values() for runs in of.values())
     values = runs[name]["valid_by_step"]
-    epoch = next(i for i, value in enumerate(values) if value <= 0.05)
+    epoch = next(i for i, value in enumerate(values) if value <= WITHIN)
     return (
         f"{number(values[epoch - 1])} after {epoch} epochs, at {number(values[epoch])} after {epoch + 1},"
         f" and at {number(min(values))} at best"
@@ -293,7 +313,7 @@ def continued(document: Document, epochs: str) -> str:
     longer = sorted(
         (min(run["valid_by_step"]), len(run["steps"]), run["finished"] == "patience")
         for run in runs.values()
-        if len(run["steps"]) > int(epochs) and min(run["valid_by_step"]) > 0.05
+        if len(run["steps"]) > int(epochs) and min(run["valid_by_step"]) > WITHIN
     )
     return ", ".join(
         f"{number(value)} in {steps}{' (stopped early)' if is_early else ''}"
@@ -305,6 +325,7 @@ PASSAGES: dict[str, Callable[..., str]] = {
     "validation": lambda document: validation_table(document["scores"], trained(document["scores"])),
     "test": lambda document: lengths_table(document["scores"], trained(document["scores"])),
     "rns-within": rns_within,
+    "restarts": restarts_table,
     "early": early,
     "valid": lambda document, language, model: number(document["scores"][language][model]["valid"]),
     "tested": lambda document, language, model, part: number(

@@ -157,7 +157,7 @@ def budgets_table(*budgets: Document) -> str:
 
     Each p is corrected for the tests of its own document.
     """
-    shown, tested = ("sg", "blimp", "marginal"), ("sg", "blimp")
+    shown, tested = ("sg", "blimp", "marginal", "particles"), ("sg", "blimp")
     in_all = set.intersection(
         *({run["model"] for run in found["runs"] if "sg" in run["evaluations"]} for found in budgets)
     )

@@ -202,6 +202,15 @@ def test_before_and_behind_the_middle() -> None:
     assert found["nats"] == [0.693, 1.386, 0, 0, 0, 0, 2.079]
 
 
+def test_restarts_are_listed_one_after_the_other() -> None:
+    first = {"dyck": {"rns": {"runs": {"lr0.005-1": {"valid": 0.003}}}, "jm": {"runs": {}}}}
+    more = {"dyck": {"rns": {"runs": {f"lr0.005-{i}": {"valid": i / 100} for i in (10, 2, 5)}}}}
+    curves = {"dyck": {"rns": {"lr0.005-3": {"valid_by_step": [0.5, 0.25, 0.375]}}}}
+    table = script(FOLDER / "report.py").restarts_table(*({"scores": each} for each in (first, curves, more)))
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines()[2:]]
+    assert rows == [["dyck", "NS+S+U (RNS)", "3 of 5", "0.003, 0.020, 0.250, 0.050, 0.100"]]
+
+
 def test_the_difference_of_a_perfect_model() -> None:
     found = script(FOLDER / "report.py").perfect_by_length([39, 40, 42, 80, 82])
     assert found == {n: pytest.approx(math.log(3) / (n + 1)) for n in (40, 42, 80)}
