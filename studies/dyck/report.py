@@ -46,6 +46,8 @@ MODELS = {
     "base-attachment": "base LM + attachment loss",
     "pushdown": "Pushdown LM",
     "pushdown-distances": "Pushdown LM + stack distances",
+    "pushdown-attention": "Pushdown LM + stack distances in attention",
+    "pushdown-head": "Pushdown LM + stack distances in the head",
 }
 DEPENDENCIES = (50, 100, 200, 300)
 # A table for prefixes of strings that are no deeper than those of training, and one for deeper ones.

@@ -1,6 +1,7 @@
 #!/bin/sh
 # One model with one seed: trained, then tested on every set of prefixes. Called by study.sh.
-# Usage: run.sh base|base-attachment|pushdown|pushdown-distances SEED
+# Usage: run.sh base|base-attachment|pushdown|pushdown-distances|pushdown-attention|pushdown-head SEED
+# (the last two: distances in the stack in attention alone, in the attachment head alone)
 set -eu
 model=$1 seed=$2
 run="$OUT/runs/$model-$seed"
@@ -12,6 +13,10 @@ base) set -- --model transformer ;;
 base-attachment) set -- --model transformer --set config.attachment_head=true ;;
 pushdown) set -- --model pushdown ;;
 pushdown-distances) set -- --model pushdown --set config.stack_distances=true ;;
+pushdown-attention | pushdown-head)
+    set -- --model pushdown --set config.stack_distances=true --set "config.distances_in=${model#pushdown-}"
+    ;;
+*) echo "$model: no such model" >&2; exit 255 ;;
 esac
 
 # A finished run is left as it is, unless it was started with other settings: then it is an error.
@@ -26,7 +31,7 @@ for file in "$OUT"/prefixes/*.tsv; do
     # Of strings unlike those of training it is unsure, and fills the beam with attachments: many times slower.
     case $SETTING:$model:$name in
     free:*-depth-10) ;;
-    *:pushdown:*) set -- "$@" ${PUSHDOWN_PREFIXES:+--limit "$PUSHDOWN_PREFIXES"} ;;
+    *:pushdown:* | *:pushdown-attention:* | *:pushdown-head:*) set -- "$@" ${PUSHDOWN_PREFIXES:+--limit "$PUSHDOWN_PREFIXES"} ;;
     esac
     [ -e "$results/$name" ] || pdtools eval-dyck "$file" "$@" --model "$run" --beam "$BEAM" --margin "$MARGIN" \
         --device "$DEVICE" --threads 1 --resume --quiet -o "$results/$name" >/dev/null

@@ -18,6 +18,7 @@
 #                  strings: how many of the deeper ones (SOURCES=40, and the nests)
 #   MARGIN=8       nats; hypotheses of the beam that are so much less probable than the best are dropped
 #   DEPENDENCIES="50 100 200 300"  MODELS="base base-attachment pushdown pushdown-distances"
+#                  (also pushdown-attention, pushdown-head: distances in the stack in one of the two alone)
 #   SOURCES="10 40"   brackets that may be open at once in the strings that these prefixes are cut from: as in
 #                  training, and deeper, as in the authors' code
 set -eu

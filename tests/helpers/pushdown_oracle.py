@@ -90,9 +90,10 @@ class PlainPushdown:
         b_query, b_key, b_value = np.split(self.weights[f"{name}.qkv.bias"], 3)
         inputs = self.inputs[layer]
         k = len(inputs) - 1
+        in_attention = config.stack_distances and config.distances_in != "head"
         terms = ["positions"] if config.positions in ("relative", "alibi") else []
         if layer >= self.first_pushdown:
-            terms = [*terms, "depths", *(["distances"] if config.stack_distances else [])]
+            terms = [*terms, "depths", *(["distances"] if in_attention else [])]
         mixed = []
         for h in range(heads):
             of_head = slice(h * size, (h + 1) * size)

@@ -92,7 +92,7 @@ class AttachmentHead(nn.Module):
             seen: (B, N, D), what is seen of each token when it attaches: its embedding, or what was made of
                 it and the tokens before.
             legal: bool (B, N, N), its diagonal (the shift) true.
-            stack_distance: (B, N, N), after each token; None for a head that does not look at it.
+            stack_distance: (B, N, N), after each token; for a head that looks at it.
 
         Returns:
             float (B, N, N), -inf where illegal. Nothing predicts row 0: ROOT shifts.
@@ -103,16 +103,13 @@ class AttachmentHead(nn.Module):
         scores = next_q @ keys.transpose(1, 2)  # (B, N, N)
         shift = (next_q * next_k).sum(-1)  # (B, N)
         scores = scores.diagonal_scatter(shift.to(scores.dtype), dim1=1, dim2=2) * self.scale
-        if stack_distance is not None:
+        if self.log_slope is not None:
+            assert stack_distance is not None
             before = F.pad(
                 stack_distance[:, :-1], (0, 0, 1, 0)
             )  # (B, N, N): row k is of the stack after k - 1
-            scores = scores - self._penalty(before)  # nothing for the shift: no token comes after it
+            scores = scores - self.log_slope.exp() * before  # nothing for the shift: no token comes after it
         return _legal_logprobs(scores, legal)
-
-    def _penalty(self, stack_distance: Tensor) -> Tensor:
-        assert self.log_slope is not None
-        return self.log_slope.exp() * stack_distance
 
     def next_logprobs(
         self,
@@ -129,7 +126,7 @@ class AttachmentHead(nn.Module):
             keys: D wide, of all tokens so far.
             seen: (R, D), of the next token.
             legal: bool (R, k + 2), the shift last.
-            stack_distance: (R, k + 1); None for a head that does not look at it.
+            stack_distance: (R, k + 1); for a head that looks at it.
 
         Returns:
             float (R, k + 2).
@@ -138,6 +135,7 @@ class AttachmentHead(nn.Module):
         scores = keys.times(next_q)  # (R, k + 1)
         shift = (next_q * next_k).sum(-1, keepdim=True)  # (R, 1)
         scores = torch.cat([scores, shift], dim=1) * self.scale  # (R, k + 2)
-        if stack_distance is not None:
-            scores = scores - F.pad(self._penalty(stack_distance), (0, 1))
+        if self.log_slope is not None:
+            assert stack_distance is not None
+            scores = scores - F.pad(self.log_slope.exp() * stack_distance, (0, 1))
         return _legal_logprobs(scores, legal)

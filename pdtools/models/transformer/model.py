@@ -51,7 +51,8 @@ class TransformerLM(LanguageModel):
         config: its shape.
         extra_terms: score terms of single layers (from 0), besides those for positions.
         depths: rows of the depth tables of those terms and of the attachment head; None: no tape is used.
-        stack_distances: whether those terms and the attachment head look at distances in the stack.
+        stack_distances: whether those terms or the attachment head look at distances in the stack.
+        head_distances: whether the head does.
         head_reads_prefix: whether the attachment head sees of a token what the layers below those terms make
             of it, not its embedding.
     """
@@ -66,6 +67,7 @@ class TransformerLM(LanguageModel):
         extra_terms: Mapping[int, Sequence[ScoreTerm]] | None = None,
         depths: int | None = None,
         stack_distances: bool = False,
+        head_distances: bool = False,
         head_reads_prefix: bool = False,
     ) -> None:
         super().__init__()
@@ -123,7 +125,7 @@ class TransformerLM(LanguageModel):
             AttachmentHead(
                 config.d_model,
                 depths,
-                stack_distances=stack_distances,
+                stack_distances=head_distances,
                 next_norm=nn.LayerNorm(config.d_model, eps=config.norm_eps) if head_reads_prefix else None,
             )
             if config.attachment_head

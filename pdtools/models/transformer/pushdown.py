@@ -16,6 +16,7 @@ from pdtools.models.transformer.score_terms import DepthScores, DepthSpace, Stac
 
 DepthInit = Literal["normal", "zero"]
 HeadReads = Literal["embedding", "prefix"]
+DistancesIn = Literal["both", "attention", "head"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +33,7 @@ class PushdownConfig(TransformerConfig):
             before the key map (eq. 6).
         stack_distances: also give the attention of pushdown layers and the attachment head a learned penalty
             on distance from the top of the stack. Not in the paper.
+        distances_in: what has that penalty: "both", the "attention", or the attachment "head", alone.
         head_slope: that penalty of the attachment head at first, nats for each open token above. Steep, no
             content of a candidate outweighs it where the stack is deeper than in training, as strings of
             brackets need it; it falls slowly in training, and language needs it low from the start.
@@ -46,6 +48,7 @@ class PushdownConfig(TransformerConfig):
     depth_init: DepthInit = "normal"
     depth_space: DepthSpace = "key"
     stack_distances: bool = False
+    distances_in: DistancesIn = "both"
     head_slope: float = 10.0
     head_reads: HeadReads = "embedding"
 
@@ -60,6 +63,7 @@ class PushdownConfig(TransformerConfig):
         for name, choices in (
             ("depth_space", DepthSpace),
             ("depth_init", DepthInit),
+            ("distances_in", DistancesIn),
             ("head_reads", HeadReads),
         ):
             if getattr(self, name) not in get_args(choices):
@@ -94,17 +98,21 @@ class PushdownConfig(TransformerConfig):
 
 def build_pushdown(config: PushdownConfig) -> TransformerLM:
     """The model of a configuration, with random weights."""
+    in_attention, in_head = (
+        config.stack_distances and config.distances_in in ("both", part) for part in ("attention", "head")
+    )
     model = TransformerLM(
         config,
         extra_terms={
             layer: [
                 DepthScores(config.d_model, config.heads, config.depths, config.depth_space),
-                *([StackDistances(config.heads)] if config.stack_distances else []),
+                *([StackDistances(config.heads)] if in_attention else []),
             ]
             for layer in range(config.first_pushdown_layer, config.layers)
         },
         depths=config.depths,
         stack_distances=config.stack_distances,
+        head_distances=in_head,
         head_reads_prefix=config.head_reads == "prefix",
     )
     if config.depth_init == "zero":

@@ -23,6 +23,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "learned": {"positions": "learned", "tie_embeddings": False, "layers": 3, "pushdown_layers": "last 1"},
     "none": {"positions": "none", "depth_space": "hidden", "heads": 4},
     "distances": {"positions": "alibi", "stack_distances": True},
+    "distances in attention": {"stack_distances": True, "distances_in": "attention"},
+    "distances in the head": {"stack_distances": True, "distances_in": "head", "head_slope": 0.5},
     "prefix": {"layers": 3, "pushdown_layers": "last 1", "head_reads": "prefix"},
 }
 each_model = pytest.mark.parametrize(
