@@ -49,6 +49,7 @@ MODELS = {
     "pushdown-attention": "Pushdown LM + stack distances in attention",
     "pushdown-head": "Pushdown LM + stack distances in the head",
 }
+VARIANTS = ("pushdown-attention", "pushdown-head")  # which are in tables where they were tested
 DEPENDENCIES = (50, 100, 200, 300)
 # A table for prefixes of strings that are no deeper than those of training, and one for deeper ones.
 TABLES = {
@@ -103,7 +104,7 @@ def main(folder: Path) -> None:
     by_open = {model: open_brackets(items[model], prefixes) for model in MODELS if items[model]}
     by_deepest = {model: deepest_brackets(items[model], prefixes) for model in MODELS if items[model]}
     figures = {
-        name: [accuracy_line(MODELS[model], items[model], *figure) for model in MODELS]
+        name: [accuracy_line(MODELS[model], items[model], *figure) for model in shown(scores)]
         for name, figure in FIGURES.items()
     }
     write_json(
@@ -159,10 +160,15 @@ def markdown(
         for title, sets in TABLES.items()
         if not tested or tested & set(sets)
     ]
-    seeds = {model: max(map(len, scores[model].values()), default=0) for model in MODELS}
+    seeds = {model: max(map(len, scores[model].values()), default=0) for model in shown(scores)}
     note = "Seeds: " + ", ".join(f"{MODELS[model]} {number}" for model, number in seeds.items()) + "."
     note += " **Mean** [95% interval for other prefixes, these seeds] (each seed)."
     return "\n".join(tables) + f"\n{note}\n"
+
+
+def shown(scores: Mapping[str, Any]) -> list[str]:
+    """The models of the tables: variants where they were tested."""
+    return [model for model in MODELS if model not in VARIANTS or scores.get(model)]
 
 
 def set_table(
@@ -179,7 +185,8 @@ def set_table(
     tests = [seed for by_set in scores.values() for name in sets for seed in by_set.get(name, {}).values()]
     most = max((test["prefixes"] for test in tests), default=0)
     columns = {name: re.sub("-depth-.*", "", name) for name in sets}
-    for model, label in MODELS.items():
+    for model in shown(scores):
+        label = MODELS[model]
         if model in PAPER:
             rows.append([PAPER_LABELS[model], *(f"{PAPER[model][columns[name]]}" for name in sets), ""])
         found = {name: list(scores[model].get(name, {}).values()) for name in sets}

@@ -381,7 +381,11 @@ def test_recipes_build(name: str) -> None:
         ("pushdown", {"pushdown_layers": "first 2"}, "pushdown_layers must be"),
         ("pushdown", {"depths": 0}, "depths must be"),
         ("pushdown", {"head_slope": 0.0}, "head_slope must be"),
-        ("pushdown", {"distances_in": "tape"}, "distances_in must be one of both, attention, head, not 'tape'"),
+        (
+            "pushdown",
+            {"distances_in": "tape"},
+            "must be one of both, attention, head, not 'tape'",
+        ),
         ("pushdown", {"depth_space": "value"}, "depth_space must be one of"),
         ("pushdown", {"head_reads": "everything"}, "head_reads must be one of embedding, prefix"),
         ("pushdown", {"head_reads": "prefix"}, "needs layers below the first pushdown layer"),
