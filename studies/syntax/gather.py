@@ -20,6 +20,7 @@ Document = Mapping[str, Any]
 MODELS = {
     "base": "base LM",
     "base-head": "base LM + attachment loss",
+    "base-head-faint": "base LM + attachment loss, attachment weight 0.1",
     "pushdown": "Pushdown LM",
     "pushdown-auto": "Pushdown LM, automatic trees",
     "plm": "PLM",
@@ -27,6 +28,7 @@ MODELS = {
     "tg": "Transformer Grammar",
     "treereg": "base LM + TreeReg",
     "scaffold": "ScLM-next",
+    "scaffold-past": "ScLM-past",
     "benepar": "benepar (Kitaev et al. 2019)",
 }
 BASELINE = "base"
@@ -123,7 +125,7 @@ def _has(model: str, task: str) -> bool:
         return model in ("plm", "plm-mask", "tg", "benepar")
     if task == "particles":
         return model in ("pushdown", "pushdown-auto") or bool(_changes_of(model))
-    return model not in (("base", "scaffold") if task == "parse" else ("benepar",))
+    return model not in (("base", "scaffold", "scaffold-past") if task == "parse" else ("benepar",))
 
 
 def cell_of(folder: Path, model: str, seed: int) -> dict[str, Any]:

@@ -8,7 +8,10 @@ what=$1 model=$2 seed=${3:-0}
 batch=$BATCH shape= search= parse= skip= trees=
 case $model in
 base) kind=transformer ;;
-base-head) kind=transformer shape="config.attachment_head=true" parse="--beam $BEAM --margin $MARGIN" ;;
+base-head | base-head-faint)
+    kind=transformer shape="config.attachment_head=true" parse="--beam $BEAM --margin $MARGIN"
+    [ "$model" = base-head ] || shape="$shape train.attachment_weight=0.1"
+    ;;
 pushdown | pushdown-auto) kind=pushdown search="--beam $BEAM --margin $MARGIN" parse=$search trees=${model#pushdown} ;;
 plm) kind=plm batch=$((BATCH * 22 / 10)) search="--margin $ACTION_MARGIN" parse=$search ;;
 plm-mask)
@@ -18,6 +21,7 @@ plm-mask)
 tg) kind=tg batch=$((BATCH * 29 / 10)) search="--margin $ACTION_MARGIN" parse=$search ;;
 treereg) kind=transformer shape="config.treereg_layer=$LAYER" parse=" " ;;
 scaffold) kind=sclm shape="config.scaffold=next" ;;
+scaffold-past) kind=sclm shape="config.scaffold=past" ;;
 *) # a variant of the Pushdown LM: its changes, joined by - (gather.py has their titles)
     kind=pushdown search="--beam $BEAM --margin $MARGIN" parse=$search
     for change in $(printf '%s\n' "$model" | tr - ' '); do

@@ -8,6 +8,7 @@
 #   TREES: a treebank, of which nine tenths train, or a folder with train.trees, valid.trees, test.trees
 # Environment, with defaults for a CPU; FULL=1: the paper's, in parentheses.
 #   MODELS="base base-head pushdown plm plm-mask tg treereg scaffold"   SEEDS="1 2" (1 2 3)
+#   also base-head-faint (an attachment loss with a weight of 0.1), scaffold-past (of the actions before a token),
 #   and variants of the Pushdown LM, whose names may be joined, as late-light: late, late2: a tape in the last layer, or two,
 #   only, and the attachment head reads what the others make of a token; light, faint: the attachment loss with a weight of
 #   0.3, 0.1; distances, gentle: stack distances, whose penalty in the attachment head begins at 10 nats, or 0.1
