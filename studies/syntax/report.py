@@ -101,6 +101,8 @@ PASSAGES: dict[str, Callable[..., str]] = {
     "score": score_tables.score_of,
     "loss": score_tables.loss_of,
     "difference": score_tables.difference_in,
+    "particles": score_tables.particles_in,
+    "hours": score_tables.hours_of,
     "differences": score_tables.differences_table,
     "budgets": score_tables.budgets_table,
     "level": score_tables.level_table,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from statistics import mean, stdev
 
 from gather import BASELINE, SCORES, Document, order, title_of
 
 from pdtools.evaluation.comparison.overview import PERPLEXITIES
+from pdtools.evaluation.comparison.statistics import Spread
 from pdtools.report.tables import listed, markdown_table
 
 SIGNIFICANT = 0.05
@@ -87,11 +89,12 @@ def alike(values: Iterable[object]) -> str:
 
 
 def over_seeds(values: Sequence[float | None], scale: float) -> str:
-    """The mean ± the deviation."""
+    """The mean ± the deviation, and of how many seeds it is where some have none."""
     there = [scale * value for value in values if value is not None]
     if not there:
         return ""
-    return f"{mean(there):.1f}" + (f" ± {stdev(there):.1f}" if len(there) > 1 else "")
+    spread = f" ± {stdev(there):.1f}" if len(there) > 1 else ""
+    return f"{mean(there):.1f}{spread}" + ("" if len(there) == len(values) else f" ({len(there)} seeds)")
 
 
 def differences_table(found: Document, level: str = "overall") -> str:
@@ -139,6 +142,32 @@ def difference_in(found: Document, model: str, score: str) -> str:
         if pair["b"] == model
     )
     return difference_of(pair)
+
+
+def particles_in(found: Document, model: str) -> str:
+    """How much higher a model's perplexity by particles is than the base LM's, in percent, in a sentence.
+
+    Welch's t of their logarithms over seeds, all on the same sentences; the p is of this one test.
+    """
+    runs = by_model(found)
+    ours, base = (
+        [math.log(ppl) for run in runs[name] if (ppl := run["scores"].get(score)) is not None]
+        for name, score in ((model, "particles"), (BASELINE, "marginal"))
+    )
+    difference, spread = mean(ours) - mean(base), Spread.of(0.0, ours, base)
+    shown = [100 * math.expm1(each) for each in (difference, *spread.interval(difference))]
+    return f"{with_interval(*shown, sign='+')}% ({spread.p(difference):.2g})"
+
+
+def hours_of(*documents: Document) -> str:
+    """Hours of training, rates included; a run that is in several documents was one."""
+    runs = {
+        (run["model"], run["seed"], run["steps"], run["valid_loss"]): run["seconds"] or 0
+        for found in documents
+        for run in found["runs"]
+    }
+    rates = sum(tuned["seconds"] for found in documents for tuned in found["rates"].values())
+    return f"{(sum(runs.values()) + rates) / 3600:.1f}"
 
 
 def at_level(found: Document, level: str) -> list[Document]:

@@ -9,10 +9,16 @@ from pdtools.report.tables import listed, markdown_table
 
 
 def searches_table(found: Mapping[str, Any]) -> str:
-    """Perplexity per token by beams, and by particles with each seed; the estimate of what log p(x) lacks."""
+    """Perplexity per token by beams, and by particles with each seed; what the search says that it lacks."""
     rows = [
-        ["search", "perplexity per token", "estimate of what log p(x) lacks, nats a token", "seconds"],
-        ["---"] * 4,
+        [
+            "search",
+            "perplexity per token",
+            "of p(x) dropped, by its own estimate (%)",
+            "of log p(x), nats a token",
+            "seconds",
+        ],
+        ["---"] * 5,
     ]
     for search in found["scores"]["searches"]:
         beam = search["search"] == "beam"
@@ -20,6 +26,11 @@ def searches_table(found: Mapping[str, Any]) -> str:
         # Half the variance: about what the log of an unbiased estimate of p(x) lacks; None: of one seed.
         missed = search["nats_dropped_per_token"] if beam else search["half_variance_per_token"]
         name = f"beam {search['number']:,}" if beam else f"{search['number']:,} particles"
-        cells = [listed([f"{each:.1f}" for each in ppl]), "" if missed is None else f"{abs(missed):.3f}"]
+        share = f"{100 * search['mean_share_dropped']:.0f}" if beam else ""
+        cells = [
+            listed([f"{each:.1f}" for each in ppl]),
+            share,
+            "" if missed is None else f"{abs(missed):.3f}",
+        ]
         rows.append([name, *cells, f"{search['seconds']:,.0f}"])
     return markdown_table(rows)

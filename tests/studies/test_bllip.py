@@ -225,3 +225,8 @@ def test_the_slurm_form(tmp_path: Path) -> None:
     # Slurm's signal goes to all processes: the scripts wait for pdtools to stop, and the job is queued again.
     status, lines = recorded.run(*command, **job, STAGES="runs", STOP="train")
     assert lines[1:] == ["stopped", "scontrol requeue 9_3"]
+    # Trees and shards are of all models: automatic ones too.
+    (recorded.folder / "srun").write_text('#!/bin/sh\necho "$MODELS" >>"$RECORD"\n')
+    job |= {"SLURM_ARRAY_TASK_ID": "0"}
+    for stages, models in ("trees data", "base tg"), ("rates", "base"), ("runs", "base"):
+        assert recorded.run(*command, **job, STAGES=stages) == (0, [models])

@@ -193,7 +193,16 @@ def test_the_page_and_figures_are_made_of_the_results_file(
     assert report.score_tables.markdown(document) == table
     of_one = {"level": ("circuit",), "score": ("base", "marginal"), "difference": ("pushdown", "marginal")}
     of_one["loss"] = ("tg",)
-    of_other_files = {"tapes", "tapes-over-seeds", "gain", "strata", "searches", "budgets"}
+    of_other_files = {
+        "tapes",
+        "tapes-over-seeds",
+        "gain",
+        "strata",
+        "searches",
+        "budgets",
+        "particles",
+        "hours",
+    }
     for name in report.PASSAGES.keys() - of_other_files:
         made = report.PASSAGES[name](document, *of_one.get(name, ()))
         assert made
@@ -242,8 +251,43 @@ def test_budgets_are_of_the_models_that_all_have(found: dict[str, Any], report: 
     assert cells[1][4] == report.score_tables.difference_in(found, "pushdown", "sg")
 
 
+def test_particles_beside_the_base_lms_marginal(report: ModuleType) -> None:
+    values = {"base": (100.0, 110.0, 105.0), "pushdown": (120.0, 130.0, None)}
+    runs = [
+        {
+            "model": model,
+            "seed": seed,
+            "evaluations": ["ppl"],
+            "scores": {"marginal": 999.0 if model == "pushdown" else ppl, "particles": ppl},
+        }
+        for model, of in values.items()
+        for seed, ppl in enumerate(of)
+    ]
+    base, ours = (np.log([each for each in of if each]) for of in values.values())
+    difference = ours.mean() - base.mean()
+    test = pytest.importorskip("scipy.stats").ttest_ind(ours, base, equal_var=False)
+    low, high = test.confidence_interval()
+    percent = [f"{100 * math.expm1(each):+.1f}" for each in (difference, low, high)]
+    made = report.PASSAGES["particles"]({"runs": runs}, "pushdown")
+    assert made == f"{percent[0]} [{percent[1]}, {percent[2]}]% ({test.pvalue:.2g})"
+    assert report.PASSAGES["score"]({"runs": runs}, "pushdown", "particles") == "125.0 ± 7.1 (2 seeds)"
+
+
+def test_hours_count_a_run_once(report: ModuleType) -> None:
+    run = {"model": "base", "seed": 1, "steps": 8, "valid_loss": 5.0, "seconds": 3600.0}
+    first = {"runs": [run, {**run, "seed": 2}], "rates": {"base": {"seconds": 1800.0}}}
+    second = {"runs": [run, {**run, "steps": 4}], "rates": {}}
+    assert report.PASSAGES["hours"](first, second) == "3.5"
+
+
 def test_searches_are_listed_with_what_they_miss(report: ModuleType) -> None:
-    beam = {"search": "beam", "number": 1000, "ppl_token": 150.25, "seconds": 1234.5}
+    beam = {
+        "search": "beam",
+        "number": 1000,
+        "ppl_token": 150.25,
+        "mean_share_dropped": 0.125,
+        "seconds": 1234.5,
+    }
     particles = {"search": "particles", "number": 30, "seconds": 9.6}
     searches = [
         {**beam, "nats_dropped_per_token": 0.25},
@@ -253,10 +297,10 @@ def test_searches_are_listed_with_what_they_miss(report: ModuleType) -> None:
     ]
     lines = report.PASSAGES["searches"]({"scores": {"searches": searches}}).splitlines()
     assert lines[2:] == [
-        "| beam 1,000 | 150.2 | 0.250 | 1,234 |",
-        "| beam 1 | 150.2 | 0.000 | 1,234 |",
-        "| 30 particles | 140.0 and 141.1 | 0.125 | 10 |",
-        "| 30 particles | 140.0 |  | 10 |",
+        "| beam 1,000 | 150.2 | 12 | 0.250 | 1,234 |",
+        "| beam 1 | 150.2 | 12 | 0.000 | 1,234 |",
+        "| 30 particles | 140.0 and 141.1 |  | 0.125 | 10 |",
+        "| 30 particles | 140.0 |  |  | 10 |",
     ]
 
 
