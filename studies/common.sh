@@ -1,11 +1,12 @@
 # What the studies share; read by each study.sh.
 
-# settled FOLDER SETTINGS: writes down what the results in the folder are made with, or ends the study if they were
-# made with other settings, since both would end up in the same table.
+# settled FOLDER SETTINGS [FILE]: writes down what the results in the folder are made with, or ends the study if they
+# were made with other settings, since both would end up in the same table.
 settled() {
-    [ -e "$1/settings" ] || echo "$2" >"$1/settings"
-    if [ "$2" != "$(cat "$1/settings")" ]; then
-        echo "$1 was begun with $(cat "$1/settings"), not $2: name another folder" >&2
+    made=$1/${3:-settings}
+    [ -e "$made" ] || echo "$2" >"$made"
+    if [ "$2" != "$(cat "$made")" ]; then
+        echo "$1 was begun with $(cat "$made"), not $2: name another folder" >&2
         exit 1
     fi
 }

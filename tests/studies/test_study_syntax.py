@@ -54,6 +54,11 @@ def test_the_study(tmp_path: Path) -> None:
     other = study(STEPS="3")
     assert other.returncode == 1
     assert "name another folder" in other.stderr
+    # Suites may come later, but not others after these.
+    (tmp_path / "an out" / "suites").write_text("SUITES=all.zip\n")
+    other = study(SUITES="odd.zip")
+    assert other.returncode == 1
+    assert "begun with SUITES=all.zip, not SUITES=odd.zip: name another folder" in other.stderr
 
 
 def test_variants_are_made_of_changes(tmp_path: Path) -> None:
