@@ -143,8 +143,9 @@ class PlainPushdown:
             _, key = np.split(self.linear(final[j], "head.query_and_key"), 2)
             key = np.concatenate([key, self.of_depth("head.depth_embedding", stack.tape[j])])
             key = self.network(key, "head.key")
-            steep = self.weights.get("head.log_slope")
-            penalty = 0.0 if steep is None else np.exp(steep) * open_after(stack.tape, j)
+            penalty = 0.0
+            if self.config.stack_distances and self.config.distances_in != "attention":
+                penalty = np.exp(self.weights["head.log_slope"]) * open_after(stack.tape, j)
         return float(self.network(both, "head.next_query") @ key / math.sqrt(d) - penalty)
 
     def of_depth(self, name: str, depth: int) -> Vector:

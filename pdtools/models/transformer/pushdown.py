@@ -31,9 +31,9 @@ class PushdownConfig(TransformerConfig):
             makes no difference to tokens.
         depth_space: "key": depth embeddings are added to the keys (fig. 7); "hidden": to the hidden states
             before the key map (eq. 6).
-        stack_distances: also give the attention of pushdown layers and the attachment head a learned penalty
+        stack_distances: also give the attention of pushdown layers, or the attachment head, a learned penalty
             on distance from the top of the stack. Not in the paper.
-        distances_in: what has that penalty: "both", the "attention", or the attachment "head", alone.
+        distances_in: which has that penalty: "both", only the "attention", or only the attachment "head".
         head_slope: that penalty of the attachment head at first, nats for each open token above. Steep, no
             content of a candidate outweighs it where the stack is deeper than in training, as strings of
             brackets need it; it falls slowly in training, and language needs it low from the start.
@@ -58,6 +58,8 @@ class PushdownConfig(TransformerConfig):
             raise bad_config("a pushdown model needs its attachment_head (a transformer doesn't)")
         if self.depths < 1:
             raise bad_config(f"depths must be at least 1, not {self.depths}")
+        if self.distances_in != "both" and not self.stack_distances:
+            raise bad_config("distances_in needs stack_distances")
         if not 0 < self.head_slope < math.inf:
             raise bad_config(f"head_slope must be a number above 0, not {self.head_slope}")
         for name, choices in (

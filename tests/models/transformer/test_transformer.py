@@ -381,11 +381,8 @@ def test_recipes_build(name: str) -> None:
         ("pushdown", {"pushdown_layers": "first 2"}, "pushdown_layers must be"),
         ("pushdown", {"depths": 0}, "depths must be"),
         ("pushdown", {"head_slope": 0.0}, "head_slope must be"),
-        (
-            "pushdown",
-            {"distances_in": "tape"},
-            "must be one of both, attention, head, not 'tape'",
-        ),
+        ("pushdown", {"stack_distances": True, "distances_in": "tape"}, "distances_in must be one of"),
+        ("pushdown", {"distances_in": "head"}, "distances_in needs stack_distances"),
         ("pushdown", {"depth_space": "value"}, "depth_space must be one of"),
         ("pushdown", {"head_reads": "everything"}, "head_reads must be one of embedding, prefix"),
         ("pushdown", {"head_reads": "prefix"}, "needs layers below the first pushdown layer"),
@@ -398,6 +395,16 @@ def test_bad_settings_are_named(name: str, settings: dict[str, Any], message: st
         make_config(name, {**IDS, **settings})
     with pytest.raises(PdtoolsError, match="missing settings: vocab_size"):
         make_config("transformer", {"pad_id": 0, "root_id": 1, "eos_id": 2})
+
+
+def test_distances_are_where_they_are_set() -> None:
+    for distances_in, has_slope, terms in ("both", True, 3), ("attention", False, 3), ("head", True, 2):
+        settings = {**IDS, "stack_distances": True, "distances_in": distances_in}
+        model = build_model("pushdown", make_config("pushdown", settings))
+        assert isinstance(model, TransformerLM)
+        assert model.head is not None
+        assert (model.head.log_slope is not None) == has_slope
+        assert {len(block.attention.terms) for block in model.blocks} == {terms}
 
 
 def test_the_head_s_slope_starts_where_it_is_set() -> None:
