@@ -3,10 +3,10 @@
 # settled FOLDER SETTINGS [FILE]: writes down what the results in the folder are made with, or ends the study if they
 # were made with other settings, since both would end up in the same table.
 settled() {
-    made=$1/${3:-settings}
-    [ -e "$made" ] || echo "$2" >"$made"
-    if [ "$2" != "$(cat "$made")" ]; then
-        echo "$1 was begun with $(cat "$made"), not $2: name another folder" >&2
+    set -- "$1" "$2" "$1/${3:-settings}"
+    [ -e "$3" ] || echo "$2" >"$3"
+    if [ "$2" != "$(cat "$3")" ]; then
+        echo "$1 was begun with $(cat "$3"), not $2: name another folder" >&2
         exit 1
     fi
 }

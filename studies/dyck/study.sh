@@ -14,7 +14,7 @@
 #   JOBS=2         runs at a time, on one thread each; on a GPU: JOBS=1 DEVICE=cuda
 #   DEVICE=cpu  STEPS=10000  STRINGS=100000  PREFIXES=1008 (28 of each depth)  BEAM=50
 #   HELD_OUT=1000  strings of validation, and as many of perplexity
-#   PUSHDOWN_PREFIXES=72 (on a GPU: all)   how many the plain Pushdown LM is tested on, 5 to 10 s of a core each; free
+#   PUSHDOWN_PREFIXES=72 (on a GPU: all)   how many Pushdown LMs without distances in both are tested on, 5 to 10 s of a core each; free
 #                  strings: how many of the deeper ones (SOURCES=40, and the nests)
 #   MARGIN=8       nats; hypotheses of the beam that are so much less probable than the best are dropped
 #   DEPENDENCIES="50 100 200 300"  MODELS="base base-attachment pushdown pushdown-distances"

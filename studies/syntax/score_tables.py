@@ -94,7 +94,9 @@ def over_seeds(values: Sequence[float | None], scale: float) -> str:
     if not there:
         return ""
     spread = f" ± {stdev(there):.1f}" if len(there) > 1 else ""
-    return f"{mean(there):.1f}{spread}" + ("" if len(there) == len(values) else f" ({len(there)} seeds)")
+    return f"{mean(there):.1f}{spread}" + (
+        "" if len(there) == len(values) else f" ({len(there)} of {len(values)} seeds)"
+    )
 
 
 def differences_table(found: Document, level: str = "overall") -> str:
@@ -155,6 +157,8 @@ def particles_in(found: Document, model: str) -> str:
         for name, score in ((model, "particles"), (BASELINE, "marginal"))
     )
     difference, spread = mean(ours) - mean(base), Spread.of(0.0, ours, base)
+    if min(len(ours), len(base)) < 2:
+        return f"{100 * math.expm1(difference):+.1f}%"
     shown = [100 * math.expm1(each) for each in (difference, *spread.interval(difference))]
     return f"{with_interval(*shown, sign='+')}% ({spread.p(difference):.2g})"
 

@@ -14,8 +14,8 @@ def searches_table(found: Mapping[str, Any]) -> str:
         [
             "search",
             "perplexity per token",
-            "of p(x) dropped, by its own estimate (%)",
-            "of log p(x), nats a token",
+            "share of p(x) dropped, own estimate (%)",
+            "lacking in log p(x), own estimate (nats a token)",
             "seconds",
         ],
         ["---"] * 5,

@@ -48,8 +48,9 @@ vocabulary=${VOCABULARY:-$vocabulary} sentences=${SENTENCES-$sentences}
 mkdir -p "$out/runs" "$out/results" "$out/shards" "$out/rates"
 
 settings="CONFIG=$CONFIG WIDTH=$WIDTH LAYER=$LAYER VOCABULARY=$vocabulary STEPS=$STEPS BATCH=$BATCH RATES=$RATES"
-settings="$settings EVERY=$EVERY TUNE_STEPS=$TUNE_STEPS PAIRS=$PAIRS SENTENCES=$sentences BEAM=$BEAM MARGIN=$MARGIN"
+settings="$settings TUNE_STEPS=$TUNE_STEPS PAIRS=$PAIRS SENTENCES=$sentences BEAM=$BEAM MARGIN=$MARGIN"
 settled "$out" "$settings ACTION_MARGIN=$ACTION_MARGIN PRECISION=$PRECISION DROPOUT=$DROPOUT PARTICLES=$PARTICLES"
+settled "$out" "EVERY=$EVERY" every
 # Suites may come later, but are then the same for all.
 [ -z "${SUITES:-}" ] || settled "$out" "SUITES=$SUITES" suites
 [ -z "${BLIMP:-}" ] || settled "$out" "BLIMP=$BLIMP" blimp

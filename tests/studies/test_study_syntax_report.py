@@ -270,7 +270,12 @@ def test_particles_beside_the_base_lms_marginal(report: ModuleType) -> None:
     percent = [f"{100 * math.expm1(each):+.1f}" for each in (difference, low, high)]
     made = report.PASSAGES["particles"]({"runs": runs}, "pushdown")
     assert made == f"{percent[0]} [{percent[1]}, {percent[2]}]% ({test.pvalue:.2g})"
-    assert report.PASSAGES["score"]({"runs": runs}, "pushdown", "particles") == "125.0 ± 7.1 (2 seeds)"
+    assert report.PASSAGES["score"]({"runs": runs}, "pushdown", "particles") == "125.0 ± 7.1 (2 of 3 seeds)"
+    one = [run for run in runs if (run["model"], run["seed"]) != ("pushdown", 1)]
+    assert (
+        report.PASSAGES["particles"]({"runs": one}, "pushdown")
+        == f"{12000 / np.exp(base.mean()) - 100:+.1f}%"
+    )
 
 
 def test_hours_count_a_run_once(report: ModuleType) -> None:
