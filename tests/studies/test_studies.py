@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import subprocess
 from pathlib import Path
 from types import ModuleType
@@ -29,6 +30,30 @@ def study(name: str, folder: Path, out: str, **settings: str) -> subprocess.Comp
 
 def first_cells(table: str) -> list[str]:
     return [line.split(" | ")[0].strip("| ") for line in table.splitlines() if line.startswith("| ")]
+
+
+def test_distances_in_one_part_of_the_model(tmp_path: Path) -> None:
+    run = REPOSITORY / "studies" / "dyck" / "run.sh"
+    (tmp_path / "pdtools").write_text('#!/bin/sh\necho "$*" >> record\n')
+    (tmp_path / "pdtools").chmod(0o755)
+    (tmp_path / "out" / "prefixes").mkdir(parents=True)
+    (tmp_path / "out" / "prefixes" / "depth.tsv").touch()
+    settings = dict.fromkeys(("STEPS", "BATCHES", "BEAM", "MARGIN", "PUSHDOWN_PREFIXES"), "1")
+    settings |= {"OUT": "out", "POSITIONS": "alibi", "DEVICE": "cpu", "SETTING": "free"}
+    environment = {**os.environ, **settings, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+
+    def called(model: str) -> subprocess.CompletedProcess[str]:
+        command = ["sh", str(run), model, "1"]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+
+    for part in "attention", "head":
+        done = called(f"pushdown-{part}")
+        assert done.returncode == 0, done.stderr
+        trained, tested = (tmp_path / "record").read_text().splitlines()[-2:]
+        assert f"--set config.stack_distances=true --set config.distances_in={part} " in trained
+        assert "--limit 1 " in tested
+    done = called("pushdown-tape")
+    assert (done.returncode, done.stderr) == (255, "pushdown-tape: no such model\n")
 
 
 def test_dyck(tmp_path: Path) -> None:

@@ -66,11 +66,11 @@ def test_variants_are_made_of_changes(tmp_path: Path) -> None:
     (tmp_path / "pdtools").write_text('#!/bin/sh\nprintf "%s\\n" "$@" >>"$RECORD"\n')
     (tmp_path / "out" / "rates").mkdir(parents=True)
 
-    def arguments_of(model: str) -> list[str]:
+    def arguments_of(model: str, kind: str = "pushdown") -> list[str]:
         (tmp_path / "out" / "rates" / model).write_text("1e-3\n")
         status, arguments = recorded.run("sh", str(STUDY), "treebank", "out", MODELS=model)
         assert status == 0
-        assert arguments[arguments.index("--model") + 1] == "pushdown"
+        assert arguments[arguments.index("--model") + 1] == kind
         assert f"out/runs/{model}-1" in arguments
         return arguments
 
@@ -81,6 +81,12 @@ def test_variants_are_made_of_changes(tmp_path: Path) -> None:
     for command in ("eval-ppl", "decode"):
         of_command = arguments[arguments.index(command) :]
         assert of_command[of_command.index("--beam") + 1] == "2"
+    assert {"config.attachment_head=true", "train.attachment_weight=0.1"} <= set(
+        arguments_of("base-head-faint", "transformer")
+    )
+    arguments = arguments_of("scaffold-past", "sclm")
+    assert "config.scaffold=past" in arguments
+    assert "decode" not in arguments
     changed = {change: frozenset(arguments_of(change)) for change in CHANGES}
     assert len(set(changed.values())) == len(CHANGES)
     status, _ = recorded.run("sh", str(STUDY), "treebank", "out", MODELS="late-loud")
