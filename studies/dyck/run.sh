@@ -31,7 +31,9 @@ for file in "$OUT"/prefixes/*.tsv; do
     # Of strings unlike those of training it is unsure, and fills the beam with attachments: many times slower.
     case $SETTING:$model:$name in
     free:*-depth-10) ;;
-    *:pushdown:* | *:pushdown-attention:* | *:pushdown-head:*) set -- "$@" ${PUSHDOWN_PREFIXES:+--limit "$PUSHDOWN_PREFIXES"} ;;
+    *:pushdown:* | *:pushdown-attention:* | *:pushdown-head:*)
+        set -- "$@" ${PUSHDOWN_PREFIXES:+--limit "$PUSHDOWN_PREFIXES"}
+        ;;
     esac
     [ -e "$results/$name" ] || pdtools eval-dyck "$file" "$@" --model "$run" --beam "$BEAM" --margin "$MARGIN" \
         --device "$DEVICE" --threads 1 --resume --quiet -o "$results/$name" >/dev/null

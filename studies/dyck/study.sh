@@ -14,8 +14,8 @@
 #   JOBS=2         runs at a time, on one thread each; on a GPU: JOBS=1 DEVICE=cuda
 #   DEVICE=cpu  STEPS=10000  STRINGS=100000  PREFIXES=1008 (28 of each depth)  BEAM=50
 #   HELD_OUT=1000  strings of validation, and as many of perplexity
-#   PUSHDOWN_PREFIXES=72 (on a GPU: all)   how many Pushdown LMs without distances in both are tested on, 5 to 10 s of a core each; free
-#                  strings: how many of the deeper ones (SOURCES=40, and the nests)
+#   PUSHDOWN_PREFIXES=72 (on a GPU: all)   how many Pushdown LMs are tested on that have no stack distances, or have
+#                  them in one part alone, 5 to 10 s of a core each; free strings: how many of the deeper ones (SOURCES=40, and the nests)
 #   MARGIN=8       nats; hypotheses of the beam that are so much less probable than the best are dropped
 #   DEPENDENCIES="50 100 200 300"  MODELS="base base-attachment pushdown pushdown-distances"
 #                  (also pushdown-attention, pushdown-head: distances in the stack in one of the two alone)

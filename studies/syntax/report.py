@@ -102,6 +102,7 @@ PASSAGES: dict[str, Callable[..., str]] = {
     "loss": score_tables.loss_of,
     "difference": score_tables.difference_in,
     "particles": score_tables.particles_in,
+    "planned": score_tables.planned_in,
     "hours": score_tables.hours_of,
     "differences": score_tables.differences_table,
     "budgets": score_tables.budgets_table,

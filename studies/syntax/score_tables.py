@@ -9,7 +9,7 @@ from statistics import mean, stdev
 from gather import BASELINE, SCORES, Document, order, title_of
 
 from pdtools.evaluation.comparison.overview import PERPLEXITIES
-from pdtools.evaluation.comparison.statistics import Spread
+from pdtools.evaluation.comparison.statistics import Spread, holm
 from pdtools.report.tables import listed, markdown_table
 
 SIGNIFICANT = 0.05
@@ -135,6 +135,11 @@ def loss_of(found: Document, model: str) -> str:
 
 def difference_in(found: Document, model: str, score: str) -> str:
     """A model's overall score less the base LM's, in a sentence."""
+    return difference_of(pair_of(found, model, score))
+
+
+def pair_of(found: Document, model: str, score: str) -> Document:
+    """The comparison of a model's overall score with the base LM's."""
     task, name, *_ = SCORES[score]
     (pair,) = (
         pair
@@ -143,7 +148,7 @@ def difference_in(found: Document, model: str, score: str) -> str:
         for pair in each["pairs"]
         if pair["b"] == model
     )
-    return difference_of(pair)
+    return pair
 
 
 def particles_in(found: Document, model: str) -> str:
@@ -151,11 +156,7 @@ def particles_in(found: Document, model: str) -> str:
 
     Welch's t of their logarithms over seeds, all on the same sentences; the p is of this one test.
     """
-    runs = by_model(found)
-    ours, base = (
-        [math.log(ppl) for run in runs[name] if (ppl := run["scores"].get(score)) is not None]
-        for name, score in ((model, "particles"), (BASELINE, "marginal"))
-    )
+    ours, base = log_perplexities(found, model)
     difference, spread = mean(ours) - mean(base), Spread.of(0.0, ours, base)
     if min(len(ours), len(base)) < 2:
         return f"{100 * math.expm1(difference):+.1f}%"
@@ -163,8 +164,26 @@ def particles_in(found: Document, model: str) -> str:
     return f"{with_interval(*shown, sign='+')}% ({spread.p(difference):.2g})"
 
 
+def log_perplexities(found: Document, model: str) -> tuple[list[float], list[float]]:
+    """Nats a word of a model's runs by particles, and of the base LM's, exact."""
+    runs = by_model(found)
+    ours, base = (
+        [math.log(ppl) for run in runs[name] if (ppl := run["scores"].get(score)) is not None]
+        for name, score in ((model, "particles"), (BASELINE, "marginal"))
+    )
+    return ours, base
+
+
+def planned_in(found: Document, model: str) -> str:
+    """p of perplexity by particles, SG and BLiMP against the base LM, corrected for these three tests."""
+    ours, base = log_perplexities(found, model)
+    of_particles = Spread.of(0.0, ours, base).p(mean(ours) - mean(base))
+    ps = holm([of_particles, *(pair_of(found, model, score)["p"] for score in ("sg", "blimp"))])
+    return listed([f"{p:.2g}" for p in ps])
+
+
 def hours_of(*documents: Document) -> str:
-    """Hours of training, rates included; a run that is in several documents was one."""
+    """Hours of training, with each document's own search of rates; a run that is in several was one."""
     runs = {
         (run["model"], run["seed"], run["steps"], run["valid_loss"]): run["seconds"] or 0
         for found in documents

@@ -26,10 +26,9 @@ def searches_table(found: Mapping[str, Any]) -> str:
         # Half the variance: about what the log of an unbiased estimate of p(x) lacks; None: of one seed.
         missed = search["nats_dropped_per_token"] if beam else search["half_variance_per_token"]
         name = f"beam {search['number']:,}" if beam else f"{search['number']:,} particles"
-        share = f"{100 * search['mean_share_dropped']:.0f}" if beam else ""
         cells = [
             listed([f"{each:.1f}" for each in ppl]),
-            share,
+            f"{100 * search['mean_share_dropped']:.0f}" if beam else "",
             "" if missed is None else f"{abs(missed):.3f}",
         ]
         rows.append([name, *cells, f"{search['seconds']:,.0f}"])

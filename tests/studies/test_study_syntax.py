@@ -55,10 +55,14 @@ def test_the_study(tmp_path: Path) -> None:
     assert other.returncode == 1
     assert "name another folder" in other.stderr
     # Suites may come later, but not others after these.
-    (tmp_path / "an out" / "suites").write_text("SUITES=all.zip\n")
-    other = study(SUITES="odd.zip")
+    for name in ("SUITES", "BLIMP"):
+        assert study(STAGES="data", **{name: "all.zip"}).returncode == 0
+        other = study(STAGES="data", **{name: "odd.zip"})
+        assert other.returncode == 1
+        assert f"begun with {name}=all.zip, not {name}=odd.zip: name another folder" in other.stderr
+    other = study(STAGES="data", EVERY="2")
     assert other.returncode == 1
-    assert "begun with SUITES=all.zip, not SUITES=odd.zip: name another folder" in other.stderr
+    assert "not EVERY=2: name another folder" in other.stderr
 
 
 def test_variants_are_made_of_changes(tmp_path: Path) -> None:

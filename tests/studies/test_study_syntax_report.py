@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import mean, stdev
@@ -201,6 +202,7 @@ def test_the_page_and_figures_are_made_of_the_results_file(
         "searches",
         "budgets",
         "particles",
+        "planned",
         "hours",
     }
     for name in report.PASSAGES.keys() - of_other_files:
@@ -276,6 +278,22 @@ def test_particles_beside_the_base_lms_marginal(report: ModuleType) -> None:
         report.PASSAGES["particles"]({"runs": one}, "pushdown")
         == f"{12000 / np.exp(base.mean()) - 100:+.1f}%"
     )
+
+
+def test_planned_tests_are_corrected_for_each_other(report: ModuleType) -> None:
+    # Hardly any difference in perplexity; p of SG and BLiMP as compared, in a family of more tests.
+    values = {"base": (100.0, 110.0), "faint": (100.5, 110.5)}
+    runs = [
+        {"model": model, "evaluations": ["ppl"], "scores": {"marginal": ppl, "particles": ppl}}
+        for model, of in values.items()
+        for ppl in of
+    ]
+    scores = [
+        {"level": "overall", "evaluation": task, "pairs": [{"b": "other", "p": 0.5}, {"b": "faint", "p": p}]}
+        for task, p in (("blimp", 0.04), ("sg", 0.01))
+    ]
+    made = report.PASSAGES["planned"]({"runs": runs, "comparison": {"scores": scores}}, "faint")
+    assert re.fullmatch(r"0\.9\d, 0\.03 and 0\.08", made)
 
 
 def test_hours_count_a_run_once(report: ModuleType) -> None:

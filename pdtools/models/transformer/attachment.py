@@ -92,7 +92,7 @@ class AttachmentHead(nn.Module):
             seen: (B, N, D), what is seen of each token when it attaches: its embedding, or what was made of
                 it and the tokens before.
             legal: bool (B, N, N), its diagonal (the shift) true.
-            stack_distance: (B, N, N), after each token; for a head that looks at it.
+            stack_distance: (B, N, N), after each token; None will do for a head without stack distances.
 
         Returns:
             float (B, N, N), -inf where illegal. Nothing predicts row 0: ROOT shifts.
@@ -126,7 +126,7 @@ class AttachmentHead(nn.Module):
             keys: D wide, of all tokens so far.
             seen: (R, D), of the next token.
             legal: bool (R, k + 2), the shift last.
-            stack_distance: (R, k + 1); for a head that looks at it.
+            stack_distance: (R, k + 1); None will do for a head without stack distances.
 
         Returns:
             float (R, k + 2).

@@ -27,7 +27,7 @@ from pdtools.models.transformer.cache import Past
 from pdtools.models.transformer.config import TransformerConfig
 from pdtools.models.transformer.positions import position_terms, sincos_positions
 from pdtools.models.transformer.prefixes import LayerCaches, Prefixes
-from pdtools.models.transformer.score_terms import ScoreInputs, ScoreTerm
+from pdtools.models.transformer.score_terms import ScoreInputs, ScoreTerm, StackDistances
 from pdtools.models.transformer.stack_attention import StackCache
 from pdtools.models.transformer.state import TransformerState
 from pdtools.models.transformer.view import View
@@ -51,8 +51,7 @@ class TransformerLM(LanguageModel):
         config: its shape.
         extra_terms: score terms of single layers (from 0), besides those for positions.
         depths: rows of the depth tables of those terms and of the attachment head; None: no tape is used.
-        stack_distances: whether those terms or the attachment head look at distances in the stack.
-        head_distances: whether the head does.
+        head_distances: whether the attachment head looks at distances in the stack.
         head_reads_prefix: whether the attachment head sees of a token what the layers below those terms make
             of it, not its embedding.
     """
@@ -66,7 +65,6 @@ class TransformerLM(LanguageModel):
         *,
         extra_terms: Mapping[int, Sequence[ScoreTerm]] | None = None,
         depths: int | None = None,
-        stack_distances: bool = False,
         head_distances: bool = False,
         head_reads_prefix: bool = False,
     ) -> None:
@@ -74,7 +72,9 @@ class TransformerLM(LanguageModel):
         extra_terms = extra_terms or {}
         self.config = config
         self.depths = depths
-        self.stack_distances = stack_distances
+        self.stack_distances = head_distances or any(
+            isinstance(term, StackDistances) for terms in extra_terms.values() for term in terms
+        )
         self.head_reads_prefix = head_reads_prefix
         # The first layers, which know tokens only: no tape.
         self.plain_layers = min(extra_terms, default=config.layers)

@@ -113,7 +113,6 @@ def build_pushdown(config: PushdownConfig) -> TransformerLM:
             for layer in range(config.first_pushdown_layer, config.layers)
         },
         depths=config.depths,
-        stack_distances=config.stack_distances,
         head_distances=in_head,
         head_reads_prefix=config.head_reads == "prefix",
     )
