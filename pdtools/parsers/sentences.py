@@ -6,10 +6,10 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from pdtools.errors import InputError, MissingDependencyError
+from pdtools.errors import InputError
 from pdtools.files import read_lines
+from pdtools.parsers.splitting import SentenceSplitter
 from pdtools.prompts.items import read_prompts
 from pdtools.tokenization import split_words
 from pdtools.trees import unescape
@@ -72,7 +72,7 @@ def read_tokens(files: Iterable[str]) -> Iterator[SourcedSentence]:
 
 
 def read_running_text(files: Iterable[str]) -> Iterator[SourcedSentence]:
-    """Running text, split into sentences by spaCy's rules for punctuation (no model needed).
+    """Running text, split into sentences (:mod:`pdtools.parsers.splitting`).
 
     A sentence may go over line ends, not over a blank line; its place is the line that it begins in. Blank
     lines between two sentences give one without words, so that it can be seen where a text ends.
@@ -80,7 +80,7 @@ def read_running_text(files: Iterable[str]) -> Iterator[SourcedSentence]:
     Raises:
         MissingDependencyError: if spaCy is not installed.
     """
-    splitter = _splitter()
+    splitter = SentenceSplitter()
     for file in files:
         for line, sentence in _sentences(splitter, read_lines(file)):
             yield SourcedSentence(split_words(sentence, "ptb").words, file, line, sentence)
@@ -92,26 +92,15 @@ def sentence_splitter() -> Callable[[str], list[str]]:
     Raises:
         MissingDependencyError: if spaCy is not installed.
     """
-    splitter = _splitter()
+    splitter = SentenceSplitter()
 
     def split(text: str) -> list[str]:
-        return [sentence for _, sentence in _located(text, _sentence_starts(splitter, text), 1)]
+        return [sentence for _, sentence in _located(text, splitter.starts(text), 1)]
 
     return split
 
 
-def _splitter() -> Any:
-    try:
-        import spacy
-    except ImportError as error:
-        raise MissingDependencyError("spacy", "parse") from error
-    splitter = spacy.blank("en")
-    splitter.add_pipe("sentencizer")
-    splitter.max_length = 1 << 40  # a limit meant for spaCy's neural components
-    return splitter
-
-
-def _sentences(splitter: Any, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+def _sentences(splitter: SentenceSplitter, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     """The sentences of a file, each with the line it begins in; white space becomes single spaces."""
     piece, first_line = "", 1
     blank_line = 0  # the last one, if nothing but blank lines follows some text
@@ -127,18 +116,12 @@ def _sentences(splitter: Any, lines: Iterable[tuple[int, str]]) -> Iterator[tupl
             piece += line + "\n"
         if not blank and len(piece) <= _PIECE:
             continue
-        starts = _sentence_starts(splitter, piece)
+        starts = splitter.starts(piece)
         # The last sentence may go on in the next line; one that fills the piece is given up as it is.
         carry = starts[-1] if not blank and len(starts) > 1 else len(piece)
         yield from _located(piece[:carry], starts, first_line)
         piece, first_line = piece[carry:], first_line + piece.count("\n", 0, carry)
-    yield from _located(piece, _sentence_starts(splitter, piece), first_line)
-
-
-def _sentence_starts(splitter: Any, text: str) -> list[int]:
-    # A span may be white space alone, and begin with some.
-    texts = ((span.start_char, span.text) for span in splitter(text).sents)
-    return [start + len(span) - len(span.lstrip()) for start, span in texts if span.strip()]
+    yield from _located(piece, splitter.starts(piece), first_line)
 
 
 def _located(text: str, starts: list[int], first_line: int) -> Iterator[tuple[int, str]]:
