@@ -24,7 +24,9 @@ MAX_TOKENS = 1000
 # A chart cell costs a large model some 8 kB: the scores of all labels and the hidden layers before them.
 MAX_CELLS = 50_000
 
-# The networks read quotes as people write them; treebanks tell opening from closing ones.
+# Typographic signs as a treebank has them: the networks were trained on treebanks.
+_TREEBANK_SIGNS = str.maketrans({"“": "``", "”": "''", "‘": "`", "’": "'", "—": "--", "…": "..."})
+# The networks read quotes as people type them; treebanks tell opening from closing ones.
 _QUOTES = {"``": '"', "''": '"', "`": "'"}
 _START_AND_STOP = 2  # benepar's own two tokens around a sentence
 
@@ -92,7 +94,8 @@ class BeneparParser:
         from benepar import InputSentence
         from benepar.ptb_unescape import guess_space_after
 
-        escaped = [escape(word) for word in words]
+        spelled = [word.translate(_TREEBANK_SIGNS) for word in words]
+        escaped = [escape(word) for word in spelled]
         if self._chart_parser.pretrained_model is None:
             space_after = None  # a character LSTM reads one word at a time
         elif self._language == "zh":
@@ -101,9 +104,8 @@ class BeneparParser:
             space_after = [True] * len(words)
         else:
             space_after = guess_space_after(escaped)
-        return InputSentence(
-            words=[_QUOTES.get(word, word) for word in words], escaped_words=escaped, space_after=space_after
-        )
+        typed = [as_typed(word) for word in words]
+        return InputSentence(words=typed, escaped_words=escaped, space_after=space_after)
 
     def _tree(self, words: Sequence[str], output: Any) -> Tree:
         labels: list[str] = []
@@ -130,6 +132,12 @@ class BeneparParser:
             starts=np.array(starts, dtype=np.int32),
             ends=np.array(ends, dtype=np.int32),
         )
+
+
+def as_typed(word: str) -> str:
+    """A word as the networks read it: without typographic signs, quotes and dashes as people type them."""
+    word = word.translate(_TREEBANK_SIGNS)
+    return _QUOTES.get(word, word)
 
 
 def load(model: str | None, device: str) -> BeneparParser:

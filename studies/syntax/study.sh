@@ -12,7 +12,7 @@
 #   and variants of the Pushdown LM, whose names may be joined, as late-light: late, late2: a tape in the last layer, or two,
 #   only, and the attachment head reads what the others make of a token; light, faint: the attachment loss with a weight of
 #   0.3, 0.1; distances, gentle: stack distances, whose penalty in the attachment head begins at 10 nats, or 0.1
-#   AUTO_PARSER=  of benepar (benepar_parser.py trains one): for the model pushdown-auto, which learns from its trees
+#   AUTO_PARSER=  of benepar (../benepar_parser.py trains one): for the model pushdown-auto, which learns from its trees
 #   CONFIG=small (bllip)   WIDTH=128 (the recipe's)   LAYER=3 (12): the one whose states TreeReg is a loss of
 #   DROPOUT= of all models, in place of the recipe's
 #   VOCABULARY=8000 (10000) of byte-level BPE

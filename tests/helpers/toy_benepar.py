@@ -1,9 +1,9 @@
-"""A real benepar model for tests: a small character LSTM parser trained on a toy grammar in a few seconds."""
+"""Real models for tests: a character LSTM parser trained on a toy grammar in a few seconds; a tiny BERT."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import nltk
@@ -54,7 +54,7 @@ def train_toy_model(path: Path, steps: int = 150) -> None:
     from benepar.decode_chart import ChartDecoder
     from benepar.nkutil import HParams
 
-    module = script(Path(__file__).parents[2] / "studies" / "syntax" / "benepar_parser.py")
+    module = script(Path(__file__).parents[2] / "studies" / "benepar_parser.py")
     torch.manual_seed(0)
     rng = random.Random(0)
     trees = toy_trees(200, seed=1)
@@ -90,3 +90,23 @@ def train_toy_model(path: Path, steps: int = 150) -> None:
             parser.compute_loss(batch).backward()
         optimizer.step()
     module.save(parser, path)
+
+
+def tiny_bert(folder: Path, words: Sequence[str]) -> None:
+    """An untrained BERT of these (parts of) words, with its tokenizer, as transformers saves them."""
+    import torch
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+    (folder / "vocab.txt").write_text("\n".join(vocabulary))
+    BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=64).save_pretrained(folder)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=64,
+    )
+    BertModel(config).save_pretrained(folder)

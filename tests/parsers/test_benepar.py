@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import nltk
 import pytest
-from toy_benepar import toy_trees
+from toy_benepar import tiny_bert, toy_trees
 
 from pdtools.errors import PdtoolsError
 from pdtools.parsers import ParseFailure, load_parser
@@ -183,37 +184,9 @@ def bert_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import torch
     from benepar.nkutil import HParams
     from benepar.parse_chart import ChartParser
-    from transformers import BertConfig, BertModel, BertTokenizerFast
 
     folder = tmp_path_factory.mktemp("bert")
-    vocabulary = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        "(",
-        ")",
-        '"',
-        ".",
-        "the",
-        "dog",
-        "sleep",
-        "##s",
-    ]
-    (folder / "vocab.txt").write_text("\n".join(vocabulary))
-    tokenizer = BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=64)
-    tokenizer.save_pretrained(folder)
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=64,
-    )
-    BertModel(config).save_pretrained(folder)
+    tiny_bert(folder, ["(", ")", '"', ".", "the", "dog", "sleep", "##s"])
     hparams = HParams(
         use_chars_lstm=False,
         use_pretrained=True,
@@ -259,6 +232,18 @@ def test_the_folder_format_with_a_pretrained_model(bert_folder: Path) -> None:
     assert results[0] == next(parser.parse([good]))
     assert isinstance(results[0], Tree)
     assert results[0].words[2:4] == ("-LRB-", "``")
+
+
+def test_typographic_signs_are_read_as_typed_ones(bert_folder: Path) -> None:
+    parser = load(str(bert_folder), "cpu")
+    typed = ["the", "``", "dog", "''", "`", "dogs", "'s", "--", "..."]
+    typeset = ["the", "“", "dog", "”", "‘", "dogs", "’s", "—", "…"]
+    as_typed, as_typeset = (parser._example(words) for words in (typed, typeset))
+    assert as_typeset.words == as_typed.words == ["the", '"', "dog", '"', "'", "dogs", "'s", "--", "..."]
+    assert as_typeset.space_after == as_typed.space_after
+    first, second = parser.parse([typed, typeset])
+    assert isinstance(first, Tree)
+    assert second == dataclasses.replace(first, words=tuple(typeset))
 
 
 def test_a_word_that_the_tokenizer_drops_fails_alone(bert_folder: Path) -> None:

@@ -20,7 +20,7 @@ def test_a_model_of_automatic_trees(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     folder.mkdir()
     for part, some in (("train", trees[:40]), ("valid", trees[40:50]), ("test", trees[50:])):
         (folder / f"{part}.trees").write_text("\n".join(some) + "\n")
-    module = script(STUDY.with_name("benepar_parser.py"))
+    module = script(STUDY.parents[1] / "benepar_parser.py")
     bad = ["(DT the)", "(NP the (NN dog))", f"(X {'(XX a) ' * 101})"]
     (tmp_path / "labeled").write_text("\n".join([*trees[:40], *bad]) + "\n")
     examples = module.read(str(tmp_path / "labeled"))
