@@ -17,10 +17,11 @@ from typing import Any
 from pdtools import __version__
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import STDIO, identifying_files, input_folder, read_json, sha256_file
+from pdtools.files.written import is_checkpoint_of_a_run
 from pdtools.revision import code
 
 # Settings of training that no weight depends on.
-_CHANGE_NOTHING = ("log_every", "sample_parses")
+_CHANGE_NOTHING = ("log_every", "sample_parses", "keep_at")
 _PACKAGES = ("numpy", "pyarrow", "torch", "tokenizers", "transformers", "nltk", "benepar")
 
 
@@ -51,7 +52,7 @@ def provenance(inputs: Mapping[str, str | Path] | None = None) -> dict[str, Any]
 def _training(path: str | Path) -> dict[str, Any]:
     """How a checkpoint was trained, as far as it lies in the folder of its run."""
     checkpoint = input_folder(path)
-    if checkpoint.name not in ("best", "last"):
+    if not is_checkpoint_of_a_run(checkpoint):
         return {}
     try:
         recorded = read_json(checkpoint.parent / "run.json")

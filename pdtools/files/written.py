@@ -16,6 +16,7 @@ from pdtools.files.system import MAKER
 # What systems and killed processes leave in any folder.
 _LEFT_OVER = rf"\.nfs[0-9a-f]{{24}}|\.DS_Store|(\.[^/]+\.{MAKER}\.(tmp|old)|\.(best|last)\.(old|new))(/.*)?"
 _TOKENIZER = r"tokenizer\.json|tokenizer_config\.json"
+_OF_RUN = r"best|last|step-\d+"  # checkpoints in the folder of a run
 _STATE = r"trainer(/(state\.(json|safetensors)|SHA256SUMS))?"
 _CHECKPOINT = rf"config\.json|model\.safetensors|SHA256SUMS|{_TOKENIZER}|{_STATE}"
 _EXPORTED = r"README\.md|training\.json"
@@ -82,7 +83,7 @@ _RUN = _Kind(
     name="the training run",
     needed=("run.json",),
     keys=frozenset({"recipe", "data"}),
-    parts=rf"run\.json|(metrics|samples|rejects)\.jsonl|(best|last)(/({_CHECKPOINT}))?"
+    parts=rf"run\.json|(metrics|samples|rejects)\.jsonl|({_OF_RUN})(/({_CHECKPOINT}))?"
     r"|tensorboard(/events\.out\.tfevents\.[^/]*)?",
 )
 _KINDS = (
@@ -162,8 +163,8 @@ def is_part_of(folder: Path, path: str) -> bool:
 
 
 def is_checkpoint_of_a_run(folder: Path) -> bool:
-    """Whether this is ``best/`` or ``last/`` of a training run."""
-    return folder.name in ("best", "last") and _RUN.description(folder.parent) is not None
+    """Whether this is ``best/``, ``last/`` or ``step-N/`` of a training run."""
+    return re.fullmatch(_OF_RUN, folder.name) is not None and _RUN.description(folder.parent) is not None
 
 
 def paths_below(folder: Path) -> Iterator[str]:

@@ -140,6 +140,8 @@ class TrainingLoop:
         self.optimizer = build_optimizer(self.model, config)
         self.state = RunState()
         self.window = zero_sums(device)  # since the last line in the log
+        self._kept_steps = config.kept_at("steps")
+        self._kept_tokens = [words / train_set.words_per_token for words in config.kept_at("words")]
         self.gradient_norm = torch.zeros((), device=device)
         if resume:
             self.state, window = load_state(folder.trainer, parallel, self.optimizer, device, config.seed)
@@ -326,6 +328,7 @@ class TrainingLoop:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.window += sums
+        self._keep(sums)
         self._begin_step()
         log_is_due = state.step % config.log_every == 0 or state.step == config.steps
         return LossSums.from_tensor(self.window) if log_is_due else None  # the one wait for the device
@@ -455,6 +458,18 @@ class TrainingLoop:
             state.stale_evaluations = 0
         self.metrics.write("valid", state.step, scores)
         self.listener.evaluated(state.step, scores, is_best)
+
+    def _keep(self, sums: torch.Tensor) -> None:
+        """Write ``step-N/`` where ``train.keep_at`` has the step, or a number of words that it reached."""
+        due = self.state.step in self._kept_steps
+        if self._kept_tokens:
+            after = self.state.tokens + float(self.window[TOKENS])
+            before = after - float(sums[TOKENS])
+            due |= any(before < tokens <= after for tokens in self._kept_tokens)
+        folder = self.folder.kept(self.state.step)
+        if due and not folder.exists():  # a run that was stopped comes by again
+            self._check_finite(LossSums.from_tensor(self.window))
+            self._save_model(folder)
 
     def _save_model(self, folder: Path) -> None:
         weights = self.parallel.weights()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,9 @@ else:
     import tomli as tomllib
 
 C = TypeVar("C")
+
+_KEEP_AT = re.compile(r"(\d{1,15}(?:\.\d{1,9})?) ?([kM]?) (steps|words)")
+_MULTIPLES = {"": 1, "k": 1_000, "M": 1_000_000}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +69,8 @@ class TrainConfig:
             over sentences, beside the mean loss of the tokens (or sentences).
         treereg_every: it is only part of every so many-th step.
         eval_every: steps between evaluations, each of which writes ``last/``.
+        keep_at: when to keep the weights of that moment, in a folder ``step-N/`` of the run: ``500 steps``,
+            ``1M words``, ``250k words`` read (as many as the tokens read have in the whole corpus).
         patience: evaluations without a better validation loss before the run stops early; 0 for never.
         log_every: steps between lines in ``metrics.jsonl``.
         sample_parses: validation sentences that ``pdtools train`` parses anew at each evaluation, of models
@@ -100,6 +106,7 @@ class TrainConfig:
     treereg_weight: float = 1.0
     treereg_every: int = 10
     eval_every: int = 500
+    keep_at: tuple[str, ...] = ()
     patience: int = 0
     log_every: int = 50
     sample_parses: int = 3
@@ -112,6 +119,22 @@ class TrainConfig:
     def may_go_on(self) -> bool:
         """Whether a run can be given more steps: no learning rate depends on how many there are."""
         return self.schedule in ("constant", "plateau")
+
+    def kept_at(self, unit: Literal["steps", "words"]) -> frozenset[int]:
+        """The numbers of ``keep_at`` that are of one unit.
+
+        Raises:
+            PdtoolsError: if one of them is no number of steps or words.
+        """
+        found = set()
+        for point in self.keep_at:
+            parts = _KEEP_AT.fullmatch(point)
+            number = 0.0 if parts is None else float(parts[1]) * _MULTIPLES[parts[2]]
+            if parts is None or number < 1 or not number.is_integer():
+                raise PdtoolsError(f"train.keep_at: {point!r} must be such as '500 steps' or '1M words'")
+            if parts[3] == unit:
+                found.add(int(number))
+        return frozenset(found)
 
     def __post_init__(self) -> None:
         for name in (
@@ -150,6 +173,7 @@ class TrainConfig:
         _check("decay", self.decay, 0 < self.decay <= 1, "above 0 and at most 1")
         _check("betas", self.betas, all(0 <= beta < 1 for beta in self.betas), "from 0 to below 1")
         _check("seed", self.seed, self.seed < 2**63, "below 2**63")
+        self.kept_at("steps")
         if not (self.batch_tokens or self.batch_sentences):
             raise PdtoolsError(
                 "train.batch_tokens and train.batch_sentences are both 0: give a batch one limit"

@@ -34,7 +34,8 @@ class RunFolder:
     """Paths of a run, and its ``run.json``.
 
     ``best/`` and ``last/`` are checkpoints; each is swapped whole. ``last/trainer/`` holds the trainer's
-    state, so that weights and state can never be of different steps.
+    state, so that weights and state can never be of different steps. ``step-N/`` are checkpoints that
+    ``train.keep_at`` keeps.
 
     Args:
         path: the folder.
@@ -52,6 +53,10 @@ class RunFolder:
     def name(self) -> Path:
         """Where the run is to be found in the end: what messages call it."""
         return self.replaces or self.path
+
+    def kept(self, step: int) -> Path:
+        """The checkpoint that is kept of a step."""
+        return self.path / f"step-{step}"
 
     def exists(self) -> bool:
         """Whether a run was started here."""
@@ -149,7 +154,8 @@ class RunFolder:
             for key, before, now in _differences(self._started_with(run), _as_read(recipe.as_json()))
             if not (key == "train.steps" and recipe.train.may_go_on and now > before)
             and key
-            not in ("config.runs", "train.sample_parses")  # which the data decide; which changes nothing
+            # The data decide the first; the others change nothing.
+            not in ("config.runs", "train.sample_parses", "train.keep_at")
         ]
         for role in sorted({*run.get("data", {}), *data}):
             if run.get("data", {}).get(role) != data.get(role):

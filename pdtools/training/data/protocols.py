@@ -39,6 +39,10 @@ class TrainingData(Protocol):
     def count(self) -> int | None:
         """How many sentences there are; None: they are drawn without end."""
 
+    @property
+    def words_per_token(self) -> float:
+        """Words of the corpus for each token that is predicted; what is no text has a word a token."""
+
     def source(self, config: TrainConfig, *, epoch: int = 0, taken: int = 0) -> BatchSource:
         """The batches that a configuration asks for, from a position on: a function of its arguments."""
 

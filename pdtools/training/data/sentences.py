@@ -87,6 +87,11 @@ class Sentences:
         return len(self)
 
     @property
+    def words_per_token(self) -> float:
+        """Words of the corpus for each token that is predicted."""
+        return self._shards.words_per_token
+
+    @property
     def shards(self) -> ShardSet:
         """All rows, of which ``rows`` are those that the model takes."""
         return self._shards

@@ -118,6 +118,11 @@ class TaskStrings:
         return None
 
     @property
+    def words_per_token(self) -> float:
+        """Symbols are words."""
+        return 1.0
+
+    @property
     def longest_row(self) -> int:
         """Positions of the longest row."""
         return self.layout.row_length(self.lengths[-1])

@@ -1,0 +1,103 @@
+"""Checkpoints that ``train.keep_at`` keeps: when, what they hold, and that nothing else changes."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from test_train_loop import DieAfter, StopAfter, assert_same_run, metrics
+
+from pdtools.errors import PdtoolsError
+from pdtools.models import load_checkpoint
+from pdtools.provenance import provenance
+from pdtools.shards import ShardSet
+from pdtools.training import Recipe, TrainConfig, train
+
+TINY = {"layers": 1, "d_model": 16, "heads": 2, "d_ff": 32}
+SHORT = TrainConfig(
+    steps=8, learning_rate=3e-3, warmup_steps=1, batch_tokens=60, eval_every=3, log_every=1, seed=5
+)
+
+
+def recipe(*keep_at: str, **changes: int) -> Recipe:
+    return Recipe(options=TINY, train=dataclasses.replace(SHORT, keep_at=keep_at, **changes))
+
+
+def kept(run: Path) -> dict[int, bytes]:
+    folders = run.glob("step-*")
+    return {int(f.name.removeprefix("step-")): (f / "model.safetensors").read_bytes() for f in folders}
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory, toy_train: Path, toy_valid: Path) -> Path:
+    run = tmp_path_factory.mktemp("plain") / "run"
+    train(toy_train, run, recipe(), valid=toy_valid)
+    return run
+
+
+def steps_of_words(run: Path, shards: ShardSet, words: int) -> int:
+    """The step in which a run had read so many words: the log counts tokens, the corpus both."""
+    counts = shards.manifest["counts"]
+    tokens = words * (counts["tokens"] + counts["sentences"]) / counts["words"]
+    return min(r["step"] for r in metrics(run) if r["kind"] == "train" and r["tokens"] >= tokens)
+
+
+def test_steps_and_words_are_kept(plain: Path, toy_train: Path, toy_valid: Path, tmp_path: Path) -> None:
+    run, shards = tmp_path / "run", ShardSet.open(toy_train)
+    words = [int(share * shards.manifest["counts"]["words"]) for share in (0.1, 0.9)]
+    expected = {2, 8, *(steps_of_words(plain, shards, number) for number in words)}
+    assert len(expected) == 4
+    points = [f"{number} words" for number in words]
+    train(toy_train, run, recipe("2 steps", "8steps", *points, "99M words", "99 steps"), valid=toy_valid)
+    assert_same_run(run, plain)
+    found = kept(run)
+    assert found.keys() == expected
+    assert found[8] == (run / "last" / "model.safetensors").read_bytes()
+    train(toy_train, tmp_path / "two", recipe(), valid=toy_valid, stop=(stop := StopAfter(2)), listener=stop)
+    assert found[2] == (tmp_path / "two" / "last" / "model.safetensors").read_bytes()
+    assert sorted(path.name for path in (run / "step-2").iterdir()) == sorted(
+        path.name for path in (run / "best").iterdir()
+    )
+    assert load_checkpoint(run / "step-2").config["step"] == 2
+
+
+@pytest.mark.parametrize("step", [2, 4, 7])
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_stopped_run_keeps_the_same(
+    step: int, dies: bool, plain: Path, toy_train: Path, toy_valid: Path, tmp_path: Path
+) -> None:
+    run, wanted = tmp_path / "run", recipe("1 steps", "4 steps", "0.15k words", "7 steps")
+    train(toy_train, tmp_path / "whole", wanted, valid=toy_valid)
+    if dies:
+        with pytest.raises(DieAfter.Dead):
+            train(toy_train, run, wanted, valid=toy_valid, listener=DieAfter(step))
+    else:
+        train(toy_train, run, wanted, valid=toy_valid, stop=(stop := StopAfter(step)), listener=stop)
+    train(toy_train, run, wanted, valid=toy_valid, resume=True)
+    assert kept(run) == kept(tmp_path / "whole")
+    assert_same_run(run, plain)
+
+
+def test_it_may_change_in_between_and_is_no_other_training(
+    plain: Path, toy_train: Path, toy_valid: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    stop = StopAfter(3)
+    train(toy_train, run, recipe("2 steps"), valid=toy_valid, stop=stop, listener=stop)
+    train(toy_train, run, recipe("5 steps"), valid=toy_valid, resume=True)
+    assert kept(run).keys() == {2, 5}
+    assert_same_run(run, plain)
+    training = [
+        provenance({"model": folder})["inputs"]["model"]["training"]
+        for folder in (run / "last", run / "step-5", plain / "last")
+    ]
+    assert training == [training[0]] * 3
+    train(toy_train, run, recipe("3 steps"), valid=toy_valid, overwrite=True)
+    assert kept(run).keys() == {3}
+
+
+@pytest.mark.parametrize("point", ["5", "0 steps", "-1 steps", "1.5 steps", "words", "1G words", "1m words"])
+def test_what_is_no_such_point_is_refused(point: str) -> None:
+    with pytest.raises(PdtoolsError, match=r"train\.keep_at: .* must be such as '500 steps' or '1M words'"):
+        recipe(point)
