@@ -23,7 +23,7 @@ from pdtools.prompts.items import Item, Prompts
 from pdtools.prompts.tasks import Task, task_from
 from pdtools.shards import Rows, ShardRow, ShardSettings, write_shards
 from pdtools.shards.plain import OVER_WINDOW, row_of_tree
-from pdtools.tokenization import Sentence, Tokenizer, UnknownWordError, join_words, split_words
+from pdtools.tokenization import Sentence, Tokenizer, UnknownWordError, aligned, join_words, split_words
 from pdtools.trees import read_trees, unescape
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 Int32 = NDArray[np.int32]
 NO_ANSWER = -1
-_QUOTES = {"``": '"', "''": '"', "“": '"', "”": '"', "`": "'", "‘": "'", "’": "'"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,35 +137,6 @@ def answer_sentence(task: Task, label: str, text_style: str) -> Sentence:
 def _as_read(sentence: Sentence, text_style: str) -> Sentence:
     """A sentence as shards have it: in ``ptb`` style with spaces between all words."""
     return join_words(sentence.words, "ptb") if text_style == "ptb" else sentence
-
-
-def aligned(words: Sequence[str], text: str, text_style: str) -> Sentence | None:
-    """A text with the words that a tree has of it, without escapes; None if they are not those of the text.
-
-    A quote may be spelled otherwise in the tree. In ``raw`` style words are as the text spells them.
-    """
-    starts, ends = [], []
-    at = 0
-    for word in words:
-        while at < len(text) and text[at].isspace():
-            at += 1
-        length = next((len(w) for w in (word, *_spellings(word)) if text.startswith(w, at)), None)
-        if length is None:
-            return None
-        starts.append(at)
-        at += length
-        ends.append(at)
-    if text[at:].strip():
-        return None
-    if text_style == "ptb":
-        return join_words(words, "ptb")
-    spelled = tuple(text[start:end] for start, end in zip(starts, ends, strict=True))
-    return Sentence(text, spelled, tuple(starts), tuple(ends))
-
-
-def _spellings(word: str) -> list[str]:
-    plain = _QUOTES.get(word)
-    return [] if plain is None else [plain, *(each for each, of in _QUOTES.items() if of == plain)]
 
 
 def prompt_shards(

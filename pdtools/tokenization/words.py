@@ -131,6 +131,7 @@ def _word_tokenizer() -> Any:
 
 _APOSTROPHE = re.compile(r"(?<=\w)’(?=\w)")
 _QUOTE = re.compile("\"|''|``")
+_QUOTES = {"``": '"', "''": '"', "“": '"', "”": '"', "`": "'", "‘": "'", "’": "'"}  # as people type them
 _NOT_SPACE = re.compile(r"\S+")
 _NOT_ASCII_SPACE = re.compile("[^ ]+")
 
@@ -177,6 +178,35 @@ def join_words(words: Sequence[str], style: str) -> Sentence:
     from pdtools.tokenization.detokenize import detokenize
 
     return _concatenate(*detokenize(words))
+
+
+def aligned(words: Sequence[str], text: str, text_style: str) -> Sentence | None:
+    """A text with the words that a tree has of it, without escapes; None if they are not those of the text.
+
+    A quote may be spelled otherwise in the tree. In ``raw`` style words are as the text spells them.
+    """
+    starts, ends = [], []
+    at = 0
+    for word in words:
+        while at < len(text) and text[at].isspace():
+            at += 1
+        length = next((len(w) for w in (word, *_spellings(word)) if text.startswith(w, at)), None)
+        if length is None:
+            return None
+        starts.append(at)
+        at += length
+        ends.append(at)
+    if text[at:].strip():
+        return None
+    if text_style == "ptb":
+        return join_words(words, "ptb")
+    spelled = tuple(text[start:end] for start, end in zip(starts, ends, strict=True))
+    return Sentence(text, spelled, tuple(starts), tuple(ends))
+
+
+def _spellings(word: str) -> list[str]:
+    plain = _QUOTES.get(word)
+    return [] if plain is None else [plain, *(each for each, of in _QUOTES.items() if of == plain)]
 
 
 def _concatenate(words: Sequence[str], space_before: Sequence[bool]) -> Sentence:

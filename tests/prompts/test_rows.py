@@ -13,10 +13,10 @@ from toy_prompts import HOW_LATE, SAME, WINDOW, toy_items, toy_prompts, toy_toke
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects
 from pdtools.prompts.items import Item, read_prompts, write_items
-from pdtools.prompts.rows import PromptForm, aligned, prompt_shards
+from pdtools.prompts.rows import PromptForm, prompt_shards
 from pdtools.prompts.tasks import Task, read_task
 from pdtools.shards import ShardSet
-from pdtools.tokenization import Tokenizer, train_bpe_tokenizer, train_word_tokenizer
+from pdtools.tokenization import Tokenizer, aligned, train_bpe_tokenizer, train_word_tokenizer
 from pdtools.tokenization.words import split_words
 from pdtools.trees import tape
 
