@@ -9,9 +9,9 @@ import typer
 from pdtools.files import Kind, Rejects, count_lines, expand_inputs, is_stream
 
 from .console import message, print_json, progress
-from .options import JsonOption, OverwriteOption, QuietOption, Style
+from .options import JsonOption, OverwriteOption, QuietOption
 from .outputs import check_target
-from .tapes import chosen_tokenizer, tokenizer_input
+from .tapes import TokenizerStyle, chosen_tokenizer, tokenizer_input
 
 SUFFIXES = (".txt", ".tokens", ".raw")
 
@@ -44,7 +44,7 @@ def blocks(
         bool, typer.Option("--lower-case", help="word: convert to lower case, in evaluation too.")
     ] = False,
     text_style: Annotated[
-        Style | None,
+        TokenizerStyle | None,
         typer.Option(
             "--text-style", rich_help_panel="Input", help="Words as in a treebank (the default), or raw text."
         ),

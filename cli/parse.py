@@ -126,7 +126,8 @@ def parse(
     With text and tokens, line n of the output is the tree of line n of the input. A sentence that the
     parser cannot parse gets the flat tree (X (XX word) ...) there, a blank line gets (X (-NONE- *)), and both
     are recorded in OUTPUT.rejects.jsonl: this is not an error. With --split such sentences are left out, and
-    recorded in rejects.jsonl in the folder. --on-error applies only to the trees of a treebank.
+    recorded in rejects.jsonl in the folder. --on-error applies only to the trees of a treebank. With text,
+    OUTPUT.text has the sentences as they were written, line for line, for pdtools tapes --text-style raw.
 
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler), with the same result; --resume continues a killed run.
@@ -144,6 +145,7 @@ def parse(
     from pdtools.parsers import pipeline, read_sentences
     from pdtools.parsers.in_pieces import convert_in_pieces, parse_in_pieces
     from pdtools.search.inputs import count_inputs
+    from pdtools.trees import texts_path
 
     fractions = None if split is None else _fractions(split)
     if fractions is not None and is_stream(output):
@@ -163,6 +165,8 @@ def parse(
     files = input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
     plan = make_plan(run)
     beside = [str(rejects_path(output) or STDIO)] if fractions is None else []
+    if fractions is None and source is Source.text:
+        beside.append(str(texts_path(output) or STDIO))
     check_output_or_done(
         output,
         plan,
@@ -202,6 +206,7 @@ def parse(
                 rejects=rejects,
                 counts=counts,
                 placeholders=fractions is None,
+                texts=source is Source.text,
             )
         total = None if split_sentences else lambda: count_inputs(files, source.value)
         trees = progress(trees, total=total, label="trees", quiet=run.quiet)

@@ -14,7 +14,6 @@ from .options import (
     OnError,
     OnErrorOption,
     PiecesOptions,
-    Style,
     option_blocks,
 )
 from .outputs import check_output_or_done
@@ -25,6 +24,14 @@ if TYPE_CHECKING:
     from pdtools.tokenization import Tokenizer
 
 SUFFIXES = (".mrg", ".ptb", ".tree", ".trees")
+
+
+class TokenizerStyle(str, Enum):
+    """How words become text for a tokenizer."""
+
+    ptb = "ptb"
+    raw = "raw"
+    typed = "typed"
 
 
 class Factor(str, Enum):
@@ -90,11 +97,12 @@ def tapes(
         bool, typer.Option("--lower-case", help="word: convert to lower case, in evaluation too.")
     ] = False,
     text_style: Annotated[
-        Style | None,
+        TokenizerStyle | None,
         typer.Option(
             "--text-style",
             rich_help_panel="Input",
-            help="Words as in a treebank (the default), or as people write.",
+            help="Words as in a treebank (the default), as people write, or (bpe) as they type:"
+            " raw, with typographic quotes, dashes and ellipses read as plain ones.",
         ),
     ] = None,
     layout: Annotated[
@@ -148,6 +156,9 @@ def tapes(
     With --prompts a row is a prompt with its answer, TREES has one tree for each of its sentences, in order,
     and the tokenizer is that of a model or of other shards. Longer prompts are left out and listed.
 
+    With --text-style raw, sentences are those of TREES.text where there is such a file (pdtools parse writes
+    it), else words are written as people would.
+
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler), with the same result; --resume continues a killed run. If a tokenizer is made, or that of
     --tokenizer has no labels, run an array twice: the first run collects words and labels.
@@ -159,13 +170,12 @@ def tapes(
       pdtools tapes rte.trees --prompts rte.jsonl -o shards/rte --layout window --window 512 --tokenizer gpt2/
       pdtools tapes articles/ -o windows --layout window --window 512 --tokenizer bpe
     """
-    from dataclasses import asdict
-
     from pdtools.jobs import Plan
     from pdtools.prompts.items import read_prompts
     from pdtools.prompts.rows import prompt_shards
+    from pdtools.provenance import identify
     from pdtools.shards import ShardSettings, TokenizerSettings, shards_from_files
-    from pdtools.trees import count_trees
+    from pdtools.trees import count_trees, texts_beside
 
     if is_stream(output):
         raise typer.BadParameter("shards are a folder: name one with -o")
@@ -200,10 +210,12 @@ def tapes(
             print_json(manifest)
         _tell(manifest, output, run.quiet)
         return
+    texts = texts_beside(files) if used.text_style == "raw" else []
     described = {
         "work": "tapes",
+        **({"texts": [identify(text) for text in texts]} if texts else {}),
         **settings.record(),
-        "tokenizer": asdict(used) if isinstance(used, TokenizerSettings) else used.fingerprint,
+        "tokenizer": used.record() if isinstance(used, TokenizerSettings) else used.fingerprint,
     }
     with kept_pieces(output, described, plan, overwrite=run.overwrite, quiet=run.quiet) as job:
         manifest = shards_from_files(
@@ -234,7 +246,7 @@ def chosen_tokenizer(
     size: int | None,
     min_count: int | None,
     unk: bool | None,
-    style: Style | None,
+    style: TokenizerStyle | None,
     *,
     lower_case: bool = False,
 ) -> Tokenizer | TokenizerSettings:
@@ -247,16 +259,22 @@ def chosen_tokenizer(
     if name not in ("word", "bpe"):
         if (size, min_count, unk) != (None, None, None):
             raise typer.BadParameter("--vocab-size, --min-count and --unk are for --tokenizer word or bpe")
+        if style is TokenizerStyle.typed:
+            raise typer.BadParameter("--text-style typed is for --tokenizer bpe")
         return Tokenizer.load(name, None if style is None else style.value)
     if name == "bpe" and unk is not None:
         raise typer.BadParameter("--unk/--no-unk is for --tokenizer word: bpe knows every word")
+    typed = style is TokenizerStyle.typed
+    if typed and name == "word":
+        raise typer.BadParameter("--text-style typed is for --tokenizer bpe")
     return TokenizerSettings(
         kind="word" if name == "word" else "bpe",
         size=size,
         min_count=min_count,
         unk=unk is not False,
-        text_style=(style or Style.ptb).value,
+        text_style="raw" if typed else (style or TokenizerStyle.ptb).value,
         lower_case=lower_case,
+        typed=typed,
     )
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -35,9 +35,10 @@ _LEAF = re.compile(r"([^ ()]+)\)")
 
 @dataclass(frozen=True, slots=True)
 class TreeLine:
-    """A tree that is to be written, and nothing else."""
+    """A tree that is to be written, and the sentence that it is of, if that is a text."""
 
     text: str
+    written: str | None = None
 
     def to_brackets(self) -> str:
         """Its brackets."""
@@ -256,19 +257,20 @@ def parse_in_pieces(
     rejects: Rejects,
     counts: Counts,
     placeholders: bool = True,
-) -> Iterator[Tree | TreeLine]:
-    """:func:`pdtools.parsers.parse_corpus` in pieces, by whoever the plan says."""
+    texts: bool = False,
+) -> Iterator[TreeLine]:
+    """:func:`pdtools.parsers.parse_corpus` in pieces, by whoever the plan says; ``texts``: with sentences."""
     for piece, formed in map_pieces(ParseWork(parser, form), cut(sentences, CHUNK), plan, job):
         counts.changes += formed.changes
         counts.tokens += formed.n_words
         for sentence, outcome in zip(piece, formed.outcomes, strict=True):
             if isinstance(outcome, TreeLine):
                 counts.trees += 1
-                yield outcome
+                yield replace(outcome, written=sentence.text if texts else None)
                 continue
             rejects.add(outcome.reason, file=sentence.file, line=sentence.line, text=sentence.text)
             if placeholders:
                 counts.trees += 1
                 counts.placeholders += 1
                 counts.tokens += len(sentence.words)
-                yield placeholder(sentence.words)
+                yield TreeLine(placeholder(sentence.words).to_brackets(), sentence.text if texts else None)

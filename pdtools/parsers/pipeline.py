@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TextIO
 
 from pdtools.errors import InputError
 from pdtools.files import (
@@ -30,6 +30,7 @@ from pdtools.trees import (
     normalize,
     placeholder,
     read_trees,
+    texts_path,
     unescape,
 )
 
@@ -209,17 +210,36 @@ def write_trees(trees: Iterable[Bracketed], output: str | Path, *, rejects: Reje
     """Write one bracketed tree a line, whole or not at all, and the rejects beside it.
 
     Args:
-        trees: what is written.
+        trees: what is written; their sentences go to :func:`pdtools.trees.texts_path`, if they have any.
         output: a file (compressed by its suffix) or ``-``, standard output.
         rejects: what was left out by the time that ``trees`` has ended.
 
     Raises:
         PdtoolsError: if there are no trees.
     """
-    with atomic_text(output) as stream:
+    with _tree_file(output) as write:
         for tree in some_trees(trees, rejects):
-            stream.write(tree.to_brackets() + "\n")
+            write(tree)
         write_rejects(output, rejects)
+
+
+@contextlib.contextmanager
+def _tree_file(output: str | Path) -> Iterator[Callable[[Bracketed], None]]:
+    """A file of trees, and with the first sentence one of sentences beside it, which is there first."""
+    with contextlib.ExitStack() as stack:
+        trees = stack.enter_context(atomic_text(output))
+        path = texts_path(output)
+        texts: TextIO | None = None
+
+        def write(tree: Bracketed) -> None:
+            nonlocal texts
+            trees.write(tree.to_brackets() + "\n")
+            written = getattr(tree, "written", None)
+            if written is not None and path is not None:
+                texts = texts or stack.enter_context(atomic_text(path))
+                texts.write(written + "\n")
+
+        yield write
 
 
 def write_splits(
@@ -250,10 +270,10 @@ def write_splits(
     counts.splits = dict.fromkeys(names, 0)
     with atomic_directory(folder, overwrite=overwrite) as temporary:
         with contextlib.ExitStack() as stack:
-            streams = [stack.enter_context(atomic_text(temporary / f"{name}.trees")) for name in names]
+            files = [stack.enter_context(_tree_file(temporary / f"{name}.trees")) for name in names]
             for tree in some_trees(trees, rejects):
                 part = split_of(tree.words, fractions)
-                streams[part].write(tree.to_brackets() + "\n")
+                files[part](tree)
                 counts.splits[names[part]] += 1
         rejects.write(temporary / REJECTS_FILE)
 

@@ -32,12 +32,12 @@ from pdtools.shards.format import (
     arrow_schema,
 )
 from pdtools.shards.in_pieces import CountWork, EncodeWork, PiecesOf
-from pdtools.shards.plain import labels_of, row_of_tree, sentence_of, usable_tree
+from pdtools.shards.plain import labels_of, row_of_source, usable_sentences
 from pdtools.shards.rows import Rows, ShardRow
 from pdtools.shards.windows import pack_windows
 from pdtools.shards.writer import Counts, PartWriter, cut_parts, in_tables
 from pdtools.tokenization import Sentence, Tokenizer, train_bpe_tokenizer, train_word_tokenizer
-from pdtools.trees import BLANK_LINE, SourcedTree, Tree, in_order, read_trees
+from pdtools.trees import BLANK_LINE, SourcedTree, in_order, read_trees
 
 Item = TypeVar("Item")
 
@@ -60,6 +60,7 @@ class TokenizerSettings:
         unk: whether ``word`` has ``<unk>``. (``bpe`` knows every word.)
         text_style: ``ptb`` or ``raw``.
         lower_case: whether ``word`` puts words into lower case.
+        typed: whether ``bpe`` reads typographic signs as people type them.
     """
 
     kind: Literal["word", "bpe"] = "word"
@@ -68,14 +69,16 @@ class TokenizerSettings:
     unk: bool = True
     text_style: Literal["ptb", "raw"] = "ptb"
     lower_case: bool = False
+    typed: bool = False
+
+    def record(self) -> dict[str, Any]:
+        """What an unfinished job is known by; ``typed`` came later than the first of these."""
+        return {name: value for name, value in asdict(self).items() if name != "typed" or value}
 
 
 def train_tokenizer(trees: Iterable[SourcedTree], settings: TokenizerSettings) -> Tokenizer:
     """Make a tokenizer from the words of trees."""
-    usable = (usable_tree(sourced.tree) for sourced in trees)
-    return tokenizer_of(
-        (sentence_of(tree, settings.text_style) for tree in usable if isinstance(tree, Tree)), settings
-    )
+    return tokenizer_of(usable_sentences(trees, settings.text_style), settings)
 
 
 def tokenizer_of(corpus: Iterable[Sentence] | Mapping[str, int], settings: TokenizerSettings) -> Tokenizer:
@@ -86,6 +89,7 @@ def tokenizer_of(corpus: Iterable[Sentence] | Mapping[str, int], settings: Token
             size=10_000 if settings.size is None else settings.size,
             min_count=2 if settings.min_count is None else settings.min_count,
             text_style=settings.text_style,
+            typed=settings.typed,
         )
     default_count = 2 if settings.unk else 1
     return train_word_tokenizer(
@@ -230,8 +234,7 @@ def _tokenizer_of_words(found: Iterable[PieceWords | SourcedTree], settings: Tok
 def _sentences(item: PieceWords | SourcedTree, text_style: str) -> Sequence[Sentence]:
     if isinstance(item, PieceWords):
         return item.sentences
-    tree = usable_tree(item.tree)
-    return [sentence_of(tree, text_style)] if isinstance(tree, Tree) else []
+    return list(usable_sentences([item], text_style))
 
 
 def _seen(items: Iterable[Item], seen: Callable[[int], object]) -> Iterator[Item]:
@@ -304,7 +307,7 @@ def _rows(
             ended |= item.follows_blank or item.text == BLANK_LINE
             if item.text == BLANK_LINE:
                 continue
-        row = row_of_tree(item.tree, tokenizer, settings)
+        row = row_of_source(item, tokenizer, settings)
         if isinstance(row, str):
             rejects.leave_out(row, file=item.file, line=item.line, text=item.text)
         else:

@@ -18,8 +18,8 @@ from pdtools.shards.plain import (
     OVER_WINDOW,
     TOO_LONG,
     UNKNOWN_WORDS,
-    row_of_tree,
-    sentence_of,
+    row_of_source,
+    usable_sentences,
     usable_tree,
 )
 from pdtools.shards.rows import Rows, ShardRow, make_rows, pack_rows
@@ -29,7 +29,6 @@ from pdtools.trees import (
     Constituents,
     FilePiece,
     PieceConstituents,
-    Tree,
     TreeArrays,
     expand_attachments,
     expand_constituents,
@@ -92,7 +91,7 @@ class PieceEncoder:
         self.__init__(*state)  # type: ignore[misc]
 
     def _plain_rows(self, arrays: TreeArrays) -> tuple[Rows, dict[int, str]]:
-        made = [row_of_tree(arrays.source(i).tree, self.tokenizer, self.settings) for i in range(len(arrays))]
+        made = [row_of_source(arrays.source(i), self.tokenizer, self.settings) for i in range(len(arrays))]
         rows = pack_rows([row for row in made if isinstance(row, ShardRow)], self.settings)
         return rows, {i: row for i, row in enumerate(made) if isinstance(row, str)}
 
@@ -226,8 +225,8 @@ class PieceCounter:
         kept[list(unusable_trees(arrays, "right"))] = False
         labels = _count_labels(arrays, kept) if self.labels else {}
         if self.text_style == "raw":
-            usable = (usable_tree(arrays.source(i).tree) for i in np.flatnonzero(kept).tolist())
-            sentences = tuple(sentence_of(tree, "raw") for tree in usable if isinstance(tree, Tree))
+            trees = (arrays.source(i) for i in np.flatnonzero(kept).tolist())
+            sentences = tuple(usable_sentences(trees, "raw"))
             return PieceWords(len(arrays), {}, labels, sentences)
         words = _count_words(arrays, kept) if self.text_style == "ptb" else {}
         return PieceWords(len(arrays), words, labels)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from pdtools.shards.format import MOST_PACKED, ShardSettings
 from pdtools.shards.rows import ShardRow
+from pdtools.shards.written import written_sentence
 from pdtools.tokenization import Sentence, Tokenizer, UnknownWordError, join_words
 from pdtools.trees import (
     Constituents,
+    SourcedTree,
     Tree,
     attachments,
     bare_tree,
@@ -52,6 +55,28 @@ def sentence_of(tree: Tree, text_style: str) -> Sentence:
     return join_words([unescape(word) for word in tree.words], text_style)
 
 
+def usable_sentences(trees: Iterable[SourcedTree], text_style: str) -> Iterator[Sentence]:
+    """The sentences of usable trees; in ``raw`` style as they were written, where that is known."""
+    for sourced in trees:
+        usable = usable_tree(sourced.tree)
+        if isinstance(usable, Tree):
+            yield _sentence_of_source(sourced, usable, text_style)
+
+
+def _sentence_of_source(sourced: SourcedTree, usable: Tree, text_style: str) -> Sentence:
+    written = written_sentence(sourced, usable) if text_style == "raw" else None
+    return written or sentence_of(usable, text_style)
+
+
+def row_of_source(sourced: SourcedTree, tokenizer: Tokenizer, settings: ShardSettings) -> ShardRow | str:
+    """:func:`row_of_tree` of a tree with its place, for which the sentence may stand as it was written."""
+    usable = usable_tree(sourced.tree)
+    if isinstance(usable, str):
+        return usable
+    sentence = _sentence_of_source(sourced, usable, tokenizer.text_style)
+    return _row(sourced.tree, usable, sentence, tokenizer, settings)
+
+
 def row_of_tree(
     tree: Tree, tokenizer: Tokenizer, settings: ShardSettings, sentence: Sentence | None = None
 ) -> ShardRow | str:
@@ -59,7 +84,12 @@ def row_of_tree(
     usable = usable_tree(tree)
     if isinstance(usable, str):
         return usable
-    sentence = sentence or sentence_of(usable, tokenizer.text_style)
+    return _row(tree, usable, sentence or sentence_of(usable, tokenizer.text_style), tokenizer, settings)
+
+
+def _row(
+    tree: Tree, usable: Tree, sentence: Sentence, tokenizer: Tokenizer, settings: ShardSettings
+) -> ShardRow | str:
     try:
         encoding = tokenizer.encode(sentence)
     except UnknownWordError:

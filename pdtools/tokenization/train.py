@@ -12,6 +12,7 @@ from pdtools.tokenization.tokenizer import EOS, PAD, ROOT, UNK, Tokenizer
 from pdtools.tokenization.words import Sentence, check_style
 
 _N_BYTES = 256
+_TYPED = {"'": "‘’‚‛", '"': "“”„‟", "-": "‐‑‒–", "--": "—⸺⸻", "...": "…"}
 _REPEATED_AT_ONCE = 1000
 
 
@@ -78,6 +79,7 @@ def train_bpe_tokenizer(
     size: int = 10_000,
     min_count: int = 2,
     text_style: str = "ptb",
+    typed: bool = False,
 ) -> Tokenizer:
     """Train byte-level byte-pair encoding (as GPT-2's) on the words of a corpus.
 
@@ -89,18 +91,24 @@ def train_bpe_tokenizer(
         size: vocabulary size, special tokens and the 256 bytes included.
         min_count: pairs seen more rarely are not merged.
         text_style: how words become text, see :mod:`pdtools.tokenization.words`.
+        typed: whether typographic quotes, dashes and ellipses are read as those that people type, here and
+            whenever the tokenizer is used: ``don’t`` has the tokens of ``don't``.
 
     Raises:
         PdtoolsError: if ``size`` has no room for special tokens and bytes.
     """
+    from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
     from tokenizers import Tokenizer as Backend
-    from tokenizers import decoders, models, pre_tokenizers, trainers
 
     check_style(text_style)
     special = [PAD, ROOT, EOS]
     if size < len(special) + _N_BYTES:
         raise PdtoolsError(f"a byte-level vocabulary needs at least {len(special) + _N_BYTES} entries")
     backend = Backend(models.BPE())
+    if typed:
+        backend.normalizer = normalizers.Sequence(
+            [normalizers.Replace(Regex(f"[{signs}]"), typed_as) for typed_as, signs in _TYPED.items()]
+        )
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=text_style == "ptb")
     backend.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(

@@ -65,8 +65,9 @@ def check_style(style: str) -> None:
 def split_words(text: str, style: str) -> Sentence:
     """Split a sentence into words by the rules of ``nltk.tokenize.NLTKWordTokenizer``.
 
-    Every Unicode space ends a word. A curly apostrophe inside a word counts as a straight one (nltk knows
-    clitics by that only). Any string is accepted.
+    Every Unicode space ends a word. A curly apostrophe in a word or at its beginning counts as a straight one
+    (nltk knows clitics by that only); long dashes and ellipses are words (nltk knows ``--`` and ``...``). Any
+    string is accepted.
 
     Args:
         text: one sentence; offsets refer to it.
@@ -75,7 +76,8 @@ def split_words(text: str, style: str) -> Sentence:
     """
     check_style(style)
     straight = _APOSTROPHE.sub("'", text)
-    tokens = _word_tokenizer().tokenize(straight)
+    found = _word_tokenizer().tokenize(straight)
+    tokens = [part for token in found for part in _LONG_SIGN.split(token) if part]
     spans = list(_align(tokens, straight))
     words = [text[start:end] for start, end in spans]
     if style == "ptb" and len(tokens) == len(spans):
@@ -129,7 +131,8 @@ def _word_tokenizer() -> Any:
     return NLTKWordTokenizer()
 
 
-_APOSTROPHE = re.compile(r"(?<=\w)’(?=\w)")
+_APOSTROPHE = re.compile(r"(?:(?<=\w)|(?<![^\s“‘(—]))’(?=\w)")
+_LONG_SIGN = re.compile("([—⸺⸻]+|…+)")
 _QUOTE = re.compile("\"|''|``")
 _QUOTES = {"``": '"', "''": '"', "“": '"', "”": '"', "`": "'", "‘": "'", "’": "'"}  # as people type them
 _NOT_SPACE = re.compile(r"\S+")

@@ -39,6 +39,7 @@ from pdtools.trees.tape import (
     tape_from_spans,
     unpack_tape,
 )
+from pdtools.trees.texts import texts_beside, texts_path
 from pdtools.trees.transforms import (
     TRACE_TAG,
     TransformCounts,
@@ -99,6 +100,8 @@ __all__ = [
     "stack_text",
     "tape",
     "tape_from_spans",
+    "texts_beside",
+    "texts_path",
     "tree_from_attachments",
     "tree_from_constituents",
     "unbinarize",

@@ -136,3 +136,17 @@ _PHRASE = st.one_of(
 def test_splitting_undoes_joining(style: str, phrases: list[tuple[str, ...]], end: str) -> None:
     joined = join_words([word for phrase in phrases for word in phrase] + [end], style)
     assert split_words(joined.text, style) == joined
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Filby—an argumentative person—rose.", "Filby — an argumentative person — rose ."),
+        ("“I … that”—he stopped…. Mr. ⸺ left.", "“ I … that ” — he stopped … . Mr. ⸺ left ."),
+        ("‘’Tis’ well, ’tis said.", "‘ ’ Tis ’ well , ’ tis said ."),
+        ("They didn’t ask the dogs’ names.", "They did n’t ask the dogs ’ names ."),
+    ],
+)
+@pytest.mark.parametrize("style", ["ptb", "raw"])
+def test_typographic_signs(text: str, words: str, style: str) -> None:
+    assert split_words(text, style).words == _words(words)

@@ -259,15 +259,38 @@ def test_running_text_through_benepar(
     toy_benepar_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = tmp_path / "a.txt"
-    text.write_text("the dog\nsleeps. the man sleeps.\n\na cat sleeps.\n")
+    text.write_text("the dog\nsleeps. The man sleeps.\n\na  cat sleeps .\n")
     arguments = ["--model", str(toy_benepar_model), "--device", "cpu", "--split-sentences"]
     assert run(["parse", str(text), *arguments, "--binarize", "none"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
+    trees = capsys.readouterr().out.splitlines()
+    assert trees == [
         "(S (NP (DT the) (NN dog)) (VP (VBZ sleeps)) (. .))",
-        "(S (NP (DT the) (NN man)) (VP (VBZ sleeps)) (. .))",
+        "(S (NP (DT The) (NN man)) (VP (VBZ sleeps)) (. .))",
         "(X (-NONE- *))",
         "(S (NP (DT a) (NN cat)) (VP (VBZ sleeps)) (. .))",
     ]
+    # In a file they have their sentences beside them, line for line; in files of splits too.
+    arguments += ["--binarize", "none", "--quiet"]
+    for again in ([], ["--overwrite"], ["--overwrite", "--workers", "2"]):
+        assert run(["parse", str(text), *arguments, "-o", str(tmp_path / "a.trees"), *again]) == 0
+        assert (tmp_path / "a.trees").read_text().splitlines() == trees
+        texts = (tmp_path / "a.trees.text").read_text().splitlines()
+        assert texts == ["the dog sleeps.", "The man sleeps.", "", "a cat sleeps ."]
+    for again in ([], ["--overwrite"]):
+        assert (
+            run(["parse", str(text), *arguments, "--split", "0.5,0.5", "-o", str(tmp_path / "s"), *again])
+            == 0
+        )
+    beside = [
+        pair
+        for part in ("train", "valid")
+        for pair in zip(
+            (tmp_path / "s" / f"{part}.trees").read_text().splitlines(),
+            (tmp_path / "s" / f"{part}.trees.text").read_text().splitlines(),
+            strict=True,
+        )
+    ]
+    assert sorted(beside) == sorted(zip(trees, texts, strict=True))[:-1]
 
 
 def test_a_checkpoint_as_parser(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
