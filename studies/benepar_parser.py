@@ -91,7 +91,7 @@ def shape(trees: Sequence[nltk.Tree], width: int, encoder: str | None) -> HParam
         d_char_emb=32,
         d_label_hidden=width // 2,
         d_tag_hidden=width // 2,
-        encoder_max_len=512,
+        encoder_max_len=MAX_WORDS + 2,  # positions that it was not trained with say nothing
         predict_tags=True,
         tag_loss_scale=5.0,
         force_root_constituent=ChartDecoder.infer_force_root_constituent(trees),
