@@ -272,7 +272,7 @@ def chosen_tokenizer(
         size=size,
         min_count=min_count,
         unk=unk is not False,
-        text_style="raw" if typed else (style or TokenizerStyle.ptb).value,
+        text_style="ptb" if style in (None, TokenizerStyle.ptb) else "raw",
         lower_case=lower_case,
         typed=typed,
     )

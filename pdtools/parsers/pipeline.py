@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol, TextIO
+from typing import IO, Literal, Protocol
 
 from pdtools.errors import InputError
 from pdtools.files import (
@@ -229,7 +229,7 @@ def _tree_file(output: str | Path) -> Iterator[Callable[[Bracketed], None]]:
     with contextlib.ExitStack() as stack:
         trees = stack.enter_context(atomic_text(output))
         path = texts_path(output)
-        texts: TextIO | None = None
+        texts: IO[str] | None = None
 
         def write(tree: Bracketed) -> None:
             nonlocal texts

@@ -31,7 +31,7 @@ def written_sentence(sourced: SourcedTree, usable: Tree) -> Sentence | None:
     line, sentence = sourced.line, None
     if line <= len(ends):
         start = int(ends[line - 2]) + 1 if line > 1 else 0
-        text = bytes(data[start : int(ends[line - 1])]).decode("utf-8", "replace")
+        text = data[start : ends[line - 1]].tobytes().decode("utf-8", "replace")
         sentence = aligned([unescape(word) for word in usable.words], text, "raw")
     if sentence is None:
         raise InputError(
@@ -44,7 +44,7 @@ def written_sentence(sourced: SourcedTree, usable: Tree) -> Sentence | None:
 
 
 @lru_cache(maxsize=4)
-def _lines(path: str, changed: int, size: int) -> tuple[memoryview, NDArray[np.int64]]:
+def _lines(path: str, changed: int, size: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """The bytes of a file, and where its lines end; a file that ``changed`` is read again."""
     data = np.memmap(path, np.uint8, "r") if size else np.zeros(0, np.uint8)
-    return memoryview(data), np.flatnonzero(data == ord("\n"))
+    return data, np.flatnonzero(data == ord("\n"))
