@@ -15,11 +15,13 @@ runs)
     set --
     for words in $KEEP; do set -- "$@" "\"$words words\""; done
     keep=$(IFS=,; echo "$*")
+    set --
+    for setting in ${SMALL:-}; do set -- "$@" --set "$setting"; done
     pdtools train "$OUT/shards/train" --valid "$OUT/shards/valid" --config english --model $kind --threads 1 --quiet \
         --set "train.seed=${run##*-}" --set "train.steps=$STEPS" --set "train.batch_tokens=$BATCH" \
         --set "train.learning_rate=$RATE" --set "train.attachment_weight=$ATTACHMENT_WEIGHT" \
         --set "config.input_dropout=$DROPOUT" --set "config.attention_dropout=$DROPOUT" \
-        --set "config.output_dropout=$DROPOUT" --set "train.keep_at=[$keep]" --resume -o "$run" || exit 1
+        --set "config.output_dropout=$DROPOUT" --set "train.keep_at=[$keep]" "$@" --resume -o "$run" || exit 1
     ;;
 scores)
     set -- --model "$run" --threads 1 --quiet --resume

@@ -21,6 +21,7 @@
 #   MODELS="base pushdown"  SEEDS="1 2 3"  JOBS=2 runs at a time, on a thread each
 #   STEPS=6800 (a pass over nine million words)  BATCH=2048 positions  RATE=1e-3  DROPOUT=0  ATTACHMENT_WEIGHT=1
 #   KEEP="1M 2M 5M" words after which checkpoints are kept
+#   SMALL="config.layers=1" other settings of all models, for a try
 #   SENTENCES=500 of each book of the test  PARTICLES=100  BEAM=300 for these  BLIMP_BEAM=50
 set -eu
 [ $# -eq 3 ] || { sed -n '2,/^set -eu/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -86,6 +87,7 @@ fi
 export STEPS="${STEPS:-6800}" BATCH="${BATCH:-2048}" RATE="${RATE:-1e-3}" DROPOUT="${DROPOUT:-0}"
 export ATTACHMENT_WEIGHT="${ATTACHMENT_WEIGHT:-1}" KEEP="${KEEP:-1M 2M 5M}" SUITES="${SUITES:-}" BLIMP="${BLIMP:-}"
 export PARTICLES="${PARTICLES:-100}" BEAM="${BEAM:-300}" BLIMP_BEAM="${BLIMP_BEAM:-50}"
+export SMALL="${SMALL:-}"
 failed=0
 for stage in runs scores; do
     staged $stage || continue

@@ -1,0 +1,115 @@
+"""``examples/english.sh`` on three made-up books: every stage, and what a second run does."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from pathlib import Path
+
+import pytest
+from shell import Shell
+
+from pdtools.shards import ShardSet
+
+pytest.importorskip("benepar")
+
+SCRIPT = Path(__file__).parents[2] / "examples" / "english.sh"
+SENTENCES = ["The dog sleeps.", "“A cat sees the man!”", "The child didn’t sleep in the park."]
+
+
+def book(name: str, *chapters: list[str]) -> str:
+    return f"# {name}\n" + "\n\n".join("\n".join(chapter) for chapter in chapters) + "\n\n"
+
+
+def compressed(file: Path, *books: str) -> None:
+    file.write_bytes(lzma.compress("".join(books).encode()))
+
+
+@pytest.fixture
+def shell(tmp_path: Path, toy_benepar_model: Path) -> Shell:
+    books = tmp_path / "books"
+    books.mkdir()
+    paragraphs = [" ".join(SENTENCES), " ".join(SENTENCES[::-1])]
+    compressed(
+        books / "books-00.txt.xz", book("a_first", paragraphs * 3), book("b_kept", ["The dog sleeps."] * 4)
+    )
+    compressed(books / "books-01.txt.xz", book("c_second", paragraphs, paragraphs))
+    compressed(books / "books-test.txt.xz", book("d_one", paragraphs * 2), book("e_two", paragraphs))
+    suite = {
+        "meta": {"name": "toy", "metric": "sum"},
+        "predictions": [{"type": "formula", "formula": "(1;%a%) < (1;%b%)"}],
+        "region_meta": {"1": "all"},
+        "items": [
+            {
+                "item_number": 1,
+                "conditions": [
+                    {"condition_name": name, "regions": [{"region_number": 1, "content": text}]}
+                    for name, text in (("a", "The dog sleeps"), ("b", "The sleeps dog"))
+                ],
+            }
+        ],
+    }
+    (tmp_path / "suites").mkdir()
+    (tmp_path / "suites" / "toy.json").write_text(json.dumps(suite))
+    settings = {
+        "VALID": "b_kept",
+        "VOCABULARY": "300",
+        "SENTENCES": "5",
+        "WORKERS": "1",
+        "STEPS": "2",
+        "BATCH": "200",
+    }
+    small = {"SEEDS": "1", "JOBS": "1", "KEEP": "0.01k", "PARTICLES": "2", "BEAM": "3", "BLIMP_BEAM": "3"}
+    return Shell(
+        tmp_path,
+        **settings,
+        **small,
+        SUITES="suites",
+        SMALL="config.layers=1 config.d_model=16 config.d_ff=16",
+    )
+
+
+def test_from_books_to_scores(shell: Shell, tmp_path: Path, toy_benepar_model: Path) -> None:
+    command = ("sh", SCRIPT, "books", toy_benepar_model, "out")
+    done = shell.run(*command)
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "out"
+    # Text: books are told apart, their names are no text.
+    texts = {file.name: file.read_text() for file in (out / "text").glob("*.txt")}
+    assert texts.keys() == {"train.txt", "valid.txt", "test-d_one.txt", "test-e_two.txt"}
+    assert texts["valid.txt"].split("\n")[:4] == ["The dog sleeps."] * 4
+    assert texts["train.txt"].count("child") == 10
+    assert not any("#" in text for text in texts.values())
+    # Trees with their sentences; shards of those.
+    written = (out / "trees" / "train.trees.text").read_text().splitlines()
+    assert set(written) == {*SENTENCES, ""}
+    train = ShardSet.open(out / "shards" / "train")
+    assert len(train) == 30
+    assert train.tokenizer.word_tokens("n’t") == train.tokenizer.word_tokens("n't")
+    # Of a test's book some sentences, evenly; of a short one all that there are.
+    assert [len(ShardSet.open(out / "shards" / f"test-{name}")) for name in ("d_one", "e_two")] == [5, 5]
+    some = (out / "trees" / "test-d_one.some.trees.text").read_text().splitlines()
+    assert some == [s for i, s in enumerate([*SENTENCES, *SENTENCES[::-1]] * 2) if i in (1, 3, 6, 8, 10)]
+    # Runs with checkpoints along the way, and their scores.
+    for model in ("base", "pushdown"):
+        run = out / "runs" / f"{model}-1"
+        assert [folder.name for folder in run.glob("step-*")] == ["step-1"]
+        results = out / "results" / f"{model}-1"
+        found = {str(file.parent.relative_to(results)) for file in results.rglob("results.json")}
+        tests = {"ppl/test-d_one", "ppl/test-e_two"}
+        assert found == {"sg", *tests, *(t.replace("ppl", "particles") for t in tests if model == "pushdown")}
+    # Once more: nothing is done again.
+    again = shell.run(*command)
+    assert again.returncode == 0, again.stderr
+    assert {name[0] for name in shell.commands} <= {"train", "eval-sg", "eval-ppl"}
+    assert not any("step 1" in line for line in again.stderr.splitlines())
+    other = shell.run(*command, VOCABULARY="310")
+    assert other.returncode == 1
+    assert "name another folder" in other.stderr
+
+
+def test_what_it_is_not_given(shell: Shell) -> None:
+    assert shell.run("sh", SCRIPT, "books").returncode == 2
+    refused = shell.run("sh", SCRIPT, "books", "no-parser", "out", STAGES="text trees")
+    assert refused.returncode == 1
+    assert "no-parser" in refused.stderr
