@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 
 def save_gpt2(
@@ -25,7 +26,6 @@ def save_gpt2(
         special: beginning, end and unknown token in one, as GPT-2 has it; None for a model without any.
         seed: of the weights, which are large enough that sentences differ widely in probability.
     """
-    import torch
     import transformers
     from tokenizers import ByteLevelBPETokenizer
 
@@ -44,6 +44,14 @@ def save_gpt2(
     if special is None:
         tokenizer.bos_token = tokenizer.eos_token = None
     tokenizer.save_pretrained(folder)
+    return save_tiny_gpt2(folder, tokenizer, positions=positions, seed=seed)
+
+
+def save_tiny_gpt2(folder: Path, tokenizer: Any, *, positions: int, seed: int = 0) -> Path:
+    """Save a GPT-2 for a tokenizer's vocabulary beside it."""
+    import torch
+    import transformers
+
     torch.manual_seed(seed)
     shape = {"n_positions": positions, "n_embd": 16, "n_layer": 2, "n_head": 2}
     ids = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
@@ -68,3 +76,31 @@ def transformers_losses(folder: Path, texts: Sequence[str], *, bos: bool = True)
         with torch.no_grad():
             losses.append(float(model(ids, labels=ids).loss) * (ids.shape[1] - 1))
     return losses
+
+
+class Reference:
+    """What transformers alone says of texts: a tokenizer, a model, and the sums of its log-probabilities."""
+
+    def __init__(self, folder: Path) -> None:
+        import transformers
+
+        self._tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder)
+        self._model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+
+    def ids(self, text: str) -> list[int]:
+        """The tokens of a text, without those that the tokenizer puts around it."""
+        found: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        return found
+
+    def logprobs(self, text: str, *, before: str = "") -> list[float]:
+        """Log p of each token, nats, BOS before the first; only of those after the tokens that a text has
+        in common with what stands ``before`` the sentence in it."""
+        import torch
+
+        ids, context = self.ids(before + text), self.ids(before)
+        known = next((i for i, pair in enumerate(zip(ids, context, strict=False)) if len({*pair}) > 1), None)
+        row = torch.tensor([self._tokenizer.bos_token_id, *ids])
+        with torch.no_grad():
+            every = self._model(row[None]).logits[0, :-1].double().log_softmax(1)
+        chosen: list[float] = every.gather(1, row[1:, None])[:, 0].tolist()
+        return chosen[len(context) if known is None else known :]

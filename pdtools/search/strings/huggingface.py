@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ from pdtools.tokenization import Sentence, split_text_words
 # can stand in one row, their common tokens once; and how many tokens a row may have.
 PACKED_MODELS = frozenset({"gpt2", "gpt_neox", "llama"})
 PACKED_TOKENS, PACKED_TOKENS_CPU = 2048, 256
+# How byte-level and SentencePiece vocabularies write a space alone.
+_BLANKS = ("Ġ", "▁")
 
 
 def is_huggingface(model_dir: str | Path) -> bool:
@@ -134,6 +137,8 @@ class HuggingFaceScorer:
         self._tokenizer, model = _load(folder)
         if not self._tokenizer.is_fast:
             raise PdtoolsError(f"{folder}: its tokenizer gives no character offsets (no tokenizer.json)")
+        # Of what it would do, special tokens are not asked for, and offsets would lose their spaces.
+        self._tokenizer.backend_tokenizer.post_processor = None
         self._bos_id: int | None = None
         if bos:
             tokenizer = self._tokenizer
@@ -240,29 +245,14 @@ class HuggingFaceScorer:
         if not ids or len(before) + len(ids) + (self._bos_id is not None) < 2:
             return Unscorable(text, "one token, and no BOS before it")
         names = self._tokenizer.convert_ids_to_tokens(ids)
-        own = [_without_space(text, start, end) for start, end in spans]
-        breaks = [text[start:end].isspace() and "\n" in text[start:end] for start, end in spans]
-        return _Encoded(
-            text=text,
-            before=before,
-            ids=ids,
-            tokens=tuple(
-                (token != self._unk_id and text[start:end]) or name
-                for (start, end), token, name in zip(own, ids, names, strict=True)
-            ),
-            words=tuple(
-                -1 if is_break else sentence.word_at(start)
-                for (start, _), is_break in zip(own, breaks, strict=True)
-            ),
-            starts=tuple(
-                span[0] if is_break else start
-                for (start, _), span, is_break in zip(own, spans, breaks, strict=True)
-            ),
-            ends=tuple(
-                span[0] if is_break else end
-                for (_, end), span, is_break in zip(own, spans, breaks, strict=True)
-            ),
-        )
+        tokens, words, starts, ends = [], [], [], []
+        for token, name, (first, stop) in zip(ids, names, spans, strict=True):
+            start, end, word = _place(sentence, name, first, stop)
+            tokens.append((token != self._unk_id and text[start:end]) or name)
+            words.append(word)
+            starts.append(start)
+            ends.append(end)
+        return _Encoded(text, before, ids, tuple(tokens), tuple(words), tuple(starts), tuple(ends))
 
     def _tokens(self, sentence: Sentence) -> tuple[list[int], list[int], list[tuple[int, int]]]:
         """What is read before a sentence, its tokens, and their characters in it."""
@@ -282,9 +272,11 @@ class HuggingFaceScorer:
                 verbose=False,
             )
             ids: list[int] = found["input_ids"]
-            # A token of the line feed alone is before the sentence.
-            spans = [(max(0, start - base), end - base) for start, end in found["offset_mapping"]]
-            first = next((i for i, (_, end) in enumerate(spans) if end > 0), len(ids))
+            # Before the sentence stands what has characters of the context alone (a token of the line feed
+            # too), never what has no character: a blank that the tokenizer puts before a word.
+            spans = [(start - base, end - base) for start, end in found["offset_mapping"]]
+            first = sum(start < 0 and end <= 0 for start, end in spans)
+            spans = [(max(0, start), max(0, end)) for start, end in spans]
             room = math.inf if self._window is None else self._window - (self._bos_id is not None)
             if not before or len(ids) <= room:
                 return ids[:first], ids[first:], spans[first:]
@@ -430,14 +422,25 @@ def _word_beginnings(tokenizer: Any, vocab_size: int) -> NDArray[np.bool_]:
     return begins
 
 
-def _without_space(text: str, start: int, end: int) -> tuple[int, int]:
-    """A token's characters without the white space around them; byte-level tokens carry it in front.
+def _place(sentence: Sentence, name: str, start: int, end: int) -> tuple[int, int, int]:
+    """Where a token of a sentence's characters ``start`` to ``end`` stands: its characters without the white
+    space around them (byte-level tokens carry it in front), and its word, -1 for a line feed.
 
-    A token of nothing but space stands, without characters, before what comes after it.
+    A token of nothing but space stands, without characters, before the word after it; at the end of a line
+    after the word before it.
     """
+    text = sentence.text
+    own = text[start:end]
+    if own.isspace() and "\n" in own:
+        return start, start, -1
+    if own.isspace() or (name in _BLANKS and name != own):
+        while start < len(text) and text[start].isspace() and text[start] != "\n":
+            start += 1
+        if text[start : start + 1] in ("", "\n"):
+            start = len(text[:start].rstrip())
+        return start, start, max(0, bisect_right(sentence.starts, start) - 1)
     while start < end and text[end - 1].isspace():
         end -= 1
-    while start < len(text) and text[start].isspace():
+    while start < end and text[start].isspace():
         start += 1
-    start = min(start, len(text.rstrip()))
-    return start, max(start, end)
+    return start, end, sentence.word_at(start)
