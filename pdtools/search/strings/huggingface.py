@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pdtools.errors import MissingDependencyError, PdtoolsError
+from pdtools.errors import MissingDependencyError, PdtoolsError, is_lack_of_memory
 from pdtools.files import read_json
 from pdtools.search import encoding
 from pdtools.search.contexts import DOCUMENT, NO_CONTEXT, Context, read_in_windows
@@ -32,6 +34,7 @@ PACKED_MODELS = frozenset({"gpt2", "gpt_neox", "llama"})
 PACKED_TOKENS, PACKED_TOKENS_CPU = 2048, 256
 # How byte-level and SentencePiece vocabularies write a space alone.
 _BLANKS = ("Ġ", "▁")
+_DIGITS = re.compile(r"\d+")
 
 
 def is_huggingface(model_dir: str | Path) -> bool:
@@ -52,6 +55,42 @@ def torch_dtype(name: Dtype) -> torch.dtype:
     return torch.bfloat16 if name == "bf16" else torch.float32
 
 
+@contextlib.contextmanager
+def _explained_errors(folder: str, part: str) -> Iterator[None]:
+    """Whatever transformers makes of a damaged part of a folder, as an error of one line."""
+    try:
+        yield
+    except PdtoolsError:
+        raise
+    except Exception as error:  # transformers and tokenizers raise all kinds for what they cannot read
+        if is_lack_of_memory(error):
+            raise
+        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        _check_version(folder, f"{part}: {first_line}")
+        raise PdtoolsError(
+            f"{folder}: not a causal language model that can be loaded: {part}: {first_line}"
+        ) from error
+
+
+def _check_version(folder: str, unread: str) -> None:
+    """Where a folder was saved by a newer transformers than the installed one: say that, and what it cannot
+    read.
+
+    Raises:
+        PdtoolsError: in that case.
+    """
+    from transformers import __version__ as installed
+
+    version = str(read_json(Path(folder, "config.json")).get("transformers_version"))
+    release = re.compile(r"(\d+)\.(\d+)")
+    saved, here = release.match(version), release.match(installed)
+    if saved and here and (*map(int, saved.groups()),) > (*map(int, here.groups()),):
+        raise PdtoolsError(
+            f"{folder}: it was saved by transformers {version}, newer than the installed {installed},"
+            f" which cannot read all of it (pip install --upgrade transformers): {unread}"
+        )
+
+
 def _load(folder: str) -> tuple[Any, Any]:
     """The tokenizer and the model in a folder.
 
@@ -66,19 +105,26 @@ def _load(folder: str) -> tuple[Any, Any]:
         raise MissingDependencyError("transformers", "hf") from error
     # Without the second option transformers may ask on the terminal whether to run a folder's code.
     options = {"local_files_only": True, "trust_remote_code": False}
-    verbosity = logging.get_verbosity()
+    verbosity, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()  # what it warns of is refused here
+    logging.disable_progress_bar()
     try:
-        check_causal_config(folder, AutoConfig.from_pretrained(folder, **options))
-        tokenizer = AutoTokenizer.from_pretrained(folder, **options)
-        loaded: Any = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, **options)
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise PdtoolsError(
-            f"{folder}: not a causal language model that can be loaded: {first_line}"
-        ) from error
+        with _explained_errors(folder, "config.json"):
+            config = AutoConfig.from_pretrained(folder, **options)
+            check_causal_config(folder, config)
+        # Transformers 5 moved the bases of rotary positions there, and 4 would take its defaults for them.
+        if hasattr(config, "rope_parameters") and not hasattr(type(config)(), "rope_parameters"):
+            _check_version(folder, "rope_parameters")
+        has_file = Path(folder, "tokenizer.json").is_file()
+        with _explained_errors(folder, "its tokenizer" + " (no tokenizer.json)" * (not has_file)):
+            tokenizer = AutoTokenizer.from_pretrained(folder, **options)
+            tokenizer("a")  # settings of other types would show only here
+        with _explained_errors(folder, "its weights"):
+            loaded: Any = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, **options)
     finally:
         logging.set_verbosity(verbosity)
+        if has_bars:
+            logging.enable_progress_bar()
     model, loading = loaded
     if missing := sorted({*loading["missing_keys"]} & {name for name, _ in model.named_parameters()}):
         some = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
@@ -86,6 +132,9 @@ def _load(folder: str) -> tuple[Any, Any]:
             f"{folder}: it lacks {len(missing)} of the model's weights, which would be random: {some}"
             " (the folder is not whole, or of another kind of model)"
         )
+    layers = {_DIGITS.sub("", name) for name, _ in model.named_parameters()}
+    if unread := sorted(name for name in loading["unexpected_keys"] if _DIGITS.sub("", name) in layers):
+        raise PdtoolsError(f"{folder}: config.json has fewer layers than the weights, such as {unread[0]}")
     return tokenizer, model
 
 
@@ -133,7 +182,7 @@ class HuggingFaceScorer:
         context: Context = NO_CONTEXT,
         measures: Collection[Measure] = (),
     ) -> None:
-        folder = str(model_dir)
+        self._folder = folder = str(model_dir)
         self._tokenizer, model = _load(folder)
         if not self._tokenizer.is_fast:
             raise PdtoolsError(f"{folder}: its tokenizer gives no character offsets (no tokenizer.json)")
@@ -154,9 +203,13 @@ class HuggingFaceScorer:
         self._device = device
         self._max_batch = max_batch
         self._packs = share_prefixes and model.config.model_type in PACKED_MODELS
+        self._n_tokens: int = model.get_input_embeddings().num_embeddings
+        self._check_tokens([] if self._bos_id is None else [self._bos_id])
         longest = getattr(model.config, "max_position_embeddings", None)
-        self._max_length: int | None = longest if longest and longest > 0 else None  # -1: none is the longest
-        check_causal(folder, self._model, self._max_length)
+        with _explained_errors(folder, "a first text"):
+            # -1: none is the longest
+            self._max_length: int | None = longest if longest and longest > 0 else None
+            check_causal(folder, self._model, self._max_length)
         self._context = context
         self._measures = frozenset(measures)
         self._begins: torch.Tensor | None = None
@@ -254,6 +307,15 @@ class HuggingFaceScorer:
             ends.append(end)
         return _Encoded(text, before, ids, tuple(tokens), tuple(words), tuple(starts), tuple(ends))
 
+    def _check_tokens(self, ids: Sequence[int]) -> None:
+        """Refuse tokens that the model does not have."""
+        if ids and max(ids) >= self._n_tokens:
+            name = self._tokenizer.convert_ids_to_tokens(max(ids))
+            raise PdtoolsError(
+                f"{self._folder}: token {max(ids)} of its tokenizer ({name!r}) is none of the model's"
+                f" {self._n_tokens}: they do not belong together"
+            )
+
     def _tokens(self, sentence: Sentence) -> tuple[list[int], list[int], list[tuple[int, int]]]:
         """What is read before a sentence, its tokens, and their characters in it."""
         before = (
@@ -272,6 +334,7 @@ class HuggingFaceScorer:
                 verbose=False,
             )
             ids: list[int] = found["input_ids"]
+            self._check_tokens(ids)
             # Before the sentence stands what has characters of the context alone (a token of the line feed
             # too), never what has no character: a blank that the tokenizer puts before a word.
             spans = [(start - base, end - base) for start, end in found["offset_mapping"]]
