@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import asdict
 from enum import Enum
 from typing import Annotated
@@ -14,7 +15,7 @@ from . import generate_cfl, generate_task
 from .arguments import parse_range
 from .console import message, print_json
 from .generated import NumberOption, OutputOption, ShardsOption, report, write
-from .options import JsonOption, OverwriteOption, QuietOption, SeedOption, TableOption
+from .options import JsonOption, OverwriteOption, PanelledCommand, QuietOption, SeedOption, TableOption
 from .outputs import check_json_output, check_target
 
 app = typer.Typer(
@@ -22,6 +23,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+_command = functools.partial(app.command, cls=PanelledCommand)
 
 
 @app.callback()
@@ -36,7 +38,7 @@ class Setting(str, Enum):
     free = "free"
 
 
-@app.command("dyck", short_help="Well-nested strings of several bracket types.")
+@_command("dyck", short_help="Well-nested strings of several bracket types.")
 def dyck(
     number: NumberOption,
     brackets: Annotated[int, typer.Option("--brackets", min=1, help="Bracket types.")] = 20,
@@ -101,7 +103,7 @@ def dyck(
     )
 
 
-@app.command("dyck-prefixes", short_help="Prefixes whose last open bracket has to be closed.")
+@_command("dyck-prefixes", short_help="Prefixes whose last open bracket has to be closed.")
 def dyck_prefixes(
     number: NumberOption = 1000,
     dependency: Annotated[
@@ -182,5 +184,5 @@ def dyck_prefixes(
     message(f"{len(prefixes)} prefixes, of at most {longest} tokens", quiet=quiet)
 
 
-app.command("cfl", short_help="Strings of a weighted context-free grammar, by length.")(generate_cfl.cfl)
-app.command("task", short_help="Strings x of a task, each with its answer y.")(generate_task.task)
+_command("cfl", short_help="Strings of a weighted context-free grammar, by length.")(generate_cfl.cfl)
+_command("task", short_help="Strings x of a task, each with its answer y.")(generate_task.task)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import re
 import sys
 import typing
@@ -469,7 +470,21 @@ _PANELS = ("Arguments", "Input", "Model", "Search", "Output", "Parallel", "Optio
 
 
 class PanelledCommand(TyperCommand):
-    """A command whose help lists its options by panel: plain text, without loading rich."""
+    """A command whose help lists its options by panel: plain text, without loading rich.
+
+    Its numbers are finite, and whole ones, seeds among them, have 64 bits.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse numbers that no option can mean, before there is any work."""
+        rest: list[str] = super().parse_args(ctx, args)
+        for parameter in self.params:
+            value = ctx.params.get(parameter.name)
+            if isinstance(value, float) and not math.isfinite(value):
+                raise typer.BadParameter(f"{value} is not a finite number", ctx=ctx, param=parameter)
+            if isinstance(value, int) and not -(2**63) <= value < 2**63:
+                raise typer.BadParameter(f"{value} is not between -2**63 and 2**63", ctx=ctx, param=parameter)
+        return rest
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write a section for each panel that has options."""

@@ -101,7 +101,9 @@ def view(
     ] = None,
     most_mb: Annotated[
         float,
-        typer.Option("--max-mb", min=0, rich_help_panel="Output", help="Refuse to write a larger page."),
+        typer.Option(
+            "--max-mb", min=0, max=1e6, rich_help_panel="Output", help="Refuse to write a larger page."
+        ),
     ] = 20,
     seed: SeedOption = 0,
     device: DeviceOption = "cpu",

@@ -1,0 +1,78 @@
+"""Numbers that no option can mean are refused before any work."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import pytest
+import typer
+
+from pdtools.cli import generate, main
+
+HUGE = 2**63
+MEANINGLESS = {
+    float: ("nan", "inf", "-inf", "1e400"),
+    int: (str(HUGE), f"-{HUGE}1", str(2**128 + 1)),
+}
+
+
+def _numeric() -> Iterator[Any]:
+    """Each option of each command that takes a number: the command, what it needs, the option, its type."""
+    for app in (main.app, generate.app):
+        group: Any = typer.main.get_command(app)
+        for registered in app.registered_commands:
+            assert registered.callback is not None
+            signature = inspect.signature(registered.callback, eval_str=True)
+            command = group.commands[registered.name]
+            for option in (one for one in command.params if one.opts[0].startswith("-")):
+                hint = signature.parameters.get(option.name)
+                kinds = set() if hint is None else {*get_args(hint.annotation)[:1]}
+                kinds |= {part for kind in kinds for part in get_args(kind)}
+                needed = [
+                    part
+                    for other in command.params
+                    if other.required and other is not option
+                    for part in ([other.opts[0]] if other.opts[0].startswith("-") else []) + ["3"]
+                ]
+                for kind in kinds & MEANINGLESS.keys():
+                    name = f"{registered.name}{option.opts[0]}"
+                    yield pytest.param(command, needed, option.opts[0], kind, id=name)
+
+
+NUMERIC = list(_numeric())
+
+
+def test_there_are_such_options() -> None:
+    assert {case.id for case in NUMERIC} >= {
+        *("eval-reading--max-time", "view--max-mb", "parse--margin", "eval-ppl--mask-share"),
+        *("eval-ppl--particles", "eval-ppl--seed", "train--seed", "dyck--seed"),
+    }
+
+
+@pytest.mark.parametrize(("command", "needed", "option", "kind"), NUMERIC)
+def test_numbers_without_a_meaning(command: Any, needed: list[str], option: str, kind: type) -> None:
+    for value in MEANINGLESS[kind]:
+        given = f"{option}={value}" if option.startswith("--") else f"{option}{value}"
+        with pytest.raises(typer.BadParameter) as error:
+            command.make_context("", [*needed, given])
+        assert error.value.exit_code == 2
+        assert error.value.param.opts[0] == option
+
+
+def test_a_refusal_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["eval-reading", "times.tsv", "--model", "nowhere", "--max-time", "inf", "-o", "results"]
+    assert main.run(words) == 2
+    assert "Invalid value for '--max-time': inf is not a finite number" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seed", [HUGE - 1, 2**32, 0])
+def test_seeds_that_generators_take(seed: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["generate", "dyck", "-n", "2", "--seed", str(seed), "-q"]) == 0
+    assert capsys.readouterr().out
+
+
+def test_sizes_that_are_no_number_of_bytes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["view", "nothing", "--max-mb", "1e303", "-o", "page.html"]) == 2
+    assert "--max-mb" in capsys.readouterr().err
