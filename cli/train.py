@@ -222,6 +222,12 @@ def train(
             progress.recipe = run.recipe
             if run.initialized is not None:
                 message(str(run.initialized), quiet=quiet)
+            if run.relabelled:
+                message(
+                    f"{run.relabelled} validation sentences have labels that the training shards lack:"
+                    " these are scored as the rarest label",
+                    quiet=quiet,
+                )
             report = run.train()
         received = ranks.largest(interruption.received or 0)
     if as_json and ranks.is_main:

@@ -235,6 +235,7 @@ class ShardSet(ShardFolder):
     Attributes:
         ids: int64 (rows,).
         lengths: int32 (rows,), tokens in each row, ROOT and EOS included.
+        relabelled: rows that :meth:`with_known_labels` changed.
     """
 
     ids: NDArray[np.int64]
@@ -242,6 +243,7 @@ class ShardSet(ShardFolder):
     _texts: pa.ChunkedArray
     _columns: dict[str, _Lists]
     _own: Mapping[str, pa.ChunkedArray] = field(default_factory=dict)
+    relabelled: int = 0
 
     @classmethod
     def open(cls, folder: str | Path) -> ShardSet:
@@ -336,6 +338,17 @@ class ShardSet(ShardFolder):
         labels = self._constituents()[0]
         places = slice(labels.offsets[0], labels.offsets[-1])
         return np.minimum.reduceat(labels.values[places], labels.offsets[:-1] - labels.offsets[0]) < 0
+
+    def with_known_labels(self) -> ShardSet:
+        """The same rows, with the tokenizer's rarest label in place of each that is not in the vocabulary."""
+        number = int(self.has_unknown_labels.sum())
+        if not number:
+            return self
+        labels = self._constituents()[0]
+        known = labels.values.copy()
+        known[known < 0] = self.tokenizer.n_labels - 1
+        columns = {**self._columns, CONSTITUENTS[0]: _Lists(known, labels.offsets)}
+        return replace(self, _columns=columns, relabelled=number)
 
     @cached_property
     def most_open(self) -> NDArray[np.int32]:

@@ -59,6 +59,8 @@ class OpenRun:
         train_count: sentences; None: endless.
         valid_count: None without validation.
         rejects: sentences that are left out.
+        relabelled: validation sentences with labels that training lacks; each such label is scored as the
+            rarest one.
         initialized: what a new run took over from the model that it starts from; None without one.
     """
 
@@ -70,6 +72,7 @@ class OpenRun:
     train_count: int | None
     valid_count: int | None
     rejects: Rejects
+    relabelled: int
     initialized: Initialized | None
 
     def train(self) -> dict[str, Any]:
@@ -101,6 +104,7 @@ class OpenRun:
                 "sentences": {"train": self.train_count}
                 | ({} if self.valid_count is None else {"valid": self.valid_count}),
                 "left_out": self.rejects.by_reason(),
+                "relabelled": self.relabelled,
                 "padding": round(self.loop.padding, 4),
             },
             "time": {
@@ -288,6 +292,7 @@ def open_run(
                 train_count=train_set.count,
                 valid_count=None if valid_set is None else valid_set.count,
                 rejects=rejects,
+                relabelled=valid_set.shards.relabelled if isinstance(valid_set, Sentences) else 0,
                 initialized=initialized,
             )
         finally:

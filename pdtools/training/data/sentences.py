@@ -248,9 +248,14 @@ class ShardInput:
         if model.objective == "masked":
             masking = Masking(tokenizer=self.tokenizer, share=config.mask_share, replacement=config.masking)
         longest = max(int(np.max(model.row_lengths(shards), initial=0)) for shards in self._sets.values())
+        sets = dict(self._sets)
+        if "valid" in sets and model.derivation_kind.choices == "actions":
+            # Validated on what models without labels are validated on: the rarest label takes the place of
+            # one that training lacks, as <unk> does for words.
+            sets["valid"] = sets["valid"].with_known_labels()
         kept = {
             role: self._taken(shards, model, config, rejects=rejects, masking=masking, longest=longest)
-            for role, shards in self._sets.items()
+            for role, shards in sets.items()
         }
         return kept["train"], kept.get("valid")
 

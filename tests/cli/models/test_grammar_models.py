@@ -339,6 +339,38 @@ def test_labels_that_the_training_shards_lack(
     assert json.loads((tmp_path / "ppl" / "results.json").read_text())["counts"]["sentences_left_out"] == 1
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_validation_leaves_no_label_out(
+    name: str, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All models are validated on the same sentences: a label that training lacks is scored as the rarest."""
+    rarest = Tokenizer.load(shards).labels[-1]
+    trees = [
+        "(S (NP (NN dog)) (VP (VBZ barks)))",
+        "(S ({0} (NN dog)) (VP (VBZ barks)))",
+        "({0} ({0} (NN cat)) ({0} (VP (VBZ sleeps)) (NP (NN dog))))",
+        "({0} (DT the) (NN cat))",
+    ]
+    found = {}
+    for label in ("QP", rarest):
+        file, rows = tmp_path / f"{label}.trees", tmp_path / label
+        file.write_text("".join(tree.format(label) + "\n" for tree in trees))
+        assert run(["tapes", str(file), "--tokenizer", str(shards), "-q", "-o", str(rows)]) == 0
+        command = ["--valid", str(rows), "--set", "train.steps=3"]
+        assert train(name, shards, tmp_path / f"run-{label}", *command) == 0
+        lines = (tmp_path / f"run-{label}" / "metrics.jsonl").read_text().splitlines()
+        (found[label],) = (line for line in map(json.loads, lines) if line["kind"] == "valid")
+        del found[label]["seconds"]
+    assert found["QP"] == found[rarest]
+    capsys.readouterr()
+    base = ["train", str(shards), *command, "--model", "transformer", "--device", "cpu", "--json", "-q"]
+    settings = [part for each in [*SHAPE, *SCHEDULE[1:]] for part in ("--set", each)]
+    assert run([*base, *settings, "-o", str(tmp_path / "base")]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"]["sentences"]["valid"] == len(trees)
+    assert train(name, tmp_path / "QP", tmp_path / "none") == 1
+    assert "labels unknown to the model" in capsys.readouterr().err
+
+
 OF_ALL = "(S (NP (NN dog) (PP (IN of) (NN cat))) (VP (VBZ barks)))\n"
 OTHER_LABELS = {
     "in another order": "(VP (VBZ barks) (VP (VBZ sleeps)))\n" * 3,
