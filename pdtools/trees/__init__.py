@@ -42,6 +42,8 @@ from pdtools.trees.tape import (
 from pdtools.trees.texts import texts_beside, texts_path
 from pdtools.trees.transforms import (
     TRACE_TAG,
+    TRACE_TAGS,
+    WRAPPERS,
     TransformCounts,
     bare_tree,
     binarize,
@@ -56,8 +58,10 @@ from pdtools.trees.tree import UNKNOWN_LABEL, UNKNOWN_TAG, Tree, escape, flat_tr
 __all__ = [
     "BLANK_LINE",
     "TRACE_TAG",
+    "TRACE_TAGS",
     "UNKNOWN_LABEL",
     "UNKNOWN_TAG",
+    "WRAPPERS",
     "Constituents",
     "FilePiece",
     "PieceConstituents",

@@ -22,7 +22,8 @@ from pdtools.trees.lines import MAX_TREE_CHARS
 from pdtools.trees.pieces import PIECE_BYTES, FilePiece, cut_pieces, in_order, last_tree
 from pdtools.trees.placeholders import BLANK_LINE
 from pdtools.trees.reader import SourcedTree
-from pdtools.trees.transforms import TRACE_TAG
+from pdtools.trees.refused import FOREIGN_LABELS, is_empty_leaf
+from pdtools.trees.transforms import TRACE_TAGS
 from pdtools.trees.tree import Factor, Tree, check_factor
 
 if TYPE_CHECKING:
@@ -41,7 +42,11 @@ _PLACES = {
 
 _OPEN, _CLOSE, _NEWLINE = ord("("), ord(")"), ord("\n")
 _SPACES = b" \t\n\r\f\v"
-_TRACE = np.frombuffer(TRACE_TAG.encode(), dtype=np.uint8)
+_TRACES = [tag.encode() for tag in TRACE_TAGS]
+_FOREIGN = [label.encode() for label in FOREIGN_LABELS]
+_SECOND = np.zeros(256, dtype=np.uint8)  # of the labels that begin with a letter, their second letter
+for _label in _FOREIGN:
+    _SECOND[_label[0]] = _label[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,6 +300,8 @@ def _parse(data: bytes, factor: Factor, with_nodes: bool) -> dict[str, NDArray[A
     if not kept.all():
         between = _over_traces(between, kept)
         leaves = leaves[kept]
+    if _are_refused(data, text, at, first_bytes, leaves):
+        return None
     sentences = np.concatenate([[0], np.searchsorted(leaves, lasts)])
     between[sentences[1:][np.diff(sentences) > 0] - 1] = -1  # the last words of sentences
     nodes = {}
@@ -409,13 +416,41 @@ def _are_in_files(tree_starts: Int64, tree_ends: Int64, contents: tuple[bytes, .
 
 
 def _are_traces(text: Bytes, tags: Int64) -> Bool:
-    """Which of the tags, given by where they begin, are ``-NONE-``. After a tag there is a space at least."""
-    found = text[tags] == _TRACE[0]
+    """Which of the tags, given by where they begin, are those of traces. After a tag there is a space."""
+    found = text[tags] == ord("-")
     maybe = np.flatnonzero(found)
-    places = tags[maybe, None] + np.arange(len(_TRACE) + 1)
-    letters = text[np.minimum(places, len(text) - 1)]  # (maybe, 7)
-    found[maybe] = (letters[:, :-1] == _TRACE).all(axis=1) & _are_spaces(letters[:, -1])
+    found[maybe] = False
+    for tag in _TRACES:
+        same = maybe
+        for place, letter in enumerate(tag[1:], 1):
+            same = same[text[tags[same] + place] == letter]
+        found[same[_are_spaces(text[tags[same] + len(tag)])]] = True
     return found
+
+
+def _are_refused(data: bytes, text: Bytes, at: Int64, first_bytes: Bytes, leaves: Int64) -> bool:
+    """Whether a tree is one of those that :func:`pdtools.trees.refused.refused_form` is about.
+
+    Args:
+        leaves: the events of words, traces left out.
+    """
+    begins = first_bytes == _FOREIGN[0][0]
+    for label in _FOREIGN[1:]:
+        begins |= first_bytes == label[0]
+    labels = np.flatnonzero(begins)
+    labels = labels[text[at[labels] + 1] == _SECOND[first_bytes[labels]]]
+    labels = labels[first_bytes[labels - 1] == _OPEN]
+    if any(data[at[i] : at[i + 1]].strip(_SPACES) in _FOREIGN for i in labels.tolist()):
+        return True
+    firsts = first_bytes[leaves]
+    zeros = leaves[firsts == ord("0")]
+    after = text[at[zeros] + 1]
+    zeros = zeros[(after == _CLOSE) | _are_spaces(after)]
+    for leaf in [*leaves[firsts == ord("*")].tolist(), *zeros.tolist()]:
+        tag, word = (data[at[i] : at[i + 1]].strip(_SPACES).decode() for i in (leaf - 1, leaf))
+        if is_empty_leaf(tag, word):
+            return True
+    return False
 
 
 def _over_traces(between: Int32, kept: Bool) -> Int32:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pdtools.errors import InputError
 from pdtools.files import read_lines
-from pdtools.trees.transforms import TRACE_TAG
+from pdtools.trees.transforms import TRACE_TAGS
 from pdtools.trees.tree import Tree, unescape
 
 _SEPARATE = "blank lines separate the trees of different sentences; or an id and a tab stand before each tree"
@@ -41,7 +41,9 @@ def read_proposals(file: str) -> Iterator[Tree]:
         if has_id != have_ids:
             reason = "a tree with an id" if has_id else "a tree without an id"
             raise InputError(f"{reason}, unlike those before it", file=file, line=number, hint=_SEPARATE)
-        words = [unescape(word) for word, tag in zip(tree.words, tree.tags, strict=True) if tag != TRACE_TAG]
+        words = [
+            unescape(word) for word, tag in zip(tree.words, tree.tags, strict=True) if tag not in TRACE_TAGS
+        ]
         before, line_before = first.setdefault(name if has_id else "", (words, number))
         if words != before:
             what = f"the id {name}" if has_id else "this block"

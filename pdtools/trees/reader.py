@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from pdtools.files import Rejects
 from pdtools.trees.lines import MAX_TREE_CHARS, Line, read_tree_lines
+from pdtools.trees.refused import refused_form
 from pdtools.trees.tree import BRACKET_TOKEN, Tree, TreeBuilder
 
 _BYTE_ORDER_MARK = "\ufeff"
@@ -44,7 +45,8 @@ def read_trees(files: Iterable[str], rejects: Rejects) -> Iterator[SourcedTree]:
     A wrapper ``( (S …) )`` becomes a constituent with the label "". Tokens are separated by brackets and
     ASCII white space only, so a no-break or thin space belongs to its word. Left to ``rejects``, with the
     line where the tree starts: trees with unbalanced brackets, without words or with a constituent without
-    words, trees that are not UTF-8 or too long, text between trees, and files without trees.
+    words, trees that are not UTF-8 or too long, those in which what is no word would be read as one
+    (:mod:`pdtools.trees.refused`), text between trees, and files without trees.
 
     Args:
         files: paths (``-``: standard input); compressed by suffix.
@@ -176,8 +178,13 @@ class _FileReader:
             self._reject(fault, text, first_line, tree.fault_line)
             return None
         self.needs_blank = self.needs_blank or tree.holds_tree_like_lines
+        finished = tree.builder.finish()
+        if (refused := refused_form(finished)) is not None:
+            reason, note = refused
+            self.rejects.add(reason, file=self.file, line=first_line, text=text, note=note)
+            return None
         after_blank, self.after_blank = self.after_blank, False
-        return SourcedTree(tree.builder.finish(), self.file, first_line, text, after_blank)
+        return SourcedTree(finished, self.file, first_line, text, after_blank)
 
     def _reject_unbalanced(self, tree: _OpenTree, noticed: int) -> None:
         text = tree.text(len(tree.lines[-1].text))

@@ -17,7 +17,9 @@ from pdtools.trees.tree import Factor, Tree, check_factor
 Functions = Literal["strip", "keep"]
 
 TRACE_TAG = "-NONE-"
-WRAPPERS = frozenset({"", "ROOT", "TOP", "S1"})
+TRACE_TAGS = frozenset({TRACE_TAG, "-DFL-"})
+"""Tags of what is no word: traces, and Switchboard's marks of disfluency (``(-DFL- E_S)``)."""
+WRAPPERS = frozenset({"", "ROOT", "TOP", "S1", "VROOT"})
 MAX_LABEL_CHARS = 1 << 26
 """Length of the labels that binarization makes of one tree; n children of a node are named n² / 2 times."""
 TOO_WIDE = "a node with too many children to be binarized with labels that name them all"
@@ -31,7 +33,7 @@ class TransformCounts:
     """What :func:`normalize` took out or rewrote, summed over the trees it was given.
 
     Attributes:
-        traces: leaves tagged ``-NONE-``.
+        traces: leaves tagged ``-NONE-`` or ``-DFL-``.
         emptied: phrases that were left without words.
         rewritten: how often each label that holds ``|`` was cut to its first part.
         empty_trees: trees of which nothing was left.
@@ -56,10 +58,10 @@ def normalize(
 ) -> Tree | None:
     """Clean a treebank's tree.
 
-    Binarization is undone. Traces (leaves tagged ``-NONE-``, whatever their form) and the phrases that they
-    leave empty are removed, and so is a wrapper ("", ROOT, TOP, S1) with one child. Labels lose function tags
-    and indices (``NP-SBJ-1``, ``NP=2`` and BLLIP's ``NP#3`` become ``NP``; ``-LRB-`` stays); one that holds
-    ``|`` keeps its first part.
+    Binarization is undone. Traces (leaves tagged ``-NONE-`` or ``-DFL-``, whatever their form) and the
+    phrases that they leave empty are removed, and so is a wrapper ("", ROOT, TOP, S1, VROOT) with one child.
+    Labels lose function tags and indices (``NP-SBJ-1``, ``NP=2`` and BLLIP's ``NP#3`` become ``NP``;
+    ``-LRB-`` stays); one that holds ``|`` keeps its first part.
 
     Args:
         tree: the tree as read.
@@ -89,11 +91,11 @@ def bare_tree(tree: Tree, counts: TransformCounts | None = None) -> Tree | None:
 
 
 def remove_traces(tree: Tree, counts: TransformCounts | None = None) -> Tree | None:
-    """Remove the leaves tagged ``-NONE-`` and the phrases that they leave empty; None if nothing is left."""
-    if TRACE_TAG not in tree.tags:
+    """Remove the leaves of ``TRACE_TAGS`` and the phrases that they leave empty; None if nothing is left."""
+    if TRACE_TAGS.isdisjoint(tree.tags):
         return tree
     counts = TransformCounts() if counts is None else counts
-    kept = np.array([tag != TRACE_TAG for tag in tree.tags])
+    kept = np.array([tag not in TRACE_TAGS for tag in tree.tags])
     place = np.concatenate([[0], np.cumsum(kept)]).astype(np.int32)  # (n + 1) kept words before each word
     starts, ends = place[tree.starts], place[tree.ends]
     filled = starts < ends
@@ -103,8 +105,8 @@ def remove_traces(tree: Tree, counts: TransformCounts | None = None) -> Tree | N
         counts.empty_trees += 1
         return None
     return Tree(
-        words=tuple(word for word, tag in zip(tree.words, tree.tags, strict=True) if tag != TRACE_TAG),
-        tags=tuple(tag for tag in tree.tags if tag != TRACE_TAG),
+        words=tuple(word for word, tag in zip(tree.words, tree.tags, strict=True) if tag not in TRACE_TAGS),
+        tags=tuple(tag for tag in tree.tags if tag not in TRACE_TAGS),
         labels=_select(tree.labels, filled),
         starts=starts[filled],
         ends=ends[filled],

@@ -119,6 +119,8 @@ def written(contents, tmp_path_factory):
         b"\n",
         b"\xef\xbb\xbf",
         b"(S (A)(B b))",
+        b"(S (NP-SBJ *pro*) (B b))",
+        b"(S (A a) (B b) (ID 7))",
     ],
 )
 @pytest.mark.parametrize("block", [16, 10**6])

@@ -103,6 +103,8 @@ def test_unknown_factor_is_refused():
         ("( (S (NP (NN a)) (VP (VB b))))", "(S (NP (NN a)) (VP (VB b)))"),
         ("(ROOT (S (NN a) (NN b)))", "(S (NN a) (NN b))"),
         ("(TOP (S1 ( (S (NN a) (NN b)))))", "(S (NN a) (NN b))"),
+        ("(VROOT (S (NE a) (VVFIN b)))", "(S (NE a) (VVFIN b))"),
+        ("(VROOT (S (NE a)) ($. .))", "(VROOT (S (NE a)) ($. .))"),
         ("(ROOT (NN dog))", "(NN dog)"),
         ("(NN dog)", "(NN dog)"),
         ("(X (NN dog))", "(X (NN dog))"),
@@ -124,6 +126,17 @@ def test_traces_go_by_tag_and_take_their_phrases_with_them():
     )
     assert normalized(text, counts=counts) == "(S (VP (VB see) (NP (SYM *) (CD 0) (NN *PRO*))))"
     assert (counts.traces, counts.emptied, counts.empty_trees) == (4, 5, 0)
+
+
+def test_marks_of_disfluency_are_no_words():
+    text = (
+        r"( (S (EDITED (RM (-DFL- \[)) (NP (PRP I)) (, ,) (IP (-DFL- \+))) (NP (PRP I)) (RS (-DFL- \])) "
+        "(VP (VBP go) (. .) (-DFL- E_S))))"
+    )
+    counts = TransformCounts()
+    clean = "(S (EDITED (NP (PRP I)) (, ,)) (NP (PRP I)) (VP (VBP go) (. .)))"
+    assert normalized(text, counts=counts) == clean
+    assert (counts.traces, counts.emptied) == (4, 3)
 
 
 def test_nothing_left():

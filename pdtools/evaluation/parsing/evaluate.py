@@ -102,7 +102,7 @@ def prepare(gold: str, predicted: str, binarize: Binarize, counts: PreparationCo
     ``binarize`` both are cleaned (wrapper, traces, function tags) and binarized, and only their binary nodes
     are compared: no unary chains, nothing over a single word. What is not one tree is left as it is.
     """
-    from pdtools.trees import TRACE_TAG, is_placeholder
+    from pdtools.trees import TRACE_TAGS, is_placeholder
 
     gold_tree, predicted_tree = (_tree(text, binarize) for text in (gold, predicted))
     if gold_tree is not None and predicted_tree is not None:
@@ -111,7 +111,9 @@ def prepare(gold: str, predicted: str, binarize: Binarize, counts: PreparationCo
             counts.placeholders += 1
         # A parser never sees traces: the gold tree may have them, the predicted one does not.
         tagged = [
-            (word, tag) for word, tag in zip(gold_tree.words, gold_tree.tags, strict=True) if tag != TRACE_TAG
+            (word, tag)
+            for word, tag in zip(gold_tree.words, gold_tree.tags, strict=True)
+            if tag not in TRACE_TAGS
         ]
         if untagged and predicted_tree.words == tuple(word for word, _ in tagged):
             predicted_tree = dataclasses.replace(predicted_tree, tags=tuple(tag for _, tag in tagged))

@@ -61,11 +61,11 @@ class Parameters:
         return any(self.same_label(label, deleted) for deleted in self.delete_labels)
 
 
-# What papers on English parsing leave out: wrappers, traces, punctuation; PRT and ADVP are one label.
+# What papers on parsing leave out: wrappers, traces, punctuation; PRT and ADVP are one label.
 # Quotes may be written as in a treebank on one side and as in running text on the other.
 COMMON = Parameters(
-    delete_labels=frozenset({"", "TOP", "ROOT", "S1", "-NONE-", ",", ":", "``", "''", "."}),
-    delete_labels_for_length=frozenset({"-NONE-"}),
+    delete_labels=frozenset({"", "TOP", "ROOT", "S1", "VROOT", "-NONE-", "-DFL-", ",", ":", "``", "''", "."}),
+    delete_labels_for_length=frozenset({"-NONE-", "-DFL-"}),
     equal_labels=frozenset({("ADVP", "PRT")}),
     equal_words=frozenset({("``", '"'), ("''", '"'), ("`", "'")}),
 )

@@ -12,8 +12,8 @@ import pytest
 from pdtools.errors import InputError
 from pdtools.evaluation.parsing.evalb import compare_sentence
 from pdtools.evaluation.parsing.evaluate import PreparationCounts, evaluate_parse, prepare, read_left_out
-from pdtools.evaluation.parsing.prm import COMMON
-from pdtools.trees import tree_from_attachments
+from pdtools.evaluation.parsing.prm import COMMON, read_parameters
+from pdtools.trees import TRACE_TAGS, WRAPPERS, tree_from_attachments
 
 UNLABELED = dataclasses.replace(COMMON, labeled=False)
 GOLD = (
@@ -73,6 +73,27 @@ def test_binarization_by_hand() -> None:
     assert gold == "(S (NN a) (VP (VB b) (VP|<NN-NN> (NN c) (NN d))))"
     gold, _ = prepare("(TOP (S (NP (NN a)) (VP (VB b) (NN c) (NN d))))", "", "left", counts)
     assert gold == "(S (NN a) (VP (VP|<VB-NN> (VB b) (NN c)) (NN d)))"
+
+
+@pytest.mark.parametrize("wrapper", sorted(WRAPPERS))
+def test_wrappers_do_not_count(wrapper: str, tmp_path: Path) -> None:
+    """With other parameters the file alone decides."""
+    gold = write(tmp_path / "g", f"({wrapper} (S (NP (NE a)) (VVFIN b) (NP (NN c))) ($. .))")
+    mine = write(tmp_path / "p", f"({wrapper} (S (NP (NE a)) (VP (VVFIN b) (NP (NN c)))) ($. .))")
+    results = evaluate_parse(gold, mine, COMMON)
+    assert results.scores["f1"] == results.scores["unlabeled_f1"] == pytest.approx(600 / 7)
+    (tmp_path / "a.prm").write_text("DELETE_LABEL TOP\n")
+    by_file = evaluate_parse(gold, mine, read_parameters(tmp_path / "a.prm")).scores["f1"]
+    assert by_file == pytest.approx(600 / 7 if wrapper == "TOP" else 800 / 9)
+
+
+@pytest.mark.parametrize("tag", sorted(TRACE_TAGS))
+def test_what_is_no_word_is_not_compared(tag: str, tmp_path: Path) -> None:
+    gold = write(tmp_path / "g", f"(S (NP (NN a)) (RM ({tag} x)) (VP (VB b) ({tag} y)))")
+    mine = write(tmp_path / "p", "(S (NP (NN a)) (VP (VB b)))")
+    results = evaluate_parse(gold, mine, COMMON)
+    assert results.counts["errors"] == 0
+    assert results.scores["f1"] == 100.0
 
 
 def test_left_out_sentences_are_counted_apart(tmp_path: Path) -> None:

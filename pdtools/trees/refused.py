@@ -1,0 +1,50 @@
+"""Trees in which ids, comments and empty leaves would be read as words: they are refused.
+
+Historical treebanks (Penn-Helsinki, YCOE, IcePaHC, Keyaki) keep a tree's id and comments in brackets of its
+own. They, and treebanks whose tags were taken away, write empty leaves without the tag ``-NONE-``. These are
+told from words by the label that they stand under: ``(NP-SBJ *pro*)`` is none, ``(NN *sigh*)`` is one.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from pdtools.trees.tree import Tree
+
+FOREIGN_LABELS = ("ID", "METADATA", "CODE")
+EMPTY_LEAF = "an empty leaf without the tag -NONE-"
+
+# A category, and after it no letter: a function, an index or a number may follow.
+_PHRASE = re.compile(
+    r"(?:WH?)?(?:NP|PP|ADJP|ADVP|QP)(?![^\W\d_])"
+    r"|(?:CP|IP|VP|NX|NUMP|CONJP|INTJ|INTP|PRN|PRT|FRAG|UCP|RRC|S|SBARQ?|SINV|SQ)(?![^\W\d_])"
+)
+_ZERO = re.compile(r"(?:C|P|SBAR|WH?[A-Z]+P)(?![^\W\d_])")
+_STARS = re.compile(r"\*(?:-\d+|[^*]+\*(?:-.+)?)?")
+
+
+def refused_form(tree: Tree) -> tuple[str, str] | None:
+    """Why a tree is not read, and what more is to be said; None of other trees."""
+    for label in FOREIGN_LABELS:
+        if label in tree.labels or label in tree.tags:
+            return f"({label} …) is no part of a tree: Penn-Helsinki treebanks are not read", ""
+    for k, (tag, word) in enumerate(zip(tree.tags, tree.words, strict=True)):
+        if word[0] in "*0" and is_empty_leaf(tag or _phrase_of(tree, k), word) and (tag or word != "*"):
+            leaf = f"({tag} {word}): ({tag} (-NONE- {word}))" if tag else f"{word}: (-NONE- {word})"
+            return EMPTY_LEAF, f"{leaf} would be read"
+    return None
+
+
+def is_empty_leaf(label: str, word: str) -> bool:
+    """Whether what stands where words do is an empty leaf, given the label that is directly above it."""
+    if word == "0":
+        return _ZERO.match(label) is not None
+    return _STARS.fullmatch(word) is not None and _PHRASE.match(label) is not None
+
+
+def _phrase_of(tree: Tree, k: int) -> str:
+    """The label of the smallest constituent around a word."""
+    around = np.flatnonzero((tree.starts <= k) & (k < tree.ends))
+    return tree.labels[around[-1]] if len(around) else ""
