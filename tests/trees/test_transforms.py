@@ -94,6 +94,22 @@ def test_unknown_factor_is_refused():
         binarize(Tree.from_brackets("(NN dog)"), "none")
 
 
+@pytest.mark.parametrize("tag", ["Q+N", "N+N+N", "+", "$+", "V+|<N>"])
+def test_tags_with_a_plus_stay_whole(tag):
+    """nltk divides them too, unless it leaves chains as they are."""
+    text = f"(S (NP+QP ({tag} all) (ADJ good)) (VP (VB a) (NN b) (NN c)))"
+    done = binarize(collapse_unaries(Tree.from_brackets(text)))
+    assert str(unbinarize(done)) == text
+    assert (
+        str(expand_unaries(unbinarize(done)))
+        == f"(S (NP (QP ({tag} all) (ADJ good))) (VP (VB a) (NN b) (NN c)))"
+    )
+    theirs = nltk.Tree.fromstring(str(done))
+    un_chomsky_normal_form(theirs, expandUnary=False)
+    if "|" not in tag:
+        assert theirs == nltk.Tree.fromstring(text)
+
+
 # --- normalize --------------------------------------------------------------------------------
 
 
