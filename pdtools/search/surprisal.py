@@ -248,7 +248,11 @@ def write_surprisals(
             for row in result.rows:
                 cells = (getattr(row, name) for name in of_rows.values())
                 write(
-                    [result.number, *(f"{cell:.8f}" if isinstance(cell, float) else cell for cell in cells)]
+                    [result.number, *(_written(cell) if isinstance(cell, float) else cell for cell in cells)]
                 )
         write_rejects(output, rejects)
     return SurprisalCounts(sentences=sentences, scored=scored, rows=rows)
+
+
+def _written(number: float) -> str:
+    return f"{round(number, 8) + 0.0:.8f}"  # no -0

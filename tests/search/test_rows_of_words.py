@@ -15,7 +15,13 @@ from pdtools.models import save_checkpoint
 from pdtools.search import load_scorer
 from pdtools.search.inputs import Source, read_inputs
 from pdtools.search.scores import SentenceScore
-from pdtools.search.surprisal import SurprisalRow, surprisals, word_rows
+from pdtools.search.surprisal import (
+    SentenceSurprisal,
+    SurprisalRow,
+    surprisals,
+    word_rows,
+    write_surprisals,
+)
 from pdtools.tokenization import split_spaces, train_bpe_tokenizer
 from pdtools.trees import stack_text
 
@@ -170,3 +176,12 @@ def test_the_end_has_a_number_of_its_own_where_a_word_has_no_row() -> None:
         (3, "ran", 2.0),
         (4, "</s>", 4.0),
     ]
+
+
+@pytest.mark.parametrize("number", [-0.0, 0.0, -1e-12])
+def test_certain_tokens_have_no_surprisal_below_zero(number: float, tmp_path: Path) -> None:
+    row = SurprisalRow(1, "a", 0, 1, number, None)
+    out = tmp_path / "out.tsv"
+    results = [SentenceSurprisal(1, (row,), True)]
+    write_surprisals(results, str(out), rejects=Rejects("skip"), of_rows={"surprisal": "surprisal"})
+    assert out.read_text() == "sentence_id\tsurprisal\n1\t0.00000000\n"

@@ -675,7 +675,7 @@ class _Batch:
 
 def dropped_share(log_share_kept: float) -> float:
     """The share of p(x) that was dropped, of the log of the one that was kept."""
-    return -math.expm1(log_share_kept)
+    return 0.0 - math.expm1(min(log_share_kept, 0.0))  # neither -0 nor, by rounding, less
 
 
 def _finite(values: Tensor) -> NDArray[np.float64]:

@@ -16,6 +16,7 @@ from search_oracle import all_attachments, exhaustive_prefixes, logsumexp, parts
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, NoRoomError, StackState
 from pdtools.search import BeamResult, beam_search
+from pdtools.search.attachments.beam import dropped_share
 
 CATALAN = [1, 1, 2, 5, 14, 42]
 KINDS = {
@@ -375,3 +376,9 @@ def test_prefixes_that_no_hypothesis_has_make_room_for_others() -> None:
     torch.testing.assert_close(last_attachments(length - 1 + many), last_attachments(None))
     with pytest.raises(NoRoomError, match="room for 10 tokens"):
         last_attachments(length - 2 + many)
+
+
+@pytest.mark.parametrize("log_share_kept", [0.0, -0.0, 1e-16, -1e-300, 3e-9])
+def test_nothing_dropped_is_no_negative_number(log_share_kept: float) -> None:
+    assert f"{dropped_share(log_share_kept):.3g}" in ("0", "1e-300")
+    assert dropped_share(np.log(0.75)) == pytest.approx(0.25)
