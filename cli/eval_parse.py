@@ -93,6 +93,7 @@ def eval_parse(
 
     from pdtools.evaluation.parsing.evaluate import evaluate_parse, read_left_out
     from pdtools.evaluation.parsing.prm import COMMON, read_parameters
+    from pdtools.evaluation.results import ITEMS
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_parse
 
@@ -132,7 +133,10 @@ def eval_parse(
     errors, placeholders = results.counts["errors"], results.counts["placeholders"]
     if errors:
         limit = f", more than MAX_ERROR {parameters.max_error}" if errors > parameters.max_error else ""
-        message(f"{errors} sentences differ in their words and were not scored{limit}", quiet=quiet)
+        reasons = results.table(ITEMS)["reason"].to_pylist()
+        broken = sum(bool(reason) and reason.startswith(("gold: ", "predicted: ")) for reason in reasons)
+        what = [*["are no trees"] * (broken > 0), *["differ in their words"] * (broken < errors)]
+        message(f"{errors} sentences {' or '.join(what)} and were not scored{limit}", quiet=quiet)
     if placeholders:
         message(
             f"{placeholders} predicted trees look like placeholders (flat, without tags) and were scored;"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -42,12 +43,14 @@ def expand_inputs(inputs: Sequence[str], suffixes: Sequence[str], kind: Kind | N
             if not found:
                 if kind is not None:
                     check_kind(path, kind)
-                raise InputError(f"no files ending in {', '.join(suffixes)} in this folder", file=name)
+                reason = f"no files ending in {', '.join(suffixes)} in this folder"
+                raise InputError(reason, file=name, hint=_other_files(path))
             files += found
         elif path.is_file() and name.endswith(zips.SUFFIX) and zips.SUFFIX not in suffixes:
             members = zips.list_zip(name, wanted)
             if not members:
-                raise InputError(f"no files ending in {', '.join(suffixes)} in this archive", file=name)
+                reason = f"no files ending in {', '.join(suffixes)} in this archive"
+                raise InputError(reason, file=name, hint="unpack it, and name the files: 'FOLDER/*.ENDING'")
             files += members
         elif path.exists():
             if kind is not None:
@@ -61,3 +64,13 @@ def expand_inputs(inputs: Sequence[str], suffixes: Sequence[str], kind: Kind | N
         else:
             raise InputError("no such file or folder", file=name)
     return files
+
+
+def _other_files(folder: Path) -> str | None:
+    """How the files that a folder has most of are named."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    if not files:
+        return None
+    ((ending, _),) = Counter(path.suffix for path in files).most_common(1)
+    parent = next(path.parent for path in files if path.suffix == ending)
+    return f"name the files: '{parent}/*{ending}'"

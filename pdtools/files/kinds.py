@@ -27,6 +27,7 @@ class Kind(Enum):
     """What there is to be confused, as messages call it."""
 
     TREES = "bracketed trees"
+    NUMBERED = "trees with a number before each"
     TEXT = "plain text"
     SHARDS = "shards"
     MODEL = "a pdtools checkpoint"
@@ -45,6 +46,7 @@ _AFTER_MODEL = "a model goes after --model"
 # What to do with the one where the other is needed; {path} is the one that was given.
 _HINTS: dict[Kind, dict[Kind | None, str]] = {
     Kind.TREES: {
+        Kind.NUMBERED: "cut -f 2- {path} > TREES takes the numbers off",
         Kind.TEXT: "pdtools parse makes trees from text; sentences are read without --from treebank",
         Kind.SHARDS: "give the trees that they were made from",
         Kind.MODEL: _AFTER_MODEL,
@@ -200,6 +202,7 @@ def _of_file(path: Path) -> Kind | None:
 
 # A word with its tag, in brackets of their own: (S (NP (DT the. Prose that begins with a bracket is not so.
 _TREE = re.compile(r"(?:\(\s*(?:[^\s()]+\s*)?)+\([^\s()]+\s+[^\s()]+\s*\)\s*(?:[()]|\Z)")
+_NUMBERED = re.compile(r"\d+[ \t]+\(\s*[^\s()]*\s*\(")  # 7<TAB>(S (NP
 _BEGINS_LIKE_TREES = re.compile(r"^\s*[()]", re.MULTILINE)  # or broken ones
 
 
@@ -215,6 +218,8 @@ def _of_text(text: str) -> Kind | None:
         return Kind.PAIRS
     if _TREE.match(text) and _is_bracketing(text):
         return Kind.TREES
+    if _NUMBERED.match(text):
+        return Kind.NUMBERED
     if first.startswith("["):
         return None
     return Kind.TEXT if text and not _BEGINS_LIKE_TREES.search(text) else None

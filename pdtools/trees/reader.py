@@ -10,6 +10,7 @@ A file is read as a stream: only the tree at hand is in memory, and given up onc
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from pdtools.trees.tree import BRACKET_TOKEN, Tree, TreeBuilder
 
 _BYTE_ORDER_MARK = "\ufeff"
 TOO_LONG = f"a tree of more than {MAX_TREE_CHARS:,} characters, or brackets that never close"
+_NUMBER = re.compile(r"[0-9]+[ \t]+\(")
 # Of text that belongs to no tree, what is kept for the rejects.
 _MOST_TEXT = 1 << 16
 
@@ -225,6 +227,8 @@ class _FileReader:
         skipped = self._skip()
         text = _joined([before + line.text[column:], *(other.text for other in skipped)], [line, *skipped])
         reason = "text between trees" if line.text[column] != ")" else "unbalanced brackets: closed too often"
+        if _NUMBER.match(line.text, column):
+            reason = "a number before the tree: cut -f 2- takes it off"
         first_line = line.number if condemned is None else condemned.line
         self._reject(reason, text.rstrip(), first_line, line.number)
 

@@ -26,6 +26,10 @@ SUITE = json.dumps({"meta": {"name": "x"}, "predictions": [], "items": []}, inde
         (f"\n\n( {TREE} )\n", Kind.TREES),
         ("\ufeff(ROOT\n  (S\n    (NP (PRP I))\n (VP (VBP see))))", Kind.TREES),
         ("(X (X (XX the) (XX dog)) (XX barks))", Kind.TREES),
+        (f"1\t{TREE}\n2\t{TREE}\n", Kind.NUMBERED),
+        ("17 ( (S (NN dog)))\r\n", Kind.NUMBERED),
+        ("1\t(NP (NN (kera)))\n2\t(S (NN (lari)))\n", Kind.NUMBERED),
+        ("1\t(He saw it.)\n2\tIt ran.\n", Kind.TEXT),
         ("The dog barks.\nIt runs.", Kind.TEXT),
         ("* a copyright note\n( (S (NN dog)) )", None),  # as some treebanks begin
         ("(1 (2 )2 )1 (3 )3", None),  # strings of a formal language

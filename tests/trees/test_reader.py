@@ -100,10 +100,11 @@ def test_depth_and_length_do_not_matter(file):
 
 # --- what is an error -------------------------------------------------------------------------
 
-UNCLOSED, CLOSED, TEXT = (
+UNCLOSED, CLOSED, TEXT, NUMBER = (
     "unbalanced brackets: not closed",
     "unbalanced brackets: closed too often",
     "text between trees",
+    "a number before the tree: cut -f 2- takes it off",
 )
 
 
@@ -116,6 +117,8 @@ UNCLOSED, CLOSED, TEXT = (
         (f"{A}\n(S\n (NN b)\n))\n{C}\n", 2, 4, CLOSED),
         (f"{A}\nwords here\n{B}\n", 2, None, TEXT),
         ("The dog (barks).\n", 1, None, TEXT),
+        (f"1\t{A}\n2\t{B}\n", 1, None, NUMBER),
+        (f"{A}\n 17 {B}\n", 2, None, NUMBER),
         (f"{A} ()\n{B}\n", 1, None, "tree without words"),
         ("(S\n  (NP\n  )\n  (NN a))\n", 1, 3, "constituent without words"),
         (A.encode() + b"\n(S\n (NN caf\xe9))\n", 2, 3, "not UTF-8 (byte 0xe9)"),

@@ -56,13 +56,17 @@ class PreparationCounts:
         self.unlabeled += bool(wanted and not found and _LABEL.search(predicted))
 
 
-def read_pairs(gold: str | Path, predicted: str | Path) -> Iterator[tuple[int, str, str]]:
+def read_pairs(
+    gold: str | Path, predicted: str | Path, *, verbatim: bool = False
+) -> Iterator[tuple[int, str, str]]:
     """Line number, gold line and predicted line of two files with one tree (or nothing) per line.
 
     Raises:
-        InputError: if one file has more lines than the other.
+        InputError: if one file has more lines than the other; unless ``verbatim``, for a tree over several
+            lines.
     """
-    lines = zip_longest(read_lines(gold), read_lines(predicted))
+    read = read_lines if verbatim else _lines_of_trees
+    lines = zip_longest(read(gold), read(predicted))
     for number, (one, other) in enumerate(lines, start=1):
         if one is None or other is None:
             longer, shorter = (predicted, gold) if one is None else (gold, predicted)
@@ -72,6 +76,19 @@ def read_pairs(gold: str | Path, predicted: str | Path) -> Iterator[tuple[int, s
                 hint="both need one tree per line, an empty line for a missing one",
             )
         yield number, one[1], other[1]
+
+
+def _lines_of_trees(file: str | Path) -> Iterator[tuple[int, str]]:
+    """The lines of a file, none of which goes on in one that closes its tree or is indented more."""
+    indent = depth = 0  # of the line before
+    for number, line in read_lines(file):
+        own = len(line) - len(line.lstrip())
+        if depth > 0 and (own > indent or line.startswith(")")):
+            reason = "a tree goes on in the next line, but one tree per line is needed"
+            command = f"pdtools parse {file} --from treebank --binarize none --functions keep -o TREES"
+            raise InputError(reason, file=file, line=number - 1, hint=f"{command} writes them so")
+        indent, depth = own, line.count("(") - line.count(")")
+        yield number, line
 
 
 def read_left_out(rejects: str | Path) -> dict[int, str]:
@@ -175,11 +192,11 @@ def compare_files(
         counts: added to, if given.
 
     Raises:
-        InputError: if one file has more lines than the other, or a line to skip is in neither.
+        InputError: as :func:`read_pairs`; if a line to skip is in neither file.
     """
     counts = PreparationCounts() if counts is None else counts
     line = 0
-    for line, one, other in read_pairs(gold, predicted):
+    for line, one, other in read_pairs(gold, predicted, verbatim=verbatim):
         if left_out and line in left_out:
             length = compare_sentence(one, "", parameters).length
             reason = f"left out: {left_out[line]}"

@@ -110,6 +110,22 @@ def test_tables_for_latex(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         assert "--latex" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("mine", "what"),
+    [
+        (["(S (NN cat))", "(S (NN cat))"], "2 sentences differ in their words"),
+        (["(S (NN dog)", "(S (NN dog)))"], "2 sentences are no trees"),
+        (["(S (NN dog)", "(S (NN cat))"], "2 sentences are no trees or differ in their words"),
+    ],
+)
+def test_why_sentences_were_not_scored(
+    mine: list[str], what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trees(tmp_path, "gold", "(S (NN dog))", "(S (NN dog))"), trees(tmp_path, "mine", *mine)
+    assert run(["eval-parse", str(tmp_path / "gold"), str(tmp_path / "mine")]) == 0
+    assert capsys.readouterr().err == f"{what} and were not scored\n"
+
+
 UNLABELED = "(X (X (XX the) (XX dog)) (X (XX barks) (XX .)))"
 NO_LABELS = (
     "mine: all of its labels are X: without labels there is no labeled F1; --unlabeled compares spans\n"

@@ -96,6 +96,34 @@ def test_what_is_no_word_is_not_compared(tag: str, tmp_path: Path) -> None:
     assert results.scores["f1"] == 100.0
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("(TOP (S (NP (NN dog))\n  (VP (VBZ barks))))\n\n(TOP (S (NP (NN cat))\n  (VP (VBZ sleeps))))\n", 1),
+        ("(ROOT\n(S (NN dog)\n)\n)\n", 2),
+        ("(S (NN dog))\n\n( (S (NP (NN dog))\n\t(VP (VBZ barks))) )\n", 3),
+        ("  (S (NN dog)\n    (NN cat))\n", 1),
+    ],
+)
+def test_trees_over_several_lines_are_named(text: str, line: int, tmp_path: Path) -> None:
+    several, one = tmp_path / "several", write(tmp_path / "one", "(S (NN dog))")
+    several.write_text(text)
+    for gold, mine in ((several, one), (one, several), (several, several)):
+        if line > 1 and gold != mine:
+            continue  # the other one ends before
+        with pytest.raises(
+            InputError, match=f"several:{line}: a tree goes on in the next line.*--from treebank"
+        ):
+            evaluate_parse(gold, mine)
+
+
+@pytest.mark.parametrize("after", ["(S (NN cat))", "  (S (NN cat))", ""])
+def test_one_broken_line_is_an_error_among_others(after: str, tmp_path: Path) -> None:
+    gold = write(tmp_path / "g", "  (S (NN dog)", after, "(S (NN a) (NN b)))", "(S (NN a) (NN b))")
+    counts = evaluate_parse(gold, gold).counts
+    assert (counts["errors"], counts["sentences"]) == (2, 4)
+
+
 def test_left_out_sentences_are_counted_apart(tmp_path: Path) -> None:
     flat = "(X (XX the) (XX dog) (XX barks) (XX .))"
     gold, predicted = write(tmp_path / "g", *GOLD), write(tmp_path / "p", GOLD[0], flat, "")
