@@ -478,6 +478,7 @@ class PanelledCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse numbers that no option can mean, before there is any work."""
         rest: list[str] = super().parse_args(ctx, args)
+        parameter: Any
         for parameter in self.params:
             value = ctx.params.get(parameter.name)
             if isinstance(value, float) and not math.isfinite(value):
