@@ -156,7 +156,8 @@ def eval_reading(
 ) -> None:
     """Regress reading times on surprisals: which model predicts them, and how many milliseconds is a bit?
 
-    TIMES has the columns item, word_number, word, subject, time (milliseconds) and, optionally, sentence; the
+    TIMES has the columns item, word_number, word, subject, time (milliseconds) and, optionally, sentence, and
+    a row for each word and subject, or without a column of subjects for each word, with the mean time; the
     tables of Natural Stories (processed_RTs.tsv, with --texts all_stories.tok), Provo and SAP are known by
     their columns, others are named with --column. The words of an item, with a space between them, are what
     models read: sentence by sentence, or with --context or --stride as whole texts (as in pdtools surprisal).
@@ -261,6 +262,8 @@ def eval_reading(
                 message(
                     f"{each.model.name}: not corrected for spaces, which its model cannot", quiet=run.quiet
                 )
+    if found.columns.subject is None:
+        message("no column of subjects: times are taken for means over subjects", quiet=run.quiet)
     if frequency is None:
         message("no --frequencies, no --wordfreq: the baseline has length alone", quiet=run.quiet)
 

@@ -133,7 +133,7 @@ def evaluate_reading(
     response = table.columns["time"][kept]
     counts |= {
         "items": len(times.texts),
-        "subjects": len(times.subjects),
+        "subjects": None if times.columns.subject is None else len(times.subjects),
         "words": len(table.excluded),
         "words_regressed": len(kept),
         "observations_regressed": int(table.columns["subjects"][kept].sum()),
@@ -323,7 +323,7 @@ def _settings(
                 "predictors": list(used[model.model.name]),
                 "scorer": model.settings,
                 "spaces_corrected": model.corrects_spaces,
-                "lme4": _lme4(base_names, used[model.model.name], model.model.column, regression.spillover),
+                "lme4": _lme4(times, base_names, used[model.model.name], model.model.column, regression),
             }
             for model in models
         },
@@ -332,11 +332,16 @@ def _settings(
     }
 
 
-def _lme4(base: Sequence[str], predictors: Sequence[str], column: str, spillover: int) -> str:
+def _lme4(
+    times: ReadingTimes, base: Sequence[str], predictors: Sequence[str], column: str, regression: Regression
+) -> str:
     """The mixed-effects model of a model's regression, as lme4 takes it, of the table ``observations``."""
     own = [f"{name}_{column}" for name in predictors]
-    fixed = [_column(name, lag) for name in (*base, *own) for lag in range(1 + spillover)]
-    return f"time ~ {' + '.join(fixed)} + (1 + {' + '.join(own)} || subject) + (1 | item:word_number)"
+    fixed = [_column(name, lag) for name in (*base, *own) for lag in range(1 + regression.spillover)]
+    groups = f"(1 + {' + '.join(own)} || subject) + (1 | item:word_number)"
+    if times.columns.subject is None:  # words have one time each
+        groups = "(1 | item)"
+    return f"time ~ {' + '.join(fixed)} + {groups}"
 
 
 def _by_column(models: Sequence[ModelWords], logprobs: Mapping[str, Float]) -> dict[str, Float]:
@@ -369,7 +374,8 @@ def _items(
     columns: dict[str, Any] = dict(_places(times))
     columns["sentence"] = np.concatenate([text.sentences for text in times.texts]) + 1
     columns |= {name: pa.array(values, from_pandas=True) for name, values in table.columns.items()}
-    columns["subjects"] = table.columns["subjects"].astype(np.int64)
+    unknown = np.full(len(table.excluded), times.columns.subject is None)
+    columns["subjects"] = pa.array(table.columns["subjects"].astype(np.int64), mask=unknown)
     columns["excluded"] = [reason or None for reason in table.excluded]
     columns["fold"] = spread(folds)
     columns |= {f"logprob_{name}": spread(values) for name, values in logprobs.items()}
@@ -385,7 +391,8 @@ def _observations(times: ReadingTimes, table: _Table, plausible: NDArray[np.bool
     columns: dict[str, Any] = {
         name: pa.array(values).take(pa.array(word)) for name, values in _places(times).items()
     }
-    columns["subject"] = pa.array(times.subjects).take(pa.array(times.subject[taken]))
+    if times.columns.subject is not None:
+        columns["subject"] = pa.array(times.subjects).take(pa.array(times.subject[taken]))
     columns["time"] = times.time[taken]
     for name, values in table.lagged.items():
         columns |= {_column(name, lag): values[word, lag] for lag in range(values.shape[1])}

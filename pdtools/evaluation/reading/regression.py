@@ -17,6 +17,8 @@ from pdtools.evaluation.student import student_p, student_quantile
 
 Float = NDArray[np.float64]
 CONFIDENCE = 0.95
+# Residuals of so small a share of the times are rounding errors.
+_ROUNDING = 1e-9
 # A column that the others explain to so many parts of its length says nothing of its own.
 _COLLINEAR = 1e-9
 # Signs of a permutation test that are in memory at once.
@@ -128,11 +130,20 @@ def folds_of(groups: NDArray[np.int64], folds: int, rng: np.random.Generator) ->
 
 
 def held_out(predictors: Float, times: Float, folds: NDArray[np.int64], names: Sequence[str]) -> Float:
-    """log density of each time under the fit of the other folds, nats: (n,) or (n, s)."""
+    """log density of each time under the fit of the other folds, nats: (n,) or (n, s).
+
+    Raises:
+        PdtoolsError: if a fit leaves nothing unexplained (all times are equal, say): see :func:`fit` too.
+    """
     found = np.empty_like(times)
     for fold in np.unique(folds):
         inside = folds == fold
         model = fit(predictors[~inside], times[~inside], names)
+        if (model.residual_sum <= _ROUNDING**2 * (times[~inside] ** 2).sum(0)).any():
+            raise PdtoolsError(
+                "the times do not vary, or the predictors explain all that they do: no likelihood of them can"
+                " be told (is --column time the right one?)"
+            )
         found[inside] = model.logprobs(predictors[inside], times[inside])
     return found
 

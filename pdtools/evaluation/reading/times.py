@@ -25,7 +25,7 @@ class Columns:
         item: the text, or sentence, that a word is read in.
         number: the word's place in it: whole numbers without gaps.
         word: as it was shown, punctuation included.
-        subject: who read.
+        subject: who read; None: nobody in particular, times are means over subjects.
         time: how long, in milliseconds.
         sentence: the number of its sentence; None: sentences end by their punctuation.
     """
@@ -33,7 +33,7 @@ class Columns:
     item: str = "item"
     number: str = "word_number"
     word: str = "word"
-    subject: str = "subject"
+    subject: str | None = "subject"
     time: str = "time"
     sentence: str | None = None
 
@@ -89,9 +89,10 @@ class ReadingTimes:
     Attributes:
         texts: of all items, W words together.
         word: int64 (n,), the word that each observation is of, counted through the texts.
-        subject: int64 (n,), who read it, a place in ``subjects``.
+        subject: int64 (n,), who read it, a place in ``subjects``; no two observations have the same word and
+            subject.
         time: float64 (n,), milliseconds.
-        subjects: names.
+        subjects: names; one without a name where times are means over subjects.
         without_time: rows that have none (a word that was skipped).
         columns: what was read.
     """
@@ -123,7 +124,8 @@ def columns_of(header: Sequence[str], name: str | None, other: Mapping[str, str]
 
     Args:
         header: of the table.
-        name: one of :data:`FORMATS`; None: the first that has all its columns there.
+        name: one of :data:`FORMATS`; None: the first that has all its columns there, or else all but an
+            unnamed one of subjects.
         other: names of columns instead of those of the format, by :class:`Columns`' attributes.
         file: to name.
 
@@ -136,6 +138,8 @@ def columns_of(header: Sequence[str], name: str | None, other: Mapping[str, str]
         raise PdtoolsError(f"--column {min(unknown)}: must be one of {known}")
     found = {each: replace(columns, **other) for each, columns in FORMATS.items()}
     choices = [found[name]] if name else list(found.values())
+    if "subject" not in other:
+        choices += [replace(columns, subject=None) for columns in choices]
     absent: list[list[str]] = [_missing(columns, header) for columns in choices]
     if all(absent):
         fewest = min(range(len(absent)), key=lambda i: len(absent[i]))
@@ -168,8 +172,8 @@ def read_times(
         texts: a table of the words alone, if some were read by nobody; its columns have the same names.
 
     Raises:
-        InputError: naming the line, if a column or number is missing, two rows do not agree, a text has a
-            gap, or there is no observation.
+        InputError: naming the line, if a column or number is missing, two rows do not agree or are of one
+            subject and word, a text has a gap, or there is no observation.
     """
     words = _Words()
     if texts is not None:
@@ -185,31 +189,57 @@ def read_times(
     place = _Cells(columns_of(header, format, columns or {}, file), header, file)
     keys: list[tuple[str, int]] = []
     subjects: dict[str, int] = {}
-    subject: list[int] = []
-    time: list[float] = []
-    without_time = 0
+    read_by: list[int] = []
+    measured: list[float] = []
+    lines: list[int] = []
     for line, cells in rows:
         row = place.of(line, cells)
         words.add(row, line, file)
-        value = _time(row.time, line, file, place.columns.time)
-        if value is None:
-            without_time += 1
-            continue
+        measured.append(_time(row.time, line, file, place.columns.time))
         keys.append((row.item, row.number))
-        subject.append(subjects.setdefault(row.subject, len(subjects)))
-        time.append(value)
-    if not keys:
+        read_by.append(subjects.setdefault(row.subject, len(subjects)))
+        lines.append(line)
+    time = np.array(measured)
+    has_time = ~np.isnan(time)
+    if not has_time.any():
         raise InputError("there is no reading time in it", file=file)
     made, numbers = words.texts(file)
+    word = np.fromiter((numbers[key] for key in keys), np.int64, len(keys))
+    subject = np.array(read_by)
+    names = tuple(subjects)
+    if (again := _first_again(word * len(names) + subject)) is not None:
+        first, second = again
+        (item, number), who = keys[second], names[subject[second]]
+        reason = f"word {number} of item {item} by subject {who} is in line {lines[first]} already"
+        hint = (
+            "leave one out; of a subject who read it twice: --column subject=A+B takes two columns together"
+        )
+        if place.columns.subject is None:
+            reason = (
+                f"word {number} of item {item} is in line {lines[first]} already, and no column of subjects"
+            )
+            hint = "name that column: --column subject=participant, and so on"
+        raise InputError(reason, file=file, line=lines[second], hint=hint)
+    there, subject = np.unique(subject[has_time], return_inverse=True)  # subjects may have no time at all
     return ReadingTimes(
         texts=made,
-        word=np.fromiter((numbers[key] for key in keys), np.int64, len(keys)),
-        subject=np.array(subject),
-        time=np.array(time),
-        subjects=tuple(subjects),
-        without_time=without_time,
+        word=word[has_time],
+        subject=subject,
+        time=time[has_time],
+        subjects=tuple(names[i] for i in there),
+        without_time=int((~has_time).sum()),
         columns=place.columns,
     )
+
+
+def _first_again(keys: NDArray[np.int64]) -> tuple[int, int] | None:
+    """The first place of a key that has been there before, with that earlier place: (earlier, place)."""
+    order = np.argsort(keys, kind="stable")
+    same = np.flatnonzero(keys[order][1:] == keys[order][:-1])
+    if not len(same):
+        return None
+    at = same[order[same + 1].argmin()]
+    return int(order[at]), int(order[at + 1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +283,9 @@ class _Cells:
         if not found["word"]:
             raise InputError(f"{self.columns.word} is empty", file=self._file, line=line)
         word = found["word"].replace("%2C", ",") if self.columns.word == "EachWord" else found["word"]
-        return _Row(found["item"], int(number), word, found["subject"], found["time"], found.get("sentence"))
+        return _Row(
+            found["item"], int(number), word, found.get("subject", ""), found["time"], found.get("sentence")
+        )
 
 
 class _Words:
@@ -301,9 +333,9 @@ def _sentences(words: Sequence[tuple[str, str | None]]) -> NDArray[np.int64]:
     return begins.cumsum()
 
 
-def _time(cell: str, line: int, file: str, column: str) -> float | None:
+def _time(cell: str, line: int, file: str, column: str) -> float:
     if cell in NO_TIME:
-        return None
+        return math.nan
     try:
         value = float(cell)
     except ValueError as error:

@@ -29,6 +29,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_gpt2(folder / "gpt2", [" ".join(WORDS)], positions=48)
     write_times(folder / "times.tsv")
     write_counts(folder / "counts.tsv")
+    lines = (folder / "times.tsv").read_text().splitlines(keepends=True)
+    twice = [*lines[:8], lines[4].rpartition("\t")[0] + "\t2900\n", *lines[8:]]
+    (folder / "twice.tsv").write_text("".join(twice))
+    still = [line.rpartition("\t")[0] + "\t300.1\n" for line in lines[1:]]
+    (folder / "still.tsv").write_text("".join([lines[0], *still]))
     return folder
 
 
@@ -231,6 +236,28 @@ def test_published_tables(folder: Path, tmp_path: Path, capsys: pytest.CaptureFi
         )
 
 
+def test_means_over_subjects_say_what_times_of_subjects_say(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tidy = evaluate(capsys, folder, *models(folder, "base"))
+    times = pandas.read_csv(folder / "times.tsv", sep="\t")
+    means = times.groupby(["item", "word_number", "word"], as_index=False).time.mean()
+    means.to_csv(tmp_path / "means.tsv", sep="\t", index=False)
+    command = ["eval-reading", str(tmp_path / "means.tsv"), *models(folder, "base"), *QUICK]
+    assert run([*command, "-o", str(tmp_path / "r")]) == 0
+    assert "no column of subjects: times are taken for means over subjects" in capsys.readouterr().err
+    document = json.loads((tmp_path / "r" / "results.json").read_text())
+    assert document["scores"]["baseline_logprob"] == pytest.approx(tidy["scores"]["baseline_logprob"])
+    found, wanted = (each["scores"]["by_model"]["base"] for each in (document, tidy))
+    assert [found[name] for name in ("delta_ll", "p", "low")] == pytest.approx(
+        [wanted[name] for name in ("delta_ll", "p", "low")]
+    )
+    assert (document["counts"]["subjects"], tidy["counts"]["subjects"]) == (None, 2)
+    assert document["settings"]["models"]["base"]["lme4"].endswith(" + (1 | item)")
+    assert pandas.read_parquet(tmp_path / "r" / "items.parquet").subjects.isna().all()
+    assert "subject" not in pandas.read_parquet(tmp_path / "r" / "observations.parquet")
+
+
 @pytest.mark.parametrize(
     ("command", "code", "message"),
     [
@@ -252,6 +279,8 @@ def test_published_tables(folder: Path, tmp_path: Path, capsys: pytest.CaptureFi
         ("times.tsv {base} --predictor closed", 1, "base: the model has no closed of words"),
         ("times.tsv {base} --min-time 4000", 1, "times have a range"),
         ("times.tsv {base} --min-time 2000", 1, "no word is left to regress: no reading time: 144"),
+        ("twice.tsv {base}", 1, "twice.tsv:9: word 4 of item 0 by subject s0 is in line 5 already"),
+        ("still.tsv {base}", 1, "the times do not vary, or the predictors explain all"),
         ("times.tsv {base} --shard 0/2", 1, "--shard needs a file to write"),
         ("times.tsv {base} --shard 0/2 --table new.csv", 1, "with --shard take observations.parquet"),
         ("times.tsv {base} --table counts.tsv", 1, "counts.tsv: exists already"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from pdtools.evaluation.reading.regression import (
     sums_of,
 )
 
+Explained = Callable[[np.ndarray], np.ndarray]
 RNG = np.random.default_rng(0)
 
 
@@ -110,6 +112,29 @@ def test_a_useless_predictor_is_named() -> None:
         fit(x[:2], ones[:2])
     with pytest.raises(PdtoolsError, match="one item"):
         folds_of(np.zeros(5, np.int64), 10, RNG)
+
+
+@pytest.mark.parametrize(
+    "explained",
+    [
+        lambda x: 0 * x[:, 0],
+        lambda x: 0 * x[:, 0] + 300.1,
+        lambda x: 300 + 5 * x[:, 1],
+        lambda x: x.sum(1) / 3,
+    ],
+    ids=["0", "constant", "one predictor", "all predictors"],
+)
+@pytest.mark.parametrize("where", ["everywhere", "in all folds but one"])
+def test_times_without_noise_have_no_likelihood(explained: Explained, where: str) -> None:
+    rng = np.random.default_rng(6)
+    x, folds = design(60, 3, rng), np.repeat(np.arange(4), 15)
+    y = explained(x) * (1 + 1e-15 * rng.normal(size=60))  # rounding errors of means
+    if where != "everywhere":
+        y[folds == 2] += 40 * rng.normal(size=15)
+    with pytest.raises(PdtoolsError, match="the times do not vary, or the predictors explain all"):
+        held_out(x, y, folds, ["1", "a", "b"])
+    noisy = y + 1e-4 * (1 + abs(y)) * rng.normal(size=60)  # of whole milliseconds, it is more
+    assert np.isfinite(held_out(x, noisy, folds, ["1", "a", "b"])).all()
 
 
 @pytest.mark.parametrize("n", [3, 8])

@@ -125,6 +125,60 @@ def test_what_is_refused(tmp_path: Path, rows: list[str], message: str) -> None:
         read_times(write(tmp_path / "t.tsv", *rows))
 
 
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([*TIDY, TIDY[1]], "t.tsv:8: word 2 of item a by subject s1 is in line 2 already"),
+        ([*TIDY, "a 2 barks. s1 2900"], "t.tsv:8: word 2 of item a by subject s1 is in line 2 already"),
+        ([*TIDY[:3], "a 1 Mr. s1 9000", *TIDY[3:]], "t.tsv:4: word 1 of item a by subject s1 is in line 3"),
+        ([*TIDY, TIDY[4], TIDY[1]], "t.tsv:8: word 7 of item b by subject s2 is in line 5 .* subject=A.B"),
+        ([*TIDY, "b 7 Yes. s2 400"], "t.tsv:8: word 7 of item b by subject s2 is in line 5"),
+        ([*TIDY, "b 7 Yes. s1 NA"], "t.tsv:8: word 7 of item b by subject s1 is in line 6"),
+        ([TIDY[0], *["a 1 Mr. s 200"] * 3], "t.tsv:3: word 1 of item a by subject s is in line 2"),
+    ],
+)
+def test_no_word_is_read_twice_by_one_subject(tmp_path: Path, rows: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_times(write(tmp_path / "t.tsv", *rows))
+
+
+def test_readings_of_a_subject_that_a_column_tells_apart(tmp_path: Path) -> None:
+    rows = [
+        "item word_number word subject time run",
+        "a 1 No. s 200 1",
+        "a 1 No. s 300 2",
+        "a 2 Yes. s 210 1",
+    ]
+    file = write(tmp_path / "t.tsv", *rows)
+    with pytest.raises(InputError, match="t.tsv:3: word 1 of item a by subject s is in line 2"):
+        read_times(file)
+    times = read_times(file, columns={"subject": "subject+run"})
+    assert [times.subjects[i] for i in times.subject] == ["s 1", "s 2", "s 1"]
+    assert times.word.tolist() == [0, 0, 1]
+
+
+def test_without_a_column_of_subjects_rows_are_means(tmp_path: Path) -> None:
+    """As Natural Stories' processed_wordinfo.tsv; what would be taken so by mistake has words twice."""
+    rows = ["word zone item nItem meanItemRT", "Dogs 1 1 80 335.5", "bark. 2 1 79 NA", "Yes. 1 2 81 401"]
+    names = {"number": "zone", "time": "meanItemRT"}
+    times = read_times(write(tmp_path / "t.tsv", *rows), columns=names)
+    assert times.columns == Columns(number="zone", time="meanItemRT", subject=None)
+    assert (times.word.tolist(), times.time.tolist(), times.subjects) == ([0, 2], [335.5, 401], ("",))
+    again = write(tmp_path / "t.tsv", *rows, "Dogs 1 1 80 300")
+    with pytest.raises(InputError, match="t.tsv:5: .* line 2 already, and no column of subjects .*--column"):
+        read_times(again, columns=names)
+    with pytest.raises(InputError, match="no column reader in the header"):
+        read_times(again, columns={**names, "subject": "reader"})
+    with pytest.raises(InputError, match="no column RT in the header"):
+        read_times(again)
+
+
+def test_subjects_without_a_time_are_none(tmp_path: Path) -> None:
+    times = read_times(write(tmp_path / "t.tsv", TIDY[0], "a 1 Mr. s0 NA", *TIDY[1:]))
+    assert times.subjects == ("s1", "s2")
+    assert times.subject.tolist() == [0, 0, 0, 0, 1]
+
+
 def test_a_column_of_no_use(tmp_path: Path) -> None:
     with pytest.raises(PdtoolsError, match="--column colour: must be one of item, number"):
         read_times(write(tmp_path / "t.tsv", *TIDY), columns={"colour": "x"})
