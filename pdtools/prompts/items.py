@@ -84,7 +84,10 @@ def _text(value: Any, name: str) -> str:
 
 
 def _label(value: Any, task: Task, label_names: Sequence[str] | None) -> str | float | None:
-    if value is None or value in ("", -1, "-1"):  # hidden labels are -1 in some copies
+    if value is None or value == "":
+        return None
+    is_defined = "-1" in task.answers if task.range is None else task.range[0] <= -1 <= task.range[1]
+    if value in (-1, "-1", "-1.0") and not is_defined:  # hidden, in some copies of GLUE
         return None
     if task.range is not None:
         return _number(value, task.range)

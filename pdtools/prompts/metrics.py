@@ -34,9 +34,17 @@ def f1(gold: Int64, predicted: Int64, positive: int = 1) -> float | None:
 
 def pearson(gold: Float64, predicted: Float64) -> float | None:
     """Pearson's correlation; None where one of the two does not vary."""
-    a, b = gold - gold.mean(), predicted - predicted.mean()
-    scale = np.sqrt((a * a).sum() * (b * b).sum())
-    return float((a * b).sum() / scale) if scale > 0 else None
+    if (gold == gold[:1]).all() or (predicted == predicted[:1]).all():  # whose mean is another, by rounding
+        return None
+    return float((_deviations(gold) @ _deviations(predicted)).clip(-1, 1))
+
+
+def _deviations(values: Float64) -> Float64:
+    """Differences from the mean, as a vector of length 1, whatever their size."""
+    found = values - values[0]
+    found = found / np.abs(found).max()
+    found = found - found.mean()
+    return found / np.linalg.norm(found)
 
 
 def ranks(values: Float64) -> Float64:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,45 @@ def test_labels_that_are_none_are_refused(tmp_path: Path, label: object) -> None
     file = as_json(tmp_path, [{"sentence1": "A", "sentence2": "B", "label": label}])
     with pytest.raises(InputError, match="x.jsonl:1: .*label"):
         items(file)
+
+
+SENTIMENT = Task(
+    name="sentiment",
+    parts=("Review: {sentence}",),
+    answer="Label: {label}",
+    answers={"-1": "bad", "0": "neutral", "1": "good"},
+    metric="accuracy",
+)
+VALENCE = Task(name="valence", parts=SENTIMENT.parts, range=(-2.0, 2.0), metric="spearman")
+
+
+@pytest.mark.parametrize(
+    ("task", "label", "wanted"),
+    [
+        *((SENTIMENT, label, "-1") for label in (-1, "-1")),
+        *((VALENCE, label, -1.0) for label in (-1, "-1", -1.0, "-1.0", "-1.00")),
+        (replace(VALENCE, range=(-1.0, 1.0)), -1, -1.0),
+        (replace(VALENCE, range=(-3.0, -1.0)), "-1", -1.0),
+        *((replace(VALENCE, range=(0.0, 5.0)), label, None) for label in (-1, "-1", -1.0, "-1.0")),
+        *((replace(VALENCE, range=(-0.5, 5.0)), label, None) for label in (-1, "-1")),
+        *((read_task("sst5"), label, None) for label in (-1, "-1", -1.0)),
+        *((task, label, None) for task in (SENTIMENT, VALENCE) for label in (None, "")),
+    ],
+)
+def test_minus_one_is_hidden_where_the_task_has_no_such_label(
+    tmp_path: Path, task: Task, label: object, wanted: object
+) -> None:
+    (item,) = items(as_json(tmp_path, [{"sentence": "A", "label": label}]), task)
+    assert item.label == wanted
+    path = tmp_path / "prompts.jsonl"
+    write_items(str(path), task, [item])
+    assert read_prompts(str(path)).items == (item,)
+
+
+@pytest.mark.parametrize("label", [-1.0, "-1.0", "-2", -2])
+def test_what_is_like_a_label_is_none(tmp_path: Path, label: object) -> None:
+    with pytest.raises(InputError, match="x.jsonl:1: .*label"):
+        items(as_json(tmp_path, [{"sentence": "A", "label": label}]), SENTIMENT)
 
 
 @pytest.mark.parametrize("score", ["6", "nan", "x", True])

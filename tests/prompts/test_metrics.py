@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pdtools.prompts.metrics import (
     WRONG,
+    Score,
     accuracy,
     decide,
     f1,
@@ -44,6 +45,31 @@ def test_correlations_are_those_of_pandas(pairs: list[tuple[int, int]]) -> None:
             a, b = pd.Series(gold), pd.Series(predicted)
             wanted = a.rank().corr(b.rank()) if name == "spearman" else a.corr(b)
             assert ours(gold, predicted) == pytest.approx(wanted, abs=1e-9)
+
+
+@pytest.mark.parametrize("score", [pearson, spearman])
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 10, 100])
+@pytest.mark.parametrize("constant", [0.0, 0.1, 0.3, 5.1, -2.7, 1 / 3, 1e-200, 1e200, 1e-320])
+def test_what_does_not_vary_has_no_correlation(score: Score, n: int, constant: float) -> None:
+    same, vary = np.full(n, constant), np.arange(n) / 7
+    assert score(same, vary) is None
+    assert score(vary, same) is None
+    assert score(same, same) is None
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e-8, 1, 1e160, 1e300])
+@pytest.mark.parametrize("offset", [0, 3])
+def test_correlations_of_numbers_of_any_size(scale: float, offset: float) -> None:
+    a, b = np.array([1.0, 3, 2, 5]), np.array([1.0, 2, 3, 4]) + offset
+    assert pearson(a * scale, b) == pytest.approx(pearson(a, b), rel=1e-12)
+    assert pearson(b, a * scale) == pytest.approx(pearson(a, b), rel=1e-12)
+    assert pearson(a, -a * scale) == pytest.approx(-1, rel=1e-12)
+    assert pearson(a, a) == 1  # not above it
+
+
+def test_one_number_that_is_other_by_a_hair_varies() -> None:
+    almost = np.array([0.1, 0.1, np.nextafter(0.1, 1)])
+    assert pearson(almost, np.array([0.0, 0, 1])) == pytest.approx(1)
 
 
 def test_f1_of_all_small_cases() -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 CLASSIFY = "classify"
 NAMES = {"accuracy": "accuracy", "f1": "F1", "spearman": "Spearman's ρ", "pearson": "Pearson's r"}
+# Sums of squares that exceed those of equal numbers by no more than this share have lost their digits.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +41,8 @@ class AnswerSums:
         """What each item with a label adds: for accuracy whether it is right, and 1; for F1 whether gold and
         prediction are both positive, and each; for a correlation the numbers' moments."""
         gold, found = _read(table, folder, self.name != "pearson")
+        if self.name == "pearson":  # a correlation stays the same, and its moments lose fewer digits
+            gold, found = _from_first(gold), _from_first(found)
         return {item: self._adds(gold[item], found[item]) for item in gold}
 
     def _adds(self, gold: Any, found: Any) -> tuple[float, ...]:
@@ -58,8 +62,15 @@ class AnswerSums:
         if self.name == "f1":
             return np.asarray(200 * sums[..., 0] / np.maximum(sums[..., 1] + sums[..., 2], 1))
         n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
-        scale = np.sqrt(np.maximum(n * xx - x * x, 0) * np.maximum(n * yy - y * y, 0))
-        return np.divide(100 * (n * xy - x * y), scale, out=np.zeros_like(scale), where=scale > 0)
+        vary = (n * xx > (1 + _ROUNDING) * x * x) & (n * yy > (1 + _ROUNDING) * y * y)
+        scale = np.sqrt(np.where(vary, (n * xx - x * x) * (n * yy - y * y), 1))
+        return np.where(vary, 100 * (n * xy - x * y) / scale, 0)
+
+
+def _from_first(values: dict[str, Any]) -> dict[str, Any]:
+    """Numbers less the first of them."""
+    first = next(iter(values.values()), 0.0)
+    return {item: value - first for item, value in values.items()}
 
 
 def sums_of_label(label: str, document: Mapping[str, Any]) -> AnswerSums | None:

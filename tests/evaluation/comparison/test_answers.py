@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from pdtools.errors import PdtoolsError
+from pdtools.evaluation.comparison.classification import AnswerSums
 from pdtools.evaluation.comparison.compare import compare_runs
 from pdtools.evaluation.comparison.groups import Group, by_seed, find_models
 from pdtools.evaluation.comparison.many import ManyComparison, Score, compare_many
@@ -91,6 +92,40 @@ def test_answers_of_many_models(labels: dict[str, pd.DataFrame]) -> None:
         assert (by_name["accuracy"].only_a, by_name["accuracy"].only_b) == only
         assert by_name["accuracy"].p == mcnemar(*only)
         assert of_f1.p == pytest.approx(by_name["F1"].p, abs=0.04)
+
+
+@pytest.mark.parametrize("constant", [5.1, 0.1, 1 / 3, 2.5])
+@pytest.mark.parametrize("which", ["target", "predicted"])
+def test_moments_of_numbers_that_do_not_vary_have_no_correlation(constant: float, which: str) -> None:
+    rng = np.random.default_rng(2)
+    vary = rng.uniform(0, 5, 50)
+    columns = {"target": vary, "predicted": vary + rng.normal(size=50), which: np.full(50, constant)}
+    table = pa.table({"item": [str(i) for i in range(50)], **columns})
+    pearson = AnswerSums(name="pearson", positive=None)
+    sums = np.array([*pearson.read(table, "there").values()])
+    drawn = rng.multinomial(50, np.full(50, 1 / 50), size=200) @ sums
+    assert not pearson.score(drawn).any()
+    # All but one item: samples without that one do not vary either, whatever it is.
+    values = np.where(np.arange(50) == 7, 0.1, constant)
+    table = table.set_column(table.column_names.index(which), which, [values])
+    sums = np.array([*pearson.read(table, "there").values()])
+    counts = rng.multinomial(50, np.full(50, 1 / 50), size=200)
+    scores = pearson.score(counts @ sums)
+    assert not scores[counts[:, 7] == 0].any()
+    if constant != 0.1:
+        assert scores[counts[:, 7] > 0].all()
+
+
+@pytest.mark.parametrize("spread", [1e-6, 1, 1e6])
+def test_moments_of_numbers_far_from_0(spread: float) -> None:
+    """A model may have learnt next to nothing but the mean."""
+    rng = np.random.default_rng(3)
+    target = rng.uniform(0, 5, 50)
+    predicted = 2.5 + spread * (target + rng.normal(size=50))
+    table = pa.table({"item": [str(i) for i in range(50)], "target": target, "predicted": predicted})
+    pearson = AnswerSums(name="pearson", positive=None)
+    sums = sum(np.array(each) for each in pearson.read(table, "there").values())
+    assert pearson.score(sums) == pytest.approx(100 * np.corrcoef(target, predicted)[0, 1], abs=1e-6)
 
 
 def test_numbers_of_many_models(tmp_path: Path) -> None:
