@@ -102,7 +102,7 @@ def prompts(
       pdtools prompts sst/dev.txt --task sst5 -o sst5.dev.jsonl
     """
     from pdtools.parsers.sentences import sentence_splitter
-    from pdtools.prompts.items import is_held_out, make_items, write_items
+    from pdtools.prompts.items import columns_of, is_held_out, make_items, write_items
     from pdtools.prompts.readers import data_file, label_names_of, read_records
     from pdtools.prompts.tasks import read_task
 
@@ -117,7 +117,7 @@ def prompts(
     wanted = {name: asked.names_of(name) for name in asked.fields}
     names = label_names.split(",") if label_names else label_names_of(file, asked.names_of("label"))
     items = make_items(
-        read_records(file, wanted, rejects),
+        read_records(file, wanted, rejects, columns=columns_of(asked)),
         asked,
         rejects,
         split=sentence_splitter() if split_sentences else lambda part: [part],

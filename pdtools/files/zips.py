@@ -49,6 +49,12 @@ def open_data(archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: str) -> 
     return limited(archive.open(member), place, member.compress_size)
 
 
+def check_packed(unpacked: int, packed: int, place: str, always: int = _ALWAYS_READ) -> None:
+    """Refuse data that unpack to more bytes than ``always``, and than text is ever packed."""
+    if unpacked > max(always, _MOST_PACKED * packed):
+        raise InputError(f"it unpacks to more than {_MOST_PACKED} times its packed size", file=place)
+
+
 def limited(unpacked: IO[bytes], place: str, packed_bytes: int) -> io.BufferedReader:
     """What was packed in so many bytes, to be read; an error where it holds endless repetitions."""
     return io.BufferedReader(_Unpacked(unpacked, place, packed_bytes), 1 << 15)
@@ -59,7 +65,7 @@ class _Unpacked(io.RawIOBase):
 
     def __init__(self, member: IO[bytes], place: str, packed_bytes: int) -> None:
         self._member, self._place = member, place
-        self._left = max(_ALWAYS_READ, _MOST_PACKED * packed_bytes)
+        self._packed, self._read = packed_bytes, 0
         self._blank = 0
 
     def readable(self) -> bool:
@@ -69,10 +75,8 @@ class _Unpacked(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Fill the buffer as far as possible; 0 at the end of the member."""
         data = self._member.read(len(buffer))
-        self._left -= len(data)
-        if self._left < 0:
-            reason = f"it unpacks to more than {_MOST_PACKED} times its packed size"
-            raise InputError(reason, file=self._place)
+        self._read += len(data)
+        check_packed(self._read, self._packed, self._place)
         self._blank = 0 if data.strip() else self._blank + len(data)
         if self._blank > _MOST_BLANK:
             raise InputError(f"more than {_MOST_BLANK} bytes of nothing but white space", file=self._place)

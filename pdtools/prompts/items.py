@@ -72,9 +72,17 @@ def make_items(
         yield Item(str(number if known is None else known), tuple(sentences), label)
 
 
+def columns_of(task: Task) -> set[str]:
+    """All columns of data that :func:`make_items` may read."""
+    return {column for name in (*task.fields, "label", "id") for column in _names(task, name)}
+
+
+def _names(task: Task, name: str) -> tuple[str, ...]:
+    return ("id", "idx", "index") if name == "id" and name not in task.columns else task.names_of(name)
+
+
 def _value(record: Record, task: Task, name: str) -> Any:
-    names = ("id", "idx", "index") if name == "id" and name not in task.columns else task.names_of(name)
-    return next((record.values[each] for each in names if each in record.values), None)
+    return next((record.values[each] for each in _names(task, name) if each in record.values), None)
 
 
 def _text(value: Any, name: str) -> str:

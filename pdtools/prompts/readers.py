@@ -6,19 +6,25 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError
 from pdtools.files import Rejects, read_lines, recover_directory
+from pdtools.files.inputs import MAX_DOCUMENT_BYTES
 from pdtools.files.json_input import parse_json
+from pdtools.files.zips import check_packed
 from pdtools.tokenization import join_words
 from pdtools.trees import normalize, read_trees, unescape
 
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
 # The files that a split may be in, in a folder: GLUE's first.
 _ENDINGS = (".tsv", ".jsonl", ".parquet", ".txt")
+_ROWS_AT_ONCE, _BYTES_OF_VALUE = 1 << 10, 8
 _LABELLED_LINE = re.compile(r"(\d+)[ \t]+(\S.*)")
 
 
@@ -48,7 +54,13 @@ def data_file(data: str, split: str) -> str:
     raise InputError(f"no {', '.join(split + ending for ending in _ENDINGS)} in it", file=data, hint=hint)
 
 
-def read_records(file: str, names: Mapping[str, Sequence[str]], rejects: Rejects) -> Iterator[Record]:
+def read_records(
+    file: str,
+    names: Mapping[str, Sequence[str]],
+    rejects: Rejects,
+    *,
+    columns: Collection[str] | None = None,
+) -> Iterator[Record]:
     """The records of a file.
 
     JSON lines and Parquet are told by their endings. Else: trees begin with a bracket, their label is that of
@@ -59,13 +71,14 @@ def read_records(file: str, names: Mapping[str, Sequence[str]], rejects: Rejects
         file: UTF-8, perhaps compressed, or with a byte order mark, or CRLF.
         names: fields that have to be there, and what each may be called.
         rejects: takes lines that cannot be read.
+        columns: all that are needed; of Parquet no others are read. None: all.
 
     Raises:
         InputError: if the file is none of these, or lacks a column.
     """
     name = file.removesuffix(".gz").removesuffix(".zst")
     if name.endswith(".parquet"):
-        yield from _parquet(file, names)
+        yield from _parquet(file, names, columns)
     elif name.endswith((".jsonl", ".json")):
         yield from _json(file, rejects)
     else:
@@ -138,20 +151,46 @@ def _json(file: str, rejects: Rejects) -> Iterator[Record]:
             rejects.add("not a JSON object", file=file, line=number, text=line)
 
 
-def _parquet(file: str, names: Mapping[str, Sequence[str]]) -> Iterator[Record]:
+def _parquet(
+    file: str, names: Mapping[str, Sequence[str]], columns: Collection[str] | None
+) -> Iterator[Record]:
+    """Rows, few at a time. A text that many of them share is in memory once."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    number = 0
     try:
         with pa.OSFile(os.fsencode(file)) as stream:
-            table = pq.read_table(stream)
+            schema = pq.read_schema(stream)
+            _check_columns(schema.names, names, file)
+            needed = [name for name in schema.names if columns is None or name in columns]
+            flat = [name for name in needed if not pa.types.is_nested(schema.field(name).type)]
+            table = pq.ParquetFile(stream, read_dictionary=flat)
+            _check_sizes(table.metadata, needed, file)
+            for batch in table.iter_batches(_ROWS_AT_ONCE, columns=needed):
+                for cells in zip(*batch.columns, strict=True):
+                    number += 1
+                    values = (cell.as_py() for cell in cells)
+                    yield Record(dict(zip(needed, values, strict=True)), file, number)
     except FileNotFoundError as error:
         raise InputError("no such file", file=file) from error
+    except UnicodeDecodeError as error:
+        raise InputError("text that is not UTF-8", file=file, line=number) from error
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"not Parquet: {str(error).splitlines()[0]}", file=file) from error
-    _check_columns(table.column_names, names, file)
-    for number, row in enumerate(table.to_pylist(), 1):
-        yield Record(row, file, number)
+
+
+def _check_sizes(about: pq.FileMetaData, columns: Collection[str], file: str) -> None:
+    """Refuse a file whose columns unpack to much more than text does."""
+    for group in range(about.num_row_groups):
+        for i in range(about.num_columns):
+            column = about.row_group(group).column(i)
+            name, _, is_nested = column.path_in_schema.partition(".")
+            if name in columns:
+                # Of lists, few bytes may say many equal values.
+                values = _BYTES_OF_VALUE * column.num_values if is_nested else 0
+                unpacked = max(column.total_uncompressed_size, values)
+                check_packed(unpacked, column.total_compressed_size, file, MAX_DOCUMENT_BYTES)
 
 
 def label_names_of(file: str, columns: Sequence[str]) -> list[str] | None:

@@ -8,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from pdtools.errors import InputError
 from pdtools.files import Rejects
-from pdtools.prompts.items import Item, is_held_out, make_items, read_prompts, write_items
+from pdtools.prompts.items import Item, columns_of, is_held_out, make_items, read_prompts, write_items
 from pdtools.prompts.readers import data_file, label_names_of, read_records
 from pdtools.prompts.tasks import Task, read_task
 
@@ -121,6 +122,84 @@ def test_names_that_parquet_knows_are_used(tmp_path: Path) -> None:
     names = label_names_of(str(tmp_path / "x.parquet"), ["label"])
     assert items(tmp_path / "x.parquet", names=names)[0].label == "entailment"
     assert label_names_of(str(as_parquet(tmp_path, [{"label": 0}])), ["label"]) is None
+
+
+def with_more(folder: Path, n: int, **more: pa.Array) -> Path:
+    """Rows of RTE in Parquet beside other columns."""
+    own = {"sentence1": ["A"] * n, "sentence2": ["B"] * n, "label": ["entailment"] * n, "idx": range(n)}
+    pq.write_table(pa.table({**own, **more}), folder / "x.parquet", compression="zstd")
+    return folder / "x.parquet"
+
+
+def repeated(value: Any, n: int) -> pa.Array:
+    """An array in which all values are one that is in memory once."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([value]))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"html": repeated("x" * 5000, 20_000)},  # 100 MB
+        {"pixels": pa.ListArray.from_arrays(np.arange(20_001) * 500, np.zeros(10_000_000, np.int8))},
+        {"sentence1": repeated("x" * 5000, 20_000)},
+        {"idx": pa.array(np.zeros(20_000, np.int64)), "html": repeated("x" * 5000, 20_000)},
+    ],
+    ids=["text", "lists", "the sentence itself", "numbers and text"],
+)
+def test_little_of_parquet_is_in_memory(tmp_path: Path, more: dict[str, pa.Array]) -> None:
+    file = with_more(tmp_path, 20_000, **more)
+    assert file.stat().st_size < 200_000
+    wanted = {name: RTE.names_of(name) for name in RTE.fields}
+    before, most, n = pa.total_allocated_bytes(), 0, 0
+    for record in read_records(str(file), wanted, Rejects("fail"), columns=columns_of(RTE)):
+        n += 1
+        assert record.line == n
+        assert record.values["label"] == "entailment"
+        assert set(record.values) == {"sentence1", "sentence2", "label", "idx"}
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert n == 20_000
+    assert most < 5e6
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"sentence1": pa.array(["x" * 3_000_000])},
+        {"label": pa.array(["x" * 3_000_000])},
+        {"idx": pa.ListArray.from_arrays([0, 300_000], np.zeros(300_000, np.int8))},
+    ],
+    ids=lambda more: next(iter(more)),
+)
+def test_parquet_that_unpacks_to_more_than_text_does_is_refused(
+    tmp_path: Path, more: dict[str, pa.Array], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pdtools.prompts.readers.MAX_DOCUMENT_BYTES", 1 << 20)
+    wanted = {name: RTE.names_of(name) for name in RTE.fields}
+    found = read_records(
+        str(with_more(tmp_path, 1, **more)), wanted, Rejects("fail"), columns=columns_of(RTE)
+    )
+    with pytest.raises(InputError, match="x.parquet: it unpacks to more than 100 times its packed size"):
+        next(found)
+    others = {f"other_{name}": column for name, column in more.items()}
+    found = read_records(
+        str(with_more(tmp_path, 1, **others)), wanted, Rejects("fail"), columns=columns_of(RTE)
+    )
+    assert next(found).values["sentence1"] == "A"
+
+
+def test_a_column_of_parquet_may_have_parts(tmp_path: Path) -> None:
+    """As idx of SuperGLUE's tasks has."""
+    more = {"idx": pa.array([{"paragraph": 3, "answer": 1}]), "extra": pa.array([[1, 2]])}
+    assert [item.id for item in items(with_more(tmp_path, 1, **more))] == ["{'paragraph': 3, 'answer': 1}"]
+
+
+def test_parquet_whose_text_is_none_is_one_line(tmp_path: Path) -> None:
+    broken = pa.StringArray.from_buffers(
+        2, pa.py_buffer(np.array([0, 1, 3], np.int32)), pa.py_buffer(b"A\xff\xfe")
+    )
+    file = with_more(tmp_path, 2, sentence1=broken)
+    with pytest.raises(InputError, match="x.parquet:2: text that is not UTF-8"):
+        items(file)
 
 
 @pytest.mark.parametrize("label", ["yes", True, 0.5, 3, {"a": 1}])
