@@ -10,6 +10,7 @@ from pdtools.files.tables import read_table
 
 Frequency = Callable[[str], "float | None"]
 """A word to log2 of its share of all words; None if it is not known."""
+_MOST = 1e30  # beyond any count; sums of numbers up to it are numbers
 
 
 def frequencies_of_file(file: str) -> Frequency:
@@ -19,7 +20,7 @@ def frequencies_of_file(file: str) -> Frequency:
     the counts are added.
 
     Raises:
-        InputError: naming the line, if a count is no number above 0, or there is none.
+        InputError: naming the line, if a count is no number above 0, or larger than any, or there is none.
     """
     numbers: dict[str, float] = {}
     for line, cells in read_table(file):
@@ -34,7 +35,7 @@ def frequencies_of_file(file: str) -> Frequency:
             if line == 1:
                 continue
             raise InputError(f"{cells[1]!r} is not a count", file=file, line=line) from error
-        if not (math.isfinite(number) and number > 0):
+        if not 0 < number <= _MOST:
             raise InputError(f"{cells[1]} is not a count", file=file, line=line)
         numbers[plain(cells[0])] = numbers.get(plain(cells[0]), 0.0) + number
     if not numbers:
@@ -45,11 +46,11 @@ def frequencies_of_file(file: str) -> Frequency:
 class _Shares:
     def __init__(self, numbers: Mapping[str, float]) -> None:
         self._numbers = numbers
-        self._total = math.fsum(numbers.values())
+        self._log_total = math.log2(math.fsum(numbers.values()))
 
     def __call__(self, word: str) -> float | None:
         number = self._numbers.get(plain(word))
-        return None if number is None else math.log2(number / self._total)
+        return None if number is None else math.log2(number) - self._log_total
 
 
 def frequencies_of_wordfreq(language: str) -> Frequency:
