@@ -68,20 +68,21 @@ def eval_classify(
     target, plan = output or STDIO, make_plan(run)
     if predictions is not None and run.shard is not None:
         raise typer.BadParameter("--predictions does not go with --shard: items.parquet has them when merged")
+    beside = [] if predictions is None else [predictions]
     check_output_or_done(
         target,
         plan,
         folder=True,
         overwrite=run.overwrite,
         inputs=[shards, model],
-        beside=[] if predictions is None else [predictions],
+        beside=beside,
         quiet=run.quiet,
     )
     rejects = Rejects(on_error.value)
     settings = model_settings(plan, model, run)
     prompts = ShardSet.open(shards)
     described = {"work": "answers", "shards": prompts.sha256, **model_settings_for_job(settings)}
-    with kept_pieces(target, described, plan, overwrite=run.overwrite, quiet=run.quiet) as job:
+    with kept_pieces(target, described, plan, beside=beside, overwrite=run.overwrite, quiet=run.quiet) as job:
         results = evaluate_prompts(
             prompts,
             settings.load_model(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -90,18 +91,26 @@ def check_picture(
 
 
 def check_different(*outputs: str) -> None:
-    """Refuse to write two of a command's outputs to one place.
+    """Refuse to write two of a command's outputs to one place, or one of them inside of another.
 
     Raises:
-        typer.BadParameter: naming the second one.
+        typer.BadParameter: naming the second one, or the inner one.
     """
-    seen: set[str] = set()
+    places: dict[Path, str] = {}
     for output in outputs:
+        if is_stream(output):
+            continue
         folder, name = os.path.split(os.path.abspath(output))
-        place = os.path.join(os.path.realpath(folder), name)  # a link is replaced, not what it leads to
-        if not is_stream(output) and place in seen:
+        place = Path(os.path.realpath(folder), name)  # a link is replaced, not what it leads to
+        if place in places:
             raise typer.BadParameter(f"{output}: two outputs of this name: give each its own")
-        seen.add(place)
+        places[place] = output
+    for place, inner in places.items():
+        for other, outer in places.items():
+            if other in place.parents or Path(os.path.realpath(other)) in place.parents:
+                raise typer.BadParameter(
+                    f"{inner}: inside of {outer}, which is another output: choose a place outside of it"
+                )
 
 
 def check_output_or_done(
@@ -127,7 +136,7 @@ def check_output_or_done(
         PdtoolsError: if something is there that is not to be replaced, or a slice or an unfinished run would
             have to read standard input or a pipe again.
     """
-    from pdtools.jobs import Done, begun, finished
+    from pdtools.jobs import Done, begun, finished, job_path
 
     check_different(output, *beside)
     if plan.slice is not None and (streams := [name for name in inputs if name and is_stream(name)]):
@@ -145,6 +154,8 @@ def check_output_or_done(
             )
     quiet = quiet or plan.slice is not None  # which leaves it to pdtools merge
     check_target(output, folder=folder, overwrite=overwrite, inputs=inputs, quiet=quiet)
+    if not is_stream(output):
+        check_different(str(job_path(output)), *beside)
     for path in beside:  # an unfinished run may have written these
         rewritten = overwrite or (resumes and begun(output))
         check_target(path, folder=False, overwrite=rewritten, inputs=inputs)

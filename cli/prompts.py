@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdtools.files import STDIO, Rejects, write_rejects
+from pdtools.files import STDIO, Rejects, rejects_path, write_rejects
 
 from .console import message, print_json, progress
 from .options import JsonOption, OnError, OnErrorOption, OverwriteOption, QuietOption
@@ -110,7 +110,7 @@ def prompts(
     asked = read_task(task)
     file = data_file(data, split)
     outputs = [output, *([] if hold_out is None else [hold_out])]
-    check_different(*outputs)
+    check_different(*outputs, str(rejects_path(output) or STDIO))
     for path in outputs:
         check_target(path, folder=False, overwrite=overwrite, inputs=[file, task], quiet=quiet)
     rejects = Rejects(on_error.value)

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from search_oracle import save_checkpoints
 
 from pdtools.cli.main import run
+from pdtools.cli.outputs import check_different
 
 Error = Callable[[], str]
 SMALL = ("config.layers=1", "config.d_model=8", "config.heads=1", "train.steps=1")
@@ -311,6 +313,76 @@ def test_every_command_tells_what_it_reads(
     assert run([*filled, "--overwrite"]) == 1
     assert "the input" in error()
     assert contents(tmp_path) == before
+
+
+TWO_OUTPUTS = {
+    "eval-classify": (["eval-classify", "{shards}", "--model", "{run}"], "--predictions"),
+    "eval-reading": (["eval-reading", "{x.tsv}", "--model", "{run}"], "--table"),
+    "eval-cfl": (["eval-cfl", "{shards}", "--model", "{run}"], "--plot"),
+    "eval-task": (["eval-task", "{x.tsv}", "--model", "{run}"], "--plot"),
+    "view": (["view", "{results}"], "--figures"),
+    "prompts": (["prompts", "{x.tsv}", "--task", "rte"], "--hold-out"),
+    "decode": (["decode", "{lines.txt}", "--model", "{run}"], "--scores"),
+}
+
+
+@pytest.mark.parametrize("command", TWO_OUTPUTS)
+def test_one_output_inside_of_another_is_refused_before_the_work(
+    command: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments, option = TWO_OUTPUTS[command]
+    filled = [a.replace("{", f"{made}/").replace("}", "") for a in arguments]
+    outer, inner = ("-o", option) if command != "view" else (option, "-o")
+    assert run([*filled, outer, "out", inner, "out/x.svg"]) == 2
+    assert "out/x.svg: inside of out, which is another output" in as_one_line(capsys)
+    assert not os.listdir(tmp_path)
+
+
+def as_one_line(capsys: Any) -> str:
+    """What was said, without a frame around it."""
+    return " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [
+        (("out", "out/x.tsv"), "out/x.tsv: inside of out,"),
+        (("out/x.tsv", "out"), "out/x.tsv: inside of out,"),
+        (("out/", "./out/../out/deep/x.tsv"), "inside of out/,"),
+        (("link", "there/x.tsv"), "there/x.tsv: inside of link,"),
+        (("there", "link/x.tsv"), "link/x.tsv: inside of there,"),
+        (("out.trees", "out.trees/x.tsv"), "inside of out.trees,"),
+        (("a", "b", "c", "b/x"), "b/x: inside of b,"),
+        (("there/x", "link/x"), "link/x: two outputs of this name"),
+        (("out", "out/."), "two outputs of this name"),
+        (("out", "output.tsv", "outside/out", "link", "there.tsv", "/dev/null", "-", "-"), None),
+        (("there/x.tsv", "there/y.tsv", "there/out/x.tsv"), None),
+    ],
+)
+def test_each_output_has_its_own_place(
+    outputs: tuple[str, ...], message: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to("there")
+    if message is None:
+        check_different(*outputs)
+        return
+    with pytest.raises(typer.BadParameter, match=message):
+        check_different(*outputs)
+
+
+@pytest.mark.parametrize("command", ["eval-classify", "eval-reading", "decode"])
+def test_an_output_in_the_folder_of_pieces_is_refused(
+    command: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments, option = TWO_OUTPUTS[command]
+    filled = [a.replace("{", f"{made}/").replace("}", "") for a in arguments]
+    assert run([*filled, "-o", "out", option, "out.job/x.tsv"]) == 2
+    assert "inside of out.job" in as_one_line(capsys)
+    assert not os.listdir(tmp_path)
 
 
 def test_an_output_in_the_folder_that_is_read(made: Path, tmp_path: Path, error: Error) -> None:
