@@ -18,6 +18,7 @@ from pdtools.files import (
     recover_directory,
     write_json,
 )
+from pdtools.files.written import RESULT_TABLES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,13 +96,18 @@ class Results:
         scores: by name; None where there was nothing to score.
         counts: how many of what.
         settings: what was done, and in which units.
-        tables: ``items`` (one row per item) and whatever else goes beside it, each a Parquet file.
+        tables: ``items`` (one row per item) and whatever else of ``RESULT_TABLES`` goes beside it, each a
+            Parquet file.
     """
 
     scores: dict[str, Any]
     counts: dict[str, Any]
     settings: dict[str, Any]
     tables: Mapping[str, pa.Table | Batches] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if unknown := self.tables.keys() - {*RESULT_TABLES}:
+            raise ValueError(f"{unknown}: not in RESULT_TABLES, so that --overwrite would not replace them")
 
     def table(self, name: str) -> pa.Table:
         """One of the tables, all rows of it."""

@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from pdtools.errors import PdtoolsError
-from pdtools.files.inputs import read_json
+from pdtools.files.inputs import read_json, sha256_file
 from pdtools.files.system import MAKER
+
+RESULT_TABLES = ("items", "observations", "regions", "scores")
+"""Names of tables that evaluations may write beside their ``results.json``; there are no others."""
 
 # What systems and killed processes leave in any folder.
 _LEFT_OVER = rf"\.nfs[0-9a-f]{{24}}|\.DS_Store|(\.[^/]+\.{MAKER}\.(tmp|old)|\.(best|last)\.(old|new))(/.*)?"
@@ -30,7 +33,8 @@ class _Kind:
         name: what it is.
         needed: files that each has; of the first, if it is JSON, these ``keys`` too.
         parts: matches the paths in it of all files and folders that pdtools writes there.
-        listed: the key in the first of these files of names of files that are there too.
+        listed: the key in the first of these files of what else is there: of each file its ``size`` and
+            ``sha256``, so that a list cannot name files that it was not made with.
     """
 
     name: str
@@ -56,18 +60,34 @@ class _Kind:
     def holds(self, paths: Iterable[str], folder: Path) -> Iterator[bool]:
         """Of each relative path in a folder, whether pdtools writes a file or folder there."""
         pattern = re.compile(f"{self.parts}|{_LEFT_OVER}|.*/({_LEFT_OVER})")
-        names = self._names(folder)
-        return (path in names or pattern.fullmatch(path) is not None for path in paths)
+        files = self.listed_in(folder)
+        return (
+            pattern.fullmatch(path) is not None or _is_as_listed(folder / path, files.get(path))
+            for path in paths
+        )
 
-    def _names(self, folder: Path) -> frozenset[str]:
+    def listed_in(self, folder: Path) -> dict[str, Any]:
+        """What the folder's list says of each file; nothing, if there is none."""
         if self.listed is None:
-            return frozenset()
+            return {}
         try:
             document = read_json(folder / self.needed[0])
         except (PdtoolsError, OSError):
-            return frozenset()
-        names = document.get(self.listed) if isinstance(document, dict) else None
-        return frozenset(str(name) for name in names) if isinstance(names, list) else frozenset()
+            return {}
+        files = document.get(self.listed) if isinstance(document, dict) else None
+        return files if isinstance(files, dict) else {}
+
+
+def as_listed(file: Path) -> dict[str, Any]:
+    """What a list says of a file that was just written."""
+    return {"size": file.stat().st_size, "sha256": sha256_file(file)}
+
+
+def _is_as_listed(file: Path, listed: Any) -> bool:
+    """Whether a file is the one that was listed; None: it was not."""
+    if not isinstance(listed, dict) or not file.is_file() or file.is_symlink():
+        return False
+    return file.stat().st_size == listed.get("size") and sha256_file(file) == listed.get("sha256")
 
 
 def _command(document: dict[str, Any]) -> str:
@@ -91,7 +111,7 @@ _KINDS = (
         name="the results",
         needed=("results.json", "items.parquet"),
         keys=frozenset({"scores", "counts", "settings", "provenance"}),
-        parts=r"results\.json|rejects\.jsonl|(items|regions|scores)\.parquet",
+        parts=rf"results\.json|rejects\.jsonl|({'|'.join(RESULT_TABLES)})\.parquet",
     ),
     _Kind(
         name="the shards",
@@ -141,9 +161,10 @@ def written_as(folder: Path, kinds: tuple[_Kind, ...] = _KINDS) -> str | None:
             paths = list(paths_below(folder))
             for path, is_ours in zip(paths, kind.holds(paths, folder), strict=True):
                 if not is_ours:
+                    is_listed = path in kind.listed_in(folder)
+                    reason = "is not as pdtools wrote it" if is_listed else "pdtools did not write there"
                     raise PdtoolsError(
-                        f"{folder}: holds {path}, which pdtools did not write there"
-                        " (move it, or choose another name)"
+                        f"{folder}: holds {path}, which {reason} (move it, or choose another name)"
                     )
             return description
     raise PdtoolsError(

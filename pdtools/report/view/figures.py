@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pdtools.files import atomic_directory, atomic_table, write_json
+from pdtools.files.written import as_listed
 from pdtools.report.tables import latex_table
 from pdtools.report.view.charts import Spec
 from pdtools.report.view.page import vl_convert
@@ -61,9 +62,9 @@ def write_figures(
                     write(["" if cell is None else cell for cell in row])
         for name, text in figures.sources.items():
             (temporary / f"{file_name(name)}.tex").write_text(text, "utf-8")
-        files = sorted(path.name for path in temporary.iterdir())
+        files = {path.name: as_listed(path) for path in sorted(temporary.iterdir())}
         write_json(temporary / MANIFEST, {"figures": files, "provenance": made})
-    return files
+    return list(files)
 
 
 def file_name(name: str) -> str:
