@@ -1,0 +1,169 @@
+"""Every command replaces with --overwrite what it wrote before, with all that it may write."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import typer
+from search_oracle import save_checkpoints
+from toy_prompts import toy_prompts
+from toy_reading import save_models, write_times
+
+from pdtools.cli.main import app, run
+from pdtools.evaluation.results import Results
+
+SMALL = [f"--set=config.{key}={value}" for key, value in (("layers", 1), ("d_model", 8), ("d_ff", 8))]
+SMALL += ["--set=train.steps=1", "--set=train.batch_sentences=2"]
+SHARDS = ["{shards}", "--valid", "{shards}"]
+MODEL = ["--model", "{models}/pushdown"]
+# By the folders that they write; each may read what those before it wrote.
+COMMANDS = {
+    "split": ["parse", "{x.trees}", "--from", "treebank", "--split", "0.4,0.3,0.3"],
+    "shards": ["tapes", "{x.trees}", "--tokenizer", "word", "--min-count", "1", "--tape", "packed"],
+    "windows": ["tapes", "{x.trees}", "--layout", "window", "--window", "20", "--tokenizer", "{shards}"],
+    "blocks": ["blocks", "{lines.txt}", "--length", "4"],
+    "brackets": ["generate", "dyck", "--brackets", "2", "--number", "9", "--shards"],
+    "language": ["generate", "cfl", "{x.pcfg}", "--number", "9", "--shards"],
+    "run": ["train", *SHARDS, *SMALL, "--set=config.heads=1", "--set=train.sample_parses=1"],
+    "closing": ["train", "{brackets}", *SMALL, "--set=config.heads=1"],
+    "counting": ["train", "{language}", *SMALL, "--set=config.heads=1"],
+    "copying": [
+        "train",
+        "--task",
+        "sm",
+        "--lengths",
+        "1-3",
+        "--config",
+        "dcf",
+        "--set=config.heads=2",
+        *SMALL,
+    ],
+    "answering": ["train", "{prompts}", *SMALL, "--set=config.heads=1", "--config", "glue"],
+    "parsing": ["eval-parse", "{x.trees}", "{x.trees}"],
+    "exported": ["export", "{run}", "--results", "{parsing}", "--about", "A model."],
+    "perplexity": ["eval-ppl", "{shards}", "--model", "{run}"],
+    "blimp": ["eval-blimp", "{pairs.jsonl}", *MODEL, "--beam", "2"],
+    "sg": ["eval-sg", "{suite.json}", *MODEL, "--beam", "2"],
+    "recorded": ["eval-sg", "{items.csv}", "--from-items"],
+    "attention": ["eval-attention", "{suite.json}", *MODEL, "--at", "2", "--beam", "2", "--samples", "9"],
+    "bound": ["eval-cfl", "{language}", "--model", "{counting}", "--plot", "{bound.svg}"],
+    "dyck": ["eval-dyck", "{far.tsv}", "--model", "{closing}", "--strings", "{brackets}", "--beam", "2"],
+    "task": ["eval-task", "{sm.tsv}", "--model", "{copying}", "--plot", "{task.svg}"],
+    "classified": [
+        "eval-classify",
+        "{prompts}",
+        "--model",
+        "{answering}",
+        "--predictions",
+        "{classified.tsv}",
+    ],
+    "reading": [
+        "eval-reading",
+        "{times.tsv}",
+        "--model",
+        "{reading_models}/base",
+        "--table",
+        "{reading.csv}",
+    ],
+    "figures": ["view", "{blimp}", "-o", "{page.html}"],
+}
+# Commands that have --overwrite and write no folder.
+OF_FILES = {"prompts", "decode", "sample", "inspect", "surprisal", "generate dyck-prefixes", "generate task"}
+
+
+def arguments(folder: Path, name: str) -> list[str]:
+    """A command with its paths."""
+    filled = [each.replace("{", f"{folder}/").replace("}", "") for each in COMMANDS[name]]
+    if "--model" in filled or filled[0] == "train":
+        filled += ["--device", "cpu"]
+    return [*filled, "--figures" if name == "figures" else "-o", str(folder / name), "--quiet"]
+
+
+def condition(name: str, *contents: str) -> dict[str, object]:
+    regions = [{"region_number": n, "content": text} for n, text in enumerate(contents, start=1)]
+    return {"condition_name": name, "regions": regions}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What commands read, and what each of them has written once."""
+    pytest.importorskip("vl_convert", reason="vl-convert is not installed")
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    folder = tmp_path_factory.mktemp("own")
+    save_checkpoints(folder / "models")
+    save_models(folder / "reading_models")
+    write_times(folder / "times.tsv")
+    toy_prompts(folder / "prompts", 6, 1)
+    words = ["a b c", "b a", "c a b", "b c a b", "a c", "c c a"]
+    (folder / "lines.txt").write_text("".join(f"{line}\n" for line in words))
+    trees = [f"(S {' '.join(f'(X {word})' for word in line.split())})\n" for line in words]
+    (folder / "x.trees").write_text("".join(trees))
+    (folder / "x.pcfg").write_text("S -> 'a' S [0.5] | 'a' [0.5]\n")
+    pair = {"UID": "toy", "field": "syntax", "linguistics_term": "binding", "pairID": "0"}
+    (folder / "pairs.jsonl").write_text(
+        json.dumps({**pair, "sentence_good": "a b", "sentence_bad": "b a"}) + "\n"
+    )
+    suite = {
+        "meta": {"name": "toy", "metric": "sum"},
+        "predictions": [{"type": "formula", "formula": "(2;%x%) < (2;%y%)"}],
+        "items": [{"item_number": 1, "conditions": [condition("x", "a", "b"), condition("y", "b", "a")]}],
+    }
+    (folder / "suite.json").write_text(json.dumps(suite))
+    (folder / "items.csv").write_text("model,suite,item,correct\nm,toy,1,1\nm,toy,2,0\n")
+    prefixes = [
+        "generate",
+        "dyck-prefixes",
+        "--brackets",
+        "2",
+        "-n",
+        "3",
+        "--depths",
+        "4-5",
+        "--nest-types",
+        "2",
+    ]
+    assert run([*prefixes, "-o", str(folder / "far.tsv"), "-q"]) == 0
+    assert (
+        run(["generate", "task", "sm", "--lengths", "2-3", "-n", "2", "-o", str(folder / "sm.tsv"), "-q"])
+        == 0
+    )
+    return folder
+
+
+def test_a_folder_that_a_command_wrote_it_replaces(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One test, as commands read what others have written."""
+    for name in COMMANDS:
+        command = arguments(made, name)
+        assert run(command) == 0, (name, capsys.readouterr().err)
+        first = sorted(os.listdir(made / name))
+        assert run([*command, "--overwrite"]) == 0, (name, capsys.readouterr().err)
+        assert sorted(os.listdir(made / name)) == first
+    assert "samples.jsonl" in os.listdir(made / "run")
+    assert "training.json" in os.listdir(made / "exported")
+    assert "scores.parquet" in os.listdir(made / "recorded")
+    assert "regions.parquet" in os.listdir(made / "sg")
+
+
+def test_every_command_is_among_these() -> None:
+    def found(group: Any, before: str = "") -> list[str]:
+        names = []
+        for name, command in group.commands.items():
+            if hasattr(command, "commands"):
+                names += found(command, f"{before}{name} ")
+            elif any(option.name == "overwrite" for option in command.params):
+                names.append(before + name)
+        return names
+
+    every = set(found(typer.main.get_command(app)))
+    of_folders = {" ".join(command[: 1 + (command[0] == "generate")]) for command in COMMANDS.values()}
+    assert every == of_folders | OF_FILES
+
+
+def test_a_table_of_another_name_is_not_written() -> None:
+    with pytest.raises(ValueError, match="RESULT_TABLES"):
+        Results(scores={}, counts={}, settings={}, tables={"others": pa.table({})})
