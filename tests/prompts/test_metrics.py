@@ -22,7 +22,7 @@ from pdtools.prompts.metrics import (
     scores_of,
     spearman,
 )
-from pdtools.prompts.tasks import read_task
+from pdtools.prompts.tasks import Task, read_task
 
 
 def test_the_figures_of_the_specification() -> None:
@@ -103,6 +103,22 @@ def test_each_task_has_its_scores() -> None:
         "stsb": ["spearman", "pearson"],
     }
     assert main_score(read_task("stsb"), np.ones(3), np.arange(3)) == 0  # gold does not vary
+
+
+@pytest.mark.parametrize("positive", ["no", "maybe", "yes", "unsure"])
+def test_f1_is_that_of_the_label_that_the_task_names(positive: str) -> None:
+    answers = {"no": "No", "maybe": "Perhaps", "yes": "Yes", "unsure": "Hm"}
+    parts, answer = ("A: {a}.",), "B: {label}"
+    task = Task(name="x", parts=parts, answer=answer, answers=answers, metric="f1", positive=positive)
+    at = task.labels.index(positive)
+    others = [i for i in range(4) if i != at]
+    gold = np.array([at, at, at, *others, others[0]])
+    predicted = np.array([at, WRONG, others[1], at, others[1], others[2], others[0]])
+    assert scores_of(task)["f1"](gold, predicted) == pytest.approx(2 * 1 / (3 + 2))
+    assert main_score(task, gold, predicted) == pytest.approx(2 / 5)
+    assert scores_of(task)["accuracy"](gold, predicted) == pytest.approx(4 / 7)
+    every = {label: f1(gold, predicted, i) for i, label in enumerate(task.labels)}
+    assert len({value for label, value in every.items() if label != positive} - {every[positive]}) > 0
 
 
 def test_intervals_are_those_of_the_mean() -> None:

@@ -37,13 +37,19 @@ def tokenizer_of(style: str) -> Tokenizer:
 
 
 def made(
-    folder: Path, items: list[Item], trees: list[str], tokenizer: Tokenizer, task: Task, rejects: Rejects
+    folder: Path,
+    items: list[Item],
+    trees: list[str],
+    tokenizer: Tokenizer,
+    task: Task,
+    rejects: Rejects,
+    window: int = 60,
 ) -> ShardSet:
     folder.mkdir()
     write_items(str(folder / "x.jsonl"), task, items)
     (folder / "x.trees").write_text("\n".join(trees) + "\n")
     prompts, files = read_prompts(str(folder / "x.jsonl")), [str(folder / "x.trees")]
-    settings = replace(WINDOW, window=60)
+    settings = replace(WINDOW, window=window)
     prompt_shards(files, prompts, tokenizer, settings, folder / "shards", rejects)
     return ShardSet.open(folder / "shards")
 
@@ -103,6 +109,28 @@ def test_items_that_do_not_fit_are_left_out(tmp_path: Path) -> None:
     assert [shards.item(i) for i in range(len(shards))] == ["0", "3"]
     assert [record["line"] for record in rejects] == [3, 4]
     assert shards.manifest["counts"]["left_out"] == 2
+
+
+@pytest.mark.parametrize("style", ["ptb", "raw"])
+@pytest.mark.parametrize("task", [read_task("rte"), replace(HOW_LATE, parts=read_task("rte").parts)])
+def test_an_item_that_just_fits_is_in(tmp_path: Path, style: str, task: Task) -> None:
+    """A window has room for so many tokens, the ROOT of each sentence and of the answer among them."""
+    items = [Item("0", SENTENCES, None)]
+    tokenizer = tokenizer_of(style)
+    whole = made(tmp_path / "whole", items, [*TREES], tokenizer, task, Rejects("fail"))
+    long = len(whole.tokens(0))
+    for window, fits in ((long + 1, True), (long, True), (long - 1, False)):
+        rejects = Rejects("fail")
+        folder = tmp_path / str(window)
+        if not fits:
+            with pytest.raises(PdtoolsError, match="1 left out: longer than the window"):
+                made(folder, items, [*TREES], tokenizer, task, rejects, window)
+            assert len(rejects) == 1
+            continue
+        shards = made(folder, items, [*TREES], tokenizer, task, rejects, window)
+        assert (shards.tokens(0) == whole.tokens(0)).all()
+        assert (shards.attach(0) == whole.attach(0)).all()
+        assert not len(rejects)
 
 
 @pytest.mark.parametrize(

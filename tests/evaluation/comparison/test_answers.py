@@ -105,6 +105,10 @@ def test_moments_of_numbers_that_do_not_vary_have_no_correlation(constant: float
     sums = np.array([*pearson.read(table, "there").values()])
     drawn = rng.multinomial(50, np.full(50, 1 / 50), size=200) @ sums
     assert not pearson.score(drawn).any()
+    # Nor does one item, drawn as often as there are items.
+    table = table.set_column(table.column_names.index(which), which, [rng.uniform(0, 5, 50)])
+    sums = np.array([*pearson.read(table, "there").values()])
+    assert not pearson.score(50 * np.eye(50) @ sums).any()
     # All but one item: samples without that one do not vary either, whatever it is.
     values = np.where(np.arange(50) == 7, 0.1, constant)
     table = table.set_column(table.column_names.index(which), which, [values])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 
@@ -160,6 +161,58 @@ def test_exclusions_are_counted_each_once() -> None:
         times, [a, b], frequency=None, regression=Regression(edges=True, spillover=0, **SMALL)
     )
     assert with_edges.counts["words_left_out"] == {NO_TIME: 1, "a: gone": 2, "b: crossing": 1}
+
+
+@pytest.mark.parametrize(("least", "most"), [(100.0, 3000.0), (0.0, 300.5), (250.25, 251.0)])
+def test_times_at_the_bounds_are_in(least: float, most: float) -> None:
+    """Each word of the second half is read in the least time, the most, just less than it, and just more."""
+    every, rng = texts(), np.random.default_rng(8)
+    surprisal = rng.gamma(2, 3, (N_TEXTS, N_WORDS))
+    inside = least + (most - least) * rng.random((N_TEXTS, N_WORDS))
+    times = times_of(every, inside, noise=0)
+    half = len(times.time) // SUBJECTS // 2
+    edges = [least, most, math.nextafter(least, -1), math.nextafter(most, math.inf)]
+    for subject, edge in enumerate(edges):
+        times.time[(times.word >= half) & (times.subject == subject)] = edge
+    regression = Regression(least=least, most=most, spillover=0, **SMALL)
+    results = evaluate_reading(times, [model("m", surprisal)], frequency=None, regression=regression)
+    items = results.table(ITEMS).to_pandas()
+    assert (items.subjects[:half] == SUBJECTS).all()
+    assert (items.subjects[half:] == 2).all()
+    assert items.time[half:].to_numpy() == pytest.approx((least + most) / 2)
+    left_out = results.counts["observations_left_out"]
+    assert (left_out[f"below {least:g} ms"], left_out[f"above {most:g} ms"]) == (half, half)
+    observations = results.table("observations").to_pandas()
+    assert observations.time.between(least, most).all()
+    assert {least, most} <= set(observations.time)
+
+
+def test_tests_are_over_items_and_over_words() -> None:
+    """Of few items all changes of signs are enumerated; words are far more, and say more."""
+    every, rng = texts()[:6], np.random.default_rng(9)
+    good, better = rng.gamma(2, 3, (2, 6, N_WORDS))
+    slopes = np.arange(6)[:, None]  # so that the words of an item gain alike
+    times = times_of(every, 300 + 8 * good + 2 * slopes * better)
+    models = [model("a", good), model("b", better)]
+    results = evaluate_reading(times, models, frequency=None, regression=Regression(**SMALL))
+    kept = results.table(ITEMS).to_pandas().dropna(subset=["fold"])
+    (pair,) = results.scores["pairs"]
+    of_models = results.scores["by_model"]
+    for found, difference in (
+        (of_models["a"], kept.logprob_a - kept.logprob_baseline),
+        (of_models["b"], kept.logprob_b - kept.logprob_baseline),
+        (pair, kept.logprob_b - kept.logprob_a),
+    ):
+        sums = difference.groupby(kept.item).sum().to_numpy()
+        signs = np.array(list(itertools.product([1, -1], repeat=6)))
+        assert found["p"] == np.mean(np.abs(signs @ sums) >= abs(sums.sum()) - 1e-9)
+        assert found["p_observations"] < found["p"]
+        counts = difference.groupby(kept.item).count().to_numpy()
+        chosen = np.random.default_rng(0).integers(6, size=(20_000, 6))
+        means = sums[chosen].sum(1) / counts[chosen].sum(1)
+        low, high = np.quantile(means, [0.025, 0.975])
+        spread = high - low
+        assert (found["low"], found["high"]) == pytest.approx((low, high), abs=0.15 * spread)
 
 
 def test_predictors_that_a_model_lacks_are_left_out_of_it_and_said() -> None:

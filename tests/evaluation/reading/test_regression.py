@@ -154,6 +154,21 @@ def test_permutation_p_is_uniform_without_an_effect() -> None:
     assert np.mean(found) == pytest.approx(0.5, abs=0.06)
 
 
+def test_bootstrap_means_are_over_the_observations_that_are_drawn() -> None:
+    """Items have unlike numbers of observations, and a mean is over as many as were drawn."""
+    groups = np.repeat([3, 5, 7, 9], [1, 3, 2, 10])
+    rng = np.random.default_rng(1)
+    assert bootstrap_mean(np.full(16, 3.25), groups, rng, 500) == (3.25, 3.25)
+    values = rng.normal(size=16)
+    of_group = [values[groups == group] for group in (3, 5, 7, 9)]
+    samples = itertools.product(of_group, repeat=4)  # all 256, equally probable
+    means = np.array([np.concatenate(sample).mean() for sample in samples])
+    low, high = bootstrap_mean(values, groups, rng, 20_000)
+    assert (low, high) == pytest.approx(
+        np.quantile(np.repeat(means, 1000), [0.025, 0.975]).tolist(), abs=0.02
+    )
+
+
 def test_bootstrap_draws_whole_items() -> None:
     groups = np.repeat(np.arange(50), 4)
     rng = np.random.default_rng(2)

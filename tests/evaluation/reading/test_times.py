@@ -49,6 +49,34 @@ def test_sentences_that_the_table_says(tmp_path: Path) -> None:
     assert times.columns == Columns(sentence="sentence")
 
 
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("He left. She stayed.", [0, 0, 1, 1]),
+        ("What?! Then: No…  Well", [0, 1, 1, 2]),
+        ("Really? Yes! Good… Then go", [0, 1, 2, 3, 3]),
+        ("“Stop.” She ran.’ He sat.) It", [0, 1, 1, 2, 2, 3]),
+        ('He said "Go." Then "Why?\'" "So!"] 5 dogs', [0, 0, 0, 1, 1, 2, 3, 3]),
+        ("»No.« “Stop!” she said. “Yes?” he", [0, 0, 0, 0, 1, 1]),
+        ("Mr. Smith saw Dr. No, Mrs. X. and Ms. Y", [0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        ("J. R. Smith (Prof. Lt. Col. Capt. Gen. St. X) Jr. Sr. Z", [0] * 13),
+        ('vs. A cf. B e.g. C i.e. D "Mr. E', [0] * 10),
+        ("It cost 3.5 Then rose 3. Then", [0, 0, 0, 0, 0, 0, 1]),
+        ("Yahoo! is here. mister. A", [0, 0, 0, 0, 1]),
+        ("Wait; No: Yes, And — Then", [0] * 6),
+        ("He came at 5 p.m. Then Ab. X", [0, 0, 0, 0, 0, 1, 1, 2]),
+        ("He saw NASA. Then the USA. She", [0, 0, 0, 1, 1, 1, 2]),
+        ("... Then .", [0, 1, 1]),
+    ],
+)
+def test_sentences_end_by_punctuation(tmp_path: Path, text: str, sentences: list[int]) -> None:
+    words = text.split()
+    rows = [f"a\t{i}\t{word}\ts\t200" for i, word in enumerate(words)]
+    (tmp_path / "t.tsv").write_text("\n".join([TIDY[0].replace(" ", "\t"), *rows]) + "\n")
+    (found,) = read_times(str(tmp_path / "t.tsv")).texts
+    assert found.sentences.tolist() == sentences
+
+
 def test_natural_stories(tmp_path: Path) -> None:
     """processed_RTs.tsv as readr writes it: cells that hold quotes are quoted; a zone that nobody read."""
     header = "WorkerId WorkTimeInSeconds correct item zone RT word nItem meanItemRT sdItemRT gmeanItemRT"
