@@ -12,7 +12,7 @@ from pdtools.evaluation.comparison.overview import Headline
 from pdtools.evaluation.results import Results, mean
 from pdtools.evaluation.sg.scores import CONVENTIONS
 from pdtools.report.plots import Line, draw_lines
-from pdtools.report.tables import Cell, print_note, print_table
+from pdtools.report.tables import Cell, decimal, decimals, print_note, print_table
 
 _LENGTHS_TOGETHER = 10  # in a printed table of lengths
 _NAMES_WIDTH = 24  # of two models, as headings of columns
@@ -296,20 +296,21 @@ def _p(group: Difference) -> str:
 
 def print_overview(headlines: Sequence[Headline], a: str, b: str) -> None:
     """The main scores of two models, one a line."""
+    digits = [decimals(headline.a, headline.b) for headline in headlines]
     rows: list[tuple[Cell, ...]] = [
         (
             headline.score,
             headline.a,
             headline.b,
-            None if headline.a is None or headline.b is None else f"{headline.b - headline.a:+.2f}",
+            None if headline.a is None or headline.b is None else decimal(headline.b - headline.a, n, "+"),
             None if headline.p is None else f"{headline.p:.2g}",
         )
-        for headline in headlines
+        for headline, n in zip(headlines, digits, strict=True)
     ]
     if len(a) + len(b) > _NAMES_WIDTH:
         _print_names(a, b)
         a, b = "a", "b"
-    print_table(["score", a, b, "difference", "p"], rows)
+    print_table(["score", a, b, "difference", "p"], rows, digits=digits)
     for notes, scores in _scores_by_notes(headlines).items():
         _print_notes(f"{'; '.join(scores)}: ", notes)
 
@@ -360,8 +361,7 @@ def print_many(found: ManyComparison, *, details: bool = False) -> None:
 
 
 def _print_overall(name: str, score: Score) -> None:
-    # Nats a word, such as those of reading times, are small.
-    digits = 2 if max(abs(each.mean) for each in score.groups) >= 1 else 4
+    digits = decimals(*(each.mean for each in score.groups))
     print_table(
         ["group", "runs", "mean", "sd", "95%"],
         [
@@ -370,7 +370,7 @@ def _print_overall(name: str, score: Score) -> None:
                 len(each.values),
                 each.mean,
                 each.deviation,
-                _bounds(each.over_seeds or each.over_items, f".{digits}f"),
+                _bounds(each.over_seeds or each.over_items, digits),
             )
             for each in score.groups
         ],
@@ -383,8 +383,8 @@ def _print_overall(name: str, score: Score) -> None:
             [
                 (
                     f"{pair.b} - {pair.a}",
-                    f"{pair.difference:+.{digits}f}",
-                    _bounds(pair.over_seeds or pair.over_items, f"+.{digits}f"),
+                    decimal(pair.difference, digits, "+"),
+                    _bounds(pair.over_seeds or pair.over_items, digits, "+"),
                     *_ps(pair),
                 )
                 for pair in score.pairs
@@ -414,5 +414,5 @@ def _ps(pair: PairDifference) -> tuple[Cell, Cell]:
     )
 
 
-def _bounds(interval: tuple[float, float] | None, form: str) -> str | None:
-    return None if interval is None else f"[{interval[0]:{form}}, {interval[1]:{form}}]"
+def _bounds(interval: tuple[float, float] | None, digits: int, sign: str = "") -> str | None:
+    return None if interval is None else f"[{', '.join(decimal(edge, digits, sign) for edge in interval)}]"

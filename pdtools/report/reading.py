@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pdtools.evaluation.results import Results
-from pdtools.report.tables import Cell, print_table
+from pdtools.report.tables import Cell, decimals, print_table
 
 
 def print_reading(results: Results) -> None:
@@ -19,7 +21,7 @@ def print_reading(results: Results) -> None:
         rows,
         title=f"Held-out log-likelihood over {baseline}, nats a word: {counts['words_regressed']} words of"
         f" {counts['items']} items",
-        digits=4,
+        digits=[_digits(row[1:4]) for row in rows],
     )
     print()
     rows = [
@@ -42,7 +44,8 @@ def print_reading(results: Results) -> None:
             ]
             for pair in scores["pairs"]
         ]
-        print_table(["difference of ΔLL", "", "from", "to", "p", "p by words"], rows, digits=4)
+        digits = [_digits(row[1:4]) for row in rows]
+        print_table(["difference of ΔLL", "", "from", "to", "p", "p by words"], rows, digits=digits)
     print()
     left_out: list[list[Cell]] = [
         [reason, number] for reason, number in counts["words_left_out"].items() if number
@@ -51,6 +54,11 @@ def print_reading(results: Results) -> None:
         [f"times: {reason}", number] for reason, number in counts["observations_left_out"].items() if number
     ]
     print_table(["left out", "number"], left_out)
+
+
+def _digits(gain: Sequence[Cell]) -> int:
+    """Decimals of a gain and its interval."""
+    return max(4, decimals(*(cell for cell in gain if isinstance(cell, float))))
 
 
 def _cells(estimate: dict[str, float]) -> list[Cell]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import sys
@@ -43,7 +44,7 @@ def print_table(
     *,
     title: str = "",
     stream: IO[str] | None = None,
-    digits: int = 2,
+    digits: int | Sequence[int] = 2,
 ) -> None:
     """Print a table, no wider than the terminal, or than 80 columns where there is none; or as LaTeX.
 
@@ -55,7 +56,7 @@ def print_table(
         rows: cells; numbers stand on the right, floats with ``digits`` decimals, None is a dash.
         title: a line above it.
         stream: where to; standard output by default.
-        digits: decimals of floats.
+        digits: decimals of floats; of each row, if there are several. One that would be 0 has more.
     """
     stream = sys.stdout if stream is None else stream
     if _IS_LATEX.get():
@@ -64,7 +65,7 @@ def print_table(
     columns, title = [visible(name) for name in columns], visible(title)
     body = [list(row) for row in rows]
     numeric = _numeric(body, len(columns))
-    texts = [[_text(cell, digits) for cell in row] for row in body]
+    texts = [[_text(cell, n) for cell in row] for row, n in zip(body, _of_rows(digits, body), strict=True)]
     width = shutil.get_terminal_size().columns if stream.isatty() else WIDTH
     lines = _aligned([list(columns), *texts], numeric, width)
     stream.write("".join(f"{line}\n" for line in ([title] if title else []) + lines))
@@ -76,14 +77,21 @@ def _numeric(body: Sequence[Sequence[Cell]], columns: int) -> list[bool]:
 
 
 def latex_table(
-    columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, title: str = "", digits: int = 2
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    *,
+    title: str = "",
+    digits: int | Sequence[int] = 2,
 ) -> str:
     """A table for LaTeX, with the rules of its package booktabs; arguments as of :func:`print_table`."""
     body = [list(row) for row in rows]
     kinds = "".join("r" if right else "l" for right in _numeric(body, len(columns)))
     lines = [f"% {visible(title)}"] if title else []
     lines += [f"\\begin{{tabular}}{{{kinds}}}", r"\toprule", _latex_row(columns), r"\midrule"]
-    lines += [_latex_row(["--" if cell is None else _text(cell, digits) for cell in row]) for row in body]
+    lines += [
+        _latex_row(["--" if cell is None else _text(cell, n) for cell in row])
+        for row, n in zip(body, _of_rows(digits, body), strict=True)
+    ]
     lines += [r"\bottomrule", r"\end{tabular}"]
     return "".join(f"{line}\n" for line in lines)
 
@@ -116,10 +124,35 @@ def latex_text(text: str) -> str:
     return re.sub(r"(?<![\w.^{])([+-])(?=\d)", r"$\1$", escaped)
 
 
+def _of_rows(digits: int | Sequence[int], rows: Sequence[object]) -> Sequence[int]:
+    return [digits] * len(rows) if isinstance(digits, int) else digits
+
+
 def _text(cell: Cell, digits: int) -> str:
     if cell is None:
         return "-"
-    return f"{cell:.{digits}f}" if isinstance(cell, float) else visible(str(cell))
+    return decimal(cell, digits) if isinstance(cell, float) else visible(str(cell))
+
+
+def decimal(number: float, digits: int, sign: str = "") -> str:
+    """A number with so many decimals; one that would be 0 with two digits of it, as a power of ten if small.
+
+    Args:
+        number: any.
+        digits: decimals.
+        sign: ``+``: positive numbers have a sign too.
+    """
+    text = f"{number:{sign}.{digits}f}"
+    return f"{number:{sign}.2g}" if number and not float(text) else text
+
+
+def decimals(*numbers: float | None) -> int:
+    """Decimals of numbers that are shown beside each other: two, of smaller ones than 1 four, or as many as
+    show three digits of the smallest, up to eight."""
+    sizes = [abs(number) for number in numbers if number]
+    if not sizes or max(sizes) >= 1:
+        return 2
+    return min(max(4, 2 - math.floor(math.log10(min(sizes)))), 8)
 
 
 def _aligned(rows: list[list[str]], numeric: list[bool], width: int) -> list[str]:

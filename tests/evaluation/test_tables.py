@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import itertools
+import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib import resources
 from typing import Any
 
 import pyarrow as pa
@@ -38,7 +41,8 @@ from pdtools.report.evaluations import (
     print_sg,
     print_sg_runs,
 )
-from pdtools.report.tables import latex_tables, latex_text, print_table
+from pdtools.report.reading import print_reading
+from pdtools.report.tables import decimal, decimals, latex_tables, latex_text, print_table
 from pdtools.visible import visible
 
 
@@ -325,6 +329,63 @@ def test_text_for_latex_can_be_read_again(text: str) -> None:
         at = found.end()
         read += found["sign"] or words.get(found["word"] or "") or found["escaped"] or found["plain"]
     assert read == visible(text)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.integers(0, 4), st.sampled_from(["", "+"]))
+def test_no_number_is_shown_as_0_that_is_none(number: float, digits: int, sign: str) -> None:
+    text = decimal(number, digits, sign)
+    assert (float(text) == 0) == (number == 0)
+    assert float(text) == pytest.approx(number, abs=0.5 * 10.0**-digits)
+    if float(f"{number:.{digits}f}"):
+        assert text == f"{number:{sign}.{digits}f}"
+    else:
+        assert float(text) == pytest.approx(number, rel=0.06)
+    stream = io.StringIO()
+    print_table(["x"], [[number]], digits=digits, stream=stream)
+    assert stream.getvalue().split() == ["x", decimal(number, digits)]
+
+
+@pytest.mark.parametrize("gain", [0.0123, -0.00002, 3e-7, 1e-11, 0.0, 2.5])
+def test_gains_of_reading_times_have_the_digits_of_their_size(
+    gain: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tested = {"low": gain / 2, "high": 2 * gain, "p": 0.004, "p_observations": 1e-7}
+    scores = {
+        "by_model": {"m": {"delta_ll": gain, **tested, "coefficients": {}}},
+        "pairs": [{"a": "m", "b": "n", "difference": -gain, **tested}],
+    }
+    counts = {"words_regressed": 9, "items": 3, "words_left_out": {}, "observations_left_out": {}}
+    print_reading(Results(scores=scores, counts=counts, settings={"baseline": ["length"], "spillover": 0}))
+    lines = capsys.readouterr().out.splitlines()
+    for start, sign in (("m ", 1), ("n − m ", -1)):
+        (line,) = (line for line in lines if line.startswith(start) and "ΔLL" not in line)
+        cells = line.removeprefix(start).split()
+        assert [float(cell) for cell in cells] == pytest.approx(
+            [sign * gain, gain / 2, 2 * gain, 0.004, 1e-7], rel=0.01, abs=0
+        )
+
+
+def test_pages_choose_the_digits_that_tables_have() -> None:
+    if (node := shutil.which("node")) is None:
+        pytest.skip("node is not installed")
+    numbers = [
+        [0.0],
+        [3e-5, -1e-4],
+        [0.0123],
+        [0.5, 0.7],
+        [12.0, 1e-5],
+        [1e-12],
+        [None, 0.2],
+        [1.0],
+        [9.99e-4],
+    ]
+    script = resources.files("pdtools.report.view").joinpath("page.js").read_text("utf-8")
+    begin, end = script.index("const decimals ="), script.index("const percent =")
+    code = (
+        f"{script[begin:end]} console.log(JSON.stringify({json.dumps(numbers)}.map((x) => decimals(...x))))"
+    )
+    found = subprocess.run([node, "-e", code], capture_output=True, text=True, check=True)
+    assert json.loads(found.stdout) == [decimals(*each) for each in numbers]
 
 
 def test_numbers_for_latex() -> None:

@@ -44,7 +44,7 @@ def dots(*, series: Sequence[str], title: str, chance: float | None = None, shar
         chance: where guessing would be.
         shares: whether scores are fractions of 1, shown as percentages.
     """
-    digits = ".1%" if shares else ".4f"
+    digits = ".1%" if shares else ".4~r"
     y = {
         "y": {"field": "name", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 340}},
         "yOffset": {"field": "series", "sort": list(series)},

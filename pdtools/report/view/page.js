@@ -51,6 +51,11 @@ const state = {
 
 const MINUS = "−";
 const digits = (x, n = 2) => (x === null || x === undefined ? "–" : x.toFixed(n).replace(/^-(?=[0.]*$)/, "").replace("-", MINUS));
+// Of numbers beside each other: two, of smaller ones than 1 four, or as many as show three digits of the smallest.
+const decimals = (...numbers) => {
+  const sizes = numbers.filter((x) => x).map(Math.abs);
+  return !sizes.length || Math.max(...sizes) >= 1 ? 2 : Math.min(Math.max(4, 2 - Math.floor(Math.log10(Math.min(...sizes)))), 8);
+};
 const percent = (x, n = 1) => (x === null || x === undefined ? "–" : digits(100 * x, n));
 const signed = (x, n = 2) => (x > 0 ? "+" : "") + digits(x, n);
 const probability = (p) => (p === null || p === undefined ? "–" : p === 0 ? `< 1e${MINUS}300` : p < 0.0001 ? p.toExponential(1).replace("-", MINUS) : p.toFixed(4));
@@ -58,7 +63,7 @@ const probability = (p) => (p === null || p === undefined ? "–" : p === 0 ? `<
 /** A table: columns are names or {name, number}; cells are text, numbers or elements. */
 function table(columns, rows, { caption = null, rowClass = () => null } = {}) {
   const numeric = columns.map((column, i) => column.number ?? rows.every((row) => typeof row[i] === "number" || row[i] === null));
-  const cell = (value) => (value instanceof Node ? value : value === null || value === undefined ? "–" : typeof value === "number" && !Number.isInteger(value) ? digits(value, 3) : String(value));
+  const cell = (value) => (value instanceof Node ? value : value === null || value === undefined ? "–" : typeof value === "number" && !Number.isInteger(value) ? digits(value, Math.max(3, decimals(value) - 1)) : String(value));
   return make("div", {}, caption && make("p", { class: "soft" }, caption), make("div", { class: "scroll" }, make("table", { "aria-label": caption },
     make("thead", {}, make("tr", {}, columns.map((column, i) => make("th", { scope: "col", class: numeric[i] ? "number" : null }, column.name ?? column)))),
     make("tbody", {}, rows.map((row, n) => make("tr", { class: rowClass(n) }, row.map((value, i) => make("td", { class: numeric[i] ? "number" : null }, cell(value)))))))));

@@ -10,7 +10,7 @@
 
   const overview = table(
     [{ name: "score", number: false }, ...models.map((name) => ({ name, number: true }))],
-    page.overview.map((row) => [row.score, ...row.values.map((value, i) => make("span", { title: row.over[i] }, digits(value)))]),
+    page.overview.map((row) => [row.score, ...row.values.map((value, i) => make("span", { title: row.over[i] }, digits(value, decimals(...row.values))))]),
   );
 
   // Models that differ in nothing but their seed, as one.
@@ -21,10 +21,10 @@
     const mean = known.reduce((a, b) => a + b, 0) / known.length;
     return [mean, known.length > 1 ? Math.sqrt(known.reduce((sum, x) => sum + (x - mean) ** 2, 0) / (known.length - 1)) : null];
   };
-  const plusMinus = ([mean, deviation]) => (Number.isNaN(mean) ? "–" : digits(mean) + (deviation === null ? "" : ` ± ${digits(deviation)}`));
+  const plusMinus = ([mean, deviation], n) => (Number.isNaN(mean) ? "–" : digits(mean, n) + (deviation === null ? "" : ` ± ${digits(deviation, n)}`));
   const ofSeeds = hasSeeds ? table(
     [{ name: "score", number: false }, ...groups.map(({ name, of }) => ({ name: of.length > 1 ? `${name} (${of.length} seeds)` : name, number: true }))],
-    page.overview.map((row) => [row.score, ...groups.map(({ of }) => plusMinus(spread(of.map((i) => row.values[i]))))]),
+    page.overview.map((row) => [row.score, ...groups.map(({ of }) => plusMinus(spread(of.map((i) => row.values[i])), decimals(...row.values)))]),
     { caption: "Runs that were trained alike but for their seed are one: mean ± standard deviation over seeds (n − 1)." }) : null;
 
   // ---- a benchmark: a dot with its interval for each group and model, sorted as one likes ----------------------

@@ -20,6 +20,7 @@ from pdtools.evaluation.results import Results
 SMALL = [f"--set=config.{key}={value}" for key, value in (("layers", 1), ("d_model", 8), ("d_ff", 8))]
 SMALL += ["--set=train.steps=1", "--set=train.batch_sentences=2"]
 SHARDS = ["{shards}", "--valid", "{shards}"]
+KEPT = ["--set=train.sample_parses=1", "--set=train.keep_at=['1 steps']"]
 MODEL = ["--model", "{models}/pushdown"]
 # By the folders that they write; each may read what those before it wrote.
 COMMANDS = {
@@ -29,7 +30,7 @@ COMMANDS = {
     "blocks": ["blocks", "{lines.txt}", "--length", "4"],
     "brackets": ["generate", "dyck", "--brackets", "2", "--number", "9", "--shards"],
     "language": ["generate", "cfl", "{x.pcfg}", "--number", "9", "--shards"],
-    "run": ["train", *SHARDS, *SMALL, "--set=config.heads=1", "--set=train.sample_parses=1"],
+    "run": ["train", *SHARDS, *SMALL, "--set=config.heads=1", *KEPT],
     "closing": ["train", "{brackets}", *SMALL, "--set=config.heads=1"],
     "counting": ["train", "{language}", *SMALL, "--set=config.heads=1"],
     "copying": [
@@ -143,7 +144,7 @@ def test_a_folder_that_a_command_wrote_it_replaces(made: Path, capsys: pytest.Ca
         first = sorted(os.listdir(made / name))
         assert run([*command, "--overwrite"]) == 0, (name, capsys.readouterr().err)
         assert sorted(os.listdir(made / name)) == first
-    assert "samples.jsonl" in os.listdir(made / "run")
+    assert {"samples.jsonl", "step-1"} <= set(os.listdir(made / "run"))
     assert "training.json" in os.listdir(made / "exported")
     assert "scores.parquet" in os.listdir(made / "recorded")
     assert "regions.parquet" in os.listdir(made / "sg")

@@ -20,10 +20,11 @@ from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.comparison.compare import compare_runs
 from pdtools.evaluation.comparison.groups import Group, by_seed, find_models
 from pdtools.evaluation.comparison.many import ManyComparison, Score, compare_many
+from pdtools.evaluation.comparison.overview import overview
 from pdtools.evaluation.comparison.statistics import Spread, mcnemar
 from pdtools.evaluation.results import ITEMS, Results, write_results
 from pdtools.provenance import provenance
-from pdtools.report.evaluations import print_many
+from pdtools.report.evaluations import print_many, print_overview
 
 
 def write(
@@ -284,17 +285,30 @@ def test_scores_without_items_have_seeds_alone(tmp_path: Path) -> None:
     assert score.lower_is_better
 
 
+@pytest.mark.parametrize(
+    ("gains", "shown"),
+    [
+        ((0.0123, 0.0151), ("0.0123", "0.0151", "+0.0028")),
+        ((0.000123, 0.000151), ("0.000123", "0.000151", "+0.000028")),
+        ((-0.00301, 0.000002), ("-0.00301000", "0.00000200", "+0.00301200")),
+        ((0.0123, 0.012300001), ("0.0123", "0.0123", "+1e-09")),
+        ((0.0, 3e-12), ("0.00000000", "3e-12", "+3e-12")),
+        ((1.5, 2.25), ("1.50", "2.25", "+0.75")),
+    ],
+)
 def test_gains_of_reading_times_are_better_the_higher_and_small(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    gains: tuple[float, float], shown: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name, gain in (("a", 0.0123), ("b", 0.0151)):
+    for name, gain in zip("ab", gains, strict=True):
         of_model = {"delta_ll": gain, "low": 0.0, "high": 1.0}
         scores = {"by_model": {"m": of_model}}
-        write(tmp_path / name, "reading", [{"x": 1}], scores=scores, counts={"words_regressed": 9})
-    found = compare_many(groups(a=[tmp_path / "a"], b=[tmp_path / "b"]))
+        write(tmp_path / name / "r", "reading", [{"x": 1}], scores=scores, counts={"words_regressed": 9})
+    found = compare_many(groups(a=[tmp_path / "a" / "r"], b=[tmp_path / "b" / "r"]))
     assert not found.scores[0].lower_is_better
     print_many(found)
-    assert {"0.0123", "0.0151", "+0.0028"} <= set(capsys.readouterr().out.split())
+    assert {*shown} <= set(capsys.readouterr().out.split())
+    print_overview(overview(tmp_path / "a", tmp_path / "b"), "a", "b")
+    assert {*shown} <= set(capsys.readouterr().out.split())
 
 
 def test_pairs_families_and_a_baseline(tmp_path: Path) -> None:
