@@ -154,7 +154,7 @@ def _json(file: str, rejects: Rejects) -> Iterator[Record]:
 def _parquet(
     file: str, names: Mapping[str, Sequence[str]], columns: Collection[str] | None
 ) -> Iterator[Record]:
-    """Rows, few at a time. A text that many of them share is in memory once."""
+    """Rows, few at a time. A text that many of them share is in memory once, as a row group is packed."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
