@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 
 # Control characters of ASCII and Latin-1, line and paragraph separators, marks of direction (which reorder
-# what follows them), and halves of surrogate pairs, by which bytes of file names are spelled.
-_HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# what follows them), halves of surrogate pairs, by which bytes of file names are spelled, and what is none.
+_HIDDEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
 
 
 def visible(text: str) -> str:

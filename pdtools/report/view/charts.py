@@ -9,6 +9,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pdtools.visible import visible
+
 Spec = dict[str, Any]
 
 # Okabe and Ito's colours, without yellow, too light for lines on white; never without a shape or a dash.
@@ -201,7 +203,7 @@ def heat_map(rows: Sequence[Sequence[int]], tokens: Sequence[str]) -> Spec:
         for k, row in enumerate(rows)
         for j, depth in enumerate(row[: k + 1])
     ]
-    expression = f"{json.dumps(list(tokens))}[datum.value]"
+    expression = f"{json.dumps([visible(token) for token in tokens])}[datum.value]"
     axis = {"labelExpr": expression, "labelAngle": 0}
     x = {"field": "j", "type": "ordinal", "title": None, "axis": {**axis, "labelAngle": -50, "orient": "top"}}
     y = {"field": "k", "type": "ordinal", "title": None, "axis": axis}

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unicodedata import combining, normalize
 
 from pdtools.files import atomic_directory, atomic_table, write_json
 from pdtools.files.written import as_listed
 from pdtools.report.tables import latex_table
 from pdtools.report.view.charts import Spec
-from pdtools.report.view.page import vl_convert
+from pdtools.report.view.vega import draw
 
 MANIFEST = "figures.json"
+_LONGEST = 100  # of the letters of a name that are kept
+_DIGEST = re.compile(r"-[0-9a-fA-F]{8}$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,25 +53,46 @@ def write_figures(
     Returns:
         The names of the files.
     """
-    converter = vl_convert()
-    pictures = {name: converter.vegalite_to_svg(chart) for name, chart in figures.charts.items()}
-    pictures |= figures.drawings
+    pictures = draw(figures.charts, figures.drawings)
+    stems = file_names([*pictures, *figures.tables, *figures.sources])
     with atomic_directory(folder, overwrite=overwrite) as temporary:
-        for name, svg in pictures.items():
-            (temporary / f"{file_name(name)}.svg").write_text(svg, "utf-8")
-            (temporary / f"{file_name(name)}.pdf").write_bytes(converter.svg_to_pdf(svg))
+        for name, (svg, pdf) in pictures.items():
+            (temporary / f"{stems[name]}.svg").write_text(svg, "utf-8")
+            (temporary / f"{stems[name]}.pdf").write_bytes(pdf)
         for name, (columns, rows) in figures.tables.items():
-            (temporary / f"{file_name(name)}.tex").write_text(latex_table(columns, rows), "utf-8")
-            with atomic_table(temporary / f"{file_name(name)}.csv", columns) as write:
+            (temporary / f"{stems[name]}.tex").write_text(latex_table(columns, rows), "utf-8")
+            with atomic_table(
+                temporary / f"{stems[name]}.csv", [_cell(column) for column in columns]
+            ) as write:
                 for row in rows:
-                    write(["" if cell is None else cell for cell in row])
+                    write([_cell(cell) for cell in row])
         for name, text in figures.sources.items():
-            (temporary / f"{file_name(name)}.tex").write_text(text, "utf-8")
+            (temporary / f"{stems[name]}.tex").write_text(text, "utf-8")
         files = {path.name: as_listed(path) for path in sorted(temporary.iterdir())}
         write_json(temporary / MANIFEST, {"figures": files, "provenance": made})
     return list(files)
 
 
-def file_name(name: str) -> str:
-    """A name without what file systems and LaTeX do not like."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._") or "figure"
+def _cell(value: Any) -> Any:
+    """Of CSV: names of files may have bytes that are no UTF-8."""
+    text = "" if value is None else value
+    return text.encode("utf-8", "backslashreplace").decode() if isinstance(text, str) else text
+
+
+def file_names(names: Collection[str]) -> dict[str, str]:
+    """For each name one that file systems and LaTeX like, different for different names, whatever their case.
+
+    A name that loses something on the way gets a digest at its end, by which it is always called the same.
+    Of names that differ in case alone each gets one.
+    """
+    folded = Counter(name.casefold() for name in set(names))
+    found = {}
+    for name in names:
+        letters = "".join(each for each in normalize("NFKD", name) if not combining(each))
+        kept = re.sub(r"[^A-Za-z0-9._-]+", "-", letters).strip("-._")
+        stem = kept[:_LONGEST] or "figure"
+        # One that ends like a digest could be another's.
+        if stem != name or folded[name.casefold()] > 1 or _DIGEST.search(stem):
+            stem += f"-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+        found[name] = stem
+    return found

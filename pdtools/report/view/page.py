@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
-from pdtools.errors import MissingDependencyError, PdtoolsError
+from pdtools.errors import PdtoolsError
+from pdtools.report.view.vega import javascript
 
 SCHEMA = 1
 """Of the document; goes up when a page of an older pdtools could not read it."""
@@ -58,7 +59,7 @@ def render(page: Page, made: Mapping[str, Any]) -> str:
         made: see :func:`pdtools.provenance.provenance`.
 
     Raises:
-        MissingDependencyError: for a page with charts, without vl-convert-python.
+        PdtoolsError: for a page with charts, without vl-convert-python, or if that fails.
     """
     document = {
         "schema": SCHEMA,
@@ -70,7 +71,7 @@ def render(page: Page, made: Mapping[str, Any]) -> str:
     }
     scripts = [_asset(f"{name}.js") for name in ("page", *page.scripts, page.kind)]
     if page.charts:
-        scripts.insert(0, _vega())
+        scripts.insert(0, javascript())
     hashes = " ".join(f"'sha256-{_hash(script)}'" for script in scripts)
     policy = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:"
     return "\n".join(
@@ -135,20 +136,3 @@ def _asset(name: str) -> str:
 
 def _hash(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-
-def _vega() -> str:
-    return str(vl_convert().javascript_bundle())
-
-
-def vl_convert() -> Any:
-    """The package that draws Vega-Lite without a browser, and has its scripts.
-
-    Raises:
-        MissingDependencyError: if it is not installed.
-    """
-    try:
-        import vl_convert
-    except ImportError as error:
-        raise MissingDependencyError("vl-convert-python", extra="view") from error
-    return vl_convert

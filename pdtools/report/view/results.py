@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -449,5 +448,5 @@ def _charts(page: Page) -> dict[str, Spec]:
                 dict(zip(columns, row, strict=True)) for row in page.packed["regions"]["rows"].get(suite, [])
             ]
             labelled = [{**row, "label": about["labels"][row["region"]]} for row in rows]
-            found[f"sg-suite-{Path(suite).name}"] = with_rows(about["chart"], labelled)
+            found[f"sg-suite-{suite}"] = with_rows(about["chart"], labelled)
     return found

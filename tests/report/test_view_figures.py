@@ -1,0 +1,91 @@
+"""Files of figures: their names, what is drawn into them, and what is said where that fails."""
+
+from __future__ import annotations
+
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from view_pages import random_trace, write_run
+
+from pdtools.cli.main import run
+from pdtools.errors import PdtoolsError
+from pdtools.report.view import sentences, vega
+from pdtools.report.view.charts import bars
+from pdtools.report.view.figures import file_names, write_figures
+
+
+@pytest.mark.parametrize(
+    ("names", "alike"),
+    [
+        (["overview", "blimp-field", "tape-1-GPT2"], ["overview", "blimp-field", "tape-1-GPT2"]),
+        (["tree-1-größe", "tree-1-gräße"], ["tree-1-gro-e-", "tree-1-gra-e-"]),
+        (["tape-1-模型", "tape-1-基线"], ["tape-1-", "tape-1-"]),
+        (["tree-1-Base", "tree-1-base", "tree-1-b"], ["tree-1-Base-", "tree-1-base-", "tree-1-b"]),
+        (["a/b", "a-b", "a b", "../a"], ["a-b-", "a-b", "a-b-", "a-"]),
+        (["", ".", "/", "模"], ["figure-", "figure-", "figure-", "figure-"]),
+        (["x" * 300 + "1", "x" * 300 + "2"], ["x" * 100 + "-", "x" * 100 + "-"]),
+        (["a\x01", "a\x02", "a\ud800"], ["a-", "a-", "a-"]),
+    ],
+)
+def test_names_of_files_are_distinct_and_readable(names: list[str], alike: list[str]) -> None:
+    found = list(file_names(names).values())
+    for stem, begins in zip(found, alike, strict=True):
+        assert re.fullmatch(re.escape(begins) + ("[0-9a-f]{8}" if begins.endswith("-") else ""), stem)
+    assert len({stem.lower() for stem in found}) == len(names)
+    assert list(file_names(names[::-1]).values()) == found[::-1]
+
+
+@given(st.lists(st.text(st.characters(codec=None)) | st.sampled_from(["a", "A", "a b"]), unique=True))
+def test_names_of_files_of_any_names(names: list[str]) -> None:
+    stems = file_names(names)
+    # What a digest makes of a name may be a name itself.
+    stems = file_names([*names, *(stem for stem in stems.values() if stem not in names)])
+    assert len({stem.lower() for stem in stems.values()}) == len(stems)
+    assert all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,110}", stem) for stem in stems.values())
+
+
+def test_figures_of_models_and_tokens_with_odd_names(tmp_path: Path) -> None:
+    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
+    names = ["größe", "gräße", "模型", "基线", "A", "a", "a\x01", "b\ud800"]
+    tokens = ["\x01", "\x1b[31m", "\x00", "\x9b", "\ufffe", "\ud800", "a\nb", "\u202e"]
+    traces = [random_trace(tokens, seed) for seed in range(len(names))]
+    found = sentences.figures(sentences.sentences_page([traces], names, {}))
+    charts = {name: found.charts[name] for name in ("surprisals-1", "tape-1-a\x01")}
+    values = [float("nan"), float("inf"), 1.0]
+    rows = [{"series": "\x01", "position": k, "token": "\x01", "bits": x} for k, x in enumerate(values)]
+    charts["no-number"] = bars(rows, series=["\x01", "\x02"])
+    found = replace(found, charts=charts)
+    files = write_figures(tmp_path / "figures", found, {})
+    assert len(files) == 2 * (len(charts) + len(names) + 1) + len(names)
+    written = [path.read_text("utf-8") for path in (tmp_path / "figures").glob("tree-*.tex")]
+    assert sorted(written) == sorted(found.sources.values())
+    for path in (tmp_path / "figures").glob("*.svg"):
+        text = "".join(ElementTree.parse(path).getroot().itertext())
+        assert path.name.startswith("tree-") or "\\x01" in text
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the address space of a process")
+def test_too_little_address_space_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))\n"
+    monkeypatch.setattr(vega, "_CHILD", limited + vega._CHILD)
+    write_run(tmp_path / "run", 4)
+    for option in ("-o", "--figures"):
+        assert run(["view", str(tmp_path / "run"), option, str(tmp_path / "out")]) == 1
+        said = capfd.readouterr().err
+        assert re.fullmatch(r"pdtools: charts cannot be drawn: .*SIG[A-Z]+ .*ulimit -v.*\n", said)
+        assert not (tmp_path / "out").exists()
+
+
+def test_what_vl_convert_says_is_one_line() -> None:
+    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
+    with pytest.raises(PdtoolsError, match=r"^charts cannot be drawn: .*unknown token at 1:1$"):
+        vega.draw({}, {"x": "no SVG"})
