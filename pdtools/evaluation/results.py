@@ -227,8 +227,11 @@ def read_table(folder: str | Path, name: str, columns: Collection[str] | None = 
 
 _COUNT, _NUMBER, _SCORE = "a whole number", "a number", "a number or null"
 _NAME, _FLAG = "a string", "true or false"
+OBJECT, STRING, STRINGS = "an object", _NAME, "a list of strings"
 # What is read of an evaluation's results, by its task; ``*`` stands for any name. Scores may be missing.
 _READ: dict[str, dict[str, str]] = {
+    "blimp": {"scores.overall": _SCORE},
+    "sg": {"scores.overall": _SCORE, "scores.sg_31": _SCORE},
     "parse": {
         "settings.labeled": _FLAG,
         "settings.binarize": _NAME,
@@ -267,7 +270,7 @@ _READ: dict[str, dict[str, str]] = {
     },
 }
 # Scores that not all results of a task have, by how their paths begin.
-_MAY_BE_MISSING = {"ppl": "scores.ppl_", "classify": "scores."}
+_MAY_BE_MISSING = {"blimp": "scores.", "sg": "scores.", "ppl": "scores.ppl_", "classify": "scores."}
 
 
 def _check_shape(document: Any, file: Path) -> None:
@@ -280,20 +283,42 @@ def _check_shape(document: Any, file: Path) -> None:
     task = document["settings"].get("task")
     if not isinstance(task, str):
         raise InputError("not results of an evaluation: settings.task is no string", file=file)
-    for path, kind in _READ.get(task, {}).items():
+    check_values(document, _READ.get(task, {}), file, optional=_MAY_BE_MISSING.get(task, " "))
+
+
+def check_values(
+    document: Any, kinds: Mapping[str, str], file: str | Path, *, what: str = "results", optional: str = ""
+) -> None:
+    """Refuse a document some of whose values are of another kind than they have to be.
+
+    Args:
+        document: any JSON.
+        kinds: of the values at these paths, by dots; ``*`` stands for any name: see :data:`OBJECT`.
+        file: to name.
+        what: the document is.
+        optional: how paths begin that may be missing; all of them by default.
+
+    Raises:
+        InputError: naming the first of them.
+    """
+    for path, kind in kinds.items():
         for value in _values(document, path.split(".")):
-            missing = value is _MISSING and path.startswith(_MAY_BE_MISSING.get(task, " "))
+            missing = value is _MISSING and path.startswith(optional)
             if not missing and not _is_kind(value, kind):
-                raise InputError(f"damaged results: {path} has to be {kind}", file=file)
+                raise InputError(f"damaged {what}: {path} has to be {kind}", file=file)
 
 
-def check_columns(items: pa.Table, columns: Mapping[str, str], folder: str | Path) -> None:
+def check_columns(
+    items: pa.Table, columns: Mapping[str, str], folder: str | Path, *, what: str = "items"
+) -> None:
     """Refuse a table of items whose columns are not what an evaluation writes.
 
     Args:
         items: of :func:`read_results`.
-        columns: what each has to hold: ``strings``, ``integers``, ``numbers`` or ``booleans``.
+        columns: what each has to hold: ``strings``, ``integers``, ``numbers``, ``booleans`` or ``tokens``
+            (lists of tokens with their surprisals).
         folder: to name.
+        what: the table has a row for each of.
 
     Raises:
         InputError: for a column that is missing, is there twice, or holds something else.
@@ -306,13 +331,18 @@ def check_columns(items: pa.Table, columns: Mapping[str, str], folder: str | Pat
         "integers": types.is_integer,
         "numbers": lambda found: types.is_integer(found) or types.is_floating(found),
         "booleans": types.is_boolean,
+        "tokens": lambda found: (
+            types.is_list(found)
+            and types.is_struct(found.value_type)
+            and {"token", "surprisal"} <= {field.name for field in found.value_type}
+        ),
     }
     if missing := [name for name in columns if items.column_names.count(name) != 1]:
-        raise InputError(f"items without a column {', '.join(missing)}", file=folder)
+        raise InputError(f"{what} without a column {', '.join(missing)}", file=folder)
     for name, kind in columns.items():
         found = items.schema.field(name).type
         if not (is_type[kind](found) or types.is_null(found)):
-            raise InputError(f"items: column {name} holds {found}, not {kind}", file=folder)
+            raise InputError(f"{what}: column {name} holds {found}, not {kind}", file=folder)
 
 
 _MISSING = object()
@@ -335,7 +365,9 @@ def _is_kind(value: Any, kind: str) -> bool:
     if kind in (_NUMBER, _SCORE):
         is_number = type(value) in (int, float) and abs(value) <= _LARGEST
         return is_number or (value is None and kind == _SCORE)
-    return isinstance(value, str if kind == _NAME else bool)
+    if kind == STRINGS:
+        return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return isinstance(value, {OBJECT: dict, _NAME: str, _FLAG: bool}[kind])
 
 
 def no_progress(items: Iterator[T], total: int | None) -> Iterator[T]:

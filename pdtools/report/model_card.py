@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pdtools.errors import InputError
-from pdtools.evaluation.results import RESULTS, read_results
+from pdtools.evaluation.results import OBJECT, RESULTS, STRINGS, check_values, read_results
 from pdtools.models import LoadedModel, count_parameters
 from pdtools.models.export import front_matter
 
@@ -26,6 +26,8 @@ _OTHERS = {
     },
     "parse": {"f1": "F1 of parses (%)"},
 }
+
+_MADE = {"provenance": OBJECT, "provenance.command": STRINGS, "provenance.versions": OBJECT}
 
 
 def model_card(
@@ -74,6 +76,7 @@ def model_card(
         scores = [(text, value, f"`{command}`") for text, value, command in _scores(results)]
         parts += ["## Scores\n", _table(("score", "", "by"), scores)]
     if training is not None:
+        check_values(training, _MADE, loaded.folder, what="record of the training")
         parts += ["## Training\n", *_training(training)]
     parts += ["## Use\n", _use(name, reaches_words=kind.reach_words)]
     return "\n".join(parts)
@@ -94,7 +97,8 @@ def _scores(folders: Sequence[str | Path]) -> Iterable[tuple[str, str, str]]:
         known = {**_SHARES.get(task, {}), **_OTHERS.get(task, {})}
         if not known:
             raise InputError("results of an evaluation that cards do not list", file=Path(folder) / RESULTS)
-        command = " ".join(map(str, document["provenance"]["command"]))
+        check_values(document, _MADE, Path(folder) / RESULTS)
+        command = " ".join(document.get("provenance", {}).get("command", []))
         for key, text in known.items():
             if (value := scores.get(key)) is not None:
                 yield text, f"{100 * value if task in _SHARES else value:.2f}", command
@@ -102,7 +106,7 @@ def _scores(folders: Sequence[str | Path]) -> Iterable[tuple[str, str, str]]:
 
 def _training(training: Mapping[str, Any]) -> Iterable[str]:
     made = training.get("provenance", {})
-    yield f"    {' '.join(map(str, made.get('command', [])))}\n"
+    yield f"    {' '.join(made.get('command', []))}\n"
     versions = ", ".join(f"{name} {version}" for name, version in made.get("versions", {}).items())
     yield f"Versions: {versions}. The whole recipe, and the SHA-256 of the data, are in `training.json`.\n"
 

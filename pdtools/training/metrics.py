@@ -15,7 +15,9 @@ from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.summary import scalar
 
-from pdtools.errors import PdtoolsError
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.files import decode_utf8, read_bytes
+from pdtools.files.json_input import parse_json
 
 METRICS = "metrics.jsonl"
 TENSORBOARD = "tensorboard"
@@ -24,9 +26,22 @@ _FLUSH_SECONDS = 30
 
 def read_metrics(run: Path, kind: str) -> list[dict[str, Any]]:
     """What a run has recorded so far: ``step`` and values of each ``train`` or ``valid`` record."""
-    path = run / METRICS
-    lines = path.read_text("utf-8").splitlines() if path.exists() else []
-    return [record for record in map(json.loads, lines) if record["kind"] == kind]
+    return [record for record in read_records(run / METRICS) if record.get("kind") == kind]
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """The records of a file of a run, each a line with a ``step``; none if there is no such file. A last line
+    that is not whole, as a killed run leaves it, does not count.
+
+    Raises:
+        InputError: for a line that is no record.
+    """
+    lines = decode_utf8(read_bytes(path), path).split("\n")[:-1] if path.exists() else []
+    records = [parse_json(line, path, number) for number, line in enumerate(lines, 1)]
+    for number, record in enumerate(records, 1):
+        if not isinstance(record, dict) or type(record.get("step")) is not int:
+            raise InputError("not a record of a run: no object with a step", file=path, line=number)
+    return records
 
 
 class MetricsLog:

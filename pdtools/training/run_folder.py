@@ -116,7 +116,7 @@ class RunFolder:
 
     def recipe(self) -> Recipe:
         """The recipe that the run was started with."""
-        recipe = self._read().get("recipe")
+        recipe = self.record().get("recipe")
         if not isinstance(recipe, dict):
             raise InputError("not the record of a training run", file=self.path / _RUN)
         return recipe_from_table(recipe, str(self.path / _RUN))
@@ -148,7 +148,7 @@ class RunFolder:
         Raises:
             PdtoolsError: naming what differs.
         """
-        run = self._read()
+        run = self.record()
         differences = [
             f"{key} is {now}, but was {before}"
             for key, before, now in _differences(self._started_with(run), _as_read(recipe.as_json()))
@@ -177,7 +177,7 @@ class RunFolder:
 
     def record_resumption(self, step: int, recipe: Recipe, provenance: Mapping[str, Any]) -> None:
         """Add to ``run.json`` that the run resumed from a step to the recipe's last one, and what ran it."""
-        run = self._read()
+        run = self.record()
         run["recipe"]["train"]["steps"] = recipe.train.steps
         run["resumed"] = [*run.get("resumed", []), {"step": step, **provenance}]
         self._write(run)
@@ -212,7 +212,12 @@ class RunFolder:
         record = {key: value for key, value in run.items() if key != _SUM}
         write_json(self.path / _RUN, {**record, _SUM: _sum(record)})
 
-    def _read(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
+        """What ``run.json`` says.
+
+        Raises:
+            InputError: if it is damaged.
+        """
         run = read_json(self.path / _RUN)
         if not (
             isinstance(run, dict)

@@ -14,6 +14,7 @@ from pdtools.shards import ShardSet
 from pdtools.shards.describe import trees_of_row
 from pdtools.training.evaluate import evaluation_mode
 from pdtools.training.loop import Listener
+from pdtools.training.metrics import read_records
 from pdtools.training.run_state import RunState
 
 SAMPLES = "samples.jsonl"
@@ -115,9 +116,7 @@ class SampleLog(Listener):
 def read_samples(run: str | Path) -> list[dict[str, Any]]:
     """The lines of ``samples.jsonl`` of a run, in the order of steps; none if it has no such file. A last one
     that is not whole, as a killed run leaves it, does not count."""
-    path = Path(run) / SAMPLES
-    lines = path.read_text("utf-8").split("\n")[:-1] if path.exists() else []
-    return [json.loads(line) for line in lines]
+    return read_records(Path(run) / SAMPLES)
 
 
 def _line(record: Mapping[str, Any]) -> str:

@@ -11,10 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError
 from pdtools.evaluation.comparison.overview import is_collection
-from pdtools.evaluation.results import RESULTS, read_results
+from pdtools.evaluation.results import OBJECT, RESULTS, STRING, STRINGS, check_values, read_results
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+# What pages read of how results were made, as far as it is there.
+_MADE = {
+    **dict.fromkeys(("provenance", "provenance.code", "provenance.versions", "provenance.inputs"), OBJECT),
+    "provenance.inputs.*": OBJECT,
+    "provenance.inputs.*.path": STRING,
+    "settings.baseline": STRINGS,
+    "settings.models": OBJECT,
+    "settings.models.*": OBJECT,
+    "settings.models.*.scorer": OBJECT,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +37,7 @@ class Loaded:
         model: what the page calls the model.
         task: ``blimp``, ``sg``, ``parse``, …
         folder: where the results are.
-        document: of ``results.json``.
+        document: of ``results.json``; its provenance is empty if it has none.
         items: the table of items.
     """
 
@@ -50,7 +62,7 @@ def load(paths: Sequence[str]) -> list[Loaded]:
     for path in given:
         several = sorted(file.parent for file in path.glob(f"*/{RESULTS}")) if is_collection(path) else []
         folders += [(path, folder) for folder in several] or [(path.parent, path)]
-    found = [(whose, folder, *read_results(folder)) for whose, folder in folders]
+    found = [(whose, folder, *_read(folder)) for whose, folder in folders]
     tasks = [str(document["settings"]["task"]) for _, _, document, _ in found]
     keys = [(whose, task) for (whose, *_), task in zip(found, tasks, strict=True)]
     if len(set(keys)) < len(keys):  # several of one evaluation side by side: each is a model's
@@ -65,6 +77,12 @@ def load(paths: Sequence[str]) -> list[Loaded]:
         Loaded(model=names[whose], task=task, folder=folder, document=document, items=items)
         for (whose, folder, document, items), task in zip(found, tasks, strict=True)
     ]
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], pa.Table]:
+    document, items = read_results(folder)
+    check_values(document, _MADE, folder / RESULTS)
+    return {"provenance": {}, **document}, items
 
 
 def short_names(paths: Sequence[Path]) -> dict[Path, str]:

@@ -19,7 +19,7 @@ _BENCHMARKS = {
 
 def methods(loaded: Sequence[Loaded]) -> str:
     """Beam, seed, versions and hashes of all results, to be copied into a paper."""
-    made = [each.document.get("provenance", {}) for each in loaded]
+    made = [each.document["provenance"] for each in loaded]
     by_scorer: dict[str, list[str]] = {}
     for each in loaded:
         for model, scorer in _scorers(each):
@@ -30,14 +30,14 @@ def methods(loaded: Sequence[Loaded]) -> str:
     hashes = {
         role.removeprefix("model ") if role != "model" else each.model: found
         for each in loaded
-        for role in each.document.get("provenance", {}).get("inputs", {})
+        for role in each.document["provenance"].get("inputs", {})
         if role.partition(" ")[0] == "model"
         if (found := model_hash(each.document["provenance"], role))
     }
     data = {
         _BENCHMARKS.get(each.task, each.task): found
         for each in loaded
-        for role, read in each.document.get("provenance", {}).get("inputs", {}).items()
+        for role, read in each.document["provenance"].get("inputs", {}).items()
         if role.partition(" ")[0] != "model" and isinstance(found := read.get("sha256"), str)
     }
     first = f"Scores were computed with {versions(made)}"
@@ -49,8 +49,9 @@ def _scorers(each: Loaded) -> list[tuple[str, dict[str, Any]]]:
     settings = each.document["settings"]
     several = settings.get("models") if each.task == "reading" else None
     if not several:
-        return [(each.model, {**settings, **(settings.get("scorer") or {})})]
-    return [(name, about["scorer"]) for name, about in several.items()]
+        scorer = settings.get("scorer")
+        return [(each.model, {**settings, **(scorer if isinstance(scorer, dict) else {})})]
+    return [(name, about.get("scorer", {})) for name, about in several.items()]
 
 
 def _sentences(parts: Sequence[str]) -> str:
@@ -92,7 +93,7 @@ def versions(made: Sequence[Mapping[str, Any]]) -> str:
     for each in made:
         code, packages = each.get("code", {}), each.get("versions", {})
         commit = (
-            f" (commit {code['commit'][:12]}{', modified' if code.get('modified') else ''})"
+            f" (commit {str(code['commit'])[:12]}{', modified' if code.get('modified') else ''})"
             if code.get("commit")
             else ""
         )

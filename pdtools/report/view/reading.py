@@ -17,7 +17,7 @@ def gains(of_task: Sequence[Loaded]) -> dict[str, Any]:
     """
     rows = []
     for each in of_task:
-        baseline = " + ".join(each.document["settings"]["baseline"])
+        baseline = " + ".join(each.document["settings"].get("baseline", [])) or "the baseline"
         words = each.document["counts"]["words_regressed"]
         for name, found in each.document["scores"]["by_model"].items():
             series = f"{each.model}: {name}" if len(of_task) > 1 else name

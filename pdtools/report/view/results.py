@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pdtools.errors import InputError
-from pdtools.evaluation.comparison.overview import main_scores
-from pdtools.evaluation.results import read_table
+from pdtools.evaluation.comparison.items import TASKS, read_outcomes
+from pdtools.evaluation.comparison.overview import MAIN_SCORES, main_scores
+from pdtools.evaluation.results import check_columns, read_table
 from pdtools.evaluation.sg.circuits import LEFT_OUT
 from pdtools.report.view.charts import Spec, dots, region_curves, with_rows
 from pdtools.report.view.figures import Figures
@@ -22,7 +23,10 @@ from pdtools.report.view.pairwise import pairwise, seed_groups
 from pdtools.report.view.reading import gains
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
+    import pyarrow as pa
 
 MOST_ITEMS = 50_000
 """Items of a benchmark that a page holds; of more, those that models disagree on, and a sample."""
@@ -39,6 +43,20 @@ _TITLES = {
     "cfl": "Strings of a context-free language",
     "task": "Task",
     "reading": "Reading times",
+}
+# What pages read of items and regions, beside what comparisons check; of some columns only if they are there.
+_COLUMNS = {
+    "blimp": {"logprob_good": "numbers", "logprob_bad": "numbers"},
+    "parse": {"line": "integers", "matched": "integers", "gold": "integers", "predicted": "integers"},
+}
+_OPTIONAL = {
+    **dict.fromkeys(("gold_tree", "predicted_tree", "region_name"), "strings"),
+    **dict.fromkeys(("surprisals_good", "surprisals_bad"), "tokens"),
+}
+_REGIONS = {
+    **dict.fromkeys(("suite", "condition", "content"), "strings"),
+    **dict.fromkeys(("item", "region"), "integers"),
+    "surprisal": "numbers",
 }
 # Of tasks with items that are right or wrong: what names an item, the levels from coarse to fine, and chance.
 _KEYS = {"blimp": ["paradigm", "pair"], "sg": ["suite", "item", "prediction"], "parse": ["line"]}
@@ -58,14 +76,17 @@ def results_page(
         most_items: see :data:`MOST_ITEMS`.
 
     Raises:
-        InputError: for a folder without results.
+        InputError: for a folder without results, or with damaged ones, and if pages show none of their kinds.
     """
     loaded = load(paths)
+    others = [each for each in loaded if each.task not in (*TASKS, *MAIN_SCORES)]
+    notes = [f"{each.folder}: {each.task}: pages show only how such results were made" for each in others]
+    if len(others) == len(loaded):
+        raise InputError(f"results of another kind than pages show: {others[0].task}", file=others[0].folder)
     models = list(dict.fromkeys(each.model for each in loaded))
     groups = seed_groups(loaded)
     tasks = sorted({each.task for each in loaded}, key=lambda task: [*_TITLES, task].index(task))
     packed: dict[str, Any] = {}
-    notes: list[str] = []
     benchmarks = []
     for task in tasks:
         of_task = [each for each in loaded if each.task == task]
@@ -135,8 +156,9 @@ def _joined(of_task: Sequence[Loaded], key: list[str]) -> tuple[pd.DataFrame, li
     """A row for each item that all models have, in the order of the first; ``@i`` ends those of model i."""
     frames = []
     for each in of_task:
-        if missing := [name for name in key if name not in each.items.column_names]:
-            raise InputError(f"items without a column {', '.join(missing)}", file=each.folder)
+        if each.task in TASKS:
+            read_outcomes([each.items], [each.folder], TASKS[each.task])
+        _check_columns(each.items, _COLUMNS.get(each.task, {}), each.folder)
         frames.append(each.items.to_pandas().set_index(key))
         if not frames[-1].index.is_unique:
             raise InputError(f"items: two with the same {', '.join(key)}", file=each.folder)
@@ -155,6 +177,11 @@ def _joined(of_task: Sequence[Loaded], key: list[str]) -> tuple[pd.DataFrame, li
         else []
     )
     return joined.reset_index(), said
+
+
+def _check_columns(table: pa.Table, columns: Mapping[str, str], folder: Path, what: str = "items") -> None:
+    there = {name: kind for name, kind in _OPTIONAL.items() if name in table.column_names}
+    check_columns(table, {**columns, **there}, folder, what=what)
 
 
 def _scores(task: str, items: pd.DataFrame, models: Sequence[str]) -> dict[str, Any]:
@@ -242,7 +269,11 @@ def _blimp_items(items: pd.DataFrame, of_task: Sequence[Loaded]) -> dict[str, An
             for i in range(len(of_task))
         ],
     }
-    with_tokens = [i for i in range(len(of_task)) if f"surprisals_good@{i}" in items]
+    with_tokens = [
+        i
+        for i in range(len(of_task))
+        if {f"surprisals_good@{i}", f"surprisals_bad@{i}"} <= set(items.columns)
+    ]
     if with_tokens:
         found["tokens"] = {
             str(i): [
@@ -254,12 +285,16 @@ def _blimp_items(items: pd.DataFrame, of_task: Sequence[Loaded]) -> dict[str, An
     return found
 
 
-def _token_bits(rows: Iterable[Mapping[str, Any]] | None) -> list[Any] | None:
-    """Tokens, and their surprisals in bits."""
-    if rows is None:
+def _token_bits(rows: Any) -> list[Any] | None:
+    """Tokens, and their surprisals in bits; None of a sentence without a score (pandas' NaN)."""
+    if not isinstance(rows, Iterable):
         return None
     listed = list(rows)
-    return [[str(row["token"]) for row in listed], [_round(row["surprisal"] * _NATS, 2) for row in listed]]
+    nats = [row["surprisal"] for row in listed]
+    return [
+        [str(row["token"]) for row in listed],
+        [None if each is None else _round(each * _NATS, 2) for each in nats],
+    ]
 
 
 def _sg_items(items: pd.DataFrame, of_task: Sequence[Loaded]) -> dict[str, Any]:
@@ -293,7 +328,7 @@ def _regions_of_items(of_task: Sequence[Loaded]) -> dict[tuple[str, int], _OfIte
     """By suite and item."""
     found: dict[tuple[str, int], _OfItem] = {}
     for m, each in enumerate(of_task):
-        regions = read_table(each.folder, "regions")
+        regions = _regions(each)
         if regions is None:
             continue
         names = ("suite", "item", "condition", "region", "content", "surprisal")
@@ -315,7 +350,11 @@ def _parse_items(items: pd.DataFrame, of_task: Sequence[Loaded]) -> dict[str, An
     texts = {}
     if "gold_tree@0" in items:
         texts = {"gold": items["gold_tree@0"].tolist()}
-        texts |= {each.model: items[f"predicted_tree@{i}"].tolist() for i, each in enumerate(of_task)}
+        texts |= {
+            each.model: items[f"predicted_tree@{i}"].tolist()
+            for i, each in enumerate(of_task)
+            if f"predicted_tree@{i}" in items
+        }
     return {
         "groups": ["sentences"],
         "group": [0] * len(items),
@@ -328,11 +367,20 @@ def _parse_items(items: pd.DataFrame, of_task: Sequence[Loaded]) -> dict[str, An
 
 def _f1(items: pd.DataFrame, i: int) -> pd.Series:
     """The F1 of each sentence, in percent."""
-    matched, gold, predicted = (items[f"{name}@{i}"] for name in ("matched", "gold", "predicted"))
+    names = ("matched", "gold", "predicted")
+    matched, gold, predicted = (items[f"{name}@{i}"].astype(float) for name in names)
     return 200 * matched / (gold + predicted)
 
 
 _ITEMS = {"blimp": _blimp_items, "sg": _sg_items, "parse": _parse_items}
+
+
+def _regions(each: Loaded) -> pa.Table | None:
+    """Surprisals of the regions of test suites."""
+    regions = read_table(each.folder, "regions")
+    if regions is not None:
+        _check_columns(regions, _REGIONS, each.folder, "regions")
+    return regions
 
 
 def _suites(of_task: Sequence[Loaded], items: pd.DataFrame) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -341,17 +389,20 @@ def _suites(of_task: Sequence[Loaded], items: pd.DataFrame) -> tuple[dict[str, A
     rows: dict[str, list[list[Any]]] = {}
     formulas = items.drop_duplicates(["suite", "prediction"])
     for each in of_task:
-        regions = read_table(each.folder, "regions")
+        regions = _regions(each)
         if regions is None:
             continue
         frame = regions.to_pandas().dropna(subset=["region"])
         for suite, of_suite in frame.groupby("suite", sort=False):
             conditions = of_suite["condition"].drop_duplicates().tolist()
-            if suite not in suites:
+            labels = _labels(of_suite)
+            if suite in suites:
+                suites[suite]["labels"] = labels | suites[suite]["labels"]
+            else:
                 suites[suite] = {
                     "formulas": formulas.loc[formulas["suite"] == suite, "formula@0"].tolist(),
                     "conditions": conditions,
-                    "labels": _labels(of_suite),
+                    "labels": labels,
                     "chart": region_curves(series=[each.model for each in of_task], conditions=conditions),
                 }
             grouped = of_suite.groupby(["condition", "region"], sort=False)["surprisal"]
@@ -381,7 +432,8 @@ def _labels(of_suite: pd.DataFrame) -> dict[int, str]:
     for key, group in of_suite.groupby("region"):
         number = int(str(key).partition(".")[0])
         named = group["region_name"].dropna() if "region_name" in group else group["content"].iloc[:0]
-        text = named.iloc[0] if len(named) else next((content for content in group["content"] if content), "")
+        contents = (content for content in group["content"].dropna() if content)
+        text = named.iloc[0] if len(named) else next(contents, "")
         labels[number] = f"{number} {text[:24]}".strip()
     return labels
 

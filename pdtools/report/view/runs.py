@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from pdtools.errors import InputError
-from pdtools.files import read_json
 from pdtools.report.view.charts import lines, with_rows
 from pdtools.report.view.figures import Figures
 from pdtools.report.view.loaded import short_names
 from pdtools.report.view.page import Page
 from pdtools.training.metrics import read_metrics
 from pdtools.training.run_folder import RunFolder
-from pdtools.training.samples import read_samples
+from pdtools.training.samples import SAMPLES, read_samples
 
 MOST_POINTS = 1000
 """Points of a run in a chart; of more records, neighbours are averaged."""
@@ -70,7 +69,7 @@ def runs_page(paths: Sequence[str], *, title: str | None = None) -> Page:
         rows = []
         for name in names:
             points = [
-                (r["step"], r[key]) for r in records[name, kind] if isinstance(r.get(key), (int, float))
+                (r["step"], value) for r in records[name, kind] if (value := _number(r, key)) is not None
             ]
             if len(points) > MOST_POINTS:
                 notes.append(
@@ -119,9 +118,9 @@ def _described(
     folder: Path, name: str, records: dict[tuple[str, str], list[dict[str, Any]]]
 ) -> dict[str, Any]:
     """A run's row in the table, its recipe, and the sentences that it parsed."""
-    made = read_json(folder / "run.json")
+    made = RunFolder(folder).record()
     train, valid = records[name, "train"], records[name, "valid"]
-    best = min((r for r in valid if r.get("loss") is not None), key=lambda r: r["loss"], default={})
+    best = min((r for r in valid if _number(r, "loss") is not None), key=lambda r: r["loss"], default={})
     last = max((*train, *valid), key=lambda r: r["step"], default={})
     return {
         "name": name,
@@ -129,8 +128,8 @@ def _described(
         "step": last.get("step"),
         "best_step": best.get("step"),
         "best_loss": best.get("loss"),
-        "tokens": train[-1].get("tokens") if train else None,
-        "seconds": last.get("seconds"),
+        "tokens": _number(train[-1], "tokens") if train else None,
+        "seconds": _number(last, "seconds"),
         "recipe": _flat(made.get("recipe", {})),
         "provenance": {key: value for key, value in made.items() if key != "recipe"},
         "samples": _samples(folder),
@@ -140,11 +139,19 @@ def _described(
 def _samples(folder: Path) -> list[dict[str, Any]]:
     """The validation sentences that the run parsed anew at each evaluation: text, gold tree, its parses."""
     found: dict[int, dict[str, Any]] = {}
-    for record in read_samples(folder):
-        sample = {"text": record["text"], "gold": record["gold"], "parses": []}
-        parse = [record["step"], record["tree"] or record["reason"], record["joint"]]
-        found.setdefault(record["id"], sample)["parses"].append(parse)
+    for line, record in enumerate(read_samples(folder), 1):
+        tree, joint = record.get("tree") or record.get("reason"), _number(record, "joint")
+        texts = [record.get("text"), record.get("gold"), tree]
+        if type(record.get("id")) is not int or not all(isinstance(each, str) for each in texts):
+            raise InputError("not a parse of a validation sentence", file=folder / SAMPLES, line=line)
+        sample = {"text": texts[0], "gold": texts[1], "parses": []}
+        found.setdefault(record["id"], sample)["parses"].append([record["step"], tree, joint])
     return list(found.values())
+
+
+def _number(record: dict[str, Any], name: str) -> float | None:
+    value = record.get(name)
+    return value if type(value) in (int, float) else None
 
 
 def _flat(table: dict[str, Any], before: str = "") -> dict[str, Any]:
