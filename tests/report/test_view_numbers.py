@@ -1,0 +1,533 @@
+"""Numbers that pages of results and of runs show, and the same computed here; the pages run in node."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from node_pages import evaluate, needs_node, number, program, save_page, shows
+from view_pages import write_run
+
+from pdtools.evaluation.results import ITEMS, Results, write_results
+from pdtools.report.view import results
+from pdtools.report.view.results import results_page
+from pdtools.report.view.runs import MOST_POINTS, runs_page
+
+pytestmark = needs_node
+
+Z = 1.959963984540054
+# Paradigms with phenomenon, field and number of pairs; suites with circuit and number of items. One suite has
+# two predictions, one does not count in the score.
+PARADIGMS = {
+    "agr_1": ("agreement", "morphology", 7),
+    "agr_2": ("agreement", "morphology", 12),
+    "binding": ("binding", "syntax", 9),
+    "islands": ("islands", "syntax", 20),
+}
+SUITES = {"agr": ("Agreement", 5), "fgd": ("Long-Distance", 8), "fgd-embed3": ("Long-Distance", 6)}
+FORMULAS = ["(2;%gap%) < (2;%no-gap%)", "((1;%gap%) + 1) < (*;%no-gap%)"]
+WORDS = {"gap": ["the dog", "barks"], "no-gap": ["a dog", "bark"]}
+RNG = np.random.default_rng(46)
+Outcome = "bool | None"
+# Right, wrong, or not scored; by model.
+BLIMP = {
+    model: {
+        (paradigm, pair): None if RNG.random() < unscored else bool(RNG.random() < right)
+        for paradigm, (_, _, n) in PARADIGMS.items()
+        for pair in range(n)
+    }
+    for model, right, unscored in (("one", 0.5, 0.1), ("two-1", 0.8, 0.0), ("two-2", 0.7, 0.0))
+}
+SG = {
+    model: {
+        (suite, item, prediction): bool(RNG.random() < right)
+        for suite, (_, n) in SUITES.items()
+        for item in range(1, n + 1)
+        for prediction in (1, 2)[: 1 + (suite == "fgd")]
+    }
+    for model, right in (("one", 0.4), ("two-1", 0.7), ("two-2", 0.6))
+}
+BITS = {
+    (model, suite, item, condition, region): float(RNG.uniform(1, 9))
+    for model in SG
+    for suite, (_, n) in SUITES.items()
+    for item in range(1, n + 1)
+    for condition in WORDS
+    for region in (1, 2)
+}
+MARGINS = {model: {key: float(RNG.uniform(0.1, 6)) for key in BLIMP[model]} for model in BLIMP}
+TOKENS = {
+    (model, key, side): [(word, float(RNG.uniform(0.5, 9))) for word in ("The", "dogs", side)]
+    for model in BLIMP
+    for key in BLIMP[model]
+    for side in ("good", "bad")
+}
+# Matched, gold and predicted brackets of six sentences.
+BRACKETS = {model: RNG.integers(0, 5, (6, 3)) + np.array([0, 5, 4]) for model in SG}
+GAINS = {"small": (0.0123, -0.0045, 0.0304), "large": (0.0217, 0.0101, 0.0333)}
+
+
+def write(folder: Path, model: str, seed: int, training: str) -> None:
+    """Results of one model under four evaluations."""
+    made = {"inputs": {"model": {"path": f"runs/{model}'s", "training": {"seed": seed, "sha256": training}}}}
+    blimp, items, regions = [], [], []
+    for (paradigm, pair), right in BLIMP[model].items():
+        phenomenon, field, _ = PARADIGMS[paradigm]
+        key = (paradigm, pair)
+        margin = MARGINS[model][key] * (1 if right else -1)
+        row = {"paradigm": paradigm, "phenomenon": phenomenon, "field": field, "pair": str(pair)}
+        row |= {"sentence_good": f"good {paradigm} {pair}", "sentence_bad": f"bad {paradigm} {pair}"}
+        row |= {"correct": right, "logprob_good": None if right is None else -20.0}
+        row |= {"logprob_bad": None if right is None else -20.0 - margin}
+        for side in ("good", "bad"):
+            scored = [{"token": t, "surprisal": bits * math.log(2)} for t, bits in TOKENS[model, key, side]]
+            row[f"surprisals_{side}"] = None if right is None else scored
+        blimp.append(row)
+    for (suite, item, prediction), right in SG[model].items():
+        row = {"suite": suite, "circuit": SUITES[suite][0], "item": item, "prediction": prediction}
+        items.append({**row, "formula": FORMULAS[prediction - 1], "correct": right})
+    for (of, suite, item, condition, region), bits in BITS.items():
+        if of == model:
+            row = {"suite": suite, "item": item, "condition": condition, "region": region}
+            row |= {"region_name": "Verb" if region == 2 else None, "content": WORDS[condition][region - 1]}
+            regions.append({**row, "surprisal": bits})
+    parsed = [
+        dict(zip(("line", "matched", "gold", "predicted"), (line, *map(int, row)), strict=True))
+        for line, row in enumerate(BRACKETS[model], 1)
+    ]
+    overall = {"blimp": fmean(accuracy(BLIMP[model], p) for p in PARADIGMS)}
+    overall["sg"] = fmean(first_predictions(model, suite) for suite in SUITES)
+    for task, rows in (("blimp", blimp), ("sg", items), ("parse", parsed)):
+        tables = {ITEMS: pa.Table.from_pylist(rows)}
+        if task == "sg":
+            tables["regions"] = pa.Table.from_pylist(regions)
+        settings: dict[str, Any] = {"task": task}
+        scores: dict[str, Any] = {"overall": overall.get(task)}
+        if task == "parse":
+            settings |= {"labeled": False, "binarize": "none"}
+            scores = {"f1": f1(*BRACKETS[model].sum(0))}
+        found = Results(scores=scores, counts={"scored": len(rows)}, settings=settings, tables=tables)
+        write_results(folder / task, found, made)
+    by_model = {
+        name: {"delta_ll": gain, "low": low, "high": high} for name, (gain, low, high) in GAINS.items()
+    }
+    settings = {"task": "reading", "baseline": ["length", "log_frequency"]}
+    tables = {ITEMS: pa.table({"word": [1]})}
+    scores = {"by_model": by_model}
+    found = Results(scores=scores, counts={"words_regressed": 321}, settings=settings, tables=tables)
+    write_results(folder / "reading", found, made)
+
+
+def accuracy(outcomes: dict[Any, bool | None], unit: str) -> float:
+    return fmean(right for key, right in outcomes.items() if key[0] == unit and right is not None)
+
+
+def first_predictions(model: str, suite: str) -> float:
+    return fmean(right for (of, _, n), right in SG[model].items() if of == suite and n == 1)
+
+
+def f1(matched: int, gold: int, predicted: int) -> float:
+    recall, precision = matched / gold, matched / predicted
+    return 100 * 2 * recall * precision / (recall + precision) if matched else 0.0
+
+
+def interval(shares: list[tuple[int, int]]) -> tuple[float, float, float]:
+    """The mean of shares in percent, and its 95% interval.
+
+    Wilson's limits solve (p - share)² = z² p (1 - p) / n.
+    """
+    centre = fmean(right / n for right, n in shares)
+    down = up = 0.0
+    for right, n in shares:
+        share = right / n
+        low, high = sorted(np.roots([1 + Z**2 / n, -(2 * share + Z**2 / n), share**2]).real)
+        down, up = down + (share - low) ** 2, up + (high - share) ** 2
+    return tuple(100 * x for x in (centre, centre - down**0.5 / len(shares), centre + up**0.5 / len(shares)))
+
+
+def shares(model: str, task: str, units: list[str]) -> list[tuple[int, int]]:
+    """Right answers and all answers of each unit."""
+    outcomes: dict[Any, bool | None] = BLIMP[model] if task == "blimp" else SG[model]
+    found = []
+    for unit in units:
+        of_unit = [
+            right
+            for key, right in outcomes.items()
+            if key[0] == unit and right is not None and (task == "blimp" or key[2] == 1)
+        ]
+        found.append((sum(of_unit), len(of_unit)))
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of two models, and of a second seed of the second."""
+    folder = tmp_path_factory.mktemp("results")
+    for model, seed, training in (("one", 1, "x"), ("two-1", 1, "y"), ("two-2", 2, "y")):
+        write(folder / model, model, seed, training)
+    return folder
+
+
+PROGRAM = program("results_page")
+
+
+@pytest.fixture(scope="module")
+def two(folder: Path) -> Any:
+    """The page of two models."""
+    page = results_page([str(folder / "one"), str(folder / "two-1")])
+    return evaluate(save_page(page, folder / "two.html"), PROGRAM)
+
+
+@pytest.fixture(scope="module")
+def seeds(folder: Path) -> Any:
+    """The page of a model, and of another with two seeds."""
+    page = results_page([str(folder / name) for name in ("one", "two-1", "two-2")])
+    return evaluate(save_page(page, folder / "seeds.html"), PROGRAM)
+
+
+def main_scores(model: str) -> dict[str, float]:
+    return {
+        "BLiMP accuracy (%)": 100 * fmean(accuracy(BLIMP[model], name) for name in PARADIGMS),
+        "SG score, mean of suites (%)": 100 * fmean(first_predictions(model, name) for name in SUITES),
+        "unlabeled F1 (%)": f1(*BRACKETS[model].sum(0)),
+        **{f"reading times, ΔLL (nats a word), {name}": gain for name, (gain, _, _) in GAINS.items()},
+    }
+
+
+def test_main_scores(two: Any, seeds: Any) -> None:
+    expected = {model: main_scores(model) for model in BLIMP}
+    assert two["main"][0] == ["score", "one", "two-1"]
+    assert {row[0] for row in two["main"][1:]} == set(expected["one"])
+    for name, one, other in two["main"][1:]:
+        assert shows(one, expected["one"][name], 2)
+        assert shows(other, expected["two-1"][name], 2)
+    # Of seeds the mean and the standard deviation (n - 1).
+    assert seeds["main"][0] == ["score", "one", "two (2 seeds)"]
+    for name, one, others in seeds["main"][1:]:
+        values = [expected[model][name] for model in ("two-1", "two-2")]
+        mean, deviation = others.split(" ± ")
+        assert shows(one, expected["one"][name], 2)
+        assert shows(mean, fmean(values), 2)
+        assert shows(deviation, stdev(values), 2)
+    assert seeds["seeds"][0] == ["score", *BLIMP]
+    for name, *each in seeds["seeds"][1:]:
+        assert [shows(x, expected[m][name], 2) for x, m in zip(each, BLIMP, strict=True)] == [True] * 3
+
+
+UNITS = {
+    "blimp": {
+        "overall": {"overall": list(PARADIGMS)},
+        "field": {"morphology": ["agr_1", "agr_2"], "syntax": ["binding", "islands"]},
+        "phenomenon": {"agreement": ["agr_1", "agr_2"], "binding": ["binding"], "islands": ["islands"]},
+        "paradigm": {name: [name] for name in PARADIGMS},
+    },
+    "sg": {
+        "overall": {"overall": ["agr", "fgd"]},
+        "circuit": {"Agreement": ["agr"], "Long-Distance": ["fgd"]},
+        "suite": {name: [name] for name in SUITES},
+    },
+}
+
+
+ABOVE = {name: about[0] for name, about in (*PARADIGMS.items(), *SUITES.items())}
+
+
+@pytest.mark.parametrize("task", ["blimp", "sg"])
+def test_scores_with_their_intervals(task: str, two: Any) -> None:
+    columns = ["group", "of", "model", "score (%)", "from", "to", "items"]
+    assert list(two[task]["levels"]) == list(UNITS[task])
+    for level, groups in UNITS[task].items():
+        expected = {
+            (name, ABOVE.get(name, ""), model): [*interval(counted), sum(n for _, n in counted)]
+            for name, units in groups.items()
+            for model in ("one", "two-1")
+            if (counted := shares(model, task, units))
+        }
+        saved = [line.split("\t") for line in two[task]["saved"][level].splitlines()]
+        for head, *rows in (two[task]["levels"][level], saved):
+            assert head == columns
+            assert len(rows) == len(expected)
+            for name, above, model, *numbers in rows:
+                wanted = expected[name, above, model]
+                assert [number(x) for x in numbers] == pytest.approx(wanted, abs=0.0151)
+        drawn = two[task]["drawn"][level]
+        assert len(drawn) == len(expected)
+        for row in drawn:
+            found = [100 * row["score"], 100 * row["low"], 100 * row["high"], row["n"]]
+            assert found == pytest.approx(expected[row["name"], row["of"], row["series"]], abs=0.0051)
+
+
+def test_orders_of_scores(two: Any) -> None:
+    def score(model: str, name: str) -> float:
+        ((right, n),) = shares(model, "blimp", [name])
+        return right / n
+
+    orders = two["blimp"]["orders"]
+    assert orders["difference"] == sorted(PARADIGMS, key=lambda p: -(score("two-1", p) - score("one", p)))
+    assert orders["spread"] == sorted(PARADIGMS, key=lambda p: -abs(score("two-1", p) - score("one", p)))
+    assert orders["score"] == sorted(PARADIGMS, key=lambda p: -score("one", p))
+    assert orders["name"] == sorted(PARADIGMS, key=lambda p: (PARADIGMS[p][0], p))
+
+
+def common(task: str, units: list[str], *models: str) -> list[list[bool]]:
+    """Outcomes of each model on the items that all of them have scored, in the same order."""
+    outcomes: list[dict[Any, Any]] = [(BLIMP if task == "blimp" else SG)[model] for model in models]
+    keys = [
+        key
+        for key in outcomes[0]
+        if key[0] in units and (task == "blimp" or key[2] == 1) and None not in [of[key] for of in outcomes]
+    ]
+    return [[of[key] for key in keys] for of in outcomes]
+
+
+def mean_of_units(task: str, units: list[str], models: tuple[str, ...]) -> list[float]:
+    """Accuracies in percent: means over units, of items that all models have scored."""
+    by_unit = [common(task, [unit], *models) for unit in units]
+    return [100 * fmean(fmean(of[m]) for of in by_unit) for m in range(len(models))]
+
+
+def mcnemar(only_a: int, only_b: int) -> float:
+    n = only_a + only_b
+    return min(1.0, sum(math.comb(n, k) for k in range(min(only_a, only_b) + 1)) * 2 / 2**n)
+
+
+@pytest.mark.parametrize("task", ["blimp", "sg"])
+def test_differences_of_two_models(task: str, two: Any) -> None:
+    shown = two[task]["differences"]
+    head, *rows = shown["cells"]
+    assert head == ["", "two-1 − one", "95% interval", "only one right", "only two-1 right", "p", "p (Holm)"]
+    coarse = {"blimp": "field", "sg": "circuit"}[task]
+    groups = {**UNITS[task]["overall"], **UNITS[task][coarse]}
+    assert [row[0] for row in rows] == list(groups)
+    ps = {}
+    for name, difference, over, *counts, p, _ in rows:
+        a, b = mean_of_units(task, groups[name], ("one", "two-1"))
+        assert shows(difference.removeprefix("+"), b - a, 2)
+        assert difference.startswith("+") == (b > a)
+        low, high = map(number, over.split(" to "))
+        assert low < b - a < high
+        one, other = common(task, groups[name], "one", "two-1")
+        only = [sum(x and not y for x, y in zip(a, b, strict=True)) for a, b in ((one, other), (other, one))]
+        assert list(map(int, counts)) == only
+        ps[name] = mcnemar(*only)
+        assert number(p) == pytest.approx(ps[name], abs=5.1e-5)
+    within = sorted(UNITS[task][coarse], key=lambda name: ps[name])
+    holm = {"overall": ps["overall"]}
+    for k, name in enumerate(within):
+        before = holm[within[k - 1]] if k else 0.0
+        holm[name] = min(1.0, max(before, (len(within) - k) * ps[name]))
+    assert [number(row[-1]) for row in rows] == pytest.approx([holm[row[0]] for row in rows], abs=5.1e-5)
+    assert shown["marked"] == [holm[row[0]] < 0.05 for row in rows]
+
+
+def test_means_over_seeds(seeds: Any) -> None:
+    models = ("one", "two-1", "two-2")
+    for task, coarse in (("blimp", "field"), ("sg", "circuit")):
+        head, *rows = seeds[task]["means"]["cells"]
+        assert head == ["", "one", "two"]
+        groups = {**UNITS[task]["overall"], **UNITS[task][coarse]}
+        for (_, one, two), units in zip(rows, groups.values(), strict=True):
+            values = mean_of_units(task, units, models)
+            assert shows(one, values[0], 2)
+            mean, deviation = two.split(" ± ")
+            assert shows(mean, fmean(values[1:]), 2)
+            assert shows(deviation, stdev(values[1:]), 2)
+        for row, units in zip(seeds[task]["differences"]["cells"][1:], groups.values(), strict=True):
+            values = mean_of_units(task, units, models)
+            assert shows(row[1].removeprefix("+"), fmean(values[1:]) - values[0], 2)
+        assert "only" not in "".join(seeds[task]["differences"]["cells"][0])
+
+
+def test_suites_by_region(two: Any) -> None:
+    head, *rows = two["suites"]
+    assert head == ["circuit", "suite", "one", "two-1"]
+    assert [row[:2] for row in rows] == [
+        ["Agreement", "agr"],
+        ["Long-Distance", "fgd"],
+        ["Long-Distance", "fgd-embed3"],
+    ]
+    for _, suite, *scores in rows:
+        for text, model in zip(scores, ("one", "two-1"), strict=True):
+            assert shows(text, 100 * first_predictions(model, suite), 1)
+    labels = {1: "1 the dog", 2: "2 Verb"}
+    for suite, shown in two["by_region"].items():
+        means = {}
+        assert len(shown["cells"]) == 1 + 2 * 2 * 2
+        for model, condition, label, *numbers, n in shown["cells"][1:]:
+            region = next(k for k, text in labels.items() if text == label)
+            values = [
+                bits
+                for key, bits in BITS.items()
+                if (*key[:2], *key[3:]) == (model, suite, condition, region)
+            ]
+            half = Z * stdev(values) / len(values) ** 0.5
+            means[region, condition, model] = fmean(values)
+            expected = [fmean(values), fmean(values) - half, fmean(values) + half]
+            assert [number(x) for x in numbers] == pytest.approx(expected, abs=0.00051)
+            assert n == str(len(values))
+        assert shown["formulas"] == [
+            "gap[2 Verb] < no-gap[2 Verb]",
+            *(["(gap[1 the dog] + 1) < no-gap[all]"] if suite == "fgd" else []),
+        ]
+        terms = [("2 Verb", "gap"), ("2 Verb", "no-gap"), *([("1 the dog", "gap")] if suite == "fgd" else [])]
+        assert [tuple(row[:2]) for row in shown["terms"][1:]] == terms
+        for label, condition, *numbers in shown["terms"][1:]:
+            region = next(k for k, text in labels.items() if text == label)
+            for text, model in zip(numbers, ("one", "two-1"), strict=True):
+                assert shows(text, round(means[region, condition, model], 3), 2)
+
+
+def counts(outcomes: list[dict[Any, Any]], models: tuple[str, ...]) -> dict[str, int]:
+    """How many items each choice of the list has."""
+    rows = list(zip(*(of.values() for of in outcomes), strict=True))
+    found = {"all": len(rows), "that models disagree on": sum(len(set(row)) > 1 for row in rows)}
+    for m, name in enumerate(models):
+        others = [row[:m] + row[m + 1 :] for row in rows]
+        found[f"only {name} right"] = sum(
+            r[m] is True and set(o) == {False} for r, o in zip(rows, others, strict=True)
+        )
+        found[f"only {name} wrong"] = sum(
+            r[m] is False and set(o) == {True} for r, o in zip(rows, others, strict=True)
+        )
+    found["none right"] = sum(set(row) == {False} for row in rows)
+    found["all right"] = sum(set(row) == {True} for row in rows)
+    return found
+
+
+@pytest.mark.parametrize("task", ["blimp", "sg"])
+def test_items_that_are_chosen(task: str, two: Any, seeds: Any) -> None:
+    outcomes: dict[str, dict[Any, Any]] = BLIMP if task == "blimp" else SG
+    for page, models in ((two, ("one", "two-1")), (seeds, ("one", "two-1", "two-2"))):
+        items = page[f"{task}-items"]
+        expected = counts([outcomes[model] for model in models], models)
+        total = expected["all"]
+        assert items["title"] == f"Items, one by one ({total})"
+        assert items["found"] == {name: f"{n} of {total} items" for name, n in expected.items()}
+        units = {key[0] for key in outcomes["one"]}
+        sizes = {unit: sum(key[0] == unit for key in outcomes["one"]) for unit in units}
+        assert items["groups"] == {
+            "": f"{total} of {total} items",
+            **{u: f"{n} of {total} items" for u, n in sizes.items()},
+        }
+
+
+def test_margins_of_pairs(two: Any) -> None:
+    items = two["blimp-items"]
+    keys = list(BLIMP["one"])
+    bits = {
+        model: {
+            key: None if right is None else MARGINS[model][key] / math.log(2) * (1 if right else -1)
+            for key, right in BLIMP[model].items()
+        }
+        for model in ("one", "two-1")
+    }
+    said = {True: "right", False: "wrong", None: "no score"}
+    assert len(items["sorted"]["their order"]) == 1 + 20
+    for row, key in zip(items["sorted"]["their order"][1:], keys, strict=False):
+        assert row[0] == f"{key[0]} {key[1]}"
+        for m, model in enumerate(("one", "two-1")):
+            assert row[2 + m] == said[BLIMP[model][key]]
+            assert shows(row[4 + m], bits[model][key], 2)
+    for model, of in bits.items():
+        ordered = sorted(keys, key=lambda key: math.inf if of[key] is None else round(of[key], 2))[:20]
+        shown = [row[0] for row in items["sorted"][f"margin of {model}"][1:]]
+        assert shown == [f"{paradigm} {pair}" for paradigm, pair in ordered]
+    models = "--model 'runs/one'\\''s' --model 'runs/two-1'\\''s'"
+    assert items["command"] == f"pdtools view --pair 'good agr_1 0' 'bad agr_1 0' {models} -o pair.html"
+
+
+def test_surprisals_of_items(two: Any) -> None:
+    unscored = 0
+    for key, opened in zip(BLIMP["one"], two["blimp-items"]["opened"], strict=False):
+        expected = [
+            (side, TOKENS[model, key, side])
+            for model, side in itertools.product(("one", "two-1"), ("good", "bad"))
+            if BLIMP[model][key] is not None
+        ]
+        unscored += len(expected) < 4
+        for found, (side, tokens) in zip(opened, expected, strict=True):
+            check_surprisals(found, side, tokens)
+    assert unscored
+    for (suite, item, _), opened in zip(SG["one"], two["sg-items"]["opened"], strict=False):
+        sides = itertools.product(WORDS, ("one", "two-1"))
+        for found, (condition, model) in zip(opened, sides, strict=True):
+            bits = [BITS[model, suite, item, condition, region] for region in (1, 2)]
+            check_surprisals(found, model, list(zip(WORDS[condition], bits, strict=True)))
+
+
+def check_surprisals(found: Any, name: str, tokens: list[tuple[str, float]]) -> None:
+    """Of a sentence: the sum, and each token (or region) with its own."""
+    said, total = found["of"].removesuffix(":").split(" ")
+    assert said == name
+    assert shows(total, sum(round(bits, 2) for _, bits in tokens), 1)
+    for (text, bits), (token, expected) in zip(found["tokens"], tokens, strict=True):
+        assert text == f"{token} "
+        assert shows(bits, round(expected, 2), 1)
+
+
+def test_f1_of_sentences(two: Any) -> None:
+    rows = two["parse-items"]["sorted"]["their order"][1:]
+    for line, row in enumerate(rows):
+        assert row[0] == str(line + 1)
+        for text, model in zip(row[-2:], ("one", "two-1"), strict=True):
+            matched, gold, predicted = map(int, BRACKETS[model][line])
+            assert shows(text, 200 * matched / (gold + predicted), 1)
+    values = [200 * m / (g + p) for m, g, p in BRACKETS["two-1"]]
+    shown = [int(row[0]) - 1 for row in two["parse-items"]["sorted"]["score of two-1"][1:]]
+    assert [round(values[k], 1) for k in shown] == sorted(round(x, 1) for x in values)
+
+
+def test_gains_of_reading_times(two: Any) -> None:
+    drawn = {row["series"]: [row["score"], row["low"], row["high"], row["n"]] for row in two["gains"]}
+    assert drawn == {f"{m}: {name}": [*gain, 321] for m in ("one", "two-1") for name, gain in GAINS.items()}
+
+
+def test_tables_of_figures(folder: Path) -> None:
+    page = results_page([str(folder / "one"), str(folder / "two-1")])
+    tables = results.figures(page).tables
+    for task, levels in UNITS.items():
+        for level, groups in levels.items():
+            for name, model, *numbers, n in tables[f"{task}-{level}"][1]:
+                counted = shares(model, task, groups[name])
+                assert numbers == pytest.approx(interval(counted), abs=0.0051)
+                assert n == sum(of for _, of in counted)
+    for name, one, other in tables["overview"][1]:
+        assert [one, other] == pytest.approx([main_scores(model)[name] for model in ("one", "two-1")])
+
+
+def test_runs(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        write_run(tmp_path / f"r{seed}", 2400, seed)
+    page = runs_page([str(tmp_path / f"r{seed}") for seed in (1, 2)])
+    found = evaluate(
+        save_page(page, tmp_path / "runs.html"),
+        "const bold = all('td b').map((each) => each.textContent), charts = {};"
+        "for (const each of all('figure'))"
+        "  charts[each.firstChild.textContent] = each.querySelector('.chart').spec.data.values;"
+        "return { table: cells(one('table')), bold, charts };",
+    )
+    losses = {}
+    for seed in (1, 2):
+        rng = np.random.default_rng(seed)
+        losses[f"r{seed}"] = [8 / step**0.3 + float(rng.uniform(0, 0.1)) for step in range(1, 2401)]
+    best = {}
+    for row in found["table"][1:]:
+        valid = {step: losses[row[0]][step - 1] + 0.1 for step in (600, 1200, 1800, 2400)}
+        step = min(valid, key=valid.__getitem__)
+        best[row[0]] = valid[step]
+        assert row[1:3] == ["2400", str(step)]
+        assert shows(row[3], valid[step], 4)
+        assert row[4:] == ["240,000", "40.0"]
+    assert found["bold"] == [f"{min(best.values()):.4f}"]
+    for run, of_run in losses.items():
+        drawn = [row for row in found["charts"]["training loss (nats a token)"] if row["series"] == run]
+        assert len(drawn) == MOST_POINTS
+        edges = [round(k * 2400 / MOST_POINTS) for k in range(MOST_POINTS + 1)]
+        for row, (a, b) in zip(drawn, itertools.pairwise(edges), strict=True):
+            assert (row["x"], row["y"]) == (b, pytest.approx(fmean(of_run[a:b])))
