@@ -16,8 +16,8 @@ class Node {
     this.parentNode = null;
   }
   after(...nodes) {
-    const all = this.parentNode.childNodes;
-    all.splice(all.indexOf(this) + 1, 0, ...this.parentNode.adopt(nodes));
+    const added = this.parentNode.adopt(nodes), all = this.parentNode.childNodes;
+    all.splice(all.indexOf(this) + 1, 0, ...added);
   }
 }
 
@@ -75,8 +75,8 @@ class Element extends Node {
       return node;
     });
   }
-  append(...nodes) { this.childNodes.push(...this.adopt(nodes)); }
-  prepend(...nodes) { this.childNodes.unshift(...this.adopt(nodes)); }
+  append(...nodes) { const all = this.adopt(nodes); this.childNodes.push(...all); }
+  prepend(...nodes) { const all = this.adopt(nodes); this.childNodes.unshift(...all); }
   replaceChildren(...nodes) { for (const each of [...this.childNodes]) each.remove(); this.append(...nodes); }
   get children() { return this.childNodes.filter((each) => each instanceof Element); }
   get firstChild() { return this.childNodes[0] ?? null; }

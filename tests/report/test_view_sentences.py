@@ -1,0 +1,367 @@
+"""What pages of sentences show, against their traces and ``pdtools.trees``; the pages run in node."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from node_pages import MADE, evaluate, needs_node, number, program, save_page, shows
+from toy_models import toy_models
+from view_pages import random_trace
+
+from pdtools.inspection.trace import Hypothesis, Trace
+from pdtools.inspection.tracing import trace
+from pdtools.report.view.charts import COLOURS
+from pdtools.report.view.sentences import sentences_page
+from pdtools.search.scores import ActionBeam
+from pdtools.trees import Tree, spans_from_attachments, tape
+
+pytestmark = needs_node
+
+TEXT = "a b c a b"
+N = 5
+GOLD = Tree.from_brackets("(S (NP (X a) (X b)) (NP (X c) (NP (X a) (X b))))")
+GOLD_SPANS = {(1, 2), (4, 5), (3, 5), (1, 5)}
+SEARCHED = ["pushdown", "window", "tg", "plm"]
+KINDS = [*SEARCHED, "treereg", "rnn", "stack-attention"]
+PROGRAM = program("sentences_page")
+
+
+@pytest.fixture(scope="module")
+def traces() -> dict[str, Trace]:
+    """A sentence under models of every kind."""
+    models, beams = toy_models(), {"tg": ActionBeam(actions=200, words=40, fast_track=0)}
+    beams["plm"] = beams["tg"]
+    found = {
+        kind: trace(models[kind], TEXT, beam=beams.get(kind, 20), hypotheses=4, gold=GOLD) for kind in KINDS
+    }
+    # One whose third step lists fewer, so that hypotheses of the fourth extend some that are not there.
+    steps = list(found["window"].steps)
+    steps[2] = replace(steps[2], hypotheses=steps[2].hypotheses[:1])
+    return {**found, "window": replace(found["window"], steps=tuple(steps))}
+
+
+@pytest.fixture(scope="module")
+def shown(traces: dict[str, Trace], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    path = tmp_path_factory.mktemp("pages") / "page.html"
+    return evaluate(save_page(sentences_page([list(traces.values())], KINDS, MADE), path), PROGRAM)
+
+
+def hypotheses(shown: Any, traces: dict[str, Trace], kind: str) -> list[tuple[int, Hypothesis, Any]]:
+    """Each hypothesis that is listed: the position of its token, it, and what the page shows of it."""
+    found = []
+    for step, on_page in zip(traces[kind].steps, shown[kind]["steps"], strict=True):
+        pairs = zip(step.hypotheses, on_page["hypotheses"], strict=True)
+        found += [(step.position, each, of) for each, of in pairs]
+    assert len(found) > 12
+    return found
+
+
+def spans_of_text(text: str) -> tuple[set[tuple[int, int]], int, list[str]]:
+    """The closed constituents of a stack in brackets, by first and last token; how many parts it
+    has; labels of the open ones."""
+    spans, open_at, at, parts = set(), [], 0, 0
+    for piece in re.findall(r"\([^\s()]*|[\[\])‖]|[^\s()\[\]‖]+", text):
+        if piece == "‖":
+            continue
+        if piece[0] in "([":
+            parts += not open_at
+            open_at.append((at + 1, piece))
+        elif piece in (")", "]"):
+            spans.add((open_at.pop()[0], at))
+        else:
+            parts += not open_at
+            at += 1
+    return spans, parts, [label for _, label in open_at]
+
+
+def spans_of_attachments(attach: Sequence[Any], n: int) -> tuple[set[tuple[int, int]], int]:
+    """The binary nodes over the n tokens of a sentence, and how many things are on the stack."""
+    starts, ends, stack = spans_from_attachments(list(attach))
+    read = min(n, len(attach) - 1)
+    spans = {(s, min(e - 1, n)) for s, e in zip(starts.tolist(), ends.tolist(), strict=True)}
+    finished = attach[-1] == 0  # with ROOT itself below
+    return {(s, e) for s, e in spans if 0 < s < e}, 1 if finished else len(stack) - 1 if read else 0
+
+
+@pytest.mark.parametrize("kind", ["pushdown", "window"])
+def test_stacks_tapes_and_wrong_constituents_of_attachments(
+    kind: str, shown: Any, traces: dict[str, Trace]
+) -> None:
+    wrongs = set()
+    for position, each, of in hypotheses(shown, traces, kind):
+        said = of["stack"].split(": ", 1)[1]
+        expected, parts = spans_of_attachments(each.derivation, N)
+        spans, n_parts, still_open = spans_of_text(said)
+        assert (spans, n_parts, still_open) == (expected, parts, [])
+        words = [traces[kind].tokens[k] for k in range(1, min(position, N) + 1)]
+        assert re.findall(r"\w+", said) == words == of["words"]
+        wrong = len(expected - GOLD_SPANS)
+        wrongs.add(wrong)
+        assert of["dashed"] == wrong
+        assert of["wrong"].endswith(f"({wrong}).")
+        depths = [depth for k, row in enumerate(tape(each.derivation)) for depth in row[: k + 1].tolist()]
+        assert of["tape"] == depths
+        assert of["open"] is None
+    assert len(wrongs) > 1
+
+
+def written(actions: Sequence[Any], tokens: Sequence[str]) -> tuple[str, list[str]]:
+    """Actions in brackets, and what is open after them."""
+    text, is_open = "", []
+    for action in actions:
+        if isinstance(action, str) and action.endswith(")"):
+            text += ")"
+            is_open.pop()
+            continue
+        text += ("" if not text else " " if is_open else " ‖ ") + (
+            action if isinstance(action, str) else tokens[action]
+        )
+        if isinstance(action, str):
+            is_open.append(action)
+    return text, is_open
+
+
+@pytest.mark.parametrize("kind", ["tg", "plm"])
+def test_stacks_and_open_constituents_of_actions(kind: str, shown: Any, traces: dict[str, Trace]) -> None:
+    depths, wrongs = set(), set()
+    for _, each, of in hypotheses(shown, traces, kind):
+        text, is_open = written(each.derivation, traces[kind].tokens)
+        said = of["stack"].split(": ", 1)[1]
+        assert re.sub(" +", " ", said).strip() == text
+        spans, _, labels = spans_of_text(said)
+        assert labels == is_open
+        assert of["open"] == (f"Open: {' '.join(is_open)}" if is_open else "Nothing is open.")
+        wrong = len({(s, e) for s, e in spans if s < e} - GOLD_SPANS)
+        assert of["dashed"] == wrong
+        assert of["wrong"].endswith(f"({wrong}).")
+        depths.add(len(is_open))
+        wrongs.add(wrong)
+        assert of["tape"] is None
+    assert len(depths) > 2
+    assert len(wrongs) > 1
+    # After the last token the best hypothesis is the best parse.
+    best = traces[kind].best
+    assert best is not None
+    said = shown[kind]["steps"][-1]["hypotheses"][0]["stack"].split(": ", 1)[1]
+    tree = Tree.from_brackets(best.tree)
+    limits = zip(tree.starts.tolist(), tree.ends.tolist(), strict=True)
+    assert spans_of_text(said)[0] == {(start + 1, end) for start, end in limits}
+    assert re.findall(r"\((\w+)", said) == list(tree.labels)
+
+
+def ancestors(steps: Sequence[Any]) -> list[list[int | None]]:
+    """Of each hypothesis the one of the step before that it extends: whose derivation its own begins with."""
+    found: list[list[int | None]] = [[None] * len(steps[0].hypotheses)]
+    for before, step in pairwise(steps):
+        starts = [each.derivation for each in before.hypotheses]
+        found.append(
+            [
+                next((r for r, start in enumerate(starts) if each.derivation[: len(start)] == start), None)
+                for each in step.hypotheses
+            ]
+        )
+    return found
+
+
+@pytest.mark.parametrize("kind", SEARCHED)
+def test_ancestry(kind: str, shown: Any, traces: dict[str, Trace]) -> None:
+    steps = traces[kind].steps
+    before = ancestors(steps)
+    assert any(None in of_step for of_step in before[1:]) or kind != "window"
+    for k, families in enumerate(shown[kind]["ancestry"]):
+        # What each hypothesis was at the earlier of two steps, as far as all between them are listed.
+        def at(early: int, late: int, rank: int | None) -> int | None:
+            while late > early and rank is not None:
+                rank, late = before[late][rank], late - 1
+            return rank
+
+        for t, step in enumerate(steps):
+            for rank in range(len(step.hypotheses)):
+                if t >= k:
+                    expected = at(k, t, rank)
+                else:
+                    became = [r for r in range(len(steps[k].hypotheses)) if at(t, k, r) == rank]
+                    expected = min(became, default=None)
+                assert families[t][rank] == expected
+        # Their colours in the picture, and how much of the beam they have.
+        drawn = shown[kind]["steps"][k]["hypotheses"][0]["time"]
+        for column, step, of_step in zip(drawn, steps, families, strict=True):
+            shares: dict[str, float] = defaultdict(float)
+            heights: dict[str, float] = defaultdict(float)
+            for each, family in zip(step.hypotheses, of_step, strict=True):
+                if each.share > 0.003:
+                    shares["#c9c9c9" if family is None else COLOURS[family]] += 100 * each.share
+            for colour, height in column:
+                heights[colour] += height
+            assert heights == pytest.approx(shares, abs=2)
+
+
+@pytest.mark.parametrize("kind", SEARCHED)
+def test_hypotheses(kind: str, shown: Any, traces: dict[str, Trace]) -> None:
+    n = len(traces[kind].tokens) - 1
+    for step, on_page in zip(traces[kind].steps, shown[kind]["steps"], strict=True):
+        assert on_page["where"] == f"{step.position}/{n} {traces[kind].tokens[step.position]}"
+        said = re.match(r"(\d+) kept, ([\d.]+)% in those not listed", on_page["caption"])
+        assert said is not None
+        assert int(said[1]) == step.kept
+        assert shows(said[2], 100 * step.rest, 2)
+        for rank, (each, row) in enumerate(zip(step.hypotheses, on_page["beam"][1:], strict=True), 1):
+            assert row[0] == str(rank)
+            assert shows(row[1], 100 * each.share, 1)
+            assert shows(row[4], each.joint, 1)
+            assert row[5] == "" if each.surprisal is None else shows(row[5], each.surprisal, 1)
+        if step.attachment is None:
+            assert on_page["attachment"] is None
+            continue
+        likely = sorted((-p, j) for j, p in enumerate(step.attachment) if p >= 0.005)[:8]
+        assert len(on_page["attachment"]) == len(likely)
+        for text, (p, j) in zip(on_page["attachment"], likely, strict=True):
+            name, _, share = text.rpartition(" ")
+            assert name == ("shifts only" if j == step.position else f"with {traces[kind].tokens[j]}")
+            assert shows(share, -100 * p, 1)
+    assert any(step.rest > 0.01 for step in traces[kind].steps) or kind in ("pushdown", "window")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_surprisals_and_the_whole_sentence(kind: str, shown: Any, traces: dict[str, Trace]) -> None:
+    one = traces[kind]
+    for other, total in re.findall(r"([\w-]+): ([\d.]+) bits in all", shown[kind]["sums"]):
+        assert shows(total, sum(bits or 0 for bits in traces[other].surprisals), 1)
+    known = [
+        (bits, token) for bits, token in zip(one.surprisals, one.tokens, strict=True) if bits is not None
+    ]
+    bars = shown[kind]["steps"][0]["bars"]
+    for (text, label), (bits, token) in zip(bars, known, strict=True):
+        assert label == token
+        assert shows(text, bits, 1)
+    for name, parse in (("best parse", one.best), ("gold tree", one.gold)):
+        if parse is not None:
+            joint = "" if parse.joint is None else r", log2 p\(x, y\) = (\S+)"
+            found = re.search(name + joint + ": " + re.escape(parse.tree), shown[kind]["whole"])
+            assert found is not None
+            assert parse.joint is None or shows(found[1], parse.joint, 2)
+    if one.dropped is not None and one.dropped >= 1e-4:
+        found = re.search(r"dropped ([\d.]+)% of p", shown[kind]["whole"])
+        assert found is not None
+        assert shows(found[1], 100 * one.dropped, 2)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "rnn"])
+def test_attention(kind: str, shown: Any, traces: dict[str, Trace]) -> None:
+    """From the third token's position: shares of the others, and of the first and third of these together."""
+    found = traces[kind].attention
+    assert found is not None
+    n = len(found.positions)
+    row = max(k for k, each in enumerate(found.positions) if not isinstance(each, str) and each <= 3)
+    while row + 1 < n and ")" in str(found.positions[row + 1]) and traces[kind].derivations == "actions":
+        row += 1
+
+    def weights(text: str) -> np.ndarray[Any, Any]:
+        """(layers, heads, positions): of that row."""
+        triangles = np.frombuffer(base64.b64decode(text), np.uint8).reshape(found.layers, found.heads, -1)
+        whole = np.zeros((found.layers, found.heads, n, n))
+        rows, columns = np.tril_indices(n)
+        whole[:, :, rows, columns] = triangles / 255
+        return whole[:, :, row]
+
+    terms = {"weights": weights(found.weights)}
+    for name, text in found.without.items():
+        terms |= {f"without:{name}": weights(text), f"difference:{name}": terms["weights"] - weights(text)}
+    assert len(shown[kind]["attention"]) == found.layers * len(terms)
+    for key, of in shown[kind]["attention"].items():
+        layer, term = key.split(" ")
+        means = terms[term][int(layer)].mean(0)
+        assert len(of["shares"]) == row + 1
+        for text, share in zip(of["shares"], means, strict=False):
+            assert shows(text.rpartition(" ")[2], 100 * share, 0)
+        for line, of_layer in zip(of["sums"][1:], terms[term], strict=True):
+            for text, share in zip(line[1:], of_layer[:, 0] + of_layer[:, 2], strict=True):
+                assert shows(text, 100 * share, 1)
+        assert of["drawn"] == [(row + 1) * (row + 2) // 2] * found.heads
+
+
+def test_splits_and_stacks(shown: Any, traces: dict[str, Trace]) -> None:
+    splits = traces["treereg"].splits
+    assert splits
+    for node, row in zip(splits, shown["treereg"]["splits"]["rows"][1:], strict=True):
+        cells = {k: text for k, text in enumerate(row) if text}
+        assert cells.pop(node.first) == "·"
+        assert list(cells) == list(range(node.first + 1, node.past))
+        assert all(shows(cells[k], node.scores[k - node.first - 1], 2) for k in cells)
+        assert shows(shown["treereg"]["splits"]["bold"].pop(0), max(node.scores), 2)
+    found = traces["rnn"].stacks
+    assert found is not None
+    for row, text, shares in zip(
+        shown["rnn"]["stacks"]["cells"][1:], found["tokens"], found["shares"], strict=True
+    ):
+        assert row[0] == text
+        assert [shows(x, 100 * share, 1) for x, share in zip(row[1:4], shares, strict=True)] == [True] * 3
+    found = traces["stack-attention"].stacks
+    assert found is not None
+    for layer in found["layers"]:
+        text = shown["stack-attention"]["stacks"]["text"]
+        said = re.search(rf"Layer {layer['layer']}push (\S+) pop (\S+) no-op ([\d.]+)Stack", text)
+        assert said is not None
+        last = layer["actions"][len(found["tokens"]) - 1]
+        assert [shows(x, 100 * share, 1) for x, share in zip(said.groups(), last, strict=True)] == [True] * 3
+
+
+def test_derivations_of_many_tokens(tmp_path: Path) -> None:
+    """Random derivations of up to 12 tokens: tapes, stacks, their pictures."""
+    rng = np.random.default_rng(3)
+    for n in (1, 5, 12):
+        one = random_trace([f"w{k}" for k in range(1, n + 1)], int(rng.integers(1000)), hypotheses=6)
+        path = save_page(sentences_page([[one]], ["A"], MADE), tmp_path / f"{n}.html")
+        found = evaluate(path, PROGRAM)["A"]
+        gold, _ = spans_of_attachments(one.gold.derivation or (), n) if one.gold else (set(), 0)
+        for step, on_page in zip(one.steps, found["steps"], strict=True):
+            for each, of in zip(step.hypotheses, on_page["hypotheses"], strict=True):
+                expected, parts = spans_of_attachments(each.derivation, n)
+                assert spans_of_text(of["stack"].split(": ", 1)[1]) == (expected, parts, [])
+                assert of["wrong"].endswith(f"({len(expected - gold)}).")
+                rows = tape(each.derivation)
+                assert of["tape"] == [x for k, row in enumerate(rows) for x in row[: k + 1].tolist()]
+
+
+def test_a_pair(tmp_path: Path) -> None:
+    """Tokens in common stand in one column; where surprisals part, and their sums."""
+    sentences = (["the", "big", "dogs", "bark", "."], ["the", "dogs", "barks", "."])
+    traces = [[random_trace(words, seed) for seed in (m, m + 10)] for m, words in enumerate(sentences)]
+    page = sentences_page(traces, ["A", "B"], MADE, pair=True)
+    found = evaluate(save_page(page, tmp_path / "pair.html"), PROGRAM)
+    columns = [(1, 1), (2, None), (3, 2), (4, 3), (5, 4), (6, 5)]
+    for m, shown in enumerate(found["pairs"]):
+        good, bad = ((None, *traces[side][m].surprisals[1:]) for side in (0, 1))
+        differences = [(0.0 if j is None else bad[j]) - (0.0 if i is None else good[i]) for i, j in columns]
+        said = re.match(
+            r"(right|wrong): good (\S+) bits, bad (\S+); bad − good = (\S+)\."
+            r" They part most at (.*) \((\S+) bits\)",
+            shown["said"],
+        )
+        assert said is not None
+        total = sum(differences)
+        assert said[1] == ("right" if total > 0 else "wrong")
+        assert shows(said[2], sum(good[1:]), 2)
+        assert shows(said[3], sum(bad[1:]), 2)
+        assert shows(said[4].removeprefix("+"), total, 2)
+        most = max(range(len(columns)), key=lambda c: abs(differences[c]))
+        assert shows(said[6].removeprefix("+"), differences[most], 2)
+        i, j = columns[most]
+        names = [traces[0][m].tokens[i], "–" if j is None else traces[1][m].tokens[j]]
+        assert said[5] == (f"“{names[0]}”" if names[0] == names[1] else f"“{names[0]}” / “{names[1]}”")
+        for c, (row, (i, j)) in enumerate(zip(shown["rows"][1:], columns, strict=True)):
+            assert row[0] == traces[0][m].tokens[i]
+            assert row[2] == ("" if j is None else traces[1][m].tokens[j])
+            assert number(row[1]) == pytest.approx(good[i], abs=0.0006)
+            assert row[3] == "–" if j is None else number(row[3]) == pytest.approx(bad[j], abs=0.0006)
+            assert shows(row[4].removeprefix("+"), differences[c], 2)
+            assert shows(row[5].removeprefix("+"), sum(differences[: c + 1]), 2)
