@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
+import shutil
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from node_pages import evaluate, needs_node, number, program, save_page, shows
 from view_pages import write_run
 
+from pdtools.evaluation.comparison.groups import by_seed, find_models
+from pdtools.evaluation.comparison.many import compare_many
 from pdtools.evaluation.results import ITEMS, Results, write_results
 from pdtools.report.view import results
 from pdtools.report.view.results import results_page
@@ -326,7 +330,9 @@ def test_differences_of_two_models(task: str, two: Any) -> None:
     assert shown["marked"] == [holm[row[0]] < 0.05 for row in rows]
 
 
-def test_means_over_seeds(seeds: Any) -> None:
+def test_means_over_seeds(seeds: Any, folder: Path) -> None:
+    compared = compare_many(by_seed([model for name in BLIMP for model in find_models(folder / name)]))
+    pairs = {(each.evaluation, each.name or "overall"): each.pairs[0] for each in compared.scores}
     models = ("one", "two-1", "two-2")
     for task, coarse in (("blimp", "field"), ("sg", "circuit")):
         head, *rows = seeds[task]["means"]["cells"]
@@ -341,6 +347,10 @@ def test_means_over_seeds(seeds: Any) -> None:
         for row, units in zip(seeds[task]["differences"]["cells"][1:], groups.values(), strict=True):
             values = mean_of_units(task, units, models)
             assert shows(row[1].removeprefix("+"), fmean(values[1:]) - values[0], 2)
+            pair = pairs[task, row[0]]
+            assert pair.over_seeds is not None
+            assert [number(x) for x in row[2].split(" to ")] == pytest.approx(pair.over_seeds, abs=0.0051)
+            assert number(row[3]) == pytest.approx(pair.p, abs=5.1e-5)
         assert "only" not in "".join(seeds[task]["differences"]["cells"][0])
 
 
@@ -486,6 +496,40 @@ def test_f1_of_sentences(two: Any) -> None:
 def test_gains_of_reading_times(two: Any) -> None:
     drawn = {row["series"]: [row["score"], row["low"], row["high"], row["n"]] for row in two["gains"]}
     assert drawn == {f"{m}: {name}": [*gain, 321] for m in ("one", "two-1") for name, gain in GAINS.items()}
+
+
+def test_a_sample_of_items_has_those_that_models_disagree_on(folder: Path) -> None:
+    paths = [str(folder / name) for name in ("one", "two-1")]
+    whole = results_page(paths)
+    rows = list(zip(*(of.values() for of in (BLIMP["one"], BLIMP["two-1"])), strict=True))
+    differ = {k for k, row in enumerate(rows) if len(set(row)) > 1}
+    every = whole.packed["items-blimp"]
+    names = [every["groups"][group] + id for group, id in zip(every["group"], every["id"], strict=True)]
+    for most in (len(differ) - 3, len(differ) + 3):
+        page = results_page(paths, most_items=most)
+        items = page.packed["items-blimp"]
+        kept = [items["groups"][group] + id for group, id in zip(items["group"], items["id"], strict=True)]
+        found = [names.index(name) for name in kept]
+        assert len(found) == most
+        assert found == sorted(found)
+        assert len(differ & set(found)) == min(most, len(differ))
+        some = f"a sample of {most}" if most < len(differ) else f"all {len(differ)}"
+        assert f"holds {most} of {len(rows)} items, {some} that models disagree on" in page.notes[0]
+        assert page.document["benchmarks"][0]["levels"] == whole.document["benchmarks"][0]["levels"]
+
+
+def test_only_items_that_all_models_have(folder: Path, tmp_path: Path) -> None:
+    for name in ("one", "two-1"):
+        shutil.copytree(folder / name / "blimp", tmp_path / name / "blimp")
+    file = tmp_path / "two-1" / "blimp" / "items.parquet"
+    pq.write_table(pq.read_table(file).slice(5), file)
+    page = results_page([str(tmp_path / name / "blimp") for name in ("one", "two-1")])
+    n = len(BLIMP["one"])
+    assert page.notes[0] == f"BLiMP: only the {n - 5} of {n} items that all models have"
+    (row, _) = page.document["benchmarks"][0]["levels"]["paradigm"][:2]
+    left = [right for key, right in list(BLIMP["one"].items())[5:] if key[0] == "agr_1" and right is not None]
+    assert (row["name"], row["series"], row["n"]) == ("agr_1", "one", len(left))
+    assert row["score"] == pytest.approx(fmean(left), abs=1e-4)
 
 
 def test_tables_of_figures(folder: Path) -> None:

@@ -365,3 +365,25 @@ def test_a_pair(tmp_path: Path) -> None:
             assert row[3] == "–" if j is None else number(row[3]) == pytest.approx(bad[j], abs=0.0006)
             assert shows(row[4].removeprefix("+"), differences[c], 2)
             assert shows(row[5].removeprefix("+"), sum(differences[: c + 1]), 2)
+
+
+def test_whatever_text_says_it_is_text(tmp_path: Path) -> None:
+    tokens = [
+        "</script>",
+        "<script>hit()</script>",
+        "<!--",
+        "$x$",
+        "&amp;",
+        "\u2028",
+        "שלום",
+        "\ud800",
+        "\x01",
+    ]
+    path = save_page(sentences_page([[random_trace(tokens, 1)]], ["<b>B</b>"], MADE), tmp_path / "page.html")
+    found = evaluate(
+        path, "return [page.sentences, page.models, page.title, (await packed('trace-0-0')).tokens];"
+    )
+    assert found[0] == [" ".join(tokens)]
+    assert found[1] == ["<b>B</b>"]
+    assert found[3] == ["<root>", *tokens, "<eos>"]
+    assert "<script>hit" not in path.read_text("utf-8")

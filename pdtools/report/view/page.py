@@ -72,6 +72,7 @@ def render(page: Page, made: Mapping[str, Any]) -> str:
     scripts = [_asset(f"{name}.js") for name in ("page", *page.scripts, page.kind)]
     if page.charts:
         scripts.insert(0, javascript())
+    title = html.escape(_writable(page.title))
     hashes = " ".join(f"'sha256-{_hash(script)}'" for script in scripts)
     policy = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:"
     return "\n".join(
@@ -79,9 +80,9 @@ def render(page: Page, made: Mapping[str, Any]) -> str:
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{html.escape(page.title)}</title>",
+            f"<title>{title}</title>",
             f"<style>\n{_asset('page.css')}</style>\n</head>\n<body>",
-            f"<noscript>pdtools view draws this by JavaScript: {html.escape(page.title)}</noscript>",
+            f"<noscript>pdtools view draws this by JavaScript: {title}</noscript>",
             f'<script type="application/json" id="document">{inline_json(document)}</script>',
             *(
                 f'<script type="application/gzip" id="packed-{name}">{pack(value)}</script>'
@@ -113,8 +114,7 @@ def inline_json(value: Any) -> str:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except ValueError:
         text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    # Lone surrogates, of names that are not UTF-8, cannot be written.
-    return text.replace("<", "\\u003c").encode("utf-8", "replace").decode()
+    return _writable(text.replace("<", "\\u003c"))
 
 
 def pack(value: Any) -> str:
@@ -128,6 +128,11 @@ def _finite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _writable(text: str) -> str:
+    """Lone surrogates, of names that are not UTF-8, as JSON escapes them."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _asset(name: str) -> str:
