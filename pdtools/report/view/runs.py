@@ -144,7 +144,7 @@ def _samples(folder: Path) -> list[dict[str, Any]]:
         texts = [record.get("text"), record.get("gold"), tree]
         if type(record.get("id")) is not int or not all(isinstance(each, str) for each in texts):
             raise InputError("not a parse of a validation sentence", file=folder / SAMPLES, line=line)
-        sample = {"text": texts[0], "gold": texts[1], "parses": []}
+        sample: dict[str, Any] = {"text": texts[0], "gold": texts[1], "parses": []}
         found.setdefault(record["id"], sample)["parses"].append([record["step"], tree, joint])
     return list(found.values())
 
