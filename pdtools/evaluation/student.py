@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 _NORMAL = 1e6  # degrees of freedom with which Student's t is normal, to within 1e-6
+_TERMS = 1000  # of a continued fraction, at most; most end after a dozen
 
 
 def student_p(t: float, freedom: float) -> float:
@@ -14,6 +16,7 @@ def student_p(t: float, freedom: float) -> float:
     return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t))
 
 
+@lru_cache(maxsize=256)
 def student_quantile(share: float, freedom: float) -> float:
     """The t that a share (at least 1/2) of Student's distribution is below."""
     low, high = 0.0, 1.0
@@ -34,13 +37,17 @@ def incomplete_beta(a: float, b: float, x: float) -> float:
     front = math.exp(
         math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
     )
-    # From the end: 1 + d_1 / (1 + d_2 / (1 + …)).
-    fraction = 1.0
-    for k in range(200, 0, -1):
+    # 1 + d_1 / (1 + d_2 / (1 + …)) from the front, until it does not change (the modified Lentz algorithm).
+    fraction = above = 1.0
+    below, change, k = 0.0, 2.0, 0
+    while abs(change - 1) > 1e-15 and k < _TERMS:
+        k += 1
         m = k // 2
         if k % 2:
             d = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
         else:
             d = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        fraction = 1 + d / fraction
+        above, below = 1 + d / above, 1 / (1 + d * below)
+        change = above * below
+        fraction *= change
     return front / (a * fraction)
