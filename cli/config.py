@@ -12,12 +12,12 @@ from typing import Annotated
 import typer
 
 from .console import print_json
-from .options import JsonOption
+from .options import JsonOption, PanelledCommand
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List what pdtools train can be told.")
 
 
-@app.command("list", short_help="The recipes that come with pdtools.")
+@app.command("list", cls=PanelledCommand, short_help="The recipes that come with pdtools.")
 def list_recipes(as_json: JsonOption = False) -> None:
     """List the bundled recipes: their names, and what each is for.
 
@@ -43,7 +43,7 @@ def _first_sentence(recipe: str) -> str:
     return re.split(r"(?<!et al)\.(?: |$)", text)[0]
 
 
-@app.command("show", short_help="Print a recipe.")
+@app.command("show", cls=PanelledCommand, short_help="Print a recipe.")
 def show(
     name: Annotated[str, typer.Argument(metavar="NAME", help="One of pdtools config list, or a file.")],
 ) -> None:
@@ -60,7 +60,7 @@ def show(
     typer.echo(f"# {place}\n{text}", nl=False)
 
 
-@app.command("keys", short_help="Every key, with its type, default and meaning.")
+@app.command("keys", cls=PanelledCommand, short_help="Every key, with its type, default and meaning.")
 def keys(
     model: Annotated[
         str | None, typer.Option("--model", metavar="NAME", help="Only those of this kind of model.")

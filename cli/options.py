@@ -8,10 +8,11 @@ import math
 import re
 import sys
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperCommand
@@ -466,17 +467,28 @@ def option_blocks(*, without: Sequence[str] = ()) -> Callable[[Callable[..., Non
     return decorate
 
 
+def _said_twice(option: Any, values: Iterable[Any]) -> str:
+    """The option and its values."""
+    if option.is_flag:
+        return f"{option.opts[0]} and {option.secondary_opts[0]} are given: choose one"
+    *first, last = (" ".join(each) if isinstance(each, tuple) else each for each in values)
+    return f"{max(option.opts, key=len)} takes one value: {', '.join(first)} and {last} are given"
+
+
 _PANELS = ("Arguments", "Input", "Model", "Search", "Output", "Parallel", "Options")
 
 
 class PanelledCommand(TyperCommand):
     """A command whose help lists its options by panel: plain text, without loading rich.
 
-    Its numbers are finite, and whole ones, seeds among them, have 64 bits.
+    Its numbers are finite, and whole ones, seeds among them, have 64 bits. An option that takes one value is
+    refused if it is given two.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse numbers that no option can mean, before there is any work."""
+        """Parse as usual, which would keep the last of several values, and take any number."""
+        if not ctx.resilient_parsing:  # of a line that is being typed
+            self._refuse_second_values(ctx, args)
         rest: list[str] = super().parse_args(ctx, args)
         parameter: Any
         for parameter in self.params:
@@ -486,6 +498,18 @@ class PanelledCommand(TyperCommand):
             if isinstance(value, int) and not -(2**63) <= value < 2**63:
                 raise typer.BadParameter(f"{value} is not between -2**63 and 2**63", ctx=ctx, param=parameter)
         return rest
+
+    def _refuse_second_values(self, ctx: Any, args: list[str]) -> None:
+        collecting = copy(self)
+        collecting.params = [copy(each) for each in self.params]
+        for parameter in collecting.params:
+            if parameter.param_type_name == "option":
+                cast(Any, parameter).multiple = True
+        found, _, _ = collecting.make_parser(ctx).parse_args(list(args))
+        for option in self.params:
+            values = dict.fromkeys(found.get(option.name) or () if option.param_type_name == "option" else ())
+            if len(values) > 1 and not cast(Any, option).multiple:
+                raise typer.BadParameter(_said_twice(option, values), ctx=ctx)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write a section for each panel that has options."""

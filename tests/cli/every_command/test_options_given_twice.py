@@ -1,0 +1,80 @@
+"""An option that takes one value is refused if it is given two: none is dropped without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+
+from pdtools.cli.main import app, run
+
+
+def commands(group: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, *names, name)
+        else:
+            yield (*names, name), command
+
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
+
+
+def options(command: Any, *, multiple: bool) -> list[Any]:
+    found = [each for each in command.params if each.param_type_name == "option" and each.name != "help"]
+    return [each for each in found if each.multiple == multiple]
+
+
+@pytest.mark.parametrize("names", COMMANDS, ids=" ".join)
+def test_two_values(names: tuple[str, ...]) -> None:
+    for option in options(COMMANDS[names], multiple=False):
+        if option.is_flag and not option.secondary_opts:
+            continue
+        for name in option.opts:
+            one, two = (["1"] * option.nargs, ["2"] * option.nargs)
+            if option.is_flag:
+                given, said = [name, option.secondary_opts[0]], f"{option.secondary_opts[0]} are given"
+            else:
+                given, said = [name, *one, name, *two], "takes one value"
+            with pytest.raises(typer.BadParameter, match=said) as error:
+                COMMANDS[names].make_context("pdtools", given)
+            assert (error.value.exit_code, max(option.opts, key=len) in str(error.value)) == (2, True)
+
+
+def test_these_take_a_model_once_or_several_times() -> None:
+    once, several = (
+        {
+            " ".join(names)
+            for names, command in COMMANDS.items()
+            if "model" in {option.name for option in options(command, multiple=multiple)}
+        }
+        for multiple in (False, True)
+    )
+    assert {"surprisal", "eval-blimp", "eval-sg", "eval-ppl", "decode", "sample", "train"} <= once
+    assert {"eval-attention", "eval-reading", "view"} <= several
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("--model a --text x --model b", "--model takes one value: a and b"),
+        ("--model=a --model=b --model c", "--model takes one value: a, b and c"),
+        ("--model a -o x -oy", "--output takes one value: x and y"),
+        ("--model a --seed 1 --no-bos --beam 2 --beam=3", "--beam takes one value: 2 and 3"),
+    ],
+)
+def test_however_they_are_written(given: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["surprisal", *given.split()]) == 2
+    err = " ".join(capsys.readouterr().err.split())
+    assert said in err or "No such option" in err
+
+
+def test_what_stays(capsys: pytest.CaptureFixture[str]) -> None:
+    """The same value again, flags again, options that take several, and what follows --."""
+    assert run(["config", "keys", "--json", "--json"]) == 0
+    assert run(["surprisal", "--model", "nowhere", "--model", "nowhere", "--text", "a"]) == 1
+    assert "nowhere" in capsys.readouterr().err
+    assert run(["surprisal", "--model", "nowhere", "--text", "a", "--text", "b"]) == 1
+    assert run(["compare", "--seed", "1", "--", "--seed", "2"]) == 1
