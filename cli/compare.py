@@ -65,7 +65,9 @@ def compare(
 
     Of more models, or with --group or --baseline, runs that differ in their seeds alone are one group: its
     mean, standard deviation over seeds, and the differences of all pairs, with intervals over seeds and items
-    and p corrected by Holm's method. F1 and perplexity are tested too, by resampling sentences.
+    and p corrected by Holm's method. F1 and perplexity are tested too, by resampling sentences. Between two
+    single runs p is over items, not over seeds; beside a group of several, a single run is taken to vary over
+    seeds as these do.
 
     \b
     Example:

@@ -69,7 +69,7 @@ def eval_attention(
 
     Models of one recipe that differ in their seeds are one model in the results; the first model is the one
     that others are compared with. Intervals are those of the bootstrap over items; where there are several
-    seeds, those of Student's t over seeds and items.
+    seeds, those of Student's t over seeds and items (beside several, a single run is taken to vary as these).
 
     \b
     Example:

@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from pdtools.evaluation.comparison.difference import Difference
-from pdtools.evaluation.comparison.many import ManyComparison, PairDifference, Score
+from pdtools.evaluation.comparison.many import (
+    ONE_RUN_EACH,
+    ManyComparison,
+    PairDifference,
+    Score,
+    about_p,
+)
 from pdtools.evaluation.comparison.overview import Headline
 from pdtools.evaluation.results import Results, mean
 from pdtools.evaluation.sg.scores import CONVENTIONS
@@ -267,6 +273,7 @@ def print_comparison(found: dict[str, Any], first: str, second: str, *, details:
         print_table([f"{found['task']} (percent)", *columns], rows)
         only = "" if each.only_a is None else f": right in only a {each.only_a}, in only b {each.only_b}"
         print_note(f"{each.items} items{only}")
+        print_note(ONE_RUN_EACH)
     *coarse, finest = levels
     for level in coarse:
         print()
@@ -311,6 +318,8 @@ def print_overview(headlines: Sequence[Headline], a: str, b: str) -> None:
         _print_names(a, b)
         a, b = "a", "b"
     print_table(["score", a, b, "difference", "p"], rows, digits=digits)
+    if any(headline.p is not None for headline in headlines):
+        print_note(ONE_RUN_EACH)
     for notes, scores in _scores_by_notes(headlines).items():
         _print_notes(f"{'; '.join(scores)}: ", notes)
 
@@ -351,8 +360,11 @@ def print_many(found: ManyComparison, *, details: bool = False) -> None:
             _print_overall(name, scores[0])
         else:
             _print_level(name, level, scores)
+    two = any(len(group.values) == 2 for score in found.scores for group in score.groups)
     print_note(
-        "95%: over items; where a group has several seeds, over seeds and items. p: corrected, by Holm"
+        "95%: over items; where a group has several seeds, over seeds and items"
+        f"{' (a mean of two runs is in it in 88 to 95 of a hundred cases)' if two else ''}."
+        " p: corrected, by Holm"
     )
     for evaluation, notes in found.notes.items():
         _print_notes(f"{evaluation}: ", notes)
@@ -390,21 +402,30 @@ def _print_overall(name: str, score: Score) -> None:
                 for pair in score.pairs
             ],
         )
+        _print_about_p(score.pairs)
     print()
 
 
 def _print_level(name: str, level: str, scores: Sequence[Score]) -> None:
     """A table for each pair: all its differences."""
     rows: dict[tuple[str, str], list[tuple[Cell, ...]]] = {}
+    pairs: dict[tuple[str, str], list[PairDifference]] = {}
     for score in scores:
         means = {group.group: group.mean for group in score.groups}
         for pair in score.pairs:
             row = (score.name, means[pair.a], means[pair.b], f"{pair.difference:+.2f}", *_ps(pair))
             rows.setdefault((pair.a, pair.b), []).append(row)
+            pairs.setdefault((pair.a, pair.b), []).append(pair)
     for (a, b), of_pair in rows.items():
         _print_names(a, b)
         print_table([level, "a", "b", "b - a", "p", "corrected"], of_pair, title=name)
+        _print_about_p(pairs[a, b])
         print()
+
+
+def _print_about_p(pairs: Sequence[PairDifference]) -> None:
+    for note in about_p(pairs):
+        print_note(note)
 
 
 def _ps(pair: PairDifference) -> tuple[Cell, Cell]:

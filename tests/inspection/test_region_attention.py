@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -204,8 +205,10 @@ def test_intervals_of_several_runs_are_over_seeds_and_items() -> None:
     half = student_quantile(0.975, error**4 / seeds**2) * error
     found = mean_and_interval(nothing, values)
     assert found == {"mean": 3.5, "low": pytest.approx(3.5 - half), "high": pytest.approx(3.5 + half)}
-    error = (1.5**2 / 2 + seeds - both) ** 0.5  # by item the difference is 0.5 and 3.5
-    half = student_quantile(0.975, error**4 / seeds**2) * error
+    # By item the difference is 0.5 and 3.5. The one seed is taken to vary as the two.
+    items, seeds = 1.5**2 / 2 - 3 * both, 3 * seeds
+    t, normal = student_quantile(0.975, 1), student_quantile(0.975, math.inf)
+    half = (items * normal + seeds * t) / (items + seeds) ** 0.5
     found = mean_and_interval(nothing, values, less=other)
     assert found == {"mean": 2.0, "low": pytest.approx(2 - half), "high": pytest.approx(2 + half)}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -47,7 +47,9 @@ if TYPE_CHECKING:
 
 Interval = tuple[float, float]
 _MCNEMAR, _BOOTSTRAP, _SEEDS = "McNemar, exact", "paired bootstrap", "Welch's t over seeds"
-_ITEMS_TOO = f"{_SEEDS}, items by bootstrap"
+_SEEDS_OF_ONE = "Student's t over the seeds of one group"
+_ITEMS_TOO = ", items by bootstrap"
+ONE_RUN_EACH = "one run each: p is over items, not over seeds"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,7 +83,8 @@ class PairDifference:
         a, b: their names.
         difference: b − a.
         over_items, over_seeds: 95% intervals, as of :class:`GroupScore`; the items of both are the same.
-            ``over_seeds`` is None if both groups are one model.
+            ``over_seeds`` is None if both groups are one model; if one of them is, it is taken to vary over
+            seeds as the models of the other.
         only_a, only_b: items that only one of two models has right; None of groups, and of other scores.
         test: what p is of; None if there is no p.
         p: two-sided.
@@ -227,6 +230,22 @@ def compare_many(
             "correction": "Holm, over all p of the overall scores, and over those of each further level",
         },
     )
+
+
+def about_p(pairs: Iterable[PairDifference]) -> list[str]:
+    """Notes for a table of differences: what p says where a group is a single run."""
+    tested = [pair for pair in pairs if pair.p is not None]
+    each = [pair for pair in tested if pair.over_seeds is None]
+    one = [pair for pair in tested if pair.test is not None and pair.test.startswith(_SEEDS_OF_ONE)]
+
+    def of(some: Sequence[PairDifference]) -> str:
+        names = dict.fromkeys(f"{pair.b} - {pair.a}" for pair in some)
+        return "" if len(some) == len(tested) else f"{', '.join(names)}: "
+
+    notes = [of(each) + ONE_RUN_EACH] if each else []
+    if one:
+        notes.append(of(one) + "one run against several: it is taken to vary over seeds as these do")
+    return notes
 
 
 def _corrected(scores: Sequence[Score]) -> list[Score]:
@@ -512,7 +531,8 @@ class _Table:
             return replace(found, only_a=only_a, only_b=only_b, test=_MCNEMAR, p=mcnemar(only_a, only_b))
         if len(a.values) > 1 or len(b.values) > 1:
             spread = Spread.of(_variance(drawn), a.values, b.values, both=common)
-            test = _ITEMS_TOO if len(drawn) else _SEEDS
+            test = _SEEDS if min(len(a.values), len(b.values)) > 1 else _SEEDS_OF_ONE
+            test += _ITEMS_TOO if len(drawn) else ""
             over_seeds = spread.interval(difference)
             return replace(found, over_seeds=over_seeds, test=test, p=spread.p(difference))
         return replace(found, test=_BOOTSTRAP, p=bootstrap_p(drawn)) if len(drawn) else found

@@ -10,7 +10,7 @@ from typing import Any
 
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.comparison.groups import Group, by_seed, model_of, name_of_seeds
-from pdtools.evaluation.comparison.many import Score, compare_many
+from pdtools.evaluation.comparison.many import Score, about_p, compare_many
 from pdtools.report.view.loaded import Loaded
 
 # Of BLiMP and SG: the level that is compared beside the overall scores.
@@ -44,11 +44,12 @@ def pairwise(of_task: Sequence[Loaded], groups: Mapping[str, Sequence[str]], *, 
         seed: of the bootstrap.
 
     Returns:
-        ``rows`` (none of one group), ``means`` (none where every group is one model), and ``notes``, what is
-        to be known of them: how results differ, or why they cannot be compared.
+        ``rows`` (none of one group), ``means`` (none where every group is one model), ``about_p`` (what p
+        says where a group is a single run), and ``notes``, what is to be known of them: how results differ,
+        or why they cannot be compared.
     """
     if len(of_task) < 2:
-        return {"rows": [], "means": [], "notes": []}
+        return {"rows": [], "means": [], "about_p": [], "notes": []}
     task = of_task[0].task
     models = {each.model: model_of(each.folder, {task: each.folder}) for each in of_task}
     compared = [
@@ -59,13 +60,14 @@ def pairwise(of_task: Sequence[Loaded], groups: Mapping[str, Sequence[str]], *, 
     try:
         found = compare_many(compared, seed=seed)
     except PdtoolsError as error:
-        return {"rows": [], "means": [], "notes": [str(error)]}
+        return {"rows": [], "means": [], "about_p": [], "notes": [str(error)]}
     notes = [note for each in (found.notes, found.refused) for said in each.values() for note in said]
     scores = [score for score in found.scores if score.level in ("overall", *_COARSE)]
     seeds = any(len(group.models) > 1 for group in compared)
     return {
         "rows": [row for score in scores for row in _rows(score)],
         "means": [row for score in scores for row in _means(score)] if seeds else [],
+        "about_p": about_p(pair for score in scores for pair in score.pairs),
         "notes": notes,
     }
 

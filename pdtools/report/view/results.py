@@ -479,7 +479,7 @@ def _tables(page: Page) -> dict[str, tuple[list[str], list[list[Any]]]]:
                 listed,
             )
         if pairs := benchmark.get("pairs"):
-            columns = ["group", "a", "b", "difference", "low", "high", "p", "p_holm"]
+            columns = ["group", "a", "b", "difference", "low", "high", "test", "p", "p_holm"]
             found[f"{benchmark['task']}-differences"] = (
                 columns,
                 [[row[name] for name in columns] for row in pairs["rows"]],

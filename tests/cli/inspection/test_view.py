@@ -114,12 +114,15 @@ def test_results_of_three_models(
     ]
     assert [row["p"] for row in overall] == pytest.approx(ps)
     assert [row["p_holm"] for row in overall] == pytest.approx(holm(ps))
+    assert blimp["pairs"]["about_p"] == ["one run each: p is over items, not over seeds"]
     root = ElementTree.parse(figures / "blimp-paradigm.svg").getroot()
     assert root.tag.endswith("svg")
     assert (figures / "sg-suite-suite_0.pdf").read_bytes().startswith(b"%PDF")
     assert r"\toprule" in (figures / "overview.tex").read_text()
     with open(figures / "blimp-differences.csv", newline="") as stream:
-        assert next(csv.reader(stream))[-1] == "p_holm"
+        head, first, *_ = csv.reader(stream)
+    assert head[-1] == "p_holm"
+    assert dict(zip(head, first, strict=True))["test"] == "McNemar, exact"
 
 
 def test_seeds_of_a_model_are_one(tmp_path: Path) -> None:
@@ -138,7 +141,8 @@ def test_seeds_of_a_model_are_one(tmp_path: Path) -> None:
     assert (other["mean"], other["deviation"]) == (pytest.approx(100 * RIGHT[1].mean()), None)
     overall = [row for row in pairs["rows"] if row["level"] == "overall"]
     assert [(row["a"], row["b"], row["only_a"]) for row in overall] == [("base", "other", None)]
-    assert "Welch" in overall[0]["test"]
+    assert overall[0]["test"] == "Student's t over the seeds of one group, items by bootstrap"
+    assert pairs["about_p"] == ["one run against several: it is taken to vary over seeds as these do"]
 
 
 def test_runs(tmp_path: Path) -> None:

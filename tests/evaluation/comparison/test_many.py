@@ -9,6 +9,7 @@ import math
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,17 @@ from pdtools.cli.main import run
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.comparison.compare import compare_runs
 from pdtools.evaluation.comparison.groups import Group, by_seed, find_models
-from pdtools.evaluation.comparison.many import ManyComparison, Score, compare_many
+from pdtools.evaluation.comparison.many import (
+    ONE_RUN_EACH,
+    ManyComparison,
+    Score,
+    about_p,
+    compare_many,
+)
 from pdtools.evaluation.comparison.overview import overview
 from pdtools.evaluation.comparison.statistics import Spread, mcnemar
 from pdtools.evaluation.results import ITEMS, Results, write_results
+from pdtools.evaluation.student import student_p
 from pdtools.provenance import provenance
 from pdtools.report.evaluations import print_many, print_overview
 
@@ -251,6 +259,7 @@ def test_f1_and_perplexity_are_of_sums_over_sentences(tmp_path: Path) -> None:
             assert low < group.mean < high
         (pair,) = score.pairs
         assert (pair.test, pair.p) == ("paired bootstrap", 2 / 1000)  # every sample is on the same side
+        assert about_p([pair]) == [ONE_RUN_EACH]
         assert pair.p_holm == pytest.approx(4 / 1000)
         assert pair.family == 2
 
@@ -283,6 +292,105 @@ def test_scores_without_items_have_seeds_alone(tmp_path: Path) -> None:
     (lone,) = compare_many(groups(a=folders["a"][:1], b=folders["b"][:1])).scores[0].pairs
     assert (lone.difference, lone.test, lone.p, lone.p_holm) == (3.0, None, None, None)
     assert score.lower_is_better
+
+
+def test_one_model_against_several_varies_as_they_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """s²(1/S + 1) with S − 1 degrees of freedom, whichever of the two is one run; the table says so."""
+    values = {"a": (1.0, 2.0, 4.5), "b": (9.0,), "c": (2.0,)}
+    folders = {
+        name: [
+            write(tmp_path / f"{name}{i}", "cfl", [{"x": 1}], scores={"difference": v}, counts={"strings": 9})
+            for i, v in enumerate(of)
+        ]
+        for name, of in values.items()
+    }
+    error = stdev(values["a"]) * math.sqrt(1 / 3 + 1)
+    for order in (("a", "b"), ("b", "a")):
+        (score,) = compare_many(groups(**{name: folders[name] for name in order})).scores
+        (pair,) = score.pairs
+        assert pair.test == "Student's t over the seeds of one group"
+        assert pair.p == pytest.approx(student_p(6.5 / error, 2))
+        half = 4.302652730 * error
+        assert pair.over_seeds == pytest.approx((pair.difference - half, pair.difference + half))
+    print_many(compare_many(groups(**folders)))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "one run against several: it is taken to vary over seeds as these do" in said
+    assert "p is over items" not in said  # two single runs without items have no p
+
+
+def test_one_model_against_several_on_items(tmp_path: Path) -> None:
+    """What items and seeds have together is in both variances, of the single run too."""
+    rng = np.random.default_rng(6)
+    hard = rng.uniform(0.1, 0.9, (2, 2, 30))[[0, 0, 0, 1]]  # for three seeds, and for the other model
+    right = rng.random((4, 2, 30)) < hard + rng.normal(0, 0.1, (4, 1, 1))
+    folders = [
+        blimp(tmp_path / f"m{m}", {p: of[i].tolist() for i, p in enumerate("xy")})
+        for m, of in enumerate(right)
+    ]
+    overall = of_level(compare_many(groups(a=folders[:3], b=folders[3:])), "overall")
+    (pair,) = overall.pairs
+    of_runs = 1e4 * right.var(2).sum(1) / 4 / 30  # of each run over items
+    both = (of_runs[:3].mean() - 1e4 * right[:3].mean(0).var(1).sum() / 4 / 30) / 2
+    over_items = 1e4 * (right[3] * 1.0 - right[:3].mean(0)).var(1).sum() / 4 / 30
+    seeds = stdev(overall.groups[0].values) ** 2 * (1 / 3 + 1)
+    items = over_items - 4 * both
+    assert min(both, items) > 0
+    half = (items * 1.959963985 + seeds * 4.302652730) / math.sqrt(items + seeds)
+    assert pair.over_seeds == pytest.approx((pair.difference - half, pair.difference + half), rel=0.05)
+    assert pair.test == "Student's t over the seeds of one group, items by bootstrap"
+    spread = Spread.of(over_items, overall.groups[0].values, overall.groups[1].values, both=both)
+    assert pair.p == pytest.approx(spread.p(pair.difference), rel=0.05)
+
+
+def test_what_p_of_single_runs_is_over_is_said_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "one run each: p is over items, not over seeds"
+    for name, k in (("a", 2), ("b", 28), ("c", 15), ("d", 13)):
+        blimp(tmp_path / name / "blimp", {"x": [i < k for i in range(30)], "y": [True, False] * 15})
+    a, b, c, d = (str(tmp_path / name) for name in "abcd")
+
+    def printed(*arguments: str) -> str:
+        assert run(["compare", *arguments, "--samples", "20"]) == 0
+        return capsys.readouterr().out
+
+    table = printed(f"{a}/blimp", f"{b}/blimp").splitlines()
+    assert said in table
+    assert table.index(said) < next(i for i, line in enumerate(table) if "phenomenon" in line)
+    assert said in printed(a, b)
+    table = printed(a, b, c).splitlines()
+    assert [line for line in table if "p is over items" in line] == [said] * 7  # overall; field, phenomenon
+    grouped = " ".join(printed(a, b, "--group", f"c={c},{d}").split())
+    assert f"b - a: {said}" in grouped
+    assert "a - c, b - c: one run against several: it is taken" in grouped
+    assert said not in printed("--group", f"a={a},{b}", "--group", f"c={c},{d}")
+    assert "% " + said in printed(a, b, "--latex").splitlines()
+
+
+def test_an_evaluation_has_the_same_numbers_whatever_else_is_compared(tmp_path: Path) -> None:
+    """Each has random numbers of its own, those of its seed."""
+    rng = np.random.default_rng(0)
+    for name in "ab":
+        right = {"x": (rng.random(40) < 0.6).tolist(), "y": (rng.random(40) < 0.4).tolist()}
+        blimp(tmp_path / name / "blimp", right)
+        parse(tmp_path / name / "parse", [(m, 4, 5) for m in rng.integers(0, 5, 30).tolist()])
+        ppl(tmp_path / name / "ppl", rng.normal(-9, 2, 30).tolist(), [3] * 30)
+    whole = compare_many(groups(a=[tmp_path / "a"], b=[tmp_path / "b"]), samples=200)
+
+    def numbers(scores: Sequence[Score], evaluation: str) -> list[Any]:
+        of_pairs = [
+            (pair.over_items, pair.p) for s in scores if s.evaluation == evaluation for pair in s.pairs
+        ]
+        return [of_pairs, [s.groups for s in scores if s.evaluation == evaluation]]
+
+    for task in ("blimp", "parse", "ppl"):
+        alone = [tmp_path / name / task for name in "ab"]
+        found = compare_many(groups(a=alone[:1], b=alone[1:]), samples=200)
+        assert numbers(found.scores, task) == numbers(whole.scores, task)
+    other = compare_many(groups(a=[tmp_path / "a"], b=[tmp_path / "b"]), samples=200, seed=1)
+    assert all(numbers(other.scores, t) != numbers(whole.scores, t) for t in ("blimp", "parse", "ppl"))
 
 
 @pytest.mark.parametrize(
@@ -381,7 +489,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert run(["compare", *options, "--baseline", "mine"]) == 0
     table = capsys.readouterr().out
     assert "base - mine" in table
-    assert "p: corrected, by Holm" in " ".join(table.split())
+    assert "a mean of two runs is in it in 88 to 95 of a hundred cases). p: corrected, by Holm" in " ".join(
+        table.split()
+    )
     assert run(["compare", *options, "--latex", "--details"]) == 0
     latex = capsys.readouterr().out
     assert latex.count(r"\begin{tabular}") == latex.count(r"\bottomrule") == 5

@@ -18,7 +18,7 @@ from pdtools.evaluation.comparison.statistics import (
     holm,
     resample,
 )
-from pdtools.evaluation.student import student_quantile
+from pdtools.evaluation.student import student_p, student_quantile
 
 
 @given(
@@ -144,3 +144,68 @@ def test_intervals_over_seeds_and_items_cover(n_seeds: int) -> None:
         low, high = spread.interval(b.mean() - a.mean())
         covered += low <= truth <= high
     assert 0.92 <= covered / repetitions <= 0.99
+
+
+# Variances over items, and how rarely intervals may miss: they are wide where variances have much in common.
+NOISE = [(0, 0, 0.04), (0.1, 0, 0.03), (0.3, 0.5, 0.02), (0, 2, 0.01)]
+
+
+def missed(of_a: int, of_b: int, items: float, apart: float, n: int = 2000) -> float:
+    """The share of 95% intervals without the true difference of two models (of b = 0: the true mean of one).
+
+    The variance over seeds is 1; ``items`` is that over items which all runs have in common, ``apart`` that
+    over items of a single run.
+    """
+    rng = np.random.default_rng([of_a, of_b, round(10 * items), round(10 * apart)])
+    common = rng.normal(0, math.sqrt(items), n)
+    runs = rng.normal(0, math.sqrt(1 + apart), (n, of_a + of_b))
+    a, b = runs[:, :of_a], runs[:, of_a:]
+    both = [apart / runs for runs in (of_a, of_b) if runs > 1]  # what `common_variance` gives
+    variance = items + apart * sum(1 / runs for runs in (of_a, of_b) if runs)
+    found = 0
+    for i in range(n):
+        of_groups = [group.tolist() for group in (a[i], b[i]) if len(group)]
+        spread = Spread.of(variance, *of_groups, both=sum(both))
+        centre = float(a[i].mean() - (b[i].mean() if of_b else 0) + common[i])
+        low, high = spread.interval(centre)
+        found += not low <= 0 <= high
+        if i < 10:  # p says the same
+            assert (spread.p(centre) < 0.05) == (not low <= 0 <= high)
+    return found / n
+
+
+@pytest.mark.parametrize(("items", "apart", "least"), NOISE)
+@pytest.mark.parametrize("runs", [2, 3, 5])
+def test_a_single_run_against_several(runs: int, items: float, apart: float, least: float) -> None:
+    """Under the null p is below .05 as often as it says, or less: up to .32 if the one does not vary."""
+    assert least < missed(runs, 1, items, apart) < 0.07
+
+
+@pytest.mark.parametrize(("runs", "most"), [(2, 0.14), (3, 0.09), (5, 0.06)])
+def test_the_mean_of_a_group(runs: int, most: float) -> None:
+    """How often intervals of few runs miss where items vary little: what docs/reference/scoring.md says."""
+    assert most - 0.03 < missed(runs, 0, 0.05, 0) < most
+
+
+def test_a_single_run_varies_as_the_others_do() -> None:
+    """By hand: s² = 4 of three runs, 4/3 + 4 with two degrees of freedom."""
+    several, one = (1.0, 3.0, 5.0), (9.0,)
+    for spread in (Spread.of(0.0, several, one), Spread.of(0.0, one, several)):
+        error = math.sqrt(4 * (1 / 3 + 1))
+        assert spread.error == pytest.approx(error)
+        low, high = spread.interval(6.0)
+        assert (low, high) == pytest.approx((6 - 4.302652730 * error, 6 + 4.302652730 * error))
+        assert spread.p(6.0) == pytest.approx(student_p(6 / error, 2))
+        assert spread.p(high - 6) == pytest.approx(0.05)
+    # What item and seed have together is in both variances of the single run, too: thrice that of the mean.
+    assert Spread.of(2.0, several, one, both=0.25).error == pytest.approx(math.sqrt(16 / 3 + 2 - 0.25 - 0.75))
+    half = (1.959963985 * 1 + 4.302652730 * 16 / 3) / math.sqrt(1 + 16 / 3)  # items without what is in both
+    assert Spread.of(2.0, several, one, both=0.25).interval(0.0)[1] == pytest.approx(half)
+    with_items = Spread.of(8 / 3, several, one)
+    half = (1.959963985 * 8 / 3 + 4.302652730 * 16 / 3) / math.sqrt(8)
+    assert with_items.interval(0.0) == pytest.approx((-half, half))
+    assert (with_items.p(half), with_items.p(0.0)) == pytest.approx((0.05, 1))
+    assert with_items.p(1e6) < 1e-9
+    # Seeds that are alike leave the items, which have no part less than their own.
+    assert Spread.of(4.0, (1.0, 1.0), (3.0,), both=1.5).interval(0.0)[1] == pytest.approx(2 * 1.959963985)
+    assert Spread.of(4.0, (1.0, 1.0), (3.0,)).p(2.0) == pytest.approx(student_p(1.0, math.inf))
