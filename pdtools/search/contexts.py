@@ -231,7 +231,7 @@ def parts_of(
             ends=tuple(stop - at for stop in score.ends[rows]),
             logprobs=score.logprobs[rows],
             measures={name: values[rows] for name, values in score.measures.items()},
-            first_token=score.first_token if first == 0 else 1,
+            first_token=score.first_token if at == 0 else 1,
             seen=None if score.seen is None else score.seen[rows],
         )
         at, words = end + 1, words + len(sentence.words)

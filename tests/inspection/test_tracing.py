@@ -74,6 +74,11 @@ def test_shares_of_every_step_make_up_one(kind: str, traces: dict[str, Trace]) -
         assert len(step.hypotheses) == min(step.kept, 4)
         assert sum(each.share for each in step.hypotheses) + step.rest == pytest.approx(1)
         assert all(0 <= each.share <= 1 for each in step.hypotheses)
+    if found.derivations == "actions":  # shares of p(x_1…x_k) as surprisals have it
+        for step in found.steps:
+            total = -sum(bits or 0.0 for bits in found.surprisals[: step.position + 1])
+            shares = [2 ** (each.joint - total) for each in step.hypotheses]
+            assert [each.share for each in step.hypotheses] == pytest.approx(shares)
     if found.steps:
         last = found.steps[-1].hypotheses[0]
         assert found.best is not None

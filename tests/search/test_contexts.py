@@ -27,8 +27,9 @@ from pdtools.search.contexts import (
     with_documents,
 )
 from pdtools.search.inputs import SourcedLine
-from pdtools.search.scores import Scorer
+from pdtools.search.scores import Scorer, Unscorable
 from pdtools.search.strings.scorer import string_logprobs
+from pdtools.search.surprisal import token_rows
 from pdtools.tokenization import Sentence, split_spaces
 
 WINDOW = 12
@@ -133,6 +134,38 @@ def test_the_lines_of_a_document_come_back(texts: list[str]) -> None:
     assert list(lines_of(document)) == sentences
     for word, start, end in zip(document.words, document.starts, document.ends, strict=True):
         assert document.text[start:end] == word
+
+
+def test_tokens_are_numbered_in_their_own_sentence() -> None:
+    """Without BOS the first token of a document has no row: its sentence's rows begin with token 2."""
+    for texts, rows in (
+        (("a b", "c", "b c"), ["b", "c", "b", "c"]),
+        (("a", "c a", "b"), ["c", "a", "b"]),  # the first sentence has no row at all
+    ):
+        sentences = list(map(split_spaces, texts))
+        document = joined(sentences)
+        for first in (1, 2):
+            of = slice(first - 1, None)
+            score = SentenceScore(
+                text=document.text,
+                tokens=document.words[of],
+                words=tuple(range(len(document.words)))[of],
+                starts=document.starts[of],
+                ends=document.ends[of],
+                logprobs=-np.arange(len(document.words), dtype=float)[of],
+                n_unknown=0,
+                eos=False,
+                first_token=first,
+            )
+            parts = [part for part in parts_of(score, sentences) if isinstance(part, SentenceScore)]
+            assert [part.first_token for part in parts] == [first, *[1] * (len(texts) - 1)]
+            tokens = [(row.number, row.text) for part in parts for row in token_rows(part)]
+            whole = [(i, word) for text in sentences for i, word in enumerate(text.words, start=1)]
+            assert tokens == whole[of]
+            assert [text for _, text in tokens] == (rows if first == 2 else [document.words[0], *rows])
+            assert [word for part in parts for word in part.words] == [i - 1 for i, _ in whole[of]]
+    unscored = list(parts_of(Unscorable(document.text, "why"), sentences))
+    assert unscored == [Unscorable(text, "why") for text in texts]
 
 
 # --- models of windows ----------------------------------------------------------------------------------
@@ -348,6 +381,7 @@ def test_a_hugging_face_model_reads_a_document_in_windows(
     parts = [p for p in parts_of(found, list(map(split_spaces, STORY))) if isinstance(p, SentenceScore)]
     assert sum(len(part.tokens) for part in parts) == len(row) - 1
     assert [part.words[-1] for part in parts] == [-1, -1, -1, 0]  # line feeds
+    assert [part.first_token for part in parts] == [1 if bos else 2, 1, 1, 1]
     for part, text in zip(parts, STORY, strict=True):
         covered = {i for start, end in zip(part.starts, part.ends, strict=True) for i in range(start, end)}
         missing = set() if bos or text != STORY[0] else {0, 1, 2}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pdtools.models.grammar.batch import ActionBatch
 from pdtools.models.grammar.derivations import read_actions
 from pdtools.models.kernels.grammar_attention import visible_keys
-from pdtools.trees import Constituents
+from pdtools.trees import Constituents, Tree
 from pdtools.trees.actions import ActionIds, action_rows
 
 PAD, START = 0, 1
@@ -77,6 +77,30 @@ def test_rows_are_what_a_stack_says(ids: ActionIds, trees: list[tuple[list[int],
         mask = seen_by(batch)[b]
         assert [set(torch.nonzero(line)[:, 0].tolist()) for line in mask[:n]] == sees
         assert bool(mask.diagonal().all())  # of padding too: what sees nothing is no number
+
+
+@given(constituents(), st.integers(1, 6))
+def test_trees_of_derivations(drawn: tuple[list[int], Constituents], cut: int) -> None:
+    """Each closer closes the innermost constituent; what is open in the end is closed there."""
+    tokens, tree = drawn
+    actions = plain_actions(tokens, tree, PLM, START)[1:]
+    begun = [k for k, action in enumerate(actions) if action < PLM.tokens][:cut][-1] + 1
+    for some in (actions, actions[:begun]):
+        pieces: list[str] = []
+        n_open = 0
+        for action in some:
+            if action < PLM.tokens:
+                pieces.append(f" ({'w'} {action})")
+            else:
+                pieces.append(")" if action >= PLM.first_closer else f" ({'ABC'[action - PLM.tokens]}")
+                n_open += 1 if action < PLM.first_closer else -1
+        wanted = Tree.from_brackets("".join(pieces) + ")" * n_open)
+        derivation = read_actions(np.array(some), PLM)
+        n = len(derivation.tokens)
+        found = derivation.tree([str(token) for token in derivation.tokens], range(n), "ABC")
+        for name in ("words", "labels"):
+            assert getattr(found, name) == getattr(wanted, name)
+        assert (found.starts.tolist(), found.ends.tolist()) == (wanted.starts.tolist(), wanted.ends.tolist())
 
 
 def test_no_rows_are_a_batch_with_nothing_to_predict() -> None:

@@ -186,6 +186,37 @@ def test_stopping_early_loses_nothing() -> None:
     assert found.prefix_logprobs[1] == pytest.approx(np.logaddexp.reduce(first), abs=1e-5)
 
 
+@pytest.mark.parametrize("most", [1, 2, 100])
+def test_steps_are_the_word_beams(most: int) -> None:
+    """Whatever is shown of a beam, its sum is over all that it held, and so are the ranks of parents."""
+    model = action_model("plm", "relative", max_open=3)
+    beam, strings = ActionBeam(actions=12, words=4, fast_track=2), [row(s) for s in STRINGS]
+    shown = word_synchronous_search(model, strings, beam=beam, k_best=4, trace=most)
+    for found, whole in zip(
+        shown, word_synchronous_search(model, strings, beam=beam, trace=100), strict=True
+    ):
+        n = len(found.incremental)
+        assert len(found.steps) == len(whole.steps) == n
+        before = [""]
+        for k, (step, every) in enumerate(zip(found.steps, whole.steps, strict=True), start=1):
+            assert step.kept == every.kept == len(every.joints) == len(every.derivations)
+            assert step.total == pytest.approx(found.prefix_logprobs[k], abs=1e-9)
+            assert np.logaddexp.reduce(every.joints) == pytest.approx(step.total)
+            assert (step.joints == every.joints[:most]).all()
+            assert (step.parents == every.parents[:most]).all()
+            assert (np.diff(every.joints) <= 0).all()
+            texts = [each.text("abcd", "XYZ") for each in every.derivations]
+            assert [each.text("abcd", "XYZ") for each in step.derivations] == texts[:most]
+            assert all(
+                text.startswith(before[p]) for text, p in zip(texts, every.parents.tolist(), strict=True)
+            )
+            assert texts[0] == found.incremental[k - 1].text("abcd", "XYZ")
+            before = texts
+        last = [score for score, _ in found.derivations]
+        assert found.steps[-1].joints.tolist() == pytest.approx(last[:most])
+    assert max(step.kept for step in shown[0].steps) == 4
+
+
 @pytest.mark.parametrize(("words", "kept"), [(1, 1 / 2), (2, 1)])
 def test_the_share_that_the_word_beam_keeps(words: int, kept: float) -> None:
     """One or two constituents open before the token, one as likely as the other."""
