@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import posixpath
 import re
+from html.parser import HTMLParser
 from typing import Any
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 COMMANDS = "reference/commands.md"
@@ -33,9 +35,46 @@ def on_page_markdown(markdown: str, *, page: Any, files: Files, **_: Any) -> str
     return re.sub(r"(?<!!)\[(?P<text>[^\]]+)\]\((?P<target>[^)\s]+)\)", replaced, markdown)
 
 
-def on_page_content(html: str, **_: Any) -> str:
-    """Names that docstrings refer to (``:func:`…```) stand without their role."""
+def on_page_content(html: str, *, page: Any, **_: Any) -> str:
+    """Names that docstrings refer to (``:func:`…```) stand without their role.
+
+    Markdown that was not understood stops the site.
+    """
+    if found := raw_markdown(html):
+        raise PluginError(f"{page.file.src_uri}: Markdown that stays as it is: {'; '.join(found)}")
     return re.sub(r":(?:func|class|meth|mod|attr):(?=<code>)", "", html)
+
+
+class _Text(HTMLParser):
+    """The text of blocks, without code."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = [""]
+        self._code = 0
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self._code += tag in ("code", "pre", "style")
+        if tag in ("p", "li", "td", "th") or re.fullmatch("h[1-6]", tag):
+            self.blocks.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._code -= tag in ("code", "pre", "style")
+
+    def handle_data(self, data: str) -> None:
+        self.blocks[-1] += "…" if self._code else data
+
+
+# Emphasis, code, links, comments; headings, lists and tables without a blank line before them.
+_RAW = re.compile(r"\*\*|`|\]\(|<!--|-->|^#+ |^\|.*\|$|\n[-*] |\n\d+\. ", re.MULTILINE)
+
+
+def raw_markdown(html: str) -> list[str]:
+    """Pieces of a page's text that still are Markdown, such as the ``**`` of nested emphasis."""
+    text = _Text()
+    text.feed(html)
+    found = [(block, match.start()) for block in text.blocks if (match := _RAW.search(block))]
+    return [block[max(0, at - 30) : at + 30].strip() for block, at in found]
 
 
 def commands() -> str:
