@@ -105,7 +105,8 @@ def eval_ppl(
     same for every model. With --context sentences are read after others, with --stride each document as one
     text, in windows, as in pdtools surprisal.
 
-    A beam gives a lower bound of log p(x). With --particles an unbiased estimate of p(x) is made beside it
+    A beam gives a lower bound of log p(x) and an upper bound of the perplexity; a wider beam, as a rule,
+    raises the one and lowers the other. With --particles an unbiased estimate of p(x) is made beside it
     (ppl_token_particles and the like): such a perplexity is too high in the mean, the less the more particles
     there are. Run it with several numbers of them, with --no-marginal if the beam's is known.
 
