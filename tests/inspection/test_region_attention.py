@@ -264,7 +264,7 @@ def test_the_command(
     shown = capsys.readouterr().out
     assert "layer 2" in shown
     assert max(map(len, shown.splitlines())) <= 80
-    assert run([*command, "--beam", "auto"]) == 1
+    assert run(["auto" if part == "5" else part for part in command]) == 1
 
 
 def test_seeds_of_one_recipe_are_one_model() -> None:
