@@ -37,21 +37,23 @@ def locked(path: str | Path, refusal: str, *, shared: bool = False, required: bo
         TakenError: if another process holds it.
         PdtoolsError: if there are no locks, but one is required.
     """
+    if fcntl is None:  # and an open file would keep Windows from moving its folder
+        yield
+        return
     # Not through a link: that of a folder from somebody else might make a file anywhere.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
     try:
-        if fcntl is not None:
-            try:
-                fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise TakenError(refusal) from error
-            except OSError as error:
-                if error.errno not in _NO_LOCKS_HERE:
-                    raise
-                if required:
-                    raise PdtoolsError(f"{path}: no locks on this file system: {error.strerror}") from error
-            if not _is(descriptor, path):
-                raise TakenError(refusal)  # it has just ended its work, and deleted the file
+        try:
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise TakenError(refusal) from error
+        except OSError as error:
+            if error.errno not in _NO_LOCKS_HERE:
+                raise
+            if required:
+                raise PdtoolsError(f"{path}: no locks on this file system: {error.strerror}") from error
+        if not _is(descriptor, path):
+            raise TakenError(refusal)  # it has just ended its work, and deleted the file
         yield
     finally:
         os.close(descriptor)

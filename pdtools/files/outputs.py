@@ -176,15 +176,24 @@ def _sync(path: Path) -> None:
 
 def _sync_one(path: Path) -> None:
     try:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync_opened(path, os.O_RDONLY)
     except OSError as error:
-        # Not every system lets folders be synced.
-        if not path.is_dir() and error.errno not in CANNOT:
+        # Not every system opens folders, or lets them be synced.
+        if path.is_dir() or error.errno in CANNOT:
+            return
+        if error.errno != errno.EBADF:
             raise
+        # Windows syncs only what is open for writing, as read-only files cannot be.
+        with contextlib.suppress(PermissionError):
+            _sync_opened(path, os.O_RDWR)
+
+
+def _sync_opened(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _is_unfinished(folder: Path) -> bool:

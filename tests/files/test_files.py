@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import gzip
 import json
 import os
+import re
 import shutil
+import stat
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -390,6 +393,44 @@ def test_what_is_written_is_on_the_disk_before_it_has_its_name(
         stream.write("x")
     assert happened[0].startswith(".x.txt.")
     assert happened[1:] == ["-> x.txt", tmp_path.name]
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o444])
+def test_a_system_that_syncs_only_files_open_for_writing(
+    mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swap: str
+) -> None:
+    """Windows, which opens no folder either, and for writing no file that is read-only."""
+    synced: list[str] = []
+    real_open, real_sync = os.open, os.fsync
+
+    def open_file(path: Any, flags: int, *arguments: int, **options: Any) -> int:
+        if not options:  # else it is rmtree, which does without on Windows
+            status = os.stat(path)
+            if stat.S_ISDIR(status.st_mode) or (flags & os.O_RDWR and not status.st_mode & stat.S_IWUSR):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return real_open(path, flags, *arguments, **options)
+
+    def fsync(descriptor: int) -> None:
+        if not fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_RDWR:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        real_sync(descriptor)
+        synced.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+
+    monkeypatch.setattr(os, "open", open_file)
+    monkeypatch.setattr(os, "fsync", fsync)
+    for _ in range(2):
+        with files.atomic_directory(tmp_path / "d", overwrite=True) as folder:
+            (folder / "rejects.jsonl").write_text("")
+            for name in ("train.trees", "valid.trees"):
+                (folder / name).write_text("(S (A b))\n")
+                (folder / name).chmod(mode)
+        files.write_json(tmp_path / "x.json", {})
+        with files.atomic_text(tmp_path / "x.txt.gz") as stream:
+            stream.write("x")
+    trees = ["train.trees", "valid.trees"] * (mode == 0o644)
+    wanted = [".x.json", ".x.txt.gz", "rejects.jsonl", *trees] * 2
+    assert sorted(re.sub(r"\.[0-9a-f]{8}-.*tmp", "", name) for name in synced) == sorted(wanted)
+    assert sorted(os.listdir(tmp_path)) == ["d", "x.json", "x.txt.gz"]
 
 
 def test_bad_utf8_is_named_by_line(tmp_path: Path) -> None:

@@ -425,6 +425,25 @@ def test_no_locks_on_this_file_system(tmp_path: Path, monkeypatch: pytest.Monkey
         pass
 
 
+def test_where_nobody_locks_no_file_is_open_in_a_folder_that_is_moved(
+    tmp_path: Path, work: Doubling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows refuses that."""
+    out, real = tmp_path / "out", os.rename
+
+    def rename(old: Path, new: Path) -> None:
+        for descriptor in Path("/proc/self/fd").iterdir():
+            if descriptor.is_symlink() and str(descriptor.readlink()).startswith(f"{old}/"):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(old))
+        real(old, new)
+
+    monkeypatch.setattr(os, "rename", rename)
+    monkeypatch.setattr("pdtools.files.locks.fcntl", None)
+    interrupt(out, work, 4)
+    assert make(out, work, Plan(resume=True)) == DOUBLED
+    assert sorted(os.listdir(tmp_path)) == ["log", "out"]
+
+
 def test_a_lock_that_was_deleted_under_way_counts_for_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
