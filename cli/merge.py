@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -49,11 +50,12 @@ def merge(
       pdtools merge big.trees
       pdtools merge big.trees --scores big.tsv
     """
+    from pdtools.files.written import is_whole
     from pdtools.jobs import finished, only_merging, read_job
 
     from .console import message
 
-    if os.path.exists(output) and not job_path(output).exists():
+    if is_whole(Path(output)) and not job_path(output).exists():
         finished(output)  # deletes what a killed merge may have left
         message(f"{output} is there already, and there are no pieces of it", quiet=False)
         return

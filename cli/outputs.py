@@ -123,7 +123,7 @@ def check_output_or_done(
     beside: Sequence[str] = (),
     quiet: bool,
 ) -> None:
-    """Refuse an output that exists; with --resume, it is done already.
+    """Refuse an output that exists; with --resume, it is done already if a run of pdtools made it.
 
     Args:
         output: a file or folder; it appears after the others.
@@ -136,7 +136,8 @@ def check_output_or_done(
         PdtoolsError: if something is there that is not to be replaced, or a slice or an unfinished run would
             have to read standard input or a pipe again.
     """
-    from pdtools.jobs import Done, begun, finished, job_path
+    from pdtools.files.written import is_whole
+    from pdtools.jobs import Done, begun, finished, is_to_replace, job_path
 
     check_different(output, *beside)
     if plan.slice is not None and (streams := [name for name in inputs if name and is_stream(name)]):
@@ -146,11 +147,17 @@ def check_output_or_done(
     resumes = (plan.resume or plan.merging) and not is_stream(output)
     recover_directory(output)
     if resumes and os.path.lexists(output):
-        if finished(output, beside) or not (overwrite or begun(output)):
+        is_done, unfinished = finished(output, beside), begun(output)
+        if not (overwrite or unfinished):
+            is_done |= os.path.isdir(output) == folder and is_whole(Path(output))
+        if is_done:
             raise Done(f"{output}: done already", {"output": output, "done": "already"})
-        if not overwrite:
+        # The --overwrite of jobs that are merged was said of what was there when they began.
+        if unfinished and not (overwrite and (is_to_replace(output) or not plan.merging)):
+            replace = "" if plan.merging else ", pass --overwrite --resume to replace it"
             raise PdtoolsError(
-                f"{output}: exists already (--overwrite --resume continues the run that replaces it)"
+                f"{output}: exists already, but not as the unfinished run in {job_path(output)} made it; its"
+                f" pieces are kept (move it away{replace}, or delete that folder if it is what you want)"
             )
     quiet = quiet or plan.slice is not None  # which leaves it to pdtools merge
     check_target(output, folder=folder, overwrite=overwrite, inputs=inputs, quiet=quiet)

@@ -12,7 +12,8 @@ import re
 import secrets
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
@@ -39,6 +40,24 @@ _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}-\d+-\d*-[0-9a-f]{8}\.tmp")
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _UNWRITABLE = {errno.EIO, errno.EACCES, errno.EPERM, errno.EROFS, errno.ESTALE, errno.ENXIO}
 _NO_HARD_LINKS = {errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
+
+
+_Call = Callable[[Path, Path], None]
+_before_renaming: ContextVar[_Call | None] = ContextVar("before_renaming", default=None)
+
+
+@contextlib.contextmanager
+def before_renaming(call: _Call) -> Iterator[None]:
+    """While the block runs, call this when an output is whole and on the disk, just before it gets its name.
+
+    Args:
+        call: takes the temporary name and the final one.
+    """
+    token = _before_renaming.set(call)
+    try:
+        yield
+    finally:
+        _before_renaming.reset(token)
 
 
 def check_output(
@@ -163,6 +182,14 @@ def _delete(path: Path) -> None:
             path.unlink()
 
 
+def _finish(temporary: Path, final: Path) -> None:
+    """See to a whole output while it still has its temporary name."""
+    check_inputs()
+    _sync(temporary)
+    if (call := _before_renaming.get()) is not None:
+        call(temporary, final)
+
+
 def _sync(path: Path) -> None:
     """See that what was written is on the disk: a crash of the machine must not leave a name without it."""
     if path.is_dir():
@@ -221,8 +248,7 @@ def atomic_path(path: str | Path, *, overwrite: bool = True, durable: bool = Tru
                 remove_stale(final)
             yield temporary
             if durable:
-                check_inputs()
-                _sync(temporary)
+                _finish(temporary, final)
             if overwrite:
                 os.replace(temporary, final)
             else:
@@ -284,8 +310,7 @@ def atomic_directory(path: str | Path, *, overwrite: bool = False) -> Iterator[P
             remove_stale(final)
             temporary.mkdir()
             yield temporary
-            check_inputs()
-            _sync(temporary)
+            _finish(temporary, final)
             if overwrite:
                 replace_directory(temporary, final)
             else:

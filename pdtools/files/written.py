@@ -178,6 +178,13 @@ def holds_others(folder: Path, kinds: tuple[_Kind, ...] = _KINDS) -> bool:
     return not any(all(kind.holds(paths_below(folder), folder)) for kind in kinds)
 
 
+def is_whole(output: Path) -> bool:
+    """Whether this may be an output of a command: a folder of a known kind, or a file that is not empty."""
+    if output.is_dir():
+        return any(kind.description(output) is not None for kind in _KINDS)
+    return output.is_file() and output.stat().st_size > 0
+
+
 def is_part_of(folder: Path, path: str) -> bool:
     """Whether pdtools wrote the folder, and what is at this relative path in it."""
     return any(kind.description(folder) is not None and all(kind.holds([path], folder)) for kind in _KINDS)

@@ -3,6 +3,8 @@
 ``OUTPUT.job/`` holds ``job.json`` (the command, and the settings that what is made depends on), and for each
 pass over the input a folder of files ``00012-DIGEST.zst``: what became of piece 12, whose content has that
 digest. A piece is used again only if its content is the same, so inputs may be mended between two runs.
+Before the output gets its name, ``job.json`` records its files: anything else of that name is not the output,
+and no piece is deleted for it.
 """
 
 from __future__ import annotations
@@ -21,7 +23,15 @@ from typing import Any
 
 from pdtools import __version__
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import atomic_path, is_stream, read_json, remove_stale, temporary_name, write_json
+from pdtools.files import (
+    atomic_path,
+    before_renaming,
+    is_stream,
+    read_json,
+    remove_stale,
+    temporary_name,
+    write_json,
+)
 from pdtools.files.locks import locked
 from pdtools.files.written import JOB, holds_others, paths_below, written_as
 from pdtools.files.zstd import compress_zstd, open_zstd
@@ -103,6 +113,12 @@ class JobFolder:
         found.folder.mkdir(exist_ok=True)
         return found
 
+    def record(self, made: Path, final: Path) -> None:
+        """Write down which files the output consists of, before ``made`` is renamed to it."""
+        path = self.folder / _JOB_FILE
+        if os.path.abspath(final) == os.path.abspath(self.output) and path.exists():
+            write_json(path, {**read_job(self.folder), "made": _files(made)})
+
     def worth_keeping(self) -> bool:
         """Whether there is more than one piece, which is what a run that is cut short may lose."""
         return len(list(islice(self.folder.glob("*/*.zst"), 2))) > 1
@@ -164,7 +180,8 @@ def job_folder(
         job = JobFolder(str(output), folder)
         new = [path for path in map(Path, beside) if not os.path.lexists(path)]
         try:
-            yield job
+            with before_renaming(job.record):
+                yield job
         except BaseException as error:
             if plan.slice is None and not plan.merging and not job.worth_keeping():
                 for path in new:  # or the same command would find it in its way
@@ -196,13 +213,24 @@ def finished(output: str | Path, beside: Iterable[str] = ()) -> bool:
     folder = job_path(output)
     if not folder.exists():
         _delete_stale(output, beside)
+    if not begun(output):
         return False
-    if not (folder / _JOB_FILE).exists() or read_job(folder)["replaces"] == _identity(output):
+    try:
+        with _alone(folder):
+            made = read_job(folder).get("made")
+            # What is in the output besides may be from anyone.
+            if not made or not made.items() <= _files(output).items():
+                return False
+            _discard(folder)
+            _delete_stale(output, beside)
+    except FileNotFoundError:  # the run has just come to its end
         return False
-    with _alone(folder):
-        _discard(folder)
-        _delete_stale(output, beside)
     return True
+
+
+def is_to_replace(output: str | Path) -> bool:
+    """Whether what has the output's name was there when the unfinished run began."""
+    return bool(read_job(job_path(output))["replaces"] == _identity(Path(output)))
 
 
 def begun(output: str | Path) -> bool:
@@ -260,6 +288,17 @@ def _identity(path: Path) -> list[int] | None:
     return [status.st_ino, 0 if stat.S_ISDIR(status.st_mode) else status.st_mtime_ns]
 
 
+def _files(path: Path) -> dict[str, list[int]]:
+    """Inode, size and time (ns) of a file (``.``), or of those in a folder by relative path."""
+    found = {}
+    for name in (".", *paths_below(path)):
+        with contextlib.suppress(OSError):
+            status = os.lstat(path / name)
+            if stat.S_ISREG(status.st_mode):
+                found[name] = [status.st_ino, status.st_size, status.st_mtime_ns]
+    return found
+
+
 def _check_settings(output: Path, settings: Mapping[str, Any]) -> None:
     """Write down what the pieces depend on, or compare it with what is written."""
     wanted = json.loads(json.dumps({"pdtools": __version__, **settings}))
@@ -286,8 +325,8 @@ def _check_settings(output: Path, settings: Mapping[str, Any]) -> None:
 
 def read_job(folder: Path) -> dict[str, Any]:
     """What ``job.json`` says: ``command`` (arguments), ``folder`` (where it was called), ``output``,
-    ``settings``, and ``replaces`` (which of the files or folders with the output's name was there before;
-    None: none).
+    ``settings``, ``replaces`` (which of the files or folders with the output's name was there before; None:
+    none), and once the output is whole ``made`` (its files).
 
     Raises:
         InputError: if there is none, or it is damaged.
@@ -307,6 +346,7 @@ def read_job(folder: Path) -> dict[str, Any]:
             for text in (*job["command"], job.get("folder"), job.get("output"))
         )
         or "replaces" not in job
+        or not isinstance(job.get("made", {}), dict)
     ):
         raise InputError("damaged", file=path, hint=f"delete {folder} and start again")
     return job

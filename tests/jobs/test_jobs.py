@@ -19,9 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_work import Doubling
 
+from pdtools import __version__
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.files import atomic_text
 from pdtools.files.locks import locked
 from pdtools.files.system import this_process
+from pdtools.files.zstd import compress_zstd
 from pdtools.jobs import (
     Done,
     Plan,
@@ -30,6 +33,7 @@ from pdtools.jobs import (
     begun,
     cut,
     finished,
+    is_to_replace,
     job_folder,
     job_path,
     map_pieces,
@@ -67,7 +71,8 @@ def make(
             found += result
             if handed_out == stop_after:
                 raise KeyboardInterrupt
-        output.write_text(str(found))
+        with atomic_text(output) as stream:
+            stream.write(str(found))
     return found
 
 
@@ -246,8 +251,7 @@ def test_files_of_others_stay_in_a_folder_of_pieces(tmp_path: Path, work: Doubli
         for name in ("notes.txt", "pieces/notes.txt", ".notes.old"):
             (folder / name).write_text("ten years")
         if already_made:
-            (tmp_path / "made").write_text("made")
-            (tmp_path / "made").replace(out)
+            make_without_deleting(out, work)
             assert finished(out)
         else:
             assert make(out, work, Plan(resume=True)) == DOUBLED
@@ -256,26 +260,144 @@ def test_files_of_others_stay_in_a_folder_of_pieces(tmp_path: Path, work: Doubli
         shutil.rmtree(folder)
 
 
+def make_without_deleting(output: Path, work: Doubling) -> None:
+    """As a process does that is killed when the output has just got its name."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("pdtools.jobs.folder._discard", lambda folder: None)
+        assert make(output, work, Plan(resume=True)) == DOUBLED
+    assert begun(output)
+
+
 def test_whether_a_killed_run_had_finished(tmp_path: Path, work: Doubling) -> None:
     out = tmp_path / "out"
     out.write_text("of long ago")
     interrupt(out, work, 4)
     assert not finished(out)  # the pieces are to replace what is there
-    new = tmp_path / "new"
-    new.write_text("made")
-    new.replace(out)
-    assert finished(out)  # killed before it could delete the pieces
+    make_without_deleting(out, work)
+    assert finished(out)
     assert sorted(os.listdir(tmp_path)) == ["log", "out"]
 
 
-def test_an_output_with_the_number_of_the_one_that_it_has_replaced(tmp_path: Path, work: Doubling) -> None:
+def of_somebody_else(out: Path) -> None:
+    out.unlink(missing_ok=True)
+    out.write_text(str(DOUBLED))
+
+
+def copied(out: Path) -> None:
+    of_somebody_else(out)
+    copy = Path(shutil.copy2(out, out.with_name("copy")))
+    copy.replace(out)
+
+
+def changed(out: Path) -> None:
+    of_somebody_else(out)
+    out.write_text(f"{DOUBLED} and more")
+
+
+def linked(out: Path) -> None:
+    of_somebody_else(out)
+    out.rename(out.with_name("elsewhere"))
+    out.symlink_to("elsewhere")
+
+
+def a_folder(out: Path) -> None:
+    out.unlink(missing_ok=True)
+    out.mkdir()
+    (out / "out").write_text(str(DOUBLED))
+
+
+OTHERS = [of_somebody_else, copied, changed, linked, a_folder]
+
+
+@pytest.mark.parametrize("appears", [Path.touch, Path.mkdir, *OTHERS])
+def test_what_appears_meanwhile_is_not_the_output(tmp_path: Path, work: Doubling, appears: Any) -> None:
+    out = tmp_path / "out"
+    interrupt(out, work, 4)
+    pieces = sorted(job_path(out).rglob("*"))
+    appears(out)
+    assert not finished(out)
+    assert not is_to_replace(out)
+    assert sorted(job_path(out).rglob("*")) == pieces
+
+
+@pytest.mark.parametrize("replaces", OTHERS)
+def test_what_takes_the_place_of_the_output_is_not_it(tmp_path: Path, work: Doubling, replaces: Any) -> None:
+    out = tmp_path / "out"
+    make_without_deleting(out, work)
+    pieces = sorted(job_path(out).rglob("*"))
+    kept = out.rename(tmp_path / "kept")  # not deleted, or its inode's number might be given to another one
+    assert not finished(out)
+    replaces(out)
+    assert not finished(out)
+    assert sorted(job_path(out).rglob("*")) == pieces
+    out.rename(tmp_path / "moved")
+    kept.rename(out)
+    assert finished(out)
+
+
+def test_a_folder_is_the_output_as_long_as_it_has_its_files(tmp_path: Path) -> None:
+    from pdtools.files import atomic_directory
+
+    out = tmp_path / "out"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("pdtools.jobs.folder._discard", lambda folder: None)
+        with job_folder(out, {}, Plan()), atomic_directory(out) as made:
+            (made / "best").mkdir()
+            for name in ("a", "best/b"):
+                (made / name).write_text("x")
+    (out / "slurm-7.out").write_text("of the cluster")
+    (out / "best" / "b").rename(out / "b")
+    assert not finished(out)
+    (out / "b").rename(out / "best" / "b")
+    assert finished(out)
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_what_was_there_when_a_run_began(tmp_path: Path, work: Doubling) -> None:
+    """Another file than that, even with its number, as file systems give it to the next one."""
     out = tmp_path / "out"
     out.write_text("of long ago")
     interrupt(out, work, 4)
+    assert is_to_replace(out)
     then = out.stat().st_mtime_ns
-    out.write_text("made")  # as where a file system gives the number of a deleted file to the next one
+    out.write_text("made")
     os.utime(out, ns=(then + 1_000_000, then + 1_000_000))
-    assert finished(out)
+    assert not is_to_replace(out)
+
+
+def job_without_record(out: Path, work: Doubling, pieces: Sequence[list[int]]) -> None:
+    """A job as it was kept before outputs were recorded, with some of its pieces."""
+    folder = out.with_name("out.job")
+    (folder / "pieces").mkdir(parents=True)
+    job = {
+        "format": "pdtools job",
+        "command": ["double", "numbers.txt"],
+        "folder": str(out.parent),
+        "output": str(out),
+        "replaces": None,
+        "settings": {"pdtools": __version__, "factor": 2},
+    }
+    (folder / "job.json").write_text(json.dumps(job, indent=2) + "\n")
+    (folder / "lock").touch()
+    for number, piece in enumerate(pieces):
+        data = compress_zstd(work.pack([2 * x for x in piece]))
+        (folder / "pieces" / f"{number:05d}-{work.digest(piece)}.zst").write_bytes(data)
+
+
+def test_jobs_without_a_record_are_continued_and_merged(tmp_path: Path, work: Doubling) -> None:
+    out = tmp_path / "out"
+    job_without_record(out, work, PIECES[:5])
+    assert make(out, work, Plan(resume=True)) == DOUBLED
+    assert len(work.done()) == len(PIECES) - 5
+    out.unlink()
+    job_without_record(out, work, PIECES)
+    with only_merging():
+        assert make(out, work) == DOUBLED
+    assert len(work.done()) == len(PIECES) - 5
+    assert sorted(os.listdir(tmp_path)) == ["log", "out"]
+    job_without_record(out, work, PIECES)
+    assert not finished(out)  # nothing says that they made it
+    assert len(list(job_path(out).glob("pieces/*"))) == len(PIECES)
 
 
 # --- shards -----------------------------------------------------------------------------------

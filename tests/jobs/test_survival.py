@@ -23,6 +23,7 @@ import zstandard
 from small_jobs import COMMANDS, GRAMMARS, OTHER_PERPLEXITIES, Case
 
 from pdtools.cli.main import run
+from pdtools.jobs import job_path
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="not a POSIX system")
 Cases = Callable[[str], Case]
@@ -112,11 +113,128 @@ def test_killed_again_and_again(name: str, case: Cases) -> None:
     assert not list(command.output.parent.glob(".*"))
 
 
-@pytest.mark.parametrize("number", range(4))
+FOLDERS = ("eval-blimp", "tapes", "split")
+
+
+def takes_the_name(output: Path, *, folder: bool) -> None:
+    """As the line ``mkdir -p $OUT`` of a script does, or the shell for ``merge x.tsv > x.tsv``."""
+    if folder:
+        output.mkdir()
+    else:
+        output.touch()
+
+
+def remove(output: Path) -> None:
+    if output.is_dir():
+        shutil.rmtree(output)
+    else:
+        output.unlink()
+
+
+def pieces_of(command: Case) -> dict[str, bytes]:
+    """The finished pieces of its unfinished run."""
+    return {path.name: path.read_bytes() for path in command.output.parent.glob("*.job/*/*.zst")}
+
+
+@pytest.mark.parametrize("name", ["parse", "surprisal", "decode", "eval-blimp", "tapes"])
+def test_merging_killed_at_each_step(name: str, case: Cases) -> None:
+    """From the first file beside the output to the last deletion; once with the output's name taken then."""
+    command = case(name)
+    for _ in range(1 + (name == "tapes")):
+        assert pdtools(command("--shard", "0/1", "-q")) == 0
+    folder, pieces = command.output.parent, pieces_of(command)
+    kept = shutil.copytree(folder, folder.with_name("kept"))
+    assert pdtools(merge(command)) == 0
+    wanted, was_made = command.made(), []
+    for step in itertools.count():
+        shutil.rmtree(folder)
+        shutil.copytree(kept, folder)
+        status = run_and_kill(merge(command), step, after=True)
+        if status == 0:
+            break
+        assert status == -signal.SIGKILL
+        was_made.append(command.output.exists())
+        if not was_made[-1]:
+            assert pieces_of(command) == pieces
+            if "made" not in json.loads((job_path(command.output) / "job.json").read_text()):
+                continue
+            takes_the_name(command.output, folder=name in FOLDERS)
+            assert pdtools(merge(command)) == 1
+            assert pieces_of(command) == pieces
+            remove(command.output)
+        assert pdtools(merge(command)) == 0
+        assert command.made() == wanted
+        assert not list(folder.glob(".*"))
+        assert not list(folder.glob("*.job"))
+    assert command.made() == wanted
+    assert was_made == sorted(was_made)
+    assert set(was_made) == {False, True}
+
+
+OTHERS: dict[str, Callable[[Path], object]] = {
+    "empty file": Path.touch,
+    "empty folder": Path.mkdir,
+    "file": lambda output: output.write_text("of somebody else"),
+    "folder": lambda output: (output.mkdir(), (output / "slurm.log").write_text("of the cluster")),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("surprisal", "empty file"),
+        ("eval-blimp", "empty folder"),
+        ("tapes", "folder"),
+        ("split", "file"),
+        ("decode", "folder"),
+        ("treebank", "file"),
+    ],
+)
+def test_an_output_that_no_run_made(
+    name: str, other: str, case: Cases, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = case(name)
+    OTHERS[other](command.output)
+    if name != "treebank":
+        assert pdtools(command("--resume")) == 1
+    if other != "file":  # which might be from an earlier run
+        assert pdtools(merge(command)) == 1
+    remove(command.output)
+    assert pdtools(command("--shard", "0/1")) == 0
+    pieces = pieces_of(command)
+    assert pieces
+    OTHERS[other](command.output)
+    for again in (command("--resume"), merge(command)):
+        capsys.readouterr()
+        assert pdtools(again) == 1
+        error = capsys.readouterr().err
+        assert f"{command.output}: exists already, but not as the unfinished run in" in error
+        assert "its pieces are kept (move it away" in error
+        assert error.count("\n") == 1
+        assert pieces_of(command) == pieces
+    remove(command.output)
+    assert pdtools(command("--resume")) == 0
+    assert not list(command.output.parent.glob("*.job"))
+
+
+def test_merging_replaces_only_what_was_there_when_its_jobs_began(case: Cases) -> None:
+    command = case("decode")
+    command.output.write_text("of long ago")
+    assert pdtools(command("--shard", "0/1", "--overwrite")) == 0
+    there = command.output.rename(command.output.with_name("there"))
+    command.output.write_text("of somebody else")
+    assert pdtools(merge(command)) == 1
+    assert command.output.read_text() == "of somebody else"
+    there.replace(command.output)
+    assert pdtools(merge(command)) == 0
+    assert command.output.read_text().startswith("(")
+
+
+@pytest.mark.parametrize("number", range(5))
 def test_after_a_full_disk_the_same_command_succeeds(
     number: int, case: Cases, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The disk is full at one of the renamings: those of job.json, a piece, the rejects and the output."""
+    """The disk is full at one of the renamings: job.json, a piece, the rejects, the record and the output."""
     command, calls = case("surprisal"), itertools.count()
     for name in ("LOOK_AHEAD", "SEARCH_LOOK_AHEAD"):  # one piece, for which nobody needs --resume
         monkeypatch.setattr(f"pdtools.search.encoding.{name}", 100)
