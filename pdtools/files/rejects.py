@@ -118,7 +118,7 @@ def some_trees(trees: Iterable[Item], rejects: Rejects) -> Iterator[Item]:
 
 def rejects_path(output: str | Path) -> Path | None:
     """Where the rejects of an output file are written; ``None`` for a stream (a pipe, a device)."""
-    return None if is_stream(output) else Path(f"{output}.rejects.jsonl")
+    return None if is_stream(output) else Path(f"{Path(output)}.rejects.jsonl")
 
 
 def write_rejects(output: str | Path, rejects: Rejects) -> None:

@@ -15,7 +15,7 @@ from pdtools.files import is_stream
 
 def texts_path(trees: str | Path) -> Path | None:
     """Where the sentences of a file of trees stand; None for a stream."""
-    return None if is_stream(trees) else Path(f"{trees}.text")
+    return None if is_stream(trees) else Path(f"{Path(trees)}.text")
 
 
 def texts_beside(files: Iterable[str]) -> list[str]:
