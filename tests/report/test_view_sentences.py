@@ -17,7 +17,7 @@ from node_pages import MADE, evaluate, needs_node, number, program, save_page, s
 from toy_models import toy_models
 from view_pages import random_trace
 
-from pdtools.inspection.trace import Hypothesis, Trace
+from pdtools.inspection.trace import Hypothesis, Step, Trace
 from pdtools.inspection.tracing import trace
 from pdtools.report.view.charts import COLOURS
 from pdtools.report.view.sentences import sentences_page
@@ -128,6 +128,48 @@ def written(actions: Sequence[Any], tokens: Sequence[str]) -> tuple[str, list[st
         if isinstance(action, str):
             is_open.append(action)
     return text, is_open
+
+
+def nested(rng: np.random.Generator) -> list[tuple[int | str, ...]]:
+    """Actions up to each of N tokens, drawn so that constituents of several labels stand in each other."""
+    actions: list[int | str] = ["(S"]
+    found, depth = [], 1
+    for k in range(1, N + 1):
+        while rng.random() < 0.5:
+            actions.append(str(rng.choice(["(NP", "(VP", "(PP"])))
+            depth += 1
+        actions.append(k)
+        while depth > 1 and rng.random() < 0.4:
+            actions.append(")")
+            depth -= 1
+        found.append(tuple(actions))
+    return found
+
+
+def test_constituents_in_constituents(traces: dict[str, Trace], tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    drawn = [nested(rng) for _ in range(6)]
+    steps = tuple(
+        Step(
+            k,
+            6,
+            tuple(Hypothesis(each[k - 1], -1.0, 0.1, h, None) for h, each in enumerate(drawn)),
+            0.4,
+            None,
+        )
+        for k in range(1, N + 1)
+    )
+    one = replace(traces["plm"], steps=steps)
+    path = save_page(sentences_page([[one]], ["plm"], MADE), tmp_path / "page.html")
+    shown = evaluate(path, PROGRAM)
+    for step, on_page in zip(steps, shown["plm"]["steps"], strict=False):
+        for each, of in zip(step.hypotheses, on_page["hypotheses"], strict=True):
+            text, is_open = written(each.derivation, one.tokens)
+            assert of["open"] == f"Open: {' '.join(is_open)}"
+            said = re.sub(" +", " ", of["stack"].split(": ", 1)[1]).strip()
+            assert said == text
+            wrong = {(start, end) for start, end in spans_of_text(said)[0] if start < end} - GOLD_SPANS
+            assert of["wrong"].endswith(f"({len(wrong)}).")
 
 
 @pytest.mark.parametrize("kind", ["tg", "plm"])
