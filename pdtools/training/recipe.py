@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -129,8 +130,8 @@ class TrainConfig:
         found = set()
         for point in self.keep_at:
             parts = _KEEP_AT.fullmatch(point)
-            number = 0.0 if parts is None else float(parts[1]) * _MULTIPLES[parts[2]]
-            if parts is None or number < 1 or not number.is_integer():
+            number = Decimal(0) if parts is None else Decimal(parts[1]) * _MULTIPLES[parts[2]]
+            if parts is None or number < 1 or number % 1:
                 raise PdtoolsError(f"train.keep_at: {point!r} must be such as '500 steps' or '1M words'")
             if parts[3] == unit:
                 found.add(int(number))

@@ -101,3 +101,13 @@ def test_it_may_change_in_between_and_is_no_other_training(
 def test_what_is_no_such_point_is_refused(point: str) -> None:
     with pytest.raises(PdtoolsError, match=r"train\.keep_at: .* must be such as '500 steps' or '1M words'"):
         recipe(point)
+
+
+@pytest.mark.parametrize(
+    ("point", "words"),
+    [("2.01M words", 2_010_000), ("1.001k words", 1001), ("0.29M words", 290_000), ("15k words", 15_000)],
+)
+def test_shares_of_a_unit_are_whole_numbers(point: str, words: int) -> None:
+    """In binary floating point, 2.01 million is 2009999.9999999998."""
+    assert recipe(point).train.kept_at("words") == {words}
+    assert recipe(point).train.kept_at("steps") == frozenset()
