@@ -44,8 +44,10 @@ class SentenceSplitter:
         marks = Sentencizer.default_punct_chars
         western = "".join(re.escape(mark) for mark in marks if mark.isascii())
         others = "".join(re.escape(mark) for mark in marks if not mark.isascii())
+        # A run of marks is tried from its first one alone: from each, long rows of dots would take minutes.
         self._ends = re.compile(
-            rf"…?[{western}]+(?:\s?…)*{_CLOSES}\s+|…+[{_CLOSING}]+\s+|[{others}]+{_CLOSES}\s*|{_BROKEN_OFF}\s*"
+            rf"…?(?<![{western}])[{western}]+(?:\s?…)*{_CLOSES}\s+|(?<!…)…+[{_CLOSING}]+\s+"
+            rf"|[{others}]+{_CLOSES}\s*|{_BROKEN_OFF}\s*"
         )
         self._abbreviations = frozenset(word for word in TOKENIZER_EXCEPTIONS if word.endswith("."))
 
