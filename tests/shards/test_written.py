@@ -61,12 +61,15 @@ def test_raw_shards_have_the_text(trees: Path, tmp_path: Path, workers: str, lay
     text = "".join(decoded(shards))
     # Words are encoded one by one: of white space, whether there is some is kept.
     assert text == "".join(" ".join(line.split()) for line in TEXTS)
+    sources = [source["file"] for source in shards.manifest["sources"]]
+    assert sources == [str(trees), f"{trees}.text"]
 
 
 def test_without_the_file_and_in_other_styles_words_are_joined(trees: Path, tmp_path: Path) -> None:
     joined = ["Filby -- sits.", '"Go!"', "He didn't go."]
     assert decoded(tapes(trees, tmp_path / "typed", "typed")) == ["Filby --sits .", '"Go !"', "He didn't go."]
     ptb = decoded(tapes(trees, tmp_path / "ptb", "ptb"))
+    assert len(ShardSet.open(tmp_path / "ptb").manifest["sources"]) == 1
     assert [text.strip() for text in ptb] == ["Filby -- sits .", "`` Go ! ''", "He did n't go ."]
     Path(f"{trees}.text").unlink()
     assert decoded(tapes(trees, tmp_path / "raw", "raw")) == joined
