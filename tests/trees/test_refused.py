@@ -33,6 +33,8 @@ REFUSED = {
     "(S (VP *?*) (VP (VB a)))": EMPTY_LEAF,
     "(S (WHADVP 0) (VP (VB a)))": EMPTY_LEAF,
     "(CP-REL (C\n0) (VP (VB a)))": EMPTY_LEAF,
+    "(CP-REL ( C 0 ) (VP (VB a)))": EMPTY_LEAF,
+    "(S (NP\t*T*-1\t) (VP (VB a)))": EMPTY_LEAF,
     "(S (NP he) (VP said (SBAR 0 (S (VP *-1 ran)))))": EMPTY_LEAF,
     "(S (NP he) (VP said (SBAR 0 (S (VP ran)))))": EMPTY_LEAF,
     "(S (NP he) (VP was seen *T*-1))": EMPTY_LEAF,

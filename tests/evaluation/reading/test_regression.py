@@ -135,6 +135,8 @@ def test_times_without_noise_have_no_likelihood(explained: Explained, where: str
         held_out(x, y, folds, ["1", "a", "b"])
     noisy = y + 1e-4 * (1 + abs(y)) * rng.normal(size=60)  # of whole milliseconds, it is more
     assert np.isfinite(held_out(x, noisy, folds, ["1", "a", "b"])).all()
+    with pytest.raises(PdtoolsError, match="the times do not vary"):  # nor has one response among several
+        held_out(x, np.column_stack([noisy, y, noisy]), folds, ["1", "a", "b"])
 
 
 @pytest.mark.parametrize("n", [3, 8])

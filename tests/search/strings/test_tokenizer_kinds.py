@@ -18,8 +18,9 @@ from pdtools.evaluation.perplexity.evaluate import evaluate_text_perplexity
 from pdtools.files import GivenText, Rejects
 from pdtools.search.contexts import DOCUMENT, Context, with_documents
 from pdtools.search.inputs import SourcedLine, read_inputs
-from pdtools.search.strings.huggingface import HuggingFaceScorer
+from pdtools.search.strings.huggingface import HuggingFaceScorer, _place
 from pdtools.search.surprisal import surprisals
+from pdtools.tokenization import split_text_words
 
 pytest.importorskip("transformers")
 
@@ -151,3 +152,19 @@ def test_documents_as_one_text(kind: Kind) -> None:
         own = found[words.number - 1].rows
         assert math.fsum(row.surprisal for row in words.rows) == near(math.fsum(row.surprisal for row in own))
         assert all(0 <= row.start <= row.end <= len(TEXTS[words.number - 1]) for row in own)
+
+
+@pytest.mark.parametrize(
+    ("text", "span", "place"),
+    [
+        ("The  dog", (3, 4), (5, 5, 1)),  # before the word after it
+        ("  The dog", (0, 1), (2, 2, 0)),
+        ("The dog  ", (7, 8), (7, 7, 1)),  # at the end after the word before it
+        ("The dog  ", (8, 9), (7, 7, 1)),
+        ("The  \nA dog", (4, 5), (3, 3, 0)),
+        ("The\n  dog", (4, 5), (6, 6, 1)),
+        ("The\n\ndog", (3, 5), (3, 3, -1)),
+    ],
+)
+def test_where_blanks_stand(text: str, span: tuple[int, int], place: tuple[int, int, int]) -> None:
+    assert _place(split_text_words(text), "\u0120", *span) == place
