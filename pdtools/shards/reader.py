@@ -135,12 +135,11 @@ class ShardFolder:
         """The labels that constituents may have; none where there are no constituents."""
         return self.tokenizer.labels if self.has_constituents else ()
 
-    @property
-    def words_per_token(self) -> float:
-        """Words for each token that is predicted, the ends of sentences among these."""
+    def words_per_token(self, *, ends: bool) -> float:
+        """Words for each token; for each token and end of a sentence, if these ``ends`` are predicted too."""
         counts = self.manifest["counts"]
-        ends = counts["sentences"] if self.layout == "sentence" else 0
-        return counts.get("words", counts["tokens"]) / max(1, counts["tokens"] + ends)
+        tokens = counts["tokens"] + (counts["sentences"] if ends else 0)
+        return float(counts.get("words", counts["tokens"]) / max(1, tokens))
 
     def text_sha256(self) -> str:
         """Of the words of all rows: the same whatever tokenizer, trees or layout the rows have."""

@@ -25,7 +25,7 @@ else:
 
 C = TypeVar("C")
 
-_KEEP_AT = re.compile(r"(\d{1,15}(?:\.\d{1,9})?) ?([kM]?) (steps|words)")
+_KEEP_AT = re.compile(r"(\d{1,15}(?:\.\d{1,9})?) ?([kM]?) ?(steps|words)")
 _MULTIPLES = {"": 1, "k": 1_000, "M": 1_000_000}
 
 

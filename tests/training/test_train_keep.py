@@ -6,13 +6,18 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from search_oracle import tiny_model
 from test_train_loop import DieAfter, StopAfter, assert_same_run, metrics
 
 from pdtools.errors import PdtoolsError
+from pdtools.files import Rejects
 from pdtools.models import load_checkpoint
 from pdtools.provenance import provenance
 from pdtools.shards import ShardSet
-from pdtools.training import Recipe, TrainConfig, train
+from pdtools.training import Recipe, Sentences, TrainConfig, train
+from pdtools.training.data.batches import BatchLimits
+from pdtools.training.data.masking import Masking
+from pdtools.training.data.streams import Stream
 
 TINY = {"layers": 1, "d_model": 16, "heads": 2, "d_ff": 32}
 SHORT = TrainConfig(
@@ -111,3 +116,26 @@ def test_shares_of_a_unit_are_whole_numbers(point: str, words: int) -> None:
     """In binary floating point, 2.01 million is 2009999.9999999998."""
     assert recipe(point).train.kept_at("words") == {words}
     assert recipe(point).train.kept_at("steps") == frozenset()
+
+
+@pytest.mark.parametrize("layout", ["sentence", "window"])
+@pytest.mark.parametrize("model", ["transformer", "pushdown"])
+def test_the_tokens_of_a_pass_are_the_words_of_the_corpus(
+    model: str, layout: str, toy_train: Path, window_train: Path
+) -> None:
+    """Some models of windows predict a ROOT after each sentence, others none."""
+    shards = ShardSet.open(toy_train if layout == "sentence" else window_train)
+    data = Sentences(shards, tiny_model(model, layout=layout), rejects=Rejects())
+    tokens = sum(int(batch.predicted().sum()) for batch in data.in_order(BatchLimits(sentences=8)))
+    assert tokens * data.words_per_token == pytest.approx(shards.manifest["counts"]["words"])
+
+
+def test_masked_models_and_streams_read_all_words(toy_train: Path) -> None:
+    shards = ShardSet.open(toy_train)
+    words = shards.manifest["counts"]["words"]
+    masking = Masking(tokenizer=shards.tokenizer, share=0.5)
+    masked = Sentences(shards, tiny_model(), rejects=Rejects(), masking=masking)
+    tokens = sum(int(batch.predicted().sum()) for batch in masked.in_order(BatchLimits(sentences=8)))
+    assert tokens * masked.words_per_token == pytest.approx(words, rel=0.1)
+    stream = Stream(shards)
+    assert (len(stream.tokens) - 1) * stream.words_per_token == pytest.approx(words)

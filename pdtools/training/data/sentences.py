@@ -88,8 +88,11 @@ class Sentences:
 
     @property
     def words_per_token(self) -> float:
-        """Words of the corpus for each token that is predicted."""
-        return self._shards.words_per_token
+        """Words of the corpus for each token that is predicted; masked models predict about their share."""
+        if self._masking is not None:
+            return self._shards.words_per_token(ends=False) / self._masking.share
+        ends = self._shards.layout == "sentence" or self._model.end_id == self._model.root_id
+        return self._shards.words_per_token(ends=ends)
 
     @property
     def shards(self) -> ShardSet:

@@ -35,7 +35,7 @@ class Stream:
         self._eos_id = shards.tokenizer.eos_id
         self._pad_id = shards.tokenizer.pad_id
         self._rows = len(shards)
-        self.words_per_token = shards.words_per_token
+        self.words_per_token = shards.words_per_token(ends=shards.layout == "sentence")
         rows = [shards.tokens(row)[1:] for row in range(len(shards))]
         self.tokens: NDArray[np.int32] = np.concatenate([[self._eos_id], *rows]).astype(np.int32)
 
