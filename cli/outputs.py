@@ -83,15 +83,15 @@ def check_picture(
 
     if os.path.splitext(path)[1] not in PICTURES:
         raise typer.BadParameter(f"{path}: a picture's name ends in {', '.join(PICTURES)}")
-    if output:
-        check_different(path, output)
+    if output:  # a folder of results is there when its picture is drawn, and may hold it
+        check_different(path, output, nested=True)
     check_target(path, folder=False, overwrite=overwrite, inputs=inputs)
     if find_spec("matplotlib") is None:
         raise MissingDependencyError("matplotlib", extra="plot")
 
 
-def check_different(*outputs: str) -> None:
-    """Refuse to write two of a command's outputs to one place, or one of them inside of another.
+def check_different(*outputs: str, nested: bool = False) -> None:
+    """Refuse to write two of a command's outputs to one place, or (but if ``nested``) one inside of another.
 
     Raises:
         typer.BadParameter: naming the second one, or the inner one.
@@ -105,6 +105,8 @@ def check_different(*outputs: str) -> None:
         if place in places:
             raise typer.BadParameter(f"{output}: two outputs of this name: give each its own")
         places[place] = output
+    if nested:
+        return
     for place, inner in places.items():
         for other, outer in places.items():
             if other in place.parents or Path(os.path.realpath(other)) in place.parents:
