@@ -81,6 +81,12 @@ def test_spaces_before_the_first_sentence_are_skipped() -> None:
     assert SPLITTER.starts("\n  One. Two.") == [3, 8]
 
 
+@pytest.mark.parametrize("end", [" ", "\n", " \n\n"])
+def test_spaces_after_the_last_sentence_begin_none(end: str) -> None:
+    assert SPLITTER.starts(f"One. Two.{end}") == [0, 5]
+    assert SPLITTER.starts(f"“One.” “Two …”{end}") == [0, 7]
+
+
 @pytest.mark.parametrize("mark", [".", "!", "?!", "…", "….", ".…", "……!"])
 @pytest.mark.parametrize("after", ["a", "”a", "” A", " A", ""])
 def test_long_rows_of_marks_take_no_longer_than_text(mark: str, after: str) -> None:

@@ -29,6 +29,8 @@ def typed() -> Tokenizer:
         ("‘’Tis late’", "''Tis late'"),
         ("1914–1918 Mr. ⸺", "1914-1918 Mr. --"),
         ("the dogs’ tails", "the dogs' tails"),
+        ("a‐b a‑b 5‒6 5–6 a⸻b", "a-b a-b 5-6 5-6 a--b"),
+        ("‚a‛ „b‟", "'a' \"b\""),
     ],
 )
 def test_both_have_the_same_tokens(typed: Tokenizer, typeset: str, plain: str) -> None:

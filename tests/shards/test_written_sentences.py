@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -120,8 +121,13 @@ def test_a_changed_file_is_read_again(trees: Path) -> None:
     assert text() == TEXTS[0]
     Path(f"{trees}.text").write_text("Filby -- sits.\n")
     assert text() == "Filby -- sits."
-    other = SourcedTree(Tree.from_brackets("(NP (NN x))"), str(trees), 1, "")
+    other = trees.with_name("other")
+    other.write_text("Filby --sits .\n")  # of the same size
+    os.utime(other, (1, 1))
+    other.replace(f"{trees}.text")
+    assert text() == "Filby --sits ."
+    unlike = SourcedTree(Tree.from_brackets("(NP (NN x))"), str(trees), 1, "")
     with pytest.raises(InputError):
-        written_sentence(other, other.tree)
+        written_sentence(unlike, unlike.tree)
     Path(f"{trees}.text").unlink()
     assert text() is None
