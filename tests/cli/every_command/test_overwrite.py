@@ -318,8 +318,6 @@ def test_every_command_tells_what_it_reads(
 TWO_OUTPUTS = {
     "eval-classify": (["eval-classify", "{shards}", "--model", "{run}"], "--predictions"),
     "eval-reading": (["eval-reading", "{x.tsv}", "--model", "{run}"], "--table"),
-    "eval-cfl": (["eval-cfl", "{shards}", "--model", "{run}"], "--plot"),
-    "eval-task": (["eval-task", "{x.tsv}", "--model", "{run}"], "--plot"),
     "view": (["view", "{results}"], "--figures"),
     "prompts": (["prompts", "{x.tsv}", "--task", "rte"], "--hold-out"),
     "decode": (["decode", "{lines.txt}", "--model", "{run}"], "--scores"),
