@@ -6,6 +6,7 @@ const below = (place, heading) => {
   return found ? all[all.indexOf(found) + 1] : null;
 };
 const table = (place) => place && {
+  caption: place.querySelector("p")?.textContent,
   cells: cells(place),
   marked: place.querySelectorAll("tbody tr").map((row) => row.classList.contains("chosen")),
 };

@@ -274,7 +274,10 @@ def test_whether_a_killed_run_had_finished(tmp_path: Path, work: Doubling) -> No
     interrupt(out, work, 4)
     assert not finished(out)  # the pieces are to replace what is there
     make_without_deleting(out, work)
-    assert finished(out)
+    dead = f"{this_process().partition('-')[0]}-4194305-1-0a0a0a0a"  # no process has that number
+    for name in ("out", "beside"):
+        (tmp_path / f".{name}.{dead}.tmp").write_text("half")
+    assert finished(out, [str(tmp_path / "beside")])
     assert sorted(os.listdir(tmp_path)) == ["log", "out"]
 
 
@@ -333,6 +336,19 @@ def test_what_takes_the_place_of_the_output_is_not_it(tmp_path: Path, work: Doub
     out.rename(tmp_path / "moved")
     kept.rename(out)
     assert finished(out)
+
+
+def test_an_output_that_was_written_to_is_not_as_it_was_made(tmp_path: Path, work: Doubling) -> None:
+    """Its inode and size are the same."""
+    out = tmp_path / "out"
+    make_without_deleting(out, work)
+    made = out.stat()
+    with out.open("r+b") as file:
+        file.write(b"?")
+    os.utime(out, ns=(made.st_atime_ns, made.st_mtime_ns + 1_000_000_000))
+    assert (out.stat().st_ino, out.stat().st_size) == (made.st_ino, made.st_size)
+    assert not finished(out)
+    assert begun(out)
 
 
 def test_a_folder_is_the_output_as_long_as_it_has_its_files(tmp_path: Path) -> None:

@@ -321,6 +321,7 @@ def test_differences_of_two_models(task: str, two: Any) -> None:
     head, *rows = shown["cells"]
     assert head == ["", "two-1 − one", "95% interval", "only one right", "only two-1 right", "p", "p (Holm)"]
     coarse = {"blimp": "field", "sg": "circuit"}[task]
+    assert "Shaded: below 0.05 after it (one run each: p is over items" in shown["caption"]
     groups = {**UNITS[task]["overall"], **UNITS[task][coarse]}
     assert [row[0] for row in rows] == list(groups)
     ps = {}
@@ -367,6 +368,7 @@ def test_means_over_seeds(seeds: Any, folder: Path) -> None:
             assert [number(x) for x in row[2].split(" to ")] == pytest.approx(pair.over_seeds, abs=0.0051)
             assert number(row[3]) == pytest.approx(pair.p, abs=5.1e-5)
         assert "only" not in "".join(seeds[task]["differences"]["cells"][0])
+        assert "after it (one run against several: it is taken" in seeds[task]["differences"]["caption"]
 
 
 def test_suites_by_region(two: Any) -> None:

@@ -291,6 +291,7 @@ def test_scores_without_items_have_seeds_alone(tmp_path: Path) -> None:
     assert pair.p == pytest.approx(spread.p(4.0))
     (lone,) = compare_many(groups(a=folders["a"][:1], b=folders["b"][:1])).scores[0].pairs
     assert (lone.difference, lone.test, lone.p, lone.p_holm) == (3.0, None, None, None)
+    assert not about_p([lone])  # it has no p
     assert score.lower_is_better
 
 
