@@ -185,9 +185,8 @@ def run(arguments: list[str]) -> int:
     quiet = bool({"--quiet", "-q"} & set(arguments))
     try:
         with unchanged_inputs():
-            _all_commands()(
-                arguments, prog_name="pdtools"
-            )  # exits by itself after usage errors (2) and Ctrl-C (130)
+            # Exits by itself after usage errors (2) and Ctrl-C (130).
+            _all_commands()(arguments, prog_name="pdtools")
     except SystemExit as end:
         if isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt) and not quiet:
             print("pdtools: interrupted", file=sys.stderr)
