@@ -49,9 +49,9 @@ def open_data(archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: str) -> 
     return limited(archive.open(member), place, member.compress_size)
 
 
-def check_packed(unpacked: int, packed: int, place: str, always: int = _ALWAYS_READ) -> None:
-    """Refuse data that unpack to more bytes than ``always``, and than text is ever packed."""
-    if unpacked > max(always, _MOST_PACKED * packed):
+def check_packed(unpacked: int, packed: int, place: str, always: int | None = None) -> None:
+    """Refuse data that unpack to more bytes than are ``always`` read, and than text is ever packed."""
+    if unpacked > max(_ALWAYS_READ if always is None else always, _MOST_PACKED * packed):
         raise InputError(f"it unpacks to more than {_MOST_PACKED} times its packed size", file=place)
 
 
