@@ -19,6 +19,7 @@ from pdtools.prompts.metrics import (
     intervals,
     main_score,
     pearson,
+    predict,
     scores_of,
     spearman,
 )
@@ -128,3 +129,19 @@ def test_intervals_are_those_of_the_mean() -> None:
     assert found["accuracy"] == pytest.approx([0.40, 0.60], abs=0.011)
     nothing = intervals({"f1": f1}, gold, gold, seed=1, samples=10)
     assert nothing == {"f1": None}
+
+
+@pytest.mark.parametrize(("defined", "has_interval"), [(3, False), (7, True)])
+def test_a_score_that_less_than_half_of_the_samples_have_has_no_interval(
+    defined: int, has_interval: bool
+) -> None:
+    """It is defined where a sample begins with one of the first items: in 3 or 7 of 10 samples."""
+    items = np.arange(10)
+    score = {"x": lambda gold, predicted: float(predicted.mean()) if gold[0] < defined else None}
+    assert (intervals(score, items, items, seed=1, samples=400)["x"] is not None) == has_interval
+
+
+def test_numbers_are_predicted_within_the_range_of_the_task() -> None:
+    assert read_task("stsb").range == (0, 5)
+    found = predict(read_task("stsb"), np.array([[-0.5], [0.25], [5.0], [7.0]]))
+    assert found.tolist() == [0, 0.25, 5, 5]

@@ -113,6 +113,12 @@ def test_the_regression_is_that_of_the_table_that_is_written() -> None:
     table = results.table("observations").to_pandas()
     means = table.groupby(["item", "word_number"]).mean(numeric_only=True)
     names = [f"{name}{lag}" for name in ("length", "surprisal_m") for lag in ("", "_before_1", "_before_2")]
+    by_whom = {
+        (f"text {word // N_WORDS}", word % N_WORDS + 1, times.subjects[subject]): time
+        for word, subject, time in zip(times.word, times.subject, times.time, strict=True)
+    }
+    rows = zip(table.item, table.word_number, table.subject, table.time, strict=True)
+    assert all(by_whom[item, number, subject] == time for item, number, subject, time in rows)
     plain = fit(np.column_stack([np.ones(len(means)), means[names]]), means.time.to_numpy())
     found = results.scores["by_model"]["m"]["coefficients"]["surprisal"]["by_word_before"]
     assert [each["value"] for each in found] == pytest.approx(plain.coefficients[4:].tolist())

@@ -88,6 +88,13 @@ def test_held_out_likelihood_is_that_of_a_fit_without_the_fold() -> None:
         np.testing.assert_allclose(found[inside], expected, rtol=1e-9)
 
 
+def test_items_are_held_out_together_by_chance() -> None:
+    """Any two of 8 items are in the same of 4 folds in a seventh of all draws."""
+    folds = np.array([folds_of(np.arange(8), 4, np.random.default_rng(seed)) for seed in range(2000)])
+    for other in range(1, 8):
+        assert np.mean(folds[:, 0] == folds[:, other]) == pytest.approx(1 / 7, abs=0.03)
+
+
 def test_what_helps_helps_on_held_out_items_and_noise_does_not() -> None:
     rng = np.random.default_rng(3)
     items = np.repeat(np.arange(40), 10)

@@ -41,6 +41,17 @@ def test_a_tidy_table(tmp_path: Path) -> None:
     assert times.text_of_word.tolist() == [0, 0, 0, 1]
 
 
+@pytest.mark.parametrize(
+    ("cell", "other"), [(" 250.5", " 250.6"), ("barks", "bites"), ("s1 310", "s2 310"), ("a 1", "c 1")]
+)
+def test_tables_that_differ_in_a_cell_have_different_digests(tmp_path: Path, cell: str, other: str) -> None:
+    rows = ["item word_number word subject time", "a 2 barks. s1 250.5", "a 1 Mr. s1 310"]
+    rows += ["a 2 barks. s2 290"]
+    changed = [row.replace(cell, other) for row in rows]
+    same, found = (read_times(write(tmp_path / name, *rows)).sha256 for name in ("a.tsv", "b.tsv"))
+    assert same == found != read_times(write(tmp_path / "c.tsv", *changed)).sha256
+
+
 def test_sentences_that_the_table_says(tmp_path: Path) -> None:
     rows = ["item sentence word_number word subject time"]
     rows += [f"a {sentence} {i} w s 200" for i, sentence in enumerate([1, 1, 2, 2, 3])]
