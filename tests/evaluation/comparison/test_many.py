@@ -140,6 +140,18 @@ def test_seeds_of_one_recipe_are_one_group(tmp_path: Path) -> None:
         find_models(tmp_path / "empty")
 
 
+def test_seeds_of_each_evaluation_are_one_group(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        blimp(tmp_path / f"base-{seed}" / "blimp", {"one": [True, False]}, trained=(seed, "x"))
+        ppl(tmp_path / f"base-{seed}" / "ppl", [-3.0], [2], trained=(seed, "x"))
+    folders = [tmp_path / f"base-{seed}" / name for seed in (1, 2) for name in ("blimp", "ppl")]
+    found = by_seed([model for folder in folders for model in find_models(folder)])
+    assert [[(model.seed, *model.evaluations) for model in group.models] for group in found] == [
+        [(1, "blimp"), (2, "blimp")],
+        [(1, "ppl"), (2, "ppl")],
+    ]
+
+
 def test_what_a_checkpoint_was_trained_with_is_recorded(tmp_path: Path) -> None:
     """All but the seed, and the data."""
     found = []
@@ -238,6 +250,24 @@ def test_groups_of_seeds_by_hand(tmp_path: Path) -> None:
     assert pair.over_seeds == pytest.approx(spread.interval(37.5), rel=0.02)
     assert pair.p == pytest.approx(spread.p(37.5), rel=0.02)
     assert of_level(found, "paradigm", "x").groups[0].values == (50.0, 100.0, 0.0)
+
+
+def test_what_items_and_seeds_have_in_common_is_that_of_both_groups(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    right = rng.random((2, 3, 60)) < rng.choice([0.2, 0.8], (2, 1, 60))  # groups, seeds, items
+    folders = {
+        name: [blimp(tmp_path / f"{name}{i}", {"x": run.tolist()}) for i, run in enumerate(runs)]
+        for name, runs in zip("ab", right, strict=True)
+    }
+    (pair,) = of_level(compare_many(groups(**folders)), "overall").pairs
+    per_item = 100 * right
+    over_items = np.var(per_item[1].mean(0) - per_item[0].mean(0)) / 60
+    common = [(np.var(runs, axis=1).mean() - np.var(runs.mean(0))) / 60 / 2 for runs in per_item]
+    a, b = per_item.mean(2)
+    spread, *without_one = (Spread.of(over_items, a, b, both=both) for both in (sum(common), *common))
+    assert all(other.error > 1.1 * spread.error for other in without_one)
+    low, high = spread.interval(0)
+    assert np.subtract(pair.over_seeds, pair.difference) == pytest.approx([low, high], rel=0.03)
 
 
 def test_f1_and_perplexity_are_of_sums_over_sentences(tmp_path: Path) -> None:
@@ -434,6 +464,20 @@ def test_pairs_families_and_a_baseline(tmp_path: Path) -> None:
     assert {pair.family for pair in of_level(found, "paradigm", "x").pairs} == {6}
     against = of_level(compare_many(groups(**folders), baseline="b"), "overall").pairs
     assert [(pair.a, pair.b, pair.family) for pair in against] == [("b", "a", 2), ("b", "c", 2)]
+
+
+def test_each_table_of_each_evaluation_is_a_family(tmp_path: Path) -> None:
+    for name, k in (("a", 4), ("b", 12)):
+        right = [i < k for i in range(12)]
+        blimp(tmp_path / name / "english", {"x": right, "y": right})
+        blimp(tmp_path / name / "german", {"x": right, "y": right, "z": right})
+    scores = compare_many(groups(a=[tmp_path / "a"], b=[tmp_path / "b"])).scores
+    families = [(s.evaluation, s.name, s.pairs[0].family) for s in scores if s.level == "paradigm"]
+    assert families == [
+        *(("english", "x", 2), ("english", "y", 2)),
+        *(("german", "x", 3), ("german", "y", 3), ("german", "z", 3)),
+    ]
+    assert {score.pairs[0].family for score in scores if score.level == "overall"} == {2}
 
 
 def test_what_cannot_stand_beside_the_first_is_left_out(tmp_path: Path) -> None:
