@@ -163,11 +163,27 @@ def test_what_a_piece_took_is_not_worth_a_refusal(tmp_path: Path, work: Doubling
     assert os.listdir(tmp_path) == ["log"]
 
 
+def test_files_beside_that_were_there_before_outlive_a_run_that_fails(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.write_text("mine")
+    with (
+        pytest.raises(InputError),
+        job_folder(tmp_path / "out", {}, Plan(), beside=[str(old), str(new)], overwrite=True),
+    ):
+        new.write_text("half")
+        raise InputError("line 7")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"old": "mine"}
+
+
 def test_other_settings_are_refused(tmp_path: Path, work: Doubling) -> None:
     out = tmp_path / "out"
     interrupt(out, work, 2, settings={"beam": 3, "model": "x"})
     with pytest.raises(PdtoolsError, match="beam was 3, now 4"):
         make(out, work, Plan(resume=True), settings={"beam": 4, "model": "x"})
+    with pytest.raises(PdtoolsError, match="beam was 3, now None"):
+        make(out, work, Plan(resume=True), settings={"model": "x"})
+    with pytest.raises(PdtoolsError, match="trees was None, now 't'"):
+        make(out, work, Plan(resume=True), settings={"beam": 3, "model": "x", "trees": "t"})
     assert make(out, work, Plan(resume=True), settings={"model": "x", "beam": 3}) == DOUBLED
 
 
@@ -443,6 +459,22 @@ def test_merging_needs_all_pieces(tmp_path: Path, work: Doubling) -> None:
         make(out, work)
     assert len(work.done()) == 2
     assert make(out, work, Plan(resume=True)) == DOUBLED  # instead of the other shards
+    assert set(work.done().values()) == {"once\n"}
+
+
+def test_the_only_piece_of_slices_is_kept(tmp_path: Path, work: Doubling) -> None:
+    """Whatever fails: another slice, or merging before it is done."""
+    out, two = tmp_path / "out", PIECES[:2]
+    with pytest.raises(SliceDone):
+        make(out, work, Plan(slice=Slice(0, 2)), two)
+    with only_merging(), pytest.raises(PdtoolsError, match="missing"):
+        make(out, work, pieces=two)
+    with pytest.raises(ValueError, match="negative"):
+        make(out, work, Plan(slice=Slice(1, 2)), [two[0], [-1]])
+    with pytest.raises(SliceDone):
+        make(out, work, Plan(slice=Slice(1, 2)), two)
+    with only_merging():
+        assert make(out, work, pieces=two) == DOUBLED[:6]
     assert set(work.done().values()) == {"once\n"}
 
 

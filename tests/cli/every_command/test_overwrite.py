@@ -15,7 +15,9 @@ import typer
 from search_oracle import save_checkpoints
 
 from pdtools.cli.main import run
-from pdtools.cli.outputs import check_different
+from pdtools.cli.outputs import check_different, check_output_or_done
+from pdtools.errors import PdtoolsError
+from pdtools.jobs import Plan, job_folder
 
 Error = Callable[[], str]
 SMALL = ("config.layers=1", "config.d_model=8", "config.heads=1", "train.steps=1")
@@ -381,6 +383,28 @@ def test_an_output_in_the_folder_of_pieces_is_refused(
     assert run([*filled, "-o", "out", option, "out.job/x.tsv"]) == 2
     assert "inside of out.job" in as_one_line(capsys)
     assert not os.listdir(tmp_path)
+
+
+def test_going_on_replaces_a_file_beside_only_where_a_run_has_begun(tmp_path: Path) -> None:
+    out, rejects, plan = tmp_path / "out", tmp_path / "rejects", Plan(resume=True)
+    rejects.write_text("of another run")
+
+    def check(plan: Plan) -> None:
+        beside = [str(rejects)]
+        check_output_or_done(
+            str(out), plan, folder=False, overwrite=False, inputs=[], beside=beside, quiet=True
+        )
+
+    with pytest.raises(PdtoolsError, match=r"rejects: .*exists"):
+        check(plan)
+    with pytest.raises(KeyboardInterrupt), job_folder(out, {}, Plan()) as job:
+        assert job is not None
+        for number in range(2):
+            job.pieces("pieces").write(number, "0a", b"done")
+        raise KeyboardInterrupt
+    with pytest.raises(PdtoolsError, match=r"rejects: .*exists"):
+        check(Plan())
+    check(plan)
 
 
 def test_an_output_in_the_folder_that_is_read(made: Path, tmp_path: Path, error: Error) -> None:
