@@ -80,6 +80,15 @@ for (const task of ["blimp", "sg", "parse"]) {
     of.sorted[text] = cells(items.querySelector("table"));
   }
   write(fields().at(-1), "");
+  const turn = (way) => {
+    const button = items.querySelectorAll("button").find((each) => each.textContent === way);
+    const may = button.getAttribute("disabled") === null;
+    if (may) button.click();
+    return may;
+  };
+  of.listed = [];
+  do of.listed.push(...items.querySelectorAll("tbody button.link").map((each) => each.textContent)); while (turn("next →"));
+  while (turn("← previous"));
   const tokens = (place) => ({ of: place.querySelector("b").textContent, tokens: place.querySelectorAll("span").map((each) => [each.firstChild.textContent, each.lastChild.textContent]) });
   for (let i = 0; i < 15; i++) {
     items.querySelectorAll("tbody button.link")[i]?.click();

@@ -436,6 +436,7 @@ def test_items_that_are_chosen(task: str, two: Any, seeds: Any) -> None:
         total = expected["all"]
         assert items["title"] == f"Items, one by one ({total})"
         assert items["found"] == {name: f"{n} of {total} items" for name, n in expected.items()}
+        assert len(set(items["listed"])) == len(items["listed"]) == total > 20  # on several pages
         units = {key[0] for key in outcomes["one"]}
         sizes = {unit: sum(key[0] == unit for key in outcomes["one"]) for unit in units}
         assert items["groups"] == {
