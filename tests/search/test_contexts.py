@@ -156,6 +156,8 @@ def test_tokens_are_numbered_in_their_own_sentence() -> None:
                 n_unknown=0,
                 eos=False,
                 first_token=first,
+                seen=tuple(range(len(document.words)))[of],
+                measures={"entropy": np.arange(len(document.words), dtype=float)[of]},
             )
             parts = [part for part in parts_of(score, sentences) if isinstance(part, SentenceScore)]
             assert [part.first_token for part in parts] == [first, *[1] * (len(texts) - 1)]
@@ -164,6 +166,12 @@ def test_tokens_are_numbered_in_their_own_sentence() -> None:
             assert tokens == whole[of]
             assert [text for _, text in tokens] == (rows if first == 2 else [document.words[0], *rows])
             assert [word for part in parts for word in part.words] == [i - 1 for i, _ in whole[of]]
+            for part, text in zip(parts, sentences, strict=True):
+                own = np.array(part.seen, dtype=float)  # tokens of the document
+                assert [document.words[int(i)] for i in own] == list(part.tokens)
+                assert len(own) == len(text.words) - (part.first_token - 1)
+                np.testing.assert_array_equal(part.measures["entropy"], own)
+                np.testing.assert_array_equal(part.logprobs, -own)
     unscored = list(parts_of(Unscorable(document.text, "why"), sentences))
     assert unscored == [Unscorable(text, "why") for text in texts]
 

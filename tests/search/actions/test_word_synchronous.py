@@ -175,6 +175,7 @@ def test_hypotheses_without_room_are_dropped(string: list[int]) -> None:
     assert none[0].marginal == -math.inf
     assert none[0].logprobs[:2].sum() == pytest.approx(none[0].prefix_logprobs[2])
     assert none[0].logprobs[2:].tolist() == [-math.inf] * (len(string) - 1)
+    assert none[0].dropped == 0  # by the word beam
 
 
 def test_stopping_early_loses_nothing() -> None:
