@@ -32,6 +32,8 @@ REFUSED = {
     "(S (NP *) (VP (VB a)))": EMPTY_LEAF,
     "(S (VP *?*) (VP (VB a)))": EMPTY_LEAF,
     "(S (WHADVP 0) (VP (VB a)))": EMPTY_LEAF,
+    "(IP (PP (P 0) (NP (N a))) (VB a))": EMPTY_LEAF,
+    "(VP (VB a) (SBAR-1 0) (S (VP (VB b))))": EMPTY_LEAF,
     "(CP-REL (C\n0) (VP (VB a)))": EMPTY_LEAF,
     "(CP-REL ( C 0 ) (VP (VB a)))": EMPTY_LEAF,
     "(S (NP\t*T*-1\t) (VP (VB a)))": EMPTY_LEAF,

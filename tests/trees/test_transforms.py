@@ -126,6 +126,7 @@ def test_tags_with_a_plus_stay_whole(tag):
         ("(X (NN dog))", "(X (NN dog))"),
         ("(ROOT dog)", "(ROOT dog)"),  # a preterminal, no wrapper
         ("(ROOT (NP (NN a)) (VP (VB b)))", "(ROOT (NP (NN a)) (VP (VB b)))"),  # two children
+        ("(ROOT (NN a) (VP (VB b) (NN c)))", "(ROOT (NN a) (VP (VB b) (NN c)))"),  # the second one to the end
         ("( (S (NN a) (NN b)) (-NONE- *))", "(S (NN a) (NN b))"),  # one child once the trace is gone
         ("(S (ROOT (NN a) (NN b)))", "(S (ROOT (NN a) (NN b)))"),  # not on top
     ],
