@@ -7,6 +7,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from options import with_options
+
 COMMANDS = (
     "eval-blimp",
     "eval-sg",
@@ -32,7 +34,7 @@ class Case:
     output: Path
 
     def __call__(self, *more: object) -> list[str]:
-        return [*self.arguments, *map(str, more)]
+        return with_options(self.arguments, *map(str, more))
 
     def made(self) -> dict[str, bytes]:
         """The files made, without when and how."""

@@ -44,7 +44,7 @@ def add_run(folder: Path, name: str, losses: list[float], finished: str | None) 
     run = folder / "runs" / name
     (run / "last" / "trainer").mkdir(parents=True)
     lines = [json.dumps({"kind": "valid", "step": 1, "loss": loss}) for loss in losses]
-    (run / "metrics.jsonl").write_text("\n".join(lines))
+    (run / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines))
     (run / "last" / "trainer" / "state.json").write_text(json.dumps({"finished": finished}))
 
 

@@ -14,12 +14,12 @@ SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "wikitrees.sh"
 TEXT = """
  = The Dog =\x20
 
- the man @-@ dog sleeps . the man sleeps 1 @,@ 000 @,@ 000 times .\x20
- a cat sleeps .\x20
+ The man @-@ dog sleeps . The man sleeps 1 @,@ 000 @,@ 000 times .\x20
+ A cat sleeps .\x20
 
  = = The = Cat = =\x20
 
- a cat sleeps . the dog = the man .\x20
+ A cat sleeps . The dog = the man .\x20
 """
 # Does the jobs of an array one after the other.
 SBATCH = """#!/bin/sh
@@ -53,11 +53,11 @@ def test_text_becomes_windows(toy_benepar_model: Path, tmp_path: Path) -> None:
     plain = made("plain")
     sentences = [(plain.document(i), line) for i in range(len(plain)) for line in plain.text(i).split("\n")]
     assert sentences == [
-        (0, "the man-dog sleeps ."),
-        (0, "the man sleeps 1,000,000 times ."),
-        (0, "a cat sleeps ."),
-        (1, "a cat sleeps ."),
-        (1, "the dog = the man ."),
+        (0, "The man-dog sleeps ."),
+        (0, "The man sleeps 1,000,000 times ."),
+        (0, "A cat sleeps ."),
+        (1, "A cat sleeps ."),
+        (1, "The dog = the man ."),
     ]
     assert not record.exists()
     times = {path: path.stat().st_mtime_ns for path in (tmp_path / "plain").rglob("*")}

@@ -193,9 +193,8 @@ def test_stopped_and_resumed(
 def test_a_sweep_trains_the_same(toy_train: Path, toy_valid: Path, tmp_path: Path) -> None:
     train(toy_train, tmp_path / "run", recipe(SEVERAL), valid=toy_valid)
     settings = [f"config.{key}={value}" for key, value in TINY.items()]
-    settings += [
-        f"train.{key}={value}" for key, value in dataclasses.asdict(SEVERAL).items() if key != "betas"
-    ]
+    recipe_of_run = dataclasses.asdict(SEVERAL).items()
+    settings += [f"train.{key}={value}" for key, value in recipe_of_run if not isinstance(value, tuple)]
     settings = [each for each in settings if not each.startswith("train.treereg_weight")]
     runs = make_runs(
         ["train.treereg_weight=0.7,0"],

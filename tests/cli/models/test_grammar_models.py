@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
+from options import with_options
 from toy_language import brackets, toy_tokenizer
 
 from pdtools.cli.main import run
@@ -45,7 +46,7 @@ def train(name: str, shards: Path, out: Path, *more: str) -> int:
         part for each in [*SHAPE, f"config.positions={MODELS[name]}", *SCHEDULE] for part in ("--set", each)
     ]
     command = ["train", str(shards), "--valid", str(shards), "--model", name, "--device", "cpu", "-q"]
-    return run([*command, *settings, *more, "-o", str(out)])
+    return run(with_options([*command, *settings, "-o", str(out)], *more))
 
 
 @pytest.fixture(scope="module", params=MODELS)

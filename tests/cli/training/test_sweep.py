@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from options import with_options
 
 from pdtools.cli.main import run
 
@@ -103,7 +104,7 @@ def test_sentences_that_are_too_long_may_be_left_out(
 def test_wrong_arguments(
     more: list[str], status: int, message: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(arguments(data, tmp_path / "runs", *more)) == status
+    assert run(with_options(arguments(data, tmp_path / "runs"), *more)) == status
     assert message in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
 

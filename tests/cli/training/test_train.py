@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from options import with_options
 
 from pdtools.cli import train as command
 from pdtools.cli.main import run
@@ -259,7 +260,7 @@ def test_a_bar_where_someone_sees_it(
 def test_bad_input_is_one_line(
     more: list[str], reason: str, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(arguments(shards, tmp_path / "run", *more)) == 1
+    assert run(with_options(arguments(shards, tmp_path / "run"), *more)) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
     assert reason in captured.err
@@ -387,7 +388,7 @@ def test_what_no_task_is(
     more: list[str], status: int, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["train", "-o", str(tmp_path / "run"), "--model", "transformer", "--device", "cpu"]
-    assert run([*command, *more]) == status
+    assert run(with_options(command, *more)) == status
     assert reason in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "run").exists()
 

@@ -1,0 +1,25 @@
+"""Commands of the tests with other values of some options, which may be given once only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+REPEATED = {"--set", "--grid"}
+
+
+def is_name(part: str) -> bool:
+    """Whether a part of a command names an option."""
+    return part.startswith("-") and part != "-"
+
+
+def with_options(command: Sequence[str], *more: str) -> list[str]:
+    """The command with ``more`` behind it; what ``more`` gives a value to loses its earlier value."""
+    pairs = zip(more, more[1:], strict=False)
+    valued = {name for name, value in pairs if is_name(name) and not is_name(value)} - REPEATED
+    kept, parts = [], iter(command)
+    for part in parts:
+        if part in valued:
+            next(parts)
+        else:
+            kept.append(part)
+    return [*kept, *more]
