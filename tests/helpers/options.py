@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 REPEATED = {"--set", "--grid"}
 
@@ -14,7 +15,7 @@ def is_name(part: str) -> bool:
 
 def with_options(command: Sequence[str], *more: str) -> list[str]:
     """The command with ``more`` behind it; what ``more`` gives a value to loses its earlier value."""
-    pairs = zip(more, more[1:], strict=False)
+    pairs = pairwise(more)
     valued = {name for name, value in pairs if is_name(name) and not is_name(value)} - REPEATED
     kept, parts = [], iter(command)
     for part in parts:
