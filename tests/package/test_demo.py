@@ -59,6 +59,7 @@ def test_a_signal_ends_both_trainings(
     number: int, status: int, environment: dict[str, str], tmp_path: Path
 ) -> None:
     command = ["sh", SCRIPT, tmp_path / "out"]
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts the tests may ignore it
     with subprocess.Popen(command, env=environment, start_new_session=True) as demo:
         until = time.monotonic() + 30
         while len(trainings(environment)) < 2:
