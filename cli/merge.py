@@ -15,10 +15,6 @@ from pdtools.jobs.folder import job_path
 
 # Options of these that name files to write, but for --output.
 _WRITTEN_BESIDE = ("scores", "write_sentences", "plot", "predictions", "table")
-_IN_PIECES = (
-    *("parse", "tapes", "decode", "surprisal"),
-    *("eval-blimp", "eval-sg", "eval-ppl", "eval-dyck", "eval-classify", "eval-reading"),
-)
 
 
 def merge(
@@ -61,9 +57,10 @@ def merge(
         return
     job = read_job(job_path(output))
     arguments = _without_shard(job["command"])
-    if not arguments or arguments[0] not in _IN_PIECES:
-        raise InputError("not begun by a command of pdtools that works in pieces", file=job_path(output))
     commands: Any = ctx.find_root().command
+    command = commands.commands.get(arguments[0]) if arguments else None
+    if command is None or all(parameter.name != "shard" for parameter in command.params):
+        raise InputError("not begun by a command of pdtools that works in pieces", file=job_path(output))
     _check_outputs(commands, arguments, job, output, scores)
     os.chdir(job["folder"])
     sys.argv[1:] = arguments  # what the output was made with, as its provenance will say

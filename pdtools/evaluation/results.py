@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pdtools.errors import InputError
+from pdtools.evaluation.record import COUNT, FLAG, NUMBER, OBJECT, SCORE, STRING, STRINGS, evaluations
 from pdtools.files import (
     REJECTS_FILE,
     Kind,
@@ -225,54 +226,6 @@ def read_table(folder: str | Path, name: str, columns: Collection[str] | None = 
         raise InputError(f"not Parquet: {str(error).splitlines()[0]}", file=path) from error
 
 
-_COUNT, _NUMBER, _SCORE = "a whole number", "a number", "a number or null"
-_NAME, _FLAG = "a string", "true or false"
-OBJECT, STRING, STRINGS = "an object", _NAME, "a list of strings"
-# What is read of an evaluation's results, by its task; ``*`` stands for any name. Scores may be missing.
-_READ: dict[str, dict[str, str]] = {
-    "blimp": {"scores.overall": _SCORE},
-    "sg": {"scores.overall": _SCORE, "scores.sg_31": _SCORE},
-    "parse": {
-        "settings.labeled": _FLAG,
-        "settings.binarize": _NAME,
-        "scores.f1": _SCORE,
-        "counts.scored": _COUNT,
-    },
-    "ppl": {
-        "scores.ppl_word_given_trees": _SCORE,
-        "scores.ppl_word_marginal": _SCORE,
-        "scores.ppl_word_without_eos_given_trees": _SCORE,
-        "scores.ppl_word_without_eos_marginal": _SCORE,
-        "scores.ppl_token_masked": _SCORE,
-        "counts.sentences": _COUNT,
-    },
-    "reading": {
-        "scores.by_model.*.delta_ll": _NUMBER,
-        "scores.by_model.*.low": _NUMBER,
-        "scores.by_model.*.high": _NUMBER,
-        "counts.words_regressed": _COUNT,
-    },
-    "dyck": {"scores.by_set.*.accuracy": _NUMBER, "scores.by_set.*.prefixes": _COUNT},
-    "cfl": {"scores.difference": _SCORE, "counts.strings": _COUNT},
-    "classify": {
-        "settings.prompt_task": _NAME,
-        "settings.metric": _NAME,
-        "scores.accuracy": _SCORE,
-        "scores.f1": _SCORE,
-        "scores.spearman": _SCORE,
-        "scores.pearson": _SCORE,
-        "counts.items_labelled": _COUNT,
-    },
-    "task": {
-        "scores.accuracy_beyond_training": _SCORE,
-        "settings.formal_task": _NAME,
-        "counts.pairs": _COUNT,
-    },
-}
-# Scores that not all results of a task have, by how their paths begin.
-_MAY_BE_MISSING = {"blimp": "scores.", "sg": "scores.", "ppl": "scores.ppl_", "classify": "scores."}
-
-
 def _check_shape(document: Any, file: Path) -> None:
     """Refuse a document that is not what an evaluation wrote, as far as it is read."""
     if not isinstance(document, dict):
@@ -283,7 +236,8 @@ def _check_shape(document: Any, file: Path) -> None:
     task = document["settings"].get("task")
     if not isinstance(task, str):
         raise InputError("not results of an evaluation: settings.task is no string", file=file)
-    check_values(document, _READ.get(task, {}), file, optional=_MAY_BE_MISSING.get(task, " "))
+    if (record := evaluations().get(task)) is not None:
+        check_values(document, record.read, file, optional=record.may_be_missing)
 
 
 def check_values(
@@ -293,7 +247,8 @@ def check_values(
 
     Args:
         document: any JSON.
-        kinds: of the values at these paths, by dots; ``*`` stands for any name: see :data:`OBJECT`.
+        kinds: of the values at these paths, by dots; ``*`` stands for any name: see
+            :mod:`pdtools.evaluation.record`.
         file: to name.
         what: the document is.
         optional: how paths begin that may be missing; all of them by default.
@@ -360,14 +315,14 @@ def _values(value: Any, path: list[str]) -> Iterator[Any]:
 
 
 def _is_kind(value: Any, kind: str) -> bool:
-    if kind == _COUNT:
+    if kind == COUNT:
         return type(value) is int and 0 <= value < 2**63
-    if kind in (_NUMBER, _SCORE):
+    if kind in (NUMBER, SCORE):
         is_number = type(value) in (int, float) and abs(value) <= _LARGEST
-        return is_number or (value is None and kind == _SCORE)
+        return is_number or (value is None and kind == SCORE)
     if kind == STRINGS:
         return isinstance(value, list) and all(isinstance(each, str) for each in value)
-    return isinstance(value, {OBJECT: dict, _NAME: str, _FLAG: bool}[kind])
+    return isinstance(value, {OBJECT: dict, STRING: str, FLAG: bool}[kind])
 
 
 def no_progress(items: Iterator[T], total: int | None) -> Iterator[T]:

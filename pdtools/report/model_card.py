@@ -7,25 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from pdtools.errors import InputError
-from pdtools.evaluation.results import OBJECT, RESULTS, STRINGS, check_values, read_results
+from pdtools.evaluation.record import OBJECT, STRINGS, evaluation_of
+from pdtools.evaluation.results import RESULTS, check_values, read_results
 from pdtools.models import LoadedModel, count_parameters
 from pdtools.models.export import front_matter
-
-# Scores that are shares of 1, and those that are not, by the task of results.
-_SHARES = {
-    "blimp": {"overall": "minimal pairs, accuracy, mean of paradigms (%)"},
-    "sg": {
-        "sg_31": "SG score, mean of the 31 suites (%)",
-        "overall": "test suites, mean of suites (%)",
-    },
-}
-_OTHERS = {
-    "ppl": {
-        "ppl_word_given_trees": "perplexity per word, given the trees",
-        "ppl_word_marginal": "perplexity per word, marginal",
-    },
-    "parse": {"f1": "F1 of parses (%)"},
-}
 
 _MADE = {"provenance": OBJECT, "provenance.command": STRINGS, "provenance.versions": OBJECT}
 
@@ -93,15 +78,14 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def _scores(folders: Sequence[str | Path]) -> Iterable[tuple[str, str, str]]:
     for folder in folders:
         document, _ = read_results(folder)
-        task, scores = document["settings"].get("task"), document["scores"]
-        known = {**_SHARES.get(task, {}), **_OTHERS.get(task, {})}
-        if not known:
+        record, scores = evaluation_of(document), document["scores"]
+        if record is None or not record.card:
             raise InputError("results of an evaluation that cards do not list", file=Path(folder) / RESULTS)
         check_values(document, _MADE, Path(folder) / RESULTS)
         command = " ".join(document.get("provenance", {}).get("command", []))
-        for key, text in known.items():
+        for key, text in record.card.items():
             if (value := scores.get(key)) is not None:
-                yield text, f"{100 * value if task in _SHARES else value:.2f}", command
+                yield text, f"{100 * value if record.outcomes else value:.2f}", command
 
 
 def _training(training: Mapping[str, Any]) -> Iterable[str]:

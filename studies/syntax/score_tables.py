@@ -8,8 +8,8 @@ from statistics import mean, stdev
 
 from gather import BASELINE, SCORES, Document, order, title_of
 
-from pdtools.evaluation.comparison.overview import PERPLEXITIES
 from pdtools.evaluation.comparison.statistics import Spread, holm
+from pdtools.evaluation.perplexity.record import PERPLEXITIES
 from pdtools.report.tables import listed, markdown_table
 
 SIGNIFICANT = 0.05

@@ -6,18 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# What was evaluated: where one of these differs, the scores are "results of … than" the other's.
-_SAME = {
-    "task": "another evaluation",
-    "formal_task": "another evaluation",
-    "prompt_task": "another task",
-    "as_released": "another evaluation",
-    "trained_lengths": "another evaluation",
-    "language": "another language",
-    "text_sha256": "other sentences",
-}
-# The inputs that are the data, by how their roles begin; of other evaluations items or settings tell.
-_DATA = {"parse": "gold", "dyck": "", "task": "pairs"}
+from pdtools.evaluation.record import evaluation_of
+
+# Inputs that are not the data.
 _NOT_DATA = ("model", "strings")
 
 # Settings that say what a model is, or that say in words what others say already; that of files whose
@@ -26,8 +17,6 @@ _DESCRIPTIONS = (
     *("model", "models", "kind", "words", "marginal", "given_trees_used", "alignment", "objective"),
     *("unit_of_file", "max_error", "bootstrap_samples", "seed"),
 )
-# End-of-sentence is in no region; perplexities with it and without it have names of their own.
-_WITHOUT_EOS = ("sg", "ppl")
 # None says of these that they are not known, or do not apply.
 _NONE_IS_NO_VALUE = ("beam", "eos")
 _NONE = {"limit": "all", "margin": "none", "text_style": "as given", "streams": "each row by itself"}
@@ -73,15 +62,17 @@ def comparability(a: Mapping[str, Any], b: Mapping[str, Any]) -> Comparability:
         a, b: documents of ``results.json``.
     """
     settings_a, settings_b = (_settings(document) for document in (a, b))
-    refused = _other_data(a, b)
-    for name, reason in reversed(_SAME.items()):
+    record = evaluation_of(a)
+    same = {"task": "another evaluation", **(record.same if record else {})}
+    refused = _other_data(a, b, record.data if record else None)
+    for name, reason in reversed(same.items()):
         known = (settings_a.get(name), settings_b.get(name))
         if known[0] != known[1] and (name != "text_sha256" or None not in known):
             refused = reason
-    task = settings_a.get("task")
     differs = {}
     for name in {**settings_a, **settings_b}:
-        if name in _SAME or name in _DESCRIPTIONS or (name.startswith("eos") and task in _WITHOUT_EOS):
+        is_of_end = record is not None and record.ignores_end and name.startswith("eos")
+        if name in same or name in _DESCRIPTIONS or is_of_end:
             continue
         if name == "margin" and None in (settings_a.get("beam"), settings_b.get("beam")):
             continue
@@ -109,13 +100,12 @@ def _settings(document: Mapping[str, Any]) -> dict[str, Any]:
     return {name: of_scorer[name] for name in of_scorer if name != "log_base"} | settings
 
 
-def _other_data(a: Mapping[str, Any], b: Mapping[str, Any]) -> str | None:
-    task = a["settings"].get("task")
-    if task not in _DATA:
+def _other_data(a: Mapping[str, Any], b: Mapping[str, Any], data: str | None) -> str | None:
+    if data is None:
         return None
     read_a, read_b = (_inputs(document) for document in (a, b))
     for role in sorted(read_a.keys() & read_b.keys()):
-        if role.startswith(_DATA[task]) and role not in _NOT_DATA:
+        if role.startswith(data) and role not in _NOT_DATA:
             one, other = (read[role].get("sha256") for read in (read_a, read_b))
             if one is not None and other is not None and one != other:
                 return f"other data ({read_b[role].get('path')}, not {read_a[role].get('path')})"

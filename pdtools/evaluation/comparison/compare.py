@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.comparison.classification import CLASSIFY, compare_answers
+from pdtools.evaluation.classification.record import CLASSIFY
+from pdtools.evaluation.comparison.classification import compare_answers
 from pdtools.evaluation.comparison.comparability import comparability
 from pdtools.evaluation.comparison.difference import Difference
-from pdtools.evaluation.comparison.items import TASKS, OtherItemsError, groups_of, read_outcomes
+from pdtools.evaluation.comparison.items import OtherItemsError, columns_read, groups_of, read_outcomes
 from pdtools.evaluation.comparison.statistics import CONFIDENCE, interval, mcnemar
+from pdtools.evaluation.record import evaluations
 from pdtools.evaluation.results import read_results
 
 if TYPE_CHECKING:
@@ -44,9 +46,7 @@ def compare_runs(
     """
     import numpy as np
 
-    columns_read = {name for task in TASKS.values() for name in task.columns}
-    columns_read |= {"label", "target", "predicted"}
-    (document_a, table_a), (document_b, table_b) = (read_results(each, columns_read) for each in (a, b))
+    (document_a, table_a), (document_b, table_b) = (read_results(each, columns_read()) for each in (a, b))
     task_name = _task_name(document_a, a)
     if _task_name(document_b, b) != task_name:
         raise PdtoolsError(f"{a} and {b} are results of different evaluations")
@@ -72,27 +72,28 @@ def compare_runs(
                 "test": "McNemar, exact, two-sided; of F1 and correlations a paired bootstrap",
             },
         }
-    task = TASKS[task_name]
+    outcomes = evaluations()[task_name].outcomes
+    assert outcomes is not None
     try:  # the items name what is not the same, if they know
-        outcomes = read_outcomes([table_a, table_b], [a, b], task)
+        answered = read_outcomes([table_a, table_b], [a, b], outcomes)
     except OtherItemsError as error:
         raise PdtoolsError("; ".join([str(error), *notes])) from None
     if compared.refused is not None:
         raise InputError(f"results of {compared.refused} than {a}", file=b)
-    counted, scored = outcomes.scored()
-    columns, keep = outcomes.columns, np.flatnonzero(scored)
+    counted, scored = answered.scored()
+    columns, keep = answered.columns, np.flatnonzero(scored)
     if not len(keep):
         raise PdtoolsError(f"{a} and {b} have no item that both could score")
     some = f"only the {len(keep)} of {int(counted.sum())} items that both could score"
     left_out = [some] if len(keep) < counted.sum() else []
-    right_a, right_b = (np.array([of_run[i] for i in keep], dtype=np.int8) for of_run in outcomes.correct)
+    right_a, right_b = (np.array([of_run[i] for i in keep], dtype=np.int8) for of_run in answered.correct)
     rng = np.random.default_rng(seed)
     groups = [
         _difference(
-            level, name, members, [columns[task.unit][i] for i in keep], right_a, right_b, rng, samples
+            level, name, members, [columns[outcomes.unit][i] for i in keep], right_a, right_b, rng, samples
         )
         for level, name, members in groups_of(
-            task, {c: [columns[c][i] for i in keep] for c in (*task.levels, task.unit)}
+            outcomes, {c: [columns[c][i] for i in keep] for c in (*outcomes.levels, outcomes.unit)}
         )
     ]
     return {
@@ -111,7 +112,8 @@ def compare_runs(
 
 def _task_name(document: dict[str, Any], folder: str | Path) -> str:
     task = document.get("settings", {}).get("task")
-    if task not in TASKS and task != CLASSIFY:
+    record = evaluations().get(task)
+    if record is None or (record.outcomes is None and task != CLASSIFY):
         raise InputError("not results of eval-blimp, eval-sg or eval-classify", file=folder)
     return str(task)
 

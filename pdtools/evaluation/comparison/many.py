@@ -10,22 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.comparison.classification import CLASSIFY, AnswerSums, sums_of_label
 from pdtools.evaluation.comparison.comparability import comparability
 from pdtools.evaluation.comparison.compare import DEFAULT_SAMPLES
 from pdtools.evaluation.comparison.groups import Group, Model, check_groups
 from pdtools.evaluation.comparison.items import (
-    F1,
-    PERPLEXITIES,
-    TASKS,
     OtherItemsError,
-    Sums,
+    columns_read,
     groups_of,
     read_outcomes,
     shares,
 )
-from pdtools.evaluation.comparison.overview import LOWER_IS_BETTER, MAIN_SCORES, WITHOUT_EOS
-from pdtools.evaluation.comparison.overview import PERPLEXITIES as PERPLEXITY_SCORES
 from pdtools.evaluation.comparison.statistics import (
     CONFIDENCE,
     Resampled,
@@ -38,6 +32,7 @@ from pdtools.evaluation.comparison.statistics import (
     mcnemar,
     resample,
 )
+from pdtools.evaluation.record import Evaluation, Outcomes, evaluation_of
 from pdtools.evaluation.results import read_results
 
 if TYPE_CHECKING:
@@ -265,6 +260,7 @@ class _Run:
 
     group: str
     folder: Path
+    record: Evaluation
     document: dict[str, Any]
     table: pa.Table
 
@@ -292,7 +288,7 @@ class _Evaluation:
                 continue
             if self.runs:
                 compared = comparability(self.runs[0].document, run.document)
-                if self._task(run) != self._task(self.runs[0]) or compared.refused is not None:
+                if run.record is not self.runs[0].record or compared.refused is not None:
                     reason = compared.refused or "another evaluation"
                     self.refused.append(f"{run.folder}: results of {reason} than {self.runs[0].folder}")
                     continue
@@ -305,15 +301,10 @@ class _Evaluation:
 
     def _read(self, group: str, model: Model) -> _Run:
         folder = model.evaluations[self.name]
-        document, table = read_results(folder, _COLUMNS)
-        task = document["settings"]["task"]
-        if task not in TASKS and task not in MAIN_SCORES:
+        document, table = read_results(folder, columns_read())
+        if (record := evaluation_of(document)) is None:
             raise InputError("not results of an evaluation with a main score", file=folder)
-        return _Run(group, folder, document, table)
-
-    @staticmethod
-    def _task(run: _Run) -> str:
-        return str(run.document["settings"]["task"])
+        return _Run(group, folder, record, document, table)
 
     def scores(
         self, baseline: str | None, rng: np.random.Generator, samples: int, *, levels: bool
@@ -321,37 +312,43 @@ class _Evaluation:
         """Its scores, overall ones first; none of fewer than two models."""
         if len(self.runs) < 2:
             return
-        if self._task(self.runs[0]) in TASKS:
-            yield from self._of_outcomes(baseline, rng, samples, levels=levels)
+        if (outcomes := self.runs[0].record.outcomes) is not None:
+            yield from self._of_outcomes(outcomes, baseline, rng, samples, levels=levels)
         else:
             yield from self._of_sums(baseline, rng, samples)
 
     def _of_outcomes(
-        self, baseline: str | None, rng: np.random.Generator, samples: int, *, levels: bool
+        self,
+        outcomes: Outcomes,
+        baseline: str | None,
+        rng: np.random.Generator,
+        samples: int,
+        *,
+        levels: bool,
     ) -> Iterator[Score]:
         import numpy as np
 
-        task = TASKS[self._task(self.runs[0])]
-        self._drop_other_items()
-        outcomes = read_outcomes([run.table for run in self.runs], [run.folder for run in self.runs], task)
-        counted, scored = outcomes.scored()
+        self._drop_other_items(outcomes)
+        tables, folders = [run.table for run in self.runs], [run.folder for run in self.runs]
+        answered = read_outcomes(tables, folders, outcomes)
+        counted, scored = answered.scored()
         keep = np.flatnonzero(scored)
         if len(self.runs) < 2 or not len(keep):
             return
         if len(keep) < counted.sum():
             self.notes.append(f"only the {len(keep)} of {int(counted.sum())} items that all could score")
-        columns = {name: [values[i] for i in keep] for name, values in outcomes.columns.items()}
-        right = np.array([[each[i] for i in keep] for each in outcomes.correct], dtype=float).T  # (items, R)
-        _, units = np.unique(columns[task.unit], return_inverse=True)
+        columns = {name: [values[i] for i in keep] for name, values in answered.columns.items()}
+        right = np.array([[each[i] for i in keep] for each in answered.correct], dtype=float).T  # (items, R)
+        _, units = np.unique(columns[outcomes.unit], return_inverse=True)
         table = _Table(self.runs, baseline)
         counts = np.stack([right, np.ones_like(right)], -1)
         resampled = resample(counts, units, shares, table.weights, rng, samples)
-        for level, name, members in groups_of(task, columns):
+        for level, name, members in groups_of(outcomes, columns):
             if level == "overall" or levels:
                 groups, pairs = table.compare(resampled.mean_of(np.unique(units[members])), right[members])
                 yield Score(
                     evaluation=self.name,
-                    score=task.score,
+                    score=outcomes.score,
                     level=level,
                     name=name,
                     items=len(members),
@@ -360,26 +357,22 @@ class _Evaluation:
                     pairs=pairs,
                 )
 
-    def _drop_other_items(self) -> None:
+    def _drop_other_items(self, outcomes: Outcomes) -> None:
         """Leave runs out whose items are not those of the first."""
-        task = TASKS[self._task(self.runs[0])]
         first, kept = self.runs[0], self.runs[:1]
         for run in self.runs[1:]:
             try:
-                read_outcomes([first.table, run.table], [first.folder, run.folder], task)
+                read_outcomes([first.table, run.table], [first.folder, run.folder], outcomes)
                 kept.append(run)
             except (OtherItemsError, InputError) as error:
                 self.refused.append(str(error))
         self.runs = kept
 
     def _of_sums(self, baseline: str | None, rng: np.random.Generator, samples: int) -> Iterator[Score]:
-        task = self._task(self.runs[0])
-        by_run = [MAIN_SCORES[task](run.document) for run in self.runs]
-        labels = dict.fromkeys(label for scores in by_run for label in scores)
-        if task == "ppl":
-            ends = {run.document["settings"].get("eos_counted") for run in self.runs}
-            labels = {x: None for x in labels if (x in WITHOUT_EOS.values()) == (len(ends) > 1)}
-        for label in labels:
+        record = self.runs[0].record
+        by_run = [record.main_scores(run.document) for run in self.runs]
+        labels = list(dict.fromkeys(label for scores in by_run for label in scores))
+        for label in record.shared(labels, [run.document for run in self.runs]):
             having = [i for i, scores in enumerate(by_run) if scores.get(label, (None,))[0] is not None]
             if len(having) > 1:
                 values = [by_run[i][label][0] for i in having]
@@ -398,8 +391,8 @@ class _Evaluation:
         """A score of which each run says what it is, and its items what it is made of, where they do."""
         import numpy as np
 
-        table, task = _Table(runs, baseline), self._task(runs[0])
-        sums = self._sums_of(label)
+        table, record = _Table(runs, baseline), runs[0].record
+        sums = record.sums_of(label, self.runs[0].document)
         items: list[Mapping[Any, tuple[float, ...]] | None] = []
         if sums is not None and self.same_rows:
             items = [sums.read(run.table, run.folder) for run in runs]
@@ -412,16 +405,14 @@ class _Evaluation:
             groups, pairs = table.compare(resampled, None)
         else:
             largest = max(len(each or ()) for each in items)
-            what = "items" if isinstance(sums, AnswerSums) else "sentences"
-            note = f"only the {len(common)} {what} that all could score"
+            note = f"only the {len(common)} {sums.items} that all could score"
             if len(common) < largest and note not in self.notes:
                 self.notes.append(note)
             counts = np.array([[(each or {})[key] for each in items] for key in common], dtype=float)
             whole = np.zeros(len(common), dtype=np.int64)
-            is_right = isinstance(sums, AnswerSums) and sums.name == "accuracy"
             groups, pairs = table.compare(
                 resample(counts, whole, sums.score, table.weights, rng, samples),
-                counts[..., 0] if is_right else None,
+                counts[..., 0] if sums.is_share else None,
             )
         return Score(
             evaluation=self.name,
@@ -429,27 +420,10 @@ class _Evaluation:
             level="overall",
             name="",
             items=len(common) or None,
-            lower_is_better=task in LOWER_IS_BETTER,
+            lower_is_better=record.lower_is_better,
             groups=groups,
             pairs=pairs,
         )
-
-    def _sums_of(self, label: str) -> Sums | AnswerSums | None:
-        document = self.runs[0].document
-        task = document["settings"]["task"]
-        if task == CLASSIFY:
-            return sums_of_label(label, document)
-        return F1 if task == "parse" else _SUMS.get(label)
-
-
-_SUMS: dict[str, Sums] = {
-    label: PERPLEXITIES[name] for name, label in {**PERPLEXITY_SCORES, **WITHOUT_EOS}.items()
-}
-_COLUMNS = {
-    *(column for task in TASKS.values() for column in task.columns),
-    *(column for sums in (F1, *PERPLEXITIES.values()) for column in (sums.key, *sums.columns)),
-    *("status", "label", "target", "predicted"),
-}
 
 
 class _Table:

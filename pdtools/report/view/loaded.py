@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError
 from pdtools.evaluation.comparison.overview import is_collection
-from pdtools.evaluation.results import OBJECT, RESULTS, STRING, STRINGS, check_values, read_results
+from pdtools.evaluation.record import OBJECT, STRING, STRINGS
+from pdtools.evaluation.results import RESULTS, check_values, read_results
 
 if TYPE_CHECKING:
     import pyarrow as pa

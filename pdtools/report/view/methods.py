@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pdtools.evaluation.record import evaluation_of
 from pdtools.report.tables import listed
 from pdtools.report.view.loaded import Loaded
-
-_BENCHMARKS = {
-    "blimp": "BLiMP",
-    "sg": "the SG test suites",
-    "parse": "parsing",
-    "ppl": "perplexity",
-    "reading": "reading times",
-}
 
 
 def methods(loaded: Sequence[Loaded]) -> str:
@@ -23,9 +16,7 @@ def methods(loaded: Sequence[Loaded]) -> str:
     by_scorer: dict[str, list[str]] = {}
     for each in loaded:
         for model, scorer in _scorers(each):
-            by_scorer.setdefault(_search(scorer), []).append(
-                f"{model} ({_BENCHMARKS.get(each.task, each.task)})"
-            )
+            by_scorer.setdefault(_search(scorer), []).append(f"{model} ({_in_text(each)})")
     searched = "; ".join(f"{how}: {listed(who)}" for how, who in by_scorer.items())
     hashes = {
         role.removeprefix("model ") if role != "model" else each.model: found
@@ -35,13 +26,19 @@ def methods(loaded: Sequence[Loaded]) -> str:
         if (found := model_hash(each.document["provenance"], role))
     }
     data = {
-        _BENCHMARKS.get(each.task, each.task): found
+        _in_text(each): found
         for each in loaded
         for role, read in each.document["provenance"].get("inputs", {}).items()
         if role.partition(" ")[0] != "model" and isinstance(found := read.get("sha256"), str)
     }
     first = f"Scores were computed with {versions(made)}"
     return _sentences([first, searched, _hashes("model weights", hashes), _hashes("data", data)])
+
+
+def _in_text(each: Loaded) -> str:
+    """The evaluation's name within a sentence."""
+    record = evaluation_of(each.document)
+    return each.task if record is None else record.in_text
 
 
 def _scorers(each: Loaded) -> list[tuple[str, dict[str, Any]]]:

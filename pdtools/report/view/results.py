@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pdtools.errors import InputError
-from pdtools.evaluation.comparison.items import TASKS, read_outcomes
-from pdtools.evaluation.comparison.overview import MAIN_SCORES, main_scores
+from pdtools.evaluation.comparison.items import read_outcomes
+from pdtools.evaluation.record import Evaluation, Outcomes, evaluation_of, evaluations
 from pdtools.evaluation.results import check_columns, read_table
-from pdtools.evaluation.sg.circuits import LEFT_OUT
 from pdtools.report.view.charts import Spec, dots, region_curves, with_rows
 from pdtools.report.view.figures import Figures
 from pdtools.report.view.intervals import half_width, of_mean
@@ -34,16 +33,6 @@ MOST_WITH_TOKENS = 5_000
 """Pairs whose tokens' surprisals a page holds."""
 
 _NATS = 1 / math.log(2)  # bits
-_TITLES = {
-    "blimp": "BLiMP",
-    "sg": "Syntactic generalization",
-    "parse": "Parsing",
-    "ppl": "Perplexity",
-    "dyck": "Closing brackets",
-    "cfl": "Strings of a context-free language",
-    "task": "Task",
-    "reading": "Reading times",
-}
 # What pages read of items and regions, beside what comparisons check; of some columns only if they are there.
 _COLUMNS = {
     "blimp": {"logprob_good": "numbers", "logprob_bad": "numbers"},
@@ -59,9 +48,6 @@ _REGIONS = {
     "surprisal": "numbers",
 }
 # Of tasks with items that are right or wrong: what names an item, the levels from coarse to fine, and chance.
-_KEYS = {"blimp": ["paradigm", "pair"], "sg": ["suite", "item", "prediction"], "parse": ["line"]}
-_LEVELS = {"blimp": ("field", "phenomenon", "paradigm"), "sg": ("circuit", "suite")}
-_CHANCE = {"blimp": 0.5}
 
 
 def results_page(
@@ -79,30 +65,33 @@ def results_page(
         InputError: for a folder without results, or with damaged ones, and if pages show none of their kinds.
     """
     loaded = load(paths)
-    others = [each for each in loaded if each.task not in (*TASKS, *MAIN_SCORES)]
+    known = evaluations()
+    others = [each for each in loaded if each.task not in known]
     notes = [f"{each.folder}: {each.task}: pages show only how such results were made" for each in others]
     if len(others) == len(loaded):
         raise InputError(f"results of another kind than pages show: {others[0].task}", file=others[0].folder)
     models = list(dict.fromkeys(each.model for each in loaded))
     groups = seed_groups(loaded)
-    tasks = sorted({each.task for each in loaded}, key=lambda task: [*_TITLES, task].index(task))
+    tasks = sorted({each.task for each in loaded}, key=lambda task: [*known, task].index(task))
     packed: dict[str, Any] = {}
     benchmarks = []
     for task in tasks:
         of_task = [each for each in loaded if each.task == task]
-        found: dict[str, Any] = {"task": task, "title": _TITLES.get(task, task)}
+        record = known.get(task)
+        found: dict[str, Any] = {"task": task, "title": record.title if record else task}
         found["models"] = [each.model for each in of_task]
-        if task in _KEYS:
-            items, left_out = _joined(of_task, _KEYS[task])
+        if record and (record.outcomes or task in _ITEMS):
+            items, left_out = _joined(of_task, record)
             notes += left_out
-            if task in _LEVELS:
-                found |= _scores(task, items, found["models"])
+            if record.outcomes:
+                found |= _scores(record.outcomes, items, found["models"])
             if task == "sg":
                 found["suites"], packed["regions"] = _suites(of_task, items)
-            kept, said = _kept(task, items, len(of_task), most_items, seed)
-            notes += said
-            packed[f"items-{task}"] = _ITEMS[task](kept, of_task)
-            found["items"] = len(kept)
+            if task in _ITEMS:
+                kept, said = _kept(record, items, len(of_task), most_items, seed)
+                notes += said
+                packed[f"items-{task}"] = _ITEMS[task](kept, of_task)
+                found["items"] = len(kept)
         if task == "reading":
             found |= gains(of_task)
         found["pairs"] = pairwise(of_task, groups, seed=seed)
@@ -137,7 +126,8 @@ def _overview(loaded: Sequence[Loaded], models: Sequence[str]) -> list[dict[str,
     """The main scores: a row for each, a value for each model."""
     rows: dict[str, dict[str, Any]] = {}
     for each in loaded:
-        for score, (value, over) in main_scores(each.document).items():
+        record = evaluation_of(each.document)
+        for score, (value, over) in (record.main_scores(each.document) if record else {}).items():
             row = rows.setdefault(
                 score,
                 {
@@ -152,12 +142,12 @@ def _overview(loaded: Sequence[Loaded], models: Sequence[str]) -> list[dict[str,
     return list(rows.values())
 
 
-def _joined(of_task: Sequence[Loaded], key: list[str]) -> tuple[pd.DataFrame, list[str]]:
+def _joined(of_task: Sequence[Loaded], record: Evaluation) -> tuple[pd.DataFrame, list[str]]:
     """A row for each item that all models have, in the order of the first; ``@i`` ends those of model i."""
-    frames = []
+    frames, key = [], list(record.outcomes.key) if record.outcomes else ["line"]
     for each in of_task:
-        if each.task in TASKS:
-            read_outcomes([each.items], [each.folder], TASKS[each.task])
+        if record.outcomes:
+            read_outcomes([each.items], [each.folder], record.outcomes)
         _check_columns(each.items, _COLUMNS.get(each.task, {}), each.folder)
         frames.append(each.items.to_pandas().set_index(key))
         if not frames[-1].index.is_unique:
@@ -170,9 +160,8 @@ def _joined(of_task: Sequence[Loaded], key: list[str]) -> tuple[pd.DataFrame, li
         raise InputError(
             f"no item that {of_task[0].folder} has too: not the same data", file=of_task[-1].folder
         )
-    task = _TITLES[of_task[0].task]
     said = (
-        [f"{task}: only the {len(joined):,} of {most:,} items that all models have"]
+        [f"{record.title}: only the {len(joined):,} of {most:,} items that all models have"]
         if len(joined) < most
         else []
     )
@@ -184,12 +173,12 @@ def _check_columns(table: pa.Table, columns: Mapping[str, str], folder: Path, wh
     check_columns(table, {**columns, **there}, folder, what=what)
 
 
-def _scores(task: str, items: pd.DataFrame, models: Sequence[str]) -> dict[str, Any]:
+def _scores(outcomes: Outcomes, items: pd.DataFrame, models: Sequence[str]) -> dict[str, Any]:
     """Rows of the chart at each level."""
-    unit = _LEVELS[task][-1]
+    unit = outcomes.unit
     counted = items[items["prediction"] == 1] if "prediction" in items else items
     levels: dict[str, list[dict[str, Any]]] = {}
-    for level in ("overall", *_LEVELS[task]):
+    for level in ("overall", *outcomes.levels, unit):
         rows = []
         for i, model in enumerate(models):
             column = f"correct@{i}"
@@ -198,9 +187,9 @@ def _scores(task: str, items: pd.DataFrame, models: Sequence[str]) -> dict[str, 
             names = known[unit] if unit in known else known[f"{unit}@0"]
             groups = "" if level == "overall" else known[level] if level in known else known[f"{level}@0"]
             table = known.assign(_unit=names, _group=groups).groupby(["_group", "_unit"], sort=False)[column]
-            for (group, name), outcomes in table:
-                if level == unit or name not in LEFT_OUT:
-                    units.setdefault(group, {})[name] = int(outcomes.sum()), len(outcomes)
+            for (group, name), answers in table:
+                if level == unit or name not in outcomes.outside:
+                    units.setdefault(group, {})[name] = int(answers.sum()), len(answers)
             for group, shares in units.items():
                 mean, low, high = of_mean(list(shares.values()))
                 n = sum(n for _, n in shares.values())
@@ -215,12 +204,12 @@ def _scores(task: str, items: pd.DataFrame, models: Sequence[str]) -> dict[str, 
                     }
                 )
         levels[level] = rows
-    above = _unique(counted, unit, f"{_LEVELS[task][-2]}@0")
-    label = "accuracy" if task == "blimp" else "items whose prediction holds"
+    above = _unique(counted, unit, f"{outcomes.levels[-1]}@0") if outcomes.levels else {}
+    label = "items whose prediction holds" if "prediction" in outcomes.key else "accuracy"
     return {
         "levels": levels,
         "above": above,
-        "chart": dots(series=models, title=label, chance=_CHANCE.get(task)),
+        "chart": dots(series=models, title=label, chance=outcomes.chance),
     }
 
 
@@ -234,12 +223,12 @@ def _unique(items: pd.DataFrame, unit: str, group: str) -> dict[str, str]:
 
 
 def _kept(
-    task: str, items: pd.DataFrame, models: int, most: int, seed: int
+    record: Evaluation, items: pd.DataFrame, models: int, most: int, seed: int
 ) -> tuple[pd.DataFrame, list[str]]:
     """At most so many items: those that the models disagree on first."""
     if len(items) <= most:
         return items, []
-    outcome = "matched" if task == "parse" else "correct"
+    outcome = "correct" if record.outcomes else "matched"
     outcomes = [items[f"{outcome}@{i}"].astype(float) for i in range(models)]
     differ = np.zeros(len(items), dtype=bool)
     for other in outcomes[1:]:
@@ -250,7 +239,7 @@ def _kept(
     n = min(len(first), most)
     some = "all" if n == len(first) else "a sample of"
     said = (
-        f"{_TITLES[task]}: the list holds {most:,} of {len(items):,} items, {some} {n:,} that models disagree"
+        f"{record.title}: the list holds {most:,} of {len(items):,} items, {some} {n:,} that models disagree"
         f" on and a sample of {most - n:,} others; scores are of all"
     )
     return items.iloc[kept], [said]

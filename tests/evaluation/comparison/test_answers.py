@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.comparison.classification import AnswerSums
+from pdtools.evaluation.classification.record import AnswerSums
 from pdtools.evaluation.comparison.compare import compare_runs
 from pdtools.evaluation.comparison.groups import Group, by_seed, find_models
 from pdtools.evaluation.comparison.many import ManyComparison, Score, compare_many

@@ -1,0 +1,25 @@
+"""Minimal pairs, as a record."""
+
+from __future__ import annotations
+
+from pdtools.evaluation.record import SCORE, Evaluation, Outcomes
+
+EVALUATIONS = (
+    Evaluation(
+        name="blimp",
+        title="BLiMP",
+        in_text="BLiMP",
+        read={"scores.overall": SCORE},
+        may_be_missing="scores.",
+        outcomes=Outcomes(
+            score="BLiMP accuracy (%)",
+            counted="pairs",
+            key=("paradigm", "pair"),
+            content=("sentence_good", "sentence_bad"),
+            unit="paradigm",
+            levels=("field", "phenomenon"),
+            chance=0.5,
+        ),
+        card={"overall": "minimal pairs, accuracy, mean of paradigms (%)"},
+    ),
+)

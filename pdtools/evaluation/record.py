@@ -1,0 +1,164 @@
+"""An evaluation as one record: all that commands, comparisons, pages and cards know of it.
+
+A record stands beside its evaluation (``pdtools/evaluation/blimp/record.py``). Another package brings one
+through the entry point group ``pdtools.evaluations``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+GROUP = "pdtools.evaluations"
+# Kinds of values in a document of results, as errors name them.
+COUNT, NUMBER, SCORE = "a whole number", "a number", "a number or null"
+STRING, FLAG, OBJECT, STRINGS = "a string", "true or false", "an object", "a list of strings"
+
+Document = Mapping[str, Any]
+"""What ``results.json`` holds."""
+MainScores = dict[str, tuple[float | None, tuple[str, ...]]]
+"""Main scores by what they are, with their unit: the value, and over how many of what."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcomes:
+    """Items that are right or wrong: how they are recognised and grouped.
+
+    Attributes:
+        score: the overall score's name, with its unit.
+        counted: what ``counts.…_scored`` counts.
+        key: the columns that name an item.
+        content: columns that have to agree for items of one name.
+        unit: the overall score is the mean of these.
+        levels: coarser groups, means of their units.
+        outside: units that the overall score and the levels leave out.
+        chance: the share of right items by guessing; None: not known.
+    """
+
+    score: str
+    counted: str
+    key: tuple[str, ...]
+    content: tuple[str, ...]
+    unit: str
+    levels: tuple[str, ...] = ()
+    outside: frozenset[str] = frozenset()
+    chance: float | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns of the items that comparisons read."""
+        return (*dict.fromkeys((*self.key, *self.content, self.unit, *self.levels)), "correct")
+
+    def main_scores(self, document: Document) -> MainScores:
+        """The overall score, in percent."""
+        value = document["scores"].get("overall")
+        over = (f"{document['counts'].get(f'{self.counted}_scored')} {self.counted}",)
+        return {self.score: (None if value is None else 100 * value, over)}
+
+
+class ItemSums(Protocol):
+    """A score that is a function of sums over items, so that a bootstrap can draw it many times at once."""
+
+    @property
+    def items(self) -> str:
+        """What an item is, in the plural."""
+        ...
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the first addend of an item says that it is right: McNemar's test applies."""
+        ...
+
+    def read(self, table: pa.Table, folder: str | Path) -> Mapping[Any, tuple[float, ...]] | None:
+        """The addends of each item; None if the table does not have them."""
+        ...
+
+    def score(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Sums (…, m) to the score (…)."""
+        ...
+
+
+def _no_sums(label: str, document: Document) -> ItemSums | None:
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """One evaluation.
+
+    Attributes:
+        name: ``settings.task`` of its results.
+        title: a heading.
+        in_text: its name within a sentence.
+        read: the kinds of the values that are read of its documents, by their paths; ``*`` is any name.
+        may_be_missing: how the paths begin that a document may lack.
+        outcomes: of items that are right or wrong; None of other evaluations.
+        scores: the main scores of a document; of ``outcomes`` the overall one.
+        sums_of: the sums over items that a main score is made of, by its label; None: compared without items.
+        columns: of the items, what ``sums_of`` reads.
+        lower_is_better: whether low scores are good.
+        same: settings that two comparable results share, and what the results are of otherwise.
+        data: how the roles of the inputs begin that are the data; None: items or settings tell.
+        ignores_end: whether scores do not depend on whether end-of-sentence is counted.
+        without_end: labels of scores for models of which only some count end-of-sentence.
+        concerned: settings that only some scores depend on, with the end of these scores' labels.
+        card: scores that a model's card lists, by their keys; in percent if there are ``outcomes``.
+    """
+
+    name: str
+    title: str
+    in_text: str
+    read: Mapping[str, str] = field(default_factory=dict)
+    may_be_missing: str = " "
+    outcomes: Outcomes | None = None
+    scores: Callable[[Document], MainScores] | None = None
+    sums_of: Callable[[str, Document], ItemSums | None] = _no_sums
+    columns: tuple[str, ...] = ()
+    lower_is_better: bool = False
+    same: Mapping[str, str] = field(default_factory=dict)
+    data: str | None = None
+    ignores_end: bool = False
+    without_end: frozenset[str] = frozenset()
+    concerned: Mapping[str, str] = field(default_factory=dict)
+    card: Mapping[str, str] = field(default_factory=dict)
+
+    def main_scores(self, document: Document) -> MainScores:
+        """The main scores of its results, by label."""
+        if self.scores is not None:
+            return self.scores(document)
+        return {} if self.outcomes is None else self.outcomes.main_scores(document)
+
+    def shared(self, labels: Sequence[str], documents: Sequence[Document]) -> list[str]:
+        """The scores that results can be compared by: without ends of sentences, if only some count these."""
+        if not self.without_end:
+            return list(labels)
+        ends = {document["settings"].get("eos_counted") for document in documents}
+        return [label for label in labels if (label in self.without_end) == (len(ends) > 1)]
+
+
+# In the order of pages; the module ``record`` of each has ``EVALUATIONS``.
+_FOLDERS = ("blimp", "sg", "parsing", "perplexity", "formal", "reading", "classification")
+
+
+@cache
+def evaluations() -> Mapping[str, Evaluation]:
+    """All evaluations by name: those of pdtools, then those of other packages."""
+    own = (import_module(f"pdtools.evaluation.{name}.record").EVALUATIONS for name in _FOLDERS)
+    others = ((each.load(),) for each in entry_points(group=GROUP))
+    return {record.name: record for records in (*own, *others) for record in records}
+
+
+def evaluation_of(document: Document) -> Evaluation | None:
+    """The record of the evaluation that results are of; None if there is none."""
+    return evaluations().get(document["settings"].get("task"))

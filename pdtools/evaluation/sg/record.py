@@ -1,0 +1,31 @@
+"""Test suites of syntactic generalization, as a record."""
+
+from __future__ import annotations
+
+from pdtools.evaluation.record import SCORE, Evaluation, Outcomes
+from pdtools.evaluation.sg.circuits import LEFT_OUT
+
+EVALUATIONS = (
+    Evaluation(
+        name="sg",
+        title="Syntactic generalization",
+        in_text="the SG test suites",
+        read={"scores.overall": SCORE, "scores.sg_31": SCORE},
+        may_be_missing="scores.",
+        outcomes=Outcomes(
+            score="SG score, mean of suites (%)",
+            counted="items",
+            key=("suite", "item", "prediction"),
+            content=("formula",),
+            unit="suite",
+            levels=("circuit",),
+            outside=LEFT_OUT,
+        ),
+        same={"text_sha256": "other sentences"},
+        ignores_end=True,  # end-of-sentence is in no region
+        card={
+            "sg_31": "SG score, mean of the 31 suites (%)",
+            "overall": "test suites, mean of suites (%)",
+        },
+    ),
+)
