@@ -103,6 +103,19 @@ def test_bad_commas_are_named_by_their_line(
     assert error.count("\n") == 1
 
 
+def test_empty_lines_of_either_table_are_passed_over(tmp_path: Path) -> None:
+    data = tmp_path / "toy.jsonl"
+    data.write_text(json.dumps({"sentence_good": "a", "sentence_bad": "b"}) + "\n")
+    for mark, suffix in ((",", "csv"), ("\t", "tsv")):
+        table = tmp_path / f"t.{suffix}"
+        rows = ("sentence_id", "word", "surprisal"), ("1", "a", "1"), (), ("2", "b", "3"), ()
+        table.write_text("".join(mark.join(cells) + "\n" for cells in rows))
+        assert [cells for _, cells in read_table(table)][2:] == [[""], ["2", "b", "3"], [""]]
+        command("eval-blimp", data, "--surprisals", table, "-o", tmp_path / suffix)
+        scores = json.loads((tmp_path / suffix / "results.json").read_text())["scores"]
+        assert scores["overall"] == 1
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_formal_languages(suffix: str, tmp_path: Path) -> None:
     from pdtools.formal.bracket_prefixes import read_prefixes
