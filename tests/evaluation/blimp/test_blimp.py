@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import json
 import os
@@ -220,6 +221,20 @@ def test_pairs_of_ones_own_need_two_sentences(word_scorer: Any, tmp_path: Path) 
     assert results.table("items").to_pylist()[0]["field"] is None
     some = [*pairs, *read_pairs(write(tmp_path / "d", *SMALL))]
     assert evaluate_blimp(some, word_scorer()).scores["by_field"].keys() == {"syntax", "syntax_semantics"}
+
+
+@pytest.mark.parametrize("ending", [".tsv", ".jsonl"])
+def test_compressed_pairs_are_those_of_the_file(tmp_path: Path, ending: str) -> None:
+    rows = {
+        ".tsv": "sentence_good\tsentence_bad\nHe is .\tHe are .\n",
+        ".jsonl": '\n{"sentence_good": "He is .", "sentence_bad": "He are ."}\n',
+    }
+    file = tmp_path / f"mine{ending}.gz"
+    file.write_bytes(gzip.compress(rows[ending].encode()))
+    for source in (file, tmp_path):
+        assert [(p.paradigm, p.number, p.good, p.bad) for p in read_pairs(source)] == [
+            ("mine", "2", "He is .", "He are .")
+        ]
 
 
 @pytest.mark.parametrize(
