@@ -546,6 +546,20 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert run(["compare"]) == 2
 
 
+def test_a_folder_of_a_group_may_be_named_like_a_pattern(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, right in (("base[1]", 4), ("base1", 9), ("base2", 7)):
+        blimp(tmp_path / name / "blimp", {"x": [i < right for i in range(12)]})
+    options = ["--group", f"a={tmp_path}/base[1]", "--group", f"b={tmp_path}/base[12]", "--samples", "50"]
+    assert run(["compare", *options, "--json"]) == 0
+    groups = json.loads(capsys.readouterr().out)["groups"]
+    assert [[Path(folder).name for folder in group["folders"]] for group in groups] == [
+        ["base[1]"],
+        ["base1", "base2"],
+    ]
+
+
 def test_the_commands_of_the_guide(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
