@@ -21,6 +21,11 @@ def test_shares_of_counts(tmp_path: Path) -> None:
     assert [share(word) for word in ("the", "THE,", "dogs", "Don't.", "cats")] == [-2, -2, -2, -1, None]
 
 
+def test_words_of_punctuation_alone_are_themselves(tmp_path: Path) -> None:
+    share = frequencies_of_file(write(tmp_path, "--\t1", "&\t2", "...\t4", "a\t1"))
+    assert [share(word) for word in ("--", "&", "...", "-", "!")] == [-3, -2, -1, None, None]
+
+
 def test_counts_may_be_shares_and_far_apart(tmp_path: Path) -> None:
     share = frequencies_of_file(write(tmp_path, "a\t0.75", "b\t0.25", "rare\t5e-324"))
     assert [share(word) for word in ("b", "rare")] == [-2, -1074]
