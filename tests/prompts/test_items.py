@@ -81,6 +81,18 @@ def test_sst_as_trees_or_as_lines(tmp_path: Path) -> None:
         assert [item.sentences for item in found] == [("Sentence: The Rock isn't (.",), ("Sentence: bad.",)]
 
 
+def test_lines_without_a_label_are_left_out_and_blanks_around_others_are_nothing(tmp_path: Path) -> None:
+    file = written(tmp_path, "x.txt", "3 The Rock\n  0 bad \n\nno label\n4\n1\t \n")
+    rejects = Rejects("skip")
+    assert items(file, read_task("sst5"), rejects=rejects) == [
+        Item("0", ("Sentence: The Rock.",), "3"),
+        Item("1", ("Sentence: bad.",), "0"),
+    ]
+    assert [(record["line"], record["reason"]) for record in rejects] == [
+        (line, "no label before the sentence") for line in (4, 5, 6)
+    ]
+
+
 def as_json(folder: Path, rows: list[dict[str, Any]]) -> Path:
     return written(folder, "x.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
