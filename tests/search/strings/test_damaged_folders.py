@@ -147,6 +147,18 @@ def test_a_folder_of_a_newer_transformers(damaged: Path) -> None:
     assert "not a causal language model" not in said
 
 
+def test_versions_of_transformers_are_numbers(damaged: Path) -> None:
+    """Of four digits a number is larger, though its first digit is smaller."""
+    major, minor = transformers.__version__.split(".")[:2]
+    config, tokenizer = (
+        json.loads((damaged / f"{name}.json").read_text()) for name in ("config", "tokenizer")
+    )
+    (damaged / "tokenizer.json").write_text(json.dumps({**tokenizer, "decoder": {"type": "NewOne"}}))
+    for saved, is_newer in ((f"{major}.{minor}.99", False), (f"{major}.1{int(minor):03}.0", True)):
+        (damaged / "config.json").write_text(json.dumps({**config, "transformers_version": saved}))
+        assert (f"saved by transformers {saved}, newer than the installed" in refused(damaged)) == is_newer
+
+
 @pytest.mark.skipif(int(transformers.__version__.split(".")[0]) > 4, reason="it reads them")
 def test_rotary_positions_that_would_be_read_otherwise(damaged: Path) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(damaged)
