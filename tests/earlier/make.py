@@ -14,6 +14,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from pdtools.cli.main import run
 from pdtools.training import Recipe, TrainConfig, train
@@ -115,6 +116,7 @@ def inputs() -> None:
 
 def models() -> None:
     """Train a model of each family, on sentences, brackets, strings and a task."""
+    untrained = shutil.ignore_patterns("trainer")
     for name, (model, more) in FAMILIES.items():
         sizes = {} if model == "rnn" else SIZES
         trained = ("train", "shards/train", "--model", model, *settings({**sizes, **more}), *CPU)
@@ -152,7 +154,8 @@ def results() -> None:
 
 def runs() -> None:
     """Train to the end, and stop in the middle of a window of the log."""
-    train("shards/train", "trainings/finished", TREEREG, valid="shards/valid", device="cpu")
+    there: dict[str, Any] = {"valid": "shards/valid", "device": "cpu"}
+    train("shards/train", "trainings/finished", TREEREG, **there)
     stop = StopAfter(5)
     train(
         "shards/train",

@@ -1,0 +1,100 @@
+"""Files that earlier code wrote stay readable, comparable, viewable, resumable and mergeable."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pdtools.cli.main import run
+
+EARLIER = Path(__file__).parents[1] / "earlier"
+CPU = ("--device", "cpu", "--threads", "1", "--quiet")
+BY_CHANCE = ("low", "high")  # ends of bootstrap intervals: other draws may differ by their error
+
+
+@pytest.fixture(params=sorted(path.name for path in EARLIER.glob("v*")))
+def earlier(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of what a version wrote, as the working folder."""
+    folder = shutil.copytree(EARLIER / request.param, tmp_path / "earlier")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def expected(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "expected.json").read_text()))
+
+
+def assert_same(found: Any, stored: Any) -> None:
+    if isinstance(stored, dict):
+        found, stored = ({k: v for k, v in d.items() if k != "provenance"} for d in (found, stored))
+        assert found.keys() == stored.keys()
+        for key, value in stored.items():
+            if key in BY_CHANCE and value is not None:
+                assert found[key] == pytest.approx(value, abs=1e-9)
+            else:
+                assert_same(found[key], value)
+    elif isinstance(stored, list):
+        assert len(found) == len(stored)
+        for one, other in zip(found, stored, strict=True):
+            assert_same(one, other)
+    else:
+        assert found == stored
+
+
+def test_comparisons(earlier: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for kind, stored in expected(earlier)["compare"].items():
+        assert run(["compare", f"results/a/{kind}", f"results/b/{kind}", "--json"]) == 0
+        assert_same(json.loads(capsys.readouterr().out), stored)
+
+
+def test_pages(earlier: Path) -> None:
+    assert run(["view", "trainings/finished", "trainings/stopped", "-o", "runs.html", "--quiet"]) == 0
+    for kind in sorted(path.name for path in Path("results/a").iterdir()):
+        page = f"{kind}.html"
+        assert run(["view", f"results/a/{kind}", f"results/b/{kind}", "-o", page, "--quiet"]) == 0, kind
+
+
+def test_a_stopped_run_resumes(earlier: Path) -> None:
+    train = ("train", "shards/train", "--valid", "shards/valid", *CPU)
+    assert run([*train, "-o", "trainings/stopped", "--resume"]) == 0
+
+    def losses(name: str) -> list[tuple[Any, ...]]:
+        lines = Path(f"trainings/{name}/metrics.jsonl").read_text().splitlines()
+        keys = ("kind", "step", "loss", "treereg_loss")
+        return [tuple(json.loads(line).get(key) for key in keys) for line in lines]
+
+    for one, other in zip(losses("stopped"), losses("finished"), strict=True):
+        assert one == pytest.approx(other, abs=1e-4)
+
+
+def test_an_unfinished_job_is_merged(earlier: Path) -> None:
+    job = Path("blimp.job/job.json")
+    job.write_text(job.read_text().replace("FOLDER", str(earlier)))
+    blimp = ["eval-blimp", "pairs.jsonl", "--model", "checkpoints/pushdown", "--beam", "4", *CPU]
+    assert run([*blimp, "--shard", "1/2", "-o", "blimp"]) == 0
+    assert run(["merge", "blimp"]) == 0
+    found, stored = (json.loads(Path(d, "results.json").read_text()) for d in ("blimp", "results/a/blimp"))
+    for document in (found, stored):
+        document.pop("provenance", None)
+    assert found == stored
+
+
+def test_checkpoints(earlier: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, stored in expected(earlier)["surprisals"].items():
+        scored = ["surprisal", "line.txt", "--model", f"checkpoints/{name}", "--beam", "4", *CPU]
+        assert run([*scored, "-o", f"{name}.tsv"]) == 0
+        rows = [
+            [line.split("\t") for line in t.splitlines()] for t in (Path(f"{name}.tsv").read_text(), stored)
+        ]
+        assert [row[:-1] for row in rows[0]] == [row[:-1] for row in rows[1]], name
+        found, before = ([float(row[-1]) for row in table[1:]] for table in rows)
+        assert found == pytest.approx(before, abs=1e-4), name
+
+
+def test_shards(earlier: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["show", "shards/valid", "0"]) == 0
+    assert capsys.readouterr().out == expected(earlier)["shown"]
