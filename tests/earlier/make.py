@@ -121,9 +121,7 @@ def models() -> None:
         sizes = {} if model == "rnn" else SIZES
         trained = ("train", "shards/train", "--model", model, *settings({**sizes, **more}), *CPU)
         call(*trained, "-o", f"trained/{name}")
-        shutil.copytree(
-            f"trained/{name}/last", f"checkpoints/{name}", ignore=shutil.ignore_patterns("trainer")
-        )
+        shutil.copytree(f"trained/{name}/last", f"checkpoints/{name}", ignore=untrained)
     for seed, (data, kind) in itertools.product("12", (("dyck", "pushdown"), ("cfl", "pushdown"))):
         trained = ("train", f"shards/{data}", "--model", kind, *settings(SIZES), "--seed", seed, *CPU)
         call(*trained, "-o", f"trained/{data}-{seed}")
