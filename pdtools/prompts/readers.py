@@ -87,7 +87,7 @@ def read_records(
             raise InputError("nothing in it", file=file)
         if first.lstrip().startswith("("):
             yield from _trees(file, rejects)
-        elif _LABELLED_LINE.fullmatch(first):
+        elif _LABELLED_LINE.fullmatch(first.strip()):
             yield from _lines(file, rejects)
         else:
             yield from _table(file, names, rejects)

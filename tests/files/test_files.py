@@ -646,3 +646,12 @@ def test_zstd_files_that_are_cut_short_or_damaged(tmp_path: Path) -> None:
         source.write_bytes(frame[:place] + bytes([frame[place] ^ 0x55]) + frame[place + 1 :])
         with pytest.raises(InputError, match="damaged compressed file"):
             read_bytes(source)
+
+
+def test_what_is_left_out_after_a_look_at_the_rejects_is_kept_too(tmp_path: Path) -> None:
+    rejects = files.Rejects("skip")
+    for number in (1, 2):
+        rejects.add("no tree", file="x", line=number, text="(")
+        assert [record["line"] for record in rejects] == list(range(1, number + 1))
+    rejects.write(tmp_path / "rejects.jsonl")
+    assert len((tmp_path / "rejects.jsonl").read_text().splitlines()) == 2

@@ -82,7 +82,7 @@ def test_sst_as_trees_or_as_lines(tmp_path: Path) -> None:
 
 
 def test_lines_without_a_label_are_left_out_and_blanks_around_others_are_nothing(tmp_path: Path) -> None:
-    file = written(tmp_path, "x.txt", "3 The Rock\n  0 bad \n\nno label\n4\n1\t \n")
+    file = written(tmp_path, "x.txt", " 3 The Rock\n  0 bad \n\nno label\n4\n1\t \n")
     rejects = Rejects("skip")
     assert items(file, read_task("sst5"), rejects=rejects) == [
         Item("0", ("Sentence: The Rock.",), "3"),
