@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Protocol
+
+from pdtools.errors import PdtoolsError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -153,10 +155,29 @@ _FOLDERS = ("blimp", "sg", "parsing", "perplexity", "formal", "reading", "classi
 
 @cache
 def evaluations() -> Mapping[str, Evaluation]:
-    """All evaluations by name: those of pdtools, then those of other packages."""
-    own = (import_module(f"pdtools.evaluation.{name}.record").EVALUATIONS for name in _FOLDERS)
-    others = ((each.load(),) for each in entry_points(group=GROUP))
-    return {record.name: record for records in (*own, *others) for record in records}
+    """All evaluations by name: those of pdtools, then those of other packages.
+
+    Raises:
+        PdtoolsError: if another package brings what is no record, or one of a name that is there already.
+    """
+    modules = (import_module(f"pdtools.evaluation.{name}.record") for name in _FOLDERS)
+    found = {record.name: record for module in modules for record in module.EVALUATIONS}
+    for entry in entry_points(group=GROUP):
+        try:
+            record = entry.load()
+        except Exception as error:  # whatever another package's code raises
+            raise _of_other_package(entry, f"cannot be loaded: {error}") from error
+        if not isinstance(record, Evaluation):
+            raise _of_other_package(entry, "is no Evaluation")
+        if record.name in found:
+            raise _of_other_package(entry, f"has a name that is there already, {record.name}")
+        found[record.name] = record
+    return found
+
+
+def _of_other_package(entry: EntryPoint, reason: str) -> PdtoolsError:
+    package = "another package" if entry.dist is None else entry.dist.name
+    return PdtoolsError(f"the evaluation {entry.value} of {package} {reason}: mend or uninstall that package")
 
 
 def evaluation_of(document: Document) -> Evaluation | None:

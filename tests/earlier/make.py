@@ -1,4 +1,6 @@
-"""Write the fixtures of test_earlier_files.py with the code of today: ``python tests/earlier/make.py v1``.
+"""Write the fixtures of test_earlier_files.py with the code of today.
+
+    PYTHONPATH=tests/helpers python tests/earlier/make.py v1
 
 They are written once and stay as they are. Those of a later version are made beside them, under another name.
 """
@@ -16,9 +18,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from stopping import StopAfter
+
 from pdtools.cli.main import run
 from pdtools.training import Recipe, TrainConfig, train
-from pdtools.training.loop import Silence
 
 DATA = Path("../../../data")  # relative: outputs hold the names of their inputs
 SIZES = {"layers": 2, "d_model": 8, "heads": 2, "d_ff": 16}
@@ -47,19 +50,6 @@ FAMILIES = {
     "lstm": ("rnn", {"stack": "none", "hidden_size": 6}),
 }
 SENTENCE = "It fell .\n"
-
-
-class StopAfter(Silence):
-    """Asks to stop after a step."""
-
-    def __init__(self, step: int) -> None:
-        self.left = step
-
-    def stepped(self, step: int) -> None:
-        self.left -= 1
-
-    def __call__(self) -> bool:
-        return self.left <= 0
 
 
 def call(*arguments: str) -> str:
@@ -155,15 +145,7 @@ def runs() -> None:
     there: dict[str, Any] = {"valid": "shards/valid", "device": "cpu"}
     train("shards/train", "trainings/finished", TREEREG, **there)
     stop = StopAfter(5)
-    train(
-        "shards/train",
-        "trainings/stopped",
-        TREEREG,
-        valid="shards/valid",
-        device="cpu",
-        listener=stop,
-        stop=stop,
-    )
+    train("shards/train", "trainings/stopped", TREEREG, listener=stop, stop=stop, **there)
 
 
 def expected() -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,6 +41,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     entry = "[pdtools.evaluations]\ncolours = colours_of_tests:COLOURS\n"
     (tmp_path / "site/colours-1.dist-info/entry_points.txt").write_text(entry)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.delitem(sys.modules, "colours_of_tests", raising=False)
     evaluations.cache_clear()
     yield
     evaluations.cache_clear()
@@ -82,6 +84,24 @@ def test_it_is_compared_and_shown(
     page = tmp_path / "page.html"
     assert run(["view", a, b, "-o", str(page), "-q"]) == 0
     assert "Names of colours" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("import no_such_module", "cannot be loaded: No module named 'no_such_module'"),
+        ("COLOURS = 3", "is no Evaluation"),
+        (RECORD.replace('name="colours"', 'name="sg"'), "has a name that is there already, sg"),
+    ],
+)
+def test_a_package_that_brings_no_record_is_named(
+    code: str, reason: str, installed: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = (write(tmp_path / name, [True, False, True, True]) for name in "ab")
+    (tmp_path / "site/colours_of_tests.py").write_text(code)
+    assert run(["compare", a, b]) == 1
+    told = f"the evaluation colours_of_tests:COLOURS of colours {reason}: mend or uninstall that package"
+    assert capsys.readouterr().err == f"pdtools: {told}\n"
 
 
 def test_without_the_package_its_results_are_of_another_kind(

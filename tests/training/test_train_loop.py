@@ -18,6 +18,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from search_oracle import tiny_model
+from stopping import StopAfter
 from tensorboardX.proto.event_pb2 import Event
 from toy_language import WORDS, toy_tokenizer
 
@@ -57,20 +58,6 @@ SHORT = TrainConfig(
 def recipe(model: str = "pushdown", options: Mapping[str, Any] | None = None, **changes: Any) -> Recipe:
     given = {**TINY, **(options or {})}
     return Recipe(model=model, options=given, train=dataclasses.replace(SHORT, **changes))
-
-
-class StopAfter(Silence):
-    """Counts steps, and asks to stop after some."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-        self.reached = 0
-
-    def stepped(self, step: int) -> None:
-        self.reached = step
-
-    def __call__(self) -> bool:
-        return self.reached == self.step
 
 
 class DieAfter(Silence):

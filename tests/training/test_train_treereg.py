@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from stopping import StopAfter
 from toy_language import WORDS, toy_tokenizer
 
 from pdtools.errors import PdtoolsError
@@ -22,7 +23,6 @@ from pdtools.shards.blocks import blocks_from_files
 from pdtools.training import Recipe, Sentences, TrainConfig, complete_recipe, train
 from pdtools.training.data.batches import BatchLimits
 from pdtools.training.distributed import ALONE
-from pdtools.training.loop import Silence
 from pdtools.training.sweep import make_runs, sweep
 
 TINY = {"layers": 2, "d_model": 16, "heads": 2, "d_ff": 32, "treereg_layer": 1}
@@ -57,19 +57,6 @@ def metrics(run: Path, kind: str) -> list[dict[str, Any]]:
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     by_clock = ("seconds", "tokens_per_second", "loading_share")
     return [{k: v for k, v in r.items() if k not in by_clock} for r in records if r["kind"] == kind]
-
-
-class StopAfter(Silence):
-    """Asks to stop after a step."""
-
-    def __init__(self, step: int) -> None:
-        self.left = step
-
-    def stepped(self, step: int) -> None:
-        self.left -= 1
-
-    def __call__(self) -> bool:
-        return self.left <= 0
 
 
 @pytest.mark.parametrize("normalize", ["token", "sentence"])

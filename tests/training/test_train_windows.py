@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from stopping import StopAfter
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects
@@ -75,19 +76,6 @@ def metrics(run: Path, kind: str) -> list[dict[str, Any]]:
 
 def sentences_of(folder: Path, model: LanguageModel) -> Sentences:
     return Sentences(ShardSet.open(folder), model, rejects=Rejects("fail"))
-
-
-class StopAfter(Silence):
-    """Asks to stop after a step."""
-
-    def __init__(self, step: int) -> None:
-        self.left = step
-
-    def stepped(self, step: int) -> None:
-        self.left -= 1
-
-    def __call__(self) -> bool:
-        return self.left <= 0
 
 
 class Killed(BaseException):

@@ -47,7 +47,6 @@ _REGIONS = {
     **dict.fromkeys(("item", "region"), "integers"),
     "surprisal": "numbers",
 }
-# Of tasks with items that are right or wrong: what names an item, the levels from coarse to fine, and chance.
 
 
 def results_page(
