@@ -7,13 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pdtools.evaluation.comparison.difference import Difference
-from pdtools.evaluation.comparison.many import (
-    ONE_RUN_EACH,
-    ManyComparison,
-    PairDifference,
-    Score,
-    about_p,
-)
+from pdtools.evaluation.comparison.engine import PairDifference, Score
+from pdtools.evaluation.comparison.many import ONE_RUN_EACH, ManyComparison, about_p
 from pdtools.evaluation.comparison.overview import Headline
 from pdtools.evaluation.results import Results, mean
 from pdtools.evaluation.sg.scores import CONVENTIONS

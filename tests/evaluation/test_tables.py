@@ -21,13 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdtools.evaluation.comparison.difference import Difference
-from pdtools.evaluation.comparison.many import (
-    GroupOf,
-    GroupScore,
-    ManyComparison,
-    PairDifference,
-    Score,
-)
+from pdtools.evaluation.comparison.engine import GroupScore, PairDifference, Score
+from pdtools.evaluation.comparison.many import GroupOf, ManyComparison
 from pdtools.evaluation.comparison.overview import Headline
 from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.scores import CONVENTIONS

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from pdtools.errors import PdtoolsError
+from pdtools.evaluation.comparison.engine import Score
 from pdtools.evaluation.comparison.groups import Group, by_seed, model_of, name_of_seeds
-from pdtools.evaluation.comparison.many import Score, about_p, compare_many
+from pdtools.evaluation.comparison.many import about_p, compare_many
 from pdtools.report.view.loaded import Loaded
 
 # Of BLiMP and SG: the level that is compared beside the overall scores.

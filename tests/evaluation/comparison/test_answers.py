@@ -13,8 +13,9 @@ import pytest
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.classification.record import AnswerSums
 from pdtools.evaluation.comparison.compare import compare_runs
+from pdtools.evaluation.comparison.engine import Score
 from pdtools.evaluation.comparison.groups import Group, by_seed, find_models
-from pdtools.evaluation.comparison.many import ManyComparison, Score, compare_many
+from pdtools.evaluation.comparison.many import ManyComparison, compare_many
 from pdtools.evaluation.comparison.statistics import mcnemar
 from pdtools.evaluation.results import ITEMS, Results, write_results
 

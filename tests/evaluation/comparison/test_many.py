@@ -19,14 +19,9 @@ import pytest
 from pdtools.cli.main import run
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.comparison.compare import compare_runs
+from pdtools.evaluation.comparison.engine import Score
 from pdtools.evaluation.comparison.groups import Group, by_seed, find_models
-from pdtools.evaluation.comparison.many import (
-    ONE_RUN_EACH,
-    ManyComparison,
-    Score,
-    about_p,
-    compare_many,
-)
+from pdtools.evaluation.comparison.many import ONE_RUN_EACH, ManyComparison, about_p, compare_many
 from pdtools.evaluation.comparison.overview import overview
 from pdtools.evaluation.comparison.statistics import Spread, mcnemar
 from pdtools.evaluation.results import ITEMS, Results, write_results
