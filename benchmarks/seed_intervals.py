@@ -12,13 +12,15 @@ Then how often intervals of groups of any size miss: of two that do not differ, 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pdtools.evaluation.comparison.statistics import Spread, common_variance, interval, resample
+from pdtools.evaluation.sums import of_sums
 from pdtools.report.tables import print_table
 
 REPETITIONS, SAMPLES, ITEMS, TRUTH = 500, 200, 300, 0.04
 NULLS = 4000  # simulations without a difference
+
+_SHARE = of_sums(lambda sums: np.asarray(sums[..., 0] / sums[..., 1]))
 
 
 def one(
@@ -31,10 +33,7 @@ def one(
     counts = np.stack([right, np.ones_like(right)], -1)
     units, runs = np.zeros(ITEMS, np.int64), np.eye(2 * seeds)
 
-    def share(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray(sums[..., 0] / sums[..., 1])
-
-    resampled = resample(counts, units, share, runs, rng, SAMPLES)
+    resampled = resample(counts, units, _SHARE, runs, rng, SAMPLES)
     drawn = resampled.drawn[0]  # (samples, runs)
     mine, other = drawn[:, :seeds], drawn[:, seeds:]
     items = other.mean(1) - mine.mean(1)
@@ -71,7 +70,7 @@ def misses(sizes: tuple[int, ...], seeds: float, hard: float | None, rng: np.ran
         for group, members in enumerate(of):
             weights[members, group] = 1 / sizes[group]
         whole = np.zeros(ITEMS, np.int64)
-        found = resample(counts, whole, lambda sums: sums[..., 0] / sums[..., 1], weights, rng, SAMPLES)
+        found = resample(counts, whole, _SHARE, weights, rng, SAMPLES)
         means, drawn = found.scores[0], found.drawn[0]
         both = sum(
             common_variance(found.variances[0, members].tolist(), float(drawn[:, group].var()))

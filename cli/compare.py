@@ -65,9 +65,9 @@ def compare(
 
     Of more models, or with --group or --baseline, runs that differ in their seeds alone are one group: its
     mean, standard deviation over seeds, and the differences of all pairs, with intervals over seeds and items
-    and p corrected by Holm's method. F1 and perplexity are tested too, by resampling sentences. Between two
-    single runs p is over items, not over seeds; beside a group of several, a single run is taken to vary over
-    seeds as these do.
+    and p corrected by Holm's method. So are two results of perplexity, F1 of parses and other scores;
+    perplexity, F1 and correlations are tested by resampling items. Between two single runs p is over items,
+    not over seeds; beside a group of several, a single run is taken to vary over seeds as these do.
 
     \b
     Example:
@@ -76,7 +76,7 @@ def compare(
       pdtools compare results/base-* results/pushdown-* results/gpt2 --baseline base
       pdtools compare --group base='results/base-*' --group 'pushdown=results/p1,results/p2' --latex
     """
-    from pdtools.evaluation.comparison.compare import compare_runs
+    from pdtools.evaluation.comparison.compare import compare_runs, has_fractions
     from pdtools.evaluation.comparison.overview import is_collection, overview
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_comparison, print_many, print_overview
@@ -88,7 +88,8 @@ def compare(
     if not given:
         raise typer.BadParameter("name results folders, or --group NAME=FOLDERS")
     watch_inputs(given)
-    if named or baseline is not None or len(given) != 2:
+    of_two = len(given) == 2 and not named and baseline is None
+    if not of_two or not (is_collection(given[0]) or has_fractions(given[0])):
         from pdtools.evaluation.comparison.many import compare_many
 
         compared = compare_many(_groups(results or [], named), baseline=baseline, seed=seed, samples=samples)

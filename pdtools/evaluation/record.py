@@ -18,9 +18,9 @@ from pdtools.errors import PdtoolsError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import numpy as np
     import pyarrow as pa
-    from numpy.typing import NDArray
+
+    from pdtools.evaluation.sums import Statistic
 
 GROUP = "pdtools.evaluations"
 # Kinds of values in a document of results, as errors name them.
@@ -69,8 +69,18 @@ class Outcomes:
         return {self.score: (None if value is None else 100 * value, over)}
 
 
-class ItemSums(Protocol):
-    """A score that is a function of sums over items, so that a bootstrap can draw it many times at once."""
+class ItemScore(Protocol):
+    """A score that is a function of items, so that a bootstrap can draw it many times at once."""
+
+    @property
+    def key(self) -> str:
+        """The column that names an item."""
+        ...
+
+    @property
+    def content(self) -> tuple[str, ...]:
+        """Columns that have to agree for items of one name, where both are known."""
+        ...
 
     @property
     def items(self) -> str:
@@ -79,19 +89,20 @@ class ItemSums(Protocol):
 
     @property
     def is_share(self) -> bool:
-        """Whether the first addend of an item says that it is right: McNemar's test applies."""
+        """Whether the first number of an item says that it is right: McNemar's test applies."""
         ...
 
     def read(self, table: pa.Table, folder: str | Path) -> Mapping[Any, tuple[float, ...]] | None:
-        """The addends of each item; None if the table does not have them."""
+        """The numbers of each item; None if the table does not have them."""
         ...
 
-    def score(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sums (…, m) to the score (…)."""
+    @property
+    def statistic(self) -> Statistic:
+        """What the numbers come to."""
         ...
 
 
-def _no_sums(label: str, document: Document) -> ItemSums | None:
+def _no_items(label: str, document: Document) -> ItemScore | None:
     return None
 
 
@@ -107,8 +118,11 @@ class Evaluation:
         may_be_missing: how the paths begin that a document may lack.
         outcomes: of items that are right or wrong; None of other evaluations.
         scores: the main scores of a document; of ``outcomes`` the overall one.
-        sums_of: the sums over items that a main score is made of, by its label; None: compared without items.
-        columns: of the items, what ``sums_of`` reads.
+        item_score: what a main score is made of, by its label; None: it is compared without items.
+        columns: of the items, what ``item_score`` reads.
+        fractions: whether documents have the scores of ``item_score`` as fractions of 1, so that those of
+            two results are compared as such, as ``outcomes`` are.
+        subject: the setting that names what results are of.
         lower_is_better: whether low scores are good.
         same: settings that two comparable results share, and what the results are of otherwise.
         data: how the roles of the inputs begin that are the data; None: items or settings tell.
@@ -125,8 +139,10 @@ class Evaluation:
     may_be_missing: str = " "
     outcomes: Outcomes | None = None
     scores: Callable[[Document], MainScores] | None = None
-    sums_of: Callable[[str, Document], ItemSums | None] = _no_sums
+    item_score: Callable[[str, Document], ItemScore | None] = _no_items
     columns: tuple[str, ...] = ()
+    fractions: bool = False
+    subject: str = "task"
     lower_is_better: bool = False
     same: Mapping[str, str] = field(default_factory=dict)
     data: str | None = None

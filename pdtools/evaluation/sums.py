@@ -1,4 +1,4 @@
-"""Scores that are functions of sums over items."""
+"""Scores that are functions of items, mostly of sums over these."""
 
 from __future__ import annotations
 
@@ -15,9 +15,26 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+SumScore = Callable[["NDArray[np.float64]"], "NDArray[np.float64]"]
+"""Sums (…, m) to scores (…)."""
+Statistic = Callable[["NDArray[np.float64]", "NDArray[np.int64] | None"], "NDArray[np.float64]"]
+"""Numbers of items (K, R, m), and how often each is in a sample (S, K), to scores (S, R); None: each once."""
+
+
+def of_sums(score: SumScore) -> Statistic:
+    """A score that is a function of sums over items, on samples of these."""
+
+    def statistic(numbers: NDArray[np.float64], times: NDArray[np.int64] | None) -> NDArray[np.float64]:
+        if times is None:
+            return score(numbers.sum(0, keepdims=True))
+        return score((times @ numbers.reshape(len(numbers), -1)).reshape(len(times), *numbers.shape[1:]))
+
+    return statistic
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sums:
-    """Sums of columns of items; see :class:`pdtools.evaluation.record.ItemSums`.
+    """Sums of columns of items; see :class:`pdtools.evaluation.record.ItemScore`.
 
     Attributes:
         key: the column that names an item.
@@ -30,10 +47,16 @@ class Sums:
 
     key: str
     columns: tuple[str, ...]
-    score: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    score: SumScore
     only: tuple[str, str] | None = None
     items: str = "sentences"
     is_share: bool = False
+    content = ()
+
+    @property
+    def statistic(self) -> Statistic:
+        """See :class:`pdtools.evaluation.record.ItemScore`."""
+        return of_sums(self.score)
 
     def read(self, table: pa.Table, folder: str | Path) -> dict[int, tuple[float, ...]] | None:
         """What each item adds; None if the table does not have it.

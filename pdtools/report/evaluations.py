@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pdtools.evaluation.comparison.difference import Difference
+from pdtools.evaluation.comparison.compare import Difference
 from pdtools.evaluation.comparison.engine import PairDifference, Score
 from pdtools.evaluation.comparison.many import ONE_RUN_EACH, ManyComparison, about_p
 from pdtools.evaluation.comparison.overview import Headline

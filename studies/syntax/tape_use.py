@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.comparison.statistics import interval, resample
 from pdtools.evaluation.perplexity.evaluate import check_shards
+from pdtools.evaluation.sums import of_sums
 from pdtools.files import write_json
 from pdtools.models import LanguageModel, LoadedModel, StackState, load_checkpoint
 from pdtools.models.transformer.model import TransformerLM
@@ -240,7 +241,7 @@ def bootstrap(
 
     counts = np.stack(sums, axis=1)
     random = np.random.default_rng(0)
-    found = resample(counts, np.zeros(len(counts), np.int64), means, groups, random, samples)
+    found = resample(counts, np.zeros(len(counts), np.int64), of_sums(means), groups, random, samples)
     return [
         (float(mean), list(interval(drawn)))
         for mean, drawn in zip(found.scores[0] @ groups, found.drawn[0].T, strict=True)

@@ -109,7 +109,7 @@ def test_without_the_package_its_results_are_of_another_kind(
 ) -> None:
     a, b = (write(tmp_path / name, [True, False, True, True]) for name in "ab")
     assert run(["compare", a, b]) == 1
-    assert "not results of eval-blimp, eval-sg or eval-classify" in capsys.readouterr().err
+    assert "results of an evaluation that is not known here: colours" in capsys.readouterr().err
 
 
 def test_records_of_pdtools_are_in_the_order_of_pages() -> None:

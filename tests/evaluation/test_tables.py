@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdtools.evaluation.comparison.difference import Difference
+from pdtools.evaluation.comparison.compare import Difference
 from pdtools.evaluation.comparison.engine import GroupScore, PairDifference, Score
 from pdtools.evaluation.comparison.many import GroupOf, ManyComparison
 from pdtools.evaluation.comparison.overview import Headline

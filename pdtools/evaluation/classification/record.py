@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 from pdtools.errors import InputError
 from pdtools.evaluation.record import COUNT, SCORE, STRING, Document, Evaluation, MainScores
 from pdtools.evaluation.results import check_columns
+from pdtools.evaluation.sums import of_sums
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
+
+    from pdtools.evaluation.sums import Statistic
 
 CLASSIFY = "classify"
 NAMES = {"accuracy": "accuracy", "f1": "F1", "spearman": "Spearman's ρ", "pearson": "Pearson's r"}
@@ -32,11 +35,21 @@ class AnswerSums:
 
     name: str
     positive: str | None
-    items = "items"
+    items, key = "items", "item"
+
+    @property
+    def content(self) -> tuple[str, ...]:
+        """See :class:`pdtools.evaluation.record.ItemScore`."""
+        return ("target",) if self.name == "pearson" else ("label",)
+
+    @property
+    def statistic(self) -> Statistic:
+        """See :class:`pdtools.evaluation.record.ItemScore`."""
+        return of_sums(self.score)
 
     @property
     def is_share(self) -> bool:
-        """See :class:`pdtools.evaluation.record.ItemSums`."""
+        """See :class:`pdtools.evaluation.record.ItemScore`."""
         return self.name == "accuracy"
 
     def read(self, table: pa.Table, folder: str | Path) -> dict[str, tuple[float, ...]]:
@@ -75,11 +88,56 @@ def _from_first(values: dict[str, Any]) -> dict[str, Any]:
     return {item: value - first for item, value in values.items()}
 
 
-def sums_of_label(label: str, document: Document) -> AnswerSums | None:
-    """Of the name that a score has in tables; None if it is none of sums."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnswerRanks:
+    """Spearman's correlation of answers, in percent; 0 where it is not defined."""
+
+    items, key, content, is_share = "items", "item", ("target",), False
+
+    def read(self, table: pa.Table, folder: str | Path) -> dict[str, tuple[float, ...]]:
+        """The target and the prediction of each item that has a target."""
+        gold, found = read_answers(table, folder, is_label=False)
+        return {item: (gold[item], found[item]) for item in gold}
+
+    def statistic(self, numbers: NDArray[np.float64], times: NDArray[np.int64] | None) -> NDArray[np.float64]:
+        """See :class:`pdtools.evaluation.record.ItemScore`."""
+        import numpy as np
+
+        n_items, n_runs, _ = numbers.shape
+        taken = np.ones((1, n_items), dtype=np.int64) if times is None else times
+        found = np.empty((len(taken), n_runs))
+        for run in range(n_runs):
+            gold, predicted = (_ranks(numbers[:, run, i], taken) for i in (0, 1))
+            both, *each = (
+                np.einsum("sk,sk,sk->s", taken, x, y)
+                for x, y in ((gold, predicted), (gold, gold), (predicted, predicted))
+            )
+            scale = np.sqrt(each[0] * each[1])
+            found[:, run] = 100 * both / np.where(scale > 0, scale, 1)
+        return found
+
+
+def _ranks(values: NDArray[np.float64], times: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Ranks of values (K) in samples that have each so many times (S, K), less their mean: (S, K).
+
+    Equal values have the mean of their ranks. All of it is whole numbers and halves, so that ranks of a
+    sample without variance are exactly 0.
+    """
+    import numpy as np
+
+    _, place = np.unique(values, return_inverse=True)
+    order = np.argsort(place, kind="stable")
+    last = np.flatnonzero(np.diff(place[order], append=-1))  # of each value
+    reached = np.cumsum(times[:, order], axis=1)[:, last]
+    equal = np.diff(reached, axis=1, prepend=0)
+    return (reached - equal / 2 - reached[:, -1:] / 2)[:, place]
+
+
+def _item_score(label: str, document: Document) -> AnswerSums | AnswerRanks:
+    """Of the name that a score has in tables."""
     name = next(name for name, text in NAMES.items() if label.endswith(f", {text} (%)"))
     if name == "spearman":
-        return None
+        return AnswerRanks()
     return AnswerSums(name=name, positive=document["settings"].get("positive"))
 
 
@@ -99,7 +157,7 @@ def read_answers(
 def _main_scores(document: Document) -> MainScores:
     scores, task = document["scores"], document["settings"]["prompt_task"]
     items = (f"{document['counts']['items_labelled']} items",)
-    found = {name: scores.get(name) for name in NAMES if name in scores}
+    found = {name: value for name, value in scores.items() if name in NAMES}  # the task's own comes first
     return {
         f"{task}, {NAMES[name]} (%)": (None if value is None else 100 * value, items)
         for name, value in found.items()
@@ -118,8 +176,10 @@ EVALUATIONS = (
         },
         may_be_missing="scores.",
         scores=_main_scores,
-        sums_of=sums_of_label,
+        item_score=_item_score,
         columns=("item", "label", "target", "predicted"),
+        fractions=True,
+        subject="prompt_task",
         same={"prompt_task": "another task", "text_sha256": "other sentences"},
     ),
 )

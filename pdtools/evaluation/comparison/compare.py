@@ -1,33 +1,62 @@
-"""Two models on the same items: differences, and whether they could be chance."""
+"""Two results of one evaluation, item by item: differences, and whether they could be chance."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.classification.record import CLASSIFY
-from pdtools.evaluation.comparison.classification import compare_answers
-from pdtools.evaluation.comparison.comparability import comparability
-from pdtools.evaluation.comparison.difference import Difference
-from pdtools.evaluation.comparison.items import OtherItemsError, columns_read, groups_of, read_outcomes
-from pdtools.evaluation.comparison.statistics import CONFIDENCE, interval, mcnemar
-from pdtools.evaluation.record import evaluations
-from pdtools.evaluation.results import read_results
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from pdtools.evaluation.comparison.engine import Comparison, Score
+from pdtools.evaluation.comparison.groups import Group, Model
+from pdtools.evaluation.comparison.statistics import CONFIDENCE
+from pdtools.evaluation.record import evaluation_of
+from pdtools.evaluation.results import read_document
 
 DEFAULT_SAMPLES = 10_000
+_RESULTS = "results"  # what the two are called, as results of one evaluation
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Difference:
+    """The scores a and b of one group of items in two runs, as fractions of 1.
+
+    Attributes:
+        level, name: which group; of answers to prompts, which score.
+        items: how many items both runs have scored.
+        a, b: the scores, over those items: the mean of the group's units (paradigms, suites).
+        low, high: 95% interval of b − a, by a bootstrap over items, paired and stratified by unit.
+        only_a, only_b: items that only one of them has right; None of numbers.
+        p: McNemar's exact test on those, two-sided; of F1 and correlations that of a paired bootstrap.
+    """
+
+    level: str
+    name: str
+    items: int
+    a: float
+    b: float
+    low: float
+    high: float
+    only_a: int | None
+    only_b: int | None
+    p: float
+
+    @property
+    def difference(self) -> float:
+        """b − a."""
+        return self.b - self.a
+
+
+def has_fractions(folder: str | Path) -> bool:
+    """Whether :func:`compare_runs` compares such results; others are compared as many models are."""
+    record = evaluation_of(read_document(folder))
+    return record is None or record.outcomes is not None or record.fractions
 
 
 def compare_runs(
     a: str | Path, b: str | Path, *, seed: int = 0, samples: int = DEFAULT_SAMPLES
 ) -> dict[str, Any]:
-    """Compare two results folders of ``eval-blimp``, ``eval-sg`` or ``eval-classify``, item by item.
+    """Compare two results of an evaluation whose scores are shares or correlations, item by item.
 
     Items that one run could not score are left out of both, and counted. Of SG, the first prediction of
     each suite counts, and the suites that the SG score leaves out are not part of ``overall``.
@@ -44,117 +73,78 @@ def compare_runs(
     Raises:
         PdtoolsError: if the two are not runs over the same items.
     """
-    import numpy as np
-
-    (document_a, table_a), (document_b, table_b) = (read_results(each, columns_read()) for each in (a, b))
-    task_name = _task_name(document_a, a)
-    if _task_name(document_b, b) != task_name:
-        raise PdtoolsError(f"{a} and {b} are results of different evaluations")
-    compared = comparability(document_a, document_b)
-    notes = compared.notes
-    if task_name == CLASSIFY:
-        if compared.refused is not None:
-            raise InputError(f"results of {compared.refused} than {a}", file=b)
-        documents, tables = (document_a, document_b), (table_a, table_b)
-        found, items = compare_answers(documents, tables, (a, b), seed=seed, samples=samples)
-        return {
-            "task": document_a["settings"]["prompt_task"],
-            "groups": [
-                *(replace(score, level="overall") for score in found[:1]),
-                *found,
-            ],
-            "notes": notes,
-            "counts": {"items": items, "items_compared": found[0].items if found else 0},
-            "settings": {
-                "seed": seed,
-                "bootstrap_samples": samples,
-                "confidence": CONFIDENCE,
-                "test": "McNemar, exact, two-sided; of F1 and correlations a paired bootstrap",
-            },
-        }
-    outcomes = evaluations()[task_name].outcomes
-    assert outcomes is not None
-    try:  # the items name what is not the same, if they know
-        answered = read_outcomes([table_a, table_b], [a, b], outcomes)
-    except OtherItemsError as error:
-        raise PdtoolsError("; ".join([str(error), *notes])) from None
-    if compared.refused is not None:
-        raise InputError(f"results of {compared.refused} than {a}", file=b)
-    counted, scored = answered.scored()
-    columns, keep = answered.columns, np.flatnonzero(scored)
-    if not len(keep):
-        raise PdtoolsError(f"{a} and {b} have no item that both could score")
-    some = f"only the {len(keep)} of {int(counted.sum())} items that both could score"
-    left_out = [some] if len(keep) < counted.sum() else []
-    right_a, right_b = (np.array([of_run[i] for i in keep], dtype=np.int8) for of_run in answered.correct)
-    rng = np.random.default_rng(seed)
-    groups = [
-        _difference(
-            level, name, members, [columns[outcomes.unit][i] for i in keep], right_a, right_b, rng, samples
-        )
-        for level, name, members in groups_of(
-            outcomes, {c: [columns[c][i] for i in keep] for c in (*outcomes.levels, outcomes.unit)}
-        )
-    ]
+    comparison = of_two(a, b)
+    scores = comparison.scores(None, seed=seed, samples=samples)
+    if comparison.refused:
+        raise comparison.refused[0]
+    record, document = comparison.runs[0].record, comparison.runs[0].document
+    if record.outcomes is None and not record.fractions:
+        raise InputError(f"results of {record.in_text}, whose scores are no shares of items", file=a)
+    if not scores or any(score.items is None for score in scores):
+        raise PdtoolsError(f"{a} and {b} have no item in common that counts")
+    subject = document["settings"][record.subject]
+    kept, whole = comparison.counts[scores[0].score]
+    if record.outcomes is not None:
+        groups = [_difference(score, score.level, score.name) for score in scores]
+    else:
+        named = [(score, score.score.removeprefix(f"{subject}, ").removesuffix(" (%)")) for score in scores]
+        groups = [
+            *(_difference(score, "overall", name) for score, name in named[:1]),
+            *(_difference(score, "score", name) for score, name in named),
+        ]
+    others = "" if record.outcomes is not None else "; of F1 and correlations a paired bootstrap"
     return {
-        "task": task_name,
+        "task": subject,
         "groups": groups,
-        "notes": notes + left_out,
-        "counts": {"items": int(counted.sum()), "items_compared": len(keep)},
+        "notes": notes_of_two(comparison),
+        "counts": {"items": whole, "items_compared": kept},
         "settings": {
             "seed": seed,
             "bootstrap_samples": samples,
             "confidence": CONFIDENCE,
-            "test": "McNemar, exact, two-sided",
+            "test": f"McNemar, exact, two-sided{others}",
         },
     }
 
 
-def _task_name(document: dict[str, Any], folder: str | Path) -> str:
-    task = document.get("settings", {}).get("task")
-    record = evaluations().get(task)
-    if record is None or (record.outcomes is None and task != CLASSIFY):
-        raise InputError("not results of eval-blimp, eval-sg or eval-classify", file=folder)
-    return str(task)
+def of_two(a: str | Path, b: str | Path) -> Comparison:
+    """Two results as the groups a and b of one each, which may be the same folder.
+
+    Raises:
+        PdtoolsError: if they cannot be compared.
+    """
+    groups = [
+        Group(
+            name=name,
+            models=(Model(folder=Path(at), evaluations={_RESULTS: Path(at)}, seed=None, training=None),),
+        )
+        for name, at in (("a", a), ("b", b))
+    ]
+    comparison = Comparison(_RESULTS, groups)
+    if comparison.refused:
+        raise comparison.refused[0]
+    return comparison
 
 
-def _difference(
-    level: str,
-    name: str,
-    members: NDArray[np.int64],
-    units: Sequence[str],
-    right_a: NDArray[np.int8],
-    right_b: NDArray[np.int8],
-    rng: np.random.Generator,
-    samples: int,
-) -> Difference:
-    import numpy as np
+def notes_of_two(comparison: Comparison) -> list[str]:
+    """What differs in how two results were made, and which items count, in words."""
+    return [*comparison.differing, *(f"{some} that both could score" for some in comparison.left_out)]
 
-    a, b = right_a[members], right_b[members]
-    unit = np.unique([units[i] for i in members], return_inverse=True)[1]
-    totals = []
-    resampled = np.zeros(samples)
-    for u in range(unit.max() + 1):
-        inside = unit == u
-        n = int(inside.sum())
-        difference = b[inside].astype(int) - a[inside]
-        totals.append((a[inside].mean(), b[inside].mean()))
-        # A bootstrap sample of n paired differences is a multinomial draw of how often each value occurs.
-        shares = np.array([(difference == value).sum() for value in (-1, 0, 1)]) / n
-        drawn = rng.multinomial(n, shares, size=samples)  # (samples, 3)
-        resampled += (drawn[:, 2] - drawn[:, 0]) / n
-    resampled /= len(totals)
-    low, high = interval(resampled)
-    only_a, only_b = int(((a == 1) & (b == 0)).sum()), int(((a == 0) & (b == 1)).sum())
+
+def _difference(score: Score, level: str, name: str) -> Difference:
+    (a, b), (pair,) = score.groups, score.pairs
+    low, high = pair.over_items or (pair.difference, pair.difference)
+    assert score.items is not None
+    assert pair.p is not None
     return Difference(
         level=level,
         name=name,
-        items=len(members),
-        a=float(np.mean([x for x, _ in totals])),
-        b=float(np.mean([y for _, y in totals])),
-        low=low,
-        high=high,
-        only_a=only_a,
-        only_b=only_b,
-        p=mcnemar(only_a, only_b),
+        items=score.items,
+        a=a.mean / 100,
+        b=b.mean / 100,
+        low=low / 100,
+        high=high / 100,
+        only_a=pair.only_a,
+        only_b=pair.only_b,
+        p=pair.p,
     )

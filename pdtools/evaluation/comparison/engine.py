@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pdtools.errors import InputError
+from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.comparison.comparability import comparability
 from pdtools.evaluation.comparison.groups import Group, Model
 from pdtools.evaluation.comparison.items import (
+    Items,
     OtherItemsError,
+    check_same,
     columns_read,
+    correct,
+    counted,
     groups_of,
-    read_outcomes,
+    not_the_same,
+    read_items,
     shares,
 )
 from pdtools.evaluation.comparison.statistics import (
@@ -31,6 +36,7 @@ from pdtools.evaluation.comparison.statistics import (
 )
 from pdtools.evaluation.record import Evaluation, Outcomes, evaluation_of
 from pdtools.evaluation.results import read_results
+from pdtools.evaluation.sums import of_sums
 
 if TYPE_CHECKING:
     import numpy as np
@@ -122,67 +128,114 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
-    """One model's results of an evaluation."""
+class Run:
+    """One model's results of an evaluation.
+
+    Attributes:
+        group, model: the names of both.
+        folder: where the results are.
+        record: of the evaluation.
+        document, table: what the folder holds.
+        items: those that are right or wrong; None of other evaluations.
+        differs: settings that change the numbers: what they are in the first run and in this one.
+    """
 
     group: str
+    model: str
     folder: Path
     record: Evaluation
     document: dict[str, Any]
     table: pa.Table
+    items: Items | None
+    differs: Mapping[str, str] = field(default_factory=dict)
+
+    def main_scores(self) -> dict[str, float | None]:
+        """The main scores by what they are."""
+        return {label: value for label, (value, _) in self.record.main_scores(self.document).items()}
 
 
 class Comparison:
     """The results of one evaluation, as far as they can be compared with the first of them.
 
+    Args:
+        name: the results folders' name.
+        groups: of models, not all of which need have such results.
+
     Attributes:
-        notes, refused: see :class:`pdtools.evaluation.comparison.many.ManyComparison`.
+        runs: those that can be compared.
+        refused: why others cannot.
+        left_out: once scores are made, which items count, if not all of them do.
+        counts: then by score how many items all runs have scored, and how many there are.
     """
 
     def __init__(self, name: str, groups: Sequence[Group]) -> None:
         self.name = name
-        self.notes: list[str] = []
-        self.refused: list[str] = []
-        self.runs: list[_Run] = []
-        self.same_rows = True
-        members = [(g.name, model) for g in groups for model in g.models if name in model.evaluations]
-        differing: dict[str, list[str]] = {}
-        for group, model in members:
-            try:
-                run = self._read(group, model)
-            except InputError as error:
-                self.refused.append(str(error))
-                continue
-            if self.runs:
-                compared = comparability(self.runs[0].document, run.document)
-                if run.record is not self.runs[0].record or compared.refused is not None:
-                    reason = compared.refused or "another evaluation"
-                    self.refused.append(f"{run.folder}: results of {reason} than {self.runs[0].folder}")
-                    continue
-                self.same_rows &= "layout" not in compared.differs
-                for note in compared.notes:
-                    differing.setdefault(note, []).append(model.name)
-            self.runs.append(run)
-        first = members[0][1].name
-        self.notes += [f"{note} ({first}, and {', '.join(names)})" for note, names in differing.items()]
+        self.runs: list[Run] = []
+        self.refused: list[PdtoolsError] = []
+        self.left_out: list[str] = []
+        self.counts: dict[str, tuple[int, int]] = {}
+        for group in groups:
+            for model in group.models:
+                if name in model.evaluations:
+                    try:
+                        self.runs.append(self._read(group.name, model))
+                    except (InputError, OtherItemsError) as error:
+                        self.refused.append(error)
 
-    def _read(self, group: str, model: Model) -> _Run:
+    def _read(self, group: str, model: Model) -> Run:
         folder = model.evaluations[self.name]
         document, table = read_results(folder, columns_read())
         if (record := evaluation_of(document)) is None:
-            raise InputError("not results of an evaluation with a main score", file=folder)
-        return _Run(group, folder, record, document, table)
+            task = document["settings"]["task"]
+            raise InputError(f"results of an evaluation that is not known here: {task}", file=folder)
+        items = None if record.outcomes is None else read_items(table, folder, record.outcomes)
+        run = Run(group, model.name, folder, record, document, table, items)
+        return self._compared(run) if self.runs else run
 
-    def scores(
-        self, baseline: str | None, rng: np.random.Generator, samples: int, *, levels: bool
-    ) -> Iterator[Score]:
-        """Its scores, overall ones first; none of fewer than two models."""
+    def _compared(self, run: Run) -> Run:
+        """The run, with what differs from the first.
+
+        Raises:
+            InputError, OtherItemsError: if the two cannot be compared.
+        """
+        first = self.runs[0]
+        compared = comparability(first.document, run.document)
+        reason = "another evaluation" if run.record is not first.record else compared.refused
+        if run.record is first.record:
+            try:  # the items name what is not the same, if they know
+                _check_items(first, run)
+            except OtherItemsError as error:
+                raise OtherItemsError("; ".join([str(error), *compared.notes])) from None
+        if reason is not None:
+            raise InputError(f"results of {reason} than {first.folder}", file=run.folder)
+        return replace(run, differs=compared.differs)
+
+    @property
+    def differing(self) -> dict[str, list[str]]:
+        """What differs in how runs were made, in words: the models of which it differs from the first."""
+        found: dict[str, list[str]] = {}
+        for run in self.runs:
+            for note in run.differs.values():
+                found.setdefault(note, []).append(run.model)
+        return found
+
+    def scores(self, baseline: str | None, *, seed: int, samples: int, levels: bool = True) -> list[Score]:
+        """Its scores, overall ones first; none of fewer than two models.
+
+        Args:
+            baseline: the name of a group that all others are compared with; None: every pair is.
+            seed: of the bootstrap: results of one evaluation do not depend on others.
+            samples: bootstrap samples.
+            levels: whether to compare groups of items too.
+        """
+        import numpy as np
+
         if len(self.runs) < 2:
-            return
+            return []
+        rng = np.random.default_rng(seed)
         if (outcomes := self.runs[0].record.outcomes) is not None:
-            yield from self._of_outcomes(outcomes, baseline, rng, samples, levels=levels)
-        else:
-            yield from self._of_sums(baseline, rng, samples)
+            return list(self._of_outcomes(outcomes, baseline, rng, samples, levels=levels))
+        return list(self._of_labels(baseline, rng, samples))
 
     def _of_outcomes(
         self,
@@ -195,21 +248,22 @@ class Comparison:
     ) -> Iterator[Score]:
         import numpy as np
 
-        self._drop_other_items(outcomes)
-        tables, folders = [run.table for run in self.runs], [run.folder for run in self.runs]
-        answered = read_outcomes(tables, folders, outcomes)
-        counted, scored = answered.scored()
-        keep = np.flatnonzero(scored)
-        if len(self.runs) < 2 or not len(keep):
+        items = [run.items for run in self.runs if run.items is not None]
+        found, counts = correct(items), counted(items[0])
+        keep = np.flatnonzero([known and None not in each for known, each in zip(counts, found, strict=True)])
+        self.counts[outcomes.score] = (len(keep), int(counts.sum()))
+        if not len(keep):
+            folders, who = " and ".join(str(run.folder) for run in self.runs), self._all()
+            self.refused.append(PdtoolsError(f"{folders} have no item that {who} could score"))
             return
-        if len(keep) < counted.sum():
-            self.notes.append(f"only the {len(keep)} of {int(counted.sum())} items that all could score")
-        columns = {name: [values[i] for i in keep] for name, values in answered.columns.items()}
-        right = np.array([[each[i] for i in keep] for each in answered.correct], dtype=float).T  # (items, R)
+        if len(keep) < counts.sum():
+            self.left_out.append(f"only the {len(keep)} of {int(counts.sum())} items")
+        columns = {name: [values[i] for i in keep] for name, values in items[0].columns.items()}
+        right = np.array([found[i] for i in keep], dtype=float)  # (items, R)
         _, units = np.unique(columns[outcomes.unit], return_inverse=True)
         table = _Table(self.runs, baseline)
-        counts = np.stack([right, np.ones_like(right)], -1)
-        resampled = resample(counts, units, shares, table.weights, rng, samples)
+        ones = np.stack([right, np.ones_like(right)], -1)
+        resampled = resample(ones, units, of_sums(shares), table.weights, rng, samples)
         for level, name, members in groups_of(outcomes, columns):
             if level == "overall" or levels:
                 groups, pairs = table.compare(resampled.mean_of(np.unique(units[members])), right[members])
@@ -224,32 +278,24 @@ class Comparison:
                     pairs=pairs,
                 )
 
-    def _drop_other_items(self, outcomes: Outcomes) -> None:
-        """Leave runs out whose items are not those of the first."""
-        first, kept = self.runs[0], self.runs[:1]
-        for run in self.runs[1:]:
-            try:
-                read_outcomes([first.table, run.table], [first.folder, run.folder], outcomes)
-                kept.append(run)
-            except (OtherItemsError, InputError) as error:
-                self.refused.append(str(error))
-        self.runs = kept
+    def _all(self) -> str:
+        return "both" if len(self.runs) == 2 else "all"
 
-    def _of_sums(self, baseline: str | None, rng: np.random.Generator, samples: int) -> Iterator[Score]:
+    def _of_labels(self, baseline: str | None, rng: np.random.Generator, samples: int) -> Iterator[Score]:
         record = self.runs[0].record
-        by_run = [record.main_scores(run.document) for run in self.runs]
+        by_run = [run.main_scores() for run in self.runs]
         labels = list(dict.fromkeys(label for scores in by_run for label in scores))
         for label in record.shared(labels, [run.document for run in self.runs]):
-            having = [i for i, scores in enumerate(by_run) if scores.get(label, (None,))[0] is not None]
+            values = [scores.get(label) for scores in by_run]
+            having = [i for i, value in enumerate(values) if value is not None]
             if len(having) > 1:
-                values = [by_run[i][label][0] for i in having]
                 runs = [self.runs[i] for i in having]
-                yield self._of_label(label, runs, values, baseline, rng, samples)
+                yield self._of_label(label, runs, [values[i] for i in having], baseline, rng, samples)
 
     def _of_label(
         self,
         label: str,
-        runs: Sequence[_Run],
+        runs: Sequence[Run],
         values: Sequence[float | None],
         baseline: str | None,
         rng: np.random.Generator,
@@ -259,27 +305,28 @@ class Comparison:
         import numpy as np
 
         table, record = _Table(runs, baseline), runs[0].record
-        sums = record.sums_of(label, self.runs[0].document)
+        score = record.item_score(label, self.runs[0].document)
         items: list[Mapping[Any, tuple[float, ...]] | None] = []
-        if sums is not None and self.same_rows:
-            items = [sums.read(run.table, run.folder) for run in runs]
+        if score is not None and not any("layout" in run.differs for run in self.runs):  # the same rows
+            items = [score.read(run.table, run.folder) for run in runs]
         common: list[Any] = []
         if items and all(each is not None for each in items):
             common = sorted(set.intersection(*(set(each or ()) for each in items)))
-        if sums is None or not common:
+        if score is None or not common:
             known = np.array([list(values)], dtype=float)
             resampled = Resampled(known, np.empty((1, 0, len(table.names))), np.zeros_like(known))
             groups, pairs = table.compare(resampled, None)
         else:
             largest = max(len(each or ()) for each in items)
-            note = f"only the {len(common)} {sums.items} that all could score"
-            if len(common) < largest and note not in self.notes:
-                self.notes.append(note)
-            counts = np.array([[(each or {})[key] for each in items] for key in common], dtype=float)
-            whole = np.zeros(len(common), dtype=np.int64)
+            self.counts[label] = (len(common), largest)
+            note = f"only the {len(common)} {score.items}"
+            if len(common) < largest and note not in self.left_out:
+                self.left_out.append(note)
+            numbers = np.array([[(each or {})[key] for each in items] for key in common], dtype=float)
+            one = np.zeros(len(common), dtype=np.int64)
             groups, pairs = table.compare(
-                resample(counts, whole, sums.score, table.weights, rng, samples),
-                counts[..., 0] if sums.is_share else None,
+                resample(numbers, one, score.statistic, table.weights, rng, samples),
+                numbers[..., 0] if score.is_share else None,
             )
         return Score(
             evaluation=self.name,
@@ -293,6 +340,30 @@ class Comparison:
         )
 
 
+def _check_items(first: Run, run: Run) -> None:
+    """Refuse a run over other items, as far as the items of an evaluation have to be the same.
+
+    Raises:
+        OtherItemsError: naming the first that differs.
+    """
+    record = first.record
+    if record.outcomes is not None and first.items is not None and run.items is not None:
+        check_same(first.items, run.items, record.outcomes)
+    scores = (record.item_score(label, first.document) for label in first.main_scores())
+    for columns in {(score.key, *score.content) for score in scores if score and score.content}:
+        if all({*columns} <= {*each.table.column_names} for each in (first, run)):
+            one, other = (_described(each.table, *columns) for each in (first, run))
+            for item in one.keys() & other.keys():
+                if one[item] != other[item]:
+                    raise not_the_same(item, first.folder, run.folder)
+
+
+def _described(table: pa.Table, key: str, *content: str) -> dict[Any, tuple[Any, ...]]:
+    """What is known of items, if it is: by their keys."""
+    rows = zip(*(table[name].to_pylist() for name in content), strict=True)
+    return {item: row for item, row in zip(table[key].to_pylist(), rows, strict=True) if None not in row}
+
+
 class _Table:
     """Runs in their groups, and which of these are compared.
 
@@ -301,7 +372,7 @@ class _Table:
         weights: float64 (R, G), the share of a run in the mean of its group.
     """
 
-    def __init__(self, runs: Sequence[_Run], baseline: str | None) -> None:
+    def __init__(self, runs: Sequence[Run], baseline: str | None) -> None:
         import numpy as np
 
         self.names = list(dict.fromkeys(run.group for run in runs))

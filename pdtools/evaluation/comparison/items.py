@@ -24,24 +24,18 @@ class OtherItemsError(PdtoolsError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answered:
-    """The items of an evaluation, and which of them each run has right.
+class Items:
+    """The items of one run.
 
     Attributes:
-        columns: what is known of them, by name; ``prediction`` is 1 of items that have no number there.
-        correct: of each run, in the order of the columns; None where an item has no score.
+        folder: where they are.
+        places: the row of each item, by its key.
+        columns: what is known of them, by name; ``correct`` is None where an item has no score.
     """
 
+    folder: str | Path
+    places: Mapping[tuple[Any, ...], int]
     columns: Mapping[str, list[Any]]
-    correct: tuple[list[bool | None], ...]
-
-    def scored(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Which items count (of SG, first predictions), and which of these every run has scored."""
-        import numpy as np
-
-        counted = np.array([prediction == 1 for prediction in self.columns["prediction"]], dtype=bool)
-        known = np.array([None not in each for each in zip(*self.correct, strict=True)], dtype=bool)
-        return counted, counted & known
 
 
 def columns_read() -> set[str]:
@@ -52,35 +46,12 @@ def columns_read() -> set[str]:
     return found
 
 
-def read_outcomes(tables: Sequence[pa.Table], folders: Sequence[str | Path], outcomes: Outcomes) -> Answered:
-    """The items of several runs, in the order of the first.
+def read_items(table: pa.Table, folder: str | Path, outcomes: Outcomes) -> Items:
+    """The items that an evaluation of right and wrong answers wrote.
 
     Raises:
         InputError: for items that are not what the evaluation writes.
-        OtherItemsError: if they are not the same in all runs.
     """
-    first, columns = _by_key(tables[0], folders[0], outcomes)
-    correct = [columns.pop("correct")]
-    for table, folder in zip(tables[1:], folders[1:], strict=True):
-        places, other = _by_key(table, folder, outcomes)
-        if first.keys() != places.keys():
-            key = min(first.keys() ^ places.keys(), key=lambda key: tuple(map(str, key)))
-            named = " ".join(map(str, key))
-            raise OtherItemsError(
-                f"{folders[0]} and {folder} are not about the same items: only one has {named}"
-            )
-        for key, place in first.items():
-            if any(columns[name][place] != other[name][places[key]] for name in outcomes.content):
-                named = " ".join(map(str, key))
-                raise OtherItemsError(f"{folders[0]} and {folder}: item {named} is not the same in both")
-        correct.append([other["correct"][places[key]] for key in first])
-    columns.setdefault("prediction", [1] * len(first))
-    return Answered(columns=columns, correct=tuple(correct))
-
-
-def _by_key(
-    table: pa.Table, folder: str | Path, outcomes: Outcomes
-) -> tuple[dict[tuple[Any, ...], int], dict[str, list[Any]]]:
     kinds = {name: "integers" if name in _INTEGERS else "strings" for name in outcomes.columns}
     check_columns(table, {**kinds, "correct": "booleans"}, folder)
     for name in (*outcomes.key, outcomes.unit):
@@ -91,7 +62,46 @@ def _by_key(
     places = {key: place for place, key in enumerate(keys)}
     if len(places) < len(keys):
         raise InputError(f"items: two with the same {', '.join(outcomes.key)}", file=folder)
-    return places, columns
+    return Items(folder=folder, places=places, columns=columns)
+
+
+def check_same(first: Items, other: Items, outcomes: Outcomes) -> None:
+    """Refuse a run over other items.
+
+    Raises:
+        OtherItemsError: naming one that only one of the two has, or that is not the same in both.
+    """
+    if first.places.keys() != other.places.keys():
+        key = min(first.places.keys() ^ other.places.keys(), key=lambda key: tuple(map(str, key)))
+        raise OtherItemsError(
+            f"{first.folder} and {other.folder} are not about the same items: only one has {_named(key)}"
+        )
+    for key, place in first.places.items():
+        there = other.places[key]
+        if any(first.columns[name][place] != other.columns[name][there] for name in outcomes.content):
+            raise not_the_same(_named(key), first.folder, other.folder)
+
+
+def not_the_same(item: str, first: str | Path, other: str | Path) -> OtherItemsError:
+    """An item that two runs describe otherwise."""
+    return OtherItemsError(f"{first} and {other}: item {item} is not the same in both")
+
+
+def _named(key: tuple[Any, ...]) -> str:
+    return " ".join(map(str, key))
+
+
+def correct(runs: Sequence[Items]) -> list[list[bool | None]]:
+    """Whether each run has an item right, of all items in the order of the first run."""
+    return [[run.columns["correct"][run.places[key]] for run in runs] for key in runs[0].places]
+
+
+def counted(items: Items) -> NDArray[np.bool_]:
+    """Which items count: of SG those of first predictions."""
+    import numpy as np
+
+    predictions = items.columns.get("prediction") or [1] * len(items.places)
+    return np.array([prediction == 1 for prediction in predictions], dtype=bool)
 
 
 def groups_of(

@@ -74,7 +74,6 @@ def compare_many(
     Raises:
         PdtoolsError: if the groups are not sound, or nothing can be compared.
     """
-    import numpy as np
 
     check_groups(groups, baseline)
     if sum(len(group.models) for group in groups) < 2:
@@ -85,13 +84,14 @@ def compare_many(
     refused: dict[str, tuple[str, ...]] = {}
     for name in names:
         evaluation = Comparison(name, groups)
-        rng = np.random.default_rng(seed)  # results of one evaluation do not depend on the others
-        found = list(evaluation.scores(baseline, rng, samples, levels=levels))
-        scores += found
-        if evaluation.notes:
-            notes[name] = tuple(evaluation.notes)
+        scores += evaluation.scores(baseline, seed=seed, samples=samples, levels=levels)
+        first = evaluation.runs[0].model if evaluation.runs else ""
+        said = [f"{note} ({first}, and {', '.join(of)})" for note, of in evaluation.differing.items()]
+        said += [f"{some} that all could score" for some in evaluation.left_out]
+        if said:
+            notes[name] = tuple(said)
         if evaluation.refused:
-            refused[name] = tuple(evaluation.refused)
+            refused[name] = tuple(map(str, evaluation.refused))
     if not scores:
         reasons = [reason for each in refused.values() for reason in each]
         raise PdtoolsError("; ".join(reasons) or "no evaluation that two of these models have results of")

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.comparison.comparability import comparability
-from pdtools.evaluation.comparison.compare import compare_runs
-from pdtools.evaluation.record import evaluation_of
-from pdtools.evaluation.results import RESULTS, check_columns, read_results
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from pdtools.evaluation.comparison.compare import notes_of_two, of_two
+from pdtools.evaluation.comparison.engine import Comparison
+from pdtools.evaluation.results import RESULTS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,69 +68,48 @@ def overview(a: str | Path, b: str | Path) -> list[Headline]:
 
 
 def _headlines(name: str, a: Path, b: Path) -> list[Headline]:
-    (first, items_a), (second, items_b) = read_results(a), read_results(b)
-    compared = comparability(first, second)
-    record = evaluation_of(first)
-    outcomes = None if record is None else record.outcomes
-    if outcomes is not None and evaluation_of(second) is record:
-        found = compare_runs(a, b, samples=1)
-        overall, notes = found["groups"][0], tuple(found["notes"])
-        if overall.level != "overall":
+    comparison = of_two(a, b)
+    first, second = comparison.runs
+    record = first.record
+    if record.outcomes is not None:
+        scores = comparison.scores(None, seed=0, samples=1, levels=False)
+        if comparison.refused:
+            raise comparison.refused[0]
+        if not scores:
             raise InputError("none of its suites counts in the SG score", file=a)
-        return [
-            Headline(
-                folder=name,
-                score=outcomes.score,
-                a=100 * overall.a,
-                b=100 * overall.b,
-                p=overall.p,
-                notes=notes,
-            )
-        ]
-    if compared.refused is not None:
-        raise InputError(f"results of {compared.refused} than {a}", file=b)
-    if record is None:
-        raise InputError("not results of an evaluation with a main score: move it elsewhere", file=a)
-    scores_a, scores_b = (record.main_scores(document) for document in (first, second))
+        ((overall,), notes) = scores, tuple(notes_of_two(comparison))
+        values, (pair,) = [group.mean for group in overall.groups], overall.pairs
+        return [Headline(folder=name, score=overall.score, a=values[0], b=values[1], p=pair.p, notes=notes)]
+    scores_a, scores_b = (record.main_scores(run.document) for run in comparison.runs)
     # Two models need not have the same scores: one may be masked, or read no trees.
     shared = [score for score in scores_a if score in scores_b]
     if not shared:
         raise InputError(f"no score that {a} has too: rename one of the two folders", file=b)
-    shared = record.shared(shared, (first, second))
+    shared = record.shared(shared, (first.document, second.document))
     if not shared:
         reason = f"cannot be compared with {a}: only one of them counts end-of-sentence"
         raise InputError(reason, file=b, hint="eval-ppl of today also gives scores without it")
-    left_out: tuple[str, ...] = ()
-    if "layout" not in compared.differs:  # otherwise rows are not the same sentences
-        left_out = _left_out(_scored(items_a, a), _scored(items_b, b))
+    left_out = () if "layout" in second.differs else _left_out(comparison, shared)
     headlines = []
     for score in shared:
         (value_a, counts_a), (value_b, counts_b) = scores_a[score], scores_b[score]
         differing = [f", over {x} and {y}" for x, y in zip(counts_a, counts_b, strict=True) if x != y]
         notes = tuple(
-            note for key, note in compared.differs.items() if score.endswith(record.concerned.get(key, ""))
+            note for key, note in second.differs.items() if score.endswith(record.concerned.get(key, ""))
         )
-        notes += left_out
         over = "".join(differing[:1])
-        headlines.append(Headline(folder=name, score=score + over, a=value_a, b=value_b, notes=notes))
+        headlines.append(
+            Headline(folder=name, score=score + over, a=value_a, b=value_b, notes=notes + left_out)
+        )
     return headlines
 
 
-def _scored(items: pa.Table, folder: Path) -> set[int] | None:
-    """The sentences that have a score, by row of the shards or line of the trees; None if items are none."""
-    import pyarrow.compute as pc
-
-    if "status" in items.column_names:
-        check_columns(items, {"status": "strings", "line": "integers"}, folder)
-        return set(items.filter(pc.equal(items["status"], "scored"))["line"].to_pylist())
-    if "id" in items.column_names:
-        check_columns(items, {"id": "integers"}, folder)
-        return set(items["id"].to_pylist())
-    return None
-
-
-def _left_out(a: set[int] | None, b: set[int] | None) -> tuple[str, ...]:
-    """Whether one model could not score sentences that the other could."""
-    if a is None or b is None or a == b:
-        return ()
-    return (f"sentences that only one could score: {len(a - b)} and {len(b - a)}",)
+def _left_out(comparison: Comparison, labels: Sequence[str]) -> tuple[str, ...]:
+    """Whether one model could not score items that the other could."""
+    first = comparison.runs[0]
+    for score in (first.record.item_score(label, first.document) for label in labels):
+        if score is not None:
+            a, b = (set(score.read(run.table, run.folder) or ()) for run in comparison.runs)
+            only = f"{score.items} that only one could score: {len(a - b)} and {len(b - a)}"
+            return () if a == b else (only,)
+    return ()

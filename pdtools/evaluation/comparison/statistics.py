@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
@@ -13,6 +13,8 @@ from pdtools.evaluation.student import student_p, student_quantile
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from pdtools.evaluation.sums import Statistic
 
 CONFIDENCE = 0.95
 _AT_ONCE = 1 << 21  # numbers of a bootstrap that are in memory at the same time
@@ -66,9 +68,9 @@ class Resampled:
 
 
 def resample(
-    counts: NDArray[np.float64],
+    numbers: NDArray[np.float64],
     units: NDArray[np.int64],
-    score: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    statistic: Statistic,
     groups: NDArray[np.float64],
     rng: np.random.Generator,
     samples: int,
@@ -76,32 +78,31 @@ def resample(
     """A bootstrap over items: paired, as every run is scored on the same sample, and stratified by unit.
 
     Args:
-        counts: (items, R, m), what adds up over items, of each run.
+        numbers: (items, R, m), of each item in each run.
         units: (items,), the stratum of each, 0 to U − 1.
-        score: sums (…, R, m) to scores (…, R).
+        statistic: what they come to.
         groups: (R, G), the weight of a run in the mean of a group.
         rng: source of the samples.
         samples: how many.
     """
     import numpy as np
 
-    n_units, (_, n_runs, n_counts) = int(units.max()) + 1, counts.shape
+    n_units, (_, n_runs, n_numbers) = int(units.max()) + 1, numbers.shape
     scores = np.empty((n_units, n_runs))
     drawn = np.empty((n_units, samples, groups.shape[1]))
     variances = np.empty((n_units, n_runs))
     for unit in range(n_units):
-        inside = counts[units == unit]
+        inside = numbers[units == unit]
         n = len(inside)
-        scores[unit] = score(inside.sum(0))
+        scores[unit] = statistic(inside, None)[0]
         # Items that are alike are drawn together: how often is multinomial.
         kinds, times = np.unique(inside.reshape(n, -1), axis=0, return_counts=True)
-        step = max(1, _AT_ONCE // max(len(kinds), n_runs * n_counts))
+        step = max(1, _AT_ONCE // max(len(kinds), n_runs * n_numbers))
         total, squares = np.zeros(n_runs), np.zeros(n_runs)  # of differences from the scores
         for first in range(0, samples, step):
             last = min(samples, first + step)
             taken = rng.multinomial(n, times / n, size=last - first)  # (step, kinds)
-            sums = (taken @ kinds).reshape(last - first, n_runs, n_counts)
-            of_runs = score(sums)
+            of_runs = statistic(kinds.reshape(-1, n_runs, n_numbers), taken)
             drawn[unit, first:last] = of_runs @ groups
             total += (of_runs - scores[unit]).sum(0)
             squares += ((of_runs - scores[unit]) ** 2).sum(0)

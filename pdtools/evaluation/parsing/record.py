@@ -43,7 +43,7 @@ EVALUATIONS = (
             "counts.scored": COUNT,
         },
         scores=_main_scores,
-        sums_of=lambda label, document: F1,
+        item_score=lambda label, document: F1,
         columns=(F1.key, *F1.columns, "status"),
         data="gold",
         card={"f1": "F1 of parses (%)"},

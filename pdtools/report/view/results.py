@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pdtools.errors import InputError
-from pdtools.evaluation.comparison.items import read_outcomes
+from pdtools.evaluation.comparison.items import read_items
 from pdtools.evaluation.record import Evaluation, Outcomes, evaluation_of, evaluations
 from pdtools.evaluation.results import check_columns, read_table
 from pdtools.report.view.charts import Spec, dots, region_curves, with_rows
@@ -146,7 +146,7 @@ def _joined(of_task: Sequence[Loaded], record: Evaluation) -> tuple[pd.DataFrame
     frames, key = [], list(record.outcomes.key) if record.outcomes else ["line"]
     for each in of_task:
         if record.outcomes:
-            read_outcomes([each.items], [each.folder], record.outcomes)
+            read_items(each.items, each.folder, record.outcomes)
         _check_columns(each.items, _COLUMNS.get(each.task, {}), each.folder)
         frames.append(each.items.to_pandas().set_index(key))
         if not frames[-1].index.is_unique:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +11,22 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.classification.record import AnswerSums
+from pdtools.evaluation.classification.record import AnswerRanks, AnswerSums
 from pdtools.evaluation.comparison.compare import compare_runs
-from pdtools.evaluation.comparison.engine import Score
+from pdtools.evaluation.comparison.engine import PairDifference, Score
 from pdtools.evaluation.comparison.groups import Group, by_seed, find_models
 from pdtools.evaluation.comparison.many import ManyComparison, compare_many
 from pdtools.evaluation.comparison.statistics import mcnemar
 from pdtools.evaluation.results import ITEMS, Results, write_results
+from pdtools.prompts.metrics import accuracy as accuracy_of
+from pdtools.prompts.metrics import f1 as f1_of
+from pdtools.prompts.metrics import pearson, spearman
 
 N, SAMPLES = 60, 1000
 MODELS = ("a", "b", "c")
@@ -62,6 +71,27 @@ def score_of(found: ManyComparison, name: str) -> Score:
     return score
 
 
+def same_as_drawn(
+    pair: PairDifference,
+    score: Callable[..., float | None],
+    gold: NDArray[Any],
+    a: NDArray[Any],
+    b: NDArray[Any],
+) -> None:
+    """A difference has the interval and p of samples that are drawn one by one, within their errors."""
+    rng, more = np.random.default_rng(7), 4 * SAMPLES
+    drawn = (rng.integers(len(gold), size=len(gold)) for _ in range(more))
+    differences = np.array([100 * (score(gold[i], b[i]) - score(gold[i], a[i])) for i in drawn])
+    assert pair.difference == pytest.approx(100 * (score(gold, b) - score(gold, a)))
+    # The error of a quantile q of S samples is √(q (1 − q) / S) over the density there, of a normal here.
+    error = 3 * 1.25**0.5 * (0.025 * 0.975 / SAMPLES) ** 0.5 / 0.0584 * differences.std()
+    assert pair.over_items == pytest.approx(np.quantile(differences, [0.025, 0.975]), abs=error + 100 / N)
+    if pair.test == "paired bootstrap":
+        share = min((differences <= 0).mean(), (differences >= 0).mean())
+        error = 3 * 2 * (1.25 * max(share, 1 / more) / SAMPLES) ** 0.5
+        assert pair.p == pytest.approx(2 * share, abs=error + 2 / SAMPLES)
+
+
 def test_answers_of_many_models(labels: dict[str, pd.DataFrame]) -> None:
     found = compare_many(groups_of(Path(labels["a"].attrs["folder"]).parents[1]), samples=SAMPLES)
     accuracy, f1 = score_of(found, "accuracy"), score_of(found, "F1")
@@ -80,19 +110,25 @@ def test_answers_of_many_models(labels: dict[str, pd.DataFrame]) -> None:
         assert (of_accuracy.only_a, of_accuracy.only_b) == only
         assert of_accuracy.p == mcnemar(*only)
         assert of_f1.test == "paired bootstrap"
-        # The other way, item by item.
+        gold, *answers = (
+            np.array([{"no": 0, "yes": 1}.get(x, -1) for x in column[: N - 1]])
+            for column in (a.label, a.predicted, b.predicted)
+        )
+        same_as_drawn(of_accuracy, accuracy_of, gold, *answers)
+        same_as_drawn(of_f1, f1_of, gold, *answers)
+        # Two alone, as fractions: the task's own score first, then all of them.
         two = compare_runs(a.attrs["folder"], b.attrs["folder"], samples=SAMPLES)
-        by_name = {each.name: each for each in two["groups"] if each.level == "score"}
-        for pair, name in ((of_accuracy, "accuracy"), (of_f1, "F1")):
-            assert (100 * by_name[name].a, 100 * by_name[name].b) == pytest.approx(
-                [100 * each.attrs[name.lower()] for each in (a, b)]
-            )
-            assert pair.over_items == pytest.approx(
-                (100 * by_name[name].low, 100 * by_name[name].high), abs=3
-            )
-        assert (by_name["accuracy"].only_a, by_name["accuracy"].only_b) == only
-        assert by_name["accuracy"].p == mcnemar(*only)
-        assert of_f1.p == pytest.approx(by_name["F1"].p, abs=0.04)
+        levels = [(each.level, each.name) for each in two["groups"]]
+        assert levels == [("overall", "F1"), ("score", "F1"), ("score", "accuracy")]
+        assert two["groups"][0] == replace(two["groups"][1], level="overall")
+        for each, pair in zip(two["groups"][1:], (of_f1, of_accuracy), strict=True):
+            name = each.name.lower()
+            assert (each.a, each.b) == pytest.approx([of.attrs[name] for of in (a, b)])
+            assert (100 * each.low, 100 * each.high) == pytest.approx(pair.over_items, abs=3)
+            assert (each.only_a, each.only_b) == (pair.only_a, pair.only_b)
+        assert two["groups"][2].p == mcnemar(*only)
+        assert two["task"] == "toy"
+        assert two["counts"] == {"items": N - 1, "items_compared": N - 1}
 
 
 @pytest.mark.parametrize("constant", [5.1, 0.1, 1 / 3, 2.5])
@@ -134,7 +170,7 @@ def test_moments_of_numbers_far_from_0(spread: float) -> None:
 
 
 def test_numbers_of_many_models(tmp_path: Path) -> None:
-    """Pearson's r is one of sums; a correlation of ranks is not, and is compared without items."""
+    """Pearson's r is one of sums; a correlation of ranks is not."""
     rng = np.random.default_rng(1)
     gold = rng.uniform(0, 5, N)
     frames = {}
@@ -152,17 +188,31 @@ def test_numbers_of_many_models(tmp_path: Path) -> None:
         frames[name] = items
     found = compare_many(groups_of(tmp_path), samples=SAMPLES)
     ranks, numbers = score_of(found, "Spearman's ρ"), score_of(found, "Pearson's r")
-    assert ranks.items is None
-    assert all(pair.p is None for pair in ranks.pairs)
-    assert numbers.items == N
-    for group in numbers.groups:
-        assert group.mean == pytest.approx(
-            100 * frames[group.group].target.corr(frames[group.group].predicted)
-        )
-    for pair in numbers.pairs:
-        two = compare_runs(tmp_path / pair.a / "toy", tmp_path / pair.b / "toy", samples=SAMPLES)
-        (other,) = (each for each in two["groups"] if each.name == "Pearson's r")
-        assert pair.over_items == pytest.approx((100 * other.low, 100 * other.high), abs=4)
+    for found_of, score, method in ((ranks, spearman, "spearman"), (numbers, pearson, "pearson")):
+        assert found_of.items == N
+        for group in found_of.groups:
+            of = frames[group.group]
+            assert group.mean == pytest.approx(100 * of.target.corr(of.predicted, method=method))
+        for pair in found_of.pairs:
+            same_as_drawn(pair, score, gold, *(np.array(frames[name].predicted) for name in (pair.a, pair.b)))
+    two = compare_runs(tmp_path / "a" / "toy", tmp_path / "b" / "toy", samples=SAMPLES)["groups"]
+    assert [each.name for each in two] == ["Spearman's ρ", "Spearman's ρ", "Pearson's r"]
+    assert {each.only_a for each in two} == {None}
+
+
+@given(st.data())
+def test_ranks_of_samples(data: st.DataObject) -> None:
+    """Spearman's correlation of items that are drawn several times is that of the items, written out."""
+    n = data.draw(st.integers(1, 8))
+    numbers = data.draw(arrays(np.float64, (n, 2, 2), elements=st.sampled_from([0.1, 0.5, 1 / 3, 2.0])))
+    times = data.draw(arrays(np.int64, (3, n), elements=st.integers(0, 3)).filter(lambda t: t.sum(1).all()))
+    found = AnswerRanks().statistic(numbers, times)
+    for sample, of_sample in zip(times, found, strict=True):
+        drawn = np.repeat(numbers, sample, axis=0)
+        wanted = [100 * (spearman(*drawn[:, run].T) or 0) for run in (0, 1)]
+        assert of_sample == pytest.approx(wanted, abs=1e-9)
+    whole = AnswerRanks().statistic(numbers, None)
+    assert whole == pytest.approx(AnswerRanks().statistic(numbers, np.ones((1, n), np.int64)))
 
 
 def test_other_labels_are_refused(labels: dict[str, pd.DataFrame], tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ def test_suites_that_do_not_count_give_no_sg_score(tmp_path: Path) -> None:
 
 def test_runs_that_cannot_be_compared(tmp_path: Path) -> None:
     a = blimp(tmp_path / "a", {"one": [True]})
-    with pytest.raises(PdtoolsError, match="different evaluations"):
+    with pytest.raises(PdtoolsError, match="results of another evaluation than"):
         compare_runs(a, sg(tmp_path / "sg", {"s": [True]}))
     with pytest.raises(PdtoolsError, match="only one has one 1"):
         compare_runs(a, blimp(tmp_path / "b", {"one": [True, True]}))

@@ -582,3 +582,25 @@ def test_the_result_is_plain(tmp_path: Path) -> None:
     found = compare_many(groups(a=[a], b=[b]), samples=20)
     json.dumps(dataclasses.asdict(found), allow_nan=False)
     assert found == compare_many(groups(a=[a], b=[b]), samples=20)
+
+
+def test_two_results_without_fractions_are_compared_as_many(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Perplexities, F1 of parses, and what has no items."""
+    for name, worse in (("a", 0.5), ("b", 0.0)):
+        ppl(tmp_path / name / "ppl", [-9.0 - worse, -4.0] * 10, [3, 2] * 10)
+        parse(tmp_path / name / "parse", [(1, 2 + (worse > 0), 2)] * 9)
+        gap = {"scores": {"difference": worse}, "counts": {"strings": 9}}
+        write(tmp_path / name / "cfl", "cfl", [{"x": 1}], **gap)
+    for task in ("ppl", "parse", "cfl"):
+        a, b = (str(tmp_path / name / task) for name in "ab")
+        assert run(["compare", a, b, "--json"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        (score,) = document["scores"]
+        (pair,) = score["pairs"]
+        assert (pair["p"] is None) == (task == "cfl")
+        with pytest.raises(PdtoolsError, match="no shares of items"):
+            compare_runs(a, b)
+        assert run(["compare", a, str(tmp_path / "a" / ("cfl" if task == "ppl" else "ppl"))]) == 1
+        assert "pdtools: " in capsys.readouterr().err

@@ -19,6 +19,7 @@ from pdtools.evaluation.comparison.statistics import (
     resample,
 )
 from pdtools.evaluation.student import student_p, student_quantile
+from pdtools.evaluation.sums import of_sums
 
 
 @given(
@@ -70,7 +71,8 @@ def test_resampled_sums_are_those_of_all_samples() -> None:
         float,
     )
     mean_of_both = np.array([[1.0, 0.5], [0.0, 0.5]])  # the first run; the mean of both
-    found = resample(counts, np.zeros(4, np.int64), f1, mean_of_both, np.random.default_rng(0), 40_000)
+    rng = np.random.default_rng(0)
+    found = resample(counts, np.zeros(4, np.int64), of_sums(f1), mean_of_both, rng, 40_000)
     assert found.scores[0] == pytest.approx([200 * 6 / (10 + 12), 200 * 8 / (10 + 11)])
     every = [
         f1(counts[list(sample)].sum(0)) @ mean_of_both for sample in itertools.product(range(4), repeat=4)
@@ -92,7 +94,8 @@ def test_resampled_sums_are_those_of_all_samples() -> None:
 
 def test_variances_of_runs_are_those_of_all_samples() -> None:
     counts = np.array([[[1, 2, 3], [2, 2, 3]], [[0, 1, 1], [1, 1, 1]], [[4, 5, 5], [3, 5, 4]]], float)
-    found = resample(counts, np.zeros(3, np.int64), f1, np.eye(2), np.random.default_rng(0), 40_000)
+    rng = np.random.default_rng(0)
+    found = resample(counts, np.zeros(3, np.int64), of_sums(f1), np.eye(2), rng, 40_000)
     every = [f1(counts[list(sample)].sum(0)) for sample in itertools.product(range(3), repeat=3)]
     assert found.variances[0] == pytest.approx(np.var(every, axis=0), rel=0.05)
     assert found.variances[0] == pytest.approx(found.drawn[0].var(0))
@@ -110,7 +113,7 @@ def test_units_are_resampled_each_by_itself() -> None:
     """Of a unit whose items are alike nothing varies, whatever the other does."""
     counts = np.array([[[1.0, 1.0]], [[1.0, 1.0]], [[0.0, 1.0]], [[1.0, 1.0]]])
     ratio = lambda sums: sums[..., 0] / sums[..., 1]  # noqa: E731
-    found = resample(counts, np.array([0, 0, 1, 1]), ratio, np.eye(1), np.random.default_rng(1), 500)
+    found = resample(counts, np.array([0, 0, 1, 1]), of_sums(ratio), np.eye(1), np.random.default_rng(1), 500)
     assert found.scores[:, 0].tolist() == [1.0, 0.5]
     assert set(found.drawn[0, :, 0]) == {1.0}
     assert set(found.drawn[1, :, 0]) == {0.0, 0.5, 1.0}
@@ -133,7 +136,7 @@ def test_intervals_over_seeds_and_items_cover(n_seeds: int) -> None:
         counts = np.stack([right, np.ones_like(right)], -1)
         groups = np.kron(np.eye(2), np.full((n_seeds, 1), 1 / n_seeds))
         ratio = lambda sums: sums[..., 0] / sums[..., 1]  # noqa: E731
-        found = resample(counts, np.zeros(n_items, np.int64), ratio, groups, rng, 200)
+        found = resample(counts, np.zeros(n_items, np.int64), of_sums(ratio), groups, rng, 200)
         a, b = found.scores[0, :n_seeds], found.scores[0, n_seeds:]
         drawn = found.drawn[0, :, 1] - found.drawn[0, :, 0]
         both = sum(
