@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
 from pdtools.devices import prepare_torch
 from pdtools.files import LeftOut, Rejects
 from pdtools.jobs import JobFolder, Plan, cut, map_pieces
+from pdtools.jobs.records import FilesWork, JsonWork
 from pdtools.parsers.base import ParseFailure, Parser, load_parser
 from pdtools.parsers.benepar import model_path
 from pdtools.parsers.pipeline import CHUNK, Counts, TreeForm, parse_batch
@@ -72,21 +71,12 @@ class Formed:
     def __len__(self) -> int:
         return self.n_trees
 
-    def pack(self) -> bytes:
-        """As bytes."""
-        record = {
-            "outcomes": [o.text if isinstance(o, TreeLine) else asdict(o) for o in self.outcomes],
-            "n_words": self.n_words,
-            "changes": {f.name: getattr(self.changes, f.name) for f in fields(self.changes)},
-        }
-        return json.dumps(record).encode("ascii")
-
     @classmethod
-    def unpack(cls, data: bytes) -> Formed:
-        """Undo :meth:`pack`."""
-        record = as_type(json.loads(data), _FormedRecord)
-        outcomes = (TreeLine(o) if isinstance(o, str) else o for o in record.outcomes)
-        return cls(tuple(outcomes), record.n_words, record.changes)
+    def restored(cls, record: Any) -> Formed:
+        """See :class:`pdtools.jobs.records.JsonWork`."""
+        kept = as_type(record, _FormedRecord)
+        outcomes = (TreeLine(o) if isinstance(o, str) else o for o in kept.outcomes)
+        return cls(tuple(outcomes), kept.n_words, kept.changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +92,7 @@ class _FormedRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class ConvertWork:
+class ConvertWork(FilesWork[Formed]):
     """Brings the trees of a piece of files into a form; None where :func:`parse_piece` gives None."""
 
     form: TreeForm
@@ -125,14 +115,8 @@ class ConvertWork:
                 outcomes.append(LeftOut(tree, sourced.file, sourced.line, sourced.text))
         return Formed(tuple(outcomes), n_words, changes)
 
-    def digest(self, piece: FilePiece) -> str:
-        return piece.digest()
-
-    def pack(self, result: Formed | None) -> bytes:
-        return b"" if result is None else result.pack()
-
-    def unpack(self, data: bytes) -> Formed | None:
-        return Formed.unpack(data) if data else None
+    def restored(self, record: Any) -> Formed:
+        return Formed.restored(record)
 
 
 def convert_in_pieces(
@@ -216,7 +200,7 @@ def _loaded(parser: ParserSettings) -> Parser:
 
 
 @dataclass(frozen=True, slots=True)
-class ParseWork:
+class ParseWork(JsonWork[Sequence[SourcedSentence], Formed]):
     """Parses the sentences of a piece (:class:`pdtools.jobs.Work`)."""
 
     parser: ParserSettings
@@ -236,15 +220,11 @@ class ParseWork:
                 outcomes.append(TreeLine(tree.to_brackets()))
         return Formed(tuple(outcomes), n_words, changes)
 
-    def digest(self, piece: Sequence[SourcedSentence]) -> str:
-        content = json.dumps([[sentence.text, sentence.words] for sentence in piece]).encode()
-        return hashlib.blake2b(content, digest_size=8).hexdigest()
+    def content(self, piece: Sequence[SourcedSentence]) -> list[Any]:
+        return [[sentence.text, sentence.words] for sentence in piece]
 
-    def pack(self, result: Formed) -> bytes:
-        return result.pack()
-
-    def unpack(self, data: bytes) -> Formed:
-        return Formed.unpack(data)
+    def restored(self, record: Any) -> Formed:
+        return Formed.restored(record)
 
 
 def parse_in_pieces(

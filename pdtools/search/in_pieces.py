@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pdtools.devices import prepare_torch
 from pdtools.errors import PdtoolsError
 from pdtools.jobs import JobFolder, Plan, cut, map_pieces
+from pdtools.jobs.records import JsonWork
 from pdtools.models import LoadedModel
 from pdtools.provenance import check_fingerprint, identify
 from pdtools.search.checkpoint_scorer import Parsed, ParsedScore, Searcher
@@ -42,6 +41,8 @@ from pdtools.search.widening import Compared, Comparer, Contest
 from pdtools.tokenization import Sentence
 from pdtools.trees import Tree
 from pdtools.typed_values import as_type
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,56 +166,37 @@ def _load_comparer(settings: ModelSettings) -> Comparer:
     )
 
 
+class _SentencesWork(JsonWork[Sequence[str | Sentence], Result]):
+    __slots__ = ()
+
+    def content(self, piece: Sequence[str | Sentence]) -> list[Any]:
+        return content_of_sentences(piece)
+
+
 @dataclass(frozen=True, slots=True)
-class ScoreWork:
+class ScoreWork(_SentencesWork[Sequence[SentenceScore | Unscorable]]):
     """Scores the sentences of a piece (:class:`pdtools.jobs.Work`)."""
 
+    kept = tuple[SentenceScore | Unscorable, ...]
     settings: ModelSettings
 
     def __call__(self, piece: Sequence[str | Sentence]) -> list[SentenceScore | Unscorable]:
         return list(scores_with(self.settings.load_scorer(), piece, self.settings.measures))
 
-    def digest(self, piece: Sequence[str | Sentence]) -> str:
-        return digest_of_sentences(piece)
-
-    def pack(self, result: Sequence[SentenceScore | Unscorable]) -> bytes:
-        return pack_json([score_record(score) for score in result])
-
-    def unpack(self, data: bytes) -> list[SentenceScore | Unscorable]:
-        return list(as_type(json.loads(data), tuple[SentenceScore | Unscorable, ...]))
-
 
 @dataclass(frozen=True, slots=True)
-class IncrementalWork:
+class IncrementalWork(_SentencesWork[Sequence[ParsedScore | Unscorable]]):
     """Scores the sentences of a piece, with incremental parses (:class:`pdtools.jobs.Work`)."""
 
+    kept = tuple[ParsedScore | Unscorable, ...]
     settings: ModelSettings
 
     def __call__(self, piece: Sequence[str | Sentence]) -> list[ParsedScore | Unscorable]:
         return list(self.settings.load_searcher().score_with_parses(piece))
 
-    def digest(self, piece: Sequence[str | Sentence]) -> str:
-        return digest_of_sentences(piece)
-
-    def pack(self, result: Sequence[ParsedScore | Unscorable]) -> bytes:
-        return pack_json(
-            [
-                score_record(found)
-                if isinstance(found, Unscorable)
-                else {
-                    "score": score_record(found.score),
-                    "incremental": list(found.incremental),
-                }
-                for found in result
-            ]
-        )
-
-    def unpack(self, data: bytes) -> list[ParsedScore | Unscorable]:
-        return list(as_type(json.loads(data), tuple[ParsedScore | Unscorable, ...]))
-
 
 @dataclass(frozen=True, slots=True)
-class ParseWork:
+class ParseWork(_SentencesWork[Sequence[Parsed | Unscorable]]):
     """Parses the sentences of a piece (:class:`pdtools.jobs.Work`)."""
 
     settings: ModelSettings
@@ -225,34 +207,16 @@ class ParseWork:
         searcher = self.settings.load_searcher()
         return list(searcher.parse(piece, k_best=self.k_best, derivations=self.derivations))
 
-    def digest(self, piece: Sequence[str | Sentence]) -> str:
-        return digest_of_sentences(piece)
-
-    def pack(self, result: Sequence[Parsed | Unscorable]) -> bytes:
-        return pack_json(
-            [
-                score_record(found)
-                if isinstance(found, Unscorable)
-                else {
-                    "k_best": [[joint, tree.to_brackets()] for joint, tree in found.k_best],
-                    "marginal": found.marginal,
-                    "dropped": found.dropped,
-                }
-                for found in result
-            ]
-        )
-
-    def unpack(self, data: bytes) -> list[Parsed | Unscorable]:
-        found = as_type(json.loads(data), tuple[_ParsedRecord | Unscorable, ...])
+    def restored(self, record: Any) -> list[Parsed | Unscorable]:
         return [
-            record
-            if isinstance(record, Unscorable)
+            one
+            if isinstance(one, Unscorable)
             else Parsed(
-                tuple((joint, Tree.from_brackets(text)) for joint, text in record.k_best),
-                record.marginal,
-                record.dropped,
+                tuple((joint, Tree.from_brackets(text)) for joint, text in one.k_best),
+                one.marginal,
+                one.dropped,
             )
-            for record in found
+            for one in as_type(record, tuple[_ParsedRecord | Unscorable, ...])
         ]
 
 
@@ -266,31 +230,17 @@ class _ParsedRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class CompareWork:
+class CompareWork(JsonWork[Sequence[Contest], Sequence[Compared]]):
     """Scores the sentences of contests as far as needed (:class:`pdtools.jobs.Work`)."""
 
+    kept = tuple[Compared, ...]
     settings: ModelSettings
 
     def __call__(self, piece: Sequence[Contest]) -> list[Compared]:
         return list(self.settings.load_comparer().compare(piece))
 
-    def digest(self, piece: Sequence[Contest]) -> str:
-        return hashlib.blake2b(repr(list(piece)).encode(errors="surrogatepass"), digest_size=8).hexdigest()
-
-    def pack(self, result: Sequence[Compared]) -> bytes:
-        return pack_json(
-            [
-                {
-                    "scores": [score_record(score) for score in found.scores],
-                    "beam": found.beam,
-                    "margin": found.margin,
-                }
-                for found in result
-            ]
-        )
-
-    def unpack(self, data: bytes) -> list[Compared]:
-        return list(as_type(json.loads(data), tuple[Compared, ...]))
+    def content(self, piece: Sequence[Contest]) -> bytes:
+        return repr(list(piece)).encode(errors="surrogatepass")
 
 
 class PiecewiseComparer:
@@ -369,27 +319,12 @@ def model_settings_for_job(settings: ModelSettings) -> dict[str, Any]:
     return {**described, **({"trees": trees["sha256"]} if trees else {}), "model": weights or path}
 
 
-def digest_of_sentences(piece: Sequence[str | Sentence]) -> str:
-    """Says whether sentences are the same as in an earlier run."""
-    texts = [
+def content_of_sentences(piece: Sequence[str | Sentence]) -> list[Any]:
+    """What scores of sentences depend on: the same as in an earlier run, or not."""
+    return [
         item if isinstance(item, str) else [*_content(item), *map(_content, item.before)] for item in piece
     ]
-    return hashlib.blake2b(json.dumps(texts).encode(), digest_size=8).hexdigest()
 
 
 def _content(sentence: Sentence) -> tuple[str, tuple[str, ...]]:
     return sentence.text, sentence.words
-
-
-def score_record(score: SentenceScore | Unscorable) -> dict[str, Any]:
-    """A score as JSON has it; floats keep all their digits."""
-    record = asdict(score)
-    if isinstance(score, SentenceScore):
-        record["logprobs"] = score.logprobs.tolist()
-        record["measures"] = {name: values.tolist() for name, values in score.measures.items()}
-    return record
-
-
-def pack_json(value: Any) -> bytes:
-    """A JSON value as bytes; lone surrogates, which no UTF-8 has, stay escapes."""
-    return json.dumps(value).encode("ascii")

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 
 from pdtools.files import LeftOut
+from pdtools.jobs.records import FilesWork
 from pdtools.shards.encode import PieceCounter, PieceEncoder, PieceRows, PieceWords
 from pdtools.shards.format import ShardSettings
 from pdtools.shards.rows import Rows, load_table, table_bytes
@@ -29,33 +30,14 @@ class PiecesOf:
 
 
 @dataclass(frozen=True, slots=True)
-class CountWork:
-    """Counts the words of a piece; results are kept as JSON."""
+class CountWork(FilesWork[PieceWords]):
+    """Counts the words of a piece (:class:`pdtools.jobs.Work`)."""
 
+    kept = PieceWords
     count: PieceCounter
 
     def __call__(self, piece: FilePiece) -> PieceWords | None:
         return self.count(piece)
-
-    def digest(self, piece: FilePiece) -> str:
-        return piece.digest()
-
-    def pack(self, result: PieceWords | None) -> bytes:
-        if result is None:
-            return b""
-        record = {
-            "n_trees": result.n_trees,
-            "counts": dict(result.counts),
-            "labels": dict(result.labels),
-            "sentences": [asdict(sentence) for sentence in result.sentences],
-        }
-        return json.dumps(record).encode("ascii")
-
-    def unpack(self, data: bytes) -> PieceWords | None:
-        if not data:
-            return None
-        found: PieceWords = as_type(json.loads(data), PieceWords)
-        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)

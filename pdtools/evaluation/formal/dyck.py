@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,6 +13,7 @@ from pdtools.evaluation.pieces import Held, InPieces, ModelSource
 from pdtools.evaluation.results import ITEMS, Progress, Results, mean, no_progress
 from pdtools.formal import BracketPrefix, Dyck, dyck_attachments
 from pdtools.jobs import cut
+from pdtools.jobs.records import JsonWork
 from pdtools.tokenization import split_spaces
 from pdtools.trees import sentence_layout
 from pdtools.typed_values import as_type
@@ -117,7 +116,7 @@ _Record = tuple[str, str, int | None, float | None]  # of Closed
 
 
 @dataclass(frozen=True, slots=True)
-class ClosingWork:
+class ClosingWork(JsonWork[Sequence[NumberedPrefix], list[Closed]]):
     """Closes the prefixes of a piece, which are of like lengths (:class:`pdtools.jobs.Work`).
 
     Attributes:
@@ -131,15 +130,11 @@ class ClosingWork:
     def __call__(self, piece: Sequence[NumberedPrefix]) -> list[Closed]:
         return list(_close([prefix for _, _, prefix in piece], self.model.load_model(), self.search))
 
-    def digest(self, piece: Sequence[NumberedPrefix]) -> str:
-        texts = [(*prefix.tokens, prefix.closer) for _, _, prefix in piece]
-        return hashlib.blake2b(json.dumps(texts).encode(), digest_size=8).hexdigest()
+    def content(self, piece: Sequence[NumberedPrefix]) -> list[tuple[str, ...]]:
+        return [(*prefix.tokens, prefix.closer) for _, _, prefix in piece]
 
-    def pack(self, result: Sequence[Closed]) -> bytes:
-        return json.dumps(result).encode("ascii")
-
-    def unpack(self, data: bytes) -> list[Closed]:
-        return [Closed(*record) for record in as_type(json.loads(data), tuple[_Record, ...])]
+    def restored(self, record: Any) -> list[Closed]:
+        return [Closed(*one) for one in as_type(record, tuple[_Record, ...])]
 
 
 def evaluate_closing(

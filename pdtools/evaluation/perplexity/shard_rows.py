@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pdtools.evaluation.pieces import Held, InPieces, ModelSource
 from pdtools.evaluation.results import Progress
 from pdtools.jobs import cut
+from pdtools.jobs.records import JsonWork
 from pdtools.typed_values import as_type
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ ScoreRows = Callable[["LoadedModel", Sequence[Row]], list[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class RowWork:
+class RowWork(JsonWork[Sequence[Row], list[Any]]):
     """Scores the rows of a piece (:class:`pdtools.jobs.Work`)."""
 
     model: ModelSource
@@ -59,20 +58,16 @@ class RowWork:
     def __call__(self, piece: Sequence[Row]) -> list[Any]:
         return self.score(self.model.load_model(), piece)
 
-    def digest(self, piece: Sequence[Row]) -> str:
-        content = hashlib.blake2b(digest_size=8)
+    def content(self, piece: Sequence[Row]) -> bytes:
+        parts = []
         for row in piece:
-            content.update(f"{row.number} {len(row.tokens)} ".encode())
-            content.update(row.tokens.tobytes())
-            for array in (row.word, *arrays_of(row.derivation)):
-                content.update(array.tobytes())
-        return content.hexdigest()
+            parts.append(f"{row.number} {len(row.tokens)} ".encode())
+            arrays = (row.tokens, row.word, *arrays_of(row.derivation))
+            parts += [array.tobytes() for array in arrays]
+        return b"".join(parts)
 
-    def pack(self, result: list[Any]) -> bytes:
-        return json.dumps(result).encode("ascii")
-
-    def unpack(self, data: bytes) -> list[Any]:
-        return list(as_type(json.loads(data), tuple[self.kind, ...]))  # type: ignore[name-defined]
+    def restored(self, record: Any) -> list[Any]:
+        return list(as_type(record, tuple[self.kind, ...]))  # type: ignore[name-defined]
 
 
 def score_blocks(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,8 +14,9 @@ from pdtools.evaluation.reading.alignment import WordValues, align
 from pdtools.evaluation.reading.times import Text
 from pdtools.evaluation.results import Progress, no_progress
 from pdtools.jobs import JobFolder, Plan, cut, map_pieces
+from pdtools.jobs.records import JsonWork, short_digest
 from pdtools.search.contexts import DOCUMENT, joined, with_documents
-from pdtools.search.in_pieces import ModelSettings, ScoreWork, digest_of_sentences
+from pdtools.search.in_pieces import ModelSettings, ScoreWork, content_of_sentences
 from pdtools.search.inputs import SourcedLine, read_sentence
 from pdtools.search.scores import Measure, SentenceScore, Unscorable
 from pdtools.tokenization import Sentence
@@ -86,23 +86,18 @@ class _Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class _Work(JsonWork[_Piece, Sequence[SentenceScore | Unscorable]]):
     """Scores pieces of several models (:class:`pdtools.jobs.Work`)."""
 
+    kept = ScoreWork.kept
     models: tuple[ModelSettings, ...]
 
     def __call__(self, piece: _Piece) -> list[SentenceScore | Unscorable]:
         return ScoreWork(self.models[piece.model])(piece.sentences)
 
-    def digest(self, piece: _Piece) -> str:
-        content = f"{piece.model} {digest_of_sentences(piece.sentences)} {piece.places}"
-        return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
-
-    def pack(self, result: list[SentenceScore | Unscorable]) -> bytes:
-        return ScoreWork(self.models[0]).pack(result)
-
-    def unpack(self, data: bytes) -> list[SentenceScore | Unscorable]:
-        return ScoreWork(self.models[0]).unpack(data)
+    def content(self, piece: _Piece) -> bytes:
+        sentences = short_digest(content_of_sentences(piece.sentences))
+        return f"{piece.model} {sentences} {piece.places}".encode()
 
 
 @dataclass(frozen=True)

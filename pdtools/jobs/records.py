@@ -1,0 +1,82 @@
+"""Work whose results are kept as JSON, which runs no code and keeps all digits of floats."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import Any, Generic, Protocol, TypeVar
+
+from pdtools.typed_values import as_type
+
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
+
+
+class JsonWork(Generic[Piece, Result]):
+    """A base for :class:`pdtools.jobs.Work`; subclasses say what is done with pieces that have which content.
+
+    Attributes:
+        kept: the type of a result, for :func:`pdtools.typed_values.as_type`.
+    """
+
+    __slots__ = ()
+    kept: Any
+
+    def content(self, piece: Piece) -> Any:
+        """All of a piece that its result depends on: bytes, or something JSON-ready."""
+        raise NotImplementedError
+
+    def restored(self, record: Any) -> Result:
+        """The result that JSON was written of."""
+        result: Result = as_type(record, self.kept)
+        return result
+
+    def digest(self, piece: Piece) -> str:
+        """See :meth:`pdtools.jobs.Work.digest`."""
+        return short_digest(self.content(piece))
+
+    def pack(self, result: Result) -> bytes:
+        """A result as JSON; lone surrogates, which no UTF-8 has, stay escapes."""
+        return json.dumps(result, default=_jsonable).encode("ascii")
+
+    def unpack(self, data: bytes) -> Result:
+        """Undo :meth:`pack`."""
+        return self.restored(json.loads(data))
+
+
+class _Digested(Protocol):
+    def digest(self) -> str: ...
+
+
+class FilesWork(JsonWork[_Digested, Result | None]):
+    """Work on pieces of files, of some of which nothing can be made: None, kept as no bytes."""
+
+    __slots__ = ()
+
+    def digest(self, piece: _Digested) -> str:
+        """See :class:`JsonWork`."""
+        return piece.digest()
+
+    def pack(self, result: Result | None) -> bytes:
+        """See :class:`JsonWork`."""
+        return b"" if result is None else super().pack(result)
+
+    def unpack(self, data: bytes) -> Result | None:
+        """See :class:`JsonWork`."""
+        return super().unpack(data) if data else None
+
+
+def short_digest(content: Any) -> str:
+    """Tells a piece from itself with other content: bytes, or something JSON-ready."""
+    data = content if isinstance(content, bytes) else json.dumps(content).encode()
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+def _jsonable(value: Any) -> Any:
+    """A tree as its brackets, a dataclass as an object, an array as a list."""
+    if hasattr(value, "to_brackets"):
+        return value.to_brackets()
+    if dataclasses.is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return value.tolist()
