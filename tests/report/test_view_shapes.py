@@ -22,6 +22,7 @@ from pdtools.evaluation.results import ITEMS, Results, write_results
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.models.export import training_of
 from pdtools.report.model_card import model_card
+from pdtools.report.view.page import Page
 from pdtools.report.view.results import results_page
 from pdtools.report.view.runs import runs_page
 
@@ -249,6 +250,35 @@ def test_runs_with_little_to_show(lines: str | None, tmp_path: Path) -> None:
     if NODE:
         row = evaluate(save_page(page, tmp_path / "page.html"), "return cells(one('table'))[1];")
         assert row == ["run", "1" if lines and lines.endswith("\n") else "–", "–", "–", "–", "–"]
+
+
+def test_a_run_without_a_validation_yet_beside_one_that_has_them(tmp_path: Path) -> None:
+    """Its loss is not the best, and a gradient norm of 0 has no place on a logarithmic axis."""
+    write_run(tmp_path / "old", 8)
+    write_run(tmp_path / "new", 8)
+    metrics = tmp_path / "new" / "metrics.jsonl"
+    norms = [0.0, *np.linspace(1, 2, 7)]
+    records = [{"kind": "train", "step": i, "gradient_norm": norm} for i, norm in enumerate(norms, 1)]
+    metrics.write_text("".join(json.dumps(record) + "\n" for record in records))
+    alone = runs_page([str(tmp_path / "old")])
+    page = runs_page([str(tmp_path / name) for name in ("old", "new")])
+
+    def scale_of(page: Page) -> str:
+        (chart,) = (each["chart"] for each in page.document["charts"] if each["id"] == "train-gradient-norm")
+        return json.dumps(chart).partition('"y"')[2]
+
+    assert '"log"' in scale_of(alone)
+    assert '"log"' not in scale_of(page)
+    best = min(
+        json.loads(line)["loss"]
+        for line in (tmp_path / "old" / "metrics.jsonl").read_text().splitlines()
+        if '"valid"' in line
+    )
+    if NODE:
+        bold = evaluate(
+            save_page(page, tmp_path / "page.html"), "return all('td b').map((each) => each.textContent);"
+        )
+        assert bold == [f"{best:.4f}"]
 
 
 def test_the_command_says_it_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -406,3 +406,14 @@ def test_a_text_longer_than_a_hugging_face_model_is_read_in_windows(gpt2: Path) 
     assert min(found.seen[64:]) == 32
     with pytest.raises(PdtoolsError, match="reads 64 positions at most"):
         load_scorer(gpt2, context=Context(stride=3, window=65))
+
+
+@pytest.mark.parametrize("bos", [True, False])
+def test_what_was_seen_is_said_from_one_token_too_many_on(gpt2: Path, bos: bool) -> None:
+    scorer = load_scorer(gpt2, bos=bos)
+    text = "dog" + " dog" * 80
+    while (length := bos + len(tokens_of(gpt2, text))) > 64:
+        text = text[:-1].rstrip()
+    assert length == 64
+    assert one(scorer, text).seen is None
+    assert one(scorer, text + ".").seen is not None

@@ -784,15 +784,29 @@ def test_the_log_of_a_run_in_the_place_of_another_names_that_place(
                 train(toy_train, run, recipe(steps=8, log_every=1), overwrite=True)
 
 
-def test_what_tensorboard_reads(toy_train: Path, toy_valid: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    train(toy_train, run, recipe(), valid=toy_valid)
+def events_of(run: Path) -> list[Event]:
+    """What TensorBoard reads of a run."""
     (file,) = (run / "tensorboard").glob("events.out.tfevents.*")
     data, events = file.read_bytes(), []
     while data:
         (size,) = struct.unpack("<Q", data[:8])
         events.append(Event.FromString(data[12 : 12 + size]))
         data = data[12 + size + 4 :]
+    return events
+
+
+def test_tensorboard_forgets_what_came_after_the_step_that_a_run_goes_on_from(tmp_path: Path) -> None:
+    """A START takes off all that an earlier part wrote of its step and later ones."""
+    with MetricsLog(tmp_path, step=7) as log:
+        log.write("train", 8, {"loss": 1.0})
+    starts = [event.step for event in events_of(tmp_path) if event.HasField("session_log")]
+    assert starts == [8]
+
+
+def test_what_tensorboard_reads(toy_train: Path, toy_valid: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train(toy_train, run, recipe(), valid=toy_valid)
+    events = events_of(run)
     found = {(e.step, v.tag): v.simple_value for e in events for v in e.summary.value}
     wanted = {(r["step"], f"{r['kind']}/loss"): pytest.approx(r["loss"], rel=1e-6) for r in metrics(run)}
     assert {key: value for key, value in found.items() if key[1].endswith("/loss")} == wanted

@@ -201,7 +201,9 @@ def test_lengths_of_the_table_by_tens(capsys: pytest.CaptureFixture[str]) -> Non
     from pdtools.report.cfl import print_cfl
 
     each = {"cross_entropy": 1.0, "bound": 0.75, "difference": 0.25, "strings": 2}
-    scores = {**each, "by_length": {str(n): {**each, "difference": n / 100} for n in (38, 40, 42, 51)}}
+    scores = {**each, "by_length": {str(n): {**each, "difference": n / 100} for n in (38, 40, 42, 51, 55)}}
+    scores["by_length"]["55"]["bound"] = None  # counted with no length
+    scores["by_length"]["61"] = {**each, "bound": None, "difference": None}
     results: Any = SimpleNamespace(
         scores=scores, counts={"strings": 8}, settings={"language": {"grammar": "dyck"}}
     )
@@ -209,3 +211,5 @@ def test_lengths_of_the_table_by_tens(capsys: pytest.CaptureFixture[str]) -> Non
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["40-42", "4", "1.0000", "0.7500", "0.4100"] in rows
     assert ["38-38", "2", "1.0000", "0.7500", "0.3800"] in rows
+    assert ["51-55", "4", "1.0000", "0.7500", "0.5300"] in rows
+    assert ["61-61", "2", "1.0000", "-", "-"] in rows
