@@ -214,6 +214,90 @@ def test_parquet_whose_text_is_none_is_one_line(tmp_path: Path) -> None:
         items(file)
 
 
+def test_flat_columns_of_many_equal_values_are_not_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pdtools.prompts.readers.MAX_DOCUMENT_BYTES", 1 << 20)
+    file = with_more(tmp_path, 300_000, idx=repeated("7", 300_000))
+    wanted = {name: RTE.names_of(name) for name in RTE.fields}
+    assert next(read_records(str(file), wanted, Rejects("fail"))).values["idx"] == "7"
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.txt", "x.tsv", "trees.txt"])
+def test_what_cannot_be_read_is_left_out_by_its_line_and_the_others_are_read(
+    tmp_path: Path, name: str
+) -> None:
+    """Lines 1 (of a table the columns) and 5 are good; 2 is blank, 3 unreadable, 4 has no such label."""
+    good = [json.dumps({"sentence": text, "label": "3"}) for text in ("A", "B")]
+    lines, reason = {
+        "x.jsonl": ([good[0], " ", "5", json.dumps({"sentence": "C", "label": "9"}), good[1]], "not a JSON"),
+        "x.txt": (["3 A", " ", "no", "9 C", "3 B"], "no label before"),
+        "x.tsv": (["sentence\tlabel", " ", "A", "C\t9", "B\t3"], "1 cells between tabs"),
+        "trees.txt": (["(3 A)", " ", "(3 (-NONE- *))", "(9 C)", "(3 B)"], "no words"),
+    }[name]
+    file = written(tmp_path, name, "\n".join(lines) + "\n")
+    rejects = Rejects("skip")
+    found = items(file, read_task("sst5"), rejects=rejects)
+    assert [(item.sentences, item.label) for item in found] == [
+        ((f"Sentence: {text}.",), "3") for text in ("A", "B")[name == "x.tsv" :]
+    ]
+    left_out = list(rejects)
+    assert [(record["file"], record["line"]) for record in left_out] == [(str(file), 3), (str(file), 4)]
+    assert left_out[0]["reason"].startswith(reason)
+    assert left_out[0]["text"] == lines[2]
+    assert "the label '9' is none of" in left_out[1]["reason"] or "label 9" in left_out[1]["reason"]
+    records = read_records(str(file), {}, Rejects("skip"))
+    assert [(record.file, record.line) for record in records][-1] == (str(file), 5)
+
+
+def test_what_a_file_is_is_told_by_its_first_line_with_text(tmp_path: Path) -> None:
+    sst5 = read_task("sst5")
+    for text in ("  \n3 A\n", " \n (3 A)\n"):
+        (item,) = items(written(tmp_path, "x.txt", text), sst5)
+        assert (item.sentences, item.label) == (("Sentence: A.",), "3")
+    with pytest.raises(InputError, match="nothing in it"):
+        items(written(tmp_path, "x.txt", " \n\t\n"), sst5)
+    with pytest.raises(InputError, match="x.jsonl:2: not JSON"):
+        items(written(tmp_path, "x.jsonl", '{"sentence": "A", "label": "3"}\n{\n'), sst5)
+
+
+def test_packed_files_are_what_the_ending_before_says(tmp_path: Path) -> None:
+    import gzip
+
+    import zstandard
+
+    text = json.dumps({"sentence": "A", "label": "3"}).encode()
+    for ending, packed in ((".gz", gzip.compress(text)), (".zst", zstandard.compress(text))):
+        folder = tmp_path / ending
+        folder.mkdir()
+        file = folder / f"train.jsonl{ending}"
+        file.write_bytes(packed)
+        assert data_file(str(folder), "train") == str(file)
+        assert items(file, read_task("sst5"))[0].label == "3"
+
+
+def test_the_columns_of_a_task_are_the_only_ones_of_that_name(tmp_path: Path) -> None:
+    sst5 = read_task("sst5")
+    file = as_json(tmp_path, [{"sentence": "A", "label": "3", "idx": 7, "number": 8}])
+    assert items(file, sst5)[0].id == "7"
+    assert items(file, replace(sst5, columns={**sst5.columns, "id": ("number",)}))[0].id == "8"
+
+
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [
+        ("maybe", "the label 'maybe' is none of entailment, not_entailment"),
+        ("²", "the label '²' is none of"),
+        ("7", "what the label 7 means is not known"),
+        (True, "the label True is neither text nor a whole number"),
+        (0.5, "the label 0.5 is neither text nor a whole number"),
+    ],
+)
+def test_what_is_said_of_a_label(tmp_path: Path, label: object, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        items(as_json(tmp_path, [{"sentence1": "A", "sentence2": "B", "label": label}]))
+
+
 @pytest.mark.parametrize("label", ["yes", True, 0.5, 3, {"a": 1}])
 def test_labels_that_are_none_are_refused(tmp_path: Path, label: object) -> None:
     file = as_json(tmp_path, [{"sentence1": "A", "sentence2": "B", "label": label}])
@@ -275,6 +359,12 @@ def test_a_folder_has_splits(tmp_path: Path) -> None:
         data_file(str(tmp_path), "train")
 
 
+def path_lines(path: Path) -> list[str]:
+    import gzip
+
+    return gzip.decompress(path.read_bytes()).decode().splitlines()
+
+
 def test_prompts_are_read_as_written_and_held_out_by_what_they_say(tmp_path: Path) -> None:
     every = [Item(str(i), (f"Premise: {i}.", "Hypothesis: B."), None) for i in range(400)]
     every += [Item(str(400 + i), each.sentences, "entailment") for i, each in enumerate(every)]
@@ -293,6 +383,10 @@ def test_prompts_are_read_as_written_and_held_out_by_what_they_say(tmp_path: Pat
         ("{}", "not a file of prompts"),
         ('{"format": "pdtools prompts", "format_version": "9", "task": {}}', "format version '9'"),
         ("", "no prompts in it"),
+        (
+            json.dumps({"format": "pdtools prompts", "format_version": "1", "task": RTE.record()}),
+            "no prompts",
+        ),
     ):
         with pytest.raises(InputError, match=message):
             read_prompts(str(written(tmp_path, "bad.jsonl", line)))
@@ -300,8 +394,13 @@ def test_prompts_are_read_as_written_and_held_out_by_what_they_say(tmp_path: Pat
     for item in (
         {"id": "1", "sentences": [], "label": None},
         {"id": "1", "sentences": ["a"], "label": "x"},
+        {"id": 1, "sentences": ["a"], "label": None},
+        {"id": "1", "sentences": "a", "label": None},
+        {"id": "1", "sentences": ["a", " "], "label": None},
         1,
     ):
         bad = written(tmp_path, "bad.jsonl", f"{json.dumps(header)}\n{json.dumps(item)}\n")
         with pytest.raises(InputError, match="bad.jsonl:2: not an item"):
             read_prompts(str(bad))
+    blank = written(tmp_path, "blank.jsonl", f"{json.dumps(header)}\n \n{path_lines(path)[1]}\n")
+    assert (read_prompts(str(blank)).items, read_prompts(str(blank)).lines) == ((every[0],), (3,))

@@ -20,6 +20,7 @@ from pdtools.prompts.metrics import (
     main_score,
     pearson,
     predict,
+    ranks,
     scores_of,
     spearman,
 )
@@ -46,6 +47,10 @@ def test_correlations_are_those_of_pandas(pairs: list[tuple[int, int]]) -> None:
             a, b = pd.Series(gold), pd.Series(predicted)
             wanted = a.rank().corr(b.rank()) if name == "spearman" else a.corr(b)
             assert ours(gold, predicted) == pytest.approx(wanted, abs=1e-9)
+
+
+def test_ranks_begin_at_one_and_equal_values_share_theirs() -> None:
+    assert ranks(np.array([5.0, 1, 5, 3, 5])).tolist() == [4, 1, 4, 2, 4]
 
 
 @pytest.mark.parametrize("score", [pearson, spearman])
@@ -145,3 +150,20 @@ def test_numbers_are_predicted_within_the_range_of_the_task() -> None:
     assert read_task("stsb").range == (0, 5)
     found = predict(read_task("stsb"), np.array([[-0.5], [0.25], [5.0], [7.0]]))
     assert found.tolist() == [0, 0.25, 5, 5]
+
+
+def test_what_is_drawn_are_pairs_of_gold_and_predicted() -> None:
+    gold = np.arange(4.0)
+    score = {"wrong by": lambda gold, predicted: float((predicted - 2 * gold).max())}
+    assert intervals(score, gold, 2 * gold + 4, seed=3, samples=50) == {"wrong by": [4, 4]}
+
+
+def test_intervals_of_a_mean_are_those_of_the_central_limit_theorem() -> None:
+    gold = np.random.default_rng(2).normal(size=200)
+    (found,) = intervals({"mean": lambda gold, _: gold.mean()}, gold, gold, seed=1, samples=6000).values()
+    error = 1.96 * gold.std() / np.sqrt(200)
+    assert found == pytest.approx([gold.mean() - error, gold.mean() + error], abs=0.007)
+
+
+def test_classes_are_those_of_the_likeliest_answer_and_are_not_clipped() -> None:
+    assert predict(read_task("rte"), np.array([[-9.0, -0.5], [-0.5, -9.0]])).tolist() == [1, 0]
