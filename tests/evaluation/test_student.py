@@ -32,6 +32,11 @@ def test_incomplete_beta_is_a_binomial_tail(a: int, b: int) -> None:
         assert incomplete_beta(a, b, float(x)) == pytest.approx(float(tail), abs=1e-13)
 
 
+def test_incomplete_beta_from_end_to_end() -> None:
+    assert [incomplete_beta(2.5, 0.5, x) for x in (-0.1, 0.0, 1.0, 1.1)] == [0, 0, 1, 1]
+    assert incomplete_beta(3, 3, 0.5) == pytest.approx(0.5, abs=1e-15)
+
+
 @pytest.mark.parametrize("freedom", [1, 3, 30, 5000, 400_000])
 def test_as_scipy(freedom: int) -> None:
     stats = pytest.importorskip("scipy.stats")

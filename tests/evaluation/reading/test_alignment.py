@@ -94,6 +94,36 @@ def test_unknown_words_and_sentences_without_scores() -> None:
     assert not align(written, [(0, score_of("<unk>", [(0, 5)]))]).reasons
 
 
+def test_parts_without_a_score_say_nothing_of_the_others() -> None:
+    """The first part has one word; of the others the second is not scored."""
+    written = join_words(["Oh!", "the", "zebra", "ran.", "It", "a", "<unk>", "x"], "ptb")
+    places = [0, 4, 19, 22]
+    texts = [written.text[a : b and b - 1] for a, b in zip(places, [*places[1:], None], strict=True)]
+    assert texts == ["Oh!", "the zebra ran.", "It", "a <unk> x"]
+    tokens = [["Oh", "!"], [], ["It"], ["a", "<unk>", "x"]]
+    scored: list[tuple[int, SentenceScore | Unscorable]] = []
+    for at, text, own in zip(places, texts, tokens, strict=True):
+        score = score_of(text, spans_of(text, *own), seen=tuple(range(10, 10 + len(own))))
+        scored.append((at, score if own else Unscorable(text, "too long")))
+    last = scored[-1][1]
+    assert isinstance(last, SentenceScore)
+    scored[-1] = (places[-1], dataclasses.replace(last, tokens=("a", "<unk>", "<unk>"), n_unknown=1))
+    for order in (scored, scored[::-1]):
+        found = align(written, order)
+        assert found.reasons == {1: "too long", 2: "too long", 3: "too long", 7: UNKNOWN}  # <unk> is text
+        assert found.values["surprisal"] == pytest.approx(
+            [3, *[math.nan] * 3, 1, 1, 2, math.nan], nan_ok=True
+        )
+        assert found.seen.tolist() == [10, -1, -1, -1, 10, 10, 11, 12]
+
+
+def test_a_token_may_end_with_the_space_after_its_word() -> None:
+    written = join_words(["a", "b", "c"], "ptb")
+    found = align(written, [(0, score_of(written.text, [(0, 2), (2, 3), (3, 5)]))])
+    assert found.reasons == {1: CROSSING, 2: CROSSING}  # as the last one: it begins with the space
+    assert found.values["surprisal"][0] == pytest.approx(1)
+
+
 @given(st.data())
 def test_a_plain_loop_over_characters_agrees(data: st.DataObject) -> None:
     words = data.draw(st.lists(st.text("a.’é", min_size=1, max_size=4), min_size=1, max_size=5))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -248,11 +250,36 @@ def test_what_cannot_be_regressed_is_said() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"predictors": ()}, {"predictors": ("surprisal", "length")}, {"spillover": -1}, {"folds": 1}),
+        *({"least": -1.0}, {"least": 300.0, "most": 300.0}, {"least": 400.0, "most": 300.0}),
+    ],
+)
+def test_regressions_that_make_no_sense(wrong: dict[str, Any]) -> None:
+    with pytest.raises(PdtoolsError, match="predictors are some of|a spill-over is at least 0"):
+        Regression(**wrong)
+    Regression(spillover=0, folds=2, least=0.0, most=1.0)
+
+
+def test_times_that_nobody_took_are_observations_too() -> None:
+    every, rng = texts(), np.random.default_rng(6)
+    surprisal = rng.gamma(2, 3, (N_TEXTS, N_WORDS))
+    times = dataclasses.replace(times_of(every, 300 + 4 * surprisal), without_time=7)
+    counts = evaluate_reading(
+        times, [model("m", surprisal)], frequency=None, regression=Regression(**SMALL)
+    ).counts
+    assert counts["observations"] == SUBJECTS * N_TEXTS * N_WORDS + 7
+    assert counts["observations_left_out"]["no time"] == 7
+    assert counts["sentences"] == N_TEXTS * 4
+
+
 def test_names_of_models() -> None:
-    folders = ["runs/base", "other/base", "runs/gpt-2/checkpoint"]
+    folders = ["runs/base", "other/base", "runs/gpt-2/checkpoint", "runs/x/best", "y/last", "---"]
     found = named_models([ModelSettings(model_dir=folder) for folder in folders], [])
-    assert [each.name for each in found] == ["base (1)", "base (2)", "gpt-2"]
-    assert [each.column for each in found] == ["base_1", "base_2", "gpt_2"]
+    assert [each.name for each in found] == ["base (1)", "base (2)", "gpt-2", "x", "y", "---"]
+    assert [each.column for each in found] == ["base_1", "base_2", "gpt_2", "x", "y", "model"]
     beams = named_models([ModelSettings(model_dir="a")], [1, 30])
     assert [(each.name, each.settings.beam, each.only_if_searched) for each in beams] == [
         ("a, beam 1", 1, False),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from pdtools.errors import InputError
-from pdtools.evaluation.reading.frequency import frequencies_of_file
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.reading.frequency import frequencies_of_file, frequencies_of_wordfreq
 
 
 def write(folder: Path, *rows: str) -> str:
@@ -40,3 +42,26 @@ def test_counts_may_be_shares_and_far_apart(tmp_path: Path) -> None:
 def test_what_is_no_count(tmp_path: Path, count: str) -> None:
     with pytest.raises(InputError, match=r"f.tsv:2: .* is not a count"):
         frequencies_of_file(write(tmp_path, "a\t1", f"b\t{count}", "c\t1e308"))
+
+
+def test_lines_without_cells_are_none_and_a_table_has_counts(tmp_path: Path) -> None:
+    share = frequencies_of_file(write(tmp_path, "word\tcount", "", "a\t3", "\t", "b\t1"))
+    assert share("b") == -2
+    for rows in ((), ("word\tcount",), ("", "")):
+        with pytest.raises(InputError, match="there is no count in it"):
+            frequencies_of_file(write(tmp_path, *rows))
+    with pytest.raises(InputError, match=r"f.tsv:2: 3 columns"):
+        frequencies_of_file(write(tmp_path, "a\t1", "b\t2\t3"))
+
+
+def test_words_of_punctuation_are_looked_up_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    shares = {"dogs": 0.25, "--": 0.125}
+    wordfreq = SimpleNamespace(
+        available_languages=lambda: {"en": ""},
+        word_frequency=lambda word, language: shares.get(word, 0.0) if language == "en" else 1.0,
+    )
+    monkeypatch.setitem(sys.modules, "wordfreq", wordfreq)
+    share = frequencies_of_wordfreq("en")
+    assert [share(word) for word in ("Dogs,", "--", "cats")] == [-2, -3, None]
+    with pytest.raises(PdtoolsError, match="--wordfreq xx: wordfreq has no list"):
+        frequencies_of_wordfreq("xx")

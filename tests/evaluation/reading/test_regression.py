@@ -186,3 +186,16 @@ def test_bootstrap_draws_whole_items() -> None:
     assert high - low == pytest.approx(2 * 1.96 * item.std() / math.sqrt(50), rel=0.1)
     sums, counts = sums_of(np.arange(6.0), np.array([9, 9, 2, 2, 2, 5]))
     assert (sums.tolist(), counts.tolist()) == ([9, 5, 1], [3, 1, 2])
+
+
+def test_neither_small_predictors_nor_small_residuals_are_nothing() -> None:
+    """A predictor in other units is as good, and times that are known to a part in 10⁷ have a likelihood."""
+    rng = np.random.default_rng(3)
+    x = np.column_stack([np.ones(40), rng.normal(size=40)])
+    y = 300 + 4 * x[:, 1] + 1e-5 * rng.normal(size=40)
+    folds = np.arange(40) % 4
+    plain = held_out(x, y, folds, ["one", "x"])
+    assert np.isfinite(plain).all()
+    small = x * [1, 1e-12]
+    np.testing.assert_allclose(held_out(small, y, folds, ["one", "x"]), plain, rtol=1e-6)
+    assert fit(small, y).coefficients == pytest.approx(fit(x, y).coefficients * [1, 1e12])

@@ -221,3 +221,11 @@ def test_subjects_without_a_time_are_none(tmp_path: Path) -> None:
 def test_a_column_of_no_use(tmp_path: Path) -> None:
     with pytest.raises(PdtoolsError, match="--column colour: must be one of item, number"):
         read_times(write(tmp_path / "t.tsv", *TIDY), columns={"colour": "x"})
+
+
+def test_words_are_cells_that_say_something_as_they_say_it(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("item\tword_number\tword\tsubject\ttime\na\t1\t \ts\t200\n")
+    with pytest.raises(InputError, match="t.tsv:2: word is empty"):
+        read_times(str(tmp_path / "t.tsv"))
+    (text,) = read_times(write(tmp_path / "t.tsv", TIDY[0], "a 1 5%2C s 200")).texts
+    assert text.words == ("5%2C",)  # SAP's columns alone have commas so
