@@ -221,3 +221,56 @@ def test_other_labels_are_refused(labels: dict[str, pd.DataFrame], tmp_path: Pat
     write(tmp_path / "x", {"f1": 0.0, "accuracy": 0.0}, items, metric="f1", positive="yes")
     with pytest.raises(PdtoolsError, match="item i3 is not the same in both"):
         compare_runs(labels["b"].attrs["folder"], tmp_path / "x")
+
+
+def test_answers_to_the_items_that_both_have_by_hand(tmp_path: Path) -> None:
+    """Each has an item that the other lacks; labels that one alone gives are wrong, and no other."""
+    gold = {"p": "yes", "q": "no", "r": "yes", "s": "no", "t": "yes"}
+    found = {
+        "a": {"only a": "yes", "p": "maybe", "q": "no", "r": "maybe", "s": "no", "t": "yes"},
+        "b": {"t": None, "s": "no", "r": "yes", "q": "no", "p": "yes", "only b": "no"},
+        "c": {"t": "yes", "s": "perhaps", "r": "yes", "q": "yes", "p": "yes"},
+    }
+    for name, guesses in found.items():
+        rows = [(item, gold.get(item, "yes"), guess) for item, guess in guesses.items()]
+        items = pd.DataFrame(rows, columns=["item", "label", "predicted"])
+        write(tmp_path / name, {"f1": 0.0, "accuracy": 0.0}, items, metric="f1", positive="yes")
+    scores = {  # accuracy, F1 of yes: 2 TP / (2 TP + FP + FN), and right where the other is wrong
+        ("a", "b"): ((3 / 5, 4 / 5), (2 / 4, 4 / 5), (1, 2)),
+        ("b", "a"): ((4 / 5, 3 / 5), (4 / 5, 2 / 4), (2, 1)),
+        ("b", "c"): ((4 / 5, 3 / 5), (4 / 5, 6 / 7), (2, 1)),
+        ("c", "a"): ((3 / 5, 3 / 5), (6 / 7, 2 / 4), (2, 2)),
+    }
+    for (one, other), (accuracy, f1, only) in scores.items():
+        two = compare_runs(tmp_path / one, tmp_path / other, samples=200)["groups"]
+        of = {each.name: each for each in two if each.level == "score"}
+        assert list(of) == ["F1", "accuracy"]
+        assert (of["accuracy"].a, of["accuracy"].b) == pytest.approx(accuracy)
+        assert (of["F1"].a, of["F1"].b) == pytest.approx(f1)
+        assert all(each.items == 5 for each in of.values())
+        assert all((each.only_a, each.only_b) == only for each in of.values())
+        assert of["F1"].p is not None
+        assert of["accuracy"].p == {(1, 2): 1.0, (2, 1): 1.0, (2, 2): 1.0}[only]
+
+
+def test_samples_in_which_a_score_is_not_defined_are_left_out(tmp_path: Path) -> None:
+    """Of two items of one class each, F1 of yes is 1 and 0 in every sample that has a yes."""
+    for name, guess in (("a", "no"), ("b", "yes")):
+        rows = [("p", "yes", guess), ("q", "no", "no"), ("r", "no", "no")]
+        items = pd.DataFrame(rows, columns=["item", "label", "predicted"])
+        write(tmp_path / name, {"f1": 0.0, "accuracy": 0.0}, items, metric="f1", positive="yes")
+    two = compare_runs(tmp_path / "a", tmp_path / "b", samples=200)["groups"]
+    f1 = next(each for each in two if (each.level, each.name) == ("score", "F1"))
+    assert (f1.a, f1.b, f1.low, f1.high) == (0, 1, 1, 1)
+
+
+def test_answers_of_other_metrics_or_of_no_item_in_common_are_refused(tmp_path: Path) -> None:
+    columns = ["item", "label", "predicted"]
+    one = pd.DataFrame([("p", "yes", "yes")], columns=columns)
+    write(tmp_path / "f1", {"f1": 1.0, "accuracy": 1.0}, one, metric="f1", positive="yes")
+    write(tmp_path / "accuracy", {"accuracy": 1.0}, one, metric="accuracy")
+    other = pd.DataFrame([("q", "yes", "yes")], columns=columns)
+    write(tmp_path / "other", {"f1": 1.0, "accuracy": 1.0}, other, metric="f1", positive="yes")
+    for a, b in (("f1", "accuracy"), ("accuracy", "f1"), ("f1", "other")):
+        with pytest.raises(PdtoolsError, match="no labelled item in common"):
+            compare_runs(tmp_path / a, tmp_path / b)

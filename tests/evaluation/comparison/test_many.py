@@ -133,6 +133,8 @@ def test_seeds_of_one_recipe_are_one_group(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="none in it"):
         find_models(tmp_path / "empty")
+    with pytest.raises(InputError, match="no such folder"):
+        find_models(tmp_path / "none")
 
 
 def test_seeds_of_each_evaluation_are_one_group(tmp_path: Path) -> None:
@@ -145,6 +147,22 @@ def test_seeds_of_each_evaluation_are_one_group(tmp_path: Path) -> None:
         [(1, "blimp"), (2, "blimp")],
         [(1, "ppl"), (2, "ppl")],
     ]
+
+
+def test_seeds_without_a_common_name_have_that_of_the_first(tmp_path: Path) -> None:
+    for name, seed in (("x", 1), ("y", 2), ("7", 3)):
+        blimp(tmp_path / name / "blimp", {"one": [True]}, trained=(seed, "same"))
+    (group,) = by_seed([model for name in "xy7" for model in find_models(tmp_path / name)])
+    assert (group.name, [model.seed for model in group.models]) == ("x", [1, 2, 3])
+
+
+@pytest.mark.parametrize("seed", ["1", None, True, 1.0])
+def test_seeds_that_are_no_numbers_make_no_groups(seed: Any, tmp_path: Path) -> None:
+    for name, each in (("a-1", 1), ("a-2", seed)):
+        blimp(tmp_path / name / "blimp", {"one": [True]}, trained=(each, "same"))
+    models = [model for name in ("a-1", "a-2") for model in find_models(tmp_path / name)]
+    assert [group.name for group in by_seed(models)] == ["a-1", "a-2"]
+    assert [model.seed for model in models] == [1, None]
 
 
 def test_what_a_checkpoint_was_trained_with_is_recorded(tmp_path: Path) -> None:
@@ -346,6 +364,24 @@ def test_one_model_against_several_varies_as_they_do(
     assert "p is over items" not in said  # two single runs without items have no p
 
 
+def test_one_model_against_two_and_scores_that_one_alone_has(tmp_path: Path) -> None:
+    """s²(1/2 + 1) with one degree of freedom: Student's t is Cauchy's. A single run varies in no way."""
+    scores = [{"difference": v, "cross_entropy": 1.0} for v in (1.0, 2.0)] + [{"difference": 9.0}]
+    folders = [
+        write(tmp_path / str(i), "cfl", [{"x": 1}], scores=each, counts={"strings": 9})
+        for i, each in enumerate(scores)
+    ]
+    for order in (("a", "b"), ("b", "a")):
+        by_name = {"a": folders[:2], "b": folders[2:]}
+        found = compare_many(groups(**{name: by_name[name] for name in order})).scores
+        (pair,) = next(score for score in found if len(score.groups) == 2).pairs
+        error = math.sqrt(0.5) * math.sqrt(1.5)
+        assert pair.p == pytest.approx(1 - 2 * math.atan(7.5 / error) / math.pi)
+        spreads = {each.group: each.over_seeds for score in found for each in score.groups}
+        assert spreads["a"] is not None
+        assert spreads["b"] is None
+
+
 def test_one_model_against_several_on_items(tmp_path: Path) -> None:
     """What items and seeds have together is in both variances, of the single run too."""
     rng = np.random.default_rng(6)
@@ -483,6 +519,11 @@ def test_what_cannot_stand_beside_the_first_is_left_out(tmp_path: Path) -> None:
     found = compare_many(groups(a=[a], b=[b], c=[longer], e=[c], d=[other]))
     assert [group.group for group in of_level(found, "overall").groups] == ["a", "b", "e"]
     assert "only one has x 2" in found.refused["blimp"][0]
+    torn = blimp(tmp_path / "torn", same)
+    (torn / f"{ITEMS}.parquet").write_bytes(b"PAR1")
+    found = compare_many(groups(a=[a], torn=[torn], b=[b], e=[c]))
+    assert [group.group for group in of_level(found, "overall").groups] == ["a", "b", "e"]
+    assert str(torn) in found.refused["blimp"][0]
     found = compare_many(groups(b=[b], e=[c], a=[a]))
     assert "beam: 10 and 300" in found.notes["blimp"][0]
     with pytest.raises(PdtoolsError, match="only one has x 2"):

@@ -95,7 +95,7 @@ def test_unknown_words_and_sentences_without_scores() -> None:
 
 
 def test_parts_without_a_score_say_nothing_of_the_others() -> None:
-    """The first part has one word; of the others the second is not scored."""
+    """The first part has one word, the second no score; in the last, <unk> is what the text says."""
     written = join_words(["Oh!", "the", "zebra", "ran.", "It", "a", "<unk>", "x"], "ptb")
     places = [0, 4, 19, 22]
     texts = [written.text[a : b and b - 1] for a, b in zip(places, [*places[1:], None], strict=True)]
@@ -110,7 +110,7 @@ def test_parts_without_a_score_say_nothing_of_the_others() -> None:
     scored[-1] = (places[-1], dataclasses.replace(last, tokens=("a", "<unk>", "<unk>"), n_unknown=1))
     for order in (scored, scored[::-1]):
         found = align(written, order)
-        assert found.reasons == {1: "too long", 2: "too long", 3: "too long", 7: UNKNOWN}  # <unk> is text
+        assert found.reasons == {1: "too long", 2: "too long", 3: "too long", 7: UNKNOWN}
         assert found.values["surprisal"] == pytest.approx(
             [3, *[math.nan] * 3, 1, 1, 2, math.nan], nan_ok=True
         )
