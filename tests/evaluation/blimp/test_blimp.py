@@ -171,6 +171,10 @@ def test_limit_and_zip(tmp_path: Path) -> None:
             archive.write(path, f"data/{path.name}")
         archive.writestr("__MACOSX/data/._one.jsonl", "x")
     assert read_pairs(tmp_path / "d.zip") == read_pairs(folder)
+    every = read_pairs(folder)
+    for name in (".hidden.jsonl", "._one.jsonl"):
+        (folder / name).write_text("no JSON")
+    assert read_pairs(folder) == every
 
 
 @pytest.mark.parametrize(

@@ -274,3 +274,11 @@ def test_answers_of_other_metrics_or_of_no_item_in_common_are_refused(tmp_path: 
     for a, b in (("f1", "accuracy"), ("accuracy", "f1"), ("f1", "other")):
         with pytest.raises(PdtoolsError, match="no labelled item in common"):
             compare_runs(tmp_path / a, tmp_path / b)
+
+
+def test_a_score_that_one_model_alone_has_is_not_compared(tmp_path: Path) -> None:
+    rows = pd.DataFrame({"item": ["p", "q"], "target": [1.0, 2.0], "predicted": [1.0, 3.0]})
+    for name, pearson in (("a", 0.5), ("b", None)):
+        write(tmp_path / name / "toy", {"spearman": 0.5, "pearson": pearson}, rows, metric="spearman")
+    found = compare_many([Group(name=n, models=tuple(find_models(tmp_path / n))) for n in "ab"], samples=50)
+    assert [score.score for score in found.scores] == ["toy, Spearman's ρ (%)"]

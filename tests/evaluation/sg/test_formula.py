@@ -133,6 +133,8 @@ def test_precedence(formula: str, value: bool) -> None:
         ("1 > -[2]", 5, "missing before '-'"),
         ("__import__('os')", 1, "unexpected '_'"),
         ("[" * 101, 101, "nested deeper"),
+        ("1 > (1234567890;%gap%)", 5, "a region number that is too large"),
+        ("1 >" + " " * 100_000 + "2", 100_000, "longer than 100,000 characters"),
     ],
 )
 def test_errors_name_their_place(formula: str, column: int, says: str) -> None:
@@ -140,6 +142,13 @@ def test_errors_name_their_place(formula: str, column: int, says: str) -> None:
         Formula.parse(formula)
     assert caught.value.column == column
     assert says in caught.value.reason
+
+
+def test_formulas_of_the_largest_size_are_read() -> None:
+    assert Formula.parse("2 >" + " " * 99_996 + "1").holds(lookup)
+    assert Formula.parse("(999999999;%gap%) > 1").regions == ((999_999_999, "gap"),)
+    nested = ["[" * n + "2 > 1" + "]" * n for n in (50, 100, 100)]
+    assert Formula.parse(" & ".join(nested)).holds(lookup)
 
 
 def test_long_formulas_need_no_deep_stack() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import math
 import os
@@ -98,6 +99,13 @@ def test_folder_and_zip_are_the_same(tmp_path: Path) -> None:
         (
             lambda d: d["items"][0]["conditions"][0]["regions"][0].update(region_number=2),
             "condition 'a' has two regions of one number",
+        ),
+        *(
+            (
+                lambda d, n=n: d["items"][0]["conditions"][0]["regions"][0].update(region_number=n),
+                f"condition 'a' has a region {n}: numbers go from 0 to 1,000",
+            )
+            for n in (-1, 1001)
         ),
         (lambda d: d.update(items=[]), "without items"),
         (lambda d: d.update(region_meta=["subject"]), "not a test suite"),
@@ -209,6 +217,25 @@ def test_sentences_are_written_in_the_models_style() -> None:
     assert raw.sentence.text == "She didn't, he said, go."
     assert [raw.sentence.text[a:b] for a, b in raw.spans] == ["She didn't", "", ", he said,", "go."]
     assert present(condition, "ptb").sentence.text == "She did n't , he said , go ."
+    joined = Condition(name="c", regions=("He", "can't"), numbers=(1, 2))
+    assert present(joined, "ptb").sentence.words == ("He", "ca", "n't")
+    assert present(joined, None).sentence.words == ("He", "can't")
+
+
+def test_a_token_of_space_at_the_end_is_in_the_last_region() -> None:
+    found = region_surprisals("The dog ", [(0, 3), (4, 7)], [0, 3, 7, 8], [1.0, 2.0, 4.0, 8.0])
+    assert found.regions == (1.0, 14.0)
+
+
+def test_what_is_needed_of_a_sentence_is_what_formulas_ask_for(tmp_path: Path) -> None:
+    for formula, needed in (
+        ("(2;%a%) < 3", [2, 0]),
+        ("(2;%a%) < (3;%b-1%) + (1;%b-1%)", [2, 3]),
+        ("(*;%b-1%) > 1", [0, 4]),
+    ):
+        (found,) = read_suites(write(tmp_path / "toy.json", suite(formula=formula)))
+        presented = present_needed(found.items[0], found.formulas, None)
+        assert [each.needed for each in presented] == needed
 
 
 # --- evaluation -------------------------------------------------------------------------------
@@ -332,6 +359,16 @@ def test_unscorable_sentences_leave_items_out(word_scorer: Any, tmp_path: Path) 
     assert nothing.scores["overall"] is None
 
 
+def test_sentences_with_unknown_words_are_counted_once_each(word_scorer: Any, tmp_path: Path) -> None:
+    class Unknowing(word_scorer):  # type: ignore[misc]
+        def score(self, sentences: Any) -> Any:
+            for score in super().score(sentences):
+                yield dataclasses.replace(score, n_unknown=3 * ("slept" in score.text))
+
+    counts = evaluate_sg(read_suites(write(tmp_path / "toy.json", suite())), Unknowing()).counts
+    assert (counts["sentences"], counts["sentences_with_unknown_words"]) == (4, 1)
+
+
 def test_all_regions_leave_out_end_of_sentence(word_scorer: Any, tmp_path: Path) -> None:
     data = suite(formula=f"(*;%a%) = {14 / math.log(2)} | (*;%a%) = {10 / math.log(2)}")
     results = evaluate_sg(read_suites(write(tmp_path / "toy.json", data)), word_scorer(eos=-7.0))
@@ -373,6 +410,100 @@ def test_conventions_differ_as_named() -> None:
     assert not LEFT_OUT & SCORED_31
 
 
+def test_regions_are_numbered_from_0_to_1000(tmp_path: Path) -> None:
+    data = suite(formula="(0;%a%) < (1000;%b-1%)")
+    for item in data["items"]:
+        for condition in item["conditions"]:
+            for region, number in zip(condition["regions"], (1000, 0, 2, 3), strict=True):
+                region["region_number"] = number
+    (found,) = read_suites(write(tmp_path / "toy.json", data))
+    assert found.items[0].conditions[0].numbers == (0, 2, 3, 1000)
+    assert found.items[0].conditions[0].regions == ("ran", "", "home .", "The dog")
+
+
+def test_each_prediction_of_each_suite_has_its_own_score() -> None:
+    rows = [
+        ItemResult(suite=suite, circuit="other", item=item, prediction=prediction, correct=correct)
+        for suite, predictions in {
+            "a": [(True, True), (True, False), (False, False)],
+            "b": [(False, False), (None, None)],
+            "c": [(True, False)],
+        }.items()
+        for prediction, items in enumerate(predictions, start=1)
+        for item, correct in enumerate(items)
+    ]
+    scores = sg_scores(rows)
+    assert scores["by_prediction"] == {"a": {"1": 1.0, "2": 0.5, "3": 0.0}, "b": {"1": 0.0, "2": None}}
+    assert scores["by_suite"] == {"a": 1.0, "b": 0.0, "c": 0.5}
+    assert scores["mean_of_items"] == 0.5
+
+
+def test_runs_of_several_models_corpora_and_seeds_by_hand(tmp_path: Path) -> None:
+    """n-grams are one run of each corpus; a pretrained model has neither corpus nor seed."""
+    right = {  # by run, the items 0 and 1 of cleft, and item 0 of mvrr
+        "ngram_small_1": ("True", "0", "1"),
+        "ngram_small_2": ("1", "FALSE", "0"),
+        "ngram_small_3": ("0", "1", "0"),
+        "ngram_large_1": ("0", "1", ""),
+        "rnn_x_small_2": ("1", "1", "1"),
+        "rnn_x_small_1": ("0", "1", "1"),
+        "gpt2-xl": ("1", "0", "1"),
+        "gpt_2": ("0", "0", "1"),
+    }
+    rows = [
+        f"{run},{suite},{item},{value},x"
+        for run, values in right.items()
+        for (suite, item), value in zip((("cleft", 1), ("cleft", 0), ("mvrr", 0)), values, strict=True)
+        if value
+    ]
+    header = "model,suite,item,correct,more"
+    (tmp_path / "items.csv").write_text("\n".join([header, *rows]) + "\n")
+    with zipfile.ZipFile(tmp_path / "items.zip", "w") as archive:
+        for name, part in (("a.csv", rows[::2]), ("b.csv", rows[1::2])):
+            archive.writestr(name, "\n".join([header, *part]) + "\n")
+    results = aggregate_items([tmp_path / "items.csv"])
+    zipped = aggregate_items([tmp_path / "items.zip"])
+    assert zipped.scores == results.scores
+    assert zipped.table("items").equals(results.table("items"))
+    wanted = {  # cleft, mvrr
+        ("gpt2-xl", "", ""): (0.5, 1.0),
+        ("gpt_2", "", ""): (0.0, 1.0),
+        ("ngram", "large", "majority1"): (0.5, None),
+        ("ngram", "small", "majority3"): (0.5, 0.0),
+        ("rnn_x", "small", "1"): (0.5, 1.0),
+        ("rnn_x", "small", "2"): (1.0, 1.0),
+        ("rnn_x", "small", "mean"): (0.75, 1.0),
+    }
+    runs = {(run["model"], run["corpus"], run["seed"]): run for run in results.scores["runs"]}
+    assert list(runs) == list(wanted)  # the mean behind all others
+    for name, (cleft, mvrr) in wanted.items():
+        by_suite = {"cleft": cleft} | ({} if mvrr is None else {"mvrr": mvrr})
+        assert runs[name]["by_suite"] == by_suite
+        assert runs[name]["overall"] == sum(by_suite.values()) / len(by_suite)
+    assert results.counts == {"runs_read": 8, "runs": 6, "items": 17, "items_missing": {"ngram_large_1": 1}}
+    items = results.table("items").to_pylist()
+    assert [tuple(row[name] for name in ("model", "corpus", "seed", "suite", "item")) for row in items] == [
+        (*name, suite, item)
+        for name in list(wanted)[:6]
+        for suite, item in (("cleft", 0), ("cleft", 1), ("mvrr", 0))
+        if suite == "cleft" or name[1] != "large"
+    ]
+    assert [row["correct"] for row in items if row["model"] == "gpt2-xl"] == [False, True, True]
+    assert {row["suite"]: row["circuit"] for row in items} == {
+        suite: circuit
+        for circuit, suites in CIRCUITS.items()
+        for suite in suites
+        if suite in ("cleft", "mvrr")
+    }
+    scores = results.table("scores").to_pylist()
+    assert results.table("scores").column_names == ["model", "corpus", "seed", "level", "name", "score"]
+    for name, run in runs.items():
+        own = [row for row in scores if (row["model"], row["corpus"], row["seed"]) == name]
+        assert {row["name"]: row["score"] for row in own if row["level"] == "suite"} == run["by_suite"]
+        assert {row["name"]: row["score"] for row in own if row["level"] == "circuit"} == run["by_circuit"]
+        assert [row["score"] for row in own if row["level"] == "overall"] == [run["overall"]]
+
+
 def test_a_mean_over_seeds_is_of_what_all_of_them_have(tmp_path: Path) -> None:
     rows = ["model,suite,item,correct", "m_c_1,cleft,0,1", "m_c_2,cleft,0,0", "m_c_2,mvrr,0,1"]
     for order in (rows, [rows[0], *(row.replace("m_c_2", "m_c_0") for row in rows[1:])]):
@@ -393,6 +524,8 @@ def test_a_majority_is_more_than_half() -> None:
         ("model,suite,item\na,b,1\n", "no column correct"),
         ("model,suite,item,correct\na,b,1,maybe\n", "truth value"),
         ("model,suite,item,correct\na,b,x,True\n", "no number"),
+        ("model,suite,item,correct\na,b,1\n", "truth value"),
+        ("model,suite,item,correct\na,b,1234567890,True\n", "no number"),
         ("model,suite,item,correct\na,b,1,True\na,b,1,True\n", "second result"),
         pytest.param(f"model,suite,item,correct\n{'a' * 200_000},b,1,True\n", "not CSV", id="a long cell"),
     ],
