@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 SumScore = Callable[["NDArray[np.float64]"], "NDArray[np.float64]"]
-"""Sums (…, m) to scores (…)."""
+"""Sums (…, m) to scores (…); NaN where there is none."""
 Statistic = Callable[["NDArray[np.float64]", "NDArray[np.int64] | None"], "NDArray[np.float64]"]
 """Numbers of items (K, R, m), and how often each is in a sample (S, K), to scores (S, R); None: each once."""
 

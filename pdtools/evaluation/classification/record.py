@@ -69,17 +69,18 @@ class AnswerSums:
         return 1.0, gold, found, gold * gold, found * found, gold * found
 
     def score(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sums (…, m) to the score (…), in percent; 0 where it is not defined."""
+        """Sums (…, m) to the score (…), in percent; NaN where it is not defined."""
         import numpy as np
 
         if self.name == "accuracy":
             return np.asarray(100 * sums[..., 0] / sums[..., 1])
         if self.name == "f1":
-            return np.asarray(200 * sums[..., 0] / np.maximum(sums[..., 1] + sums[..., 2], 1))
+            of_class = sums[..., 1] + sums[..., 2]
+            return np.where(of_class > 0, 200 * sums[..., 0] / np.maximum(of_class, 1), np.nan)
         n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
         vary = (n * xx > (1 + _ROUNDING) * x * x) & (n * yy > (1 + _ROUNDING) * y * y)
         scale = np.sqrt(np.where(vary, (n * xx - x * x) * (n * yy - y * y), 1))
-        return np.where(vary, 100 * (n * xy - x * y) / scale, 0)
+        return np.where(vary, 100 * (n * xy - x * y) / scale, np.nan)
 
 
 def _from_first(values: dict[str, Any]) -> dict[str, Any]:
@@ -90,7 +91,7 @@ def _from_first(values: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerRanks:
-    """Spearman's correlation of answers, in percent; 0 where it is not defined."""
+    """Spearman's correlation of answers, in percent; NaN where it is not defined."""
 
     items, key, content, is_share = "items", "item", ("target",), False
 
@@ -113,7 +114,7 @@ class AnswerRanks:
                 for x, y in ((gold, predicted), (gold, gold), (predicted, predicted))
             )
             scale = np.sqrt(each[0] * each[1])
-            found[:, run] = 100 * both / np.where(scale > 0, scale, 1)
+            found[:, run] = np.where(scale > 0, 100 * both / np.where(scale > 0, scale, 1), np.nan)
         return found
 
 

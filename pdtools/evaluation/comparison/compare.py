@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -87,11 +87,22 @@ def compare_runs(
     if record.outcomes is not None:
         groups = [_difference(score, score.level, score.name) for score in scores]
     else:
-        named = [(score, score.score.removeprefix(f"{subject}, ").removesuffix(" (%)")) for score in scores]
-        groups = [
-            *(_difference(score, "overall", name) for score, name in named[:1]),
-            *(_difference(score, "score", name) for score, name in named),
+        # F1 is of answers that are right or wrong too.
+        only = next(
+            (
+                (each.only_a, each.only_b)
+                for score in scores
+                for each in score.pairs
+                if each.only_a is not None
+            ),
+            (None, None),
+        )
+        names = [score.score.removeprefix(f"{subject}, ").removesuffix(" (%)") for score in scores]
+        of_scores = [
+            replace(_difference(score, "score", name), only_a=only[0], only_b=only[1])
+            for score, name in zip(scores, names, strict=True)
         ]
+        groups = [replace(of_scores[0], level="overall"), *of_scores]
     others = "" if record.outcomes is not None else "; of F1 and correlations a paired bootstrap"
     return {
         "task": subject,
@@ -135,7 +146,6 @@ def _difference(score: Score, level: str, name: str) -> Difference:
     (a, b), (pair,) = score.groups, score.pairs
     low, high = pair.over_items or (pair.difference, pair.difference)
     assert score.items is not None
-    assert pair.p is not None
     return Difference(
         level=level,
         name=name,
@@ -146,5 +156,5 @@ def _difference(score: Score, level: str, name: str) -> Difference:
         high=high / 100,
         only_a=pair.only_a,
         only_b=pair.only_b,
-        p=pair.p,
+        p=1.0 if pair.p is None else pair.p,  # no sample has the score
     )

@@ -89,7 +89,7 @@ def resample(
 
     n_units, (_, n_runs, n_numbers) = int(units.max()) + 1, numbers.shape
     scores = np.empty((n_units, n_runs))
-    drawn = np.empty((n_units, samples, groups.shape[1]))
+    drawn = []
     variances = np.empty((n_units, n_runs))
     for unit in range(n_units):
         inside = numbers[units == unit]
@@ -99,15 +99,20 @@ def resample(
         kinds, times = np.unique(inside.reshape(n, -1), axis=0, return_counts=True)
         step = max(1, _AT_ONCE // max(len(kinds), n_runs * n_numbers))
         total, squares = np.zeros(n_runs), np.zeros(n_runs)  # of differences from the scores
+        means = []
         for first in range(0, samples, step):
             last = min(samples, first + step)
             taken = rng.multinomial(n, times / n, size=last - first)  # (step, kinds)
             of_runs = statistic(kinds.reshape(-1, n_runs, n_numbers), taken)
-            drawn[unit, first:last] = of_runs @ groups
+            of_runs = of_runs[np.isfinite(of_runs).all(1)]  # without samples that have no such score
+            means.append(of_runs @ groups)
             total += (of_runs - scores[unit]).sum(0)
             squares += ((of_runs - scores[unit]) ** 2).sum(0)
-        variances[unit] = squares / samples - (total / samples) ** 2
-    return Resampled(scores, drawn, variances)
+        drawn.append(np.concatenate(means))
+        known = max(1, len(drawn[-1]))
+        variances[unit] = squares / known - (total / known) ** 2
+    least = min(map(len, drawn))
+    return Resampled(scores, np.stack([each[:least] for each in drawn]), variances)
 
 
 def interval(drawn: NDArray[np.float64]) -> tuple[float, float]:
