@@ -8,9 +8,8 @@ from typing import Annotated, cast
 
 import typer
 
-from .console import bar, message
+from .evaluating import Evaluating
 from .options import DetailsOption, LatexOption, RunOptions, SeedOption, named_model, option_blocks
-from .outputs import check_form, check_target, deliver
 from .running import pick_device
 
 
@@ -85,15 +84,13 @@ def eval_attention(
     from pdtools.search.given_trees import TreesFile
     from pdtools.search.scores import fixed_beam
 
-    check_form(as_json=run.as_json, latex=latex)
-    read = [suites, *model, run.trees]
-    check_target(output, folder=True, overwrite=run.overwrite, inputs=read, quiet=run.quiet)
-    made = provenance(
-        {"suites": suites, **{f"model {n}": path for n, path in enumerate(model, start=1)}, **run.trees_read}
-    )
+    models = {f"model {n}": path for n, path in enumerate(model, start=1)}
+    inputs = {"suites": suites, **models, "trees": run.trees}
+    evaluating = Evaluating.begin(output, run, inputs, latex=latex)
+    identified = provenance(models)["inputs"]
     results = evaluate_attention(
         SuiteFiles(suites),
-        _groups(model, [made["inputs"][f"model {n}"] for n in range(1, len(model) + 1)]),
+        _groups(model, [identified[name] for name in models]),
         Question(
             at=at,
             regions=tuple(region or ()),
@@ -106,12 +103,12 @@ def eval_attention(
         device=pick_device(run.device, run.threads),
         samples=samples,
         seed=seed,
-        progress=bar("sentences", quiet=run.quiet),
+        progress=evaluating.bar("sentences"),
     )
     show = partial(print_attention, details=details)
-    deliver(results, made, output, show, overwrite=run.overwrite, as_json=run.as_json, latex=latex)
+    evaluating.deliver(results, show=show)
     if left_out := results.counts["items_left_out"]:
-        message(f"{left_out} items were left out (items.parquet says why)", quiet=run.quiet)
+        evaluating.say(f"{left_out} items were left out (items.parquet says why)")
 
 
 def _groups(models: list[str], identified: list[dict[str, object]]) -> dict[str, list[str]]:

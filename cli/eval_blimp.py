@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated
 
 import typer
@@ -10,7 +9,7 @@ import typer
 from pdtools.search.scores import AUTO
 
 from .arguments import pick_source
-from .console import bar, message
+from .evaluating import Evaluating
 from .options import (
     ContextOptions,
     DetailsOption,
@@ -20,9 +19,9 @@ from .options import (
     RunOptions,
     option_blocks,
 )
-from .outputs import check_form, check_output_or_done, deliver, required_output
+from .outputs import required_output
 from .recorded import recorded_scorer, write_for_others
-from .running import make_plan, model_settings, piecewise_by_beam, read_context
+from .running import model_settings, read_context
 
 
 @option_blocks(without=("stride",))
@@ -90,7 +89,6 @@ def eval_blimp(
         "--write-sentences": recorded.write_sentences,
     }
     pick_source(context, sources)
-    check_form(as_json=run.as_json, latex=latex)
     if recorded.write_sentences is not None:
         from pdtools.evaluation.blimp.pairs import PairFiles
         from pdtools.evaluation.recorded.sentence_files import BLIMP_COLUMNS, blimp_sentences
@@ -103,29 +101,27 @@ def eval_blimp(
     from pdtools.evaluation.blimp.evaluate import evaluate_blimp, evaluate_recorded_blimp
     from pdtools.evaluation.blimp.pairs import PairFiles
     from pdtools.evaluation.recorded.sentence_files import BLIMP_COLUMNS, blimp_sentences, place_names
-    from pdtools.provenance import provenance
-    from pdtools.report.evaluations import print_blimp
 
-    show = partial(print_blimp, details=details)
-    output = required_output(output)
-    plan = make_plan(run)
-    inputs = [data, model, run.trees, reading.preceding, recorded.surprisals]
-    check_output_or_done(output, plan, folder=True, overwrite=run.overwrite, inputs=inputs, quiet=run.quiet)
+    evaluating = Evaluating.begin(
+        required_output(output),
+        run,
+        {"data": data, "model": model, "trees": run.trees, "surprisals": recorded.surprisals},
+        also=[reading.preceding],
+        latex=latex,
+    )
     preceding = read_context(reading, documents=False)
     pairs = PairFiles(data, limit)
     if model is not None:
-        settings = model_settings(plan, model, run, context=preceding)
-        unit = "pairs" if run.beam == AUTO else "sentences"
-        with piecewise_by_beam(output, settings, plan, overwrite=run.overwrite, quiet=run.quiet) as scorer:
-            results = evaluate_blimp(pairs, scorer, bar(unit, quiet=run.quiet))
-            made = provenance({"data": data, "model": model, **run.trees_read})
-            deliver(results, made, output, show, overwrite=run.overwrite, as_json=run.as_json, latex=latex)
+        settings = model_settings(evaluating.plan, model, run, context=preceding)
+        with evaluating.comparisons(settings) as scorer:
+            progress = evaluating.bar("pairs" if run.beam == AUTO else "sentences")
+            results = evaluate_blimp(pairs, scorer, progress)
+            evaluating.deliver(results, details=details)
     else:
         scored = recorded_scorer(recorded, place_names(BLIMP_COLUMNS, blimp_sentences(pairs)))
-        results = evaluate_recorded_blimp(pairs, scored, bar("sentences", quiet=run.quiet))
-        made = provenance({"data": data, "surprisals": str(recorded.surprisals)})
-        deliver(results, made, output, show, overwrite=run.overwrite, as_json=run.as_json, latex=latex)
+        results = evaluate_recorded_blimp(pairs, scored, evaluating.bar("sentences"))
+        evaluating.deliver(results, details=details)
     if left_out := results.counts["pairs_unscorable"]:
-        message(f"{left_out} pairs could not be scored (items.parquet says why)", quiet=run.quiet)
+        evaluating.say(f"{left_out} pairs could not be scored (items.parquet says why)")
     if unknown := results.counts["sentences_with_unknown_words"]:
-        message(f"{unknown} sentences have words that the model reads as <unk>", quiet=run.quiet)
+        evaluating.say(f"{unknown} sentences have words that the model reads as <unk>")

@@ -11,28 +11,29 @@ from pdtools.errors import InputError
 from pdtools.files import Rejects
 from pdtools.search.scores import DEFAULT_BEAM
 
-from .console import bar
+from .evaluating import Evaluating
 from .options import (
     BeamOption,
     DeviceOption,
-    JsonOption,
     LatexOption,
     MarginOption,
     MaxBatchOption,
-    OverwriteOption,
-    QuietOption,
+    ResultOptions,
     ThreadsOption,
     named_model,
+    option_blocks,
 )
-from .outputs import check_form, check_picture, check_target, deliver
+from .outputs import check_picture
 from .running import pick_device
 
 if TYPE_CHECKING:
     from pdtools.formal import Grammar
 
 
+@option_blocks()
 def eval_cfl(
     shards: Annotated[str, typer.Argument(metavar="SHARDS", help="Folder that generate cfl --shards wrote.")],
+    options: ResultOptions,
     model: Annotated[
         str | None,
         typer.Option(
@@ -64,10 +65,7 @@ def eval_cfl(
     max_batch: MaxBatchOption = None,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
     latex: LatexOption = False,
-    quiet: QuietOption = False,
 ) -> None:
     """Compare a model's cross-entropy with the exact one of the language, overall and by length.
 
@@ -83,15 +81,14 @@ def eval_cfl(
     """
     from pdtools.evaluation.formal.cfl import evaluate_cfl, language_of
     from pdtools.models import load_checkpoint
-    from pdtools.provenance import provenance
-    from pdtools.report.cfl import draw_by_length, print_cfl
+    from pdtools.report.cfl import draw_by_length
     from pdtools.shards import ShardSet
 
-    sources = [shards, model, *(beside or [])]
-    check_form(as_json=as_json, latex=latex)
-    check_target(output, folder=True, overwrite=overwrite, inputs=sources, quiet=quiet)
+    inputs = {"strings": shards, "model": model}
+    evaluating = Evaluating.begin(output, options, inputs, also=beside or (), latex=latex)
     if plot:
-        check_picture(plot, overwrite=overwrite, inputs=sources, output=output)
+        sources = [*inputs.values(), *(beside or [])]
+        check_picture(plot, overwrite=options.overwrite, inputs=sources, output=output)
     if plot and model is None:
         raise typer.BadParameter("--plot needs a --model")
     if beside and not plot:
@@ -106,11 +103,9 @@ def eval_cfl(
         margin=margin,
         max_batch=max_batch,
         rejects=Rejects("fail", hint=None),
-        progress=bar("strings", quiet=quiet),
+        progress=evaluating.bar("strings"),
     )
-    inputs = {"strings": shards} | ({"model": model} if model else {})
-    made = provenance(inputs)
-    deliver(results, made, output, print_cfl, overwrite=overwrite, as_json=as_json, latex=latex)
+    evaluating.deliver(results)
     if plot:
         draw_by_length(plot, {str(model): results.scores, **others})
 

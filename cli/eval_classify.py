@@ -6,12 +6,11 @@ from typing import Annotated
 
 import typer
 
-from pdtools.files import STDIO, Rejects
+from pdtools.files import Rejects
 
-from .console import bar, message
+from .evaluating import Evaluating
 from .options import LatexOption, ModelOption, OnError, OnErrorOption, RunOptions, SeedOption, option_blocks
-from .outputs import check_form, check_output_or_done, deliver
-from .running import kept_pieces, make_plan, model_settings
+from .running import model_settings
 
 
 @option_blocks(without=("beam", "margin", "word_beam", "fast_track", "trees", "bos"))
@@ -59,30 +58,19 @@ def eval_classify(
     from pdtools.evaluation.classification.evaluate import predictions as predictions_of
     from pdtools.evaluation.pieces import InPieces
     from pdtools.files import atomic_table
-    from pdtools.provenance import provenance
-    from pdtools.report.evaluations import print_classification
     from pdtools.search.in_pieces import model_settings_for_job
     from pdtools.shards import ShardSet
 
-    check_form(as_json=run.as_json, latex=latex)
-    target, plan = output or STDIO, make_plan(run)
     if predictions is not None and run.shard is not None:
         raise typer.BadParameter("--predictions does not go with --shard: items.parquet has them when merged")
-    beside = [] if predictions is None else [predictions]
-    check_output_or_done(
-        target,
-        plan,
-        folder=True,
-        overwrite=run.overwrite,
-        inputs=[shards, model],
-        beside=beside,
-        quiet=run.quiet,
+    evaluating = Evaluating.begin(
+        output, run, {"shards": shards, "model": model}, beside=[predictions], latex=latex
     )
     rejects = Rejects(on_error.value)
-    settings = model_settings(plan, model, run)
+    settings = model_settings(evaluating.plan, model, run)
     prompts = ShardSet.open(shards)
-    described = {"work": "answers", "shards": prompts.sha256, **model_settings_for_job(settings)}
-    with kept_pieces(target, described, plan, beside=beside, overwrite=run.overwrite, quiet=run.quiet) as job:
+    described = {"shards": prompts.sha256, **model_settings_for_job(settings)}
+    with evaluating.pieces("answers", **described) as job:
         results = evaluate_prompts(
             prompts,
             settings.load_model(),
@@ -90,24 +78,15 @@ def eval_classify(
             seed=seed,
             samples=samples,
             rejects=rejects,
-            progress=bar("prompts", quiet=run.quiet),
-            in_pieces=InPieces(settings, plan, job),
+            progress=evaluating.bar("prompts"),
+            in_pieces=InPieces(settings, evaluating.plan, job),
         )
         if predictions is not None:
             with atomic_table(predictions, ("index", "prediction"), overwrite=run.overwrite) as write:
                 for row in predictions_of(results):
                     write(row)
-        deliver(
-            results,
-            provenance({"shards": shards, "model": model}),
-            output,
-            print_classification,
-            rejects=rejects,
-            overwrite=run.overwrite,
-            as_json=run.as_json,
-            latex=latex,
-        )
+        evaluating.deliver(results, rejects=rejects)
     if left_out := results.counts["items_left_out"]:
-        message(f"{left_out} items have no prediction: they are too long, or have no trees", quiet=run.quiet)
+        evaluating.say(f"{left_out} items have no prediction: they are too long, or have no trees")
     if predictions is not None and (ties := results.counts.get("ties")):
-        message(f"{predictions}: for {ties} ties the first label", quiet=run.quiet)
+        evaluating.say(f"{predictions}: for {ties} ties the first label")

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdtools.files import STDIO, Rejects, expand_inputs
+from pdtools.files import Rejects, expand_inputs
 
-from .console import bar
+from .evaluating import Evaluating
 from .options import LatexOption, ModelOption, RunOptions, option_blocks
-from .outputs import check_form, check_output_or_done, deliver
-from .running import kept_pieces, make_plan, model_settings
+from .running import model_settings
 
 if TYPE_CHECKING:
     from pdtools.evaluation.results import Results
@@ -70,30 +69,25 @@ def eval_dyck(
     from pdtools.formal import read_prefixes
     from pdtools.jobs import independent_passes
     from pdtools.jobs.workers import Workers
-    from pdtools.provenance import provenance
-    from pdtools.report.evaluations import print_closing
     from pdtools.search.in_pieces import model_settings_for_job
     from pdtools.shards import ShardSet
 
-    check_form(as_json=run.as_json, latex=latex)
-    target = output or STDIO
-    plan = make_plan(run)
-    read = [*prefixes, model, strings]
-    check_output_or_done(target, plan, folder=True, overwrite=run.overwrite, inputs=read, quiet=run.quiet)
+    inputs = {
+        **{f"prefixes {i}": file for i, file in enumerate(prefixes)},
+        "model": model,
+        "strings": strings,
+    }
+    evaluating = Evaluating.begin(output, run, inputs, latex=latex)
     files = expand_inputs(prefixes, (".tsv", ".csv"))
     sets = {Path(file).name.partition(".")[0]: read_prefixes(file)[:limit] for file in files}
     if len(sets) < len(files):
         raise typer.BadParameter("files of the same name: their scores could not be told apart")
     shards = ShardSet.open(strings) if strings else None
-    settings = model_settings(plan, model, run)
+    settings = model_settings(evaluating.plan, model, run)
     loaded = settings.load_model()
-    described = {
-        "work": "closing: with leads and ends",
-        **model_settings_for_job(settings),
-    }
     with (
-        kept_pieces(target, described, plan, overwrite=run.overwrite, quiet=run.quiet) as job,
-        Workers(plan.workers) as processes,
+        evaluating.pieces("closing: with leads and ends", **model_settings_for_job(settings)) as job,
+        Workers(evaluating.plan.workers) as processes,
     ):
         beam = settings.fixed_beam
         assert isinstance(beam, int)
@@ -108,8 +102,8 @@ def eval_dyck(
                 margin=run.margin,
                 max_batch=run.max_batch,
                 rejects=Rejects("fail", hint=None),
-                progress=bar("strings", quiet=run.quiet),
-                in_pieces=InPieces(settings, plan, job, "strings", processes),
+                progress=evaluating.bar("strings"),
+                in_pieces=InPieces(settings, evaluating.plan, job, "strings", processes),
             )
 
         def close() -> Results:
@@ -117,16 +111,12 @@ def eval_dyck(
                 sets,
                 loaded,
                 search=Search(beam=beam, margin=run.margin, max_batch=run.max_batch),
-                progress=bar("prefixes", quiet=run.quiet),
-                in_pieces=InPieces(settings, plan, job, "prefixes", processes),
+                progress=evaluating.bar("prefixes"),
+                in_pieces=InPieces(settings, evaluating.plan, job, "prefixes", processes),
             )
 
         entropy, results = independent_passes(compare, close)
         results.settings["limit"] = limit
         if entropy:
             results.scores["entropy"] = entropy
-        inputs = {**dict(zip(sets, files, strict=True)), "model": model}
-        made = provenance(inputs | ({"strings": str(strings)} if strings else {}))
-        deliver(
-            results, made, output, print_closing, overwrite=run.overwrite, as_json=run.as_json, latex=latex
-        )
+        evaluating.deliver(results, inputs=dict(zip(sets, files, strict=True)) | evaluating.inputs)

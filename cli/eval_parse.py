@@ -11,9 +11,10 @@ import typer
 from pdtools.files import STDIO, Kind, check_kind, count_lines
 from pdtools.visible import visible
 
-from .console import bar, message
-from .options import JsonOption, LatexOption, OverwriteOption, QuietOption
-from .outputs import check_form, check_target, deliver
+from .console import message
+from .evaluating import Evaluating
+from .options import LatexOption, ResultOptions, option_blocks
+from .outputs import check_form
 
 if TYPE_CHECKING:
     from pdtools.evaluation.parsing.prm import Parameters
@@ -36,11 +37,13 @@ class Format(str, Enum):
     jsonl = "jsonl"
 
 
+@option_blocks()
 def eval_parse(
     gold: Annotated[str, typer.Argument(metavar="GOLD", help="Trees, one per line.")],
     predicted: Annotated[
         str, typer.Argument(metavar="PREDICTED", help="Trees, one per line, in the same order.")
     ],
+    options: ResultOptions,
     output: Annotated[
         str | None,
         typer.Option(
@@ -69,10 +72,7 @@ def eval_parse(
         Format,
         typer.Option("--format", help="evalb: EVALB's own table, obeying MAX_ERROR; jsonl: every sentence."),
     ] = Format.table,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
     latex: LatexOption = False,
-    quiet: QuietOption = False,
 ) -> None:
     """Recall, precision and F1 of predicted trees against gold ones, by EVALB's rules.
 
@@ -94,54 +94,48 @@ def eval_parse(
     from pdtools.evaluation.parsing.evaluate import evaluate_parse, read_left_out
     from pdtools.evaluation.parsing.prm import COMMON, read_parameters
     from pdtools.evaluation.results import ITEMS
-    from pdtools.provenance import provenance
-    from pdtools.report.evaluations import print_parse
 
     if gold == predicted == STDIO:
         raise typer.BadParameter("only one of GOLD and PREDICTED can be standard input")
     for trees in (gold, predicted):
         check_kind(trees, Kind.TREES)
-    check_form(as_json=as_json, latex=latex)
+    check_form(as_json=options.as_json, latex=latex)
     if latex and form is not Format.table:
         raise typer.BadParameter("--latex prints the table of the scores: leave --format out")
     parameters = COMMON if prm is None else read_parameters(prm)
     if unlabeled:
         parameters = dataclasses.replace(parameters, labeled=False)
     if form is Format.evalb:
-        if as_json or output or left_out:
+        if options.as_json or output or left_out:
             raise typer.BadParameter(
                 "--format evalb prints a table and nothing else: no --json, -o or --left-out with it"
             )
         _print_evalb(gold, predicted, parameters, binarize)
         return
-    if form is Format.jsonl and as_json:
+    if form is Format.jsonl and options.as_json:
         raise typer.BadParameter("--json prints the scores, --format jsonl the sentences: one of them")
-    read = [gold, predicted, prm, left_out]
-    check_target(output, folder=True, overwrite=overwrite, inputs=read, quiet=quiet)
+    inputs = {"gold": gold, "predicted": predicted, "prm": prm, "left_out": left_out}
+    evaluating = Evaluating.begin(output, options, inputs, latex=latex)
     results = evaluate_parse(
         gold,
         predicted,
         parameters,
         binarize=binarize.value,
         left_out=read_left_out(left_out) if left_out else None,
-        progress=bar("sentences", quiet=quiet, total=lambda: count_lines([gold])),
+        progress=evaluating.bar("sentences", lambda: count_lines([gold])),
     )
-    inputs = {"gold": gold, "predicted": predicted, "prm": prm, "left_out": left_out}
-    made = provenance({name: path for name, path in inputs.items() if path})
-    show = _print_rows if form is Format.jsonl else print_parse
-    deliver(results, made, output, show, overwrite=overwrite, as_json=as_json, latex=latex)
+    evaluating.deliver(results, show=_print_rows if form is Format.jsonl else None)
     errors, placeholders = results.counts["errors"], results.counts["placeholders"]
     if errors:
         limit = f", more than MAX_ERROR {parameters.max_error}" if errors > parameters.max_error else ""
         reasons = results.table(ITEMS)["reason"].to_pylist()
         broken = sum(bool(reason) and reason.startswith(("gold: ", "predicted: ")) for reason in reasons)
         what = [*["are no trees"] * (broken > 0), *["differ in their words"] * (broken < errors)]
-        message(f"{errors} sentences {' or '.join(what)} and were not scored{limit}", quiet=quiet)
+        evaluating.say(f"{errors} sentences {' or '.join(what)} and were not scored{limit}")
     if placeholders:
-        message(
+        evaluating.say(
             f"{placeholders} predicted trees look like placeholders (flat, without tags) and were scored;"
-            " --left-out leaves them out",
-            quiet=quiet,
+            " --left-out leaves them out"
         )
 
 

@@ -11,7 +11,7 @@ import typer
 from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, Kind, Rejects, kind_of
 
-from .console import bar, message
+from .evaluating import Evaluating
 from .options import (
     ContextOptions,
     LatexOption,
@@ -22,11 +22,10 @@ from .options import (
     SeedOption,
     option_blocks,
 )
-from .outputs import check_form, check_output_or_done, deliver
-from .running import kept_pieces, make_plan, model_settings, piecewise_scorer, read_context
+from .running import make_plan, model_settings, read_context
 
 if TYPE_CHECKING:
-    from pdtools.evaluation.results import Results
+    pass
 
 
 class Replacement(str, Enum):
@@ -134,8 +133,6 @@ def eval_ppl(
     from pdtools.evaluation.pieces import InPieces
     from pdtools.jobs import Plan
     from pdtools.models.transformer.pretrained import check_no_hub_name
-    from pdtools.provenance import provenance
-    from pdtools.report.evaluations import print_perplexity
     from pdtools.search.contexts import DOCUMENT, with_documents
     from pdtools.search.in_pieces import PiecewiseScorer, model_settings_for_job
     from pdtools.search.inputs import read_inputs, read_rows
@@ -143,11 +140,9 @@ def eval_ppl(
     from pdtools.search.strings.huggingface import is_huggingface
     from pdtools.shards import ShardFolder, ShardSet
 
-    target = output or STDIO
-    plan = make_plan(run)
     if streams > 1 and not stream:
         raise typer.BadParameter("--streams goes with --stream")
-    if stream and plan != Plan():
+    if stream and make_plan(run) != Plan():
         raise PdtoolsError(
             "with --stream each sentence depends on those before it: --workers, --shard, --scheduler and"
             " --resume cannot be used"
@@ -165,35 +160,20 @@ def eval_ppl(
         raise PdtoolsError("--trees are for the marginal: leave out --stream and --no-marginal")
     if mask_share is not None and not 0 < mask_share <= 1:
         raise typer.BadParameter(f"--mask-share must be above 0 and at most 1, not {mask_share}")
-    check_form(as_json=run.as_json, latex=latex)
     check_no_hub_name(model)
     options = {"mask_share": mask_share, "masking": masking and masking.value, "mask_draws": mask_draws}
     hidden: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     hiding = ", ".join("--" + name.replace("_", "-") for name in hidden)
     if hidden and stream:
         raise PdtoolsError(f"{hiding}: with --stream nothing is hidden")
-    check_output_or_done(
-        target, plan, folder=True, overwrite=run.overwrite, inputs=[shards, model, run.trees], quiet=run.quiet
-    )
+    is_text = shards == STDIO or (os.path.isfile(shards) and kind_of(shards) in (None, Kind.TEXT))
+    inputs = {"text" if is_text else "shards": shards, "model": model, "trees": run.trees}
+    evaluating = Evaluating.begin(output, run, inputs, latex=latex)
     rejects = Rejects(on_error.value)
     context = read_context(reading, documents=True)
-    is_text = shards == STDIO or (os.path.isfile(shards) and kind_of(shards) in (None, Kind.TEXT))
     # As text, whatever trees they have.
     as_text = is_text or context.is_asked_for
-    settings = model_settings(plan, model, run, context=context)
-
-    def end(results: Results) -> None:
-        made = provenance({"text" if is_text else "shards": shards, "model": model, **run.trees_read})
-        deliver(
-            results,
-            made,
-            output,
-            print_perplexity,
-            rejects=rejects,
-            overwrite=run.overwrite,
-            as_json=run.as_json,
-            latex=latex,
-        )
+    settings = model_settings(evaluating.plan, model, run, context=context)
 
     if as_text:
         if stream or hidden or not marginal or particles:
@@ -201,7 +181,7 @@ def eval_ppl(
                 "--stream, --no-marginal, --particles and --mask- options are for shards, not for text,"
                 " and do not go with --context and --stride"
             )
-        with piecewise_scorer(target, settings, plan, overwrite=run.overwrite, quiet=run.quiet) as by_text:
+        with evaluating.scorer(settings) as by_text:
             style = by_text.settings["text_style"]
             if is_text:
                 lines = read_inputs([shards], "text", style)
@@ -210,32 +190,31 @@ def eval_ppl(
             if context.of == DOCUMENT:
                 lines = with_documents(lines, by_text.settings["window"])
             is_documents = context.stride is not None
-            show = bar("documents" if is_documents else "sentences", quiet=run.quiet)
-            end(
-                evaluate_text_perplexity(
-                    lines, by_text, documents=is_documents, rejects=rejects, progress=show
-                )
+            show = evaluating.bar("documents" if is_documents else "sentences")
+            results = evaluate_text_perplexity(
+                lines, by_text, documents=is_documents, rejects=rejects, progress=show
             )
-        _say(rejects, quiet=run.quiet)
+            evaluating.deliver(results, rejects=rejects)
+        _say(rejects, evaluating)
         return
     if stream:
-        rows, parts = ShardSet.open(shards), bar("parts", quiet=run.quiet)
-        end(evaluate_stream_perplexity(rows, settings.load_model(), streams=streams, progress=parts))
+        rows, parts = ShardSet.open(shards), evaluating.bar("parts")
+        results = evaluate_stream_perplexity(rows, settings.load_model(), streams=streams, progress=parts)
+        evaluating.deliver(results, rejects=rejects)
         return
-    sentences, show = ShardFolder.open(shards), bar("sentences", quiet=run.quiet)
+    sentences, show = ShardFolder.open(shards), evaluating.bar("sentences")
     if hidden and (is_huggingface(model) or settings.load_model().model.objective != "masked"):
         raise PdtoolsError(f"{hiding}: {model} is no masked model, nothing is hidden from it")
     described = {
-        "work": "perplexity: with particles",
         "shards": sentences.sha256,
         "marginal": marginal,
         **({} if particles is None else {"particles": particles, "particles_seed": seed}),
         **{name: value for name, value in hidden.items() if value != getattr(HiddenTokens(), name)},
         **model_settings_for_job(settings),
     }
-    with kept_pieces(target, described, plan, overwrite=run.overwrite, quiet=run.quiet) as job:
+    with evaluating.pieces("perplexity: with particles", **described) as job:
         if is_huggingface(model):
-            scorer = PiecewiseScorer(settings, plan, job)
+            scorer = PiecewiseScorer(settings, evaluating.plan, job)
             results = evaluate_string_perplexity(sentences, scorer, rejects=rejects, progress=show)
         elif (loaded := settings.load_model()).model.objective == "masked" and not (run.trees or particles):
             results = evaluate_masked_perplexity(
@@ -245,7 +224,7 @@ def eval_ppl(
                 max_batch=run.max_batch,
                 rejects=rejects,
                 progress=show,
-                in_pieces=InPieces(settings, plan, job),
+                in_pieces=InPieces(settings, evaluating.plan, job),
             )
         else:
             results = evaluate_perplexity(
@@ -258,12 +237,12 @@ def eval_ppl(
                 max_batch=run.max_batch,
                 rejects=rejects,
                 progress=show,
-                in_pieces=InPieces(settings, plan, job),
+                in_pieces=InPieces(settings, evaluating.plan, job),
             )
-        end(results)
-    _say(rejects, quiet=run.quiet)
+        evaluating.deliver(results, rejects=rejects)
+    _say(rejects, evaluating)
 
 
-def _say(rejects: Rejects, *, quiet: bool) -> None:
+def _say(rejects: Rejects, evaluating: Evaluating) -> None:
     for reason, count in rejects.by_reason().items():
-        message(f"{count} left out: {reason}", quiet=quiet)
+        evaluating.say(f"{count} left out: {reason}")

@@ -9,10 +9,9 @@ import typer
 
 from pdtools.errors import PdtoolsError
 
-from .console import bar, message
+from .evaluating import Evaluating
 from .options import ContextOptions, RunOptions, SeedOption, named_model, option_blocks
-from .outputs import check_output_or_done, deliver
-from .running import kept_pieces, make_plan, model_settings, read_context
+from .running import model_settings, read_context
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -185,28 +184,21 @@ def eval_reading(
     from pdtools.evaluation.reading.frequency import frequencies_of_file, frequencies_of_wordfreq
     from pdtools.evaluation.reading.scoring import measures_of, named_models, score_words
     from pdtools.evaluation.reading.times import read_times
-    from pdtools.provenance import provenance
-    from pdtools.report.reading import print_reading
     from pdtools.search.in_pieces import model_settings_for_job
 
     if frequencies is not None and wordfreq is not None:
         raise typer.BadParameter("--frequencies and --wordfreq: one of them")
     names = dict(_pair(text) for text in column or [])
-    target = output or "-"
-    plan = make_plan(run)
-    inputs = [times, texts, frequencies, *model, run.trees, reading.preceding]
-    beside = [table] if table is not None else []
-    if beside and plan.slice is not None:
+    if table is not None and run.shard is not None:
         raise PdtoolsError("--table: with --shard take observations.parquet, which holds the same")
-    check_output_or_done(
-        target,
-        plan,
-        folder=True,
-        overwrite=run.overwrite,
-        inputs=inputs,
-        beside=beside,
-        quiet=run.quiet,
-    )
+    read = {
+        "times": times,
+        "texts": texts,
+        "frequencies": frequencies,
+        "trees": run.trees,
+        **{f"model {each}" if len(model) > 1 else "model": each for each in model},
+    }
+    evaluating = Evaluating.begin(output, run, read, also=[reading.preceding], beside=[table])
     context = read_context(reading, documents=True)
     regression = Regression(
         predictors=tuple(dict.fromkeys(each.value for each in predictor or [Predictor.surprisal])),
@@ -228,44 +220,32 @@ def eval_reading(
     found = read_times(times, format=format and format.value, columns=names, texts=texts)
     measures = measures_of(regression.predictors, correct_spaces)
     models = named_models(
-        [model_settings(plan, each, run, context=context, measures=measures) for each in model],
+        [model_settings(evaluating.plan, each, run, context=context, measures=measures) for each in model],
         _beams(beams),
     )
-    described = {
-        "work": "reading times",
-        "models": [model_settings_for_job(each.settings) for each in models],
-    }
-    with kept_pieces(target, described, plan, beside=beside, overwrite=run.overwrite, quiet=run.quiet) as job:
+    described = [model_settings_for_job(each.settings) for each in models]
+    with evaluating.pieces("reading times", models=described) as job:
         scored = score_words(
             found.texts,
             models,
             spaces=correct_spaces,
-            plan=plan,
+            plan=evaluating.plan,
             job=job,
-            progress=bar("sentences", quiet=run.quiet),
+            progress=evaluating.bar("sentences"),
         )
         results = evaluate_reading(found, scored, frequency=frequency, regression=regression)
         results.settings["frequency"] = frequencies or (wordfreq and f"wordfreq {wordfreq}")
-        read = {"times": times, "texts": texts, "frequencies": frequencies, **run.trees_read}
-        made = provenance(
-            {
-                **{name: path for name, path in read.items() if path is not None},
-                **{f"model {each}" if len(model) > 1 else "model": each for each in model},
-            }
-        )
         if table is not None:
             _write(table, results.table("observations"))
-        deliver(results, made, output, print_reading, overwrite=run.overwrite, as_json=run.as_json)
+        evaluating.deliver(results)
     if correct_spaces:
         for each in scored:
             if not each.corrects_spaces:
-                message(
-                    f"{each.model.name}: not corrected for spaces, which its model cannot", quiet=run.quiet
-                )
+                evaluating.say(f"{each.model.name}: not corrected for spaces, which its model cannot")
     if found.columns.subject is None:
-        message("no column of subjects: times are taken for means over subjects", quiet=run.quiet)
+        evaluating.say("no column of subjects: times are taken for means over subjects")
     if frequency is None:
-        message("no --frequencies, no --wordfreq: the baseline has length alone", quiet=run.quiet)
+        evaluating.say("no --frequencies, no --wordfreq: the baseline has length alone")
 
 
 def _pair(text: str) -> tuple[str, str]:

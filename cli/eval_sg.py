@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated
 
 import typer
@@ -11,20 +10,21 @@ from pdtools.files import expand_inputs
 from pdtools.search.scores import AUTO
 
 from .arguments import pick_source
-from .console import bar, message
+from .evaluating import Evaluating
 from .options import (
     ContextOptions,
     DetailsOption,
     EvaluatedModelOption,
     LatexOption,
     RecordedOptions,
+    ResultOptions,
     RunOptions,
     Style,
     option_blocks,
 )
-from .outputs import check_form, check_output_or_done, check_target, deliver, required_output
+from .outputs import required_output
 from .recorded import recorded_scorer, write_for_others
-from .running import make_plan, model_settings, piecewise_by_beam, read_context
+from .running import model_settings, read_context
 
 
 @option_blocks(without=("stride",))
@@ -111,7 +111,6 @@ def eval_sg(
         "--from-items": from_items,
     }
     pick_source(context, sources)
-    check_form(as_json=run.as_json, latex=latex)
     if from_items:
         _aggregate(suites, output, run, latex=latex)
         return
@@ -133,44 +132,42 @@ def eval_sg(
     from pdtools.evaluation.recorded.sentence_files import SG_COLUMNS, place_names, sg_sentences
     from pdtools.evaluation.sg.evaluate import evaluate_sg
     from pdtools.evaluation.sg.suites import SuiteFiles
-    from pdtools.provenance import provenance
-    from pdtools.report.evaluations import print_sg
 
-    show = partial(print_sg, details=details)
-    output = required_output(output)
-    plan = make_plan(run)
-    inputs = [*suites, model, run.trees, reading.preceding, recorded.surprisals]
-    check_output_or_done(output, plan, folder=True, overwrite=run.overwrite, inputs=inputs, quiet=run.quiet)
+    evaluating = Evaluating.begin(
+        required_output(output),
+        run,
+        {"suites": suites[0], "model": model, "trees": run.trees, "surprisals": recorded.surprisals},
+        also=[reading.preceding],
+        latex=latex,
+    )
     preceding = read_context(reading, documents=False)
     found = SuiteFiles(suites[0])
     if model is not None:
-        settings = model_settings(plan, model, run, context=preceding)
-        unit = "items" if run.beam == AUTO else "sentences"
-        with piecewise_by_beam(output, settings, plan, overwrite=run.overwrite, quiet=run.quiet) as scorer:
-            results = evaluate_sg(found, scorer, bar(unit, quiet=run.quiet))
-            made = provenance({"suites": suites[0], "model": model, **run.trees_read})
-            deliver(results, made, output, show, overwrite=run.overwrite, as_json=run.as_json, latex=latex)
+        settings = model_settings(evaluating.plan, model, run, context=preceding)
+        with evaluating.comparisons(settings) as scorer:
+            progress = evaluating.bar("items" if run.beam == AUTO else "sentences")
+            results = evaluate_sg(found, scorer, progress)
+            evaluating.deliver(results, details=details)
     else:
         places = place_names(SG_COLUMNS, sg_sentences(found))
         scored = recorded_scorer(recorded, places, text_style.value)
-        results = evaluate_sg(found, scored, bar("sentences", quiet=run.quiet))
-        made = provenance({"suites": suites[0], "surprisals": str(recorded.surprisals)})
-        deliver(results, made, output, show, overwrite=run.overwrite, as_json=run.as_json, latex=latex)
+        results = evaluate_sg(found, scored, evaluating.bar("sentences"))
+        evaluating.deliver(results, details=details)
     if left_out := results.counts["items_unscorable"]:
-        message(f"{left_out} items could not be scored (items.parquet says why)", quiet=run.quiet)
+        evaluating.say(f"{left_out} items could not be scored (items.parquet says why)")
     if unknown := results.counts["sentences_with_unknown_words"]:
-        message(f"{unknown} sentences have words that the model reads as <unk>", quiet=run.quiet)
+        evaluating.say(f"{unknown} sentences have words that the model reads as <unk>")
 
 
 def _aggregate(inputs: list[str], output: str | None, run: RunOptions, *, latex: bool) -> None:
     from pdtools.evaluation.sg.many_runs import aggregate_items
-    from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_sg_runs
 
     files = expand_inputs(inputs, [".csv", ".zip"])
-    check_target(output, folder=True, overwrite=run.overwrite, inputs=files, quiet=run.quiet)
+    # One process does it, whatever is asked of others.
+    options = ResultOptions(overwrite=run.overwrite, as_json=run.as_json, quiet=run.quiet)
+    evaluating = Evaluating.begin(output, options, {file: file for file in files}, latex=latex)
     results = aggregate_items(files)
-    made = provenance({file: file for file in files})
-    deliver(results, made, output, print_sg_runs, overwrite=run.overwrite, as_json=run.as_json, latex=latex)
+    evaluating.deliver(results, show=print_sg_runs)
     for name, number in results.counts["items_missing"].items():
-        message(f"{name}: {number} items that other runs have are missing", quiet=run.quiet)
+        evaluating.say(f"{name}: {number} items that other runs have are missing")

@@ -8,25 +8,26 @@ import typer
 
 from pdtools.files import expand_inputs
 
-from .console import bar
+from .evaluating import Evaluating
 from .options import (
     DeviceOption,
-    JsonOption,
     LatexOption,
     MaxBatchOption,
     ModelOption,
-    OverwriteOption,
-    QuietOption,
+    ResultOptions,
     SeedOption,
     ThreadsOption,
+    option_blocks,
 )
-from .outputs import check_form, check_picture, check_target, deliver
+from .outputs import check_picture
 from .running import pick_device
 
 
+@option_blocks()
 def eval_task(
     pairs: Annotated[list[str], typer.Argument(metavar="PAIRS...", help="TSV files of generate task.")],
     model: ModelOption,
+    options: ResultOptions,
     output: Annotated[
         str | None,
         typer.Option(
@@ -53,10 +54,7 @@ def eval_task(
     seed: SeedOption = 0,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
     latex: LatexOption = False,
-    quiet: QuietOption = False,
 ) -> None:
     """Predict y from x for a model of train --task; accuracy of y's symbols, by length and on average.
 
@@ -70,15 +68,13 @@ def eval_task(
     from pdtools.evaluation.formal.transduction import DEFAULT_BATCH, evaluate_task, join_pairs, task_of
     from pdtools.formal import read_pairs
     from pdtools.models import load_checkpoint
-    from pdtools.provenance import provenance
-    from pdtools.report.evaluations import draw_by_length, print_transduction
+    from pdtools.report.evaluations import draw_by_length
 
-    sources = [*pairs, model]
-    check_form(as_json=as_json, latex=latex)
-    check_target(output, folder=True, overwrite=overwrite, inputs=sources, quiet=quiet)
-    if plot:
-        check_picture(plot, overwrite=overwrite, inputs=sources, output=output)
     files = expand_inputs(pairs, (".tsv", ".csv"))
+    inputs = {"model": model, **{f"pairs_{i}": file for i, file in enumerate(files, 1)}}
+    evaluating = Evaluating.begin(output, options, inputs, also=pairs, latex=latex)
+    if plot:
+        check_picture(plot, overwrite=options.overwrite, inputs=[*inputs.values(), *pairs], output=output)
     loaded = load_checkpoint(model, pick_device(device, threads))
     task, _ = task_of(loaded)
     results = evaluate_task(
@@ -88,10 +84,8 @@ def eval_task(
         dropout=dropout,
         seed=seed,
         max_batch=max_batch or DEFAULT_BATCH,
-        progress=bar("lengths", quiet=quiet),
+        progress=evaluating.bar("lengths"),
     )
-    inputs = {"model": model, **{f"pairs_{i}": file for i, file in enumerate(files, 1)}}
-    made = provenance(inputs)
-    deliver(results, made, output, print_transduction, overwrite=overwrite, as_json=as_json, latex=latex)
+    evaluating.deliver(results)
     if plot:
         draw_by_length(plot, results)

@@ -56,7 +56,21 @@ _UsageError: Any = typer.BadParameter.__base__  # of click, or of the copy of it
 
 
 class _Commands(TyperGroup):
-    """The subcommands. What an error says of wrong usage may repeat names of files."""
+    """The subcommands, and those of other packages' evaluations. What an error says of wrong usage may repeat
+    names of files."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        found = super().get_command(ctx, cmd_name)
+        if found is None and cmd_name.startswith("eval-"):
+            from . import eval_record
+
+            found = eval_record.command_of(cmd_name)
+        return found
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        from . import eval_record
+
+        return [*super().list_commands(ctx), *eval_record.names()]
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         with _visible_errors():

@@ -58,10 +58,10 @@ def merge(
     job = read_job(job_path(output))
     arguments = _without_shard(job["command"])
     commands: Any = ctx.find_root().command
-    command = commands.commands.get(arguments[0]) if arguments else None
+    command = commands.get_command(ctx, arguments[0]) if arguments else None
     if command is None or all(parameter.name != "shard" for parameter in command.params):
         raise InputError("not begun by a command of pdtools that works in pieces", file=job_path(output))
-    _check_outputs(commands, arguments, job, output, scores)
+    _check_outputs(command, arguments, job, output, scores)
     os.chdir(job["folder"])
     sys.argv[1:] = arguments  # what the output was made with, as its provenance will say
     with only_merging():
@@ -69,7 +69,7 @@ def merge(
 
 
 def _check_outputs(
-    commands: Any, arguments: list[str], job: dict[str, Any], output: str, scores: str | None
+    command: Any, arguments: list[str], job: dict[str, Any], output: str, scores: str | None
 ) -> None:
     """Refuse a job that would write anything else than what is named: it may be from somebody else.
 
@@ -77,9 +77,8 @@ def _check_outputs(
         InputError: naming what it would write.
     """
     file = job_path(output)
-    name = arguments[0]
     # What is wrong with them the command will say: nothing after it is read then either.
-    parsed = commands.commands[name].make_context(name, arguments[1:], resilient_parsing=True)
+    parsed = command.make_context(arguments[0], arguments[1:], resilient_parsing=True)
     options = parsed.params
     hint = "was the folder moved? Run the command with --resume instead of --shard to continue"
     for made in (job["output"], options.get("output") or ""):
@@ -90,8 +89,8 @@ def _check_outputs(
         if file_name is None or (beside == "scores" and scores and _is_same(file_name, job, scores)):
             continue
         option = "--" + beside.replace("_", "-")
-        command = shlex.join(["pdtools", "merge", output, option, file_name])
-        right = f"if that is right: {command}" if beside == "scores" else None
+        again = shlex.join(["pdtools", "merge", output, option, file_name])
+        right = f"if that is right: {again}" if beside == "scores" else None
         raise InputError(f"its jobs were to write {file_name} too ({option})", file=file, hint=right)
 
 

@@ -366,16 +366,22 @@ BosOption = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class PiecesOptions:
-    """How a command does work that it can divide, and what becomes of the results."""
+class ResultOptions:
+    """What becomes of a command's results."""
+
+    overwrite: OverwriteOption = False
+    as_json: JsonOption = False
+    quiet: QuietOption = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class PiecesOptions(ResultOptions):
+    """The same for work that can be divided, and how it is done."""
 
     workers: WorkersOption = 1
     shard: ShardOption = None
     scheduler: SchedulerOption = None
     resume: ResumeOption = False
-    overwrite: OverwriteOption = False
-    as_json: JsonOption = False
-    quiet: QuietOption = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,50 +1,23 @@
-"""What commands write: checked before the work, delivered after it."""
+"""What commands write, checked before the work."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from pdtools.errors import MissingDependencyError, PdtoolsError
 from pdtools.files import STDIO, check_output, is_stream, recover_directory, watch_inputs
 
-from .console import message, print_json, warn
+from .console import message
 
 if TYPE_CHECKING:
-    from pdtools.evaluation.results import Results
-    from pdtools.files import Rejects
     from pdtools.jobs import Plan
 
 PICTURES = (".svg", ".png", ".pdf")
-
-
-def deliver(
-    results: Results,
-    made: dict[str, Any],
-    output: str | None,
-    show: Callable[[Results], None],
-    *,
-    rejects: Rejects | None = None,
-    overwrite: bool,
-    as_json: bool,
-    latex: bool = False,
-) -> None:
-    """End an evaluation: write its folder, if wanted, and print the JSON document, or what ``show`` does."""
-    from pdtools.evaluation.results import write_results
-    from pdtools.report.tables import latex_tables
-
-    if output:
-        write_results(output, results, made, rejects=rejects, overwrite=overwrite)
-    warn(results.settings)
-    if as_json:
-        print_json(results.document(made))
-    else:
-        with latex_tables(latex):
-            show(results)
 
 
 def check_target(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import check_output, read_lines
-from pdtools.search.scores import AUTO, DEFAULT_BEAM, Measure
+from pdtools.search.scores import DEFAULT_BEAM, Measure
 
 from .console import message
 from .options import ContextOptions, PiecesOptions, RunOptions
@@ -178,18 +178,15 @@ def piecewise_scorer(
         yield PiecewiseScorer(settings, plan, job)
 
 
-def piecewise_by_beam(
-    output: str, settings: ModelSettings, plan: Plan, *, overwrite: bool, quiet: bool
-) -> AbstractContextManager[Scorer | Comparer]:
-    """A scorer; of ``--beam auto`` a comparer."""
-    if settings.beam == AUTO:
-        return piecewise_comparer(output, settings, plan, overwrite=overwrite, quiet=quiet)
-    return piecewise_scorer(output, settings, plan, overwrite=overwrite, quiet=quiet)
-
-
 @contextmanager
 def piecewise_comparer(
-    output: str, settings: ModelSettings, plan: Plan, *, overwrite: bool, quiet: bool
+    output: str,
+    settings: ModelSettings,
+    plan: Plan,
+    *,
+    beside: Sequence[str] = (),
+    overwrite: bool,
+    quiet: bool,
 ) -> Iterator[Comparer]:
     """The same for sentences that are searched as far as comparisons of them need it."""
     from pdtools.search.in_pieces import PiecewiseComparer, model_settings_for_job
@@ -200,7 +197,7 @@ def piecewise_comparer(
         "steps": list(map(list, STEPS)),
         **model_settings_for_job(settings),
     }
-    with kept_pieces(output, described, plan, overwrite=overwrite, quiet=quiet) as job:
+    with kept_pieces(output, described, plan, beside=beside, overwrite=overwrite, quiet=quiet) as job:
         yield PiecewiseComparer(settings, plan, job)
 
 

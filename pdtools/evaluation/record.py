@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from pdtools.evaluation.results import Progress, Results
     from pdtools.evaluation.sums import Statistic
+    from pdtools.search.scores import Scorer
 
 GROUP = "pdtools.evaluations"
 # Kinds of values in a document of results, as errors name them.
@@ -114,6 +116,7 @@ class Evaluation:
         name: ``settings.task`` of its results.
         title: a heading.
         in_text: its name within a sentence.
+        printer: what prints its results, as ``module:function``.
         read: the kinds of the values that are read of its documents, by their paths; ``*`` is any name.
         may_be_missing: how the paths begin that a document may lack.
         outcomes: of items that are right or wrong; None of other evaluations.
@@ -129,12 +132,15 @@ class Evaluation:
         ignores_end: whether scores do not depend on whether end-of-sentence is counted.
         without_end: labels of scores for models of which only some count end-of-sentence.
         concerned: settings that only some scores depend on, with the end of these scores' labels.
+        evaluate: of other packages' evaluations, what their command (``eval-`` and the name) does with the
+            paths of its data, a model (:class:`pdtools.search.Scorer`) and a progress bar.
         card: scores that a model's card lists, by their keys; in percent if there are ``outcomes``.
     """
 
     name: str
     title: str
     in_text: str
+    printer: str = "pdtools.report.evaluations:print_scores"
     read: Mapping[str, str] = field(default_factory=dict)
     may_be_missing: str = " "
     outcomes: Outcomes | None = None
@@ -149,6 +155,7 @@ class Evaluation:
     ignores_end: bool = False
     without_end: frozenset[str] = frozenset()
     concerned: Mapping[str, str] = field(default_factory=dict)
+    evaluate: Callable[[Sequence[str], Scorer, Progress], Results] | None = None
     card: Mapping[str, str] = field(default_factory=dict)
 
     def main_scores(self, document: Document) -> MainScores:
@@ -187,6 +194,8 @@ def evaluations() -> Mapping[str, Evaluation]:
             raise _of_other_package(entry, "is no Evaluation")
         if record.name in found:
             raise _of_other_package(entry, f"has a name that is there already, {record.name}")
+        if record.name != entry.name:
+            raise _of_other_package(entry, f"is called {record.name}, its entry point {entry.name}")
         found[record.name] = record
     return found
 

@@ -10,6 +10,7 @@ from pdtools.evaluation.comparison.compare import Difference
 from pdtools.evaluation.comparison.engine import PairDifference, Score
 from pdtools.evaluation.comparison.many import ONE_RUN_EACH, ManyComparison, about_p
 from pdtools.evaluation.comparison.overview import Headline
+from pdtools.evaluation.record import evaluations
 from pdtools.evaluation.results import Results, mean
 from pdtools.evaluation.sg.scores import CONVENTIONS
 from pdtools.report.plots import Line, draw_lines
@@ -22,6 +23,16 @@ _NAMES_WIDTH = 24  # of two models, as headings of columns
 def percent(score: float | None) -> float | None:
     """A fraction of 1 as a percentage."""
     return None if score is None else 100 * score
+
+
+def print_scores(results: Results) -> None:
+    """The main scores of any evaluation that has a record."""
+    document = results.document({})
+    record = evaluations()[results.settings["task"]]
+    rows: list[tuple[Cell, ...]] = [
+        (label, value, ", ".join(over)) for label, (value, over) in record.main_scores(document).items()
+    ]
+    print_table([record.title, "score", "over"], rows)
 
 
 def print_parse(results: Results) -> None:

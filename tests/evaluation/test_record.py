@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,10 +13,37 @@ import pytest
 
 from pdtools.cli.main import run
 from pdtools.evaluation.record import evaluations
-from pdtools.evaluation.results import Results, write_results
+from pdtools.evaluation.results import Results, read_results, write_results
 
-RECORD = """
+RECORD = '''
+import pyarrow as pa
+
 from pdtools.evaluation.record import SCORE, Evaluation, Outcomes
+from pdtools.evaluation.results import Results
+from pdtools.evaluation.sums import Sums
+
+
+def name_colours(data, scorer, progress):
+    """Is the first of two sentences the more probable one?"""
+    rows = [line.rstrip("\\n").split("\\t") for path in data for line in open(path, encoding="utf-8")]
+    scores = scorer.score(text for _, *pair in rows for text in pair)
+    bits = [-score.total for score in progress(scores, 2 * len(rows))]
+    items = {
+        "hue": [hue for hue, *_ in rows], "item": [*range(len(rows))], "text": [good for _, good, _ in rows],
+        "correct": [good < bad for good, bad in zip(bits[::2], bits[1::2])], "bits": bits[::2],
+    }
+    scores = {"overall": sum(items["correct"]) / len(rows), "bits": sum(items["bits"]) / len(rows)}
+    settings = {"task": "colours", "scorer": scorer.settings}
+    return Results(scores=scores, counts={"items_scored": len(rows)}, settings=settings,
+                   tables={"items": pa.table(items)})
+
+
+def bits_of_colours(data, scorer, progress):
+    """How many bits the first sentences have."""
+    results = name_colours(data, scorer, progress)
+    results.settings["task"] = "bits"
+    return results
+
 
 COLOURS = Evaluation(
     name="colours",
@@ -26,9 +54,24 @@ COLOURS = Evaluation(
         score="colours named (%)", counted="items", key=("hue", "item"), content=("text",), unit="hue",
         outside=frozenset({"grey"}),
     ),
+    evaluate=name_colours,
     card={"overall": "colours named (%)"},
 )
-"""
+BITS = Evaluation(
+    name="bits",
+    title="Bits of colours",
+    in_text="bits of colours",
+    read={"scores.bits": SCORE},
+    scores=lambda document: {"bits of a colour": (document["scores"]["bits"], ("colours",))},
+    item_score=lambda label, document: Sums(
+        key="item", columns=("bits",), score=lambda sums: sums[..., 0], items="colours"
+    ),
+    columns=("item", "bits"),
+    lower_is_better=True,
+    evaluate=bits_of_colours,
+)
+'''
+HUES, NOUNS = ("red", "blue", "grey"), ("dog", "dog that chased the cats")
 PROVENANCE = {"command": ["colours"], "versions": {}, "inputs": {}, "code": {"version": "1"}}
 
 
@@ -38,7 +81,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     (tmp_path / "site/colours-1.dist-info").mkdir(parents=True)
     (tmp_path / "site/colours_of_tests.py").write_text(RECORD)
     (tmp_path / "site/colours-1.dist-info/METADATA").write_text("Name: colours\nVersion: 1\n")
-    entry = "[pdtools.evaluations]\ncolours = colours_of_tests:COLOURS\n"
+    entry = "[pdtools.evaluations]\ncolours = colours_of_tests:COLOURS\nbits = colours_of_tests:BITS\n"
     (tmp_path / "site/colours-1.dist-info/entry_points.txt").write_text(entry)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     monkeypatch.delitem(sys.modules, "colours_of_tests", raising=False)
@@ -86,12 +129,67 @@ def test_it_is_compared_and_shown(
     assert "Names of colours" in page.read_text()
 
 
+@pytest.mark.parametrize("name", ["colours", "bits"])
+def test_its_command_works_as_those_of_pdtools_do(
+    name: str,
+    installed: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With no line elsewhere: pieces, merge, --resume, --json, compare, view."""
+    data = tmp_path / "colours.tsv"
+    pairs = [(hue, f"The {noun} barks .", f"The barks {noun} .") for hue in HUES for noun in NOUNS]
+    data.write_text("".join("\t".join(pair) + "\n" for pair in pairs))
+    folders = {}
+    for model in ("demo", "demo-base"):
+        command = [f"eval-{name}", str(data), "--model", model, "--beam", "2", "-q"]
+        folders[model] = str(tmp_path / model)
+        assert run([*command, "-o", folders[model], "--json"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert document == json.loads((tmp_path / model / "results.json").read_text())
+        assert document["provenance"]["inputs"]["data"]["path"] == str(data)
+    again = str(tmp_path / "of-jobs")
+    for shard in ("0/2", "1/2"):
+        monkeypatch.setattr(sys, "argv", ["pdtools", *command, "-o", again, "--shard", shard])
+        assert run(sys.argv[1:]) == 0
+    assert run(["merge", again]) == 0
+    capsys.readouterr()
+    assert read_results(again)[1].equals(read_results(folders[model])[1])
+    assert read_results(again)[0]["scores"] == document["scores"]
+    assert run([*command, "-o", again, "--resume"]) == 0
+    assert "done" not in capsys.readouterr().out
+    assert run([*command, "-o", again]) == 1
+    assert "exists already" in capsys.readouterr().err
+    label = {"colours": "colours named (%)", "bits": "bits of a colour"}[name]
+    assert run([*command]) == 0
+    assert label in capsys.readouterr().out
+    for three in ([], [again]):
+        assert run(["compare", *folders.values(), *three, "--json"]) == 0
+        compared = json.loads(capsys.readouterr().out)
+        shown = compared["scores"][0]["items"] if "scores" in compared else compared["groups"][0]["items"]
+        assert shown == len(pairs) - (name == "colours") * len(NOUNS)
+    both = tmp_path / "both"
+    for model, folder in folders.items():
+        shutil.copytree(folder, both / model / name)
+    assert run(["compare", *(str(both / model) for model in folders)]) == 0
+    assert label in capsys.readouterr().out
+    page = tmp_path / "page.html"
+    assert run(["view", *folders.values(), "-o", str(page), "-q"]) == 0
+    assert {"colours": "Names of colours", "bits": "Bits of colours"}[name] in page.read_text()
+    assert run(["--help"]) == 0
+    assert f"eval-{name}" in capsys.readouterr().out
+    assert run([f"eval-{name}", "--help"]) == 0
+    assert "sentence" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
         ("import no_such_module", "cannot be loaded: No module named 'no_such_module'"),
         ("COLOURS = 3", "is no Evaluation"),
         (RECORD.replace('name="colours"', 'name="sg"'), "has a name that is there already, sg"),
+        (RECORD.replace('name="colours"', 'name="hues"'), "is called hues, its entry point colours"),
     ],
 )
 def test_a_package_that_brings_no_record_is_named(

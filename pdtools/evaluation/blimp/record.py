@@ -9,6 +9,7 @@ EVALUATIONS = (
         name="blimp",
         title="BLiMP",
         in_text="BLiMP",
+        printer="pdtools.report.evaluations:print_blimp",
         read={"scores.overall": SCORE},
         may_be_missing="scores.",
         outcomes=Outcomes(

@@ -170,6 +170,7 @@ EVALUATIONS = (
         name=CLASSIFY,
         title="Prompts",
         in_text="classify",
+        printer="pdtools.report.evaluations:print_classification",
         read={
             **{f"settings.{name}": STRING for name in ("prompt_task", "metric")},
             **{f"scores.{name}": SCORE for name in NAMES},

@@ -188,6 +188,9 @@ class Comparison:
         if (record := evaluation_of(document)) is None:
             task = document["settings"]["task"]
             raise InputError(f"results of an evaluation that is not known here: {task}", file=folder)
+        if self.runs and record is not self.runs[0].record:
+            reason = f"results of another evaluation than {self.runs[0].folder}"
+            raise InputError(reason, file=folder)
         items = None if record.outcomes is None else read_items(table, folder, record.outcomes)
         run = Run(group, model.name, folder, record, document, table, items)
         return self._compared(run) if self.runs else run
@@ -200,14 +203,12 @@ class Comparison:
         """
         first = self.runs[0]
         compared = comparability(first.document, run.document)
-        reason = "another evaluation" if run.record is not first.record else compared.refused
-        if run.record is first.record:
-            try:  # the items name what is not the same, if they know
-                _check_items(first, run)
-            except OtherItemsError as error:
-                raise OtherItemsError("; ".join([str(error), *compared.notes])) from None
-        if reason is not None:
-            raise InputError(f"results of {reason} than {first.folder}", file=run.folder)
+        try:  # the items name what is not the same, if they know
+            _check_items(first, run)
+        except OtherItemsError as error:
+            raise OtherItemsError("; ".join([str(error), *compared.notes])) from None
+        if compared.refused is not None:
+            raise InputError(f"results of {compared.refused} than {first.folder}", file=run.folder)
         return replace(run, differs=compared.differs)
 
     @property

@@ -29,6 +29,7 @@ EVALUATIONS = (
         name="dyck",
         title="Closing brackets",
         in_text="dyck",
+        printer="pdtools.report.evaluations:print_closing",
         read={"scores.by_set.*.accuracy": NUMBER, "scores.by_set.*.prefixes": COUNT},
         scores=_prefixes,
         data="",
@@ -37,6 +38,7 @@ EVALUATIONS = (
         name="cfl",
         title="Strings of a context-free language",
         in_text="cfl",
+        printer="pdtools.report.cfl:print_cfl",
         read={"scores.difference": SCORE, "counts.strings": COUNT},
         scores=_strings,
         lower_is_better=True,
@@ -46,6 +48,7 @@ EVALUATIONS = (
         name="task",
         title="Task",
         in_text="task",
+        printer="pdtools.report.evaluations:print_transduction",
         read={
             "scores.accuracy_beyond_training": SCORE,
             "settings.formal_task": STRING,

@@ -36,6 +36,7 @@ EVALUATIONS = (
         name="parse",
         title="Parsing",
         in_text="parsing",
+        printer="pdtools.report.evaluations:print_parse",
         read={
             "settings.labeled": FLAG,
             "settings.binarize": STRING,

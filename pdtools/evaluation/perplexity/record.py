@@ -65,6 +65,7 @@ EVALUATIONS = (
         name="ppl",
         title="Perplexity",
         in_text="perplexity",
+        printer="pdtools.report.evaluations:print_perplexity",
         read={**{f"scores.{name}": SCORE for name in _SUMS}, "counts.sentences": COUNT},
         may_be_missing="scores.ppl_",
         scores=_main_scores,

@@ -20,6 +20,7 @@ EVALUATIONS = (
         name="reading",
         title="Reading times",
         in_text="reading times",
+        printer="pdtools.report.reading:print_reading",
         read={
             **{f"scores.by_model.*.{name}": NUMBER for name in ("delta_ll", "low", "high")},
             "counts.words_regressed": COUNT,

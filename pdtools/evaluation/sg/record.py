@@ -10,6 +10,7 @@ EVALUATIONS = (
         name="sg",
         title="Syntactic generalization",
         in_text="the SG test suites",
+        printer="pdtools.report.evaluations:print_sg",
         read={"scores.overall": SCORE, "scores.sg_31": SCORE},
         may_be_missing="scores.",
         outcomes=Outcomes(

@@ -76,7 +76,7 @@ def test_two_models_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[s
         path = Path(folder) / "ppl" / "results.json"
         path.write_text(json.dumps({**document, "settings": {"task": "none of ours"}}))
     assert run(["compare", *folders]) == 1
-    assert "not results of an evaluation with a main score" in capsys.readouterr().err
+    assert "results of an evaluation that is not known here: none of ours" in capsys.readouterr().err
     assert run(["compare", folders[0], str(tmp_path)]) == 1
     assert "no results folder" in capsys.readouterr().err
 
@@ -223,13 +223,18 @@ def test_one_benchmark_that_cannot_be_compared_leaves_the_others(
 def test_other_sentences_left_out_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, ids in (("a", [0, 1]), ("b", [1, 2])):
         ppl(tmp_path / name / "ppl", eos=True)
-        pq.write_table(pa.table({"id": ids}), tmp_path / name / "ppl" / "items.parquet")
+        items = pa.table({"id": ids, "marginal": [-9.0] * len(ids), "words": [4] * len(ids)})
+        pq.write_table(items, tmp_path / name / "ppl" / "items.parquet")
     (row,), _ = compared(tmp_path, capsys)
     assert row["notes"] == ["sentences that only one could score: 1 and 1"]
 
 
 def parsed(folder: Path, scored: set[int]) -> None:
-    rows = [{"line": line, "status": "scored" if line in scored else "skipped"} for line in range(1, 4)]
+    brackets = dict.fromkeys(("matched", "gold", "predicted"), 1)
+    rows = [
+        {"line": line, "status": "scored" if line in scored else "skipped", **brackets}
+        for line in range(1, 4)
+    ]
     settings = {"task": "parse", "labeled": True, "binarize": "none"}
     tables = {ITEMS: pa.Table.from_pylist(rows)}
     results = Results(scores={"f1": 50.0}, counts={"scored": len(scored)}, settings=settings, tables=tables)
@@ -249,7 +254,8 @@ def test_rows_of_other_layouts_are_not_taken_for_sentences_left_out(
     for name, layout, ids in (("a", "sentence", [0, 1]), ("b", "block", [0])):
         ppl(tmp_path / name / "ppl", eos=True)
         change_settings(tmp_path / name / "ppl", layout=layout)
-        pq.write_table(pa.table({"id": ids}), tmp_path / name / "ppl" / "items.parquet")
+        items = pa.table({"id": ids, "marginal": [-9.0] * len(ids), "words": [4] * len(ids)})
+        pq.write_table(items, tmp_path / name / "ppl" / "items.parquet")
     (row,), _ = compared(tmp_path, capsys)
     assert row["notes"] == ["layout: sentence and block"]
 
@@ -288,7 +294,8 @@ def test_items_of_other_types_are_one_line(
 def test_ids_of_other_types_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in "ab":
         ppl(tmp_path / name / "ppl", eos=True)
-        pq.write_table(pa.table({"id": [[0], [1]]}), tmp_path / name / "ppl" / "items.parquet")
+        items = pa.table({"id": [[0], [1]], "marginal": [-9.0, -6.0], "words": [4, 3]})
+        pq.write_table(items, tmp_path / name / "ppl" / "items.parquet")
     assert "column id holds list<" in compared(tmp_path, capsys, status=1)[1]
 
 

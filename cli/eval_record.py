@@ -1,0 +1,63 @@
+"""Commands of evaluations that other packages bring: each is its record, which has a function."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import Annotated, Any
+
+import typer
+
+from pdtools.evaluation.record import GROUP, Evaluation, evaluations
+
+from .evaluating import Evaluating
+from .options import LatexOption, PanelledCommand, RunOptions, ScoredModelOption, option_blocks
+from .running import model_settings
+
+
+def names() -> list[str]:
+    """The commands, by the names of entry points; nothing is imported."""
+    return [f"eval-{entry.name}" for entry in entry_points(group=GROUP)]
+
+
+def command_of(name: str) -> Any:
+    """The command of a name; None if no package brings it."""
+    if name not in names():
+        return None
+    record = evaluations()[name.removeprefix("eval-")]
+    if record.evaluate is None:
+        return None
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    app.command(
+        name,
+        cls=PanelledCommand,
+        help=f"{record.title}.\n\n{record.evaluate.__doc__ or ''}",
+        short_help=record.title,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    )(_command(record))
+    return typer.main.get_command(app)
+
+
+def _command(record: Evaluation) -> Any:
+    evaluate = record.evaluate
+    assert evaluate is not None
+
+    @option_blocks()
+    def command(
+        data: Annotated[list[str], typer.Argument(metavar="DATA...", help="Files that it reads.")],
+        run: RunOptions,
+        model: ScoredModelOption,
+        output: Annotated[
+            str | None,
+            typer.Option(
+                "--output", "-o", rich_help_panel="Output", metavar="DIR", help="results.json, items.parquet."
+            ),
+        ] = None,
+        latex: LatexOption = False,
+    ) -> None:
+        of_data = {"data" if len(data) == 1 else f"data_{i}": path for i, path in enumerate(data, start=1)}
+        inputs = {**of_data, "model": model, "trees": run.trees}
+        evaluating = Evaluating.begin(output, run, inputs, latex=latex)
+        with evaluating.scorer(model_settings(evaluating.plan, model, run)) as scorer:
+            evaluating.deliver(evaluate(data, scorer, evaluating.bar("sentences")))
+
+    return command
