@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import hashlib
 import math
 import tracemalloc
 from collections.abc import Iterator
@@ -25,12 +26,15 @@ from pdtools.evaluation.perplexity.evaluate import (
     SentenceLogprobs,
     evaluate_perplexity,
     evaluate_string_perplexity,
+    evaluate_text_perplexity,
     items_table,
     perplexities,
 )
+from pdtools.evaluation.results import ITEMS
 from pdtools.files import Rejects
 from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.search import load_scorer
+from pdtools.search.inputs import SourcedLine
 from pdtools.search.particles import Particles
 from pdtools.search.scores import RowScore, SentenceScore
 from pdtools.search.strings.scorer import string_logprobs
@@ -41,6 +45,7 @@ from pdtools.tokenization import (
     Sentence,
     Tokenizer,
     join_words,
+    split_spaces,
     train_bpe_tokenizer,
     train_word_tokenizer,
 )
@@ -398,3 +403,48 @@ def test_memory_does_not_grow_with_the_shards(tmp_path: Path, monkeypatch: pytes
         tracemalloc.stop()
         assert results.table("items").num_rows == number
     assert peaks[2] - peaks[1] < 250 * (1536 - 512)  # a row with its arrays takes 700 bytes more
+
+
+@pytest.mark.parametrize("eos", [True, False])
+@pytest.mark.parametrize("documents", [True, False])
+def test_perplexity_of_text_by_hand(word_scorer: Any, eos: bool, documents: bool) -> None:
+    """A word has a log-probability of minus its letters, an end of -1.5; text as written has other words."""
+    texts = {"f": ["a bb", "ccc", "", "dddd zebra", "zebra", "", "a"], "g": ["bb a"]}
+    lines = [
+        SourcedLine(split_spaces(text), split_spaces(text.replace("bb", "b b")), file, number)
+        for file, of_file in texts.items()
+        for number, text in enumerate(of_file, 1)
+    ]
+    scorer = word_scorer(eos=-1.5 if eos else None, text_style=None, unknown=frozenset({"zebra"}))
+    scorer.settings["eos"] = eos
+    rejects = Rejects("skip")
+    found = evaluate_text_perplexity(iter(lines), scorer, documents=documents, rejects=rejects)
+    letters, words, ids, left_out = {  # of what has a score
+        False: ([3, 3, 1, 3], [3, 1, 1, 3], [1, 2, 7, 8], [("f", 4), ("f", 5)]),
+        True: ([6, 1, 3], [4, 1, 3], [1, 5, 6], [("f", 4)]),
+    }[documents]
+    n = len(ids)
+    items = found.table(ITEMS).to_pydict()
+    assert items["id"] == ids
+    assert items["marginal"] == [-each - 1.5 * eos for each in letters]
+    assert items["words"] == [each + eos for each in words]
+    assert items["ends"] == [int(eos)] * n
+    assert items["end_marginal"] == [-1.5 * eos] * n
+    assert [(record["file"], record["line"]) for record in rejects] == left_out
+    kind = "documents" if documents else "sentences"
+    assert found.counts[kind] == n
+    assert found.counts[f"{kind}_left_out"] == len(left_out)
+    assert found.counts["words"] == sum(words) + n * eos
+    scores = found.scores
+    total = sum(letters) + 1.5 * n * eos
+    assert scores["ppl_word_marginal"] == pytest.approx(math.exp(total / (sum(words) + n * eos)))
+    assert scores["ppl_word_without_eos_marginal"] == pytest.approx(math.exp(sum(letters) / sum(words)))
+    assert scores["ppl_token_marginal"] == pytest.approx(math.exp(total / sum(items["tokens"])))
+    assert scores["ppl_word_given_trees"] is None
+    assert found.settings["words"] == ("words and end-of-sentence" if eos else "words")
+    assert found.settings["eos_counted"] is eos
+    every = "".join(f"{line.sentence.text}\n" for line in lines).encode()
+    assert found.settings["text_sha256"] == hashlib.sha256(every).hexdigest()
+    nothing = [line for line in lines if "zebra" in line.sentence.text or not line.sentence.words]
+    with pytest.raises(InputError, match="no text that the model can score"):
+        evaluate_text_perplexity(iter(nothing), scorer, documents=documents, rejects=Rejects("skip"))
