@@ -177,6 +177,29 @@ def test_a_quote_taken_for_a_possessive_is_put_back() -> None:
     assert other.status == "error"
 
 
+@pytest.mark.parametrize("mark", ["'", '"', "/"])
+def test_marks_are_put_back_on_the_side_that_left_them_out(mark: str) -> None:
+    parameters = Parameters(
+        delete_labels=frozenset({"''"}), quote_labels=frozenset({"''", "POS"}), equal_labels=frozenset()
+    )
+    kept = f"(S (NP (NP (NNS dogs)) (POS {mark}) (X x)) (VP (VBZ smells)))"
+    deleted = f"(S (NP (NP (NNS dogs)) ('' {mark})) (VP (X x) (VBZ smells)))"
+    for gold, predicted in ((kept, deleted), (deleted, kept)):
+        row = compare_sentence(gold, predicted, parameters)
+        assert (row.status, row.words, row.correct_tags) == ("scored", 4, 3)
+        assert (row.matched, row.gold, row.predicted, row.length) == (2, 4, 4, 4)
+
+
+@pytest.mark.parametrize("equal", [("A", "B"), ("B", "A")])
+def test_equal_labels_match_in_both_directions(equal: tuple[str, str]) -> None:
+    parameters = Parameters(equal_labels=frozenset({equal, ("B", "C")}))
+    assert parameters.equals_of("A") == {"B"}
+    assert parameters.equals_of("B") == {"A", "C"}
+    one, other, third = (f"(S ({label} (X a) (X b)) (X c))" for label in "ABC")
+    for gold, predicted, matched in ((one, other, 2), (other, one, 2), (one, third, 1), (third, other, 2)):
+        assert compare_sentence(gold, predicted, parameters).matched == matched
+
+
 def test_no_break_spaces_belong_to_words() -> None:
     tree = "(S (A a\u00a0b) (B c))"
     assert compare_sentence(tree, tree, COMMON).words == 2

@@ -11,7 +11,13 @@ import pytest
 
 from pdtools.errors import InputError
 from pdtools.evaluation.parsing.evalb import compare_sentence
-from pdtools.evaluation.parsing.evaluate import PreparationCounts, evaluate_parse, prepare, read_left_out
+from pdtools.evaluation.parsing.evaluate import (
+    PreparationCounts,
+    evaluate_parse,
+    prepare,
+    read_left_out,
+    read_pairs,
+)
 from pdtools.evaluation.parsing.prm import COMMON, read_parameters
 from pdtools.trees import TRACE_TAGS, WRAPPERS, tree_from_attachments
 
@@ -188,3 +194,31 @@ def test_files_of_different_lengths(tmp_path: Path) -> None:
 def test_bad_rejects(tmp_path: Path, line: str) -> None:
     with pytest.raises(InputError, match=r"r\.jsonl:1"):
         read_left_out(write(tmp_path / "r.jsonl", line))
+
+
+def test_a_tree_with_tags_keeps_them() -> None:
+    counts = PreparationCounts()
+    gold, tagged = "(S (NP (NN a)) (. .))", "(S (NP (VB a)) (, .))"
+    untagged = "(S (NP (XX a)) (XX .))"
+    for one, predicted, wanted in (
+        (gold, tagged, tagged),
+        (gold, untagged, gold),
+        (untagged, tagged, tagged),
+        (untagged, untagged, untagged),
+        (gold, untagged.replace(" a", " b"), untagged.replace(" a", " b")),
+    ):
+        _, found = prepare(one, predicted, "none", counts)
+        assert found.split() == wanted.split()
+    assert counts.retagged == 1
+
+
+def test_verbatim_lines_are_not_looked_into(tmp_path: Path) -> None:
+    (tmp_path / "gold").write_text("(S (X a)\n  (X b))\n")
+    (tmp_path / "found").write_text("(S (X a)\n\n")
+    pairs = list(read_pairs(tmp_path / "gold", tmp_path / "found", verbatim=True))
+    assert pairs == [(1, "(S (X a)", "(S (X a)"), (2, "  (X b))", "")]
+    with pytest.raises(InputError, match="gold:1: a tree goes on in the next line"):
+        list(read_pairs(tmp_path / "gold", tmp_path / "found"))
+    (tmp_path / "found").write_text("\n")
+    with pytest.raises(InputError, match="found: ends after line 1, but .*gold has more"):
+        list(read_pairs(tmp_path / "gold", tmp_path / "found", verbatim=True))
