@@ -152,8 +152,9 @@ def test_teacher_forcing_tells_the_right_symbols() -> None:
     task = make_task("rs")
     found = loaded(task)
     pairs = drawn(task, (6,))
-    forced = evaluate_task(pairs, found, decoding="teacher-forced").tables["items"].to_pylist()
-    greedy = evaluate_task(pairs, found).tables["items"].to_pylist()
+    results = [evaluate_task(pairs, found, decoding=each) for each in ("teacher-forced", "greedy")]
+    assert [each.settings["decoding"] for each in results] == ["teacher-forced", "greedy"]
+    forced, greedy = (each.tables["items"].to_pylist() for each in results)
     layout = RowLayout(task=task, tokenizer=found.tokenizer, objective="causal")
     rows = layout.rows(pairs[6])
     for i, item in enumerate(forced):
@@ -200,6 +201,8 @@ def test_scores() -> None:
     ):
         assert results.scores[score] == pytest.approx(np.mean([pooled[length] for length in lengths]))
     assert results.scores["exact"] == 0  # END is never said
+    assert results.settings["decoding"] == "at once"
+    assert results.settings["trained_lengths"] == [1, 4]
     assert results.counts == {
         "pairs": 160,
         "symbols": sum(int(each.counted.sum()) for each in pairs.values()),
@@ -242,7 +245,11 @@ def test_files_are_joined() -> None:
 
 def test_models_without_a_task() -> None:
     found = loaded(make_task("rs"))
-    for settings in ({"layout": "sentence"}, {"task": "rs"}, {"task": 3, "as_released": True}):
+    without_range = {"task": "rs", "as_released": False}
+    for settings in (
+        *({"layout": "sentence"}, {"task": "rs"}, {"task": 3, "as_released": True}),
+        *({**without_range, "lengths": lengths} for lengths in (None, 4, [1], [1, 2, 3])),
+    ):
         found.config["shards"] = settings
         with pytest.raises(PdtoolsError, match=r"run: not trained on a task \(pdtools train --task NAME\)"):
             task_of(found)
