@@ -69,6 +69,18 @@ def test_a_row_for_the_beginning_is_passed_over(tmp_path: Path) -> None:
     assert score.total == pytest.approx(-7.5 * math.log(2))
 
 
+def test_an_empty_sentence_may_have_an_end(tmp_path: Path) -> None:
+    score = only(read(tmp_path, OFFSETS, ["1 | 1 | </s> | 0 | 0 | 3"], [""]))
+    assert (score.tokens, score.words, score.eos) == (("</s>",), (-1,), True)
+    assert score.total == pytest.approx(-3 * math.log(2))
+
+
+def test_an_empty_file_has_no_columns(tmp_path: Path) -> None:
+    (tmp_path / "in.tsv").write_text("")
+    with pytest.raises(InputError, match="no column sentence_id, token, surprisal in the header"):
+        list(RecordedScorer(tmp_path / "in.tsv", ["a"]).score(["a"]))
+
+
 def test_offsets_may_have_the_space_before_a_token(tmp_path: Path) -> None:
     rows = ["1 | 1 | The | 0 | 3 | 1", "1 | 2 | dog | 3 | 7 | 2", "1 | 3 | Ġran | 7 | 11 | 3"]
     score = only(read(tmp_path, OFFSETS, [*rows, "1 | 4 | . | 11 | 13 | 4"], TEXTS[:1]))
