@@ -28,7 +28,7 @@ from pdtools.shards import ShardSet
 
 def answered(
     folder: Path, task: Task, labels: Sequence[Any], values: Sequence[Sequence[float]], monkeypatch: Any
-) -> tuple[Results, ShardSet]:
+) -> Results:
     """Results of a model that says these values of items with these labels."""
     items, trees = toy_items(len(labels), 0, task)
     items = [dataclasses.replace(item, label=label) for item, label in zip(items, labels, strict=True)]
@@ -51,7 +51,7 @@ def answered(
 
     monkeypatch.setattr(evaluate, "_answer", said)
     loaded = load_checkpoint(folder / "model")
-    return evaluate_prompts(shards, loaded, samples=200, rejects=Rejects("fail")), shards
+    return evaluate_prompts(shards, loaded, samples=200, rejects=Rejects("fail"))
 
 
 # Of the labels same and other.
@@ -64,7 +64,7 @@ def test_labels_by_hand(
     metric: Any, positive: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = dataclasses.replace(SAME, metric=metric, **({"positive": positive} if positive else {}))
-    results, shards = answered(tmp_path, task, LABELS, VALUES, monkeypatch)
+    results = answered(tmp_path, task, LABELS, VALUES, monkeypatch)
     rows = sorted(results.table(ITEMS).to_pylist(), key=lambda row: row["item"])
     assert [row["item"] for row in rows] == [f"item-{i}" for i in range(7)]
     assert [row["label"] for row in rows] == LABELS
@@ -101,7 +101,7 @@ def test_labels_by_hand(
 def test_numbers_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     labels = [0.0, 1.5, None, 4.0, 2.0]
     values = [(-1.0,), (1.0,), (3.0,), (9.0,), (2.0,)]  # the task's numbers are from 0 to 4
-    results, _ = answered(tmp_path, HOW_LATE, labels, values, monkeypatch)
+    results = answered(tmp_path, HOW_LATE, labels, values, monkeypatch)
     rows = sorted(results.table(ITEMS).to_pylist(), key=lambda row: row["item"])
     assert [row["target"] for row in rows] == labels
     assert [row["regression"] for row in rows] == [value for (value,) in values]
@@ -117,7 +117,7 @@ def test_numbers_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_prompts_without_labels_have_answers_and_no_scores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    results, _ = answered(tmp_path, SAME, [None, None], [(-1, -2), (-2, -1)], monkeypatch)
+    results = answered(tmp_path, SAME, [None, None], [(-1, -2), (-2, -1)], monkeypatch)
     assert results.scores == {"accuracy": None, "intervals": None}
     assert {row["predicted"] for row in results.table(ITEMS).to_pylist()} == {"same", "other"}
 
