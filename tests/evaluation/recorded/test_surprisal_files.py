@@ -12,10 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdtools.errors import InputError
+from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.recorded.scorer import RecordedScorer
-from pdtools.evaluation.recorded.sentence_files import PlacedSentence, write_sentences
+from pdtools.evaluation.recorded.sentence_files import (
+    SG_COLUMNS,
+    PlacedSentence,
+    place_names,
+    sg_sentences,
+    write_sentences,
+)
 from pdtools.evaluation.recorded.word_alignment import align_tokens
+from pdtools.evaluation.sg.suites import Condition, Item, Suite
 from pdtools.search.scores import SentenceScore, Unscorable
 
 OFFSETS = "sentence_id\ttoken_id\ttoken\tstart\tend\tsurprisal"
@@ -260,3 +267,28 @@ def test_no_sentence_breaks_its_line(tmp_path: Path, mark: str) -> None:
     with pytest.raises(InputError, match="tab or line break"):
         write_sentences([broken], ("suite", "item", "condition"), tmp_path / "out.tsv")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_sentences_of_suites_are_spaced_as_there_or_as_people_write(tmp_path: Path) -> None:
+    conditions = tuple(
+        Condition(name=name, regions=("She can't", "do n't", end), numbers=(1, 2, 3))
+        for name, end in (("a", ", he said ."), ("b", "( so )"))
+    )
+    suite = Suite(name="toy", circuit="other", formulas=(), items=(Item(number=4, conditions=conditions),))
+    for style, texts in (
+        ("ptb", ["She can't do n't , he said .", "She can't do n't ( so )"]),
+        ("raw", ["She can't don't, he said.", "She can't don't (so)"]),
+    ):
+        found = list(sg_sentences([suite], style))
+        assert found == [
+            PlacedSentence(("toy", "4", name), text) for name, text in zip("ab", texts, strict=True)
+        ]
+    names = list(place_names(SG_COLUMNS, found))
+    assert names == [f"suite toy, item 4, condition {name}" for name in "ab"]
+    out = tmp_path / "out.tsv"
+    assert write_sentences(found, SG_COLUMNS, out) == 2
+    assert out.read_text().splitlines()[1] == "toy\t4\ta\tShe can't don't, he said."
+    assert write_sentences(found[:1], SG_COLUMNS, out, text_only=True) == 1
+    assert out.read_text() == "She can't don't, he said.\n"
+    with pytest.raises(PdtoolsError, match="exists"):
+        write_sentences(found, SG_COLUMNS, out, overwrite=False)
