@@ -429,3 +429,29 @@ def test_whatever_text_says_it_is_text(tmp_path: Path) -> None:
     assert found[1] == ["<b>B</b>"]
     assert found[3] == ["<root>", *tokens, "<eos>"]
     assert "<script>hit" not in path.read_text("utf-8")
+
+
+@needs_node
+def test_the_address_and_the_keys_say_which_token_and_pieces_of_words_are_marked(tmp_path: Path) -> None:
+    traces = [random_trace(words, 1) for words in (["un", "believ", "able", "dogs", "!"], [*"abc"], ["last"])]
+    traces[0] = replace(traces[0], word=(-1, 0, 0, 0, 1, 1, -1))
+    path = save_page(sentences_page([[each] for each in traces], ["A"], MADE), tmp_path / "page.html")
+    pressed = ["Home", *["ArrowRight"] * 3, "2", "ArrowLeft", "End", "ArrowLeft", "ArrowRight", "ArrowRight"]
+    keys = (
+        "const found = [];"
+        f"for (const key of {pressed}) {{ document.dispatch('keydown', {{ key, target: document.body }});"
+        "  await later();"
+        "  found.push([one('.where').textContent, state.get('hypothesis', '')]); }"
+        "return found;"
+    )
+    tokens = ["1/6 un", "2/6 ·believ", "3/6 ·able", "4/6 dogs", "5/6 ·!", "6/6 <eos>"]
+    found = evaluate(path, keys)
+    assert [where for where, _ in found] == [tokens[i] for i in (0, 1, 2, 3, 3, 2, 5, 4, 5, 5)]
+    assert [hypothesis for _, hypothesis in found] == ["", "", "", "", "2", "", "", "", "", ""]
+    for state, where in (
+        ("", "6/6 <eos>"),
+        ("sentence=2&token=2", "2/4 b"),
+        ("sentence=8&token=1", "1/2 last"),
+        ("sentence=x&token=9", "6/6 <eos>"),
+    ):
+        assert evaluate(path, "return one('.where').textContent;", state) == where

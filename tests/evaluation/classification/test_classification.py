@@ -93,6 +93,7 @@ def test_labels_by_hand(
             "other": {"gold": 3, "predicted": 3, "right": 2},
         },
     }
+    assert results.settings["unit"] == "fraction of 1"
     assert results.settings["metric"] == metric
     assert results.settings.get("positive") == positive
     assert results.settings["prompt_task"] == results.settings["trained_on"] == "same-split"
@@ -111,6 +112,7 @@ def test_numbers_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     wanted = np.corrcoef([0, 1.5, 4, 2], [0, 1, 4, 2])[0, 1]
     assert results.scores["pearson"] == pytest.approx(wanted)
     assert results.counts == {"items": 5, "items_labelled": 4, "items_left_out": 0}
+    assert results.settings["unit"] == "correlation, from -1 to 1"
     assert results.settings["decision"].endswith("within 0 to 4")
 
 
