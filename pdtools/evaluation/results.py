@@ -19,7 +19,7 @@ from pdtools.files import (
     recover_directory,
     write_json,
 )
-from pdtools.files.written import RESULT_TABLES
+from pdtools.files.written import command_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,18 +97,13 @@ class Results:
         scores: by name; None where there was nothing to score.
         counts: how many of what.
         settings: what was done, and in which units.
-        tables: ``items`` (one row per item) and whatever else of ``RESULT_TABLES`` goes beside it, each a
-            Parquet file.
+        tables: ``items`` (one row per item) and whatever else goes beside it, each a Parquet file.
     """
 
     scores: dict[str, Any]
     counts: dict[str, Any]
     settings: dict[str, Any]
     tables: Mapping[str, pa.Table | Batches] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if unknown := self.tables.keys() - {*RESULT_TABLES}:
-            raise ValueError(f"{unknown}: not in RESULT_TABLES, so that --overwrite would not replace them")
 
     def table(self, name: str) -> pa.Table:
         """One of the tables, all rows of it."""
@@ -148,8 +143,9 @@ def write_results(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with atomic_directory(folder, overwrite=overwrite) as temporary:
-        write_json(temporary / RESULTS, results.document(provenance))
+    document = results.document(provenance)
+    with atomic_directory(folder, kind=f"results{command_of(document)}", overwrite=overwrite) as temporary:
+        write_json(temporary / RESULTS, document)
         if rejects is not None:
             rejects.write(temporary / REJECTS_FILE)
         for name, table in results.tables.items():

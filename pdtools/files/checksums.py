@@ -7,17 +7,32 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pdtools.errors import InputError
-from pdtools.files import atomic_text, decode_utf8, read_bytes, sha256_file
+from pdtools.files.inputs import decode_utf8, read_bytes, sha256_file
 
 CHECKSUMS_FILE = "SHA256SUMS"
 _LINE = re.compile(r"([0-9a-f]{64})  ([^/\n]+)\n")
 
 
 def write_checksums(folder: Path, names: Sequence[str]) -> None:
-    """Record the sums of these files of a folder in its ``SHA256SUMS``."""
-    with atomic_text(folder / CHECKSUMS_FILE) as stream:
-        for name in sorted(names):
-            stream.write(f"{sha256_file(folder / name)}  {name}\n")
+    """Record the sums of these files of a folder, which has a temporary name yet, in its ``SHA256SUMS``."""
+    lines = [f"{sha256_file(folder / name)}  {name}\n" for name in sorted(names)]
+    (folder / CHECKSUMS_FILE).write_text("".join(lines), encoding="utf-8", newline="\n")
+
+
+def read_checksums(path: Path) -> dict[str, str]:
+    """The sums of a ``SHA256SUMS`` by the names of files.
+
+    Raises:
+        InputError: if it is damaged.
+    """
+    sums = {}
+    lines = decode_utf8(read_bytes(path), path).splitlines(keepends=True)
+    for number, line in enumerate(lines, start=1):
+        found = _LINE.fullmatch(line)
+        if found is None:
+            raise InputError("damaged: not a line of sha256sum", file=path, line=number)
+        sums[found[2]] = found[1]
+    return sums
 
 
 def check_checksums(folder: Path) -> None:
@@ -29,12 +44,7 @@ def check_checksums(folder: Path) -> None:
     path = folder / CHECKSUMS_FILE
     if not path.is_file():
         return
-    lines = decode_utf8(read_bytes(path), path).splitlines(keepends=True)
-    for number, line in enumerate(lines, start=1):
-        found = _LINE.fullmatch(line)
-        if found is None:
-            raise InputError("damaged: not a line of sha256sum", file=path, line=number)
-        expected, name = found.groups()
+    for name, expected in read_checksums(path).items():
         if not (folder / name).is_file():
             raise InputError(f"no such file, but {CHECKSUMS_FILE} lists it: incomplete", file=folder / name)
         if sha256_file(folder / name) != expected:

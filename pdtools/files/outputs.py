@@ -15,10 +15,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from pdtools.errors import PdtoolsError
 from pdtools.files.inputs import STDIO, is_stream
+from pdtools.files.manifest import write_manifest
 from pdtools.files.system import (
     CANNOT,
     IS_THERE,
@@ -298,8 +300,22 @@ def atomic_text(path: str | Path, *, overwrite: bool = True) -> Iterator[IO[str]
 
 
 @contextlib.contextmanager
-def atomic_directory(path: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """A temporary folder beside ``path``; it becomes ``path`` if the block succeeds, and vanishes if not."""
+def atomic_directory(
+    path: str | Path,
+    *,
+    kind: str | None = None,
+    sums: Mapping[str, str] = MappingProxyType({}),
+    overwrite: bool = False,
+) -> Iterator[Path]:
+    """A temporary folder beside ``path``; it becomes ``path`` if the block succeeds, and vanishes if not.
+
+    Args:
+        path: the folder.
+        kind: what it is called in messages; its files are then listed in it (``pdtools.json``). None: a
+            folder that is not pdtools', and that it does not replace.
+        sums: the SHA-256 of files that were computed by the end of the block, by relative path.
+        overwrite: whether it may be there.
+    """
     final = Path(path)
     if is_stream(final):
         raise PdtoolsError(f"{final}: the output is a folder: give it a name with -o")
@@ -310,6 +326,8 @@ def atomic_directory(path: str | Path, *, overwrite: bool = False) -> Iterator[P
             remove_stale(final)
             temporary.mkdir()
             yield temporary
+            if kind is not None:
+                write_manifest(temporary, kind, sums)
             _finish(temporary, final)
             if overwrite:
                 replace_directory(temporary, final)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pdtools.errors import PdtoolsError
 from pdtools.files.inputs import read_json, sha256_file
-from pdtools.files.system import MAKER
+from pdtools.files.manifest import (
+    LEFT_OVER_BELOW,
+    NOT_WRITTEN,
+    OTHERWISE,
+    Manifest,
+    paths_below,
+    read_manifest,
+)
 
 RESULT_TABLES = ("items", "observations", "regions", "scores")
 """Names of tables that evaluations may write beside their ``results.json``; there are no others."""
 
-# What systems and killed processes leave in any folder.
-_LEFT_OVER = rf"\.nfs[0-9a-f]{{24}}|\.DS_Store|(\.[^/]+\.{MAKER}\.(tmp|old)|\.(best|last)\.(old|new))(/.*)?"
 _TOKENIZER = r"tokenizer\.json|tokenizer_config\.json"
 _OF_RUN = r"best|last|step-\d+"  # checkpoints in the folder of a run
 _STATE = r"trainer(/(state\.(json|safetensors)|SHA256SUMS))?"
@@ -55,16 +59,20 @@ class _Kind:
             return None
         if not isinstance(document, dict) or not self.keys <= document.keys():
             return None
-        return self.name + _command(document)
+        return self.name + command_of(document)
 
-    def holds(self, paths: Iterable[str], folder: Path) -> Iterator[bool]:
-        """Of each relative path in a folder, whether pdtools writes a file or folder there."""
-        pattern = re.compile(f"{self.parts}|{_LEFT_OVER}|.*/({_LEFT_OVER})")
-        files = self.listed_in(folder)
-        return (
-            pattern.fullmatch(path) is not None or _is_as_listed(folder / path, files.get(path))
-            for path in paths
-        )
+    def is_whole(self, folder: Path) -> bool:
+        """Whether a folder is of this kind, and has all that each has."""
+        return self.description(folder) is not None
+
+    def problem(self, path: str, folder: Path) -> str | None:
+        """Why what is in a folder, by its relative path, is not from pdtools."""
+        if re.fullmatch(self.parts, path) or LEFT_OVER_BELOW.fullmatch(path):
+            return None
+        listed = self.listed_in(folder)
+        if path not in listed:
+            return NOT_WRITTEN
+        return None if _is_as_listed(folder / path, listed[path]) else OTHERWISE
 
     def listed_in(self, folder: Path) -> dict[str, Any]:
         """What the folder's list says of each file; nothing, if there is none."""
@@ -90,7 +98,7 @@ def _is_as_listed(file: Path, listed: Any) -> bool:
     return file.stat().st_size == listed.get("size") and sha256_file(file) == listed.get("sha256")
 
 
-def _command(document: dict[str, Any]) -> str:
+def command_of(document: dict[str, Any]) -> str:
     """The command that results are of, if they say so."""
     provenance = document.get("provenance")
     command = provenance.get("command") if isinstance(provenance, dict) else None
@@ -156,16 +164,10 @@ def written_as(folder: Path, kinds: tuple[_Kind, ...] = _KINDS) -> str | None:
     first = next(paths_below(folder), None)
     if first is None:
         return None
-    for kind in kinds:
+    for kind in _found(folder, kinds):
         if (description := kind.description(folder)) is not None:
-            paths = list(paths_below(folder))
-            for path, is_ours in zip(paths, kind.holds(paths, folder), strict=True):
-                if not is_ours:
-                    is_listed = path in kind.listed_in(folder)
-                    reason = "is not as pdtools wrote it" if is_listed else "pdtools did not write there"
-                    raise PdtoolsError(
-                        f"{folder}: holds {path}, which {reason} (move it, or choose another name)"
-                    )
+            for path, problem in _problems(folder, kind):
+                raise PdtoolsError(f"{folder}: holds {path}, {problem} (move it, or choose another name)")
             return description
     raise PdtoolsError(
         f"{folder}: holds {first}: not a folder that pdtools wrote, so it is not replaced"
@@ -173,33 +175,49 @@ def written_as(folder: Path, kinds: tuple[_Kind, ...] = _KINDS) -> str | None:
     )
 
 
+def _found(folder: Path, kinds: tuple[_Kind, ...]) -> tuple[_Kind | Manifest, ...]:
+    """What a folder may be: what it says, or what older ones are known by."""
+    manifest = read_manifest(folder)
+    return kinds if manifest is None or kinds != _KINDS else (manifest,)
+
+
+def _problems(folder: Path, kind: _Kind | Manifest) -> Iterator[tuple[str, str]]:
+    """What in a folder of a kind is not from pdtools, and why; folders in it may have lists of their own."""
+    inner: dict[str, Manifest] = {}
+    for path in paths_below(folder):
+        above = next((name for name in inner if path.startswith(f"{name}/")), None)
+        if above is not None:
+            problem = inner[above].problem(path.removeprefix(f"{above}/"), folder / above)
+        else:
+            problem = kind.problem(path, folder)
+            if (folder / path).is_dir() and (found := read_manifest(folder / path)) is not None:
+                inner[path] = found
+        if problem is not None:
+            yield path, problem
+
+
 def holds_others(folder: Path, kinds: tuple[_Kind, ...] = _KINDS) -> bool:
     """Whether there are other files than those of one kind; it may lack those that each has."""
-    return not any(all(kind.holds(paths_below(folder), folder)) for kind in kinds)
+    return all(any(_problems(folder, kind)) for kind in _found(folder, kinds))
 
 
 def is_whole(output: Path) -> bool:
     """Whether this may be an output of a command: a folder of a known kind, or a file that is not empty."""
     if output.is_dir():
-        return any(kind.description(output) is not None for kind in _KINDS)
+        return any(kind.is_whole(output) for kind in _found(output, _KINDS))
     return output.is_file() and output.stat().st_size > 0
 
 
 def is_part_of(folder: Path, path: str) -> bool:
     """Whether pdtools wrote the folder, and what is at this relative path in it."""
-    return any(kind.description(folder) is not None and all(kind.holds([path], folder)) for kind in _KINDS)
+    names = path.split("/")
+    for n in range(len(names)):  # folders in it may have lists of their own
+        place, rest = folder.joinpath(*names[:n]), "/".join(names[n:])
+        if (manifest := read_manifest(place)) is not None and manifest.names(rest):
+            return True
+    return any(kind.description(folder) is not None and kind.problem(path, folder) is None for kind in _KINDS)
 
 
 def is_checkpoint_of_a_run(folder: Path) -> bool:
     """Whether this is ``best/``, ``last/`` or ``step-N/`` of a training run."""
     return re.fullmatch(_OF_RUN, folder.name) is not None and _RUN.description(folder.parent) is not None
-
-
-def paths_below(folder: Path) -> Iterator[str]:
-    """Relative paths of all in a folder, sorted, a folder before what is in it; but for what is left over."""
-    for path, folders, files in os.walk(folder):
-        folders.sort()
-        for name in sorted([*folders, *files]):
-            relative = os.path.relpath(os.path.join(path, name), folder).replace(os.sep, "/")
-            if not re.fullmatch(_LEFT_OVER, name):
-                yield relative

@@ -33,7 +33,8 @@ from pdtools.files import (
     write_json,
 )
 from pdtools.files.locks import locked
-from pdtools.files.written import JOB, holds_others, paths_below, written_as
+from pdtools.files.manifest import paths_below
+from pdtools.files.written import JOB, holds_others, written_as
 from pdtools.files.zstd import compress_zstd, open_zstd
 from pdtools.jobs.plan import Plan, Slice
 
@@ -268,7 +269,7 @@ def _empty(folder: Path) -> None:
         if path.is_dir() and not path.is_symlink():
             with contextlib.suppress(OSError):  # it holds something else
                 path.rmdir()
-        elif all(JOB.holds([name], folder)) and not name.startswith(_LOCK):
+        elif JOB.problem(name, folder) is None and not name.startswith(_LOCK):
             path.unlink()
 
 

@@ -57,4 +57,6 @@ def _without_provenance(path: Path) -> bytes:
     document = json.loads(data)
     if isinstance(document, dict):
         document.pop("provenance", None)
+        for name in {"results.json", "manifest.json"} & document.get("files", {}).keys():
+            del document["files"][name]
     return json.dumps(document).encode()

@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 import typer
 from search_oracle import save_checkpoints
@@ -15,7 +14,6 @@ from toy_prompts import toy_prompts
 from toy_reading import save_models, write_times
 
 from pdtools.cli.main import app, run
-from pdtools.evaluation.results import Results
 
 SMALL = [f"--set=config.{key}={value}" for key, value in (("layers", 1), ("d_model", 8), ("d_ff", 8))]
 SMALL += ["--set=train.steps=1", "--set=train.batch_sentences=2"]
@@ -163,8 +161,3 @@ def test_every_command_is_among_these() -> None:
     every = set(found(typer.main.get_command(app)))
     of_folders = {" ".join(command[: 1 + (command[0] == "generate")]) for command in COMMANDS.values()}
     assert every == of_folders | OF_FILES
-
-
-def test_a_table_of_another_name_is_not_written() -> None:
-    with pytest.raises(ValueError, match="RESULT_TABLES"):
-        Results(scores={}, counts={}, settings={}, tables={"others": pa.table({})})

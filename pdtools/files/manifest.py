@@ -1,0 +1,141 @@
+"""``pdtools.json``: which files a folder was written with, or what one that grows may hold."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pdtools.errors import PdtoolsError
+from pdtools.files.checksums import CHECKSUMS_FILE, read_checksums
+from pdtools.files.inputs import read_json, sha256_file
+from pdtools.files.system import MAKER
+
+MANIFEST = "pdtools.json"
+_FORMAT = "pdtools folder"
+# Why something is not from pdtools.
+NOT_WRITTEN = "which pdtools did not write there"
+OTHERWISE = "which is not as pdtools wrote it"
+# What systems and killed processes leave in any folder.
+_LEFT_OVER = rf"\.nfs[0-9a-f]{{24}}|\.DS_Store|(\.[^/]+\.{MAKER}\.(tmp|old)|\.(best|last)\.(old|new))(/.*)?"
+LEFT_OVER_BELOW = re.compile(f"{_LEFT_OVER}|.*/({_LEFT_OVER})")
+# Larger files are not read again to tell whether they changed if nobody has touched them since.
+ALWAYS_READ = 1 << 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What ``pdtools.json`` says.
+
+    Attributes:
+        kind: what the folder is, such as ``results``.
+        files: by relative path the ``size`` and ``sha256`` of all that was written there.
+    """
+
+    kind: str
+    files: Mapping[str, Any]
+
+    def description(self, folder: Path) -> str | None:
+        """What the folder is."""
+        return f"the {self.kind}"
+
+    def names(self, path: str) -> bool:
+        """Whether pdtools writes something of this relative path."""
+        return (
+            path in {MANIFEST, *self.files}
+            or LEFT_OVER_BELOW.fullmatch(path) is not None
+            or any(name.startswith(f"{path}/") for name in self.files)
+        )
+
+    def problem(self, path: str, folder: Path) -> str | None:
+        """Why what is in the folder, by its relative path, is not from pdtools; None if it is."""
+        if not self.names(path):
+            return NOT_WRITTEN
+        if path in self.files:
+            is_ours = _is_as(folder / path, self.files[path], folder / MANIFEST)
+        else:
+            is_ours = not any(name.startswith(f"{path}/") for name in self.files) or (folder / path).is_dir()
+        return None if is_ours else OTHERWISE
+
+    def is_whole(self, folder: Path) -> bool:
+        """Whether all listed files are there, of their sizes."""
+        files = ((folder / path, listed) for path, listed in self.files.items())
+        return all(file.is_file() and file.stat().st_size == listed["size"] for file, listed in files)
+
+
+def _is_as(file: Path, listed: Mapping[str, Any], list_file: Path) -> bool:
+    """Whether a file is the one that was listed."""
+    if file.is_symlink() or not file.is_file():
+        return False
+    status, then = file.stat(), list_file.stat()
+    if status.st_size != listed["size"]:
+        return False
+    touched = max(status.st_mtime_ns, status.st_ctime_ns)
+    if status.st_size > ALWAYS_READ and touched < min(then.st_mtime_ns, then.st_ctime_ns):
+        return True
+    return bool(_sum(file, status.st_ino, touched) == listed["sha256"])
+
+
+@lru_cache(maxsize=1024)
+def _sum(file: Path, inode: int, touched: int) -> str:
+    """The SHA-256 of a file, which a command asks for several times; read again if it was touched since."""
+    return sha256_file(file)
+
+
+def write_manifest(folder: Path, kind: str, sums: Mapping[str, str]) -> None:
+    """List the files of a folder that is whole, but for its name.
+
+    Args:
+        folder: where they are.
+        kind: what the folder is.
+        sums: the SHA-256 of files, by relative path, as far as they are known; ``SHA256SUMS`` has others.
+    """
+    known, files = dict(sums), {}
+    for path in paths_below(folder):
+        if path.rpartition("/")[2] == CHECKSUMS_FILE:
+            above = path.removesuffix(CHECKSUMS_FILE)
+            known |= {above + name: digest for name, digest in read_checksums(folder / path).items()}
+    for path in paths_below(folder):
+        file = folder / path
+        if file.is_file():
+            files[path] = {"size": file.stat().st_size, "sha256": known.get(path) or sha256_file(file)}
+    document = {"format": _FORMAT, "kind": kind, "files": files}
+    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    (folder / MANIFEST).write_text(text, encoding="utf-8", newline="\n")
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """What a folder's ``pdtools.json`` says; None if there is none, or it is damaged."""
+    try:
+        document = read_json(folder / MANIFEST)
+    except (PdtoolsError, OSError):
+        return None
+    if not isinstance(document, dict) or document.get("format") != _FORMAT:
+        return None
+    kind, files = document.get("kind"), document.get("files")
+    if not isinstance(kind, str) or not isinstance(files, dict) or not all(map(_is_listed, files.values())):
+        return None
+    return Manifest(kind=kind, files=files)
+
+
+def _is_listed(entry: Any) -> bool:
+    return (
+        isinstance(entry, dict)
+        and isinstance(entry.get("size"), int)
+        and isinstance(entry.get("sha256"), str)
+    )
+
+
+def paths_below(folder: Path) -> Iterator[str]:
+    """Relative paths of all in a folder, sorted, a folder before what is in it; but for what is left over."""
+    for path, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted([*folders, *files]):
+            relative = os.path.relpath(os.path.join(path, name), folder).replace(os.sep, "/")
+            if not re.fullmatch(_LEFT_OVER, name):
+                yield relative
