@@ -86,11 +86,6 @@ class _Kind:
         return files if isinstance(files, dict) else {}
 
 
-def as_listed(file: Path) -> dict[str, Any]:
-    """What a list says of a file that was just written."""
-    return {"size": file.stat().st_size, "sha256": sha256_file(file)}
-
-
 def _is_as_listed(file: Path, listed: Any) -> bool:
     """Whether a file is the one that was listed; None: it was not."""
     if not isinstance(listed, dict) or not file.is_file() or file.is_symlink():

@@ -105,7 +105,7 @@ def save_checkpoint(
     Raises:
         PdtoolsError: if the folder exists and may not be overwritten.
     """
-    with atomic_directory(folder, overwrite=overwrite) as temporary:
+    with atomic_directory(folder, kind="checkpoint", overwrite=overwrite) as temporary:
         write_checkpoint(temporary, model, tokenizer, shards=shards, step=step, weights=model.state_dict())
 
 

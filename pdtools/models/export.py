@@ -58,7 +58,7 @@ def export_checkpoint(
             f"{loaded.folder}: some weights are too large for {dtype}: try bfloat16, or float32"
         )
     training = training_of(loaded.folder)
-    with atomic_directory(output, overwrite=overwrite) as folder:
+    with atomic_directory(output, kind="checkpoint", overwrite=overwrite) as folder:
         config = loaded.config
         write_checkpoint(
             folder,

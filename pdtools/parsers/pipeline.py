@@ -268,7 +268,7 @@ def write_splits(
     """
     names = SPLIT_NAMES[: len(fractions)]
     counts.splits = dict.fromkeys(names, 0)
-    with atomic_directory(folder, overwrite=overwrite) as temporary:
+    with atomic_directory(folder, kind="trees of parse --split", overwrite=overwrite) as temporary:
         with contextlib.ExitStack() as stack:
             files = [stack.enter_context(_tree_file(temporary / f"{name}.trees")) for name in names]
             for tree in some_trees(trees, rejects):

@@ -347,7 +347,8 @@ def write_shards(
     Raises:
         PdtoolsError: if the output exists, or there are no rows.
     """
-    with atomic_directory(out_dir, overwrite=overwrite) as folder:
+    sums: dict[str, str] = {}
+    with atomic_directory(out_dir, kind="shards", sums=sums, overwrite=overwrite) as folder:
         described = [_describe_source(file) for file in sources]
         write = PartWriter(folder, arrow_schema(settings, tokenizer, described), settings)
         words = Counts()
@@ -357,6 +358,7 @@ def write_shards(
         parts = cut_parts(finish(tables), rows_per_part)
         with closing((workers or Workers()).map_in_order(write, parts)) as written:
             done = [part for _, part in written]
+        sums.update((part.record["file"], part.record["sha256"]) for part in done)
         counts = sum((part.counts for part in done), words)
         if not counts.sentences:
             raise PdtoolsError(f"no sentences to write{rejects.summary()}")

@@ -474,7 +474,7 @@ class TrainingLoop:
     def _save_model(self, folder: Path) -> None:
         weights = self.parallel.weights()
         if self.ranks.is_main:
-            with atomic_directory(folder, overwrite=True) as made:
+            with atomic_directory(folder, kind="checkpoint", overwrite=True) as made:
                 self._write_model(made, weights)
 
     def _write_model(self, folder: Path, weights: Mapping[str, torch.Tensor]) -> None:
@@ -496,8 +496,9 @@ class TrainingLoop:
             self.state.treereg_epoch, self.state.treereg_taken = position
         self.state.metrics_size = self.metrics.size
         weights = self.parallel.weights()
-        last = atomic_directory(self.folder.last, overwrite=True) if self.ranks.is_main else None
-        with last or contextlib.nullcontext(self.folder.last) as made:
+        place = self.folder.last
+        last = atomic_directory(place, kind="checkpoint", overwrite=True) if self.ranks.is_main else None
+        with last or contextlib.nullcontext(place) as made:
             if self.ranks.is_main:
                 self._write_model(made, weights)
             del weights

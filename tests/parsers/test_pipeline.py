@@ -234,6 +234,7 @@ def test_written_splits_hold_every_tree_once(tmp_path: Path) -> None:
     assert not set(lines["train"]) & set(lines["valid"])
     assert counts.splits == {name: len(found) for name, found in lines.items()}
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
+        "pdtools.json",
         "rejects.jsonl",
         "train.trees",
         "valid.trees",

@@ -83,6 +83,8 @@ def outcome(make: Any, files: list[str], chosen: Any, out: Path, on_error: str) 
         return str(error)
     contents: dict[str, Any] = {path.name: path.read_bytes() for path in out.iterdir()}
     contents["manifest.json"] = {**json.loads(contents["manifest.json"]), "provenance": None}
+    contents["pdtools.json"] = json.loads(contents["pdtools.json"])
+    del contents["pdtools.json"]["files"]["manifest.json"]
     return contents
 
 

@@ -12,12 +12,11 @@ from typing import Any
 from unicodedata import combining, normalize
 
 from pdtools.files import atomic_directory, atomic_table, write_json
-from pdtools.files.written import as_listed
 from pdtools.report.tables import latex_table
 from pdtools.report.view.charts import Spec
 from pdtools.report.view.vega import draw
 
-MANIFEST = "figures.json"
+MADE = "figures.json"
 _LONGEST = 100  # of the letters of a name that are kept
 _DIGEST = re.compile(r"-[0-9a-fA-F]{8}$")
 
@@ -55,7 +54,7 @@ def write_figures(
     """
     pictures = draw(figures.charts, figures.drawings)
     stems = file_names([*pictures, *figures.tables, *figures.sources])
-    with atomic_directory(folder, overwrite=overwrite) as temporary:
+    with atomic_directory(folder, kind="figures", overwrite=overwrite) as temporary:
         for name, (svg, pdf) in pictures.items():
             (temporary / f"{stems[name]}.svg").write_text(svg, "utf-8")
             (temporary / f"{stems[name]}.pdf").write_bytes(pdf)
@@ -68,9 +67,9 @@ def write_figures(
                     write([_cell(cell) for cell in row])
         for name, text in figures.sources.items():
             (temporary / f"{stems[name]}.tex").write_text(text, "utf-8")
-        files = {path.name: as_listed(path) for path in sorted(temporary.iterdir())}
-        write_json(temporary / MANIFEST, {"figures": files, "provenance": made})
-    return list(files)
+        files = sorted(path.name for path in temporary.iterdir())
+        write_json(temporary / MADE, {"provenance": made})
+    return files
 
 
 def _cell(value: Any) -> Any:

@@ -52,6 +52,7 @@ def test_trees_become_shards(trees: str, tmp_path: Path, capsys: pytest.CaptureF
         "README.md",
         "manifest.json",
         "part-00000.parquet",
+        "pdtools.json",
         "rejects.jsonl",
         "tokenizer.json",
         "tokenizer_config.json",
