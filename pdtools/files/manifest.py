@@ -25,7 +25,7 @@ OTHERWISE = "which is not as pdtools wrote it"
 _LEFT_OVER = rf"\.nfs[0-9a-f]{{24}}|\.DS_Store|(\.[^/]+\.{MAKER}\.(tmp|old)|\.(best|last)\.(old|new))(/.*)?"
 LEFT_OVER_BELOW = re.compile(f"{_LEFT_OVER}|.*/({_LEFT_OVER})")
 # Larger files are not read again to tell whether they changed if nobody has touched them since.
-ALWAYS_READ = 1 << 24
+ALWAYS_READ = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +63,12 @@ class Manifest:
         return None if is_ours else OTHERWISE
 
     def is_whole(self, folder: Path) -> bool:
-        """Whether all listed files are there, of their sizes."""
-        files = ((folder / path, listed) for path, listed in self.files.items())
-        return all(file.is_file() and file.stat().st_size == listed["size"] for file, listed in files)
+        """Whether all listed files are there."""
+        return all((folder / path).is_file() for path in self.files)
+
+    def is_as_written(self, folder: Path) -> bool:
+        """Whether all listed files are there, as they were written."""
+        return all(_is_as(folder / path, listed, folder / MANIFEST) for path, listed in self.files.items())
 
 
 def _is_as(file: Path, listed: Mapping[str, Any], list_file: Path) -> bool:

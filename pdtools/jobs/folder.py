@@ -3,8 +3,8 @@
 ``OUTPUT.job/`` holds ``job.json`` (the command, and the settings that what is made depends on), and for each
 pass over the input a folder of files ``00012-DIGEST.zst``: what became of piece 12, whose content has that
 digest. A piece is used again only if its content is the same, so inputs may be mended between two runs.
-Before the output gets its name, ``job.json`` records its files: anything else of that name is not the output,
-and no piece is deleted for it.
+Before the output gets its name, ``job.json`` records its files, or their list: anything else of that name is
+not the output, and no piece is deleted for it.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from pdtools.files import (
     is_stream,
     read_json,
     remove_stale,
+    sha256_file,
     temporary_name,
     write_json,
 )
 from pdtools.files.locks import locked
-from pdtools.files.manifest import paths_below
+from pdtools.files.manifest import MANIFEST, paths_below, read_manifest
 from pdtools.files.written import JOB, holds_others, written_as
 from pdtools.files.zstd import compress_zstd, open_zstd
 from pdtools.jobs.plan import Plan, Slice
@@ -118,7 +119,7 @@ class JobFolder:
         """Write down which files the output consists of, before ``made`` is renamed to it."""
         path = self.folder / _JOB_FILE
         if os.path.abspath(final) == os.path.abspath(self.output) and path.exists():
-            write_json(path, {**read_job(self.folder), "made": _files(made)})
+            write_json(path, {**read_job(self.folder), "made": _made_of(made)})
 
     def worth_keeping(self) -> bool:
         """Whether there is more than one piece, which is what a run that is cut short may lose."""
@@ -219,8 +220,7 @@ def finished(output: str | Path, beside: Iterable[str] = ()) -> bool:
     try:
         with _alone(folder):
             made = read_job(folder).get("made")
-            # What is in the output besides may be from anyone.
-            if not made or not made.items() <= _files(output).items():
+            if not made or not _is_made(output, made):
                 return False
             _discard(folder)
             _delete_stale(output, beside)
@@ -289,6 +289,19 @@ def _identity(path: Path) -> list[int] | None:
     return [status.st_ino, 0 if stat.S_ISDIR(status.st_mode) else status.st_mtime_ns]
 
 
+def _made_of(path: Path) -> dict[str, Any]:
+    """What tells an output from others: of a folder with a list of its files, that list's SHA-256."""
+    return {MANIFEST: sha256_file(path / MANIFEST)} if (path / MANIFEST).is_file() else _files(path)
+
+
+def _is_made(output: Path, made: dict[str, Any]) -> bool:
+    """Whether this is the output that was recorded; what is in it besides may be from anyone."""
+    if not isinstance(made.get(MANIFEST), str):
+        return made.items() <= _files(output).items()
+    manifest = read_manifest(output)
+    return manifest is not None and made == _made_of(output) and manifest.is_as_written(output)
+
+
 def _files(path: Path) -> dict[str, list[int]]:
     """Inode, size and time (ns) of a file (``.``), or of those in a folder by relative path."""
     found = {}
@@ -327,7 +340,7 @@ def _check_settings(output: Path, settings: Mapping[str, Any]) -> None:
 def read_job(folder: Path) -> dict[str, Any]:
     """What ``job.json`` says: ``command`` (arguments), ``folder`` (where it was called), ``output``,
     ``settings``, ``replaces`` (which of the files or folders with the output's name was there before; None:
-    none), and once the output is whole ``made`` (its files).
+    none), and once the output is whole ``made`` (its files, or the SHA-256 of their list).
 
     Raises:
         InputError: if there is none, or it is damaged.

@@ -367,20 +367,51 @@ def test_an_output_that_was_written_to_is_not_as_it_was_made(tmp_path: Path, wor
     assert begun(out)
 
 
-def test_a_folder_is_the_output_as_long_as_it_has_its_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [None, "results"])
+def test_a_folder_is_the_output_as_long_as_it_has_its_files(kind: str | None, tmp_path: Path) -> None:
     from pdtools.files import atomic_directory
 
     out = tmp_path / "out"
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("pdtools.jobs.folder._discard", lambda folder: None)
-        with job_folder(out, {}, Plan()), atomic_directory(out) as made:
+        with job_folder(out, {}, Plan()), atomic_directory(out, kind=kind) as made:
             (made / "best").mkdir()
             for name in ("a", "best/b"):
                 (made / name).write_text("x")
+    assert list(read_job(job_path(out))["made"]) == (["a", "best/b"] if kind is None else ["pdtools.json"])
     (out / "slurm-7.out").write_text("of the cluster")
     (out / "best" / "b").rename(out / "b")
     assert not finished(out)
     (out / "b").rename(out / "best" / "b")
+    written = (out / "a").stat().st_mtime_ns
+    (out / "a").write_text("y")
+    assert not finished(out)
+    (out / "a").write_text("x")
+    os.utime(out / "a", ns=(written, written))
+    assert finished(out)
+
+
+def test_another_folder_of_the_same_files_is_the_output(tmp_path: Path) -> None:
+    """A copy, which has other inodes and times; not one of a list that differs, or is damaged."""
+    from pdtools.files import atomic_directory
+
+    out = tmp_path / "out"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("pdtools.jobs.folder._discard", lambda folder: None)
+        with job_folder(out, {}, Plan()), atomic_directory(out, kind="results") as made:
+            (made / "a").write_text("x")
+    shutil.copytree(out, tmp_path / "copy", copy_function=shutil.copy)
+    shutil.rmtree(out)
+    assert not finished(out)
+    for data in ("y", "x"):
+        with atomic_directory(out, kind="results", overwrite=True) as made:
+            (made / "a").write_text(data)
+            (made / "b").write_text("x")
+        assert not finished(out)
+    (out / "pdtools.json").write_text("{")
+    assert not finished(out)
+    shutil.rmtree(out)
+    (tmp_path / "copy").rename(out)
     assert finished(out)
     assert os.listdir(tmp_path) == ["out"]
 
