@@ -24,7 +24,7 @@ from pdtools.files import Rejects
 from pdtools.models import Batch, TransformerLM, build_model, make_config
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.search.actions.word_synchronous import word_synchronous_search
-from pdtools.search.scores import ActionBeam
+from pdtools.search.options import ActionBeam
 from pdtools.trees import Constituents, normalize, read_trees
 from pdtools.trees.constituents import labelled, opens_and_closes
 

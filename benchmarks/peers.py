@@ -21,6 +21,7 @@ from pdtools.evaluation.sg.suites import read_suites, sentences
 from pdtools.files import Rejects
 from pdtools.models import collate, load_checkpoint, save_checkpoint
 from pdtools.search import Scorer, SentenceScore, beam_search, load_scorer
+from pdtools.search.options import NO_SEARCH
 from pdtools.shards import ShardSet, ShardSettings, build_shards
 from pdtools.tokenization import split_words, train_bpe_tokenizer
 from pdtools.trees import read_trees
@@ -179,7 +180,7 @@ def base_perplexity(folder: Path) -> Iterator[Line]:
     trees = list(read_trees([str(data.treebank("test"))], Rejects()))[:200]
     build_shards(trees, loaded.tokenizer, ShardSettings(), folder / "shards", Rejects("skip"))
     shards = ShardSet.open(folder / "shards")
-    scores = evaluate_perplexity(shards, loaded, beam=None, rejects=Rejects("skip")).scores
+    scores = evaluate_perplexity(shards, loaded, search=NO_SEARCH, rejects=Rejects("skip")).scores
     sums = [
         loaded.model.loss(collate([(shards.tokens(i), shards.attach(i))], loaded.model.pad_id)).detach()
         for i in range(len(shards))

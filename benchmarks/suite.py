@@ -29,6 +29,7 @@ from pdtools.evaluation.sg.suites import Suite, read_suites, sentences
 from pdtools.models import build_model, load_checkpoint, make_config, save_checkpoint
 from pdtools.search import AttachmentScorer, Scorer, SentenceScore, load_scorer
 from pdtools.search.attachments.beam import beam_widths
+from pdtools.search.options import SearchOptions
 from pdtools.search.strings.prefix_tree import SortedStrings
 from pdtools.tokenization import Sentence, Tokenizer, split_words, train_bpe_tokenizer
 
@@ -107,7 +108,7 @@ def searcher(folder: Path, beam: int, options: Options, *, share: bool = True) -
     """A scorer by beam search."""
     model = load_checkpoint(folder, options.device)
     model.model.to(options.dtype)
-    return AttachmentScorer(model, beam=beam, share_prefixes=share)
+    return AttachmentScorer(model, SearchOptions(beam=beam), share_prefixes=share)
 
 
 def evaluation_runs(sample: Sample, scorer: Scorer) -> dict[str, tuple[Callable[[], Any], int]]:

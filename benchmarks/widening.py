@@ -29,6 +29,7 @@ from pdtools.evaluation.sg.suites import Suite, SuiteFiles
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.search import AttachmentScorer, SentenceScore
 from pdtools.search.comparer import WideningComparer
+from pdtools.search.options import SearchOptions
 from pdtools.search.scores import Beginning
 from pdtools.search.widening import Asked, Contest, Found
 from pdtools.tokenization import Sentence
@@ -97,7 +98,7 @@ def lines(task: Task, loaded: LoadedModel, margins: Sequence[float]) -> Iterator
     fixed: dict[Any, Found] = {}
     for margin in (None, *margins):
         start = time.process_time()
-        scorer = AttachmentScorer(loaded, beam=WIDEST, margin=margin)
+        scorer = AttachmentScorer(loaded, SearchOptions(beam=WIDEST, margin=margin))
         scores = dict(zip(in_order, scorer.score(in_order), strict=True))
         taken = time.process_time() - start
         outcomes = task.decide([[scores[_whole(s)] for s in contest.sentences] for contest in task.contests])

@@ -81,8 +81,6 @@ def eval_attention(
     from pdtools.inspection.region_attention import Question, evaluate_attention
     from pdtools.provenance import provenance
     from pdtools.report.evaluations import print_attention
-    from pdtools.search.given_trees import TreesFile
-    from pdtools.search.scores import fixed_beam
 
     models = {f"model {n}": path for n, path in enumerate(model, start=1)}
     inputs = {"suites": suites, **models, "trees": run.trees}
@@ -97,9 +95,7 @@ def eval_attention(
             suites=tuple(suite or ()),
             conditions=tuple(condition or ()),
         ),
-        beam=fixed_beam(run.beam, run.word_beam, run.fast_track),
-        margin=run.margin,
-        trees=None if run.trees is None else TreesFile.of(run.trees),
+        search=run.search,
         device=pick_device(run.device, run.threads),
         samples=samples,
         seed=seed,

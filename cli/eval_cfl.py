@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pdtools.errors import InputError
 from pdtools.files import Rejects
-from pdtools.search.scores import DEFAULT_BEAM
 
 from .evaluating import Evaluating
 from .options import (
-    BeamOption,
+    BeamOptions,
     DeviceOption,
     LatexOption,
-    MarginOption,
     MaxBatchOption,
     ResultOptions,
     ThreadsOption,
@@ -30,9 +29,10 @@ if TYPE_CHECKING:
     from pdtools.formal import Grammar
 
 
-@option_blocks()
+@option_blocks(without=("word_beam", "fast_track"))
 def eval_cfl(
     shards: Annotated[str, typer.Argument(metavar="SHARDS", help="Folder that generate cfl --shards wrote.")],
+    beam: BeamOptions,
     options: ResultOptions,
     model: Annotated[
         str | None,
@@ -60,8 +60,6 @@ def eval_cfl(
         list[str] | None,
         typer.Option(metavar="RESULTS", help="--plot: results of other models on this language, drawn too."),
     ] = None,
-    beam: BeamOption = DEFAULT_BEAM,
-    margin: MarginOption = None,
     max_batch: MaxBatchOption = None,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
@@ -99,9 +97,7 @@ def eval_cfl(
     results = evaluate_cfl(
         strings,
         loaded,
-        beam=beam,
-        margin=margin,
-        max_batch=max_batch,
+        search=replace(beam.search, max_batch=max_batch),
         rejects=Rejects("fail", hint=None),
         progress=evaluating.bar("strings"),
     )

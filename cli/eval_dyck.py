@@ -64,7 +64,7 @@ def eval_dyck(
       pdtools eval-dyck dependency-50.tsv depth.tsv --model runs/dyck --beam 50 -o results/dyck
       pdtools eval-dyck depth.tsv --model runs/dyck --strings shards/valid -o results/depth --resume
     """
-    from pdtools.evaluation.formal.dyck import Search, evaluate_closing, evaluate_entropy
+    from pdtools.evaluation.formal.dyck import evaluate_closing, evaluate_entropy
     from pdtools.evaluation.pieces import InPieces
     from pdtools.formal import read_prefixes
     from pdtools.jobs import independent_passes
@@ -89,8 +89,6 @@ def eval_dyck(
         evaluating.pieces("closing: with leads and ends", **model_settings_for_job(settings)) as job,
         Workers(evaluating.plan.workers) as processes,
     ):
-        beam = settings.fixed_beam
-        assert isinstance(beam, int)
 
         def compare() -> dict[str, float] | None:
             if shards is None:
@@ -98,9 +96,7 @@ def eval_dyck(
             return evaluate_entropy(
                 shards,
                 loaded,
-                beam=beam,
-                margin=run.margin,
-                max_batch=run.max_batch,
+                search=settings.search,
                 rejects=Rejects("fail", hint=None),
                 progress=evaluating.bar("strings"),
                 in_pieces=InPieces(settings, evaluating.plan, job, "strings", processes),
@@ -110,7 +106,7 @@ def eval_dyck(
             return evaluate_closing(
                 sets,
                 loaded,
-                search=Search(beam=beam, margin=run.margin, max_batch=run.max_batch),
+                search=settings.search,
                 progress=evaluating.bar("prefixes"),
                 in_pieces=InPieces(settings, evaluating.plan, job, "prefixes", processes),
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -230,11 +231,8 @@ def eval_ppl(
             results = evaluate_perplexity(
                 sentences,
                 loaded,
-                beam=settings.fixed_beam if marginal else None,
-                margin=run.margin,
-                trees=settings.trees,
+                search=settings.search if marginal else replace(settings.search, beam=None),
                 particles=None if particles is None else Particles(number=particles, seed=seed),
-                max_batch=run.max_batch,
                 rejects=rejects,
                 progress=show,
                 in_pieces=InPieces(settings, evaluating.plan, job),

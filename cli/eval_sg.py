@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from pdtools.files import expand_inputs
-from pdtools.search.scores import AUTO
+from pdtools.search.options import AUTO
 
 from .arguments import pick_source
 from .evaluating import Evaluating

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pdtools.files import STDIO
-from pdtools.search.scores import AUTO
+from pdtools.search.options import AUTO
 
 from .console import bar, message, print_json, warn
 from .options import PiecesOptions, ResultOptions
@@ -100,7 +100,7 @@ class Evaluating:
 
     def comparisons(self, settings: ModelSettings) -> AbstractContextManager[Scorer | Comparer]:
         """The same; of ``--beam auto`` a model that searches as far as comparisons need it."""
-        if settings.beam == AUTO:
+        if settings.search.beam == AUTO:
             return piecewise_comparer(self.output or STDIO, settings, self.plan, **self._kept)
         return self.scorer(settings)
 

@@ -8,30 +8,29 @@ from typing import Annotated
 import typer
 
 from pdtools.errors import PdtoolsError
-from pdtools.search.scores import DEFAULT_BEAM, fixed_beam
 
 from .arguments import one_tree, parse_range
 from .console import print_json, warn
 from .options import (
-    AnyBeamOption,
+    BeamOptions,
     DeviceOption,
-    FastTrackOption,
     JsonOption,
-    MarginOption,
     OverwriteOption,
     ScoredModelOption,
     ThreadsOption,
-    WordBeamOption,
+    option_blocks,
 )
 from .outputs import check_picture
 from .running import pick_device
 
 
+@option_blocks()
 def inspect(
     text: Annotated[
         str, typer.Argument(metavar="TEXT", help="A sentence; for models with stacks, words between spaces.")
     ],
     model: ScoredModelOption,
+    beam: BeamOptions,
     output: Annotated[
         str | None,
         typer.Option(
@@ -52,10 +51,6 @@ def inspect(
         str | None,
         typer.Option("--gold", metavar="TREE", help="The sentence's tree; what goes with it is marked."),
     ] = None,
-    beam: AnyBeamOption = DEFAULT_BEAM,
-    margin: MarginOption = None,
-    word_beam: WordBeamOption = None,
-    fast_track: FastTrackOption = None,
     device: DeviceOption = "cpu",
     threads: ThreadsOption = 0,
     overwrite: OverwriteOption = False,
@@ -107,8 +102,7 @@ def inspect(
         traced = trace(
             model if loaded is None else loaded,
             text,
-            beam=fixed_beam(beam, word_beam, fast_track),
-            margin=margin,
+            beam.search,
             hypotheses=hypotheses,
             attention=as_json,
             gold=None if gold is None else one_tree(gold),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import os
 import re
 import sys
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from typing import Annotated, Any, cast
 
@@ -18,7 +19,7 @@ import typer
 from typer.core import TyperCommand
 
 from pdtools.model_names import find_model
-from pdtools.search.scores import AUTO, DEFAULT_BEAM
+from pdtools.search.options import AUTO, DEFAULT_BEAM, SearchOptions, TreesFile
 from pdtools.visible import visible
 
 
@@ -244,9 +245,6 @@ RecordedNatsOption = Annotated[
     bool, typer.Option("--nats", rich_help_panel="Input", help="--surprisals are in nats, not bits.")
 ]
 BeamOption = Annotated[
-    int, typer.Option("--beam", min=1, rich_help_panel="Search", help="Hypotheses kept after each token.")
-]
-AnyBeamOption = Annotated[
     Any,  # int | Literal["auto"], which typer does not take
     typer.Option(
         "--beam",
@@ -385,19 +383,47 @@ class PiecesOptions(ResultOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(PiecesOptions):
+class BeamOptions:
+    """How widely derivations are searched."""
+
+    beam: BeamOption = DEFAULT_BEAM
+    margin: MarginOption = None
+    word_beam: WordBeamOption = None
+    fast_track: FastTrackOption = None
+
+    @property
+    def search(self) -> SearchOptions:
+        """What the search is handed.
+
+        Raises:
+            PdtoolsError: if options do not go together.
+        """
+        return SearchOptions(**{each.name: getattr(self, each.name) for each in fields(BeamOptions)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(BeamOptions, PiecesOptions):
     """The same for work that a model does, and how it computes."""
 
     device: DeviceOption = "auto"
     threads: ThreadsOption = 0
-    beam: AnyBeamOption = DEFAULT_BEAM
-    margin: MarginOption = None
-    word_beam: WordBeamOption = None
-    fast_track: FastTrackOption = None
     trees: TreesOption = None
     bos: BosOption = True
     max_batch: MaxBatchOption = None
     dtype: DtypeOption = Dtype.float32
+
+    @functools.cached_property
+    def search(self) -> SearchOptions:
+        """What the search is handed.
+
+        Raises:
+            PdtoolsError: if options do not go together.
+            InputError: if the file of trees cannot be read.
+        """
+        # Other machines' processes are elsewhere.
+        path = self.trees and (self.trees if self.scheduler is None else os.path.abspath(self.trees))
+        trees = None if path is None else TreesFile.of(path)
+        return replace(super().search, trees=trees, max_batch=self.max_batch)
 
     @property
     def trees_read(self) -> dict[str, str]:

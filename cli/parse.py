@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pdtools.files import STDIO, Rejects, is_stream, rejects_path
-from pdtools.search.scores import DEFAULT_BEAM
 
 from .arguments import input_files
 from .console import message, print_json, progress, warn
@@ -154,8 +153,7 @@ def parse(
         raise typer.BadParameter("--model is benepar's: --parser names the checkpoint already")
     if cky and parser == BENEPAR:
         raise typer.BadParameter("--cky is for checkpoints trained with TreeReg: name one with --parser")
-    searches = run.beam != DEFAULT_BEAM or (run.margin, run.word_beam, run.fast_track) != (None,) * 3
-    if source is Source.treebank and (parser != BENEPAR or model is not None or searches):
+    if source is Source.treebank and (parser != BENEPAR or model is not None or run.search.given):
         raise typer.BadParameter(
             "--parser, --model and options of searches go with --from text, tokens or parts"
         )

@@ -6,11 +6,12 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import check_output, read_lines
-from pdtools.search.scores import DEFAULT_BEAM, Measure
+from pdtools.search.scores import Measure
 
 from .console import message
 from .options import ContextOptions, PiecesOptions, RunOptions
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from pdtools.search import Scorer
     from pdtools.search.checkpoint_scorer import Searcher
     from pdtools.search.contexts import Context
-    from pdtools.search.given_trees import TreesFile
     from pdtools.search.in_pieces import ModelSettings
     from pdtools.search.widening import Comparer
 
@@ -119,7 +119,7 @@ def model_settings(
     from pdtools.search.contexts import NO_CONTEXT
     from pdtools.search.in_pieces import ModelSettings
 
-    trees = _trees_file(plan, run)
+    search = replace(run.search, cky=cky)
     if os.path.isfile(model):
         checkpoint_folder(model)  # refuses it before all of it, which may be much, is read to identify it
     each = threads_of_each(run.threads, plan.workers)
@@ -128,36 +128,15 @@ def model_settings(
         device = pick_device(device, each)
     return ModelSettings(
         model_dir=model if plan.scheduler is None else os.path.abspath(model),
-        beam=run.beam,
-        margin=run.margin,
-        word_beam=run.word_beam,
-        fast_track=run.fast_track,
-        trees=trees,
-        cky=cky,
+        search=search,
         device=device,
         dtype=run.dtype.value,
         bos=run.bos,
-        max_batch=run.max_batch,
         threads=each,
         context=context or NO_CONTEXT,
         measures=measures,
         fingerprint=fingerprint(model) if plan.has_other_processes else None,
     )
-
-
-def _trees_file(plan: Plan, run: RunOptions) -> TreesFile | None:
-    """The file of --trees, with which nothing is searched."""
-    if run.trees is None:
-        return None
-    from pdtools.search.given_trees import TreesFile
-
-    widths = {"--margin": run.margin, "--word-beam": run.word_beam, "--fast-track": run.fast_track}
-    given = ["--beam"] * (run.beam != DEFAULT_BEAM) + [
-        name for name, width in widths.items() if width is not None
-    ]
-    if given:
-        raise PdtoolsError(f"with --trees nothing is searched: leave out {', '.join(given)}")
-    return TreesFile.of(run.trees if plan.scheduler is None else os.path.abspath(run.trees))
 
 
 @contextmanager

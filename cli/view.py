@@ -14,17 +14,17 @@ from pdtools.files import GivenText, Kind, Rejects, kind_of
 from .arguments import input_files
 from .console import message, print_json, progress
 from .options import (
-    BeamOption,
+    BeamOptions,
     DeviceOption,
     GivenTextOption,
     JsonOption,
-    MarginOption,
     OverwriteOption,
     QuietOption,
     SeedOption,
     Source,
     ThreadsOption,
     named_model,
+    option_blocks,
 )
 from .outputs import check_different, check_target
 from .running import pick_device
@@ -32,9 +32,12 @@ from .running import pick_device
 if TYPE_CHECKING:
     from pdtools.inspection.trace import Trace
     from pdtools.report.view.page import Page
+    from pdtools.search.options import SearchOptions
 
 
+@option_blocks(without=("word_beam", "fast_track"))
 def view(
+    beam: BeamOptions,
     paths: Annotated[
         list[str] | None,
         typer.Argument(
@@ -73,8 +76,6 @@ def view(
             "--gold", metavar="FILE", rich_help_panel="Input", help="Trees of the sentences, in their order."
         ),
     ] = None,
-    beam: BeamOption = 100,
-    margin: MarginOption = None,
     hypotheses: Annotated[
         int,
         typer.Option(
@@ -172,8 +173,7 @@ def view(
             source,
             trees,
             pick_device(device, threads),
-            beam=beam,
-            margin=margin,
+            search=beam.search,
             hypotheses=hypotheses,
             quiet=quiet,
         )
@@ -220,8 +220,7 @@ def _traces(
     trees: str | None,
     device: str,
     *,
-    beam: int,
-    margin: float | None,
+    search: SearchOptions,
     hypotheses: int,
     quiet: bool,
 ) -> list[list[Trace]]:
@@ -248,8 +247,7 @@ def _traces(
                 trace(
                     loaded,
                     sentence,
-                    beam=beam,
-                    margin=margin,
+                    search,
                     hypotheses=hypotheses,
                     gold=gold[i] if gold is not None and not isinstance(loaded, str) else None,
                     device=device,

@@ -27,9 +27,10 @@ from pdtools.search.checkpoint_scorer import Searcher
 from pdtools.search.decoding import decode
 from pdtools.search.inputs import SourcedLine, read_sentence
 from pdtools.search.next_tokens import WithMeasures
+from pdtools.search.options import DEFAULT_BEAM, SearchOptions
 from pdtools.search.sampling import sample
 from pdtools.search.scorer import load_model, load_scorer, scorer_of, searcher_of
-from pdtools.search.scores import DEFAULT_BEAM, ActionBeam, Dtype, Measure, ModelScorer, Scorer
+from pdtools.search.scores import Dtype, Measure, ModelScorer, Scorer
 from pdtools.search.strings.huggingface import HuggingFaceScorer, is_huggingface
 from pdtools.search.surprisal import PER_NAT, Unit, columns, surprisals
 from pdtools.tokenization import split_text_words
@@ -72,15 +73,15 @@ def load(
     Raises:
         PdtoolsError: if there is no model there that can be loaded.
     """
-    widths = beam if word_beam is None and fast_track is None else ActionBeam.of(beam, word_beam, fast_track)
+    search = SearchOptions(
+        beam=beam, margin=margin, word_beam=word_beam, fast_track=fast_track, max_batch=max_batch
+    )
     return Model(
         find_model(model).folder,
-        beam=widths,
-        margin=margin,
+        search,
         device=prepare_torch(device, 0),
         dtype=dtype,
         bos=bos,
-        max_batch=max_batch,
     )
 
 
@@ -94,16 +95,14 @@ class Model:
     def __init__(
         self,
         folder: str,
+        search: SearchOptions,
         *,
-        beam: int | ActionBeam,
-        margin: float | None,
         device: str,
         dtype: Dtype,
         bos: bool,
-        max_batch: int | None,
     ) -> None:
         self.folder = folder
-        self._search: dict[str, Any] = {"beam": beam, "margin": margin, "max_batch": max_batch}
+        self._search = search
         self._load: dict[str, Any] = {"device": device, "dtype": dtype}
         self._bos = bos
         check_no_hub_name(folder)
@@ -114,9 +113,9 @@ class Model:
     def _scorer(self, measures: tuple[Measure, ...] = ()) -> ModelScorer | HuggingFaceScorer:
         if measures not in self._scorers:
             self._scorers[measures] = (
-                load_scorer(self.folder, bos=self._bos, measures=measures, **self._load, **self._search)
+                load_scorer(self.folder, self._search, bos=self._bos, measures=measures, **self._load)
                 if self._loaded is None
-                else scorer_of(self._loaded, measures=measures, **self._search)
+                else scorer_of(self._loaded, self._search, measures=measures)
             )
         return self._scorers[measures]
 
@@ -311,8 +310,7 @@ class Model:
         return trace(
             self.folder if self._loaded is None else self._loaded,
             sentence,
-            beam=self._search["beam"],
-            margin=self._search["margin"],
+            self._search,
             hypotheses=hypotheses,
             attention=attention,
             device=self._load["device"],
@@ -321,7 +319,7 @@ class Model:
     # --- shared -------------------------------------------------------------------------------
 
     def _searcher(self) -> Searcher:
-        return searcher_of(self._checkpoint("trees are made by"), **self._search)
+        return searcher_of(self._checkpoint("trees are made by"), self._search)
 
     def _checkpoint(self, what: str) -> LoadedModel:
         if self._loaded is None:

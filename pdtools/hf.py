@@ -30,6 +30,7 @@ from pdtools.model_names import find_model
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.models.checkpoint import CONFIG_FILE, HUGGINGFACE_TYPE, checkpoint_folder, write_checkpoint
 from pdtools.search.checkpoint_scorer import CheckpointScorer, check_tells_next
+from pdtools.search.options import SearchOptions
 from pdtools.search.scorer import scorer_of
 from pdtools.tokenization import Tokenizer, split_words
 from pdtools.tokenization.tokenizer import TOKENIZER_FILE
@@ -220,7 +221,7 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
 
     @cached_property
     def _scorer(self) -> CheckpointScorer:
-        scorer = scorer_of(self._loaded, beam=self.config.beam, margin=self.config.margin)
+        scorer = scorer_of(self._loaded, SearchOptions(beam=self.config.beam, margin=self.config.margin))
         assert isinstance(scorer, CheckpointScorer)
         return scorer
 

@@ -14,7 +14,7 @@ import torch
 from pdtools.models.grammar.batch import ActionBatch
 from pdtools.models.grammar.derivations import read_actions
 from pdtools.models.grammar.model import GrammarLM
-from pdtools.search.actions.word_synchronous import ActionBeam
+from pdtools.search.options import ActionBeam
 
 
 @dataclass

@@ -18,9 +18,10 @@ from pdtools.models.grammar.model import GrammarLM
 from pdtools.search.actions.scorer import ActionScorer
 from pdtools.search.attachments.scorer import AttachmentScorer
 from pdtools.search.encoding import Encoded, encode_sentence
-from pdtools.search.given_trees import GivenTreesScorer, TreesFile, read_given_trees
+from pdtools.search.given_trees import GivenTreesScorer, read_given_trees
+from pdtools.search.options import NO_SEARCH, SearchOptions
 from pdtools.search.scorer import scorer_of
-from pdtools.search.scores import ActionBeam, Unscorable
+from pdtools.search.scores import Unscorable
 from pdtools.tokenization import Sentence
 from pdtools.trees import Constituents
 
@@ -56,8 +57,8 @@ class Predictions:
 
     Args:
         loaded: a transformer that reads from left to right.
-        beam, margin: of the search for derivations, of models whose words depend on them.
-        trees: to read instead, the first of each sentence.
+        search: for derivations, of models whose words depend on them; of its trees the first of each sentence
+            is read.
 
     Attributes:
         settings: of the scorer that searches, see :class:`pdtools.search.Scorer`.
@@ -66,22 +67,15 @@ class Predictions:
         PdtoolsError: if the model has no attention to look at, or no use for trees.
     """
 
-    def __init__(
-        self,
-        loaded: LoadedModel,
-        *,
-        beam: int | ActionBeam,
-        margin: float | None = None,
-        trees: TreesFile | None = None,
-    ) -> None:
+    def __init__(self, loaded: LoadedModel, search: SearchOptions) -> None:
         if not has_attention(loaded.model):
             raise PdtoolsError(
                 f"{loaded.folder}: no transformer that reads from left to right: it has no such attention"
             )
-        searches = trees is None and loaded.model.derivation_kind.reach_words
         self._loaded = loaded
-        self._trees = trees
-        self._scorer = scorer_of(loaded, beam=beam if searches else None, margin=margin, trees=trees)
+        self._trees = search.trees
+        is_searched = search.trees is not None or loaded.model.derivation_kind.reach_words
+        self._scorer = scorer_of(loaded, search if is_searched else NO_SEARCH)
         self.settings = self._scorer.settings
 
     def at(self, sentences: Iterable[tuple[Sentence, int]]) -> Iterator[Prediction | Unscorable]:

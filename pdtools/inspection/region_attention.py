@@ -19,13 +19,12 @@ from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 from pdtools.evaluation.sg.evaluate import Presented, present, regions_of
 from pdtools.evaluation.sg.suites import Condition, Item, Suite, Suites
 from pdtools.inspection.predictions import Prediction, Predictions
+from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
 from pdtools.search.scorer import load_model
-from pdtools.search.scores import DEFAULT_BEAM, ActionBeam, Unscorable
+from pdtools.search.scores import Unscorable
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from pdtools.search.given_trees import TreesFile
 
 # What gets the rest of the attention where all regions are looked at.
 ROOT_REGION, STRUCTURE = "(root)", "(structure)"
@@ -73,9 +72,7 @@ def evaluate_attention(
     models: Mapping[str, Sequence[str]],
     question: Question,
     *,
-    beam: int | ActionBeam = DEFAULT_BEAM,
-    margin: float | None = None,
-    trees: TreesFile | None = None,
+    search: SearchOptions = DEFAULT_SEARCH,
     device: str = "cpu",
     samples: int = 1000,
     seed: int = 0,
@@ -92,8 +89,8 @@ def evaluate_attention(
         suites: gone through once.
         models: by the name that results have, the folders of one or several seeds.
         question: what to look at.
-        beam, margin: of the search for the best incremental parse before the predicted region.
-        trees: to read instead of searching, the first of each sentence.
+        search: for the best incremental parse before the predicted region; of its trees the first of each
+            sentence is read instead.
         device: to load the models on.
         samples, seed: of the bootstrap.
         progress: wraps the iterator over the sentences of all models.
@@ -112,7 +109,7 @@ def evaluate_attention(
         for name, folders in models.items():
             for number, folder in enumerate(folders):
                 loaded = load_model(folder, device=device)
-                predictions = Predictions(loaded, beam=beam, margin=margin, trees=trees)
+                predictions = Predictions(loaded, search)
                 scorers.setdefault(name, predictions.settings)
                 style = loaded.tokenizer.text_style
                 presented = [present(one.condition, style) for one in asked]
@@ -137,7 +134,7 @@ def evaluate_attention(
         "regions": list(question.regions) or None,
         "suites": list(question.suites) or None,
         "conditions": list(question.conditions) or None,
-        "derivation": "best incremental parse" if trees is None else "given trees",
+        "derivation": "best incremental parse" if search.trees is None else "given trees",
         "interval": "95%: bootstrap over items; of several seeds Student's t over seeds and items",
         "samples": samples,
         "seed": seed,

@@ -28,8 +28,9 @@ from pdtools.search.actions.scorer import ActionScorer, SearchedActions
 from pdtools.search.attachments.scorer import AttachmentScorer, Searched
 from pdtools.search.attachments.steps import BeamStep
 from pdtools.search.encoding import Encoded, encode_sentence
+from pdtools.search.options import DEFAULT_SEARCH, NO_SEARCH, SearchOptions
 from pdtools.search.scorer import load_model, scorer_of
-from pdtools.search.scores import DEFAULT_BEAM, ActionBeam, GivenRow, SentenceScore, Unscorable
+from pdtools.search.scores import GivenRow, SentenceScore, Unscorable
 from pdtools.search.strings.huggingface import HuggingFaceScorer, is_huggingface
 from pdtools.search.strings.treereg_parser import TreeRegParser
 from pdtools.shards.format import ShardSettings
@@ -45,9 +46,8 @@ _PER_NAT = 1 / math.log(2)
 def trace(
     model: LoadedModel | str | Path,
     sentence: str | Sentence,
+    search: SearchOptions = DEFAULT_SEARCH,
     *,
-    beam: int | ActionBeam = DEFAULT_BEAM,
-    margin: float | None = None,
     hypotheses: int = 10,
     attention: bool = True,
     gold: Tree | None = None,
@@ -59,7 +59,7 @@ def trace(
         model: a checkpoint in memory, or the folder of a checkpoint, a run or a Hugging Face model (of
             which there are surprisals only). Of a model of a task there are its stacks only.
         sentence: running text, or words already split.
-        beam, margin: of the search, where there is one; see :func:`pdtools.search.load_scorer`.
+        search: where there is one; see :func:`pdtools.search.load_scorer`.
         hypotheses: how many of each beam are kept.
         attention: whether attention weights are; of transformers that read from left to right.
         gold: the tree of the sentence, as a treebank has it.
@@ -69,6 +69,7 @@ def trace(
         PdtoolsError: if the sentence cannot be scored, the tree is not one of its, or the folder holds no
             model.
     """
+    search.check_number()
     if not isinstance(model, LoadedModel):
         if is_huggingface(model):
             return _of_huggingface(model, sentence, device)
@@ -78,9 +79,9 @@ def trace(
     encoded: Encoded = _known(encode_sentence(model.tokenizer, None, sentence))
     choices = model.model.derivation_kind.choices
     if choices == "attachments":
-        found, read = _of_attachments(model, encoded, beam, margin, hypotheses)
+        found, read = _of_attachments(model, encoded, search, hypotheses)
     elif choices == "actions":
-        found, read = _of_actions(model, encoded, beam, margin, hypotheses)
+        found, read = _of_actions(model, encoded, search, hypotheses)
     else:
         found, read = _of_strings(model, encoded)
     if model.model.has_treereg:
@@ -141,7 +142,7 @@ def _of_task(loaded: LoadedModel, text: str) -> Trace:
 
 def _of_strings(loaded: LoadedModel, encoded: Encoded) -> tuple[Trace, _Read]:
     model, ids = loaded.model, encoded.encoding.ids
-    scorer = TreeRegParser(loaded) if model.has_treereg else scorer_of(loaded, beam=None)
+    scorer = TreeRegParser(loaded) if model.has_treereg else scorer_of(loaded, NO_SEARCH)
     score = _known(next(iter(scorer.score([encoded.sentence]))))
     found = _of_score(loaded.folder, scorer.settings, score, encoded.sentence.words)
     n = len(ids) - 1  # ROOT and the tokens: nothing follows end-of-sentence
@@ -166,9 +167,9 @@ def _with_splits(found: Trace, parser: TreeRegParser, sentence: Sentence) -> Tra
 
 
 def _of_attachments(
-    loaded: LoadedModel, encoded: Encoded, beam: int | ActionBeam, margin: float | None, hypotheses: int
+    loaded: LoadedModel, encoded: Encoded, search: SearchOptions, hypotheses: int
 ) -> tuple[Trace, _Read]:
-    scorer = AttachmentScorer(loaded, beam=beam, margin=margin)
+    scorer = AttachmentScorer(loaded, search)
     found: Searched = _known(next(iter(scorer.search([encoded.sentence], trace=hypotheses))))
     joint, attach = found.result.derivations[0]
     traced = replace(
@@ -191,9 +192,9 @@ def _of_attachments(
 
 
 def _of_actions(
-    loaded: LoadedModel, encoded: Encoded, beam: int | ActionBeam, margin: float | None, hypotheses: int
+    loaded: LoadedModel, encoded: Encoded, search: SearchOptions, hypotheses: int
 ) -> tuple[Trace, _Read]:
-    scorer = ActionScorer(loaded, beam=beam, margin=margin)
+    scorer = ActionScorer(loaded, search)
     found: SearchedActions = _known(next(iter(scorer.search([encoded.sentence], trace=hypotheses))))
     joint, best = found.result.derivations[0]
     traced = replace(
@@ -358,7 +359,7 @@ def _gold(loaded: LoadedModel, encoded: Encoded, tree: Tree) -> Parse:
             ids, given = ids[:-1], np.append(row.attach[:n], np.int32(0))
     joint = None
     if has_score and (model.max_length is None or model.row_length(ids, given) <= model.max_length):
-        (score,) = scorer_of(loaded, beam=None).score_rows([GivenRow(ids, given, encoded.encoding.word)])
+        (score,) = scorer_of(loaded, NO_SEARCH).score_rows([GivenRow(ids, given, encoded.encoding.word)])
         joint = score.joint
     return _parse(loaded, encoded, found, joint)
 

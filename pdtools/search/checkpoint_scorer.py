@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -48,7 +48,7 @@ class CheckpointScorer(ABC):
     Args:
         loaded: a checkpoint of a causal model.
         kind: of scorer, as results name it.
-        beam, margin: of the search; None without one.
+        searched: how it searches, as results have it.
         max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
         context: what is read before sentences; of models of windows.
 
@@ -67,8 +67,7 @@ class CheckpointScorer(ABC):
         loaded: LoadedModel,
         *,
         kind: str,
-        beam: int | None,
-        margin: float | None = None,
+        searched: Mapping[str, Any],
         max_batch: int | None,
         context: Context = NO_CONTEXT,
     ) -> None:
@@ -98,8 +97,7 @@ class CheckpointScorer(ABC):
             "eos": True,
             "text_style": loaded.tokenizer.text_style,
             "dtype": loaded.model.dtype_name,
-            "beam": beam,
-            "margin": margin,
+            **searched,
             **context.described(self.window, has_trees=loaded.model.derivation_kind.reach_words),
         }
 

@@ -10,8 +10,9 @@ from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel
 from pdtools.search.attachments.scorer import AttachmentScorer
 from pdtools.search.contexts import NO_CONTEXT, Context
+from pdtools.search.options import AUTO, SearchOptions
 from pdtools.search.scorer import load_model
-from pdtools.search.scores import AUTO, Beginning, Dtype
+from pdtools.search.scores import Beginning, Dtype
 from pdtools.search.strings.huggingface import is_huggingface
 from pdtools.search.widening import STEPS, Asked, Compared, Contest, Found
 
@@ -58,7 +59,11 @@ class WideningComparer:
         if loaded.model.derivation_kind.choices != "attachments":
             raise PdtoolsError(f"{loaded.folder}: --beam auto is for models of attachments: give a number")
         self._scorers = [
-            AttachmentScorer(loaded, beam=step.beam, margin=step.margin, max_batch=max_batch, context=context)
+            AttachmentScorer(
+                loaded,
+                SearchOptions(beam=step.beam, margin=step.margin, max_batch=max_batch),
+                context=context,
+            )
             for step in STEPS
         ]
         steps = [list(step) for step in STEPS]

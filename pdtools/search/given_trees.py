@@ -10,21 +10,20 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import is_stream, sha256_file
+from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, LoadedModel
 from pdtools.models.grammar.batch import ActionBatch
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected
 from pdtools.search.encoding import SEARCH_LOOK_AHEAD, Encoded, score_windows, sentence_score
 from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
+from pdtools.search.options import NOT_SEARCHED, TreesFile
 from pdtools.search.scores import Continuation, GivenRow, RowScore, SentenceScore, Unscorable, increments
 from pdtools.shards import ShardSettings
 from pdtools.shards.plain import row_of_tree
@@ -32,28 +31,6 @@ from pdtools.tokenization import Sentence
 from pdtools.trees import Constituents, read_proposals
 
 IMPOSSIBLE = "its trees have probability 0"
-
-
-@dataclass(frozen=True, slots=True)
-class TreesFile:
-    """A file of trees (:func:`pdtools.trees.read_proposals`), and what it holds."""
-
-    path: str
-    sha256: str
-
-    @classmethod
-    def of(cls, path: str | Path) -> TreesFile:
-        """A file as it is now.
-
-        Raises:
-            InputError: if it is none, or cannot be read again.
-        """
-        if is_stream(path):
-            raise InputError("trees are given in a file, which is read more than once", file=path)
-        try:
-            return cls(str(path), sha256_file(path))
-        except OSError as error:
-            raise InputError(f"cannot be read: {error.strerror}", file=path) from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +68,7 @@ class GivenTreesScorer(CheckpointScorer):
     marginal = "sum over given trees: a lower bound of log p(x)"
 
     def __init__(self, loaded: LoadedModel, *, trees: TreesFile, max_batch: int | None = None) -> None:
-        super().__init__(loaded, kind="given trees", beam=None, max_batch=max_batch)
+        super().__init__(loaded, kind="given trees", searched=NOT_SEARCHED, max_batch=max_batch)
         if not loaded.model.derivation_kind.reach_words:
             raise PdtoolsError(f"{loaded.folder}: p(x) of this model needs no trees: leave out --trees")
         if loaded.model.layout == "window":

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from pdtools.devices import prepare_torch
-from pdtools.errors import PdtoolsError
 from pdtools.jobs import JobFolder, Plan, cut, map_pieces
 from pdtools.jobs.records import JsonWork
 from pdtools.models import LoadedModel
@@ -16,26 +15,15 @@ from pdtools.provenance import check_fingerprint, identify
 from pdtools.search.checkpoint_scorer import Parsed, ParsedScore, Searcher
 from pdtools.search.comparer import CONTESTS, load_comparer
 from pdtools.search.contexts import NO_CONTEXT, Context
-from pdtools.search.given_trees import TreesFile
 from pdtools.search.next_tokens import scores_with
+from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
 from pdtools.search.scorer import (
     check_bos,
     load_model,
     load_scorer,
     load_searcher,
 )
-from pdtools.search.scores import (
-    AUTO,
-    DEFAULT_BEAM,
-    ActionBeam,
-    Dtype,
-    Measure,
-    ModelScorer,
-    SentenceScore,
-    Unscorable,
-    check_one_width,
-    fixed_beam,
-)
+from pdtools.search.scores import Dtype, Measure, ModelScorer, SentenceScore, Unscorable
 from pdtools.search.strings.huggingface import HuggingFaceScorer
 from pdtools.search.widening import Compared, Comparer, Contest
 from pdtools.tokenization import Sentence
@@ -58,29 +46,14 @@ class ModelSettings:
     """
 
     model_dir: str
-    beam: int | Literal["auto"] = DEFAULT_BEAM
-    margin: float | None = None
-    word_beam: int | None = None
-    fast_track: int | None = None
-    trees: TreesFile | None = None
-    cky: bool = False
+    search: SearchOptions = DEFAULT_SEARCH
     device: str = "cpu"
     dtype: Dtype = "float32"
     bos: bool = True
-    max_batch: int | None = None
     threads: int = 0
     context: Context = NO_CONTEXT
     measures: tuple[Measure, ...] = ()
     fingerprint: str | None = None
-
-    @property
-    def fixed_beam(self) -> int | ActionBeam:
-        """The beam, where there has to be one; with its other widths, if any is given.
-
-        Raises:
-            PdtoolsError: if it is ``auto``.
-        """
-        return fixed_beam(self.beam, self.word_beam, self.fast_track)
 
     def load_model(self) -> LoadedModel:
         """A checkpoint, loaded once in each process."""
@@ -98,14 +71,8 @@ class ModelSettings:
         """What scores sentences as far as comparisons need it, loaded once in each process.
 
         Raises:
-            PdtoolsError: if there is a margin, which ``auto`` chooses, or nothing to search.
+            PdtoolsError: if there is nothing to search.
         """
-        if self.margin is not None:
-            raise PdtoolsError("--beam auto chooses margins itself: leave out --margin")
-        if self.word_beam is not None or self.fast_track is not None:
-            raise PdtoolsError(
-                "--beam auto is not for models of actions: leave out --word-beam, --fast-track"
-            )
         return _load_comparer(self)
 
 
@@ -115,8 +82,8 @@ def _load_model(settings: ModelSettings) -> LoadedModel:
     check_fingerprint(settings.model_dir, settings.fingerprint)
     device = prepare_torch(settings.device, settings.threads)
     loaded = load_model(settings.model_dir, device=device, dtype=settings.dtype)
-    if loaded.model.derivation_kind.choices != "actions" and settings.beam != AUTO:
-        check_one_width(settings.fixed_beam)
+    if loaded.model.derivation_kind.choices != "actions":
+        settings.search.check_one_width()
     return loaded
 
 
@@ -125,13 +92,10 @@ def _load_scorer(settings: ModelSettings) -> ModelScorer | HuggingFaceScorer:
     check_fingerprint(settings.model_dir, settings.fingerprint)
     return load_scorer(
         settings.model_dir,
-        beam=settings.fixed_beam,
-        margin=settings.margin,
+        settings.search,
         device=prepare_torch(settings.device, settings.threads),
         dtype=settings.dtype,
         bos=settings.bos,
-        trees=settings.trees,
-        max_batch=settings.max_batch,
         context=settings.context,
         measures=settings.measures,
     )
@@ -143,12 +107,9 @@ def _load_searcher(settings: ModelSettings) -> Searcher:
     check_fingerprint(settings.model_dir, settings.fingerprint)
     return load_searcher(
         settings.model_dir,
-        beam=settings.fixed_beam,
-        margin=settings.margin,
-        cky=settings.cky,
+        settings.search,
         device=prepare_torch(settings.device, settings.threads),
         dtype=settings.dtype,
-        max_batch=settings.max_batch,
         context=settings.context,
     )
 
@@ -161,7 +122,7 @@ def _load_comparer(settings: ModelSettings) -> Comparer:
         settings.model_dir,
         device=prepare_torch(settings.device, settings.threads),
         dtype=settings.dtype,
-        max_batch=settings.max_batch,
+        max_batch=settings.search.max_batch,
         context=settings.context,
     )
 
@@ -311,12 +272,11 @@ class PiecewiseSearcher(PiecewiseScorer):
 def model_settings_for_job(settings: ModelSettings) -> dict[str, Any]:
     """What scores depend on, for :func:`pdtools.jobs.job_folder`: weights, the search, dtype and the like."""
     described = asdict(settings)
-    for name in ("threads", "device", "max_batch", "fingerprint"):  # scores agree across these
+    for name in ("threads", "device", "fingerprint", "search"):  # scores agree across the first three
         del described[name]
     weights = {**identify(described.pop("model_dir"))}
     path = weights.pop("path")
-    trees = described.pop("trees")
-    return {**described, **({"trees": trees["sha256"]} if trees else {}), "model": weights or path}
+    return {**settings.search.for_job(), **described, "model": weights or path}
 
 
 def content_of_sentences(piece: Sequence[str | Sentence]) -> list[Any]:

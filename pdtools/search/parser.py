@@ -11,8 +11,9 @@ from pdtools.devices import prepare_torch
 from pdtools.parsers.base import ParseFailure
 from pdtools.provenance import check_fingerprint
 from pdtools.search.in_pieces import ModelSettings, model_settings_for_job
+from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
 from pdtools.search.scorer import load_searcher
-from pdtools.search.scores import ActionBeam, Unscorable
+from pdtools.search.scores import Unscorable
 from pdtools.tokenization import join_words
 from pdtools.trees import Tree, escape, sentence_problem
 
@@ -27,10 +28,7 @@ class CheckpointSettings:
         """The parser."""
         check_fingerprint(self.model.model_dir, self.model.fingerprint)
         device = prepare_torch(self.model.device, self.model.threads)
-        model = self.model
-        return CheckpointParser(
-            model.model_dir, beam=model.fixed_beam, margin=model.margin, cky=model.cky, device=device
-        )
+        return CheckpointParser(self.model.model_dir, self.model.search, device=device)
 
     def described(self) -> dict[str, Any]:
         """What its trees depend on."""
@@ -42,7 +40,7 @@ class CheckpointParser:
 
     Args:
         model_dir: a checkpoint, or a run folder of ``pdtools train``.
-        beam, margin, cky: see :func:`pdtools.search.load_searcher`.
+        search: of its derivations; of TreeReg, which tree.
         device: a torch device.
 
     Raises:
@@ -50,15 +48,9 @@ class CheckpointParser:
     """
 
     def __init__(
-        self,
-        model_dir: str | Path,
-        *,
-        beam: int | ActionBeam,
-        margin: float | None = None,
-        cky: bool = False,
-        device: str = "cpu",
+        self, model_dir: str | Path, search: SearchOptions = DEFAULT_SEARCH, *, device: str = "cpu"
     ) -> None:
-        self._searcher = load_searcher(model_dir, beam=beam, margin=margin, cky=cky, device=device)
+        self._searcher = load_searcher(model_dir, search, device=device)
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree | ParseFailure]:
         """See :meth:`pdtools.parsers.Parser.parse`."""

@@ -26,7 +26,8 @@ from pdtools.search.actions.scorer import inside_words
 from pdtools.search.actions.word_synchronous import word_synchronous_search
 from pdtools.search.attachments.beam import beam_search
 from pdtools.search.attachments.scorer import end_logprob, searched_tokens
-from pdtools.search.scores import ActionBeam, GivenRow, PrefixScores, RowScore
+from pdtools.search.options import ActionBeam
+from pdtools.search.scores import GivenRow, PrefixScores, RowScore
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

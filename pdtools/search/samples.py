@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel
+from pdtools.search.options import NO_SEARCH, SearchOptions
 from pdtools.search.scorer import searcher_of
 from pdtools.search.scores import Unscorable
 from pdtools.tokenization import join_words, split_spaces
@@ -27,7 +28,7 @@ def parse_samples(loaded: LoadedModel, texts: Sequence[str]) -> list[SampleParse
     beam = _ACTION_BEAM if loaded.model.derivation_kind.choices == "actions" else _BEAM
     style = loaded.tokenizer.text_style
     try:
-        searcher = searcher_of(loaded, beam=None if by_treereg else beam)
+        searcher = searcher_of(loaded, NO_SEARCH if by_treereg else SearchOptions(beam=beam))
         found = list(searcher.parse(join_words(split_spaces(text).words, style) for text in texts))
     except PdtoolsError as error:  # such as too little memory
         return [SampleParse(None, None, None, str(error)) for _ in texts]

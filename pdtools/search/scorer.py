@@ -13,15 +13,9 @@ from pdtools.search.actions.scorer import ActionScorer
 from pdtools.search.attachments.scorer import AttachmentScorer
 from pdtools.search.checkpoint_scorer import AnySearcher, Searcher
 from pdtools.search.contexts import NO_CONTEXT, Context
-from pdtools.search.given_trees import GivenTreesScorer, TreesFile
-from pdtools.search.scores import (
-    DEFAULT_BEAM,
-    ActionBeam,
-    Dtype,
-    Measure,
-    ModelScorer,
-    check_one_width,
-)
+from pdtools.search.given_trees import GivenTreesScorer
+from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
+from pdtools.search.scores import Dtype, Measure, ModelScorer
 from pdtools.search.strings.huggingface import HuggingFaceScorer, is_huggingface, torch_dtype
 from pdtools.search.strings.scorer import StringScorer
 from pdtools.search.strings.treereg_parser import TreeRegParser
@@ -29,14 +23,11 @@ from pdtools.search.strings.treereg_parser import TreeRegParser
 
 def load_scorer(
     model_dir: str | Path,
+    search: SearchOptions = DEFAULT_SEARCH,
     *,
-    beam: int | ActionBeam = DEFAULT_BEAM,
-    margin: float | None = None,
     device: str = "cpu",
     dtype: Dtype = "float32",
     bos: bool = True,
-    trees: TreesFile | None = None,
-    max_batch: int | None = None,
     context: Context = NO_CONTEXT,
     measures: Collection[Measure] = (),
 ) -> ModelScorer | HuggingFaceScorer:
@@ -45,14 +36,11 @@ def load_scorer(
     Args:
         model_dir: a checkpoint, a run folder of ``pdtools train``, or the folder of a Hugging Face
             causal language model.
-        beam, margin: see :func:`pdtools.search.beam_search`, and for models of actions
-            :class:`pdtools.search.scores.ActionBeam`; for models whose strings have derivations.
+        search: of models whose strings have derivations; of others, how many sentences are read at once.
         device: a torch device.
         dtype: of the weights. bf16 is faster where the processor computes in it, and less exact.
         bos: whether a Hugging Face model reads a beginning-of-sentence token first. Without it the
             first token has no score, and no row.
-        trees: to sum over instead of a search, see :class:`pdtools.search.GivenTreesScorer`.
-        max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
         context: what is read before sentences.
         measures: what is added to log-probabilities, where the model has it
             (:attr:`pdtools.search.scores.SentenceScore.measures`).
@@ -62,40 +50,30 @@ def load_scorer(
             or cannot read the context.
         MissingDependencyError: if it is a Hugging Face model and transformers is not installed.
     """
+    search.check_number()
     check_no_hub_name(model_dir)
     if is_huggingface(model_dir):
-        check_one_width(beam)
-        if trees is not None:
+        search.check_one_width()
+        if search.trees is not None:
             raise PdtoolsError(f"{model_dir}: a Hugging Face language model has no trees: leave out --trees")
         return HuggingFaceScorer(
             model_dir,
             device=device,
             dtype=dtype,
             bos=bos,
-            max_batch=max_batch,
+            max_batch=search.max_batch,
             context=context,
             measures=measures,
         )
     check_bos(model_dir, bos)
     loaded = load_model(model_dir, device=device, dtype=dtype)
-    return scorer_of(
-        loaded,
-        beam=beam,
-        margin=margin,
-        trees=trees,
-        max_batch=max_batch,
-        context=context,
-        measures=measures,
-    )
+    return scorer_of(loaded, search, context=context, measures=measures)
 
 
 def scorer_of(
     loaded: LoadedModel,
+    search: SearchOptions = DEFAULT_SEARCH,
     *,
-    beam: int | ActionBeam | None,
-    margin: float | None = None,
-    trees: TreesFile | None = None,
-    max_batch: int | None = None,
     context: Context = NO_CONTEXT,
     measures: Collection[Measure] = (),
 ) -> ModelScorer:
@@ -103,67 +81,56 @@ def scorer_of(
 
     Args:
         loaded: a checkpoint of a causal model.
-        beam: hypotheses per sentence, for models whose words depend on derivations; None: no marginals.
-        margin, max_batch: see :func:`pdtools.search.beam_search`.
-        trees: to sum over; beam and margin mean nothing then.
+        search: of models whose words depend on derivations; without a beam there are no marginals.
         context: what is read before sentences.
         measures: as of :func:`load_scorer`.
 
     Raises:
         PdtoolsError: if the beam has more widths than the model's search, or the context cannot be read.
     """
-    if trees is not None:
+    search.check_number()
+    if search.trees is not None:
         if context.of is not None:
             raise PdtoolsError("--trees are those of sentences: they do not go with --context")
-        return GivenTreesScorer(loaded, trees=trees, max_batch=max_batch)
+        return GivenTreesScorer(loaded, trees=search.trees, max_batch=search.max_batch)
     kind = loaded.model.derivation_kind
     searched = kind.reach_words or (kind.exist and "structure" in measures)
-    if not searched:
-        check_one_width(beam)
-    scorer: AnySearcher | StringScorer = (
-        _searcher_of(loaded)(loaded, beam=beam, margin=margin, max_batch=max_batch, context=context)
-        if searched
-        else StringScorer(loaded, max_batch=max_batch, context=context)
-    )
+    scorer: AnySearcher | StringScorer
+    if searched:
+        scorer = _searcher_of(loaded)(loaded, search, context=context)
+    else:
+        search.check_one_width()
+        scorer = StringScorer(loaded, max_batch=search.max_batch, context=context)
     scorer.measures = frozenset(measures)
     return scorer
 
 
 def load_searcher(
     model_dir: str | Path,
+    search: SearchOptions = DEFAULT_SEARCH,
     *,
-    beam: int | ActionBeam | None = DEFAULT_BEAM,
-    margin: float | None = None,
-    cky: bool = False,
     device: str = "cpu",
     dtype: Dtype = "float32",
-    max_batch: int | None = None,
     context: Context = NO_CONTEXT,
 ) -> Searcher:
     """Load a model whose derivations can be searched, or that was trained with TreeReg.
 
     Args:
-        model_dir, beam, margin, device, dtype, max_batch, context: see :func:`load_scorer`; those of a search
-            are not for TreeReg, whose parses need none.
-        cky: of TreeReg: the tree with the largest sum of scores instead of the greedy one.
+        model_dir, search, device, dtype, context: see :func:`load_scorer`; TreeReg's parses need no beam, and
+            it alone knows ``search.cky``.
 
     Raises:
         PdtoolsError: if the folder holds no such model, or an option is not for it.
     """
+    search.check_number()
     if is_huggingface(model_dir):
         raise PdtoolsError(f"{model_dir}: a Hugging Face language model has no parses")
     loaded = load_model(model_dir, device=device, dtype=dtype)
-    return searcher_of(loaded, beam=beam, margin=margin, cky=cky, max_batch=max_batch, context=context)
+    return searcher_of(loaded, search, context=context)
 
 
 def searcher_of(
-    loaded: LoadedModel,
-    *,
-    beam: int | ActionBeam | None = DEFAULT_BEAM,
-    margin: float | None = None,
-    cky: bool = False,
-    max_batch: int | None = None,
-    context: Context = NO_CONTEXT,
+    loaded: LoadedModel, search: SearchOptions = DEFAULT_SEARCH, *, context: Context = NO_CONTEXT
 ) -> Searcher:
     """The searcher of a model that is loaded; see :func:`load_searcher`. TreeReg needs no beam (None).
 
@@ -171,18 +138,18 @@ def searcher_of(
         PdtoolsError: if the model cannot parse, or an option is not for it.
     """
     if loaded.model.has_treereg and not loaded.model.derivation_kind.exist:
-        if beam not in (DEFAULT_BEAM, None) or margin is not None:
+        if search.given:
             raise PdtoolsError(
                 f"{loaded.folder}: a model trained with TreeReg parses without a beam: leave out its options"
             )
-        return TreeRegParser(loaded, cky=cky, max_batch=max_batch)
-    if cky:
+        return TreeRegParser(loaded, cky=search.cky, max_batch=search.max_batch)
+    if search.cky:
         raise PdtoolsError(f"{loaded.folder}: --cky is for models that parse by TreeReg")
     if not loaded.model.derivation_kind.exist:
         raise PdtoolsError(
             f"{loaded.folder}: this model was trained without an attachment head, or TreeReg: it cannot parse"
         )
-    return _searcher_of(loaded)(loaded, beam=beam, margin=margin, max_batch=max_batch, context=context)
+    return _searcher_of(loaded)(loaded, search, context=context)
 
 
 def check_bos(model_dir: str | Path, bos: bool) -> None:
@@ -207,15 +174,7 @@ def load_model(model_dir: str | Path, *, device: str = "cpu", dtype: Dtype = "fl
 class MakesSearcher(Protocol):
     """What makes a searcher of a checkpoint: its class."""
 
-    def __call__(
-        self,
-        loaded: LoadedModel,
-        *,
-        beam: int | ActionBeam | None,
-        margin: float | None,
-        max_batch: int | None,
-        context: Context,
-    ) -> AnySearcher: ...
+    def __call__(self, loaded: LoadedModel, search: SearchOptions, *, context: Context) -> AnySearcher: ...
 
 
 # What searches the derivations of a model, by what they are made of.

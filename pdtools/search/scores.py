@@ -16,71 +16,12 @@ if TYPE_CHECKING:
     from pdtools.tokenization import Sentence
 
 NO_NUMBERS = "the model gives probabilities that are not numbers: its weights are damaged"
-# The paper's analyses use 300; most of the mass is in the first few dozen.
-DEFAULT_BEAM = 100
-# As wide as comparisons of sentences need it (:mod:`pdtools.search.widening`).
-AUTO: Literal["auto"] = "auto"
 # What weights may be converted to for scoring; scores are added up in float64 either way.
 Dtype = Literal["float32", "bf16"]
 # What may be asked for beside log-probabilities (:attr:`SentenceScore.measures`): the entropies of next
 # tokens, the ranks of those that came, what corrects words for the spaces before them, and what a search
 # knows of the structure.
 Measure = Literal["entropy", "rank", "spaces", "structure"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ActionBeam:
-    """How many hypotheses of a string are kept.
-
-    Attributes:
-        actions: after an action.
-        words: after a token; at most as many.
-        fast_track: of those after an action that generated the token, as many more as were not kept.
-    """
-
-    actions: int = 100
-    words: int = 10
-    fast_track: int = 5
-
-    def __post_init__(self) -> None:
-        for name in ("actions", "words"):
-            if getattr(self, name) < 1:
-                raise PdtoolsError(f"a beam must be at least 1, not {getattr(self, name)}")
-        if self.words > self.actions:
-            raise PdtoolsError(f"a word beam of {self.words} is more than the action beam of {self.actions}")
-        if self.fast_track < 0:
-            raise PdtoolsError(f"fast-track must be at least 0, not {self.fast_track}")
-
-    @classmethod
-    def of(cls, actions: int, words: int | None = None, fast_track: int | None = None) -> ActionBeam:
-        """With a tenth of the action beam for words, and a twentieth for the fast track, if nothing is
-        said."""
-        words = max(1, actions // 10) if words is None else words
-        return cls(
-            actions=actions, words=words, fast_track=actions // 20 if fast_track is None else fast_track
-        )
-
-
-def fixed_beam(beam: int | str, words: int | None, fast_track: int | None) -> int | ActionBeam:
-    """A beam, with its other widths, if any is given.
-
-    Raises:
-        PdtoolsError: if it is ``auto``.
-    """
-    if isinstance(beam, str):
-        raise PdtoolsError("--beam auto: only eval-blimp and eval-sg compare sentences: give a number")
-    return beam if words is None and fast_track is None else ActionBeam.of(beam, words, fast_track)
-
-
-def check_one_width(beam: int | ActionBeam | None) -> int | None:
-    """The beam of a model that has no other widths.
-
-    Raises:
-        PdtoolsError: if there are others.
-    """
-    if isinstance(beam, ActionBeam):
-        raise PdtoolsError("a word beam, and a fast track, are for models of actions: leave them out")
-    return beam
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +158,7 @@ class Scorer(Protocol):
 
     Attributes:
         settings: what was counted, JSON-ready: ``kind`` (string, treereg, derivation, huggingface),
-            ``model``, ``beam`` (None without a search), ``margin`` (None without one), ``bos``, ``eos``,
+            ``model``, ``beam`` and the like (:data:`pdtools.search.options.NOT_SEARCHED`), ``bos``, ``eos``,
             ``text_style`` (None: text as given), ``dtype``; ``warning``, if there is one. Scores are in nats.
     """
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from pdtools.models import build_model, legal_attachments, make_config, tape_from_attachments
-from pdtools.search.scores import ActionBeam
+from pdtools.search.options import ActionBeam
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -22,6 +22,7 @@ from pdtools.models.derivations import DerivationKind, Derivations
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Parsed
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
+from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
 from pdtools.search.scores import Continuation, RowScore, SentenceScore, Unscorable
 from pdtools.tokenization import Sentence
 from pdtools.trees import Tree, escape, merge_subwords, tree_from_attachments
@@ -263,13 +264,14 @@ class EnumeratingScorer(CheckpointScorer):
     def __init__(
         self,
         loaded: LoadedModel,
+        search: SearchOptions = DEFAULT_SEARCH,
         *,
-        beam: int | None,
-        margin: float | None = None,
-        max_batch: int | None = None,
         context: Context = NO_CONTEXT,
     ) -> None:
-        super().__init__(loaded, kind="enumeration", beam=beam, max_batch=max_batch, context=context)
+        searched = {"beam": search.beam, "margin": None}
+        super().__init__(
+            loaded, kind="enumeration", searched=searched, max_batch=search.max_batch, context=context
+        )
 
     def _with_marginals(self, rows: Any, given: list[RowScore]) -> list[RowScore]:
         found = [

@@ -16,6 +16,7 @@ from pdtools.inspection.trace import Hypothesis, Parse, Step, Trace
 from pdtools.inspection.tracing import trace
 from pdtools.models import LoadedModel, save_checkpoint
 from pdtools.report.traces import actions_text, stack_text, trace_lines
+from pdtools.search.options import SearchOptions
 from pdtools.trees import stack_text as brackets_text
 
 TOKENS = ("<root>", "the", "dog", "barks", "<eos>")
@@ -79,7 +80,7 @@ def test_actions_are_brackets() -> None:
 @pytest.mark.parametrize("kind", ["pushdown", "window", "head", "base", "treereg", "tg", "plm", "plm-mask"])
 def test_all_models_fit_a_terminal(kind: str, models: dict[str, LoadedModel]) -> None:
     text = "a b c a b c a b" if kind == "pushdown" else "a b c"
-    lines = list(trace_lines(trace(models[kind], text, beam=20, attention=False)))
+    lines = list(trace_lines(trace(models[kind], text, SearchOptions(beam=20), attention=False)))
     assert max(map(len, lines)) <= 80
     assert sum("bits" in line and line[:4].strip().isdigit() for line in lines) == len(text.split()) + 1
 

@@ -25,7 +25,8 @@ from pdtools.inspection.attention import attention_weights
 from pdtools.inspection.region_attention import Question, evaluate_attention, mean_and_interval
 from pdtools.models import LoadedModel, save_checkpoint
 from pdtools.search import beam_search
-from pdtools.search.given_trees import TreesFile, read_given_trees
+from pdtools.search.given_trees import read_given_trees
+from pdtools.search.options import SearchOptions, TreesFile
 
 REGIONS = {"1": "det", "2": "noun", "3": "gap", "4": "inner", "5": "verb", "6": "end"}
 # Contents by condition; region 3 is empty, region 4 has two tokens.
@@ -66,7 +67,8 @@ def by_folder(models: dict[str, LoadedModel], monkeypatch: pytest.MonkeyPatch) -
 
 def look(path: Path, models: dict[str, list[str]], **asked: Any) -> Results:
     question = Question(at=asked.pop("at", "verb"), regions=asked.pop("regions", ()))
-    return evaluate_attention(read_suites(path), models, question, beam=50, **asked)
+    search = SearchOptions(trees=asked.pop("trees")) if "trees" in asked else SearchOptions(beam=50)
+    return evaluate_attention(read_suites(path), models, question, search=search, **asked)
 
 
 def by_hand(loaded: LoadedModel, contents: list[str]) -> dict[str, torch.Tensor]:

@@ -23,6 +23,7 @@ from pdtools.inspection.trace import Trace
 from pdtools.inspection.tracing import pack_weights, trace, unpack_weights
 from pdtools.models import LoadedModel, TransformerLM
 from pdtools.report.traces import trace_lines
+from pdtools.search.options import NO_SEARCH, SearchOptions
 from pdtools.search.scorer import scorer_of
 from pdtools.search.scores import GivenRow, SentenceScore
 from pdtools.trees import Tree
@@ -35,7 +36,9 @@ WITH_ATTENTION = [kind for kind in KINDS if kind != "rnn"]
 @pytest.fixture(scope="module")
 def traces(models: dict[str, LoadedModel]) -> dict[str, Trace]:
     gold = Tree.from_brackets(GOLD)
-    return {kind: trace(models[kind], TEXT, beam=40, hypotheses=4, gold=gold) for kind in KINDS}
+    return {
+        kind: trace(models[kind], TEXT, SearchOptions(beam=40), hypotheses=4, gold=gold) for kind in KINDS
+    }
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -58,7 +61,7 @@ def test_surprisals_are_the_scorers(
     kind: str, traces: dict[str, Trace], models: dict[str, LoadedModel]
 ) -> None:
     beam = None if not models[kind].model.derivation_kind.reach_words else 40
-    score = next(iter(scorer_of(models[kind], beam=beam).score([TEXT])))
+    score = next(iter(scorer_of(models[kind], SearchOptions(beam=beam)).score([TEXT])))
     assert isinstance(score, SentenceScore)
     bits = -score.logprobs / math.log(2)
     assert traces[kind].surprisals[1:] == pytest.approx(bits, abs=1e-5)
@@ -136,7 +139,7 @@ def test_the_gold_tree_has_the_score_of_a_given_one(
     if kind == "pushdown":
         ids = np.array([1, 3, 4, 5, 3, 2], np.int32)
         row = GivenRow(ids, np.array(gold.derivation, np.int32), np.array([-1, 0, 1, 2, 3, -1], np.int32))
-        (score,) = scorer_of(models[kind], beam=None).score_rows([row])
+        (score,) = scorer_of(models[kind], NO_SEARCH).score_rows([row])
         assert gold.joint == pytest.approx(score.joint / math.log(2))
 
 
@@ -170,7 +173,7 @@ def test_splits_are_those_of_the_states(
 def test_splits_stand_beside_attachments(traces: dict[str, Trace]) -> None:
     """Of a model that learned from trees in both ways, whose best parse is that of its attachments."""
     both = loaded("both", tiny_model("transformer", attachment_head=True, treereg_layer=1, treereg_share=0.5))
-    found = trace(both, TEXT, beam=40, attention=False)
+    found = trace(both, TEXT, SearchOptions(beam=40), attention=False)
     assert found.best is not None
     assert found.best.joint is not None
     assert len(found.splits or ()) == 3

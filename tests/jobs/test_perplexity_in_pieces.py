@@ -27,6 +27,7 @@ from pdtools.evaluation.pieces import Held
 from pdtools.files import Rejects
 from pdtools.formal import Dyck, string_shards
 from pdtools.models import load_checkpoint
+from pdtools.search.options import SearchOptions
 from pdtools.shards import ShardFolder, ShardSet
 from pdtools.trees import Constituents, Tree
 
@@ -196,9 +197,9 @@ def test_blocks_of_rows_change_nothing(case: Cases, inputs: Path, monkeypatch: p
     case("eval-ppl")  # small blocks and pieces
     loaded = load_checkpoint(inputs / "models" / "pushdown")
     shards = ShardSet.open(inputs / "shards")
-    small = evaluate_perplexity(shards, loaded, beam=4, rejects=Rejects("skip"))
+    small = evaluate_perplexity(shards, loaded, search=SearchOptions(beam=4), rejects=Rejects("skip"))
     monkeypatch.undo()
-    whole = evaluate_perplexity(shards, loaded, beam=4, rejects=Rejects("skip"))
+    whole = evaluate_perplexity(shards, loaded, search=SearchOptions(beam=4), rejects=Rejects("skip"))
     assert small.counts == whole.counts
     for name, score in whole.scores.items():
         assert small.scores[name] == pytest.approx(score, rel=1e-6)

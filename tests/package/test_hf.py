@@ -16,6 +16,7 @@ from pdtools import data
 from pdtools.errors import PdtoolsError
 from pdtools.models import RecurrentConfig, build_model, load_checkpoint, save_checkpoint
 from pdtools.search import SentenceScore, load_scorer
+from pdtools.search.options import SearchOptions
 
 transformers = pytest.importorskip("transformers")
 hf = pytest.importorskip("pdtools.hf")
@@ -58,7 +59,7 @@ def test_logits_are_what_our_scorers_expect(folders: dict[str, Path], kind: str,
     assert isinstance(model, hf.PdtoolsForCausalLM)
     batch = tokenizer(TEXTS, return_tensors="pt", padding=True, padding_side=side)
     logits = model(**batch).logits
-    scorer = load_scorer(folders[kind], beam=50)
+    scorer = load_scorer(folders[kind], SearchOptions(beam=50))
     for row, found, mask in zip(logits, scorer.next_tokens(TEXTS), batch["attention_mask"], strict=True):
         own = row[mask == 1][:-1].double().detach().numpy()
         np.testing.assert_allclose(own, found.logprobs, atol=1e-5)

@@ -19,6 +19,7 @@ from pdtools.report.view.page import Page, render
 from pdtools.report.view.results import results_page
 from pdtools.report.view.runs import runs_page
 from pdtools.report.view.sentences import sentences_page
+from pdtools.search.options import SearchOptions
 from pdtools.trees import Tree, tape
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -89,7 +90,9 @@ def opened(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     hostile = [random_trace(HOSTILE, seed) for seed in (1, 2)]
     gold = Tree.from_brackets("(S (NP (X a) (X b)) (NP (X c) (X a)))")
     models = toy_models()
-    kinds = [trace(models[kind], "a b c a", beam=20, hypotheses=4, gold=gold) for kind in KINDS]
+    kinds = [
+        trace(models[kind], "a b c a", SearchOptions(beam=20), hypotheses=4, gold=gold) for kind in KINDS
+    ]
     pair = [
         [random_trace(text.split(), s) for s in (3, 4)] for text in ("the dogs bark .", "the dogs barks .")
     ]

@@ -21,7 +21,7 @@ from pdtools.inspection.trace import Hypothesis, Step, Trace
 from pdtools.inspection.tracing import trace
 from pdtools.report.view.charts import COLOURS
 from pdtools.report.view.sentences import sentences_page
-from pdtools.search.scores import ActionBeam
+from pdtools.search.options import SearchOptions
 from pdtools.trees import Tree, spans_from_attachments, tape
 
 pytestmark = needs_node
@@ -38,10 +38,11 @@ PROGRAM = program("sentences_page")
 @pytest.fixture(scope="module")
 def traces() -> dict[str, Trace]:
     """A sentence under models of every kind."""
-    models, beams = toy_models(), {"tg": ActionBeam(actions=200, words=40, fast_track=0)}
-    beams["plm"] = beams["tg"]
+    models, wide = toy_models(), SearchOptions(beam=200, word_beam=40, fast_track=0)
+    searches = {"tg": wide, "plm": wide}
     found = {
-        kind: trace(models[kind], TEXT, beam=beams.get(kind, 20), hypotheses=4, gold=GOLD) for kind in KINDS
+        kind: trace(models[kind], TEXT, searches.get(kind, SearchOptions(beam=20)), hypotheses=4, gold=GOLD)
+        for kind in KINDS
     }
     # One whose third step lists fewer, so that hypotheses of the fourth extend some that are not there.
     steps = list(found["window"].steps)

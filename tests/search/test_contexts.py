@@ -27,6 +27,7 @@ from pdtools.search.contexts import (
     with_documents,
 )
 from pdtools.search.inputs import SourcedLine
+from pdtools.search.options import SearchOptions
 from pdtools.search.scores import Scorer, Unscorable
 from pdtools.search.strings.scorer import string_logprobs
 from pdtools.search.surprisal import token_rows
@@ -185,7 +186,7 @@ def test_with_the_beam_a_score_is_a_difference_of_sums_over_all_derivations(
     folders: dict[str, Path], name: str, texts: tuple[str, ...]
 ) -> None:
     context = Context(of=DOCUMENT, parses="beam")
-    found = one(load_scorer(folders[name], beam=ENOUGH, context=context), after(*texts))
+    found = one(load_scorer(folders[name], SearchOptions(beam=ENOUGH), context=context), after(*texts))
     model = load_checkpoint(folders[name]).model
 
     def marginal(sentences: list[list[int]]) -> float:
@@ -204,7 +205,7 @@ def test_with_the_beam_a_score_is_a_difference_of_sums_over_all_derivations(
 def test_the_command_searches_what_the_search_was_asked_for(folders: dict[str, Path], parses: str) -> None:
     texts = ("a b", "b c a", "c b a")
     context = Context(of=DOCUMENT, parses=parses)  # type: ignore[arg-type]
-    found = one(load_scorer(folders["pushdown"], beam=3, context=context), after(*texts))
+    found = one(load_scorer(folders["pushdown"], SearchOptions(beam=3), context=context), after(*texts))
     row = searched_row([ids(text) for text in texts])
     (searched,) = beam_search(
         load_checkpoint(folders["pushdown"]).model, [row], beam=3, commit=parses == "best"
@@ -214,28 +215,28 @@ def test_the_command_searches_what_the_search_was_asked_for(folders: dict[str, P
 
 @pytest.mark.parametrize("name", ["pushdown", "base"])
 def test_as_many_whole_sentences_are_read_as_fit(folders: dict[str, Path], name: str) -> None:
-    scorer = load_scorer(folders[name], beam=5, context=Context(of=DOCUMENT))
+    scorer = load_scorer(folders[name], SearchOptions(beam=5), context=Context(of=DOCUMENT))
     whole = one(scorer, after("a b c", "c", "b a", "a a b"))  # 4 + 2 + 3 + 4 positions: one too many
     assert whole.seen is not None
     assert whole.seen[0] == 5
     np.testing.assert_allclose(whole.logprobs, one(scorer, after("c", "b a", "a a b")).logprobs, atol=1e-6)
     assert one(scorer, after("b", "c", "b a", "a a b")).seen == (7, 8, 9, 10)
-    narrow = load_scorer(folders[name], beam=5, context=Context(of=DOCUMENT, window=4))
-    alone = load_scorer(folders[name], beam=5)
+    narrow = load_scorer(folders[name], SearchOptions(beam=5), context=Context(of=DOCUMENT, window=4))
+    alone = load_scorer(folders[name], SearchOptions(beam=5))
     np.testing.assert_allclose(
         one(narrow, after("b", "a a b")).logprobs, one(alone, "a a b").logprobs, atol=1e-6
     )
 
 
 def test_what_the_tokenizer_cannot_read_ends_the_context(folders: dict[str, Path]) -> None:
-    scorer = load_scorer(folders["pushdown"], beam=5, context=Context(of=DOCUMENT))
+    scorer = load_scorer(folders["pushdown"], SearchOptions(beam=5), context=Context(of=DOCUMENT))
     assert one(scorer, after("a", "zebra", "b", "c")).seen == (2, 3)
 
 
 @pytest.mark.parametrize("name", ["pushdown", "base"])
 def test_the_sentences_of_a_file_are_before_all(folders: dict[str, Path], name: str) -> None:
-    fixed = load_scorer(folders[name], beam=5, context=Context(of="x", sentences=("a b", "c")))
-    own = load_scorer(folders[name], beam=5, context=Context(of=DOCUMENT))
+    fixed = load_scorer(folders[name], SearchOptions(beam=5), context=Context(of="x", sentences=("a b", "c")))
+    own = load_scorer(folders[name], SearchOptions(beam=5), context=Context(of=DOCUMENT))
     for text in ("a", "b c a"):
         np.testing.assert_allclose(one(fixed, text).logprobs, one(own, after("a b", "c", text)).logprobs)
     assert fixed.settings["context"] == "x"
@@ -244,7 +245,9 @@ def test_the_sentences_of_a_file_are_before_all(folders: dict[str, Path], name: 
 
 
 def test_a_base_model_in_context_is_teacher_forced(folders: dict[str, Path]) -> None:
-    found = one(load_scorer(folders["base"], beam=1, context=Context(of=DOCUMENT)), after("a b", "c a"))
+    found = one(
+        load_scorer(folders["base"], SearchOptions(beam=1), context=Context(of=DOCUMENT)), after("a b", "c a")
+    )
     loaded = load_checkpoint(folders["base"])
     (row,) = string_logprobs(loaded, [searched_row([ids("a b"), ids("c a")])], share_prefixes=False)
     np.testing.assert_allclose(found.logprobs, row[-3:], atol=1e-5)
@@ -255,7 +258,7 @@ def test_a_base_model_reads_a_document_in_windows_that_begin_with_root(
     folders: dict[str, Path], stride: int
 ) -> None:
     texts = ["a b c", "c", "b a b", "a"]
-    scorer = load_scorer(folders["base"], beam=1, context=Context(stride=stride, window=6))
+    scorer = load_scorer(folders["base"], SearchOptions(beam=1), context=Context(stride=stride, window=6))
     document = joined(list(map(split_spaces, texts)))
     found = one(scorer, document)
     loaded = load_checkpoint(folders["base"])
@@ -285,10 +288,10 @@ def test_a_base_model_reads_a_document_in_windows_that_begin_with_root(
 def test_a_document_that_fits_is_its_sentences_in_context(folders: dict[str, Path]) -> None:
     texts = ["a b", "c", "b a b"]
     whole = one(
-        load_scorer(folders["base"], beam=1, context=Context(stride=1)),
+        load_scorer(folders["base"], SearchOptions(beam=1), context=Context(stride=1)),
         joined(list(map(split_spaces, texts))),
     )
-    scorer = load_scorer(folders["base"], beam=1, context=Context(of=DOCUMENT))
+    scorer = load_scorer(folders["base"], SearchOptions(beam=1), context=Context(of=DOCUMENT))
     totals = [one(scorer, after(*texts[: i + 1])).total for i in range(3)]
     assert whole.total == pytest.approx(sum(totals), abs=1e-5)
 
@@ -305,14 +308,14 @@ def test_what_reads_no_context_or_document_says_so(folders: dict[str, Path], tmp
 def test_a_sentence_longer_than_a_model_of_sentences_is_read_in_windows(tmp_path: Path) -> None:
     folder = save_checkpoints(tmp_path, max_length=6)[0]["base"]
     text = "a b c a b c b"
-    found = one(load_scorer(folder, beam=1), text)
+    found = one(load_scorer(folder, SearchOptions(beam=1)), text)
     assert found.seen == (0, 1, 2, 3, 4, 2, 3, 4)  # windows of six move by three
     loaded = load_checkpoint(folder)
     row = [ROOT, *ids(text), loaded.model.eos_id]
     rows = [row[:6], [ROOT, *row[4:9]]]
     first, second = string_logprobs(loaded, [np.array(r, np.int32) for r in rows], share_prefixes=False)
     np.testing.assert_allclose(found.logprobs, [*first, *second[-3:]], atol=1e-5)
-    assert one(load_scorer(folder, beam=1), "a b c a").seen is None
+    assert one(load_scorer(folder, SearchOptions(beam=1)), "a b c a").seen is None
 
 
 # --- Hugging Face models --------------------------------------------------------------------------------

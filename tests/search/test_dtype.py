@@ -14,6 +14,7 @@ from toy_gpt2 import save_gpt2
 from pdtools.cli.main import run
 from pdtools.models import save_checkpoint
 from pdtools.search import AttachmentScorer, SentenceScore, load_scorer, load_searcher
+from pdtools.search.options import SearchOptions
 from pdtools.search.strings.huggingface import HuggingFaceScorer
 
 TEXTS = ["a b c", "b", "c c a b"]
@@ -30,7 +31,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.parametrize("kind", ["pushdown", "head", "base", "tg", "gpt2"])
 def test_scores_in_half_precision_are_close_and_said_to_be_so(folders: dict[str, Path], kind: str) -> None:
-    exact, half = (load_scorer(folders[kind], beam=50, dtype=dtype) for dtype in ("float32", "bf16"))
+    exact, half = (
+        load_scorer(folders[kind], SearchOptions(beam=50), dtype=dtype) for dtype in ("float32", "bf16")
+    )
     assert exact.settings["dtype"] == "float32"
     assert half.settings["dtype"] == "bfloat16"
     differences = []

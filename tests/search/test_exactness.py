@@ -18,6 +18,7 @@ from pdtools.files import Rejects
 from pdtools.models import collate, load_checkpoint
 from pdtools.search import beam_search, load_scorer
 from pdtools.search.inputs import SourcedLine
+from pdtools.search.options import SearchOptions
 from pdtools.search.surprisal import Unit, surprisals
 from pdtools.tokenization import split_spaces
 
@@ -39,7 +40,7 @@ def rows(
     """The surprisals of each line of a file; none for a line that has no score."""
     words = [split_spaces(text) for text in texts]
     sentences = [SourcedLine(found, found, "in.txt", n) for n, found in enumerate(words, start=1)]
-    scorer = load_scorer(folder, beam=EXHAUSTIVE, max_batch=max_batch)
+    scorer = load_scorer(folder, SearchOptions(beam=EXHAUSTIVE, max_batch=max_batch))
     found = surprisals(sentences, scorer, rejects=Rejects("skip"), unit=unit)
     return [[line.surprisal for line in result.rows] for result in found]
 

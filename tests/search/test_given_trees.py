@@ -17,7 +17,8 @@ from pdtools.models.grammar.derivations import read_actions
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.search import GivenTreesScorer, SentenceScore, TreesFile, Unscorable, beam_search, load_scorer
 from pdtools.search.given_trees import read_given_trees
-from pdtools.search.scores import ActionBeam, GivenRow
+from pdtools.search.options import SearchOptions
+from pdtools.search.scores import GivenRow
 from pdtools.tokenization import join_words, train_bpe_tokenizer, train_word_tokenizer
 from pdtools.trees import spans_from_attachments
 
@@ -124,8 +125,8 @@ def test_all_labelled_trees_are_a_full_beam(grammar: LoadedModel, tmp_path: Path
     trees = [[text for _, text in labelled_trees(grammar, sentence)] for sentence in SENTENCES[:4]]
     assert len(trees[0]) == 82
     found = scorer(grammar, tmp_path / "trees", trees)
-    beam = ActionBeam(actions=10_000, words=10_000, fast_track=0)
-    searched = load_scorer(grammar.folder, beam=beam).score(SENTENCES[:4])
+    wide = SearchOptions(beam=10_000, word_beam=10_000, fast_track=0)
+    searched = load_scorer(grammar.folder, wide).score(SENTENCES[:4])
     for given, wanted in zip(score(found, *SENTENCES[:4]), searched, strict=True):
         assert isinstance(wanted, SentenceScore)
         assert given.logprobs == pytest.approx(wanted.logprobs, abs=1e-5)
@@ -270,7 +271,7 @@ def test_models_and_files_that_do_not_go_with_given_trees(
     trees = TreesFile.of(file)
     base = pushdown.folder.parent / "base"
     with pytest.raises(PdtoolsError, match="needs no trees: leave out --trees"):
-        load_scorer(base, trees=trees)
+        load_scorer(base, SearchOptions(trees=trees))
     with pytest.raises(InputError, match="cannot be read: No such file"):
         TreesFile.of(tmp_path / "missing")
     with pytest.raises(InputError, match="read more than once"):

@@ -19,6 +19,7 @@ from pdtools.search import SentenceScore, beam_search, load_scorer, next_token_l
 from pdtools.search.actions.scorer import ActionScorer
 from pdtools.search.checkpoint_scorer import ParsedScore
 from pdtools.search.contexts import Context
+from pdtools.search.options import SearchOptions
 from pdtools.search.scores import Measure, Scorer
 from pdtools.tokenization import train_word_tokenizer
 
@@ -139,7 +140,7 @@ def test_a_model_of_actions_says_what_closed_before_each_token(name: str, tmp_pa
             output = model.embedding.weight[action]
             model.final_norm.bias += 6 * output / output.square().sum()
     save_checkpoint(tmp_path / "m", model, tokenizer, shards={})
-    scorer = load_scorer(tmp_path / "m", beam=50, measures=("structure",))
+    scorer = load_scorer(tmp_path / "m", SearchOptions(beam=50), measures=("structure",))
     assert isinstance(scorer, ActionScorer)
     for text in ("a b c a b", "c", "b b a"):
         (parsed,) = scorer.score_with_parses([text])

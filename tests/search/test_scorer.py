@@ -33,6 +33,7 @@ from pdtools.search import (
 )
 from pdtools.search.checkpoint_scorer import Parsed
 from pdtools.search.inputs import SourcedLine, read_inputs, read_sentence
+from pdtools.search.options import NO_SEARCH, SearchOptions
 from pdtools.search.scorer import scorer_of
 from pdtools.search.scores import GivenRow
 from pdtools.search.surprisal import surprisals, token_rows, word_rows
@@ -69,8 +70,8 @@ def exact(folder: Path, text: str) -> tuple[float, list[int]]:
     return float(np.logaddexp.reduce(joints)), derivations[int(joints.argmax())]
 
 
-def scores(folder: Path, sentences: list[str], **options: object) -> list[SentenceScore]:
-    found = list(load_scorer(folder, beam=50, **options).score(sentences))  # type: ignore[arg-type]
+def scores(folder: Path, sentences: list[str], *, max_batch: int | None = None) -> list[SentenceScore]:
+    found = list(load_scorer(folder, SearchOptions(beam=50, max_batch=max_batch)).score(sentences))
     assert all(isinstance(score, SentenceScore) for score in found)
     return found  # type: ignore[return-value]
 
@@ -88,10 +89,10 @@ def test_every_public_name_is_found() -> None:
 
 
 def test_which_models_are_searched(folders: dict[str, Path]) -> None:
-    assert isinstance(load_scorer(folders["pushdown"], beam=2), AttachmentScorer)
-    assert isinstance(load_scorer(folders["head"], beam=2), StringScorer)
-    assert isinstance(load_scorer(folders["base"], beam=2), StringScorer)
-    assert load_scorer(folders["base"], beam=2).settings == {
+    assert isinstance(load_scorer(folders["pushdown"], SearchOptions(beam=2)), AttachmentScorer)
+    assert isinstance(load_scorer(folders["head"], SearchOptions(beam=2)), StringScorer)
+    assert isinstance(load_scorer(folders["base"], SearchOptions(beam=2)), StringScorer)
+    assert load_scorer(folders["base"], SearchOptions(beam=2)).settings == {
         "kind": "string",
         "model": "transformer",
         "beam": None,
@@ -101,13 +102,13 @@ def test_which_models_are_searched(folders: dict[str, Path]) -> None:
         "text_style": "ptb",
         "dtype": "float32",
     }
-    assert load_scorer(folders["pushdown"], beam=2).settings["beam"] == 2
+    assert load_scorer(folders["pushdown"], SearchOptions(beam=2)).settings["beam"] == 2
 
 
 def test_searching_a_model_whose_tokens_ignore_the_tape_keeps_its_exact_scores(
     folders: dict[str, Path],
 ) -> None:
-    searcher = load_searcher(folders["head"], beam=1)
+    searcher = load_searcher(folders["head"], SearchOptions(beam=1))
     for text, found in zip(SENTENCES, searcher.score(SENTENCES), strict=True):
         assert isinstance(found, SentenceScore)
         assert found.total == pytest.approx(exact(folders["head"], text)[0], abs=1e-5)
@@ -138,7 +139,7 @@ def test_a_score_says_what_each_row_is(folders: dict[str, Path]) -> None:
 @pytest.mark.parametrize("name", ["pushdown", "base"])
 def test_what_cannot_be_scored_is_said_in_its_place(folders: dict[str, Path], name: str) -> None:
     long = " ".join("a" * 15)
-    found = list(load_scorer(folders[name], beam=2).score(["a", "a dog b cat", "", long, "b"]))
+    found = list(load_scorer(folders[name], SearchOptions(beam=2)).score(["a", "a dog b cat", "", long, "b"]))
     assert [getattr(f, "reason", None) for f in found] == [
         None,
         "words unknown to the model: dog, cat",
@@ -169,22 +170,22 @@ def test_batches_of_given_trees_have_room_for_their_actions(
     packed, pack = [], loaded.model.pack
     monkeypatch.setattr(loaded.model, "pack", lambda rows: packed.append(pack(rows)) or packed[-1])
     monkeypatch.setattr(memory, "MAX_LOGITS", 400)
-    found = scorer_of(loaded, beam=None).score_rows(rows)
+    found = scorer_of(loaded, NO_SEARCH).score_rows(rows)
     cells = [batch.tokens.numel() * model.vocab_size for batch in packed]
     assert max(cells) <= 400 < 2 * max(cells)
-    alone = scorer_of(loaded, beam=None, max_batch=1).score_rows(rows)
+    alone = scorer_of(loaded, SearchOptions(beam=None, max_batch=1)).score_rows(rows)
     np.testing.assert_allclose([row.joint for row in found], [row.joint for row in alone], atol=1e-5)
 
 
 def test_scoring_is_lazy(folders: dict[str, Path]) -> None:
     """An endless stream gives its first results after one window."""
-    found = load_scorer(folders["base"], beam=2).score(itertools.repeat("a b"))  # type: ignore[arg-type]
+    found = load_scorer(folders["base"], SearchOptions(beam=2)).score(itertools.repeat("a b"))  # type: ignore[arg-type]
     assert isinstance(next(found), SentenceScore)
 
 
 def test_no_bos_is_for_hugging_face_models(folders: dict[str, Path]) -> None:
     with pytest.raises(PdtoolsError, match="always read ROOT"):
-        load_scorer(folders["base"], beam=2, bos=False)
+        load_scorer(folders["base"], SearchOptions(beam=2), bos=False)
 
 
 def test_a_model_without_a_head_has_no_parses(folders: dict[str, Path]) -> None:
@@ -197,7 +198,7 @@ def test_a_model_without_a_head_has_no_parses(folders: dict[str, Path]) -> None:
 
 @pytest.mark.parametrize("name", ["pushdown", "head"])
 def test_the_parser_gives_the_best_derivation(folders: dict[str, Path], name: str) -> None:
-    parser = CheckpointParser(folders[name], beam=50)
+    parser = CheckpointParser(folders[name], SearchOptions(beam=50))
     sentences = [text.split() for text in SENTENCES]
     for words, tree in zip(sentences, parser.parse(sentences), strict=True):
         _, best = exact(folders[name], " ".join(words))
@@ -205,7 +206,9 @@ def test_the_parser_gives_the_best_derivation(folders: dict[str, Path], name: st
 
 
 def test_the_parser_fails_sentence_by_sentence(folders: dict[str, Path]) -> None:
-    results = list(CheckpointParser(folders["pushdown"], beam=5).parse([["a"], [], ["b", "dog"], ["c"]]))
+    results = list(
+        CheckpointParser(folders["pushdown"], SearchOptions(beam=5)).parse([["a"], [], ["b", "dog"], ["c"]])
+    )
     assert results[1:3] == [ParseFailure("no words"), ParseFailure("words unknown to the model: dog")]
     assert [str(results[i]) for i in (0, 3)] == ["(XX a)", "(XX c)"]
 
@@ -216,7 +219,7 @@ def test_subwords_are_merged_back_into_words(tmp_path: Path) -> None:
     model = tiny_model(vocab_size=tokenizer.vocab_size)
     save_checkpoint(tmp_path / "bpe", model, tokenizer, shards={})
     words = ["the", "dogs", "(", "bark", "''"]
-    (tree,) = CheckpointParser(tmp_path / "bpe", beam=20).parse([words])
+    (tree,) = CheckpointParser(tmp_path / "bpe", SearchOptions(beam=20)).parse([words])
     assert isinstance(tree, Tree)
     assert tree.words == ("the", "dogs", "-LRB-", "bark", "''")
     assert len(tree.labels) == 4
@@ -284,7 +287,7 @@ def test_different_trees_with_the_sums_over_their_derivations(word: tuple[int, .
     assert len(wanted) < len(every)
     names = {f"(XX {text})": f"(XX w{w})" for w, text in enumerate(words)}
     for k in (2, 1000):
-        (found,) = load_searcher(tmp_path / "bpe", beam=10**6).parse(
+        (found,) = load_searcher(tmp_path / "bpe", SearchOptions(beam=10**6)).parse(
             [split_spaces(" ".join(words))], k_best=k
         )
         assert isinstance(found, Parsed)
@@ -302,7 +305,7 @@ def lines(texts: list[str]) -> list[SourcedLine]:
 
 def test_decoding_is_line_for_line(folders: dict[str, Path]) -> None:
     rejects = Rejects("skip")
-    searcher = load_searcher(folders["pushdown"], beam=50)
+    searcher = load_searcher(folders["pushdown"], SearchOptions(beam=50))
     asked = lines(["a b c", "", "a dog", "b c"])
     found = list(decode(asked, searcher, rejects=rejects, k_best=3, derivations=True))
     assert [" ".join(result.tree.words) for result in found] == ["a b c", "*", "a dog", "b c"]
@@ -320,7 +323,7 @@ def test_decoding_is_line_for_line(folders: dict[str, Path]) -> None:
 
 
 def test_surprisals_sum_to_minus_log_p(folders: dict[str, Path]) -> None:
-    scorer = load_scorer(folders["pushdown"], beam=50)
+    scorer = load_scorer(folders["pushdown"], SearchOptions(beam=50))
     for unit, scale in (("bits", math.log(2)), ("nats", 1.0)):
         results = surprisals(lines(SENTENCES), scorer, rejects=Rejects(), unit=unit)  # type: ignore[arg-type]
         for text, result in zip(SENTENCES, results, strict=True):
@@ -329,7 +332,7 @@ def test_surprisals_sum_to_minus_log_p(folders: dict[str, Path]) -> None:
 
 
 def test_blank_lines_keep_their_number_and_bad_ones_are_rejected(folders: dict[str, Path]) -> None:
-    scorer, rejects = load_scorer(folders["base"], beam=1), Rejects("skip")
+    scorer, rejects = load_scorer(folders["base"], SearchOptions(beam=1)), Rejects("skip")
     found = list(surprisals(lines(["", "a", "dog", "b"]), scorer, rejects=rejects))
     assert [(r.number, len(r.rows), r.scored) for r in found] == [
         (1, 0, False),
@@ -342,7 +345,14 @@ def test_blank_lines_keep_their_number_and_bad_ones_are_rejected(folders: dict[s
 
 def test_parses_need_derivations(folders: dict[str, Path]) -> None:
     with pytest.raises(PdtoolsError, match="attachment head"):
-        list(surprisals(lines(["a"]), load_scorer(folders["base"], beam=1), rejects=Rejects(), parses=True))
+        list(
+            surprisals(
+                lines(["a"]),
+                load_scorer(folders["base"], SearchOptions(beam=1)),
+                rejects=Rejects(),
+                parses=True,
+            )
+        )
 
 
 def test_words_add_up_their_tokens() -> None:

@@ -13,6 +13,7 @@ from search_oracle import save_checkpoints
 
 from pdtools.errors import PdtoolsError
 from pdtools.search import load_comparer, load_scorer
+from pdtools.search.options import SearchOptions
 from pdtools.search.scores import SentenceScore, Unscorable
 from pdtools.search.widening import SURE, Doubt, Found, Step
 
@@ -62,7 +63,7 @@ def test_contests_go_as_far_as_they_need(folders: dict[str, Path], monkeypatch: 
     monkeypatch.setattr("pdtools.search.comparer.STEPS", STEPS)
     pair = ("a b c a b", "c b a c a")
     scores = [
-        list(load_scorer(folders["pushdown"], beam=step.beam, margin=step.margin).score(pair))
+        list(load_scorer(folders["pushdown"], SearchOptions(beam=step.beam, margin=step.margin)).score(pair))
         for step in TAKEN
     ]
     TOTALS[:] = [_total(found) for found in scores]

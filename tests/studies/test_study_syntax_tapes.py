@@ -21,6 +21,7 @@ from pdtools.models import collate, load_checkpoint
 from pdtools.models.transformer.model import TransformerLM
 from pdtools.models.transformer.score_terms import DepthScores
 from pdtools.search.attachments.beam import beam_search
+from pdtools.search.options import SearchOptions
 from pdtools.shards import ShardSet, ShardSettings, build_shards
 from pdtools.training.evaluate import evaluate
 from pdtools.trees import SourcedTree, Tree, attachments
@@ -86,7 +87,9 @@ def test_perplexities_are_those_of_eval_ppl(
         ("pushdown", "ppl_token_marginal", "marginal"),
         ("base", "ppl_token_given_trees", "base"),
     ):
-        given = evaluate_perplexity(shards, load_checkpoint(models[name]), beam=BEAM, rejects=Rejects())
+        given = evaluate_perplexity(
+            shards, load_checkpoint(models[name]), search=SearchOptions(beam=BEAM), rejects=Rejects()
+        )
         assert tapes[tape]["ppl_token"] == pytest.approx(given.scores[score], rel=1e-6)
 
 

@@ -16,6 +16,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.evaluation.perplexity.evaluate import evaluate_perplexity
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 from pdtools.formal import ContextFree
+from pdtools.search.options import NOT_SEARCHED, SearchOptions, beam_settings
 
 if TYPE_CHECKING:
     from pdtools.files import Rejects
@@ -47,9 +48,7 @@ def evaluate_cfl(
     shards: ShardSet,
     loaded: LoadedModel | None,
     *,
-    beam: int,
-    margin: float | None = None,
-    max_batch: int | None = None,
+    search: SearchOptions,
     rejects: Rejects,
     progress: Progress = no_progress,
 ) -> Results:
@@ -58,8 +57,7 @@ def evaluate_cfl(
     Args:
         shards: strings that ``pdtools generate cfl --shards`` wrote.
         loaded: a checkpoint trained on such strings; None: the bound alone.
-        beam, margin, max_batch, rejects: see
-            :func:`pdtools.evaluation.perplexity.evaluate.evaluate_perplexity`.
+        search, rejects: see :func:`pdtools.evaluation.perplexity.evaluate.evaluate_perplexity`.
         progress: wraps the iterators over strings, first for the language, then for the model.
 
     Returns:
@@ -74,16 +72,10 @@ def evaluate_cfl(
     language = language_of(shards)
     exact = dict(progress(_exact(shards, language), len(shards)))
     model: Mapping[int, float] = {}
+    searched = NOT_SEARCHED
     if loaded is not None:
-        found = evaluate_perplexity(
-            shards,
-            loaded,
-            beam=beam,
-            margin=margin,
-            max_batch=max_batch,
-            rejects=rejects,
-            progress=progress,
-        )
+        found = evaluate_perplexity(shards, loaded, search=search, rejects=rejects, progress=progress)
+        searched = beam_settings(found.settings)
         model = {row["id"]: row["marginal"] for row in found.table(ITEMS).to_pylist()}
     items = []
     for i, string_id in enumerate(shards.ids.tolist()):
@@ -96,7 +88,7 @@ def evaluate_cfl(
                     model=model.get(string_id),
                 )
             )
-    results = _results(items, language, loaded, {"beam": beam, "margin": margin}, len(rejects))
+    results = _results(items, language, loaded, searched, len(rejects))
     results.settings["text_sha256"] = shards.text_sha256()
     return results
 
@@ -153,12 +145,11 @@ def _results(
     items: Sequence[ScoredString],
     language: ContextFree,
     loaded: LoadedModel | None,
-    search: Mapping[str, float | None],
+    searched: Mapping[str, Any],
     left_out: int,
 ) -> Results:
     import pyarrow as pa
 
-    searched = loaded is not None and loaded.model.derivation_kind.reach_words
     by_length: dict[int, list[ScoredString]] = {}
     for item in sorted(items, key=lambda item: item.tokens):
         by_length.setdefault(item.tokens, []).append(item)
@@ -179,7 +170,7 @@ def _results(
             "language": language.settings,
             "valid_lengths": len(language.valid_lengths),
             **({"model": None} if loaded is None else loaded.described),
-            **(search if searched else dict.fromkeys(search)),
+            **searched,
             "log_base": "nats",
             "eos_counted": True,
         },

@@ -14,6 +14,7 @@ from pdtools.evaluation.results import ITEMS, Progress, Results, mean, no_progre
 from pdtools.formal import BracketPrefix, Dyck, dyck_attachments
 from pdtools.jobs import cut
 from pdtools.jobs.records import JsonWork
+from pdtools.search.options import SearchOptions, beam_settings
 from pdtools.tokenization import split_spaces
 from pdtools.trees import sentence_layout
 from pdtools.typed_values import as_type
@@ -38,21 +39,6 @@ _ROUNDING = 1e-2
 
 NumberedPrefix = tuple[str, int, BracketPrefix]
 """A prefix with the name of its set and its number there, from 1."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Search:
-    """How a model with a tape reads prefixes; see :func:`pdtools.search.beam_search`.
-
-    Attributes:
-        beam: hypotheses that are kept after each token.
-        margin: nats; hypotheses that are so much less probable than the best are dropped; None: none is.
-        max_batch: prefixes per batch; by default as many as fit a fixed amount of memory.
-    """
-
-    beam: int
-    margin: float | None = None
-    max_batch: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,7 +111,7 @@ class ClosingWork(JsonWork[Sequence[NumberedPrefix], list[Closed]]):
     """
 
     model: ModelSource
-    search: Search
+    search: SearchOptions
 
     def __call__(self, piece: Sequence[NumberedPrefix]) -> list[Closed]:
         return list(_close([prefix for _, _, prefix in piece], self.model.load_model(), self.search))
@@ -141,7 +127,7 @@ def evaluate_closing(
     sets: Mapping[str, Sequence[BracketPrefix]],
     loaded: LoadedModel,
     *,
-    search: Search,
+    search: SearchOptions,
     progress: Progress = no_progress,
     in_pieces: InPieces | None = None,
 ) -> Results:
@@ -164,6 +150,9 @@ def evaluate_closing(
     Raises:
         PdtoolsError: if a bracket is no token of the model's, or a prefix is too long for it.
     """
+    from pdtools.search.scorer import scorer_of
+
+    searched = beam_settings(scorer_of(loaded, search).settings)
     work = sorted(
         ((name, number, prefix) for name, each in sets.items() for number, prefix in enumerate(each, 1)),
         key=lambda item: -len(item[2].tokens),
@@ -185,10 +174,10 @@ def evaluate_closing(
         for (name, number, prefix), closed in progress(found, len(work))
     ]
     items.sort(key=lambda item: (list(sets).index(item.set), item.number))
-    return _results(items, loaded, search)
+    return _results(items, loaded, searched)
 
 
-def _close(prefixes: Sequence[BracketPrefix], loaded: LoadedModel, search: Search) -> Iterator[Closed]:
+def _close(prefixes: Sequence[BracketPrefix], loaded: LoadedModel, search: SearchOptions) -> Iterator[Closed]:
     import numpy as np
 
     from pdtools.search import next_token_logprobs
@@ -198,7 +187,7 @@ def _close(prefixes: Sequence[BracketPrefix], loaded: LoadedModel, search: Searc
     model, ids = loaded.model, [_encode(prefix, loaded) for prefix in prefixes]
     gold = [sentence_layout(dyck_attachments(prefix.tokens)) for prefix in prefixes]
     read = [tokens[:-1] for tokens in ids]
-    found = scorer_of(loaded, **asdict(search)).continuations(read)
+    found = scorer_of(loaded, search).continuations(read)
     given = [each.logprobs for each in found]
     if model.derivation_kind.choices == "actions":
         raise PdtoolsError(
@@ -275,7 +264,7 @@ def _likeliest(logprobs: NDArray[np.float64], closers: Mapping[int, str]) -> str
     return closers[max(closers, key=lambda token: float(logprobs[token]))]
 
 
-def _results(items: Sequence[ClosedPrefix], loaded: LoadedModel, search: Search) -> Results:
+def _results(items: Sequence[ClosedPrefix], loaded: LoadedModel, searched: dict[str, Any]) -> Results:
     import pyarrow as pa
 
     groups = {
@@ -299,8 +288,7 @@ def _results(items: Sequence[ClosedPrefix], loaded: LoadedModel, search: Search)
             "unit": "fraction of 1",
             "log_base": "nats",
             **loaded.described,
-            "beam": search.beam if loaded.model.derivation_kind.reach_words else None,
-            "margin": search.margin if loaded.model.derivation_kind.reach_words else None,
+            **searched,
             "chosen_among": "closing brackets",
             "interval": "95%, Wilson",
             "dtype": loaded.model.dtype_name,
@@ -348,9 +336,7 @@ def evaluate_entropy(
     shards: ShardSet,
     loaded: LoadedModel,
     *,
-    beam: int,
-    margin: float | None = None,
-    max_batch: int | None = None,
+    search: SearchOptions,
     rejects: Rejects,
     progress: Progress = no_progress,
     in_pieces: InPieces | None = None,
@@ -359,7 +345,7 @@ def evaluate_entropy(
 
     Args:
         shards: strings that ``pdtools generate dyck --shards`` wrote.
-        loaded, beam, margin, max_batch, rejects, progress, in_pieces: see
+        loaded, search, rejects, progress, in_pieces: see
             :func:`pdtools.evaluation.perplexity.evaluate.evaluate_perplexity`.
 
     Returns:
@@ -372,14 +358,7 @@ def evaluate_entropy(
     """
     language = _language_of(shards)
     found = evaluate_perplexity(
-        shards,
-        loaded,
-        beam=beam,
-        margin=margin,
-        max_batch=max_batch,
-        rejects=rejects,
-        progress=progress,
-        in_pieces=in_pieces,
+        shards, loaded, search=search, rejects=rejects, progress=progress, in_pieces=in_pieces
     )
     rows = found.table(ITEMS).to_pylist()
     tokens = sum(row["tokens"] for row in rows)

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     from pdtools.files import Rejects
     from pdtools.models import LoadedModel
-    from pdtools.search.given_trees import TreesFile
     from pdtools.search.inputs import SourcedLine
+    from pdtools.search.options import SearchOptions
     from pdtools.search.particles import Particles
-    from pdtools.search.scores import ActionBeam, RowScore, Scorer
+    from pdtools.search.scores import RowScore, Scorer
     from pdtools.shards import ShardFolder
     from pdtools.tokenization import Sentence
 
@@ -74,11 +74,8 @@ def evaluate_perplexity(
     shards: ShardFolder,
     loaded: LoadedModel,
     *,
-    beam: int | ActionBeam | None,
-    margin: float | None = None,
-    trees: TreesFile | None = None,
+    search: SearchOptions,
     particles: Particles | None = None,
-    max_batch: int | None = None,
     rejects: Rejects,
     progress: Progress = no_progress,
     in_pieces: InPieces | None = None,
@@ -88,11 +85,8 @@ def evaluate_perplexity(
     Args:
         shards: sentences with their trees (layout ``sentence``).
         loaded: a checkpoint.
-        beam: hypotheses for the marginal; None leaves it out. Without a tape p(x) is exact and needs none.
-        margin: see :func:`pdtools.search.beam_search`.
-        trees: to sum over for the marginal, instead of a search.
+        search: for the marginal; without a beam there is none. Without a tape p(x) is exact and needs none.
         particles: to estimate log p(x) by beside it; None: it is not.
-        max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
         rejects: takes sentences longer than the model (one without a head reads them in windows), without
             one of the trees to sum over, or with probability 0, also by an estimate.
         progress: wraps the iterator over sentences.
@@ -106,6 +100,7 @@ def evaluate_perplexity(
             sentence is too long or impossible and ``rejects`` says to stop.
     """
     from pdtools.search.given_trees import IMPOSSIBLE, GivenTreesScorer
+    from pdtools.search.options import beam_settings
     from pdtools.search.particles import check_uses_particles
     from pdtools.search.scorer import scorer_of
     from pdtools.search.scores import nothing_found
@@ -113,11 +108,11 @@ def evaluate_perplexity(
     check_shards(shards, loaded)
     if particles is not None:
         check_uses_particles(loaded.model)
-    scorer = scorer_of(loaded, beam=beam, margin=margin, trees=trees)
+    scorer = scorer_of(loaded, search)
     blocks = score_blocks(
         shards,
         loaded,
-        partial(_score, beam=beam, margin=margin, trees=trees, particles=particles, max_batch=max_batch),
+        partial(_score, search=search, particles=particles),
         problem=scorer.problem if isinstance(scorer, GivenTreesScorer) else None,
         any_length=not loaded.model.derivation_kind.exist,
         kind=_Record,
@@ -126,7 +121,7 @@ def evaluate_perplexity(
         rejects=rejects,
         progress=progress,
     )
-    nothing = IMPOSSIBLE if trees else nothing_found(loaded.model.max_length)
+    nothing = IMPOSSIBLE if search.trees else nothing_found(loaded.model.max_length)
     rows = (_possible(block, shards, loaded, rejects, nothing) for block in blocks)
     items = _table(rows, particles=particles is not None)
     settings = {
@@ -137,8 +132,7 @@ def evaluate_perplexity(
         "root_counted": False,
         "words": "words and end-of-sentence",
         "marginal": scorer.marginal,
-        "beam": scorer.settings["beam"],
-        "margin": scorer.settings["margin"],
+        **beam_settings(scorer.settings),
         **{name: value for name, value in scorer.settings.items() if name.startswith("given_trees")},
         **({} if particles is None else {"particles": particles.number, "particles_seed": particles.seed}),
         "log_base": "nats",
@@ -388,23 +382,20 @@ def _score(
     loaded: LoadedModel,
     rows: Sequence[Row],
     *,
-    beam: int | ActionBeam | None,
-    margin: float | None,
-    trees: TreesFile | None,
+    search: SearchOptions,
     particles: Particles | None,
-    max_batch: int | None,
 ) -> list[RowScore]:
     """What is known of each row."""
     from pdtools.search.particles import with_particles
     from pdtools.search.scorer import scorer_of
     from pdtools.search.scores import GivenRow
 
-    scorer = scorer_of(loaded, beam=beam, margin=margin, trees=trees, max_batch=max_batch)
+    scorer = scorer_of(loaded, search)
     given = [GivenRow(row.tokens, row.derivation, row.word) for row in rows]
     scores = scorer.score_rows(given)
     if particles is None:
         return scores
-    return with_particles(loaded.model, given, scores, particles, max_batch=max_batch)
+    return with_particles(loaded.model, given, scores, particles, max_batch=search.max_batch)
 
 
 def _possible(

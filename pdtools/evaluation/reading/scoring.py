@@ -60,7 +60,8 @@ def named_models(settings: Sequence[ModelSettings], beams: Sequence[int]) -> lis
         if not beams:
             named.append((name, each, False))
         for i, beam in enumerate(beams):
-            named.append((f"{name}, beam {beam}", replace(each, beam=beam), i > 0))
+            searched = replace(each, search=replace(each.search, beam=beam))
+            named.append((f"{name}, beam {beam}", searched, i > 0))
     total, used = Counter(name for name, _, _ in named), Counter[str]()
     made = []
     for name, each, only in named:

@@ -16,8 +16,8 @@ from pdtools.search.actions.word_synchronous import ActionResult, word_synchrono
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected, Parsed, ParsedScore, merged_trees
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
+from pdtools.search.options import DEFAULT_SEARCH, NOT_SEARCHED, SearchOptions
 from pdtools.search.scores import (
-    ActionBeam,
     Continuation,
     GivenRow,
     RowScore,
@@ -41,35 +41,27 @@ class ActionScorer(CheckpointScorer):
 
     Args:
         loaded: a checkpoint.
-        beam: hypotheses after an action, or all widths; None: nothing is searched, only given derivations are
-            scored.
-        margin: see :func:`word_synchronous_search`.
-        max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
+        search: which hypotheses are kept, and how many sentences are searched at once.
         context: nothing: these models read sentences.
     """
 
     def __init__(
         self,
         loaded: LoadedModel,
+        search: SearchOptions = DEFAULT_SEARCH,
         *,
-        beam: int | ActionBeam | None,
-        margin: float | None = None,
-        max_batch: int | None = None,
         context: Context = NO_CONTEXT,
     ) -> None:
-        self.beam = ActionBeam.of(beam) if isinstance(beam, int) else beam
+        self.beam = search.for_actions()
         super().__init__(
             loaded,
             kind="actions",
-            beam=None if self.beam is None else self.beam.actions,
-            margin=margin,
-            max_batch=max_batch,
+            searched=NOT_SEARCHED if self.beam is None else self.beam.as_settings(),
+            max_batch=search.max_batch,
             context=context,
         )
         if self.beam is not None:
-            self.settings |= {"word_beam": self.beam.words, "fast_track": self.beam.fast_track}
             self.marginal = "word-synchronous beam: a lower bound of log p(x)"
-        self.margin = margin
         self._model = cast(GrammarLM, loaded.model)
 
     def _with_marginals(self, rows: Sequence[GivenRow], given: list[RowScore]) -> list[RowScore]:
@@ -191,7 +183,6 @@ class ActionScorer(CheckpointScorer):
             self._model,
             ids,
             beam=self.beam,
-            margin=self.margin,
             inside_words=inside,
             k_best=k_best,
             max_batch=self.max_batch,

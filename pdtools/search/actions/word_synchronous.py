@@ -29,7 +29,8 @@ from pdtools.search.attachments.beam import dropped_share
 from pdtools.search.attachments.steps import BeamStep
 from pdtools.search.attachments.thinning import thin, uniform_of
 from pdtools.search.memory import budget, explained_memory_errors
-from pdtools.search.scores import NO_NUMBERS, ActionBeam, PrefixScores
+from pdtools.search.options import ActionBeam
+from pdtools.search.scores import NO_NUMBERS, PrefixScores
 from pdtools.search.strings.prefix_tree import Level, SortedStrings
 
 # Rounds between two tokens that memory is reckoned for; more are possible, and rare.
@@ -77,7 +78,6 @@ def word_synchronous_search(
     token_ids: Sequence[NDArray[np.int32]],
     *,
     beam: ActionBeam,
-    margin: float | None = None,
     inside_words: Sequence[NDArray[np.bool_]] | None = None,
     k_best: int = 1,
     max_batch: int | None = None,
@@ -91,9 +91,7 @@ def word_synchronous_search(
     Args:
         model: in evaluation mode.
         token_ids: for each string int32[n + 2]: ROOT, the n tokens, end-of-sentence.
-        beam: how many hypotheses are kept.
-        margin: nats; of hypotheses that generated a token, those so much less probable than the best of their
-            string are dropped too; and of others, those so much less probable than it was before the token.
+        beam: which hypotheses are kept.
         inside_words: for each string bool[n + 2], tokens before which the word goes on: nothing opens or
             closes there. None: there are none.
         k_best: how many derivations to return, at most ``beam.words``.
@@ -115,8 +113,6 @@ def word_synchronous_search(
     """
     if not 1 <= k_best <= beam.words:
         raise PdtoolsError(f"k-best must be from 1 to the word beam of {beam.words}, not {k_best}")
-    if margin is not None and not margin >= 0:
-        raise PdtoolsError(f"the margin must be at least 0 nats, not {margin}")
     inside = inside_words or [np.zeros(len(ids), bool) for ids in token_ids]
     # Prefixes are the same if their words end at the same tokens too.
     keys = [2 * ids.astype(np.int64) + at for ids, at in zip(token_ids, inside, strict=True)]
@@ -126,7 +122,7 @@ def word_synchronous_search(
         most = max_batch or max(1, budget(model) // each)
         results: dict[int, ActionResult] = {}
         for group in strings.groups([1.0] * max(map(len, keys), default=0), 1 << 62, most):
-            batch = _Batch(model, group, beam, margin, draw)
+            batch = _Batch(model, group, beam, draw)
             results.update(zip(group.order, batch.search(k_best, trace, next_tokens), strict=True))
     return [results[i] for i in range(len(token_ids))]
 
@@ -216,7 +212,6 @@ class _Batch:
         model: GrammarLM,
         strings: SortedStrings,
         beam: ActionBeam,
-        margin: float | None,
         draw: int | None,
     ) -> None:
         self.model = model
@@ -224,7 +219,7 @@ class _Batch:
         self.draw = draw
         self.ids = model.actions
         self.beam = beam
-        self.margin = math.inf if margin is None else margin
+        self.margin = math.inf if beam.margin is None else beam.margin
         self.levels = strings.levels()
         self.n_strings = len(strings.order)
         self.device = model.device

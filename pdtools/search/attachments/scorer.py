@@ -15,15 +15,14 @@ from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected, Parsed,
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
 from pdtools.search.next_tokens import as_measures, asks_for_distributions, word_beginnings
+from pdtools.search.options import DEFAULT_SEARCH, NOT_SEARCHED, SearchOptions
 from pdtools.search.scores import (
-    ActionBeam,
     Beginning,
     Continuation,
     GivenRow,
     RowScore,
     SentenceScore,
     Unscorable,
-    check_one_width,
 )
 from pdtools.search.strings.scorer import string_logprobs, string_next_logprobs
 from pdtools.tokenization import Sentence
@@ -112,9 +111,7 @@ class AttachmentScorer(CheckpointScorer):
 
     Args:
         loaded: a checkpoint with an attachment head.
-        beam: hypotheses per sentence; None: nothing is searched, only given derivations are scored.
-        margin: see :func:`beam_search`.
-        max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
+        search: which hypotheses are kept, and how many sentences are searched at once.
         context: what is read before sentences.
         share_prefixes: whether sentences that begin alike are searched once up to where they part.
     """
@@ -122,20 +119,21 @@ class AttachmentScorer(CheckpointScorer):
     def __init__(
         self,
         loaded: LoadedModel,
+        search: SearchOptions = DEFAULT_SEARCH,
         *,
-        beam: int | ActionBeam | None,
-        margin: float | None = None,
-        max_batch: int | None = None,
         context: Context = NO_CONTEXT,
         share_prefixes: bool = True,
     ) -> None:
-        self.beam = check_one_width(beam)
+        self.beam = search.for_attachments()
         super().__init__(
-            loaded, kind="derivation", beam=self.beam, margin=margin, max_batch=max_batch, context=context
+            loaded,
+            kind="derivation",
+            searched=NOT_SEARCHED if self.beam is None else self.beam.as_settings(),
+            max_batch=search.max_batch,
+            context=context,
         )
         if self.beam is not None:
             self.marginal = "beam: a lower bound of log p(x)"
-        self.margin = margin
         self.share_prefixes = share_prefixes
 
     def _with_marginals(self, rows: Sequence[GivenRow], given: list[RowScore]) -> list[RowScore]:
@@ -181,8 +179,8 @@ class AttachmentScorer(CheckpointScorer):
         found = beam_search(
             self.loaded.model,
             ids,
-            beam=self.beam,
-            margin=self.margin,
+            beam=self.beam.width,
+            margin=self.beam.margin,
             k_best=k_best,
             next_tokens=next_tokens,
             commit=self.context.of is not None and self.context.parses == "best",
@@ -253,7 +251,7 @@ class AttachmentScorer(CheckpointScorer):
     ) -> Iterator[Parsed | Unscorable]:
         """See :meth:`Searcher.parse`."""
         merging = k_best > 1 and not derivations
-        for found in self.search(sentences, k_best=self.beam if merging and self.beam else k_best):
+        for found in self.search(sentences, k_best=self.beam.width if merging and self.beam else k_best):
             if isinstance(found, Unscorable):
                 yield found
             elif problem := sentence_problem(found.encoded.sentence.words):

@@ -23,6 +23,7 @@ from pdtools.search.contexts import DOCUMENT, NO_CONTEXT, Context, read_in_windo
 from pdtools.search.encoding import score_windows
 from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
 from pdtools.search.next_tokens import as_measures, asks_for_distributions, sentences_at_once, summaries
+from pdtools.search.options import NOT_SEARCHED
 from pdtools.search.scores import Dtype, Measure, NextTokens, SentenceScore, Unscorable
 from pdtools.search.strings.causality import check_causal, check_causal_config
 from pdtools.search.strings.prefix_tree import SortedStrings
@@ -224,8 +225,7 @@ class HuggingFaceScorer:
         self.settings: dict[str, Any] = {
             "kind": "huggingface",
             "model": model.config.model_type,
-            "beam": None,
-            "margin": None,
+            **NOT_SEARCHED,
             "bos": bos,
             "eos": False,
             "text_style": None,

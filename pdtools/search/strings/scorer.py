@@ -33,6 +33,7 @@ from pdtools.search.next_tokens import (
     string_summaries,
     word_beginnings,
 )
+from pdtools.search.options import NOT_SEARCHED
 from pdtools.search.scores import (
     Continuation,
     GivenRow,
@@ -53,7 +54,7 @@ class StringScorer(CheckpointScorer):
     def __init__(
         self, loaded: LoadedModel, *, max_batch: int | None = None, context: Context = NO_CONTEXT
     ) -> None:
-        super().__init__(loaded, kind="string", beam=None, max_batch=max_batch, context=context)
+        super().__init__(loaded, kind="string", searched=NOT_SEARCHED, max_batch=max_batch, context=context)
         # What ends a window is predicted after it.
         self._longest = self.window + 1 if self.window and loaded.model.layout == "window" else self.window
 

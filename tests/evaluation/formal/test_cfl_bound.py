@@ -17,6 +17,7 @@ from pdtools.evaluation.results import ITEMS, read_results
 from pdtools.files import Rejects
 from pdtools.formal import ContextFree, Dyck, read_grammar, string_shards
 from pdtools.models import build_model, collate, make_config, save_checkpoint
+from pdtools.search.options import SearchOptions
 from pdtools.shards import ShardSet
 
 LANGUAGE = ContextFree(grammar=read_grammar("unmarked-reversal"), shortest=3, longest=8, batch=4)
@@ -49,7 +50,7 @@ def evaluate(shards: ShardSet, checkpoint: Path | None) -> Any:
     from pdtools.models import load_checkpoint
 
     loaded = None if checkpoint is None else load_checkpoint(checkpoint)
-    return evaluate_cfl(shards, loaded, beam=1, rejects=Rejects("fail"))
+    return evaluate_cfl(shards, loaded, search=SearchOptions(beam=1), rejects=Rejects("fail"))
 
 
 def test_the_figures_by_hand(shards: ShardSet, checkpoint: Path) -> None:

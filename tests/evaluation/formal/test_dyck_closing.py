@@ -14,7 +14,6 @@ from search_oracle import all_attachments
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.formal.dyck import (
     ClosedPrefix,
-    Search,
     _accuracy,
     binomial_interval,
     evaluate_closing,
@@ -31,6 +30,7 @@ from pdtools.formal import (
     word_tokenizer,
 )
 from pdtools.models import LoadedModel, build_model, collate, load_checkpoint, make_config, save_checkpoint
+from pdtools.search.options import SearchOptions
 from pdtools.shards import ShardSet
 from pdtools.tokenization import split_spaces
 
@@ -82,7 +82,9 @@ def by_hand(prefix: BracketPrefix, loaded: LoadedModel) -> tuple[str, str]:
 
 def test_it_chooses_the_likeliest_closer_over_all_derivations(loaded: LoadedModel) -> None:
     prefixes = dependency_prefixes(LANGUAGE, 12, least=1, max_length=5, seed=4)
-    results = evaluate_closing({"some": prefixes[:5], "more": prefixes[5:]}, loaded, search=Search(beam=100))
+    results = evaluate_closing(
+        {"some": prefixes[:5], "more": prefixes[5:]}, loaded, search=SearchOptions(beam=100)
+    )
     assert (results.settings["unit"], results.settings["log_base"]) == ("fraction of 1", "nats")
     rows = results.tables["items"].to_pylist()
     assert [(row["set"], row["number"]) for row in rows] == [
@@ -105,7 +107,7 @@ def test_it_chooses_the_likeliest_closer_over_all_derivations(loaded: LoadedMode
 def test_right_attachments(loaded: LoadedModel) -> None:
     """Of the best hypothesis (all of them searched), or one by one where they don't reach the tokens."""
     (prefix,) = dependency_prefixes(LANGUAGE, 1, least=3, max_length=5, seed=8)
-    results = evaluate_closing({"one": [prefix]}, loaded, search=Search(beam=100))
+    results = evaluate_closing({"one": [prefix]}, loaded, search=SearchOptions(beam=100))
     (row,) = results.tables["items"].to_pylist()
     if not loaded.model.derivation_kind.exist:
         assert row["attachments_right"] is None
@@ -159,7 +161,7 @@ def test_what_the_beam_has_lost(leads: list[float | None], lost: float | None) -
 
 def test_prefixes_without_a_closer_have_no_attachments_to_be_right(loaded: LoadedModel) -> None:
     prefix = BracketPrefix(tokens=("(1", "(2"), closer=")2", dependency=1, depth=2)
-    results = evaluate_closing({"one": [prefix]}, loaded, search=Search(beam=100))
+    results = evaluate_closing({"one": [prefix]}, loaded, search=SearchOptions(beam=100))
     assert results.scores["by_set"]["one"]["attachment_accuracy"] is None
     assert results.scores["by_open"]["1-10"]["prefixes"] == 1
 
@@ -168,7 +170,7 @@ def test_the_distance_from_the_automaton(loaded: LoadedModel, tmp_path: Path) ->
     language = Dyck(brackets=3, depth=2, min_length=2, max_length=4)
     string_shards(language, 40, 3, tmp_path / "shards")
     shards = ShardSet.open(tmp_path / "shards")
-    found = evaluate_entropy(shards, loaded, beam=100, rejects=Rejects("fail"))
+    found = evaluate_entropy(shards, loaded, search=SearchOptions(beam=100), rejects=Rejects("fail"))
     texts = [shards.text(i).split() for i in range(len(shards))]
     tokens = sum(len(text) + 1 for text in texts)
     assert found["automaton"] == pytest.approx(-sum(map(language.log_probability, texts)) / tokens)
@@ -181,7 +183,7 @@ def test_the_distance_from_the_automaton(loaded: LoadedModel, tmp_path: Path) ->
 def test_models_that_do_not_know_the_brackets(loaded: LoadedModel) -> None:
     prefixes = dependency_prefixes(Dyck(**DYCK_SETTINGS["released-like"]), 9, least=1, max_length=30, seed=1)
     with pytest.raises(PdtoolsError, match="words unknown to the model"):
-        evaluate_closing({"twenty types": prefixes}, loaded, search=Search(beam=2))
+        evaluate_closing({"twenty types": prefixes}, loaded, search=SearchOptions(beam=2))
 
 
 def test_strings_without_a_language(loaded: LoadedModel, tmp_path: Path) -> None:
@@ -190,7 +192,9 @@ def test_strings_without_a_language(loaded: LoadedModel, tmp_path: Path) -> None
     text = manifest.read_text()
     manifest.write_text(text.replace('"language"', '"tongue"'))
     with pytest.raises(PdtoolsError, match="not strings of pdtools generate dyck"):
-        evaluate_entropy(ShardSet.open(tmp_path / "shards"), loaded, beam=2, rejects=Rejects("fail"))
+        evaluate_entropy(
+            ShardSet.open(tmp_path / "shards"), loaded, search=SearchOptions(beam=2), rejects=Rejects("fail")
+        )
 
 
 @pytest.mark.parametrize(("right", "number"), [(0, 10), (10, 10), (3, 7), (965, 1000)])

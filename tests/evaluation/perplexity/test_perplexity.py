@@ -35,6 +35,7 @@ from pdtools.files import Rejects
 from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.search import load_scorer
 from pdtools.search.inputs import SourcedLine
+from pdtools.search.options import NO_SEARCH, SearchOptions
 from pdtools.search.particles import Particles
 from pdtools.search.scores import RowScore, SentenceScore
 from pdtools.search.strings.scorer import string_logprobs
@@ -81,7 +82,9 @@ def test_against_sums_over_all_derivations(
 ) -> None:
     models, shards, _ = world
     loaded = load_checkpoint(models[name])
-    results = evaluate_perplexity(shards, loaded, beam=1000, rejects=Rejects(), max_batch=2)
+    results = evaluate_perplexity(
+        shards, loaded, search=SearchOptions(beam=1000, max_batch=2), rejects=Rejects()
+    )
     given, joint, marginal, counted = 0.0, 0.0, 0.0, 0
     given_end, marginal_without_end = 0.0, 0.0
     for i in range(len(shards)):
@@ -132,7 +135,8 @@ def test_a_narrow_beam_is_a_lower_bound(world: tuple[dict[str, Path], ShardSet, 
     models, shards, _ = world
     loaded = load_checkpoint(models["pushdown"])
     narrow, wide, none = (
-        evaluate_perplexity(shards, loaded, beam=beam, rejects=Rejects()).scores for beam in (1, 1000, None)
+        evaluate_perplexity(shards, loaded, search=SearchOptions(beam=beam), rejects=Rejects()).scores
+        for beam in (1, 1000, None)
     )
     assert narrow["ppl_token_marginal"] > wide["ppl_token_marginal"]
     assert none["ppl_token_marginal"] is None
@@ -142,13 +146,13 @@ def test_a_narrow_beam_is_a_lower_bound(world: tuple[dict[str, Path], ShardSet, 
 def test_particles_estimate_the_marginal(world: tuple[dict[str, Path], ShardSet, Tokenizer]) -> None:
     models, shards, _ = world
     loaded = load_checkpoint(models["pushdown"])
-    options: dict[str, Any] = {"beam": 1000, "rejects": Rejects()}
+    options: dict[str, Any] = {"search": SearchOptions(beam=1000), "rejects": Rejects()}
     found = evaluate_perplexity(shards, loaded, particles=Particles(number=1000), **options)
     assert found.settings["particles"] == 1000
     for unit in ("token", "word", "word_without_eos"):
         estimate = found.scores[f"ppl_{unit}_particles"]
         assert estimate == pytest.approx(found.scores[f"ppl_{unit}_marginal"], rel=1e-6)
-    options["beam"] = None
+    options["search"] = NO_SEARCH
     drawn = [
         evaluate_perplexity(shards, loaded, particles=Particles(number=1, seed=seed), **options).scores
         for seed in (0, *range(5))
@@ -163,7 +167,7 @@ def test_particles_estimate_the_marginal(world: tuple[dict[str, Path], ShardSet,
 
 def test_a_scorer_gives_the_same_marginal(world: tuple[dict[str, Path], ShardSet, Tokenizer]) -> None:
     models, shards, _ = world
-    direct = evaluate_perplexity(shards, load_checkpoint(models["base"]), beam=None, rejects=Rejects())
+    direct = evaluate_perplexity(shards, load_checkpoint(models["base"]), search=NO_SEARCH, rejects=Rejects())
     scored = evaluate_string_perplexity(shards, load_scorer(models["base"]), rejects=Rejects())
     assert scored.scores["ppl_word_marginal"] == pytest.approx(direct.scores["ppl_word_marginal"], rel=1e-6)
     assert scored.counts == direct.counts
@@ -201,8 +205,10 @@ def test_marginals_are_sums_of_surprisals(name: str, kind: str, tmp_path: Path) 
             model.output_bias[tokenizer.vocab_size :] = 5.0  # structure is likely, inside of words too
     save_checkpoint(tmp_path / "model", model, tokenizer, shards={"layout": "sentence", "factor": "right"})
     loaded = load_checkpoint(tmp_path / "model")
-    items = evaluate_perplexity(shards, loaded, beam=200, rejects=Rejects()).tables["items"]
-    scorer = load_scorer(tmp_path / "model", beam=200)
+    items = evaluate_perplexity(shards, loaded, search=SearchOptions(beam=200), rejects=Rejects()).tables[
+        "items"
+    ]
+    scorer = load_scorer(tmp_path / "model", SearchOptions(beam=200))
     scores = scorer.score(sentence_of(Tree.from_brackets(text), tokenizer.text_style) for text in TALK)
     for marginal, score in zip(items["marginal"].to_pylist(), scores, strict=True):
         assert isinstance(score, SentenceScore)
@@ -213,7 +219,7 @@ def test_with_and_without_end_of_sentence_there_is_a_score_in_common(
     world: tuple[dict[str, Path], ShardSet, Tokenizer],
 ) -> None:
     models, shards, _ = world
-    counting = load_scorer(models["pushdown"], beam=1000)
+    counting = load_scorer(models["pushdown"], SearchOptions(beam=1000))
 
     class WithoutEnds:
         settings: ClassVar = {"eos": False}
@@ -225,7 +231,9 @@ def test_with_and_without_end_of_sentence_there_is_a_score_in_common(
                 rows = {name: getattr(found, name)[:-1] for name in names}
                 yield dataclasses.replace(found, **rows, eos=False)
 
-    with_ends = evaluate_perplexity(shards, load_checkpoint(models["pushdown"]), beam=1000, rejects=Rejects())
+    with_ends = evaluate_perplexity(
+        shards, load_checkpoint(models["pushdown"]), search=SearchOptions(beam=1000), rejects=Rejects()
+    )
     without = evaluate_string_perplexity(shards, WithoutEnds(), rejects=Rejects())  # type: ignore[arg-type]
     assert (
         with_ends.counts["words_without_eos"]
@@ -296,10 +304,15 @@ def test_shards_of_another_kind_are_refused(
     loaded = load_checkpoint(models["pushdown"])
     other = train_word_tokenizer(("a", "b", "c", "d"), text_style="ptb", unk=False)
     with pytest.raises(InputError, match="not made with the tokenizer"):
-        evaluate_perplexity(make_shards(tmp_path / "other", other), loaded, beam=1, rejects=Rejects())
+        evaluate_perplexity(
+            make_shards(tmp_path / "other", other), loaded, search=SearchOptions(beam=1), rejects=Rejects()
+        )
     with pytest.raises(InputError, match="factor left"):
         evaluate_perplexity(
-            make_shards(tmp_path / "left", tokenizer, "left"), loaded, beam=1, rejects=Rejects()
+            make_shards(tmp_path / "left", tokenizer, "left"),
+            loaded,
+            search=SearchOptions(beam=1),
+            rejects=Rejects(),
         )
 
 
@@ -308,12 +321,12 @@ def test_sentences_longer_than_the_model(tmp_path: Path) -> None:
     shards = make_shards(tmp_path / "shards", tokenizer)
     loaded = load_checkpoint(models["pushdown"])
     with pytest.raises(InputError, match="longer than the model: 4 tokens, at most 3"):
-        evaluate_perplexity(shards, loaded, beam=2, rejects=Rejects())
-    results = evaluate_perplexity(shards, loaded, beam=2, rejects=Rejects("skip"))
+        evaluate_perplexity(shards, loaded, search=SearchOptions(beam=2), rejects=Rejects())
+    results = evaluate_perplexity(shards, loaded, search=SearchOptions(beam=2), rejects=Rejects("skip"))
     assert (results.counts["sentences"], results.counts["sentences_left_out"]) == (3, 1)
     only_long = make_shards(tmp_path / "long", tokenizer, trees=TREES[3:])
     with pytest.raises(InputError, match="no sentence"):
-        evaluate_perplexity(only_long, loaded, beam=2, rejects=Rejects("skip"))
+        evaluate_perplexity(only_long, loaded, search=SearchOptions(beam=2), rejects=Rejects("skip"))
 
 
 def test_sentences_that_the_beam_finds_nothing_for(tmp_path: Path) -> None:
@@ -326,16 +339,21 @@ def test_sentences_that_the_beam_finds_nothing_for(tmp_path: Path) -> None:
     model = action_model("plm", "learned", zero=True, max_length=8)
     save_checkpoint(tmp_path / "plm", model, tokenizer, shards=shards.manifest["settings"])
     loaded = load_checkpoint(tmp_path / "plm")
-    assert evaluate_perplexity(shards, loaded, beam=100, rejects=Rejects()).counts["sentences"] == 2
+    assert (
+        evaluate_perplexity(shards, loaded, search=SearchOptions(beam=100), rejects=Rejects()).counts[
+            "sentences"
+        ]
+        == 2
+    )
     nothing = "no tree found: none in the beam has a probability above 0 and room in the model's 8 positions"
     with pytest.raises(InputError, match=f"shards:1: {nothing}"):
-        evaluate_perplexity(shards, loaded, beam=1, rejects=Rejects())
+        evaluate_perplexity(shards, loaded, search=SearchOptions(beam=1), rejects=Rejects())
     rejects = Rejects("skip")
-    results = evaluate_perplexity(shards, loaded, beam=1, rejects=rejects)
+    results = evaluate_perplexity(shards, loaded, search=SearchOptions(beam=1), rejects=rejects)
     assert (results.counts["sentences"], results.counts["sentences_left_out"]) == (1, 1)
     assert math.isfinite(results.scores["ppl_token_marginal"] or math.nan)
     assert [(row["line"], row["reason"], row["text"]) for row in rejects] == [(1, nothing, "a b c a")]
-    scorer = load_scorer(tmp_path / "plm", beam=1)
+    scorer = load_scorer(tmp_path / "plm", SearchOptions(beam=1))
     assert [getattr(score, "reason", None) for score in scorer.score(["a b c", "a b c a"])] == [None, nothing]
 
 
@@ -351,7 +369,10 @@ def test_trees_that_the_model_rules_out(
         return [first._replace(joint=-math.inf), *others]
 
     monkeypatch.setattr(evaluate, "_score", one_impossible)
-    assert evaluate_perplexity(shards, loaded, beam=1, rejects=rejects).counts["sentences"] == len(shards) - 1
+    assert (
+        evaluate_perplexity(shards, loaded, search=SearchOptions(beam=1), rejects=rejects).counts["sentences"]
+        == len(shards) - 1
+    )
     assert [(row["line"], row["reason"]) for row in rejects] == [(3, "its tree has probability 0")]
 
 
@@ -366,7 +387,7 @@ def test_blocks_longer_than_the_model(tmp_path: Path) -> None:
             [str(tmp_path / "text")], tokenizer, tmp_path / str(length), Rejects(), length=length
         )
         shards[length] = ShardFolder.open(tmp_path / str(length))
-    whole = evaluate_perplexity(shards[4], loaded, beam=None, rejects=Rejects())
+    whole = evaluate_perplexity(shards[4], loaded, search=NO_SEARCH, rejects=Rejects())
     assert whole.counts == {
         "sentences": 2,
         "sentences_left_out": 0,
@@ -376,7 +397,7 @@ def test_blocks_longer_than_the_model(tmp_path: Path) -> None:
         "unknown_tokens": 0,
     }
     # The first of two rows has six tokens and ROOT: it is read in windows of five, which move by two.
-    slid = evaluate_perplexity(shards[6], loaded, beam=None, rejects=Rejects())
+    slid = evaluate_perplexity(shards[6], loaded, search=NO_SEARCH, rejects=Rejects())
     assert slid.counts == whole.counts
     first = next(iter(shards[6].blocks())).tokens(0)
     root = first[0]
@@ -397,7 +418,7 @@ def test_memory_does_not_grow_with_the_shards(tmp_path: Path, monkeypatch: pytes
         gc.collect()
         tracemalloc.start()
         before = pa.total_allocated_bytes()
-        results = evaluate_perplexity(shards, loaded, beam=None, rejects=Rejects())
+        results = evaluate_perplexity(shards, loaded, search=NO_SEARCH, rejects=Rejects())
         kept = pa.total_allocated_bytes() - before
         peaks.append(tracemalloc.get_traced_memory()[1] + kept)
         tracemalloc.stop()

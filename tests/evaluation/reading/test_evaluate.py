@@ -281,7 +281,7 @@ def test_names_of_models() -> None:
     assert [each.name for each in found] == ["base (1)", "base (2)", "gpt-2", "x", "y", "---"]
     assert [each.column for each in found] == ["base_1", "base_2", "gpt_2", "x", "y", "model"]
     beams = named_models([ModelSettings(model_dir="a")], [1, 30])
-    assert [(each.name, each.settings.beam, each.only_if_searched) for each in beams] == [
+    assert [(each.name, each.settings.search.beam, each.only_if_searched) for each in beams] == [
         ("a, beam 1", 1, False),
         ("a, beam 30", 30, True),
     ]

@@ -16,6 +16,7 @@ from pdtools.evaluation.sg.evaluate import from_score, present
 from pdtools.evaluation.sg.suites import Condition
 from pdtools.models import save_checkpoint
 from pdtools.search import AttachmentScorer, Scorer, SentenceScore, load_scorer
+from pdtools.search.options import SearchOptions
 from pdtools.tokenization import split_spaces, train_bpe_tokenizer
 
 CORPUS = ["The dogs did n't bark .", "company 's dog , she said , can not bark .", "the the dog dog"]
@@ -64,7 +65,7 @@ def scorer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     )
     model = tiny_model(vocab_size=tokenizer.vocab_size, max_length=128)
     save_checkpoint(folder, model, tokenizer, shards={})
-    return load_scorer(folder, beam=2)
+    return load_scorer(folder, SearchOptions(beam=2))
 
 
 @settings(max_examples=40)

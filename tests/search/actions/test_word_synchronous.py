@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,8 @@ from toy_grammar_lm import enumerate_derivations
 
 from pdtools.errors import PdtoolsError
 from pdtools.models.grammar.derivations import read_actions
-from pdtools.search.actions.word_synchronous import ActionBeam, ActionResult, word_synchronous_search
+from pdtools.search.actions.word_synchronous import ActionResult, word_synchronous_search
+from pdtools.search.options import ActionBeam
 
 STRINGS = [[3, 4, 5], [3], [3, 4], [5], [3, 4, 5, 3], [3, 4]]
 EVERYTHING = ActionBeam(actions=10_000, words=10_000, fast_track=0)
@@ -96,7 +98,8 @@ def test_a_narrow_beam_is_the_plain_formulation(
 ) -> None:
     model = action_model(name, positions, max_open=3)
     for string in STRINGS[:4]:
-        found = word_synchronous_search(model, [row(string)], beam=beam, margin=margin, k_best=beam.words)[0]
+        within = replace(beam, margin=margin)
+        found = word_synchronous_search(model, [row(string)], beam=within, k_best=beam.words)[0]
         sums, kept, _ = plain.search(model, row(string).tolist(), beam, margin)  # type: ignore[attr-defined]
         assert found.prefix_logprobs == pytest.approx(sums, abs=1e-5)
         assert [score for score, _ in found.derivations] == pytest.approx([h.score for h in kept], abs=1e-5)
@@ -112,9 +115,9 @@ def test_a_margin_drops_what_is_far_behind_and_reads_less(name: str, positions: 
     beam = ActionBeam(actions=40, words=20, fast_track=0)
     strings = [row(s) for s in STRINGS]
     without = word_synchronous_search(model, strings, beam=beam, k_best=20)
-    wide = word_synchronous_search(model, strings, beam=beam, margin=100.0, k_best=20)
+    wide = word_synchronous_search(model, strings, beam=replace(beam, margin=100.0), k_best=20)
     assert all(map(close, wide, without))
-    narrow = word_synchronous_search(model, strings, beam=beam, margin=1.0, k_best=20)
+    narrow = word_synchronous_search(model, strings, beam=replace(beam, margin=1.0), k_best=20)
     assert narrow[0].expanded < without[0].expanded
     for found in narrow:
         scores = [score for score, _ in found.derivations]

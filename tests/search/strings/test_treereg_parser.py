@@ -16,6 +16,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.models import TransformerLM, collate, save_checkpoint
 from pdtools.search import SentenceScore, load_scorer, load_searcher
 from pdtools.search.checkpoint_scorer import Parsed
+from pdtools.search.options import SearchOptions
 from pdtools.search.parser import CheckpointParser
 from pdtools.search.scores import Unscorable
 from pdtools.tokenization import split_spaces, train_bpe_tokenizer, train_word_tokenizer
@@ -79,7 +80,7 @@ TEXTS = [*STRINGS[::5], "a b c c b a", "c a b b c"]
 
 @pytest.mark.parametrize("cky", [False, True])
 def test_trees_are_those_of_the_states(folder: Path, cky: bool) -> None:
-    found = list(load_searcher(folder, cky=cky).parse(TEXTS))
+    found = list(load_searcher(folder, SearchOptions(cky=cky)).parse(TEXTS))
     assert len(found) == len(TEXTS)
     for text, parsed in zip(TEXTS, found, strict=True):
         assert isinstance(parsed, Parsed)
@@ -91,7 +92,7 @@ def test_trees_are_those_of_the_states(folder: Path, cky: bool) -> None:
 
 
 def test_a_sentence_parses_alike_in_any_batch(folder: Path) -> None:
-    alone = load_searcher(folder, max_batch=1).parse(TEXTS)
+    alone = load_searcher(folder, SearchOptions(max_batch=1)).parse(TEXTS)
     assert list(alone) == list(load_searcher(folder).parse(TEXTS))
     with pytest.raises(PdtoolsError, match="leave out --k-best"):
         load_searcher(folder).parse(TEXTS, k_best=2)
@@ -140,9 +141,9 @@ def test_it_scores_as_the_language_model_that_it_is(folder: Path, tmp_path: Path
 
 
 def test_as_a_parser(folder: Path) -> None:
-    parser = CheckpointParser(folder, beam=100, cky=True)
+    parser = CheckpointParser(folder, SearchOptions(beam=100, cky=True))
     (tree,) = parser.parse([["a", "b", "c"]])
-    ((_, wanted),) = next(load_searcher(folder, cky=True).parse(["a b c"])).k_best  # type: ignore[union-attr]
+    ((_, wanted),) = next(load_searcher(folder, SearchOptions(cky=True)).parse(["a b c"])).k_best  # type: ignore[union-attr]
     assert tree == wanted
     assert isinstance(next(load_searcher(folder).parse(["dog"])), Unscorable)
 
@@ -207,6 +208,6 @@ def test_cky_is_for_treereg(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     model = tiny_model("pushdown", vocab_size=tokenizer.vocab_size, positions="learned")
     save_checkpoint(tmp_path / "pushdown", model, tokenizer, shards=SHARDS)
     with pytest.raises(PdtoolsError, match="--cky is for models that parse by TreeReg"):
-        load_searcher(tmp_path / "pushdown", cky=True)
+        load_searcher(tmp_path / "pushdown", SearchOptions(cky=True))
     assert run(["parse", "--text", "a b", "--cky"]) == 2
     assert "--cky is for checkpoints trained with TreeReg" in capsys.readouterr().err

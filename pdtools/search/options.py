@@ -1,0 +1,228 @@
+"""How derivations are searched: what is asked for, and what that is to each kind of derivation. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.files import is_stream, sha256_file
+
+# The paper's analyses use 300; most of the mass is in the first few dozen.
+DEFAULT_BEAM = 100
+# As wide as comparisons of sentences need it (:mod:`pdtools.search.widening`).
+AUTO: Literal["auto"] = "auto"
+# What results say of scores that need no search.
+NOT_SEARCHED: Mapping[str, Any] = {"beam": None, "margin": None}
+
+
+def beam_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What a scorer's settings say of its search, as far as all kinds have it."""
+    return {name: settings[name] for name in NOT_SEARCHED}
+
+
+def _check_margin(margin: float | None) -> None:
+    if margin is not None and not margin >= 0:
+        raise PdtoolsError(f"the margin must be at least 0 nats, not {margin}")
+
+
+@dataclass(frozen=True, slots=True)
+class AttachmentBeam:
+    """Which hypotheses of attachments are kept; see :func:`pdtools.search.beam_search`.
+
+    Attributes:
+        width: how many after each token.
+        margin: nats; those that are so much less probable than the best of their string after the same token
+            are dropped too: a search that is sure of its attachments is many times faster. None: none are.
+    """
+
+    width: int
+    margin: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise PdtoolsError(f"a beam must be at least 1, not {self.width}")
+        _check_margin(self.margin)
+
+    def as_settings(self) -> dict[str, Any]:
+        """As results have it."""
+        return {"beam": self.width, "margin": self.margin}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ActionBeam:
+    """Which hypotheses of actions are kept; see :mod:`pdtools.search.actions.word_synchronous`.
+
+    Attributes:
+        actions: how many after an action.
+        words: after a token; at most as many.
+        fast_track: of those after an action that generated the token, as many more as were not kept.
+        margin: nats; of hypotheses that generated a token, those so much less probable than the best of their
+            string are dropped too; and of others, those so much less probable than it was before the token.
+            None: none are.
+    """
+
+    actions: int = 100
+    words: int = 10
+    fast_track: int = 5
+    margin: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("actions", "words"):
+            if getattr(self, name) < 1:
+                raise PdtoolsError(f"a beam must be at least 1, not {getattr(self, name)}")
+        if self.words > self.actions:
+            raise PdtoolsError(f"a word beam of {self.words} is more than the action beam of {self.actions}")
+        if self.fast_track < 0:
+            raise PdtoolsError(f"fast-track must be at least 0, not {self.fast_track}")
+        _check_margin(self.margin)
+
+    @classmethod
+    def of(
+        cls,
+        actions: int,
+        words: int | None = None,
+        fast_track: int | None = None,
+        margin: float | None = None,
+    ) -> ActionBeam:
+        """With a tenth of the action beam for words, and a twentieth for the fast track, if nothing is
+        said."""
+        return cls(
+            actions=actions,
+            words=max(1, actions // 10) if words is None else words,
+            fast_track=actions // 20 if fast_track is None else fast_track,
+            margin=margin,
+        )
+
+    def as_settings(self) -> dict[str, Any]:
+        """As results have it."""
+        names = {"actions": "beam", "words": "word_beam"}
+        return {names.get(name, name): value for name, value in asdict(self).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class TreesFile:
+    """A file of trees (:func:`pdtools.trees.read_proposals`), and what it holds."""
+
+    path: str
+    sha256: str
+
+    @classmethod
+    def of(cls, path: str | Path) -> TreesFile:
+        """A file as it is now.
+
+        Raises:
+            InputError: if it is none, or cannot be read again.
+        """
+        if is_stream(path):
+            raise InputError("trees are given in a file, which is read more than once", file=path)
+        try:
+            return cls(str(path), sha256_file(path))
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror}", file=path) from error
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchOptions:
+    """What is asked of a search before it is known of which kind a model's derivations are.
+
+    Attributes:
+        beam: hypotheses that are kept after each token (models of actions: after each action); ``auto``: as
+            many as comparisons of sentences need; None: nothing is searched, only given derivations are
+            scored.
+        margin: nats; see :class:`AttachmentBeam` and :class:`ActionBeam`.
+        word_beam, fast_track: further widths of models of actions; None: as :meth:`ActionBeam.of` has them.
+        trees: to sum over instead of a search.
+        cky: of models that parse by TreeReg: the tree with the largest sum of scores, not the greedy one.
+        max_batch: sentences per batch; None: as many as fit a fixed amount of memory. No score depends on it.
+
+    Raises:
+        PdtoolsError: if they do not go together.
+    """
+
+    beam: int | Literal["auto"] | None = DEFAULT_BEAM
+    margin: float | None = None
+    word_beam: int | None = None
+    fast_track: int | None = None
+    trees: TreesFile | None = None
+    cky: bool = False
+    max_batch: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.trees is not None and self.given:
+            raise PdtoolsError(f"with --trees nothing is searched: leave out {', '.join(self.given)}")
+        if self.beam == AUTO:
+            if self.margin is not None:
+                raise PdtoolsError("--beam auto chooses margins itself: leave out --margin")
+            if self._has_widths:
+                raise PdtoolsError(
+                    "--beam auto is not for models of actions: leave out --word-beam, --fast-track"
+                )
+        elif self._has_widths:
+            self.for_actions()  # refuses widths that no model can have
+
+    @property
+    def given(self) -> list[str]:
+        """The options of a search that are not as they are by default, as commands call them."""
+        is_given = {
+            "--beam": self.beam not in (DEFAULT_BEAM, None),
+            "--margin": self.margin is not None,
+            "--word-beam": self.word_beam is not None,
+            "--fast-track": self.fast_track is not None,
+        }
+        return [name for name, given in is_given.items() if given]
+
+    @property
+    def _has_widths(self) -> bool:
+        return self.word_beam is not None or self.fast_track is not None
+
+    def check_number(self) -> int | None:
+        """The beam, where there has to be a number, or none.
+
+        Raises:
+            PdtoolsError: if it is ``auto``.
+        """
+        if isinstance(self.beam, str):
+            raise PdtoolsError("--beam auto: only eval-blimp and eval-sg compare sentences: give a number")
+        return self.beam
+
+    def check_one_width(self) -> None:
+        """For models of strings or attachments.
+
+        Raises:
+            PdtoolsError: if there are widths besides the beam.
+        """
+        if self._has_widths:
+            raise PdtoolsError("a word beam, and a fast track, are for models of actions: leave them out")
+
+    def for_attachments(self) -> AttachmentBeam | None:
+        """What is kept of attachments; None: nothing is searched.
+
+        Raises:
+            PdtoolsError: if there are widths besides the beam, or it is ``auto``.
+        """
+        self.check_one_width()
+        beam = self.check_number()
+        return None if beam is None else AttachmentBeam(beam, self.margin)
+
+    def for_actions(self) -> ActionBeam | None:
+        """What is kept of actions; None: nothing is searched.
+
+        Raises:
+            PdtoolsError: if the word beam is wider than the beam, or this is ``auto``.
+        """
+        beam = self.check_number()
+        return None if beam is None else ActionBeam.of(beam, self.word_beam, self.fast_track, self.margin)
+
+    def for_job(self) -> dict[str, Any]:
+        """What scores depend on, as :func:`pdtools.jobs.job_folder` takes it."""
+        described = asdict(self)
+        del described["max_batch"]
+        trees = described.pop("trees")
+        return described if trees is None else {**described, "trees": trees["sha256"]}
+
+
+DEFAULT_SEARCH = SearchOptions()
+NO_SEARCH = SearchOptions(beam=None)
