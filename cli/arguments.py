@@ -11,6 +11,8 @@ import typer
 from pdtools.errors import InputError
 from pdtools.files import GivenText, Kind, Rejects, expand_inputs
 
+from .options import SEARCH_OPTIONS
+
 if TYPE_CHECKING:
     from pdtools.trees import Tree
 
@@ -55,8 +57,7 @@ def parse_range(text: str, smallest: int = 1) -> range:
 
 _WITH_MODEL = dict.fromkeys(
     (
-        *("beam", "margin", "word_beam", "fast_track", "trees", "bos", "max_batch", "dtype"),
-        *("device", "threads"),
+        *(*SEARCH_OPTIONS, "trees", "bos", "max_batch", "dtype", "device", "threads"),
         *("workers", "shard", "scheduler", "resume"),
     ),
     ("--model",),

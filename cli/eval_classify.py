@@ -9,11 +9,20 @@ import typer
 from pdtools.files import Rejects
 
 from .evaluating import Evaluating
-from .options import LatexOption, ModelOption, OnError, OnErrorOption, RunOptions, SeedOption, option_blocks
+from .options import (
+    SEARCH_OPTIONS,
+    LatexOption,
+    ModelOption,
+    OnError,
+    OnErrorOption,
+    RunOptions,
+    SeedOption,
+    option_blocks,
+)
 from .running import model_settings
 
 
-@option_blocks(without=("beam", "margin", "word_beam", "fast_track", "trees", "bos"))
+@option_blocks(without=(*SEARCH_OPTIONS, "trees", "bos"))
 def eval_classify(
     shards: Annotated[
         str, typer.Argument(metavar="SHARDS", help="Prompts: a folder of pdtools tapes --prompts.")

@@ -499,6 +499,10 @@ def option_blocks(*, without: Sequence[str] = ()) -> Callable[[Callable[..., Non
     return decorate
 
 
+SEARCH_OPTIONS = tuple(each.name for each in fields(BeamOptions))
+"""The parameters that say how widely derivations are searched."""
+
+
 def _said_twice(option: Any, values: Iterable[Any]) -> str:
     """The option and its values."""
     if option.is_flag:

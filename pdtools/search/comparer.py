@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel
 from pdtools.search.attachments.scorer import AttachmentScorer
 from pdtools.search.contexts import NO_CONTEXT, Context
-from pdtools.search.options import AUTO, SearchOptions
+from pdtools.search.options import AUTO, AUTO_SEARCH, SearchOptions
 from pdtools.search.scorer import load_model
 from pdtools.search.scores import Beginning, Dtype
 from pdtools.search.strings.huggingface import is_huggingface
@@ -22,13 +23,14 @@ CONTESTS = 256
 
 def load_comparer(
     model_dir: str | Path,
+    search: SearchOptions = AUTO_SEARCH,
     *,
     device: str = "cpu",
     dtype: Dtype = "float32",
-    max_batch: int | None = None,
     context: Context = NO_CONTEXT,
 ) -> WideningComparer:
-    """Load a model for comparisons of sentences; arguments as of :func:`pdtools.search.load_scorer`.
+    """Load a model for comparisons of sentences; arguments as of :func:`pdtools.search.load_scorer`, the beam
+    being ``auto``.
 
     Raises:
         PdtoolsError: if the folder holds no model whose strings are searched.
@@ -36,7 +38,7 @@ def load_comparer(
     if is_huggingface(model_dir):
         raise PdtoolsError(f"{model_dir}: nothing is searched for this model: leave out --beam auto")
     loaded = load_model(model_dir, device=device, dtype=dtype)
-    return WideningComparer(loaded, max_batch=max_batch, context=context)
+    return WideningComparer(loaded, search, context=context)
 
 
 class WideningComparer:
@@ -44,7 +46,7 @@ class WideningComparer:
 
     Args:
         loaded: a checkpoint whose words depend on derivations.
-        max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
+        search: how many sentences are searched at once; the widths are those of the steps.
         context: what is read before sentences.
 
     Raises:
@@ -52,18 +54,14 @@ class WideningComparer:
     """
 
     def __init__(
-        self, loaded: LoadedModel, *, max_batch: int | None = None, context: Context = NO_CONTEXT
+        self, loaded: LoadedModel, search: SearchOptions = AUTO_SEARCH, *, context: Context = NO_CONTEXT
     ) -> None:
         if not loaded.model.derivation_kind.reach_words:
             raise PdtoolsError(f"{loaded.folder}: nothing is searched for this model: leave out --beam auto")
         if loaded.model.derivation_kind.choices != "attachments":
             raise PdtoolsError(f"{loaded.folder}: --beam auto is for models of attachments: give a number")
         self._scorers = [
-            AttachmentScorer(
-                loaded,
-                SearchOptions(beam=step.beam, margin=step.margin, max_batch=max_batch),
-                context=context,
-            )
+            AttachmentScorer(loaded, replace(search, beam=step.beam, margin=step.margin), context=context)
             for step in STEPS
         ]
         steps = [list(step) for step in STEPS]

@@ -76,12 +76,17 @@ class ModelSettings:
         return _load_comparer(self)
 
 
-@lru_cache(maxsize=1)
-def _load_model(settings: ModelSettings) -> LoadedModel:
+def _prepare(settings: ModelSettings) -> dict[str, Any]:
+    """Check the model, set up torch, and say how whatever is made of the folder is to be loaded."""
     check_bos(settings.model_dir, settings.bos)
     check_fingerprint(settings.model_dir, settings.fingerprint)
-    device = prepare_torch(settings.device, settings.threads)
-    loaded = load_model(settings.model_dir, device=device, dtype=settings.dtype)
+    return {"device": prepare_torch(settings.device, settings.threads), "dtype": settings.dtype}
+
+
+# Each keeps one: a process that goes on to another model has the memory of the one before.
+@lru_cache(maxsize=1)
+def _load_model(settings: ModelSettings) -> LoadedModel:
+    loaded = load_model(settings.model_dir, **_prepare(settings))
     if loaded.model.derivation_kind.choices != "actions":
         settings.search.check_one_width()
     return loaded
@@ -89,42 +94,26 @@ def _load_model(settings: ModelSettings) -> LoadedModel:
 
 @lru_cache(maxsize=1)
 def _load_scorer(settings: ModelSettings) -> ModelScorer | HuggingFaceScorer:
-    check_fingerprint(settings.model_dir, settings.fingerprint)
     return load_scorer(
         settings.model_dir,
         settings.search,
-        device=prepare_torch(settings.device, settings.threads),
-        dtype=settings.dtype,
         bos=settings.bos,
         context=settings.context,
         measures=settings.measures,
+        **_prepare(settings),
     )
 
 
 @lru_cache(maxsize=1)
 def _load_searcher(settings: ModelSettings) -> Searcher:
-    check_bos(settings.model_dir, settings.bos)
-    check_fingerprint(settings.model_dir, settings.fingerprint)
-    return load_searcher(
-        settings.model_dir,
-        settings.search,
-        device=prepare_torch(settings.device, settings.threads),
-        dtype=settings.dtype,
-        context=settings.context,
-    )
+    how = _prepare(settings)
+    return load_searcher(settings.model_dir, settings.search, context=settings.context, **how)
 
 
 @lru_cache(maxsize=1)
 def _load_comparer(settings: ModelSettings) -> Comparer:
-    check_bos(settings.model_dir, settings.bos)
-    check_fingerprint(settings.model_dir, settings.fingerprint)
-    return load_comparer(
-        settings.model_dir,
-        device=prepare_torch(settings.device, settings.threads),
-        dtype=settings.dtype,
-        max_batch=settings.search.max_batch,
-        context=settings.context,
-    )
+    how = _prepare(settings)
+    return load_comparer(settings.model_dir, settings.search, context=settings.context, **how)
 
 
 class _SentencesWork(JsonWork[Sequence[str | Sentence], Result]):

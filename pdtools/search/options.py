@@ -226,3 +226,4 @@ class SearchOptions:
 
 DEFAULT_SEARCH = SearchOptions()
 NO_SEARCH = SearchOptions(beam=None)
+AUTO_SEARCH = SearchOptions(beam=AUTO)
