@@ -30,6 +30,7 @@ from train_step import TRUNK, model_of, own_loss, step
 
 from pdtools.models import tape_from_attachments
 from pdtools.search import beam_search
+from pdtools.search.options import AttachmentBeam
 
 POSITIONS = 1024
 LENGTHS = (16, 32, 64, 128, 256, 512)
@@ -120,7 +121,9 @@ def by_beam(options: Options) -> Iterator[Figure]:
         for x, words, beam in pairs:
             middle = rng.integers(EOS + 1, TRUNK["vocab_size"], words)
             sentence = np.concatenate([[ROOT], middle, [EOS]]).astype(np.int32)
-            runs = {"search": lambda ids=sentence, beam=beam: beam_search(model, [ids], beam=beam)}
+            runs = {
+                "search": lambda ids=sentence, beam=beam: beam_search(model, [ids], beam=AttachmentBeam(beam))
+            }
             yield Figure(
                 name=f"beam search by {by}, {x}",
                 value=seconds(runs, options)["search"],
@@ -136,7 +139,7 @@ def by_threads(options: Options) -> Iterator[Figure]:
     searched = model_of("pushdown", options).eval()
     middle = np.random.default_rng(0).integers(EOS + 1, TRUNK["vocab_size"], BEAMS_WORDS)
     sentence = np.concatenate([[ROOT], middle, [EOS]]).astype(np.int32)
-    runs["search"] = lambda: beam_search(searched, [sentence], beam=THREADS_BEAM)
+    runs["search"] = lambda: beam_search(searched, [sentence], beam=AttachmentBeam(THREADS_BEAM))
     alone: dict[str, float] = {}
     for number in THREADS:
         if number > (os.cpu_count() or 1):

@@ -26,7 +26,7 @@ from pdtools.search.actions.scorer import inside_words
 from pdtools.search.actions.word_synchronous import word_synchronous_search
 from pdtools.search.attachments.beam import beam_search
 from pdtools.search.attachments.scorer import end_logprob, searched_tokens
-from pdtools.search.options import ActionBeam
+from pdtools.search.options import ActionBeam, AttachmentBeam
 from pdtools.search.scores import GivenRow, PrefixScores, RowScore
 
 
@@ -93,7 +93,7 @@ def particle_search(
     found = beam_search(
         model,
         token_ids,
-        beam=particles.number,
+        beam=AttachmentBeam(particles.number),
         max_batch=max_batch,
         share_prefixes=share_prefixes,
         draw=particles.seed,

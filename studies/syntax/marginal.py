@@ -23,7 +23,7 @@ from pdtools.provenance import provenance
 from pdtools.search.actions.scorer import inside_words
 from pdtools.search.actions.word_synchronous import ActionResult, word_synchronous_search
 from pdtools.search.attachments.beam import BeamResult, beam_search
-from pdtools.search.options import NO_SEARCH, ActionBeam
+from pdtools.search.options import NO_SEARCH, ActionBeam, AttachmentBeam
 from pdtools.search.particles import Particles, particle_search
 from pdtools.search.scorer import scorer_of
 from pdtools.search.scores import GivenRow
@@ -48,7 +48,7 @@ def by_beam(loaded: LoadedModel, rows: Sequence[GivenRow], beam: int) -> Sequenc
     """What a beam finds: of models of actions a tenth of it for words, and a twentieth for the fast track."""
     ids = [row.tokens for row in rows]
     if not isinstance(loaded.model, GrammarLM):
-        return beam_search(loaded.model, ids, beam=beam)
+        return beam_search(loaded.model, ids, beam=AttachmentBeam(beam))
     inside = [inside_words(row.word) for row in rows]
     return word_synchronous_search(loaded.model, ids, beam=ActionBeam.of(beam), inside_words=inside)
 

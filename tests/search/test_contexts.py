@@ -27,7 +27,7 @@ from pdtools.search.contexts import (
     with_documents,
 )
 from pdtools.search.inputs import SourcedLine
-from pdtools.search.options import SearchOptions
+from pdtools.search.options import AttachmentBeam, SearchOptions
 from pdtools.search.scores import Scorer, Unscorable
 from pdtools.search.strings.scorer import string_logprobs
 from pdtools.search.surprisal import token_rows
@@ -208,7 +208,7 @@ def test_the_command_searches_what_the_search_was_asked_for(folders: dict[str, P
     found = one(load_scorer(folders["pushdown"], SearchOptions(beam=3), context=context), after(*texts))
     row = searched_row([ids(text) for text in texts])
     (searched,) = beam_search(
-        load_checkpoint(folders["pushdown"]).model, [row], beam=3, commit=parses == "best"
+        load_checkpoint(folders["pushdown"]).model, [row], beam=AttachmentBeam(3), commit=parses == "best"
     )
     np.testing.assert_allclose(found.logprobs, searched.logprobs[-4:], atol=1e-6)
 

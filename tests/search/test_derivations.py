@@ -20,7 +20,7 @@ from toy_grammar_lm import EnumeratingScorer, ToyConfig, ToyGrammarLM, enumerate
 from pdtools.cli.main import run
 from pdtools.models import MODELS, LanguageModel, register, save_checkpoint
 from pdtools.search import beam_search, sample
-from pdtools.search.options import SearchOptions
+from pdtools.search.options import AttachmentBeam, SearchOptions
 from pdtools.search.scorer import SEARCHERS, scorer_of
 from pdtools.tokenization import train_word_tokenizer
 from pdtools.trees import Tree
@@ -41,7 +41,7 @@ def test_choices_of_a_pushdown_model_make_up_its_joint_and_marginal(n: int, sett
     plain = sorted(token.sum(1) + attach.sum(1), reverse=True)
     assert [joint for joint, _ in found.joints] == pytest.approx(plain, abs=1e-5)
     best = model.derive(1, 1).derivation(np.array(found.joints[0][1], np.int32))
-    searched = beam_search(model, [row(tokens)], beam=1000)[0].derivations[0][1]
+    searched = beam_search(model, [row(tokens)], beam=AttachmentBeam(1000))[0].derivations[0][1]
     assert best.tokens.tolist() == tokens
     assert best.attach.tolist() == (searched[1:-1] - 1).tolist()
 

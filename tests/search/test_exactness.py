@@ -18,7 +18,7 @@ from pdtools.files import Rejects
 from pdtools.models import collate, load_checkpoint
 from pdtools.search import beam_search, load_scorer
 from pdtools.search.inputs import SourcedLine
-from pdtools.search.options import SearchOptions
+from pdtools.search.options import AttachmentBeam, SearchOptions
 from pdtools.search.surprisal import Unit, surprisals
 from pdtools.tokenization import split_spaces
 
@@ -99,7 +99,11 @@ def test_half_precision_is_close_in_search(seed: int, settings: dict[str, str]) 
     half = copy.deepcopy(model).to(torch.bfloat16)
     ids = [row(tokens) for tokens in strings(8)]
     # A beam of one thousand leaves out next to nothing, so that both search the same hypotheses.
-    for one, other in zip(beam_search(model, ids, beam=1000), beam_search(half, ids, beam=1000), strict=True):
+    for one, other in zip(
+        beam_search(model, ids, beam=AttachmentBeam(1000)),
+        beam_search(half, ids, beam=AttachmentBeam(1000)),
+        strict=True,
+    ):
         assert np.abs(one.logprobs - other.logprobs).max() < BF16_TOLERANCE
         assert other.logprobs.sum() == pytest.approx(other.marginal, abs=1e-6)
 

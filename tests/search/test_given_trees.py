@@ -17,7 +17,7 @@ from pdtools.models.grammar.derivations import read_actions
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.search import GivenTreesScorer, SentenceScore, TreesFile, Unscorable, beam_search, load_scorer
 from pdtools.search.given_trees import read_given_trees
-from pdtools.search.options import SearchOptions
+from pdtools.search.options import AttachmentBeam, SearchOptions
 from pdtools.search.scores import GivenRow
 from pdtools.tokenization import join_words, train_bpe_tokenizer, train_word_tokenizer
 from pdtools.trees import spans_from_attachments
@@ -98,7 +98,7 @@ def test_all_attachments_are_a_full_beam(pushdown: LoadedModel, tmp_path: Path) 
         ids = row(ids_of(pushdown, sentence))
         every = [np.array(attach, np.int32) for attach in all_attachments(len(ids) - 2)]
         found._given_trees.by_ids[ids.tobytes()] = every[::-1]
-        wanted = beam_search(pushdown.model, [ids], beam=1000)[0]
+        wanted = beam_search(pushdown.model, [ids], beam=AttachmentBeam(1000))[0]
         assert wanted.log_share_kept == 0
         assert score(found, sentence)[0].logprobs == pytest.approx(wanted.logprobs, abs=1e-5)
         assert found._prefix_logprobs([ids])[0] == pytest.approx(wanted.prefix_logprobs, abs=1e-5)

@@ -19,7 +19,7 @@ from pdtools.search import SentenceScore, beam_search, load_scorer, next_token_l
 from pdtools.search.actions.scorer import ActionScorer
 from pdtools.search.checkpoint_scorer import ParsedScore
 from pdtools.search.contexts import Context
-from pdtools.search.options import SearchOptions
+from pdtools.search.options import AttachmentBeam, SearchOptions
 from pdtools.search.scores import Measure, Scorer
 from pdtools.tokenization import train_word_tokenizer
 
@@ -58,7 +58,7 @@ def test_mixtures_and_structure_of_a_search_are_sums_over_all_derivations(share:
     found = beam_search(
         model,
         [row(tokens) for tokens in strings],
-        beam=1000,
+        beam=AttachmentBeam(1000),
         word_beginnings=begins,
         structure=True,
         share_prefixes=share,

@@ -21,6 +21,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel
 from pdtools.search import beam_search
 from pdtools.search.attachments.thinning import thin, uniform_of
+from pdtools.search.options import AttachmentBeam
 from pdtools.search.particles import Particles, particle_search
 
 A, B, C = 3, 4, 5
@@ -96,7 +97,7 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> Callable[[LanguageModel, np.ndarra
 def exact(model: LanguageModel, ids: np.ndarray) -> np.ndarray:
     """A_t over all derivations."""
     if model.layout == "window":  # a full beam is compared with its definition elsewhere
-        return beam_search(model, [ids], beam=EVERY)[0].prefix_logprobs
+        return beam_search(model, [ids], beam=AttachmentBeam(EVERY))[0].prefix_logprobs
     return np.array(enumerate_derivations(model, ids.tolist()).prefix_logprobs)
 
 

@@ -33,7 +33,7 @@ from pdtools.search import (
 )
 from pdtools.search.checkpoint_scorer import Parsed
 from pdtools.search.inputs import SourcedLine, read_inputs, read_sentence
-from pdtools.search.options import NO_SEARCH, SearchOptions
+from pdtools.search.options import NO_SEARCH, AttachmentBeam, SearchOptions
 from pdtools.search.scorer import scorer_of
 from pdtools.search.scores import GivenRow
 from pdtools.search.surprisal import surprisals, token_rows, word_rows
@@ -226,7 +226,7 @@ def test_subwords_are_merged_back_into_words(tmp_path: Path) -> None:
 
     encoding = tokenizer.encode(join_words(words, "ptb"))
     assert len(encoding.ids) - 2 > len(words)
-    (found,) = beam_search(model, [encoding.ids], beam=20)
+    (found,) = beam_search(model, [encoding.ids], beam=AttachmentBeam(20))
     starts, ends, _ = spans_from_attachments(found.derivations[0][1][1:-1] - 1)
     word = [*encoding.word[1:-1].tolist(), len(words)]
     edges = {k for k in range(len(word)) if k == 0 or word[k] != word[k - 1]}

@@ -15,7 +15,7 @@ from pdtools.models import LanguageModel
 from pdtools.models.grammar.derivations import ActionDerivation
 from pdtools.search import BeamResult, beam_search
 from pdtools.search.actions.word_synchronous import word_synchronous_search
-from pdtools.search.options import ActionBeam
+from pdtools.search.options import ActionBeam, AttachmentBeam
 
 STRINGS = [[3, 4, 5, 3], [3, 4, 4], [3], [3, 4], [5, 5, 3, 4, 4], [3, 4]]
 NARROW: list[dict[str, Any]] = [
@@ -30,8 +30,12 @@ def model() -> LanguageModel:
     return tiny_model()
 
 
-def search(model: LanguageModel, strings: list[list[int]], **options: Any) -> list[BeamResult]:
-    return beam_search(model, [row(string) for string in strings], **options)
+def search(
+    model: LanguageModel, strings: list[list[int]], *, beam: int, margin: float | None = None, **options: Any
+) -> list[BeamResult]:
+    return beam_search(
+        model, [row(string) for string in strings], beam=AttachmentBeam(beam, margin), **options
+    )
 
 
 def test_a_full_beam_is_the_enumeration_after_every_token(model: LanguageModel) -> None:
@@ -98,7 +102,7 @@ def test_nothing_but_the_trace_depends_on_it(model: LanguageModel, options: dict
 def test_windows_are_traced_too() -> None:
     model = tiny_model(layout="window")
     ids = searched_row([[3, 4], [5, 3, 4]])
-    (found,) = beam_search(model, [ids], beam=4, trace=4)
+    (found,) = beam_search(model, [ids], beam=AttachmentBeam(4), trace=4)
     before = [np.zeros(1, np.int32)]
     for step in found.steps:
         for derivation, parent in zip(step.derivations, step.parents.tolist(), strict=True):

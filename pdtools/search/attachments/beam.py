@@ -34,6 +34,7 @@ from pdtools.search.attachments.steps import BeamStep
 from pdtools.search.attachments.thinning import thin, uniform_of
 from pdtools.search.memory import MOST_ROWS, check_room, entries_that_fit, explained_memory_errors
 from pdtools.search.next_tokens import summaries
+from pdtools.search.options import AttachmentBeam
 from pdtools.search.scores import NO_NUMBERS
 from pdtools.search.strings.prefix_tree import Level, SortedStrings
 
@@ -106,8 +107,7 @@ def beam_search(
     model: LanguageModel,
     token_ids: Sequence[NDArray[np.int32]],
     *,
-    beam: int,
-    margin: float | None = None,
+    beam: AttachmentBeam,
     k_best: int = 1,
     next_tokens: NextAfter = "none",
     commit: bool = False,
@@ -124,9 +124,7 @@ def beam_search(
         model: a model with an attachment head, in evaluation mode.
         token_ids: for each string int32[n + 2]: ROOT, the n tokens, end-of-sentence. For a model of windows
             more ROOTs, one before each sentence, may be among the n tokens.
-        beam: how many hypotheses are kept after each token; at least 1.
-        margin: nats; hypotheses that are so much less probable than the best of their string after the same
-            token are dropped too: one that is sure of its attachments is searched many times faster.
+        beam: which hypotheses are kept.
         k_best: how many derivations to return (fewer if the beam ends with fewer).
         next_tokens: whether to return what may follow the n tokens besides end-of-sentence ("last"), or what
             may follow ROOT and each of them ("every"); not of windows.
@@ -152,22 +150,20 @@ def beam_search(
     """
     if model.derivation_kind.choices != "attachments":
         raise PdtoolsError("this model was trained without an attachment head: it has no parses to search")
-    if beam < 1 or k_best < 1:
-        raise PdtoolsError(f"beam and k-best must be at least 1, not {beam} and {k_best}")
-    if margin is not None and not margin >= 0:
-        raise PdtoolsError(f"the margin must be at least 0 nats, not {margin}")
+    if k_best < 1:
+        raise PdtoolsError(f"k-best must be at least 1, not {k_best}")
     if model.layout == "window":
         if next_tokens != "none":
             raise PdtoolsError("what may follow a prefix is not known of models of windows")
         token_ids = [_marked(ids, model) for ids in token_ids]
-    widths = beam_widths(beam, max(map(len, token_ids), default=0))
+    widths = beam_widths(beam.width, max(map(len, token_ids), default=0))
     strings = SortedStrings.of(token_ids, share=share_prefixes)
     if widths:
         check_room(model, len(widths), sum(widths))
     most_entries = entries_that_fit(model, max(1, len(widths)))
-    most_strings = max_batch or max(1, MOST_ROWS // beam)
+    most_strings = max_batch or max(1, MOST_ROWS // beam.width)
     wanted = _Wanted(
-        margin=margin,
+        margin=beam.margin,
         k_best=k_best,
         next_tokens=next_tokens,
         commit=commit,
@@ -177,7 +173,7 @@ def beam_search(
         draw=draw,
     )
     # How many hypotheses a margin leaves is not known before: it is guessed from what was searched last.
-    guess = float(beam)
+    guess = float(beam.width)
     results: dict[int, BeamResult] = {}
     while strings.order:
         expected = [min(width, guess) for width in widths]
@@ -187,12 +183,12 @@ def beam_search(
                 batch = _Batch(group, model, widths, most_entries, wanted)
                 found = batch.search()
         except NoRoomError:
-            if guess >= beam:  # there was room for all
+            if guess >= beam.width:  # there was room for all
                 raise
             guess = max(2 * guess, _HEADROOM * batch.mean_width)
         else:
-            if margin is not None:
-                guess = min(beam, _HEADROOM * batch.mean_width)
+            if beam.margin is not None:
+                guess = min(beam.width, _HEADROOM * batch.mean_width)
             results.update(zip(group.order, found, strict=True))
             strings = rest
         del batch  # its memory is free before the next is made

@@ -179,8 +179,7 @@ class AttachmentScorer(CheckpointScorer):
         found = beam_search(
             self.loaded.model,
             ids,
-            beam=self.beam.width,
-            margin=self.beam.margin,
+            beam=self.beam,
             k_best=k_best,
             next_tokens=next_tokens,
             commit=self.context.of is not None and self.context.parses == "best",

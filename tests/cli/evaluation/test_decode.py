@@ -11,6 +11,7 @@ from search_oracle import save_checkpoints
 
 from pdtools.cli.main import run
 from pdtools.search import beam_search, load_searcher
+from pdtools.search.options import AttachmentBeam
 from pdtools.trees import Tree
 
 LINES = "a b c\n\nb a dog ( x\na\n"
@@ -60,7 +61,9 @@ def test_scores_are_those_of_the_search(models: dict[str, Path], text: Path, tmp
 
     searcher = load_searcher(models["pushdown"])
     ids = next(iter(searcher.search(["a b c"])))
-    (found,) = beam_search(searcher.loaded.model, [ids.encoded.encoding.ids], beam=20, k_best=3)  # type: ignore[union-attr]
+    (found,) = beam_search(
+        searcher.loaded.model, [ids.encoded.encoding.ids], beam=AttachmentBeam(20), k_best=3
+    )  # type: ignore[union-attr]
     assert [float(row[2]) for row in rows[:3]] == pytest.approx([j for j, _ in found.derivations], abs=1e-5)
     assert [float(row[3]) for row in rows[:3]] == pytest.approx([found.marginal] * 3, abs=1e-5)
 

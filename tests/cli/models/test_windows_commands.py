@@ -14,6 +14,7 @@ import pytest
 
 from pdtools.models import load_checkpoint
 from pdtools.search import beam_search
+from pdtools.search.options import AttachmentBeam
 from pdtools.shards import ShardSet
 
 TREES = (
@@ -86,7 +87,7 @@ def test_perplexities_count_every_token_and_the_end_of_every_sentence(trained: P
     assert counts["tokens"] == counts["words"]
     if searches:
         ids = [np.append(rows.tokens(i), loaded.model.eos_id) for i in range(len(rows))]
-        total = sum(result.marginal for result in beam_search(loaded.model, ids, beam=200))
+        total = sum(result.marginal for result in beam_search(loaded.model, ids, beam=AttachmentBeam(200)))
         ppl = np.exp(-total / counts["tokens"])
         assert found["scores"]["ppl_token_marginal"] == pytest.approx(ppl, rel=1e-5)
         assert found["scores"]["ppl_token_joint"] >= found["scores"]["ppl_token_marginal"]

@@ -35,6 +35,7 @@ from pdtools.models.transformer.score_terms import (
     StackDistances,
 )
 from pdtools.search import beam_search
+from pdtools.search.options import AttachmentBeam
 
 HEADS, D_HEAD, DEPTHS = 2, 20, 4  # heads of whole vectors and a rest, on most processors
 D = HEADS * D_HEAD
@@ -298,7 +299,9 @@ def test_a_beam_search_finds_the_same(stack_distances: bool, monkeypatch: pytest
     strings = [np.array([1, *tokens, 2], np.int32) for tokens in ([5, 6, 7, 8, 9], [5, 6, 3], [10])]
     ours, plain = both_ways(
         monkeypatch,
-        lambda: torch.cat([torch.from_numpy(x.prefix_logprobs) for x in beam_search(model, strings, beam=9)]),
+        lambda: torch.cat(
+            [torch.from_numpy(x.prefix_logprobs) for x in beam_search(model, strings, beam=AttachmentBeam(9))]
+        ),
     )
     torch.testing.assert_close(ours, plain, rtol=1e-6, atol=0)
 

@@ -17,6 +17,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, NoRoomError, StackState
 from pdtools.search import BeamResult, beam_search
 from pdtools.search.attachments.beam import dropped_share
+from pdtools.search.options import AttachmentBeam
 
 CATALAN = [1, 1, 2, 5, 14, 42]
 KINDS = {
@@ -39,8 +40,10 @@ def strings(lengths: list[int], seed: int = 1) -> list[list[int]]:
     return [rng.integers(3, 6, size=n).tolist() for n in lengths]
 
 
-def search(model: LanguageModel, tokens: list[list[int]], **options: Any) -> list[BeamResult]:
-    return beam_search(model, [row(t) for t in tokens], **options)
+def search(
+    model: LanguageModel, tokens: list[list[int]], *, beam: int, margin: float | None = None, **options: Any
+) -> list[BeamResult]:
+    return beam_search(model, [row(t) for t in tokens], beam=AttachmentBeam(beam, margin), **options)
 
 
 @pytest.mark.parametrize("n", range(6))
