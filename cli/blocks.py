@@ -9,7 +9,7 @@ import typer
 from pdtools.files import Kind, Rejects, count_lines, expand_inputs, is_stream
 
 from .console import message, print_json, progress
-from .options import JsonOption, OverwriteOption, QuietOption
+from .options import JsonOption, LowerCaseOption, OverwriteOption, QuietOption, VocabSizeOption
 from .outputs import check_target
 from .tapes import TokenizerStyle, chosen_tokenizer, tokenizer_input
 
@@ -31,18 +31,11 @@ def blocks(
             help="Make one from this text, or use that of other shards, of a model, or a tokenizer.json.",
         ),
     ] = "word",
-    vocab_size: Annotated[
-        int | None,
-        typer.Option(
-            "--vocab-size", min=1, help="Special tokens included (default: no limit for word, 10000 for bpe)."
-        ),
-    ] = None,
+    vocab_size: VocabSizeOption = None,
     min_count: Annotated[
         int | None, typer.Option("--min-count", min=1, help="Rarer words are unknown (default: 2).")
     ] = None,
-    lower_case: Annotated[
-        bool, typer.Option("--lower-case", help="word: convert to lower case, in evaluation too.")
-    ] = False,
+    lower_case: LowerCaseOption = False,
     text_style: Annotated[
         TokenizerStyle | None,
         typer.Option(

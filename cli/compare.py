@@ -14,7 +14,7 @@ from pdtools.errors import InputError
 from pdtools.files import watch_inputs
 
 from .console import print_json
-from .options import DetailsOption, JsonOption, LatexOption, SeedOption
+from .options import DetailsOption, JsonOption, LatexOption, SamplesOption, SeedOption
 from .outputs import check_form
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def compare(
             help="A group: compare all others with it, instead of every pair.",
         ),
     ] = None,
-    samples: Annotated[int, typer.Option("--samples", min=1, help="Bootstrap samples.")] = 10_000,
+    samples: SamplesOption = 10_000,
     seed: SeedOption = 0,
     details: DetailsOption = False,
     as_json: JsonOption = False,

@@ -9,7 +9,16 @@ from typing import Annotated, cast
 import typer
 
 from .evaluating import Evaluating
-from .options import DetailsOption, LatexOption, RunOptions, SeedOption, named_model, option_blocks
+from .options import (
+    DetailsOption,
+    LatexOption,
+    ResultsFolderOption,
+    RunOptions,
+    SamplesOption,
+    SeedOption,
+    named_model,
+    option_blocks,
+)
 from .running import pick_device
 
 
@@ -49,14 +58,9 @@ def eval_attention(
         list[str] | None,
         typer.Option("--condition", metavar="NAME", help="Only this condition of items; repeatable."),
     ] = None,
-    samples: Annotated[int, typer.Option("--samples", min=1, help="Bootstrap samples.")] = 1000,
+    samples: SamplesOption = 1000,
     seed: SeedOption = 0,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output", "-o", rich_help_panel="Output", metavar="DIR", help="results.json, items.parquet."
-        ),
-    ] = None,
+    output: ResultsFolderOption = None,
     details: DetailsOption = False,
     latex: LatexOption = False,
 ) -> None:

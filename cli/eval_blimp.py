@@ -16,6 +16,7 @@ from .options import (
     EvaluatedModelOption,
     LatexOption,
     RecordedOptions,
+    ResultsFolderOption,
     RunOptions,
     option_blocks,
 )
@@ -35,12 +36,7 @@ def eval_blimp(
     recorded: RecordedOptions,
     reading: ContextOptions,
     model: EvaluatedModelOption = None,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output", "-o", rich_help_panel="Output", metavar="DIR", help="results.json, items.parquet."
-        ),
-    ] = None,
+    output: ResultsFolderOption = None,
     limit: Annotated[
         int | None,
         typer.Option(

@@ -18,6 +18,7 @@ from .options import (
     LatexOption,
     MaxBatchOption,
     ResultOptions,
+    ResultsFolderOption,
     ThreadsOption,
     named_model,
     option_blocks,
@@ -44,12 +45,7 @@ def eval_cfl(
             help="A checkpoint or a run; without it, only the bound.",
         ),
     ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output", "-o", rich_help_panel="Output", metavar="DIR", help="results.json, items.parquet."
-        ),
-    ] = None,
+    output: ResultsFolderOption = None,
     plot: Annotated[
         str | None,
         typer.Option(

@@ -15,7 +15,9 @@ from .options import (
     ModelOption,
     OnError,
     OnErrorOption,
+    ResultsFolderOption,
     RunOptions,
+    SamplesOption,
     SeedOption,
     option_blocks,
 )
@@ -29,12 +31,7 @@ def eval_classify(
     ],
     model: ModelOption,
     run: RunOptions,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output", "-o", rich_help_panel="Output", metavar="DIR", help="results.json, items.parquet."
-        ),
-    ] = None,
+    output: ResultsFolderOption = None,
     predictions: Annotated[
         str | None,
         typer.Option(
@@ -44,7 +41,7 @@ def eval_classify(
             help="Predicted labels or numbers in the form that GLUE takes (index, prediction).",
         ),
     ] = None,
-    samples: Annotated[int, typer.Option("--samples", min=1, help="Bootstrap samples.")] = 10_000,
+    samples: SamplesOption = 10_000,
     seed: SeedOption = 0,
     on_error: OnErrorOption = OnError.fail,
     latex: LatexOption = False,

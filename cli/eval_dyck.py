@@ -10,7 +10,7 @@ import typer
 from pdtools.files import Rejects, expand_inputs
 
 from .evaluating import Evaluating
-from .options import LatexOption, ModelOption, RunOptions, option_blocks
+from .options import LatexOption, ModelOption, ResultsFolderOption, RunOptions, option_blocks
 from .running import model_settings
 
 if TYPE_CHECKING:
@@ -24,12 +24,7 @@ def eval_dyck(
     ],
     model: ModelOption,
     run: RunOptions,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output", "-o", rich_help_panel="Output", metavar="DIR", help="results.json, items.parquet."
-        ),
-    ] = None,
+    output: ResultsFolderOption = None,
     strings: Annotated[
         str | None,
         typer.Option(

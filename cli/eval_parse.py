@@ -13,7 +13,7 @@ from pdtools.visible import visible
 
 from .console import message
 from .evaluating import Evaluating
-from .options import LatexOption, ResultOptions, option_blocks
+from .options import LatexOption, ResultOptions, ResultsFolderOption, option_blocks
 from .outputs import check_form
 
 if TYPE_CHECKING:
@@ -44,12 +44,7 @@ def eval_parse(
         str, typer.Argument(metavar="PREDICTED", help="Trees, one per line, in the same order.")
     ],
     options: ResultOptions,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output", "-o", rich_help_panel="Output", metavar="DIR", help="results.json, items.parquet."
-        ),
-    ] = None,
+    output: ResultsFolderOption = None,
     prm: Annotated[
         str | None,
         typer.Option(

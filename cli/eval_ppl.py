@@ -18,6 +18,7 @@ from .options import (
     LatexOption,
     OnError,
     OnErrorOption,
+    ResultsFolderOption,
     RunOptions,
     ScoredModelOption,
     SeedOption,
@@ -47,12 +48,7 @@ def eval_ppl(
     model: ScoredModelOption,
     run: RunOptions,
     reading: ContextOptions,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output", "-o", rich_help_panel="Output", metavar="DIR", help="results.json, items, rejects."
-        ),
-    ] = None,
+    output: ResultsFolderOption = None,
     marginal: Annotated[
         bool,
         typer.Option(

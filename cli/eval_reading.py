@@ -10,7 +10,7 @@ import typer
 from pdtools.errors import PdtoolsError
 
 from .evaluating import Evaluating
-from .options import ContextOptions, RunOptions, SeedOption, named_model, option_blocks
+from .options import ContextOptions, ResultsFolderOption, RunOptions, SeedOption, named_model, option_blocks
 from .running import model_settings, read_context
 
 if TYPE_CHECKING:
@@ -52,16 +52,7 @@ def eval_reading(
     ],
     run: RunOptions,
     reading: ContextOptions,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            rich_help_panel="Output",
-            metavar="DIR",
-            help="results.json, items.parquet, observations.parquet.",
-        ),
-    ] = None,
+    output: ResultsFolderOption = None,
     table: Annotated[
         str | None,
         typer.Option(

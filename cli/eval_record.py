@@ -10,7 +10,14 @@ import typer
 from pdtools.evaluation.record import GROUP, Evaluation, evaluations
 
 from .evaluating import Evaluating
-from .options import LatexOption, PanelledCommand, RunOptions, ScoredModelOption, option_blocks
+from .options import (
+    LatexOption,
+    PanelledCommand,
+    ResultsFolderOption,
+    RunOptions,
+    ScoredModelOption,
+    option_blocks,
+)
 from .running import model_settings
 
 
@@ -46,12 +53,7 @@ def _command(record: Evaluation) -> Any:
         data: Annotated[list[str], typer.Argument(metavar="DATA...", help="Files that it reads.")],
         run: RunOptions,
         model: ScoredModelOption,
-        output: Annotated[
-            str | None,
-            typer.Option(
-                "--output", "-o", rich_help_panel="Output", metavar="DIR", help="results.json, items.parquet."
-            ),
-        ] = None,
+        output: ResultsFolderOption = None,
         latex: LatexOption = False,
     ) -> None:
         of_data = {"data" if len(data) == 1 else f"data_{i}": path for i, path in enumerate(data, start=1)}

@@ -18,6 +18,7 @@ from .options import (
     LatexOption,
     RecordedOptions,
     ResultOptions,
+    ResultsFolderOption,
     RunOptions,
     Style,
     option_blocks,
@@ -49,16 +50,7 @@ def eval_sg(
             help="Instead of a model: aggregate results per item (CSV files, zips of them).",
         ),
     ] = False,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            rich_help_panel="Output",
-            metavar="DIR",
-            help="results.json, items.parquet, regions.parquet.",
-        ),
-    ] = None,
+    output: ResultsFolderOption = None,
     text_style: Annotated[
         Style,
         typer.Option(

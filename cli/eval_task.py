@@ -15,6 +15,7 @@ from .options import (
     MaxBatchOption,
     ModelOption,
     ResultOptions,
+    ResultsFolderOption,
     SeedOption,
     ThreadsOption,
     option_blocks,
@@ -28,12 +29,7 @@ def eval_task(
     pairs: Annotated[list[str], typer.Argument(metavar="PAIRS...", help="TSV files of generate task.")],
     model: ModelOption,
     options: ResultOptions,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output", "-o", rich_help_panel="Output", metavar="DIR", help="results.json, items.parquet."
-        ),
-    ] = None,
+    output: ResultsFolderOption = None,
     plot: Annotated[
         str | None,
         typer.Option(

@@ -93,6 +93,16 @@ GivenTextOption = Annotated[
         help="Instead of INPUT: a sentence (or tree); repeatable.",
     ),
 ]
+ResultsFolderOption = Annotated[
+    str | None,
+    typer.Option(
+        "--output",
+        "-o",
+        rich_help_panel="Output",
+        metavar="DIR",
+        help="A folder: results.json, tables.",
+    ),
+]
 TableOption = Annotated[
     str,
     typer.Option(
@@ -128,6 +138,7 @@ QuietOption = Annotated[
         "--quiet", "-q", is_eager=True, rich_help_panel="Output", help="No progress, no messages."
     ),
 ]
+SamplesOption = Annotated[int, typer.Option("--samples", min=1, help="Bootstrap samples.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
 DeviceOption = Annotated[
     str, typer.Option("--device", rich_help_panel="Parallel", help="auto, cpu, cuda, cuda:1, ...")
@@ -178,6 +189,26 @@ OnErrorOption = Annotated[
         rich_help_panel="Input",
         help="On bad input: stop, or record it in the rejects and continue.",
     ),
+]
+ModelKindOption = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        rich_help_panel="Model",
+        metavar="NAME",
+        help="pushdown (default), transformer, plm, plm-mask, tg, sclm, rnn.",
+    ),
+]
+VocabSizeOption = Annotated[
+    int | None,
+    typer.Option(
+        "--vocab-size",
+        min=1,
+        help="Special tokens included (default: no limit for word, 10000 for bpe).",
+    ),
+]
+LowerCaseOption = Annotated[
+    bool, typer.Option("--lower-case", help="word: convert to lower case, in evaluation too.")
 ]
 ModelOption = Annotated[
     str,

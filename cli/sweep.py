@@ -12,7 +12,15 @@ import typer
 from pdtools.files import Kind, check_kind, is_stream
 
 from .console import message, open_bar, print_json, say_it_will_stop
-from .options import DeviceOption, JsonOption, OnError, OnErrorOption, QuietOption, ThreadsOption
+from .options import (
+    DeviceOption,
+    JsonOption,
+    ModelKindOption,
+    OnError,
+    OnErrorOption,
+    QuietOption,
+    ThreadsOption,
+)
 from .running import pick_device
 
 if TYPE_CHECKING:
@@ -43,15 +51,7 @@ def sweep(
         str | None,
         typer.Option("--name", metavar="PATTERN", help="Name of a run's folder, with {KEY}s in it."),
     ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            rich_help_panel="Model",
-            metavar="NAME",
-            help="pushdown (default), transformer, plm, plm-mask, tg, sclm, rnn.",
-        ),
-    ] = None,
+    model: ModelKindOption = None,
     init: Annotated[
         str | None,
         typer.Option(

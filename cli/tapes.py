@@ -10,12 +10,7 @@ import typer
 from pdtools.files import Kind, Rejects, expand_inputs, is_stream
 
 from .console import counter, message, print_json
-from .options import (
-    OnError,
-    OnErrorOption,
-    PiecesOptions,
-    option_blocks,
-)
+from .options import LowerCaseOption, OnError, OnErrorOption, PiecesOptions, VocabSizeOption, option_blocks
 from .outputs import check_output_or_done
 from .running import kept_pieces, make_plan
 
@@ -79,12 +74,7 @@ def tapes(
             help="Make one from these trees, or use that of other shards, of a model, or a tokenizer.json.",
         ),
     ] = "word",
-    vocab_size: Annotated[
-        int | None,
-        typer.Option(
-            "--vocab-size", min=1, help="Special tokens included (default: no limit for word, 10000 for bpe)."
-        ),
-    ] = None,
+    vocab_size: VocabSizeOption = None,
     min_count: Annotated[
         int | None,
         typer.Option("--min-count", min=1, help="Rarer words are unknown (default: 2, but 1 with --no-unk)."),
@@ -93,9 +83,7 @@ def tapes(
         bool | None,
         typer.Option("--unk/--no-unk", help="word: give unknown words a token (the default), or none."),
     ] = None,
-    lower_case: Annotated[
-        bool, typer.Option("--lower-case", help="word: convert to lower case, in evaluation too.")
-    ] = False,
+    lower_case: LowerCaseOption = False,
     text_style: Annotated[
         TokenizerStyle | None,
         typer.Option(

@@ -17,6 +17,7 @@ from .console import message, open_bar, print_json, say_it_will_stop
 from .options import (
     DeviceOption,
     JsonOption,
+    ModelKindOption,
     OnError,
     OnErrorOption,
     OverwriteOption,
@@ -70,15 +71,7 @@ def train(
             help="--task: follow its authors' code where it differs from the paper.",
         ),
     ] = False,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            rich_help_panel="Model",
-            metavar="NAME",
-            help="pushdown (default), transformer, plm, plm-mask, tg, sclm, rnn.",
-        ),
-    ] = None,
+    model: ModelKindOption = None,
     init: Annotated[
         str | None,
         typer.Option(
