@@ -7,7 +7,7 @@ through the entry point group ``pdtools.evaluations``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -63,6 +63,16 @@ class Outcomes:
     def columns(self) -> tuple[str, ...]:
         """All columns of the items that comparisons read."""
         return (*dict.fromkeys((*self.key, *self.content, self.unit, *self.levels)), "correct")
+
+    def as_data(self) -> dict[str, Any]:
+        """All of it, JSON-ready."""
+        return {**asdict(self), "outside": sorted(self.outside)}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Outcomes:
+        """Undo :meth:`as_data`."""
+        lists = {name: tuple(data[name]) for name in ("key", "content", "levels")}
+        return cls(**{**data, **lists, "outside": frozenset(data["outside"])})
 
     def main_scores(self, document: Document) -> MainScores:
         """The overall score, in percent."""
@@ -158,6 +168,28 @@ class Evaluation:
     evaluate: Callable[[Sequence[str], Scorer, Progress], Results] | None = None
     card: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def columns_compared(self) -> set[str]:
+        """The columns of items that comparisons read."""
+        return {"status", *self.columns, *(self.outcomes.columns if self.outcomes else ())}
+
+    def as_data(self, document: Document) -> dict[str, Any]:
+        """What its results say of themselves, for those who do not have this record: JSON-ready.
+
+        Args:
+            document: of results, as ``read`` says.
+        """
+        return {
+            "title": self.title,
+            "in_text": self.in_text,
+            "lower_is_better": self.lower_is_better,
+            "scores": {
+                label: {"value": value, "over": list(over)}
+                for label, (value, over) in self.main_scores(document).items()
+            },
+            "items": None if self.outcomes is None else self.outcomes.as_data(),
+        }
+
     def main_scores(self, document: Document) -> MainScores:
         """The main scores of its results, by label."""
         if self.scores is not None:
@@ -206,5 +238,36 @@ def _of_other_package(entry: EntryPoint, reason: str) -> PdtoolsError:
 
 
 def evaluation_of(document: Document) -> Evaluation | None:
-    """The record of the evaluation that results are of; None if there is none."""
-    return evaluations().get(document["settings"].get("task"))
+    """The record of the evaluation that results are of, or, if none is installed, what they say themselves;
+    None if they do not."""
+    task = document["settings"].get("task")
+    record, data = evaluations().get(task), document.get("evaluation")
+    if record is not None or data is None:
+        return record
+    return Evaluation(
+        name=task,
+        **{name: data[name] for name in ("title", "in_text", "lower_is_better")},
+        outcomes=None if data["items"] is None else Outcomes.from_data(data["items"]),
+        scores=_own_scores,
+    )
+
+
+READ_OF_ITSELF = {
+    **{f"evaluation.{name}": STRING for name in ("title", "in_text")},
+    "evaluation.lower_is_better": FLAG,
+    "evaluation.scores": OBJECT,
+    "evaluation.scores.*.value": SCORE,
+    "evaluation.scores.*.over": STRINGS,
+}
+"""The kinds of the values of :meth:`Evaluation.as_data` in a document."""
+READ_OF_ITEMS = {
+    **{f"evaluation.items.{name}": STRING for name in ("score", "counted", "unit")},
+    **{f"evaluation.items.{name}": STRINGS for name in ("key", "content", "levels", "outside")},
+    "evaluation.items.chance": SCORE,
+}
+"""Those of its ``items``, if they are not null."""
+
+
+def _own_scores(document: Document) -> MainScores:
+    found = document["evaluation"]["scores"].items()
+    return {label: (each["value"], tuple(each["over"])) for label, each in found}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pdtools.errors import InputError
-from pdtools.evaluation.record import COUNT, FLAG, NUMBER, OBJECT, SCORE, STRING, STRINGS, evaluations
+from pdtools.evaluation.record import (
+    COUNT,
+    FLAG,
+    NUMBER,
+    OBJECT,
+    READ_OF_ITEMS,
+    READ_OF_ITSELF,
+    SCORE,
+    STRING,
+    STRINGS,
+    evaluations,
+)
 from pdtools.files import (
     REJECTS_FILE,
     Kind,
@@ -32,6 +44,8 @@ Progress = Callable[[Iterator[Any], "int | None"], Iterator[Any]]
 
 RESULTS = "results.json"
 ITEMS = "items"
+FORMAT = 2
+"""Of ``results.json``: since 2 it has ``evaluation``, what its record says of it."""
 _LARGEST = 1e300
 
 
@@ -111,13 +125,19 @@ class Results:
         return table.table() if isinstance(table, Batches) else table
 
     def document(self, provenance: Mapping[str, Any]) -> dict[str, Any]:
-        """The JSON document: scores, counts, settings, provenance."""
-        return {
+        """The JSON document: format, scores, counts, settings, evaluation, provenance."""
+        document: dict[str, Any] = {
+            "format": FORMAT,
             "scores": self.scores,
             "counts": self.counts,
             "settings": self.settings,
-            "provenance": dict(provenance),
         }
+        record = evaluations().get(self.settings.get("task", ""))
+        if record is not None:
+            with contextlib.suppress(InputError):  # of a document that lacks what records read
+                check_values(document, record.read, RESULTS, optional=record.may_be_missing)
+                document["evaluation"] = record.as_data(document)
+        return {**document, "provenance": dict(provenance)}
 
 
 def write_results(
@@ -159,23 +179,29 @@ def write_results(
                     pq.write_table(table, file, compression="zstd")
 
 
-def read_results(
-    folder: str | Path, columns: Collection[str] | None = None
-) -> tuple[dict[str, Any], pa.Table]:
+def read_results(folder: str | Path) -> tuple[dict[str, Any], pa.Table]:
     """Read a results folder: the JSON document and the table of items.
-
-    Args:
-        folder: that an evaluation wrote.
-        columns: of the items; those that are not there are passed over. None: all.
 
     Raises:
         InputError: if one of the two is missing or damaged.
     """
-    document = read_document(folder)
+    return read_document(folder), read_items_table(folder)
+
+
+def read_items_table(folder: str | Path, columns: Collection[str] | None = None) -> pa.Table:
+    """The table of items of a results folder.
+
+    Args:
+        folder: that an evaluation wrote.
+        columns: those that are not there are passed over. None: all.
+
+    Raises:
+        InputError: if it is missing or damaged.
+    """
     items = read_table(folder, ITEMS, columns)
     if items is None:
         raise InputError(f"no {ITEMS}.parquet in it", file=folder)
-    return document, items
+    return items
 
 
 def read_document(folder: str | Path) -> dict[str, Any]:
@@ -234,6 +260,10 @@ def _check_shape(document: Any, file: Path) -> None:
         raise InputError("not results of an evaluation: settings.task is no string", file=file)
     if (record := evaluations().get(task)) is not None:
         check_values(document, record.read, file, optional=record.may_be_missing)
+    elif "evaluation" in document:
+        data = document["evaluation"]
+        has_items = isinstance(data, dict) and data.get("items") is not None
+        check_values(document, READ_OF_ITSELF | (READ_OF_ITEMS if has_items else {}), file, optional=" ")
 
 
 def check_values(
@@ -266,8 +296,8 @@ def check_columns(
 
     Args:
         items: of :func:`read_results`.
-        columns: what each has to hold: ``strings``, ``integers``, ``numbers``, ``booleans`` or ``tokens``
-            (lists of tokens with their surprisals).
+        columns: what each has to hold: ``strings``, ``integers``, ``names`` (either of these), ``numbers``,
+            ``booleans`` or ``tokens`` (lists of tokens with their surprisals).
         folder: to name.
         what: the table has a row for each of.
 
@@ -277,9 +307,14 @@ def check_columns(
     import pyarrow as pa
 
     types = pa.types
+
+    def is_string(found: pa.DataType) -> bool:
+        return bool(types.is_string(found) or types.is_large_string(found))
+
     is_type: dict[str, Callable[[pa.DataType], bool]] = {
-        "strings": lambda found: types.is_string(found) or types.is_large_string(found),
+        "strings": is_string,
         "integers": types.is_integer,
+        "names": lambda found: is_string(found) or types.is_integer(found),
         "numbers": lambda found: types.is_integer(found) or types.is_floating(found),
         "booleans": types.is_boolean,
         "tokens": lambda found: (

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -197,12 +198,59 @@ def test_a_package_that_brings_no_record_is_named(
 ) -> None:
     a, b = (write(tmp_path / name, [True, False, True, True]) for name in "ab")
     (tmp_path / "site/colours_of_tests.py").write_text(code)
+    del sys.modules["colours_of_tests"]
+    evaluations.cache_clear()
     assert run(["compare", a, b]) == 1
     told = f"the evaluation colours_of_tests:COLOURS of colours {reason}: mend or uninstall that package"
     assert capsys.readouterr().err == f"pdtools: {told}\n"
 
 
-def test_without_the_package_its_results_are_of_another_kind(
+def test_without_the_package_its_results_say_what_they_are(
+    installed: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    right = {"a": [True, False, False, True], "b": [True, True, True, False], "c": [False, True, True, True]}
+    folders = [write(tmp_path / name, of) for name, of in right.items()]
+    numbers = [str(tmp_path / f"{name}-bits") for name in right]
+    for folder, value in zip(numbers, (3.5, 2.5, 1.5), strict=True):
+        results = Results(
+            scores={"bits": value},
+            counts={},
+            settings={"task": "bits"},
+            tables={"items": pa.table({"item": [1], "bits": [value]})},
+        )
+        write_results(folder, results, PROVENANCE)
+
+    def found() -> list[Any]:
+        said = []
+        for given in (folders[:2], folders, numbers[:2], numbers):
+            assert run(["compare", *given, "--json"]) == 0
+            document = json.loads(capsys.readouterr().out)
+            said.append(document["groups"] if "task" in document else document["scores"])
+        return said
+
+    installed_says = found()
+    monkeypatch.undo()
+    evaluations.cache_clear()
+    assert "colours" not in evaluations()
+    without = found()
+    assert without[:2] == installed_says[:2]
+    for (of_package,), (score,) in zip(installed_says[2:], without[2:], strict=True):
+        assert [each["values"] for each in score["groups"]] == [
+            each["values"] for each in of_package["groups"]
+        ]
+        assert score["lower_is_better"]
+        assert (score["items"], score["score"]) == (None, "bits of a colour")
+    page = tmp_path / "page.html"
+    assert run(["view", *folders, *numbers, "-o", str(page), "-q"]) == 0
+    assert "Names of colours" in page.read_text()
+    document = json.loads((tmp_path / "a/results.json").read_text())
+    for wrong in (3, {}, {**document["evaluation"], "items": [1]}, {**document["evaluation"], "title": 3}):
+        (tmp_path / "a/results.json").write_text(json.dumps({**document, "evaluation": wrong}))
+        assert run(["compare", *folders[:2]]) == 1
+        assert "damaged results: evaluation" in capsys.readouterr().err
+
+
+def test_results_that_do_not_say_what_they_are_are_of_another_kind(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     a, b = (write(tmp_path / name, [True, False, True, True]) for name in "ab")

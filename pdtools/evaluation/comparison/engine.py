@@ -16,7 +16,6 @@ from pdtools.evaluation.comparison.items import (
     Items,
     OtherItemsError,
     check_same,
-    columns_read,
     correct,
     counted,
     groups_of,
@@ -35,7 +34,7 @@ from pdtools.evaluation.comparison.statistics import (
     resample,
 )
 from pdtools.evaluation.record import Evaluation, Outcomes, evaluation_of
-from pdtools.evaluation.results import read_results
+from pdtools.evaluation.results import read_document, read_items_table
 from pdtools.evaluation.sums import of_sums
 
 if TYPE_CHECKING:
@@ -184,13 +183,14 @@ class Comparison:
 
     def _read(self, group: str, model: Model) -> Run:
         folder = model.evaluations[self.name]
-        document, table = read_results(folder, columns_read())
+        document = read_document(folder)
         if (record := evaluation_of(document)) is None:
             task = document["settings"]["task"]
             raise InputError(f"results of an evaluation that is not known here: {task}", file=folder)
-        if self.runs and record is not self.runs[0].record:
+        if self.runs and record.name != self.runs[0].record.name:
             reason = f"results of another evaluation than {self.runs[0].folder}"
             raise InputError(reason, file=folder)
+        table = read_items_table(folder, record.columns_compared)
         items = None if record.outcomes is None else read_items(table, folder, record.outcomes)
         run = Run(group, model.name, folder, record, document, table, items)
         return self._compared(run) if self.runs else run

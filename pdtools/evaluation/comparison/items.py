@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.record import Outcomes, evaluations
+from pdtools.evaluation.record import Outcomes
 from pdtools.evaluation.results import check_columns
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
-
-_INTEGERS = ("item", "prediction")
 
 
 class OtherItemsError(PdtoolsError):
@@ -38,21 +36,15 @@ class Items:
     columns: Mapping[str, list[Any]]
 
 
-def columns_read() -> set[str]:
-    """The columns of items that comparisons read, of all evaluations."""
-    found = {"status"}
-    for record in evaluations().values():
-        found.update(record.columns, record.outcomes.columns if record.outcomes else ())
-    return found
-
-
 def read_items(table: pa.Table, folder: str | Path, outcomes: Outcomes) -> Items:
     """The items that an evaluation of right and wrong answers wrote.
 
     Raises:
         InputError: for items that are not what the evaluation writes.
     """
-    kinds = {name: "integers" if name in _INTEGERS else "strings" for name in outcomes.columns}
+    kinds = {name: "names" if name in outcomes.key else "strings" for name in outcomes.columns}
+    if "prediction" in kinds:
+        kinds["prediction"] = "integers"
     check_columns(table, {**kinds, "correct": "booleans"}, folder)
     for name in (*outcomes.key, outcomes.unit):
         if table[name].null_count:

@@ -64,14 +64,15 @@ def results_page(
         InputError: for a folder without results, or with damaged ones, and if pages show none of their kinds.
     """
     loaded = load(paths)
-    known = evaluations()
+    known = {each.task: record for each in loaded if (record := evaluation_of(each.document)) is not None}
     others = [each for each in loaded if each.task not in known]
     notes = [f"{each.folder}: {each.task}: pages show only how such results were made" for each in others]
     if len(others) == len(loaded):
         raise InputError(f"results of another kind than pages show: {others[0].task}", file=others[0].folder)
     models = list(dict.fromkeys(each.model for each in loaded))
     groups = seed_groups(loaded)
-    tasks = sorted({each.task for each in loaded}, key=lambda task: [*known, task].index(task))
+    order = [*evaluations(), *(each.task for each in loaded)]
+    tasks = sorted({each.task for each in loaded}, key=order.index)
     packed: dict[str, Any] = {}
     benchmarks = []
     for task in tasks:

@@ -15,6 +15,7 @@ from toy_gpt2 import save_gpt2
 
 from pdtools import __version__
 from pdtools.cli.main import run
+from pdtools.evaluation.record import evaluation_of
 from pdtools.files import Rejects, sha256_file
 from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.shards import ShardSettings, build_shards
@@ -75,7 +76,15 @@ def evaluate(out: Path, command: str, *arguments: object) -> dict[str, Any]:
     """Run a command and read its results.json; assert what all have in common."""
     assert run([command, *map(str, arguments), "-o", str(out), "--quiet"]) == 0
     document = json.loads((out / "results.json").read_text())
-    assert list(document) == ["scores", "counts", "settings", "provenance"]
+    assert list(document) == ["format", "scores", "counts", "settings", "evaluation", "provenance"]
+    assert document["format"] == 2
+    record = evaluation_of(document)
+    assert record is not None
+    of_itself = evaluation_of({**document, "settings": {**document["settings"], "task": "another"}})
+    assert of_itself is not None
+    assert (of_itself.title, of_itself.outcomes) == (record.title, record.outcomes)
+    assert of_itself.lower_is_better == record.lower_is_better
+    assert of_itself.main_scores(document) == record.main_scores(document)
     assert document["settings"]["task"] == command.removeprefix("eval-")
     assert run(["compare", str(out.parent), str(out.parent)]) == 0
     versions = document["provenance"]["versions"]

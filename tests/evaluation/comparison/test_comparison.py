@@ -201,7 +201,7 @@ def test_results_folder(tmp_path: Path) -> None:
     )
     write_results(tmp_path / "r", results, {"command": ["pdtools"]})
     document: dict[str, Any] = json.loads((tmp_path / "r" / "results.json").read_text())
-    assert list(document) == ["scores", "counts", "settings", "provenance"]
+    assert list(document) == ["format", "scores", "counts", "settings", "provenance"]
     assert read_results(tmp_path / "r")[1].to_pydict() == {"x": [1]}
     with pytest.raises(PdtoolsError, match="exists already"):
         write_results(tmp_path / "r", results, {})
