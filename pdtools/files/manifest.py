@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -34,11 +34,15 @@ class Manifest:
 
     Attributes:
         kind: what the folder is, such as ``results``.
-        files: by relative path the ``size`` and ``sha256`` of all that was written there.
+        files: by relative path the ``size`` and ``sha256`` of all that was written there; of a folder that
+            grows none.
+        parts: of a folder that grows, matches the relative paths of what may be there. What is in a folder in
+            it that appears whole stands in that one's own list.
     """
 
     kind: str
-    files: Mapping[str, Any]
+    files: Mapping[str, Any] = field(default_factory=dict)
+    parts: re.Pattern[str] | None = None
 
     def description(self, folder: Path) -> str | None:
         """What the folder is."""
@@ -49,6 +53,7 @@ class Manifest:
         return (
             path in {MANIFEST, *self.files}
             or LEFT_OVER_BELOW.fullmatch(path) is not None
+            or (self.parts is not None and self.parts.fullmatch(path) is not None)
             or any(name.startswith(f"{path}/") for name in self.files)
         )
 
@@ -112,6 +117,16 @@ def write_manifest(folder: Path, kind: str, sums: Mapping[str, str]) -> None:
     (folder / MANIFEST).write_text(text, encoding="utf-8", newline="\n")
 
 
+def growing(kind: str, parts: str) -> dict[str, Any]:
+    """What ``pdtools.json`` says in a folder that grows, where it is the first file.
+
+    Args:
+        kind: what the folder is.
+        parts: a regular expression, see :class:`Manifest`.
+    """
+    return {"format": _FORMAT, "kind": kind, "parts": parts}
+
+
 def read_manifest(folder: Path) -> Manifest | None:
     """What a folder's ``pdtools.json`` says; None if there is none, or it is damaged."""
     try:
@@ -120,10 +135,15 @@ def read_manifest(folder: Path) -> Manifest | None:
         return None
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
         return None
-    kind, files = document.get("kind"), document.get("files")
-    if not isinstance(kind, str) or not isinstance(files, dict) or not all(map(_is_listed, files.values())):
+    kind, files, parts = document.get("kind"), document.get("files"), document.get("parts")
+    if not isinstance(kind, str):
         return None
-    return Manifest(kind=kind, files=files)
+    if isinstance(files, dict) and all(map(_is_listed, files.values())):
+        return Manifest(kind=kind, files=files)
+    try:
+        return Manifest(kind=kind, parts=re.compile(parts)) if isinstance(parts, str) else None
+    except re.error:
+        return None
 
 
 def _is_listed(entry: Any) -> bool:

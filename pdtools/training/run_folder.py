@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from pdtools.files import (
     write_json,
 )
 from pdtools.files.locks import locked
+from pdtools.files.manifest import MANIFEST, growing
 from pdtools.files.system import hidden_beside
 from pdtools.files.written import holds_others
 from pdtools.models.initial import Initialized
@@ -28,6 +30,11 @@ from pdtools.training.recipe import Recipe, recipe_from_table, setting_defaults
 BEST, LAST, TRAINER = "best", "last", "trainer"
 _RUN, _SUM = "run.json", "sha256"
 _NEW = "new.tmp"
+# What is in a run's folder; its checkpoints have lists of their own.
+_PARTS = (
+    r"run\.json|(metrics|samples|rejects)\.jsonl|best|last|step-\d+"
+    r"|tensorboard(/events\.out\.tfevents\.[^/]*)?"
+)
 
 
 class RunFolder:
@@ -76,10 +83,14 @@ class RunFolder:
         self.remove_stale()
         if not self.path.is_dir() or not any(self.path.iterdir()):
             self.path.mkdir(parents=True, exist_ok=True)
-            return self
+            return self._begin()
         beside = self._beside(_NEW)
         beside.mkdir()
-        return RunFolder(beside, replaces=self.path.resolve())
+        return RunFolder(beside, replaces=self.path.resolve())._begin()
+
+    def _begin(self) -> RunFolder:
+        write_json(self.path / MANIFEST, growing("training run", _PARTS))
+        return self
 
     def settle(self) -> RunFolder:
         """Take the place of the run that is replaced; to be called when there is a checkpoint."""
@@ -104,7 +115,7 @@ class RunFolder:
         self.remove_stale()
         for left_over in hidden_beside(self.path / _RUN, (".tmp",)):
             left_over.unlink()
-        if self.path.is_dir() and any(self.path.iterdir()) and not self.exists():
+        if self.path.is_dir() and {*os.listdir(self.path)} - {MANIFEST} and not self.exists():
             raise PdtoolsError(
                 f"{self.path}: not a training run ({_RUN} is missing), so it cannot be resumed"
             )

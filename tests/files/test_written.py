@@ -13,7 +13,7 @@ import pytest
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import atomic_directory, manifest
-from pdtools.files.manifest import MANIFEST
+from pdtools.files.manifest import MANIFEST, growing
 from pdtools.files.written import holds_others, is_part_of, is_whole, written_as
 
 EARLIER = Path(__file__).parents[1] / "earlier" / "v1"
@@ -69,6 +69,45 @@ def test_what_is_not_listed_is_named(name: str, listed: Path) -> None:
         atomic_directory(listed, kind="results", overwrite=True),
     ):
         raise AssertionError
+
+
+def grow(folder: Path) -> Path:
+    """A folder that grows, with one in it that appeared whole."""
+    folder.mkdir()
+    (folder / MANIFEST).write_text(json.dumps(growing("training run", r"a|best|deep(/\d+)?")))
+    (folder / "a").write_text("x")
+    (folder / "deep").mkdir()
+    (folder / "deep" / "12").write_text("x")
+    with atomic_directory(folder / "best", kind="checkpoint") as best:
+        (best / "weights").write_text("x")
+    return folder
+
+
+def test_a_folder_that_grows_says_what_it_may_hold(tmp_path: Path) -> None:
+    folder = grow(tmp_path / "run")
+    assert written_as(folder) == "the training run"
+    (folder / "a").write_text("y")
+    assert written_as(folder) == "the training run"
+    assert is_part_of(folder, "best/weights")
+    assert is_part_of(folder, "deep/12")
+    assert not is_part_of(folder, "best/notes")
+
+
+@pytest.mark.parametrize("name", ["README.md", "deep/x", "best/README.md", "best/deep/12", "b/a"])
+def test_what_a_folder_that_grows_does_not_hold_is_named(name: str, tmp_path: Path) -> None:
+    folder = grow(tmp_path / "run")
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text("ten years")
+    with pytest.raises(PdtoolsError, match="which pdtools did not write there"):
+        written_as(folder)
+    assert holds_others(folder)
+
+
+def test_a_listed_file_of_a_folder_in_one_that_grows(tmp_path: Path) -> None:
+    folder = grow(tmp_path / "run")
+    (folder / "best" / "weights").write_text("y")
+    with pytest.raises(PdtoolsError, match="holds best/weights, which is not as pdtools wrote it"):
+        written_as(folder)
 
 
 @pytest.mark.parametrize("large", [False, True])
@@ -127,6 +166,8 @@ def test_copies_are_as_they_were_written(copy: object, listed: Path, tmp_path: P
         '{"format": "other", "kind": "results", "files": {}}',
         '{"format": "pdtools folder", "kind": 3, "files": {}}',
         '{"format": "pdtools folder", "kind": "results", "files": ["notes"]}',
+        '{"format": "pdtools folder", "kind": "training run", "parts": 3}',
+        '{"format": "pdtools folder", "kind": "training run", "parts": "("}',
         '{"format": "pdtools folder", "kind": "results", "files": {"notes": 3}}',
         '{"format": "pdtools folder", "kind": "results", "files": {"notes": {"size": 4}}}',
     ],

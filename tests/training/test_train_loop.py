@@ -151,6 +151,7 @@ def test_interrupted_twice_and_a_cut_swap(
         "best",
         "last",
         "metrics.jsonl",
+        "pdtools.json",
         "run.json",
         "tensorboard",
     }
@@ -739,6 +740,7 @@ def test_a_full_disk(toy_train: Path, tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert {path.name for path in (tmp_path / "run").iterdir()} == {
         "metrics.jsonl",
+        "pdtools.json",
         "run.json",
         "tensorboard",
     }

@@ -104,7 +104,7 @@ def test_a_run_in_the_place_of_something_else(kind: str, made: Path, tmp_path: P
     said = capsys.readouterr().err
     assert said.startswith(f"replacing {KINDS[kind]}")
     assert sorted(os.listdir(tmp_path)) == [".out.lock", "out"]
-    names = ["best", "last", "metrics.jsonl", "run.json", "tensorboard"]
+    names = ["best", "last", "metrics.jsonl", "pdtools.json", "run.json", "tensorboard"]
     assert sorted(os.listdir(tmp_path / "out")) == names
 
 
