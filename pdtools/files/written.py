@@ -142,15 +142,9 @@ _KINDS = (
         listed="figures",
     ),
 )
-JOB = _Kind(
-    name="the unfinished run",
-    needed=("job.json",),
-    keys=frozenset({"format", "command", "settings"}),
-    parts=r"job\.json|lock(-\d+-of-\d+)?|[a-z]+(/\d+-[0-9a-f]+\.zst)?",
-)
 
 
-def written_as(folder: Path, kinds: tuple[_Kind, ...] = _KINDS) -> str | None:
+def written_as(folder: Path) -> str | None:
     """What pdtools wrote as a folder, such as ``the results of eval-blimp``; None if it is empty.
 
     Raises:
@@ -159,10 +153,9 @@ def written_as(folder: Path, kinds: tuple[_Kind, ...] = _KINDS) -> str | None:
     first = next(paths_below(folder), None)
     if first is None:
         return None
-    for kind in _found(folder, kinds):
+    for kind in _found(folder):
         if (description := kind.description(folder)) is not None:
-            for path, problem in _problems(folder, kind):
-                raise PdtoolsError(f"{folder}: holds {path}, {problem} (move it, or choose another name)")
+            check_all_ours(folder, kind)
             return description
     raise PdtoolsError(
         f"{folder}: holds {first}: not a folder that pdtools wrote, so it is not replaced"
@@ -170,10 +163,20 @@ def written_as(folder: Path, kinds: tuple[_Kind, ...] = _KINDS) -> str | None:
     )
 
 
-def _found(folder: Path, kinds: tuple[_Kind, ...]) -> tuple[_Kind | Manifest, ...]:
+def check_all_ours(folder: Path, kind: _Kind | Manifest) -> None:
+    """Refuse a folder of a kind that holds anything that pdtools did not write.
+
+    Raises:
+        PdtoolsError: naming it.
+    """
+    for path, problem in _problems(folder, kind):
+        raise PdtoolsError(f"{folder}: holds {path}, {problem} (move it, or choose another name)")
+
+
+def _found(folder: Path) -> tuple[_Kind | Manifest, ...]:
     """What a folder may be: what it says, or what older ones are known by."""
     manifest = read_manifest(folder)
-    return kinds if manifest is None or kinds != _KINDS else (manifest,)
+    return _KINDS if manifest is None else (manifest,)
 
 
 def _problems(folder: Path, kind: _Kind | Manifest) -> Iterator[tuple[str, str]]:
@@ -191,15 +194,16 @@ def _problems(folder: Path, kind: _Kind | Manifest) -> Iterator[tuple[str, str]]
             yield path, problem
 
 
-def holds_others(folder: Path, kinds: tuple[_Kind, ...] = _KINDS) -> bool:
-    """Whether there are other files than those of one kind; it may lack those that each has."""
-    return all(any(_problems(folder, kind)) for kind in _found(folder, kinds))
+def holds_others(folder: Path, kind: Manifest | None = None) -> bool:
+    """Whether there are other files than those of a kind, or of any; it may lack those that each has."""
+    kinds = _found(folder) if kind is None else (kind,)
+    return all(any(_problems(folder, each)) for each in kinds)
 
 
 def is_whole(output: Path) -> bool:
     """Whether this may be an output of a command: a folder of a known kind, or a file that is not empty."""
     if output.is_dir():
-        return any(kind.is_whole(output) for kind in _found(output, _KINDS))
+        return any(kind.is_whole(output) for kind in _found(output))
     return output.is_file() and output.stat().st_size > 0
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import stat
 import sys
@@ -34,14 +35,18 @@ from pdtools.files import (
     write_json,
 )
 from pdtools.files.locks import locked
-from pdtools.files.manifest import MANIFEST, paths_below, read_manifest
-from pdtools.files.written import JOB, holds_others, written_as
+from pdtools.files.manifest import MANIFEST, Manifest, paths_below, read_manifest
+from pdtools.files.written import check_all_ours, holds_others
 from pdtools.files.zstd import compress_zstd, open_zstd
 from pdtools.jobs.plan import Plan, Slice
 
 FORMAT = "pdtools job"
 _JOB_FILE = "job.json"
 _LOCK = "lock"  # what the names of the files to be locked begin with
+_HELD = Manifest(
+    kind="unfinished run",
+    parts=re.compile(r"job\.json|lock(-\d+-of-\d+)?|[a-z]+(/\d+-[0-9a-f]+\.zst)?"),
+)
 
 
 def job_path(output: str | Path) -> Path:
@@ -172,7 +177,8 @@ def job_folder(
                     raise PdtoolsError(
                         f"{folder}: an unfinished run (--resume continues it, --overwrite starts again)"
                     )
-                written_as(folder, (JOB,))
+                read_job(folder)  # it is one
+                check_all_ours(folder, _HELD)
                 _empty(folder)
         elif _holds_others(folder) and not (folder / _JOB_FILE).exists():  # of another slice, by now
             raise PdtoolsError(f"{folder}: pieces would be kept there, but it holds something else")
@@ -197,7 +203,7 @@ def job_folder(
 
 def _holds_others(folder: Path) -> bool:
     """Whether there is something that no run leaves before its first piece."""
-    return holds_others(folder, (JOB,)) or not all(
+    return holds_others(folder, _HELD) or not all(
         path.name.startswith((_LOCK, f".{_JOB_FILE}.")) for path in folder.iterdir()
     )
 
@@ -253,7 +259,7 @@ def _alone(folder: Path, slice_: Slice | None = None) -> Iterator[None]:
 
 def _discard(folder: Path) -> None:
     """Delete a folder, at one blow for those who look for it; if it holds files of others, not these."""
-    if folder.is_symlink() or holds_others(folder, (JOB,)):
+    if folder.is_symlink() or holds_others(folder, _HELD):
         _empty(folder)
         return
     gone = temporary_name(folder)
@@ -269,7 +275,7 @@ def _empty(folder: Path) -> None:
         if path.is_dir() and not path.is_symlink():
             with contextlib.suppress(OSError):  # it holds something else
                 path.rmdir()
-        elif JOB.problem(name, folder) is None and not name.startswith(_LOCK):
+        elif _HELD.problem(name, folder) is None and not name.startswith(_LOCK):
             path.unlink()
 
 
