@@ -289,6 +289,14 @@ def make_folder(folder: Path) -> None:
             shutil.copytree(name, copy)
             (copy / other).parent.mkdir(parents=True, exist_ok=True)
             (copy / other).write_text(OTHERS)
+    for name, file in (
+        ("shards", "README.md"),
+        ("split", "train.trees"),
+        ("results", "results.json"),
+        ("run", "best/tokenizer.json"),
+    ):
+        changed = Path(shutil.copytree(name, f"{name}-changed"), file)
+        changed.write_bytes(changed.read_bytes()[:-1] + b" ")  # of the same size
     for name in (
         "thesis/thesis.tex",
         "thesis/results.json",

@@ -108,6 +108,37 @@ def test_a_run_in_the_place_of_something_else(kind: str, made: Path, tmp_path: P
     assert sorted(os.listdir(tmp_path / "out")) == names
 
 
+@pytest.mark.parametrize(
+    ("kind", "file"),
+    [
+        *(("shards", "README.md"), ("blocks", "rejects.jsonl"), ("split", "train.trees")),
+        *(("results", "results.json"), ("run", "best/config.json"), ("checkpoint", "tokenizer.json")),
+        ("run", "last/trainer/state.json"),
+    ],
+)
+@pytest.mark.parametrize("same_size", [False, True])
+def test_a_listed_file_that_was_changed_is_not_replaced(
+    kind: str, file: str, same_size: bool, made: Path, tmp_path: Path, error: Error
+) -> None:
+    out = Path(shutil.copytree(made / kind, tmp_path / "out"))
+    data = (out / file).read_bytes()
+    (out / file).write_bytes(data[:-1] + b" " if same_size and data else data + b"mine")
+    before = contents(out)
+    assert evaluate(made, out, "--overwrite") == 1
+    assert f"holds {file}, which is not as pdtools wrote it" in error()
+    assert contents(out) == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_folders_without_their_lists_are_known_as_older_ones_are(
+    kind: str, made: Path, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(made / kind, tmp_path / "out"))
+    for path in sorted(out.rglob("pdtools.json")):
+        path.unlink()
+    assert evaluate(made, out, "--overwrite") == 0
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "place",
