@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +50,15 @@ class Manifest:
     def names(self, path: str) -> bool:
         """Whether pdtools writes something of this relative path."""
         return (
-            path in {MANIFEST, *self.files}
+            path == MANIFEST
+            or path in self.files
             or LEFT_OVER_BELOW.fullmatch(path) is not None
             or (self.parts is not None and self.parts.fullmatch(path) is not None)
-            or any(name.startswith(f"{path}/") for name in self.files)
+            or self._has_folder(path)
         )
+
+    def _has_folder(self, path: str) -> bool:
+        return any(name.startswith(f"{path}/") for name in self.files)
 
     def problem(self, path: str, folder: Path) -> str | None:
         """Why what is in the folder, by its relative path, is not from pdtools; None if it is."""
@@ -64,7 +67,7 @@ class Manifest:
         if path in self.files:
             is_ours = _is_as(folder / path, self.files[path], folder / MANIFEST)
         else:
-            is_ours = not any(name.startswith(f"{path}/") for name in self.files) or (folder / path).is_dir()
+            is_ours = (folder / path).is_dir() or not self._has_folder(path)
         return None if is_ours else OTHERWISE
 
     def is_whole(self, folder: Path) -> bool:
@@ -86,13 +89,7 @@ def _is_as(file: Path, listed: Mapping[str, Any], list_file: Path) -> bool:
     touched = max(status.st_mtime_ns, status.st_ctime_ns)
     if status.st_size > ALWAYS_READ and touched < min(then.st_mtime_ns, then.st_ctime_ns):
         return True
-    return bool(_sum(file, status.st_ino, touched) == listed["sha256"])
-
-
-@lru_cache(maxsize=1024)
-def _sum(file: Path, inode: int, touched: int) -> str:
-    """The SHA-256 of a file, which a command asks for several times; read again if it was touched since."""
-    return sha256_file(file)
+    return bool(sha256_file(file) == listed["sha256"])
 
 
 def write_manifest(folder: Path, kind: str, sums: Mapping[str, str]) -> None:
