@@ -18,10 +18,10 @@ from pdtools.errors import PdtoolsError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
-    from pdtools.evaluation.results import Progress, Results
-    from pdtools.evaluation.sums import Statistic
     from pdtools.search.scores import Scorer
 
 GROUP = "pdtools.evaluations"
@@ -31,6 +31,8 @@ STRING, FLAG, OBJECT, STRINGS = "a string", "true or false", "an object", "a lis
 
 Document = Mapping[str, Any]
 """What ``results.json`` holds."""
+Statistic = Callable[["NDArray[np.float64]", "NDArray[np.int64] | None"], "NDArray[np.float64]"]
+"""Numbers of items (K, R, m), and how often each is in a sample (S, K), to scores (S, R); None: each once."""
 MainScores = dict[str, tuple[float | None, tuple[str, ...]]]
 """Main scores by what they are, with their unit: the value, and over how many of what."""
 
@@ -143,7 +145,8 @@ class Evaluation:
         without_end: labels of scores for models of which only some count end-of-sentence.
         concerned: settings that only some scores depend on, with the end of these scores' labels.
         evaluate: of other packages' evaluations, what their command (``eval-`` and the name) does with the
-            paths of its data, a model (:class:`pdtools.search.Scorer`) and a progress bar.
+            paths of its data, a model and a progress bar (``Progress``, see
+            :mod:`pdtools.evaluation.results`); it gives ``Results``.
         card: scores that a model's card lists, by their keys; in percent if there are ``outcomes``.
     """
 
@@ -165,7 +168,7 @@ class Evaluation:
     ignores_end: bool = False
     without_end: frozenset[str] = frozenset()
     concerned: Mapping[str, str] = field(default_factory=dict)
-    evaluate: Callable[[Sequence[str], Scorer, Progress], Results] | None = None
+    evaluate: Callable[[Sequence[str], Scorer, Any], Any] | None = None
     card: Mapping[str, str] = field(default_factory=dict)
 
     @property

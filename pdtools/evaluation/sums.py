@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pdtools.evaluation.record import Statistic
 from pdtools.evaluation.results import check_columns
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 SumScore = Callable[["NDArray[np.float64]"], "NDArray[np.float64]"]
 """Sums (…, m) to scores (…); NaN where there is none."""
-Statistic = Callable[["NDArray[np.float64]", "NDArray[np.int64] | None"], "NDArray[np.float64]"]
-"""Numbers of items (K, R, m), and how often each is in a sample (S, K), to scores (S, R); None: each once."""
 
 
 def of_sums(score: SumScore) -> Statistic:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from pdtools.evaluation.sums import Statistic
+    from pdtools.evaluation.record import Statistic
 
 CLASSIFY = "classify"
 NAMES = {"accuracy": "accuracy", "f1": "F1", "spearman": "Spearman's ρ", "pearson": "Pearson's r"}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pdtools.evaluation.sums import Statistic
+    from pdtools.evaluation.record import Statistic
 
 CONFIDENCE = 0.95
 _AT_ONCE = 1 << 21  # numbers of a bootstrap that are in memory at the same time
