@@ -1,0 +1,108 @@
+"""What is asked of a search: what goes together, and what it is to each kind of derivation and to jobs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pdtools.cli.options import RunOptions
+from pdtools.errors import PdtoolsError
+from pdtools.search.options import (
+    AUTO,
+    AUTO_SEARCH,
+    DEFAULT_SEARCH,
+    NO_SEARCH,
+    ActionBeam,
+    AttachmentBeam,
+    SearchOptions,
+    TreesFile,
+)
+
+TREES = TreesFile("some.trees", "0123")
+
+
+@pytest.mark.parametrize(
+    ("asked", "problem"),
+    [
+        ({"trees": TREES, "beam": 5}, "with --trees nothing is searched: leave out --beam$"),
+        ({"trees": TREES, "beam": AUTO}, "leave out --beam$"),
+        ({"trees": TREES, "margin": 0.0, "fast_track": 0}, "leave out --margin, --fast-track$"),
+        ({"beam": AUTO, "margin": 3.0}, "--beam auto chooses margins itself"),
+        ({"beam": AUTO, "word_beam": 3}, "--beam auto is not for models of actions"),
+        ({"beam": AUTO, "fast_track": 0}, "--beam auto is not for models of actions"),
+        ({"beam": 5, "word_beam": 6}, "a word beam of 6 is more than the action beam of 5"),
+    ],
+)
+def test_what_does_not_go_together(asked: dict[str, Any], problem: str) -> None:
+    with pytest.raises(PdtoolsError, match=problem):
+        SearchOptions(**asked)
+
+
+def test_what_it_is_to_each_kind() -> None:
+    assert SearchOptions(beam=40, margin=2.0).for_attachments() == AttachmentBeam(40, 2.0)
+    assert SearchOptions(beam=40, margin=2.0).for_actions() == ActionBeam(
+        actions=40, words=4, fast_track=2, margin=2.0
+    )
+    wide = SearchOptions(beam=40, word_beam=30, fast_track=0)
+    assert wide.for_actions() == ActionBeam(actions=40, words=30, fast_track=0)
+    for no_beam in (NO_SEARCH, replace(wide, beam=None)):
+        assert no_beam.for_actions() is None
+    assert NO_SEARCH.for_attachments() is None
+    for ask in (wide.for_attachments, wide.check_one_width):
+        with pytest.raises(PdtoolsError, match="a word beam, and a fast track, are for models of actions"):
+            ask()
+    for ask in (AUTO_SEARCH.for_attachments, AUTO_SEARCH.for_actions, AUTO_SEARCH.check_number):
+        with pytest.raises(PdtoolsError, match="only eval-blimp and eval-sg compare sentences"):
+            ask()
+
+
+def test_widths_and_margins_that_no_search_has() -> None:
+    for wrong in (-1.0, float("nan")):
+        for make in (lambda m: AttachmentBeam(3, m), lambda m: ActionBeam.of(3, margin=m)):
+            with pytest.raises(PdtoolsError, match="margin must be at least 0"):
+                make(wrong)
+    with pytest.raises(PdtoolsError, match="at least 1, not 0"):
+        AttachmentBeam(0)
+
+
+def test_what_is_given() -> None:
+    assert (
+        DEFAULT_SEARCH.given
+        == NO_SEARCH.given
+        == SearchOptions(trees=TREES, cky=True, max_batch=2).given
+        == []
+    )
+    assert SearchOptions(beam=99, margin=0.0, word_beam=9, fast_track=0).given == [
+        *("--beam", "--margin", "--word-beam", "--fast-track")
+    ]
+
+
+def test_jobs_and_results_have_flat_names() -> None:
+    asked = {"beam": 5, "margin": 2.0, "word_beam": 3, "fast_track": None, "cky": True}
+    assert SearchOptions(**asked, max_batch=7).for_job() == asked  # type: ignore[arg-type]
+    assert SearchOptions(trees=TREES).for_job() == {
+        **{"beam": 100, "margin": None, "word_beam": None, "fast_track": None, "cky": False},
+        "trees": TREES.sha256,
+    }
+    assert AttachmentBeam(5, 2.0).as_settings() == {"beam": 5, "margin": 2.0}
+    assert ActionBeam.of(40, margin=2.0).as_settings() == {
+        **{"beam": 40, "word_beam": 4, "fast_track": 2},
+        "margin": 2.0,
+    }
+
+
+def test_what_the_command_line_makes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "some.trees").write_text("(S (X a))\n")
+    monkeypatch.chdir(tmp_path)
+    run = RunOptions(trees="some.trees", max_batch=3)
+    assert run.search == SearchOptions(trees=TreesFile.of("some.trees"), max_batch=3)
+    assert run.search is run.search  # the file is read once
+    # Workers of a cluster are in other folders.
+    elsewhere = replace(run, scheduler="tcp://somewhere:1").search.trees
+    assert elsewhere is not None
+    assert elsewhere.path == str(tmp_path / "some.trees")
+    wide = RunOptions(beam=7, margin=1.0, word_beam=3, fast_track=2)
+    assert wide.search == SearchOptions(beam=7, margin=1.0, word_beam=3, fast_track=2)
