@@ -1,0 +1,99 @@
+"""How far knowledge is spread over pdtools/ and cli/, and how many lines of code there are.
+
+    python benchmarks/structure.py [--files] [CHECKOUT...]
+
+A column for each checkout (by default this one). With --files, of two, the files whose lines of code differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+Sources = Mapping[str, str]
+"""The text of each module, by its path."""
+
+_NO_CODE = {
+    *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+}
+
+
+def code_lines(source: str) -> int:
+    """How many lines of a module have code on them: no docstring, comment or blank line."""
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in _NO_CODE:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            if ast.get_docstring(node, clean=False) is not None:
+                lines.difference_update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    return len(lines)
+
+
+def _naming(pattern: str) -> Callable[[Sources], int]:
+    return lambda sources: sum(bool(re.search(pattern, text)) for text in sources.values())
+
+
+def _times(pattern: str) -> Callable[[Sources], int]:
+    return lambda sources: sum(len(re.findall(pattern, text)) for text in sources.values())
+
+
+def _members(sources: Sources) -> Iterator[tuple[set[str], set[str]]]:
+    """Of each function its parameters, of each class its fields; and the methods of the class."""
+    for text in sources.values():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                yield {each.arg for each in (*node.args.args, *node.args.kwonlyargs)}, set()
+            elif isinstance(node, ast.ClassDef):
+                fields = {
+                    each.target.id
+                    for each in node.body
+                    if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+                }
+                yield fields, {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+
+
+FIGURES: dict[str, Callable[[Sources], int]] = {
+    "files that name margin": _naming(r"\bmargin\b"),
+    "functions and classes with a beam and a margin": lambda sources: sum(
+        {"beam", "margin"} <= names for names, _ in _members(sources)
+    ),
+    "files that ask for derivation_kind": _naming(r"\bderivation_kind\b"),
+    "isinstance(…, GrammarLM)": _times(r"isinstance\([^()]*, GrammarLM\)"),
+    "classes that digest, pack and unpack pieces themselves": lambda sources: sum(
+        {"pack", "unpack", "digest"} <= methods for _, methods in _members(sources)
+    ),
+    "lines of code": lambda sources: sum(map(code_lines, sources.values())),
+}
+
+
+def read(checkout: Path) -> Sources:
+    """The modules of pdtools/ and cli/."""
+    modules = (file for folder in ("pdtools", "cli") for file in (checkout / folder).rglob("*.py"))
+    return {str(file.relative_to(checkout)): file.read_text("utf-8") for file in modules}
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("checkouts", nargs="*", type=Path, default=[Path(__file__).parents[1]])
+    parser.add_argument("--files", action="store_true", help="of two: what differs in lines of code")
+    arguments = parser.parse_args()
+    read_of = [read(checkout) for checkout in arguments.checkouts]
+    for name, figure in FIGURES.items():
+        print(f"{name:56s}", *(f"{figure(sources):6d}" for sources in read_of))
+    if arguments.files:
+        one, other = ({file: code_lines(text) for file, text in sources.items()} for sources in read_of)
+        differ = {file: other.get(file, 0) - one.get(file, 0) for file in one.keys() | other.keys()}
+        for file in sorted(filter(differ.get, differ), key=lambda file: (differ[file], file)):
+            print(f"{differ[file]:+5d}  {file}")
+
+
+if __name__ == "__main__":
+    main()
