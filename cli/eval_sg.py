@@ -136,7 +136,7 @@ def eval_sg(
     found = SuiteFiles(suites[0])
     if model is not None:
         settings = model_settings(evaluating.plan, model, run, context=preceding)
-        with evaluating.comparisons(settings) as scorer:
+        with evaluating.scorer_or_comparer(settings) as scorer:
             progress = evaluating.bar("items" if run.beam == AUTO else "sentences")
             results = evaluate_sg(found, scorer, progress)
             evaluating.deliver(results, details=details)

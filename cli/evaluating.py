@@ -98,7 +98,7 @@ class Evaluating:
         """A model that scores sentences, in pieces that are kept."""
         return piecewise_scorer(self.output or STDIO, settings, self.plan, **self._kept)
 
-    def comparisons(self, settings: ModelSettings) -> AbstractContextManager[Scorer | Comparer]:
+    def scorer_or_comparer(self, settings: ModelSettings) -> AbstractContextManager[Scorer | Comparer]:
         """The same; of ``--beam auto`` a model that searches as far as comparisons need it."""
         if settings.search.beam == AUTO:
             return piecewise_comparer(self.output or STDIO, settings, self.plan, **self._kept)

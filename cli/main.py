@@ -62,15 +62,15 @@ class _Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         found = super().get_command(ctx, cmd_name)
         if found is None and cmd_name.startswith("eval-"):
-            from . import eval_record
+            from . import other_packages
 
-            found = eval_record.command_of(cmd_name)
+            found = other_packages.command_of(cmd_name)
         return found
 
     def list_commands(self, ctx: Any) -> list[str]:
-        from . import eval_record
+        from . import other_packages
 
-        return [*super().list_commands(ctx), *eval_record.names()]
+        return [*super().list_commands(ctx), *other_packages.names()]
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         with _visible_errors():

@@ -1,4 +1,7 @@
-"""Who does the pieces of an evaluation, and where they have the model from."""
+"""Who does the pieces of an evaluation that asks a model directly, and where they have the model from.
+
+Evaluations of sentences have theirs from a scorer (:mod:`pdtools.search.in_pieces`).
+"""
 
 from __future__ import annotations
 

@@ -41,6 +41,9 @@ MainScores = dict[str, tuple[float | None, tuple[str, ...]]]
 class Outcomes:
     """Items that are right or wrong: how they are recognised and grouped.
 
+    Their table has a column ``correct`` (true, false; null where there is no score), none of ``key`` and
+    ``unit`` is null, ``scores.overall`` is a fraction of 1, and ``counts`` has how many were scored.
+
     Attributes:
         score: the overall score's name, with its unit.
         counted: what ``counts.…_scored`` counts.
@@ -130,7 +133,7 @@ class Evaluation:
         in_text: its name within a sentence.
         printer: what prints its results, as ``module:function``.
         read: the kinds of the values that are read of its documents, by their paths; ``*`` is any name.
-        may_be_missing: how the paths begin that a document may lack.
+        may_be_missing: how the paths begin that a document may lack; " ": none.
         outcomes: of items that are right or wrong; None of other evaluations.
         scores: the main scores of a document; of ``outcomes`` the overall one.
         item_score: what a main score is made of, by its label; None: it is compared without items.
@@ -145,8 +148,9 @@ class Evaluation:
         without_end: labels of scores for models of which only some count end-of-sentence.
         concerned: settings that only some scores depend on, with the end of these scores' labels.
         evaluate: of other packages' evaluations, what their command (``eval-`` and the name) does with the
-            paths of its data, a model and a progress bar (``Progress``, see
-            :mod:`pdtools.evaluation.results`); it gives ``Results``.
+            paths of its data, a :class:`pdtools.search.Scorer` (of each sentence a score in nats, or why
+            there is none) and a progress bar (``Progress`` of :mod:`pdtools.evaluation.results`); it gives
+            ``Results``, whose ``settings.task`` is the name.
         card: scores that a model's card lists, by their keys; in percent if there are ``outcomes``.
     """
 

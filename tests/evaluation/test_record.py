@@ -17,33 +17,36 @@ from pdtools.evaluation.record import evaluations
 from pdtools.evaluation.results import Results, read_results, write_results
 
 RECORD = '''
+import math
+
 import pyarrow as pa
 
 from pdtools.evaluation.record import SCORE, Evaluation, Outcomes
 from pdtools.evaluation.results import Results
 from pdtools.evaluation.sums import Sums
+from pdtools.search.scores import Unscorable
 
 
 def name_colours(data, scorer, progress):
     """Is the first of two sentences the more probable one?"""
     rows = [line.rstrip("\\n").split("\\t") for path in data for line in open(path, encoding="utf-8")]
-    scores = scorer.score(text for _, *pair in rows for text in pair)
-    bits = [-score.total for score in progress(scores, 2 * len(rows))]
+    found = list(progress(scorer.score(text for _, *pair in rows for text in pair), 2 * len(rows)))
+    bits = [None if isinstance(score, Unscorable) else -score.total / math.log(2) for score in found]
+    right = [None if None in pair else pair[0] < pair[1] for pair in zip(bits[::2], bits[1::2])]
+    scored = [number for number in bits[::2] if number is not None]
+    known = [each for each in right if each is not None]
     items = {
         "hue": [hue for hue, *_ in rows], "item": [*range(len(rows))], "text": [good for _, good, _ in rows],
-        "correct": [good < bad for good, bad in zip(bits[::2], bits[1::2])], "bits": bits[::2],
+        "correct": right, "bits": bits[::2], "one": [1] * len(rows),
     }
-    scores = {"overall": sum(items["correct"]) / len(rows), "bits": sum(items["bits"]) / len(rows)}
-    settings = {"task": "colours", "scorer": scorer.settings}
-    return Results(scores=scores, counts={"items_scored": len(rows)}, settings=settings,
+    scores = {"overall": sum(known) / len(known), "bits": sum(scored) / len(scored)}
+    return Results(scores=scores, counts={"items_scored": len(known)}, settings={"scorer": scorer.settings},
                    tables={"items": pa.table(items)})
 
 
 def bits_of_colours(data, scorer, progress):
-    """How many bits the first sentences have."""
-    results = name_colours(data, scorer, progress)
-    results.settings["task"] = "bits"
-    return results
+    """How many bits the first sentences have, in the mean."""
+    return name_colours(data, scorer, progress)
 
 
 COLOURS = Evaluation(
@@ -65,9 +68,9 @@ BITS = Evaluation(
     read={"scores.bits": SCORE},
     scores=lambda document: {"bits of a colour": (document["scores"]["bits"], ("colours",))},
     item_score=lambda label, document: Sums(
-        key="item", columns=("bits",), score=lambda sums: sums[..., 0], items="colours"
+        key="item", columns=("bits", "one"), score=lambda sums: sums[..., 0] / sums[..., 1], items="colours"
     ),
-    columns=("item", "bits"),
+    columns=("item", "bits", "one"),
     lower_is_better=True,
     evaluate=bits_of_colours,
 )
@@ -162,6 +165,11 @@ def test_its_command_works_as_those_of_pdtools_do(
     assert "done" not in capsys.readouterr().out
     assert run([*command, "-o", again]) == 1
     assert "exists already" in capsys.readouterr().err
+    if name == "bits":
+        assert run(["compare", *folders.values(), "--json"]) == 0
+        (score,) = json.loads(capsys.readouterr().out)["scores"]
+        means = [read_results(folder)[0]["scores"]["bits"] for folder in folders.values()]
+        assert [each["mean"] for each in score["groups"]] == pytest.approx(means)
     label = {"colours": "colours named (%)", "bits": "bits of a colour"}[name]
     assert run([*command]) == 0
     assert label in capsys.readouterr().out
@@ -216,7 +224,7 @@ def test_without_the_package_its_results_say_what_they_are(
             scores={"bits": value},
             counts={},
             settings={"task": "bits"},
-            tables={"items": pa.table({"item": [1], "bits": [value]})},
+            tables={"items": pa.table({"item": [1, 2], "bits": [value - 1, value + 1], "one": [1, 1]})},
         )
         write_results(folder, results, PROVENANCE)
 

@@ -16,7 +16,7 @@ def cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|\n ").split("|")]
 
 
-ROWS = [cells(line) for line in TOUR.splitlines() if re.match(r"\|.*\| `pdtools/\S+\.py` \|", line)]
+ROWS = [cells(line) for line in TOUR.splitlines() if re.match(r"\|.*\| `(?:pdtools|cli)/\S+\.py` \|", line)]
 EQUATIONS = [row for row in ROWS if len(row) == 4]
 
 

@@ -14,7 +14,7 @@ from pdtools.evaluation.record import evaluation_of
 from pdtools.evaluation.results import read_document
 
 DEFAULT_SAMPLES = 10_000
-_RESULTS = "results"  # what the two are called, as results of one evaluation
+_BOTH = "results"  # stands for the folder's name, which compare_many takes evaluations from
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +85,7 @@ def compare_runs(
     subject = document["settings"][record.subject]
     kept, whole = comparison.counts[scores[0].score]
     if record.outcomes is not None:
-        groups = [_difference(score, score.level, score.name) for score in scores]
+        groups = [_as_fractions(score, score.level, score.name) for score in scores]
     else:
         # F1 is of answers that are right or wrong too.
         only = next(
@@ -99,7 +99,7 @@ def compare_runs(
         )
         names = [score.score.removeprefix(f"{subject}, ").removesuffix(" (%)") for score in scores]
         of_scores = [
-            replace(_difference(score, "score", name), only_a=only[0], only_b=only[1])
+            replace(_as_fractions(score, "score", name), only_a=only[0], only_b=only[1])
             for score, name in zip(scores, names, strict=True)
         ]
         groups = [replace(of_scores[0], level="overall"), *of_scores]
@@ -127,11 +127,11 @@ def of_two(a: str | Path, b: str | Path) -> Comparison:
     groups = [
         Group(
             name=name,
-            models=(Model(folder=Path(at), evaluations={_RESULTS: Path(at)}, seed=None, training=None),),
+            models=(Model(folder=Path(at), evaluations={_BOTH: Path(at)}, seed=None, training=None),),
         )
         for name, at in (("a", a), ("b", b))
     ]
-    comparison = Comparison(_RESULTS, groups)
+    comparison = Comparison(_BOTH, groups)
     if comparison.refused:
         raise comparison.refused[0]
     return comparison
@@ -142,7 +142,7 @@ def notes_of_two(comparison: Comparison) -> list[str]:
     return [*comparison.differing, *(f"{some} that both could score" for some in comparison.left_out)]
 
 
-def _difference(score: Score, level: str, name: str) -> Difference:
+def _as_fractions(score: Score, level: str, name: str) -> Difference:
     (a, b), (pair,) = score.groups, score.pairs
     low, high = pair.over_items or (pair.difference, pair.difference)
     assert score.items is not None

@@ -16,12 +16,12 @@ from pdtools.evaluation.comparison.items import (
     Items,
     OtherItemsError,
     check_same,
-    correct,
-    counted,
     groups_of,
+    is_right,
     not_the_same,
     read_items,
     shares,
+    which_count,
 )
 from pdtools.evaluation.comparison.statistics import (
     Resampled,
@@ -223,6 +223,8 @@ class Comparison:
     def scores(self, baseline: str | None, *, seed: int, samples: int, levels: bool = True) -> list[Score]:
         """Its scores, overall ones first; none of fewer than two models.
 
+        Fills ``left_out`` and ``counts``, and ``refused`` if no item counts.
+
         Args:
             baseline: the name of a group that all others are compared with; None: every pair is.
             seed: of the bootstrap: results of one evaluation do not depend on others.
@@ -236,7 +238,7 @@ class Comparison:
         rng = np.random.default_rng(seed)
         if (outcomes := self.runs[0].record.outcomes) is not None:
             return list(self._of_outcomes(outcomes, baseline, rng, samples, levels=levels))
-        return list(self._of_labels(baseline, rng, samples))
+        return list(self._of_scores(baseline, rng, samples))
 
     def _of_outcomes(
         self,
@@ -250,7 +252,7 @@ class Comparison:
         import numpy as np
 
         items = [run.items for run in self.runs if run.items is not None]
-        found, counts = correct(items), counted(items[0])
+        found, counts = is_right(items), which_count(items[0])
         keep = np.flatnonzero([known and None not in each for known, each in zip(counts, found, strict=True)])
         self.counts[outcomes.score] = (len(keep), int(counts.sum()))
         if not len(keep):
@@ -282,7 +284,7 @@ class Comparison:
     def _all(self) -> str:
         return "both" if len(self.runs) == 2 else "all"
 
-    def _of_labels(self, baseline: str | None, rng: np.random.Generator, samples: int) -> Iterator[Score]:
+    def _of_scores(self, baseline: str | None, rng: np.random.Generator, samples: int) -> Iterator[Score]:
         record = self.runs[0].record
         by_run = [run.main_scores() for run in self.runs]
         labels = list(dict.fromkeys(label for scores in by_run for label in scores))
@@ -291,9 +293,9 @@ class Comparison:
             having = [i for i, value in enumerate(values) if value is not None]
             if len(having) > 1:
                 runs = [self.runs[i] for i in having]
-                yield self._of_label(label, runs, [values[i] for i in having], baseline, rng, samples)
+                yield self._of_score(label, runs, [values[i] for i in having], baseline, rng, samples)
 
-    def _of_label(
+    def _of_score(
         self,
         label: str,
         runs: Sequence[Run],

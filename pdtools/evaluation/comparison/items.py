@@ -83,12 +83,12 @@ def _named(key: tuple[Any, ...]) -> str:
     return " ".join(map(str, key))
 
 
-def correct(runs: Sequence[Items]) -> list[list[bool | None]]:
+def is_right(runs: Sequence[Items]) -> list[list[bool | None]]:
     """Whether each run has an item right, of all items in the order of the first run."""
     return [[run.columns["correct"][run.places[key]] for run in runs] for key in runs[0].places]
 
 
-def counted(items: Items) -> NDArray[np.bool_]:
+def which_count(items: Items) -> NDArray[np.bool_]:
     """Which items count: of SG those of first predictions."""
     import numpy as np
 

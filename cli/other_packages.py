@@ -60,6 +60,8 @@ def _command(record: Evaluation) -> Any:
         inputs = {**of_data, "model": model, "trees": run.trees}
         evaluating = Evaluating.begin(output, run, inputs, latex=latex)
         with evaluating.scorer(model_settings(evaluating.plan, model, run)) as scorer:
-            evaluating.deliver(evaluate(data, scorer, evaluating.bar("sentences")))
+            results = evaluate(data, scorer, evaluating.bar("sentences"))
+            results.settings["task"] = record.name
+            evaluating.deliver(results)
 
     return command
