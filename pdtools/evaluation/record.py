@@ -41,8 +41,9 @@ MainScores = dict[str, tuple[float | None, tuple[str, ...]]]
 class Outcomes:
     """Items that are right or wrong: how they are recognised and grouped.
 
-    Their table has a column ``correct`` (true, false; null where there is no score), none of ``key`` and
-    ``unit`` is null, ``scores.overall`` is a fraction of 1, and ``counts`` has how many were scored.
+    Their table has a column ``correct`` (true, false; null where there is no score), and strings in those
+    named here, but for ``item`` and ``prediction``, which are numbers; none of ``key`` and ``unit`` is null.
+    ``scores.overall`` is a fraction of 1, and ``counts`` has how many were scored.
 
     Attributes:
         score: the overall score's name, with its unit.

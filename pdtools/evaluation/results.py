@@ -296,8 +296,8 @@ def check_columns(
 
     Args:
         items: of :func:`read_results`.
-        columns: what each has to hold: ``strings``, ``integers``, ``names`` (either of these), ``numbers``,
-            ``booleans`` or ``tokens`` (lists of tokens with their surprisals).
+        columns: what each has to hold: ``strings``, ``integers``, ``numbers``, ``booleans`` or ``tokens``
+            (lists of tokens with their surprisals).
         folder: to name.
         what: the table has a row for each of.
 
@@ -307,14 +307,9 @@ def check_columns(
     import pyarrow as pa
 
     types = pa.types
-
-    def is_string(found: pa.DataType) -> bool:
-        return bool(types.is_string(found) or types.is_large_string(found))
-
     is_type: dict[str, Callable[[pa.DataType], bool]] = {
-        "strings": is_string,
+        "strings": lambda found: types.is_string(found) or types.is_large_string(found),
         "integers": types.is_integer,
-        "names": lambda found: is_string(found) or types.is_integer(found),
         "numbers": lambda found: types.is_integer(found) or types.is_floating(found),
         "booleans": types.is_boolean,
         "tokens": lambda found: (

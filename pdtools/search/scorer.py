@@ -153,12 +153,13 @@ def searcher_of(
 
 
 def check_bos(model_dir: str | Path, bos: bool) -> None:
-    """Refuse to go without a beginning-of-sentence token where a model cannot.
+    """Refuse to go without a beginning-of-sentence token where a model cannot. Of a folder that is not there
+    whoever loads it says so.
 
     Raises:
         PdtoolsError: if ``bos`` is False and the model is not a Hugging Face one.
     """
-    if not bos and not is_huggingface(model_dir):
+    if not bos and Path(model_dir).exists() and not is_huggingface(model_dir):
         raise PdtoolsError(
             f"{model_dir}: only Hugging Face models can be read without BOS: others always read ROOT"
         )

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+_INTEGERS = ("item", "prediction")
+
 
 class OtherItemsError(PdtoolsError):
     """Two runs are not over the same items."""
@@ -42,9 +44,7 @@ def read_items(table: pa.Table, folder: str | Path, outcomes: Outcomes) -> Items
     Raises:
         InputError: for items that are not what the evaluation writes.
     """
-    kinds = {name: "names" if name in outcomes.key else "strings" for name in outcomes.columns}
-    if "prediction" in kinds:
-        kinds["prediction"] = "integers"
+    kinds = {name: "integers" if name in _INTEGERS else "strings" for name in outcomes.columns}
     check_columns(table, {**kinds, "correct": "booleans"}, folder)
     for name in (*outcomes.key, outcomes.unit):
         if table[name].null_count:
