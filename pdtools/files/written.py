@@ -1,4 +1,8 @@
-"""Folders that pdtools has written, known by their files: no other folder is ever replaced."""
+"""Folders that pdtools has written, known by their lists of files: no other folder is ever replaced.
+
+Earlier versions wrote no lists. Their folders are known by the names that are here, to which nothing is added:
+a new kind of folder says itself what it holds (:mod:`pdtools.files.manifest`).
+"""
 
 from __future__ import annotations
 
@@ -19,9 +23,7 @@ from pdtools.files.manifest import (
     read_manifest,
 )
 
-RESULT_TABLES = ("items", "observations", "regions", "scores")
-"""Names of tables that evaluations may write beside their ``results.json``; there are no others."""
-
+_TABLES = "items|observations|regions|scores"
 _TOKENIZER = r"tokenizer\.json|tokenizer_config\.json"
 _OF_RUN = r"best|last|step-\d+"  # checkpoints in the folder of a run
 _STATE = r"trainer(/(state\.(json|safetensors)|SHA256SUMS))?"
@@ -31,7 +33,7 @@ _EXPORTED = r"README\.md|training\.json"
 
 @dataclass(frozen=True, kw_only=True)
 class _Kind:
-    """What a folder of one kind holds.
+    """What an older folder of one kind holds.
 
     Attributes:
         name: what it is.
@@ -114,7 +116,7 @@ _KINDS = (
         name="the results",
         needed=("results.json", "items.parquet"),
         keys=frozenset({"scores", "counts", "settings", "provenance"}),
-        parts=rf"results\.json|rejects\.jsonl|({'|'.join(RESULT_TABLES)})\.parquet",
+        parts=rf"results\.json|rejects\.jsonl|({_TABLES})\.parquet",
     ),
     _Kind(
         name="the shards",
