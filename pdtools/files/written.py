@@ -1,7 +1,7 @@
 """Folders that pdtools has written, known by their lists of files: no other folder is ever replaced.
 
-Earlier versions wrote no lists. Their folders are known by the names that are here, to which nothing is added:
-a new kind of folder says itself what it holds (:mod:`pdtools.files.manifest`).
+Earlier versions wrote no lists. Their folders are known by the names that are here, to which nothing is
+added: a new kind of folder says itself what it holds (:mod:`pdtools.files.manifest`).
 """
 
 from __future__ import annotations
