@@ -185,6 +185,7 @@ def test_a_damaged_list_lists_nothing(text: str, tmp_path: Path) -> None:
     ("folder", "others"),
     [
         ("results/a/blimp", ["README.md", "items.parquet.old", "results.json.notes"]),
+        ("results/a/reading", ["notes.txt"]),
         ("shards/train", ["notes.txt", "part-1.parquet.notes"]),
         ("checkpoints/tg", ["notes.txt", "trainer/notes.txt"]),
         ("trainings/finished", ["notes.txt", "best/notes.txt", "last/trainer/notes.txt"]),
