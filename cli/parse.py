@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pdtools.errors import InputError
 from pdtools.files import STDIO, Rejects, is_stream, rejects_path
 
 from .arguments import input_files
@@ -163,8 +165,11 @@ def parse(
     files = input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
     plan = make_plan(run)
     beside = [str(rejects_path(output) or STDIO)] if fractions is None else []
+    texts = texts_path(output) if fractions is None else None
     if fractions is None and source is Source.text:
-        beside.append(str(texts_path(output) or STDIO))
+        beside.append(str(texts or STDIO))
+    elif texts is not None and os.path.lexists(texts) and not os.path.lexists(output):
+        raise InputError("sentences of other trees, which these have none of: move the file away", file=texts)
     check_output_or_done(
         output,
         plan,

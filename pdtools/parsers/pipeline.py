@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -225,7 +226,10 @@ def write_trees(trees: Iterable[Bracketed], output: str | Path, *, rejects: Reje
 
 @contextlib.contextmanager
 def _tree_file(output: str | Path) -> Iterator[Callable[[Bracketed], None]]:
-    """A file of trees, and with the first sentence one of sentences beside it, which is there first."""
+    """A file of trees, and with the first sentence one of sentences beside it, which is there first.
+
+    Trees without sentences replace older ones together with the sentences of those.
+    """
     with contextlib.ExitStack() as stack:
         trees = stack.enter_context(atomic_text(output))
         path = texts_path(output)
@@ -240,6 +244,8 @@ def _tree_file(output: str | Path) -> Iterator[Callable[[Bracketed], None]]:
                 texts.write(written + "\n")
 
         yield write
+        if texts is None and path is not None and os.path.lexists(output):
+            path.unlink(missing_ok=True)
 
 
 def write_splits(

@@ -296,6 +296,27 @@ def test_running_text_through_benepar(
     assert sorted(beside) == sorted(zip(trees, texts, strict=True))[:-1]
 
 
+def test_trees_without_sentences_take_those_of_older_trees_away(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """tapes --text-style raw would read sentences of other trees."""
+    bank, trees = tmp_path / "a.mrg", tmp_path / "a.trees"
+    bank.write_text("(S (A a) (B b))\n")
+    texts = tmp_path / "a.trees.text"
+    texts.write_text("of nobody\n")
+    command = ["parse", str(bank), "--from", "treebank", "-o", str(trees), "-q"]
+    assert run(command) == 1
+    assert "sentences of other trees" in capsys.readouterr().err
+    assert texts.read_text() == "of nobody\n"
+    assert not trees.exists()
+    trees.write_text("(X (A c) (B d))\n")  # which has them
+    assert run(command) == 1  # without --overwrite
+    assert texts.exists()
+    assert run([*command, "--overwrite"]) == 0
+    assert trees.read_text() == "(S (A a) (B b))\n"
+    assert not texts.exists()
+
+
 def test_a_checkpoint_as_parser(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import torch
 
