@@ -28,6 +28,7 @@ GROUP = "pdtools.evaluations"
 # Kinds of values in a document of results, as errors name them.
 COUNT, NUMBER, SCORE = "a whole number", "a number", "a number or null"
 STRING, FLAG, OBJECT, STRINGS = "a string", "true or false", "an object", "a list of strings"
+OBJECT_OR_NULL, SOME_STRINGS = "an object or null", "a list of strings that is not empty"
 
 Document = Mapping[str, Any]
 """What ``results.json`` holds."""
@@ -78,7 +79,8 @@ class Outcomes:
     def from_data(cls, data: Mapping[str, Any]) -> Outcomes:
         """Undo :meth:`as_data`."""
         lists = {name: tuple(data[name]) for name in ("key", "content", "levels")}
-        return cls(**{**data, **lists, "outside": frozenset(data["outside"])})
+        others = {name: data[name] for name in ("score", "counted", "unit", "chance")}
+        return cls(**lists, **others, outside=frozenset(data["outside"]))
 
     def main_scores(self, document: Document) -> MainScores:
         """The overall score, in percent."""
@@ -266,11 +268,13 @@ READ_OF_ITSELF = {
     "evaluation.scores": OBJECT,
     "evaluation.scores.*.value": SCORE,
     "evaluation.scores.*.over": STRINGS,
+    "evaluation.items": OBJECT_OR_NULL,
 }
 """The kinds of the values of :meth:`Evaluation.as_data` in a document."""
 READ_OF_ITEMS = {
     **{f"evaluation.items.{name}": STRING for name in ("score", "counted", "unit")},
-    **{f"evaluation.items.{name}": STRINGS for name in ("key", "content", "levels", "outside")},
+    "evaluation.items.key": SOME_STRINGS,
+    **{f"evaluation.items.{name}": STRINGS for name in ("content", "levels", "outside")},
     "evaluation.items.chance": SCORE,
 }
 """Those of its ``items``, if they are not null."""

@@ -15,9 +15,11 @@ from pdtools.evaluation.record import (
     FLAG,
     NUMBER,
     OBJECT,
+    OBJECT_OR_NULL,
     READ_OF_ITEMS,
     READ_OF_ITSELF,
     SCORE,
+    SOME_STRINGS,
     STRING,
     STRINGS,
     evaluations,
@@ -346,9 +348,11 @@ def _is_kind(value: Any, kind: str) -> bool:
     if kind in (NUMBER, SCORE):
         is_number = type(value) in (int, float) and abs(value) <= _LARGEST
         return is_number or (value is None and kind == SCORE)
-    if kind == STRINGS:
-        return isinstance(value, list) and all(isinstance(each, str) for each in value)
-    return isinstance(value, {OBJECT: dict, STRING: str, FLAG: bool}[kind])
+    if kind in (STRINGS, SOME_STRINGS):
+        is_list = isinstance(value, list) and all(isinstance(each, str) for each in value)
+        return is_list and (kind == STRINGS or value != [])
+    kinds = {OBJECT: dict, OBJECT_OR_NULL: (dict, type(None)), STRING: str, FLAG: bool}
+    return isinstance(value, kinds[kind])
 
 
 def no_progress(items: Iterator[T], total: int | None) -> Iterator[T]:

@@ -252,10 +252,48 @@ def test_without_the_package_its_results_say_what_they_are(
     assert run(["view", *folders, *numbers, "-o", str(page), "-q"]) == 0
     assert "Names of colours" in page.read_text()
     document = json.loads((tmp_path / "a/results.json").read_text())
-    for wrong in (3, {}, {**document["evaluation"], "items": [1]}, {**document["evaluation"], "title": 3}):
+    said = document["evaluation"]
+    unsaid = {name: value for name, value in said.items() if name != "items"}
+    no_key = {**said, "items": {**said["items"], "key": []}}
+    for wrong in (3, {}, {**said, "items": [1]}, {**said, "title": 3}, unsaid, no_key):
         (tmp_path / "a/results.json").write_text(json.dumps({**document, "evaluation": wrong}))
         assert run(["compare", *folders[:2]]) == 1
         assert "damaged results: evaluation" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("said", "of_items"),
+    [
+        ({}, {"added_later": 3}),
+        ({}, {"content": ["later"]}),
+        ({"items": None}, None),
+        ({"scores": {"colours named (%)": {"value": 25.0, "over": ["4 items", "2 hues"]}}}, {}),
+        ({"items": None, "scores": {"colours named (%)": {"value": 25.0, "over": []}}}, None),
+    ],
+)
+def test_two_results_may_say_otherwise_what_they_are(
+    said: dict[str, Any],
+    of_items: dict[str, Any] | None,
+    installed: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Results of two versions of a package that is not there: the first says how both are compared."""
+    a, b = (write(tmp_path / name / "colours", [True, False, False, name == "a"]) for name in "ab")
+    document = json.loads((tmp_path / "b/colours/results.json").read_text())
+    document["evaluation"] |= said
+    if of_items is not None:
+        document["evaluation"]["items"] |= of_items
+    (tmp_path / "b/colours/results.json").write_text(json.dumps(document))
+    monkeypatch.undo()
+    evaluations.cache_clear()
+    assert run(["compare", a, b, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["groups"][0]["difference"] == 0
+    for one, other in ("ab", "ba"):
+        assert run(["compare", str(tmp_path / one), str(tmp_path / other)]) in (0, 1)
+        shown = capsys.readouterr()
+        assert "colours named (%)  25.00" in shown.out or "items without a column later" in shown.err
 
 
 def test_results_that_do_not_say_what_they_are_are_of_another_kind(

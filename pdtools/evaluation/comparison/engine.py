@@ -190,6 +190,8 @@ class Comparison:
         if self.runs and record.name != self.runs[0].record.name:
             reason = f"results of another evaluation than {self.runs[0].folder}"
             raise InputError(reason, file=folder)
+        if self.runs:  # results that say themselves what they are may say it otherwise
+            record = self.runs[0].record
         table = read_items_table(folder, record.columns_compared)
         items = None if record.outcomes is None else read_items(table, folder, record.outcomes)
         run = Run(group, model.name, folder, record, document, table, items)

@@ -76,8 +76,8 @@ def _headlines(name: str, a: Path, b: Path) -> list[Headline]:
         if comparison.refused:
             raise comparison.refused[0]
         if not scores:
-            raise InputError("none of its suites counts in the SG score", file=a)
-        ((overall,), notes) = scores, tuple(notes_of_two(comparison))
+            raise InputError("none of its items counts in the overall score", file=a)
+        overall, notes = scores[0], tuple(notes_of_two(comparison))
         values, (pair,) = [group.mean for group in overall.groups], overall.pairs
         return [Headline(folder=name, score=overall.score, a=values[0], b=values[1], p=pair.p, notes=notes)]
     scores_a, scores_b = (record.main_scores(run.document) for run in comparison.runs)
@@ -93,7 +93,7 @@ def _headlines(name: str, a: Path, b: Path) -> list[Headline]:
     headlines = []
     for score in shared:
         (value_a, counts_a), (value_b, counts_b) = scores_a[score], scores_b[score]
-        differing = [f", over {x} and {y}" for x, y in zip(counts_a, counts_b, strict=True) if x != y]
+        differing = [f", over {x} and {y}" for x, y in zip(counts_a, counts_b, strict=False) if x != y]
         notes = tuple(
             note for key, note in second.differs.items() if score.endswith(record.concerned.get(key, ""))
         )

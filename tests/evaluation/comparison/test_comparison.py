@@ -171,7 +171,7 @@ def test_circuits_are_without_the_suites_that_the_sg_score_leaves_out(tmp_path: 
 
 def test_suites_that_do_not_count_give_no_sg_score(tmp_path: Path) -> None:
     a, b = (sg(tmp_path / name / "sg", {"nn-nv-rpl": [True]}).parent for name in "ab")
-    with pytest.raises(InputError, match="none of its suites counts in the SG score"):
+    with pytest.raises(InputError, match="none of its items counts in the overall score"):
         overview(a, b)
 
 
