@@ -295,7 +295,7 @@ class Comparison:
             having = [i for i, value in enumerate(values) if value is not None]
             if len(having) > 1:
                 runs = [self.runs[i] for i in having]
-                yield self._of_score(label, runs, [values[i] for i in having], baseline, rng, samples)
+                yield from self._of_score(label, runs, [values[i] for i in having], baseline, rng, samples)
 
     def _of_score(
         self,
@@ -305,8 +305,11 @@ class Comparison:
         baseline: str | None,
         rng: np.random.Generator,
         samples: int,
-    ) -> Score:
-        """A score of which each run says what it is, and its items what it is made of, where they do."""
+    ) -> Iterator[Score]:
+        """A score of which each run says what it is, and its items what it is made of, where they do.
+
+        Nothing if it is not defined for the items that all runs have.
+        """
         import numpy as np
 
         table, record = _Table(runs, baseline), runs[0].record
@@ -329,11 +332,11 @@ class Comparison:
                 self.left_out.append(note)
             numbers = np.array([[(each or {})[key] for each in items] for key in common], dtype=float)
             one = np.zeros(len(common), dtype=np.int64)
-            groups, pairs = table.compare(
-                resample(numbers, one, score.statistic, table.weights, rng, samples),
-                numbers[..., 0] if score.is_share else None,
-            )
-        return Score(
+            resampled = resample(numbers, one, score.statistic, table.weights, rng, samples)
+            if not np.isfinite(resampled.scores).all():
+                return
+            groups, pairs = table.compare(resampled, numbers[..., 0] if score.is_share else None)
+        yield Score(
             evaluation=self.name,
             score=label,
             level="overall",

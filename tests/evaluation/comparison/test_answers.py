@@ -286,3 +286,19 @@ def test_a_score_that_one_model_alone_has_is_not_compared(tmp_path: Path) -> Non
         write(tmp_path / name / "toy", {"spearman": 0.5, "pearson": value}, rows, metric="spearman")
     found = compare_many([Group(name=n, models=tuple(find_models(tmp_path / n))) for n in "ab"], samples=50)
     assert [score.score for score in found.scores] == ["toy, Spearman's ρ (%)"]
+
+
+def test_a_score_that_is_not_defined_for_common_items_is_left_out(tmp_path: Path) -> None:
+    """No item with a label in both is positive: there is an accuracy, and no F1."""
+    for name, own in zip(MODELS, (0, 1, 1), strict=True):
+        guess = ["no", "no", "yes", "yes"]
+        gold = [*guess[:2], *(["yes", None], [None, "yes"])[own]]
+        items = pd.DataFrame({"item": ["1", "2", "3", "4"], "label": gold, "predicted": guess})
+        write(tmp_path / name / "toy", {"f1": 1.0, "accuracy": 1.0}, items, metric="f1", positive="yes")
+    found = compare_runs(tmp_path / "a/toy", tmp_path / "b/toy", samples=100)
+    assert [(each.level, each.name, each.items, each.a) for each in found["groups"]] == [
+        ("overall", "accuracy", 2, 1),
+        ("score", "accuracy", 2, 1),
+    ]
+    many = compare_many(groups_of(tmp_path), samples=100)
+    assert [score.score for score in many.scores] == ["toy, accuracy (%)"]
