@@ -139,7 +139,7 @@ def read_manifest(folder: Path) -> Manifest | None:
         return Manifest(kind=kind, files=files)
     try:
         return Manifest(kind=kind, parts=re.compile(parts)) if isinstance(parts, str) else None
-    except re.error:
+    except (re.error, RecursionError, OverflowError):
         return None
 
 

@@ -182,15 +182,19 @@ def _found(folder: Path) -> tuple[_Kind | Manifest, ...]:
 
 
 def _problems(folder: Path, kind: _Kind | Manifest) -> Iterator[tuple[str, str]]:
-    """What in a folder of a kind is not from pdtools, and why; folders in it may have lists of their own."""
+    """What in a folder of a kind is not from pdtools, and why.
+
+    Folders in one that grows may have lists of their own; one that is whole lists what is in them itself.
+    """
     inner: dict[str, Manifest] = {}
+    grows = isinstance(kind, _Kind) or kind.parts is not None
     for path in paths_below(folder):
         above = next((name for name in inner if path.startswith(f"{name}/")), None)
         if above is not None:
             problem = inner[above].problem(path.removeprefix(f"{above}/"), folder / above)
         else:
             problem = kind.problem(path, folder)
-            if (folder / path).is_dir() and (found := read_manifest(folder / path)) is not None:
+            if grows and (folder / path).is_dir() and (found := read_manifest(folder / path)) is not None:
                 inner[path] = found
         if problem is not None:
             yield path, problem

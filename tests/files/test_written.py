@@ -71,6 +71,14 @@ def test_what_is_not_listed_is_named(name: str, listed: Path) -> None:
         raise AssertionError
 
 
+def test_a_list_in_a_listed_folder_lists_nothing(listed: Path) -> None:
+    """Else it would give away what someone has put there with it."""
+    (listed / "inner" / MANIFEST).write_text(json.dumps(growing("training run", ".*")))
+    (listed / "inner" / "rows.old").write_text("ten years")
+    with pytest.raises(PdtoolsError, match="holds inner/pdtools.json, which pdtools did not write there"):
+        written_as(listed)
+
+
 def grow(folder: Path) -> Path:
     """A folder that grows, with one in it that appeared whole."""
     folder.mkdir()
@@ -168,6 +176,8 @@ def test_copies_are_as_they_were_written(copy: object, listed: Path, tmp_path: P
         '{"format": "pdtools folder", "kind": "results", "files": ["notes"]}',
         '{"format": "pdtools folder", "kind": "training run", "parts": 3}',
         '{"format": "pdtools folder", "kind": "training run", "parts": "("}',
+        f'{{"format": "pdtools folder", "kind": "training run", "parts": "{"(" * 5000}"}}',
+        '{"format": "pdtools folder", "kind": "training run", "parts": "a{99999999999}"}',
         '{"format": "pdtools folder", "kind": "results", "files": {"notes": 3}}',
         '{"format": "pdtools folder", "kind": "results", "files": {"notes": {"size": 4}}}',
     ],
