@@ -66,10 +66,13 @@ class Evaluating:
 
         Raises:
             Done: with --resume, if the output is there.
-            PdtoolsError, typer.BadParameter: see :func:`check_output_or_done`, :func:`check_form`.
+            PdtoolsError, typer.BadParameter: see :func:`check_output_or_done`, :func:`check_form`, and
+                :func:`pdtools.evaluation.record.evaluations`.
         """
+        from pdtools.evaluation.record import evaluations
         from pdtools.jobs import Plan
 
+        evaluations()
         check_form(as_json=options.as_json, latex=latex)
         plan = make_plan(options) if isinstance(options, PiecesOptions) else Plan()
         others = tuple(path for path in beside if path is not None)
