@@ -223,6 +223,20 @@ def test_tests_are_over_items_and_over_words() -> None:
         assert (found["low"], found["high"]) == pytest.approx((low, high), abs=0.15 * spread)
 
 
+def test_items_may_be_single_sentences_and_fewer_than_folds() -> None:
+    """As in SAP: each item begins and ends a sentence, and of four items there are four folds."""
+    every = tuple(dataclasses.replace(text, sentences=np.zeros(N_WORDS, np.int64)) for text in texts()[:4])
+    surprisal = np.random.default_rng(11).gamma(2, 3, (4, N_WORDS))
+    times = times_of(every, 300 + surprisal)
+    regression = Regression(spillover=0, **SMALL)
+    results = evaluate_reading(times, [model("m", surprisal)], frequency=None, regression=regression)
+    items = results.table(ITEMS).to_pandas()
+    assert items.word_number[items.excluded == EDGE].tolist() == [1, N_WORDS] * 4
+    assert results.counts["words_left_out"] == {EDGE: 8}
+    assert results.settings["folds"] == 4
+    assert set(items.fold.dropna()) == {0, 1, 2, 3}
+
+
 def test_predictors_that_a_model_lacks_are_left_out_of_it_and_said() -> None:
     every, rng = texts(), np.random.default_rng(6)
     surprisal, closed = rng.gamma(2, 3, (2, N_TEXTS, N_WORDS))
