@@ -19,14 +19,14 @@ from pdtools.evaluation.comparison.statistics import mcnemar
 from pdtools.evaluation.results import ITEMS, Results, read_results, write_results
 
 
-def blimp(folder: Path, correct: dict[str, list[bool | None]], good: str = "He is .") -> Path:
+def blimp(folder: Path, correct: dict[str, list[bool | None]], good: str = "He is .", order: int = 1) -> Path:
     rows = [
         {
             "paradigm": paradigm,
             "pair": str(i),
             "phenomenon": "agreement",
             "field": "syntax",
-            "sentence_good": good,
+            "sentence_good": f"{good} {paradigm} {i}",
             "sentence_bad": "He are .",
             "correct": value,
         }
@@ -34,7 +34,7 @@ def blimp(folder: Path, correct: dict[str, list[bool | None]], good: str = "He i
         for i, value in enumerate(values)
     ]
     results = Results(
-        scores={}, counts={}, settings={"task": "blimp"}, tables={ITEMS: pa.Table.from_pylist(rows)}
+        scores={}, counts={}, settings={"task": "blimp"}, tables={ITEMS: pa.Table.from_pylist(rows[::order])}
     )
     write_results(folder, results, {"command": []}, overwrite=True)
     return folder
@@ -173,6 +173,13 @@ def test_suites_that_do_not_count_give_no_sg_score(tmp_path: Path) -> None:
     a, b = (sg(tmp_path / name / "sg", {"nn-nv-rpl": [True]}).parent for name in "ab")
     with pytest.raises(InputError, match="none of its items counts in the overall score"):
         overview(a, b)
+
+
+def test_items_may_stand_in_another_order(tmp_path: Path) -> None:
+    answers = {"one": [True, False, True], "two": [False, None]}
+    a = blimp(tmp_path / "a", {"one": [True, True, False], "two": [True, False]})
+    b, reversed_b = (blimp(tmp_path / f"b{order}", answers, order=order) for order in (1, -1))
+    assert compare_runs(a, reversed_b)["groups"] == compare_runs(a, b)["groups"]
 
 
 def test_runs_that_cannot_be_compared(tmp_path: Path) -> None:

@@ -283,6 +283,19 @@ def test_what_items_and_seeds_have_in_common_is_that_of_both_groups(tmp_path: Pa
     assert np.subtract(pair.over_seeds, pair.difference) == pytest.approx([low, high], rel=0.03)
 
 
+def test_what_items_and_seeds_have_in_common_counts_once_in_a_mean_over_seeds(tmp_path: Path) -> None:
+    """Here items differ from run to run, and runs in nothing else."""
+    right = np.random.default_rng(3).random((11, 60)) < 0.5
+    folders = [blimp(tmp_path / str(i), {"x": run.tolist()}) for i, run in enumerate(right)]
+    group, _ = of_level(compare_many(groups(a=folders[:10], b=folders[10:])), "overall").groups
+    runs = 100 * right[:10]
+    over_items = np.var(runs.mean(0)) / 60
+    common = (np.var(runs, axis=1).mean() / 60 - over_items) / 9
+    one, without = (Spread.of(over_items, group.values, both=both).interval(0)[1] for both in (common, 0.0))
+    assert without > 1.1 * one
+    assert group.over_seeds == pytest.approx([group.mean - one, group.mean + one], abs=0.03 * one)
+
+
 def test_f1_and_perplexity_are_of_sums_over_sentences(tmp_path: Path) -> None:
     """Whatever the sentences are, the scores are those of results.json; p is that of a paired bootstrap."""
     worse = [(1, 2, 3), (0, 1, 1), (4, 6, 5), (2, 4, 4)] * 5
@@ -546,6 +559,26 @@ def test_only_some_count_end_of_sentence(tmp_path: Path) -> None:
     (score,) = compare_many(groups(a=[a], b=[b])).scores
     assert score.score == "perplexity per word without end-of-sentence, marginal"
     assert [group.mean for group in score.groups] == pytest.approx([math.exp(11 / 3)] * 2)
+
+
+def test_the_end_that_a_marginal_leaves_out_is_its_own(tmp_path: Path) -> None:
+    """Not that of the sentence given its tree, which stands beside it."""
+    ends, words, marginals = [-1.0, -2.0], [3, 2], {"a": [-9.0, -4.0], "b": [-8.0, -5.0]}
+    name = "ppl_word_without_eos_marginal"
+    wanted = {}
+    for model, logprobs in marginals.items():
+        rows = [
+            {"id": i, "marginal": x, "words": n, "ends": 1, "end_marginal": end}
+            | {"given_tree": x - 1, "end_given_tree": end - 0.5}
+            for i, (x, n, end) in enumerate(zip(logprobs, words, ends, strict=True))
+        ]
+        wanted[model] = math.exp(-(sum(logprobs) - sum(ends)) / (sum(words) - 2))
+        scores = {name: wanted[model]}
+        counts = {"sentences": 2, "words": sum(words), "words_without_eos": sum(words) - 2}
+        write(tmp_path / model, "ppl", rows, scores=scores, counts=counts, eos_counted=model == "a")
+    (score,) = compare_many(groups(a=[tmp_path / "a"], b=[tmp_path / "b"])).scores
+    assert score.items == 2
+    assert {group.group: group.mean for group in score.groups} == pytest.approx(wanted)
 
 
 # --- the command --------------------------------------------------------------------------------

@@ -119,6 +119,19 @@ def test_units_are_resampled_each_by_itself() -> None:
     assert set(found.drawn[1, :, 0]) == {0.0, 0.5, 1.0}
 
 
+def test_a_mean_of_units_varies_as_its_samples_do() -> None:
+    """Of so many units, drawn each by itself, it varies by their mean variance over their number."""
+    rng = np.random.default_rng(2)
+    right = rng.random((90, 2)) < 0.6
+    counts = np.stack([right, np.ones_like(right)], -1).astype(float)
+    ratio = lambda sums: sums[..., 0] / sums[..., 1]  # noqa: E731
+    units = np.arange(90) % 3
+    found = resample(counts, units, of_sums(ratio), np.eye(2), rng, 20_000).mean_of(np.arange(3))
+    assert found.variances[0] == pytest.approx(found.drawn[0].var(0), rel=0.05)
+    shares = np.stack([right[units == unit].mean(0) for unit in range(3)])
+    assert found.variances[0] == pytest.approx((shares * (1 - shares) / 30).mean(0) / 3, rel=0.05)
+
+
 @pytest.mark.parametrize("n_seeds", [2, 4])
 def test_intervals_over_seeds_and_items_cover(n_seeds: int) -> None:
     """Two models of the same items: each has seeds that differ, items are hard or easy for all of them."""
