@@ -18,6 +18,8 @@ from pdtools.files import Rejects
 from pdtools.models import LoadedModel, collate, load_checkpoint, save_checkpoint
 from pdtools.shards import ShardSet, ShardSettings, build_shards
 from pdtools.tokenization import train_word_tokenizer
+from pdtools.training.data import masking
+from pdtools.training.data.masking import evaluation_draw
 from pdtools.trees import SourcedTree, Tree
 
 LENGTHS = (3, 1, 6, 4, 8)  # words; the last is too long for the model
@@ -84,6 +86,24 @@ def test_every_word_hidden(
     assert results.counts == {"sentences": 4, "sentences_left_out": 1, "tokens": draws * total}
     assert (results.settings["mask_share"], results.settings["mask_draws"]) == (1.0, draws)
     assert [record["reason"] for record in rejects] == ["longer than the model: 8 tokens, at most 6"]
+
+
+def test_each_draw_hides_other_tokens(
+    world: tuple[ShardSet, LoadedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shards, loaded = world
+
+    def found(draws: int) -> np.ndarray:
+        hidden = HiddenTokens(mask_share=0.3, masking="mask", mask_draws=draws)
+        results = evaluate_masked_perplexity(shards, loaded, hidden=hidden, rejects=Rejects("skip"))
+        return results.table(ITEMS).column("masked").to_numpy()
+
+    three, of_each = found(3), []
+    for first in range(3):
+        monkeypatch.setattr(masking, "evaluation_draw", lambda number, first=first: evaluation_draw(first))
+        of_each.append(found(1))
+    assert three == pytest.approx(sum(of_each), abs=1e-4)
+    assert not np.allclose(of_each[0], of_each[1], atol=1e-3)
 
 
 def test_what_is_hidden_is_what_was_asked_for(world: tuple[ShardSet, LoadedModel]) -> None:

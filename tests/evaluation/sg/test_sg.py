@@ -369,6 +369,21 @@ def test_sentences_with_unknown_words_are_counted_once_each(word_scorer: Any, tm
     assert (counts["sentences"], counts["sentences_with_unknown_words"]) == (4, 1)
 
 
+def test_items_have_lost_as_much_as_the_sentence_that_lost_most(word_scorer: Any, tmp_path: Path) -> None:
+    lost = {"ran home": 0.25, "runs": 0.125, "slept": None, "sat": 0.5}
+
+    class Losing(word_scorer):  # type: ignore[misc]
+        def score(self, sentences: Any) -> Any:
+            for score in super().score(sentences):
+                (dropped,) = (
+                    share for words, share in lost.items() if words in score.text.replace("  ", " ")
+                )
+                yield dataclasses.replace(score, dropped=dropped)
+
+    results = evaluate_sg(read_suites(write(tmp_path / "toy.json", suite())), Losing())
+    assert results.table("items").column("dropped").to_pylist() == [0.25, 0.5]
+
+
 def test_all_regions_leave_out_end_of_sentence(word_scorer: Any, tmp_path: Path) -> None:
     data = suite(formula=f"(*;%a%) = {14 / math.log(2)} | (*;%a%) = {10 / math.log(2)}")
     results = evaluate_sg(read_suites(write(tmp_path / "toy.json", data)), word_scorer(eos=-7.0))
