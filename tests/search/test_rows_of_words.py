@@ -160,6 +160,28 @@ def test_the_parse_of_a_word_is_the_one_after_its_last_token() -> None:
     ]
 
 
+def test_a_word_has_seen_what_its_first_token_has() -> None:
+    """And the entropy is that of the distribution that its first token is from; ranks are of tokens alone."""
+    score = SentenceScore(
+        text="barking dogs",
+        tokens=("bark", "ing", "do", "g", "s", "</s>"),
+        words=(0, 0, 1, 1, 1, -1),
+        starts=(0, 4, 8, 10, 11, 12),
+        ends=(4, 7, 10, 11, 12, 12),
+        logprobs=-np.ones(6),
+        n_unknown=0,
+        eos=True,
+        measures={"entropy": np.arange(6) / 2, "rank": np.arange(1, 7.0)},
+        seen=(3, 4, 2, 3, 4, 5),
+    )
+    rows = list(word_rows(score, split_spaces(score.text), "nats"))
+    assert [(row.seen, row.entropy, row.rank) for row in rows] == [
+        (3, 0.0, None),
+        (2, 1.0, None),
+        (5, 2.5, None),
+    ]
+
+
 def test_the_end_has_a_number_of_its_own_where_a_word_has_no_row() -> None:
     score = SentenceScore(
         text="the dog ran",

@@ -44,6 +44,7 @@ def test_trees_without_tags_get_the_gold_ones(tmp_path: Path) -> None:
     assert (results.counts["retagged"], results.counts["errors"]) == (3, 0)
     assert results.counts["words"] == 9  # full stops are gone from both sides
     assert results.scores["tagging_accuracy"] is None
+    assert results.scores["up_to_cutoff"]["tagging_accuracy"] is None
     assert results.scores["unlabeled_f1"] > 50
     with pytest.raises(InputError, match="no labeled F1"):  # no X in the treebank
         evaluate_parse(tmp_path / "g", tmp_path / "p")
