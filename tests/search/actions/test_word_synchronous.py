@@ -60,6 +60,17 @@ def test_what_may_follow_is_the_prefix_with_each_token_after_it(name: str, posit
         assert np.isneginf(found.next_logprobs[:, [0, 1]]).all()
 
 
+def test_what_may_follow_is_over_as_many_as_the_action_beam_keeps() -> None:
+    """However few the word beam keeps: of what comes first all is there."""
+    model, many = action_model("tg", "relative"), [row([3, 4])]
+    (wanted,) = word_synchronous_search(model, many, beam=EVERYTHING, next_tokens=True)
+    wide = replace(EVERYTHING, words=1)
+    (found,) = word_synchronous_search(model, many, beam=wide, next_tokens=True)
+    assert wanted.next_logprobs is not None
+    assert found.next_logprobs is not None
+    np.testing.assert_allclose(found.next_logprobs[0], wanted.next_logprobs[0], atol=1e-5)
+
+
 @pytest.fixture(scope="module")
 def plain() -> Iterator[object]:
     """The plain formulation of the benchmarks."""
