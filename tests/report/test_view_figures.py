@@ -70,6 +70,15 @@ def test_figures_of_models_and_tokens_with_odd_names(tmp_path: Path) -> None:
         assert path.name.startswith("tree-") or "\\x01" in text
 
 
+def test_places_of_surprisals_are_named_by_the_first_model() -> None:
+    traces = [random_trace(words, 0) for words in (["un", "happy", "dogs"], ["unhappy", "dogs"])]
+    found = sentences.figures(sentences.sentences_page([traces], ["A", "B"], {}))
+    x = found.charts["surprisals-1"]["encoding"]["x"]
+    assert x["sort"] == ["1 un", "2 happy", "3 dogs", "4 <eos>"]
+    labels = {row["label"] for row in found.charts["surprisals-1"]["data"]["values"]}
+    assert labels == set(x["sort"])
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the address space of a process")
 def test_too_little_address_space_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

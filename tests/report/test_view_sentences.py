@@ -432,6 +432,17 @@ def test_whatever_text_says_it_is_text(tmp_path: Path) -> None:
     assert "<script>hit" not in path.read_text("utf-8")
 
 
+@pytest.mark.parametrize("token", [1, 2, N])
+def test_the_token_that_is_chosen_is_the_row_of_its_stack(
+    token: int, traces: dict[str, Trace], tmp_path: Path
+) -> None:
+    found = traces["rnn"].stacks
+    assert found is not None
+    path = save_page(sentences_page([[traces["rnn"]]], ["rnn"], MADE), tmp_path / "page.html")
+    asked = "return all('#panel-stacks tbody tr').map((row) => row.getAttribute('class') === 'chosen');"
+    assert evaluate(path, asked, f"token={token}") == [k == token for k in range(1, len(found["tokens"]) + 1)]
+
+
 @needs_node
 def test_the_address_and_the_keys_say_which_token_and_pieces_of_words_are_marked(tmp_path: Path) -> None:
     traces = [random_trace(words, 1) for words in (["un", "believ", "able", "dogs", "!"], [*"abc"], ["last"])]
