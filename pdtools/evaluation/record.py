@@ -78,7 +78,7 @@ class Outcomes:
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Outcomes:
         """Undo :meth:`as_data`."""
-        lists = {name: tuple(data[name]) for name in ("key", "content", "levels")}
+        lists: dict[str, Any] = {name: tuple(data[name]) for name in ("key", "content", "levels")}
         others = {name: data[name] for name in ("score", "counted", "unit", "chance")}
         return cls(**lists, **others, outside=frozenset(data["outside"]))
 

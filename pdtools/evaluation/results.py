@@ -351,7 +351,7 @@ def _is_kind(value: Any, kind: str) -> bool:
     if kind in (STRINGS, SOME_STRINGS):
         is_list = isinstance(value, list) and all(isinstance(each, str) for each in value)
         return is_list and (kind == STRINGS or value != [])
-    kinds = {OBJECT: dict, OBJECT_OR_NULL: (dict, type(None)), STRING: str, FLAG: bool}
+    kinds: dict[str, Any] = {OBJECT: dict, OBJECT_OR_NULL: (dict, type(None)), STRING: str, FLAG: bool}
     return isinstance(value, kinds[kind])
 
 
