@@ -18,12 +18,7 @@ import pyarrow as pa
 import pytest
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.blimp.evaluate import (
-    PairContest,
-    evaluate_blimp,
-    evaluate_recorded_blimp,
-    judge,
-)
+from pdtools.evaluation.blimp.evaluate import PairContest, evaluate_blimp, judge
 from pdtools.evaluation.blimp.pairs import Pair, PairFiles, read_pairs
 from pdtools.search.scores import SentenceScore, Unscorable
 
@@ -162,16 +157,6 @@ def test_sentences_with_unknown_words_are_counted(tmp_path: Path) -> None:
 
     results = evaluate_blimp(read_pairs(write(tmp_path / "d", *SMALL)), Unknowing())  # type: ignore[arg-type]
     assert results.counts["sentences_with_unknown_words"] == 2
-
-
-def test_recorded_sentences_of_several_pairs_are_counted_once(word_scorer: Any, tmp_path: Path) -> None:
-    pairs = read_pairs(write(tmp_path / "d", *SMALL))
-    computed, recorded = (
-        evaluate(pairs, word_scorer()) for evaluate in (evaluate_blimp, evaluate_recorded_blimp)
-    )
-    assert recorded.counts == computed.counts
-    assert recorded.scores == computed.scores
-    assert recorded.counts["sentences"] == 9
 
 
 def test_limit_and_zip(tmp_path: Path) -> None:
