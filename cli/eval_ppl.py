@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -25,9 +25,6 @@ from .options import (
     option_blocks,
 )
 from .running import make_plan, model_settings, read_context
-
-if TYPE_CHECKING:
-    pass
 
 
 class Replacement(str, Enum):

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.comparison.compare import DEFAULT_SAMPLES
 from pdtools.evaluation.comparison.engine import SEEDS_OF_ONE, Comparison, PairDifference, Score
 from pdtools.evaluation.comparison.groups import Group, check_groups
-from pdtools.evaluation.comparison.statistics import (
-    CONFIDENCE,
-    holm,
-)
-
-if TYPE_CHECKING:
-    pass
+from pdtools.evaluation.comparison.statistics import CONFIDENCE, holm
 
 ONE_RUN_EACH = "one run each: p is over items, not over seeds"
 
