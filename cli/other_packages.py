@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from importlib.metadata import entry_points
 from typing import Annotated, Any
 
 import typer
 
+from pdtools.errors import PdtoolsError
 from pdtools.evaluation.record import GROUP, Evaluation, evaluations
 
 from .evaluating import Evaluating
@@ -22,13 +24,21 @@ from .running import model_settings
 
 
 def names() -> list[str]:
-    """The commands, by the names of entry points; nothing is imported."""
-    return [f"eval-{entry.name}" for entry in entry_points(group=GROUP)]
+    """The commands, by the names of entry points; none if one of the packages is broken."""
+    found = [f"eval-{entry.name}" for entry in entry_points(group=GROUP)]
+    with contextlib.suppress(PdtoolsError):  # which says so where it is used
+        if found and evaluations():
+            return found
+    return []
 
 
 def command_of(name: str) -> Any:
-    """The command of a name; None if no package brings it."""
-    if name not in names():
+    """The command of a name; None if no package brings it.
+
+    Raises:
+        PdtoolsError: if one brings what is no evaluation.
+    """
+    if name.removeprefix("eval-") not in {entry.name for entry in entry_points(group=GROUP)}:
         return None
     record = evaluations()[name.removeprefix("eval-")]
     if record.evaluate is None:

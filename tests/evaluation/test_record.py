@@ -208,11 +208,14 @@ def test_a_package_that_brings_no_record_is_named(
     (tmp_path / "site/colours_of_tests.py").write_text(code)
     del sys.modules["colours_of_tests"]
     evaluations.cache_clear()
+    assert run(["--help"]) == 0
+    assert "eval-colours" not in capsys.readouterr().out
     told = f"the evaluation colours_of_tests:COLOURS of colours {reason}: mend or uninstall that package"
     # Before the work, not when its results are written.
     for command in (
         ["compare", a, b],
         ["eval-blimp", "none", "--model", "none", "-o", str(tmp_path / "out")],
+        ["eval-colours", "none", "--model", "none"],
     ):
         assert run(command) == 1
         assert capsys.readouterr().err == f"pdtools: {told}\n"

@@ -194,6 +194,7 @@ class Comparison:
             record = self.runs[0].record
         table = read_items_table(folder, record.columns_compared)
         items = None if record.outcomes is None else read_items(table, folder, record.outcomes)
+        table = table if items is None else table.select([])  # which has been read
         run = Run(group, model.name, folder, record, document, table, items)
         return self._compared(run) if self.runs else run
 
