@@ -182,10 +182,10 @@ def base_perplexity(folder: Path) -> Iterator[Line]:
     shards = ShardSet.open(folder / "shards")
     scores = evaluate_perplexity(shards, loaded, search=NO_SEARCH, rejects=Rejects("skip")).scores
     sums = [
-        loaded.model.loss(collate([(shards.tokens(i), shards.attach(i))], loaded.model.pad_id)).detach()
+        loaded.model.loss(collate([(shards.tokens(i), shards.attach(i))], loaded.model.pad_id))
         for i in range(len(shards))
     ]
-    loss = sum(float(part.token_nll_sum) for part in sums) / sum(int(part.n_tokens) for part in sums)
+    loss = sum(float(part.token_nll_sum.detach()) for part in sums) / sum(int(part.n_tokens) for part in sums)
     pairs = [(math.exp(loss), scores["ppl_token_marginal"] or 0.0)]
     settings = {"sentences": len(shards), "model": scorer.settings["model"]}
     peer = "exp of the training loss"
