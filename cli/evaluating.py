@@ -155,7 +155,7 @@ class Evaluating:
 
 
 def _printer(results: Results, shown: Mapping[str, Any]) -> Callable[[Results], None]:
-    """What the record of the evaluation names to print its results."""
+    """The function that the evaluation's record names to print results."""
     from importlib import import_module
 
     from pdtools.evaluation.record import evaluations

@@ -396,7 +396,7 @@ BosOption = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ResultOptions:
-    """What becomes of a command's results."""
+    """Options of what becomes of a command's results."""
 
     overwrite: OverwriteOption = False
     as_json: JsonOption = False
@@ -424,7 +424,7 @@ class BeamOptions:
 
     @property
     def search(self) -> SearchOptions:
-        """What the search is handed.
+        """The options that the search is handed.
 
         Raises:
             PdtoolsError: if options do not go together.
@@ -445,7 +445,7 @@ class RunOptions(BeamOptions, PiecesOptions):
 
     @functools.cached_property
     def search(self) -> SearchOptions:
-        """What the search is handed.
+        """The options that the search is handed.
 
         Raises:
             PdtoolsError: if options do not go together.

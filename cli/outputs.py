@@ -1,4 +1,4 @@
-"""What commands write, checked before the work."""
+"""Checks of what commands write, before the work."""
 
 from __future__ import annotations
 

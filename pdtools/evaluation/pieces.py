@@ -1,4 +1,4 @@
-"""Who does the pieces of an evaluation that asks a model directly, and where they have the model from.
+"""Pieces of an evaluation that asks a model directly: who does them, and where they have the model from.
 
 Evaluations of sentences have theirs from a scorer (:mod:`pdtools.search.in_pieces`).
 """

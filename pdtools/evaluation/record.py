@@ -118,7 +118,7 @@ class ItemScore(Protocol):
 
     @property
     def statistic(self) -> Statistic:
-        """What the numbers come to."""
+        """The score that the numbers come to."""
         ...
 
 
@@ -184,7 +184,7 @@ class Evaluation:
         return {"status", *self.columns, *(self.outcomes.columns if self.outcomes else ())}
 
     def as_data(self, document: Document) -> dict[str, Any]:
-        """What its results say of themselves, for those who do not have this record: JSON-ready.
+        """The record as its results hold it, for those who do not have it: JSON-ready.
 
         Args:
             document: of results, as ``read`` says.
@@ -277,7 +277,7 @@ READ_OF_ITEMS = {
     **{f"evaluation.items.{name}": STRINGS for name in ("content", "levels", "outside")},
     "evaluation.items.chance": SCORE,
 }
-"""Those of its ``items``, if they are not null."""
+"""The same of its ``items``, if they are not null."""
 
 
 def _own_scores(document: Document) -> MainScores:

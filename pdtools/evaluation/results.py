@@ -47,7 +47,7 @@ Progress = Callable[[Iterator[Any], "int | None"], Iterator[Any]]
 RESULTS = "results.json"
 ITEMS = "items"
 FORMAT = 2
-"""Of ``results.json``: since 2 it has ``evaluation``, what its record says of it."""
+"""The form of ``results.json``: since 2 it has ``evaluation``, what its record says of it."""
 _LARGEST = 1e300
 
 

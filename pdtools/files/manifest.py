@@ -20,7 +20,7 @@ _FORMAT = "pdtools folder"
 # Why something is not from pdtools.
 NOT_WRITTEN = "which pdtools did not write there"
 OTHERWISE = "which is not as pdtools wrote it"
-# What systems and killed processes leave in any folder.
+# Names that systems and killed processes leave in any folder.
 _LEFT_OVER = rf"\.nfs[0-9a-f]{{24}}|\.DS_Store|(\.[^/]+\.{MAKER}\.(tmp|old)|\.(best|last)\.(old|new))(/.*)?"
 LEFT_OVER_BELOW = re.compile(f"{_LEFT_OVER}|.*/({_LEFT_OVER})")
 # Larger files are not read again to tell whether they changed if nobody has touched them since.
@@ -29,7 +29,7 @@ ALWAYS_READ = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What ``pdtools.json`` says.
+    """The content of ``pdtools.json``.
 
     Attributes:
         kind: what the folder is, such as ``results``.
@@ -44,7 +44,7 @@ class Manifest:
     parts: re.Pattern[str] | None = None
 
     def description(self, folder: Path) -> str | None:
-        """What the folder is."""
+        """The folder's kind, for a message."""
         return f"the {self.kind}"
 
     def names(self, path: str) -> bool:
@@ -115,7 +115,7 @@ def write_manifest(folder: Path, kind: str, sums: Mapping[str, str]) -> None:
 
 
 def growing(kind: str, parts: str) -> dict[str, Any]:
-    """What ``pdtools.json`` says in a folder that grows, where it is the first file.
+    """The content of ``pdtools.json`` in a folder that grows, where it is the first file.
 
     Args:
         kind: what the folder is.
@@ -125,7 +125,7 @@ def growing(kind: str, parts: str) -> dict[str, Any]:
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """What a folder's ``pdtools.json`` says; None if there is none, or it is damaged."""
+    """Read a folder's ``pdtools.json``; None if there is none, or it is damaged."""
     try:
         document = read_json(folder / MANIFEST)
     except (PdtoolsError, OSError):

@@ -33,7 +33,7 @@ _EXPORTED = r"README\.md|training\.json"
 
 @dataclass(frozen=True, kw_only=True)
 class _Kind:
-    """What an older folder of one kind holds.
+    """The names in an older folder of one kind.
 
     Attributes:
         name: what it is.
@@ -176,13 +176,13 @@ def check_all_ours(folder: Path, kind: _Kind | Manifest) -> None:
 
 
 def _found(folder: Path) -> tuple[_Kind | Manifest, ...]:
-    """What a folder may be: what it says, or what older ones are known by."""
+    """The kinds that a folder may be: what it says, or what older ones are known by."""
     manifest = read_manifest(folder)
     return _KINDS if manifest is None else (manifest,)
 
 
 def _problems(folder: Path, kind: _Kind | Manifest) -> Iterator[tuple[str, str]]:
-    """What in a folder of a kind is not from pdtools, and why.
+    """Paths in a folder of a kind that are not from pdtools, and why.
 
     Folders in one that grows may have lists of their own; one that is whole lists what is in them itself.
     """

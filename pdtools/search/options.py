@@ -14,12 +14,12 @@ from pdtools.files import is_stream, sha256_file
 DEFAULT_BEAM = 100
 # As wide as comparisons of sentences need it (:mod:`pdtools.search.widening`).
 AUTO: Literal["auto"] = "auto"
-# What results say of scores that need no search.
+# Settings in results of scores that need no search.
 NOT_SEARCHED: Mapping[str, Any] = {"beam": None, "margin": None}
 
 
 def beam_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What a scorer's settings say of its search, as far as all kinds have it."""
+    """The settings of its search among those of a scorer, as far as all kinds have them."""
     return {name: settings[name] for name in NOT_SEARCHED}
 
 
@@ -126,7 +126,7 @@ class TreesFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchOptions:
-    """What is asked of a search before it is known of which kind a model's derivations are.
+    """Options of a search, before it is known of which kind a model's derivations are.
 
     Attributes:
         beam: hypotheses that are kept after each token (models of actions: after each action); ``auto``: as
@@ -198,7 +198,7 @@ class SearchOptions:
             raise PdtoolsError("a word beam, and a fast track, are for models of actions: leave them out")
 
     def for_attachments(self) -> AttachmentBeam | None:
-        """What is kept of attachments; None: nothing is searched.
+        """The hypotheses of attachments that are kept; None: nothing is searched.
 
         Raises:
             PdtoolsError: if there are widths besides the beam, or it is ``auto``.
@@ -208,7 +208,7 @@ class SearchOptions:
         return None if beam is None else AttachmentBeam(beam, self.margin)
 
     def for_actions(self) -> ActionBeam | None:
-        """What is kept of actions; None: nothing is searched.
+        """The hypotheses of actions that are kept; None: nothing is searched.
 
         Raises:
             PdtoolsError: if the word beam is wider than the beam, or this is ``auto``.
@@ -217,7 +217,7 @@ class SearchOptions:
         return None if beam is None else ActionBeam.of(beam, self.word_beam, self.fast_track, self.margin)
 
     def for_job(self) -> dict[str, Any]:
-        """What scores depend on, as :func:`pdtools.jobs.job_folder` takes it."""
+        """The options that scores depend on, as :func:`pdtools.jobs.job_folder` takes it."""
         described = asdict(self)
         del described["max_batch"]
         trees = described.pop("trees")

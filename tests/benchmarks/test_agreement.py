@@ -39,6 +39,14 @@ def test_sums_over_derivations_agree_and_are_in_the_docs(agreement: Any) -> None
     assert len(lines) == 4
 
 
+def test_the_perplexity_without_a_tape_is_the_exponential_of_the_loss(agreement: Any, tmp_path: Path) -> None:
+    from peers import base_perplexity
+
+    lines = list(base_perplexity(tmp_path))
+    assert [line["difference"] <= line["allowed"] for line in lines] == [True, True]
+    assert lines[0]["ours"] > 1
+
+
 def test_published_scores_agree_and_are_in_the_docs(agreement: Any, test_data: Path) -> None:
     lines = [*agreement.evalb(), *agreement.sg_published()]
     documented = (REPOSITORY / "docs" / "reference" / "scoring.md").read_text()

@@ -135,7 +135,7 @@ def _ranks(values: NDArray[np.float64], times: NDArray[np.int64]) -> NDArray[np.
 
 
 def _item_score(label: str, document: Document) -> AnswerSums | AnswerRanks:
-    """Of the name that a score has in tables."""
+    """The item score of a main score, by its label."""
     name = next(name for name, text in NAMES.items() if label.endswith(f", {text} (%)"))
     if name == "spearman":
         return AnswerRanks()

@@ -138,7 +138,7 @@ def of_two(a: str | Path, b: str | Path) -> Comparison:
 
 
 def notes_of_two(comparison: Comparison) -> list[str]:
-    """What differs in how two results were made, and which items count, in words."""
+    """Differences in how two results were made, and which items count, in words."""
     return [*comparison.differing, *(f"{some} that both could score" for some in comparison.left_out)]
 
 

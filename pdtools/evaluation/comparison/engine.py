@@ -216,7 +216,7 @@ class Comparison:
 
     @property
     def differing(self) -> dict[str, list[str]]:
-        """What differs in how runs were made, in words: the models of which it differs from the first."""
+        """Differences in how runs were made, in words, each with the models that differ so from the first."""
         found: dict[str, list[str]] = {}
         for run in self.runs:
             for note in run.differs.values():
@@ -359,16 +359,17 @@ def _check_items(first: Run, run: Run) -> None:
     if record.outcomes is not None and first.items is not None and run.items is not None:
         check_same(first.items, run.items, record.outcomes)
     scores = (record.item_score(label, first.document) for label in first.main_scores())
-    for columns in {(score.key, *score.content) for score in scores if score and score.content}:
+    described = ((score.key, *score.content) for score in scores if score and score.content)
+    for columns in dict.fromkeys(described):
         if all({*columns} <= {*each.table.column_names} for each in (first, run)):
             one, other = (_described(each.table, *columns) for each in (first, run))
-            for item in one.keys() & other.keys():
-                if one[item] != other[item]:
+            for item, content in one.items():
+                if other.get(item, content) != content:
                     raise not_the_same(item, first.folder, run.folder)
 
 
 def _described(table: pa.Table, key: str, *content: str) -> dict[Any, tuple[Any, ...]]:
-    """What is known of items, if it is: by their keys."""
+    """The content of items by their keys, of those whose content is known."""
     rows = zip(*(table[name].to_pylist() for name in content), strict=True)
     return {item: row for item, row in zip(table[key].to_pylist(), rows, strict=True) if None not in row}
 

@@ -84,12 +84,12 @@ def _named(key: tuple[Any, ...]) -> str:
 
 
 def is_right(runs: Sequence[Items]) -> list[list[bool | None]]:
-    """Whether each run has an item right, of all items in the order of the first run."""
+    """Whether runs have items right: (items, runs), items in the order of the first run; None: no score."""
     return [[run.columns["correct"][run.places[key]] for run in runs] for key in runs[0].places]
 
 
 def which_count(items: Items) -> NDArray[np.bool_]:
-    """Which items count: of SG those of first predictions."""
+    """Mask of the items that count, bool (items): of SG those of first predictions."""
     import numpy as np
 
     predictions = items.columns.get("prediction") or [1] * len(items.places)

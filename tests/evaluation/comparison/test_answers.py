@@ -219,7 +219,7 @@ def test_ranks_of_samples(data: st.DataObject) -> None:
 
 def test_other_labels_are_refused(labels: dict[str, pd.DataFrame], tmp_path: Path) -> None:
     items = labels["a"].copy()
-    items.loc[3, "label"] = "maybe"
+    items.loc[[3, 5, 8], "label"] = "maybe"  # the first is named
     write(tmp_path / "x", {"f1": 0.0, "accuracy": 0.0}, items, metric="f1", positive="yes")
     with pytest.raises(PdtoolsError, match="item i3 is not the same in both"):
         compare_runs(labels["b"].attrs["folder"], tmp_path / "x")
