@@ -210,8 +210,9 @@ class Evaluation:
         """The scores that results can be compared by: without ends of sentences, if only some count these."""
         if not self.without_end:
             return list(labels)
-        ends = {document["settings"].get("eos_counted") for document in documents}
-        return [label for label in labels if (label in self.without_end) == (len(ends) > 1)]
+        counted = [document["settings"].get("eos_counted") for document in documents]
+        differ = any(each != counted[0] for each in counted)
+        return [label for label in labels if (label in self.without_end) == differ]
 
 
 # In the order of pages; the module ``record`` of each has ``EVALUATIONS``.
