@@ -1,6 +1,7 @@
 """What the fuzz targets share: how many examples, how valid inputs are broken, and what may be raised.
 
-``PDTOOLS_FUZZ_EXAMPLES`` sets the number of examples of each target; ``soak.py`` runs them for a given time.
+``PDTOOLS_FUZZ_EXAMPLES`` sets the number of examples of each target, which are drawn anew in each run; without it
+they are the same in all runs. ``soak.py`` runs them for a given time.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ EXAMPLES = int(os.environ.get("PDTOOLS_FUZZ_EXAMPLES", "40"))
 
 fuzz = settings(
     max_examples=EXAMPLES or 1,
+    derandomize="PDTOOLS_FUZZ_EXAMPLES" not in os.environ,
     deadline=None,
     suppress_health_check=[
         HealthCheck.too_slow,
