@@ -5,7 +5,7 @@
 #
 # books/   books-*.txt.xz train, books-test.txt.xz tests: in a book a paragraph a line, an empty line between chapters; a
 #          line `# name` before each book. The books VALID validate and do not train.
-# parser   of benepar (pdtools parse --model); studies/benepar_parser.py trains one
+# parser   of benepar (pdtools parse --model); english-parser.sh trains one
 # In english/:
 #   text/    the paragraphs: train.txt, valid.txt, and a file for each book of the test
 #   trees/   a tree a sentence, the sentences beside them; what was left out (over 100 words, for such a parser), and why

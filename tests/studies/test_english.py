@@ -1,4 +1,4 @@
-"""``examples/english.sh`` on three made-up books: every stage, and what a second run does."""
+"""``examples/english.sh`` on made-up books, its parser from made-up treebanks: all stages, a second run."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 from shell import Shell
+from toy_benepar import toy_trees
 
 from pdtools.shards import ShardSet
 
 pytest.importorskip("benepar")
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "english.sh"
+PARSER_SCRIPT = SCRIPT.with_name("english-parser.sh")
 SENTENCES = ["The dog sleeps.", "“A cat sees the man!”", "The child didn’t sleep in the park."]
 
 
@@ -113,3 +115,38 @@ def test_what_it_is_not_given(shell: Shell) -> None:
     refused = shell.run("sh", SCRIPT, "books", "no-parser", "out", STAGES="text trees")
     assert refused.returncode == 1
     assert "no-parser" in refused.stderr
+
+
+def test_the_parser_from_treebanks(tmp_path: Path) -> None:
+    trees = [" ".join(str(tree).split()) for tree in toy_trees(60, seed=1)]
+    documents = {"GUM_news_old": 20, "GUM_news_dev": 4, "GUM_bio_test": 3, "GUM_reddit_dev": 2}
+    files = {f"gum/const/{name}.ptb": count for name, count in documents.items()}
+    files |= {"wsj/wsj_0001.mrg": 60, "craft/1.tree": 60}
+    files |= {f"cities/{part}.txt": count for part, count in (("train", 6), ("valid", 2), ("test", 1))}
+    for name, count in files.items():
+        file = tmp_path / "treebanks" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(tree + "\n" for tree in trees[:count]))
+    splits = "## dev\n\n  * GUM_news_dev\n  * GUM_reddit_dev\n\n## test\n\n  * GUM_bio_test\n\n## test2\n"
+    (tmp_path / "treebanks" / "gum" / "splits.md").write_text(splits)
+    shell = Shell(tmp_path, STEPS="2", WIDTH="16", CRAFT="6")
+    done = shell.run("sh", PARSER_SCRIPT, "treebanks", "parser")
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "parser"
+    counts = {file.stem: len(file.read_text().splitlines()) for file in (out / "trees").glob("*.trees")}
+    wsj, craft = ([counts.pop(f"{part}-{name}") for part in ("valid", "test")] for name in ("wsj", "craft"))
+    train = counts.pop("train")
+    assert counts == {
+        **{"valid-gum-news": 4, "test-gum-bio": 3, "valid-cities": 2, "test-cities": 1},
+        **{"train-gum": 20, "train-cities": 6},
+    }
+    # Of the Penn Treebank what is not held out, of CRAFT every sixth of that.
+    assert train == 20 + 6 + (60 - sum(wsj)) + (60 - sum(craft)) // 6
+    scores = {folder.name.removesuffix("-unlabeled") for folder in (out / "scores").iterdir()}
+    held_out = {"valid-gum-news", "test-gum-bio", "valid-cities", "test-cities"}
+    assert scores == held_out | {f"{part}-{name}" for part in ("valid", "test") for name in ("wsj", "craft")}
+    assert len(list((out / "scores").iterdir())) == 2 * len(scores)
+    again = shell.run("sh", PARSER_SCRIPT, "treebanks", "parser")
+    assert again.returncode == 0, again.stderr
+    assert shell.commands == []
+    assert shell.run("sh", PARSER_SCRIPT, "treebanks").returncode == 2
