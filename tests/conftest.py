@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,12 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 # A busy machine must not fail a property test.
 settings.register_profile("pdtools", deadline=None)
 settings.load_profile("pdtools")
+
+
+# All processes of the tests share compiled libraries, and leave the user's alone.
+if "PDTOOLS_CACHE" not in os.environ:
+    _libraries = tempfile.TemporaryDirectory(prefix="pdtools-")
+    os.environ["PDTOOLS_CACHE"] = _libraries.name
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,7 +1,7 @@
 """Functions in C for CPUs, compiled when they are first wanted, where there is a compiler.
 
-A library is built anew in every process, for its own processor, in half a second to two: nothing is kept that
-could be of another machine or another version.
+A library is built for the processor at hand, in half a second to two, and kept for later processes
+(:mod:`pdtools.models.kernels.kept`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from importlib import resources
 from pathlib import Path
 
 import torch
+
+from pdtools.models.kernels.kept import keep, kept_as, kept_file
 
 COMPILERS = ("cc", "gcc", "clang")
 FLAGS = ("-O3", "-march=native", "-fopenmp-simd", "-std=c11", "-shared", "-fPIC")
@@ -57,19 +59,31 @@ def _say_that_there_is_none() -> None:
 def _compiled(
     compiler: str, package: str, name: str, functions: tuple[str, ...], options: tuple[str, ...]
 ) -> ctypes.CDLL:
-    source = resources.files(package).joinpath(f"{name}.c").read_bytes()
+    files = resources.files(package).iterdir()
+    wanted = [file for file in files if file.name == f"{name}.c" or file.name.endswith(".h")]
+    sources = {file.name: file.read_bytes() for file in wanted}
+    command = [compiler, *FLAGS, *options]
+    made_from = kept_as(command, sources)
+    if made_from is not None and (kept := kept_file(name, made_from)) is not None:
+        with contextlib.suppress(OSError, AttributeError):  # of another system that has the same home
+            return _loaded(kept, functions)
     with tempfile.TemporaryDirectory(prefix="pdtools-") as folder:
-        Path(folder, f"{name}.c").write_bytes(source)
-        for header in resources.files(package).iterdir():
-            if header.name.endswith(".h"):
-                Path(folder, header.name).write_bytes(header.read_bytes())
+        for file_name, content in sources.items():
+            Path(folder, file_name).write_bytes(content)
         file = Path(folder, f"{name}.so")
-        command = [compiler, *FLAGS, *options, "-o", str(file), f"{name}.c", "-lm"]
+        command += ["-o", str(file), f"{name}.c", "-lm"]
         subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=_SECONDS)
-        library = ctypes.CDLL(str(file))
-        for function in functions:
-            getattr(library, function)  # an AttributeError if it is not there
+        library = _loaded(file, functions)
+        if made_from is not None:
+            keep(file, name, made_from)
         return library
+
+
+def _loaded(file: Path, functions: tuple[str, ...]) -> ctypes.CDLL:
+    library = ctypes.CDLL(str(file))
+    for function in functions:
+        getattr(library, function)  # an AttributeError if it is not there
+    return library
 
 
 def parts_of(batch: int, heads: int) -> int:

@@ -1,0 +1,95 @@
+"""Compiled libraries, kept for later processes of one user.
+
+They lie in the folder that ``PDTOOLS_CACHE`` names (``off``: nowhere), by default ``pdtools`` in the user's
+cache. The name of a file has two digests: of all that it was made from, with the processor, and of its
+content. A folder that others can write is not used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+# What tells processors apart in Linux' list of them; the rest is their numbers and present speed.
+_OF_PROCESSOR = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features")
+_OF_ARM = ("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision")
+
+
+def kept_as(command: Sequence[str], sources: Mapping[str, bytes]) -> str | None:
+    """The digest of what a library is made from; None where the processor that it is for is not known.
+
+    Args:
+        command: the compiler's path, and its options.
+        sources: contents of files by their names.
+    """
+    processor = _processor()
+    if processor is None:
+        return None
+    compiler = os.stat(command[0])
+    made_from = (processor, *command, compiler.st_size, compiler.st_mtime_ns, sorted(sources.items()))
+    return sha256(repr(made_from).encode()).hexdigest()[:32]
+
+
+def kept_file(name: str, made_from: str) -> Path | None:
+    """The library of this name that was made from the same, if it is kept whole.
+
+    Args:
+        name: of the library.
+        made_from: of :func:`kept_as`.
+    """
+    folder = _folder()
+    for file in () if folder is None else folder.glob(f"{name}-{made_from}-*.so"):
+        with contextlib.suppress(OSError):
+            if sha256(file.read_bytes()).hexdigest() == file.stem.rpartition("-")[2]:
+                return file
+    return None
+
+
+def keep(library: Path, name: str, made_from: str) -> None:
+    """Keep a library that works, if there is a place for it.
+
+    Args:
+        library: its file.
+        name, made_from: as of :func:`kept_file`.
+    """
+    if (folder := _folder()) is None:
+        return
+    content = library.read_bytes()
+    with contextlib.suppress(OSError):  # a full disk, say: then it is compiled again
+        handle, part = tempfile.mkstemp(dir=folder, suffix=".part")
+        try:
+            with open(handle, "wb") as file:
+                file.write(content)
+            os.replace(part, folder / f"{name}-{made_from}-{sha256(content).hexdigest()}.so")
+        except OSError:
+            os.unlink(part)
+            raise
+
+
+def _folder() -> Path | None:
+    given = os.environ.get("PDTOOLS_CACHE")
+    if given == "off" or not hasattr(os, "getuid"):
+        return None
+    try:
+        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        folder = Path(given) if given else caches / "pdtools"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+    except (OSError, RuntimeError):  # the latter: nobody knows where the user is at home
+        return None
+    return folder if found.st_uid == os.getuid() and not found.st_mode & 0o022 else None
+
+
+@cache
+def _processor() -> str | None:
+    try:
+        first, _, _ = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")
+    except (OSError, ValueError):
+        return None
+    lines = [line for line in first.splitlines() if line.partition(":")[0].strip() in _OF_PROCESSOR + _OF_ARM]
+    return "\n".join(lines) or None

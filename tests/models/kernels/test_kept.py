@@ -1,0 +1,161 @@
+"""Compiled libraries that later processes find, and when they do not."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pdtools.models.kernels import kept, native
+
+pytestmark = pytest.mark.skipif(
+    not any(map(shutil.which, native.COMPILERS)) or kept._processor() is None,
+    reason="libraries are kept where there is a compiler and /proc/cpuinfo",
+)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("PDTOOLS_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands of the compiler."""
+    commands: list[list[str]] = []
+    run = subprocess.run
+
+    def noted(command: list[str], **options: Any) -> Any:
+        commands.append(command)
+        return run(command, **options)
+
+    monkeypatch.setattr(subprocess, "run", noted)
+    return commands
+
+
+def build(*options: str) -> ctypes.CDLL:
+    """As a new process does."""
+    library = native.native_library.__wrapped__("pdtools.models.kernels", "stack_attention", (), *options)
+    assert library is not None
+    return library
+
+
+def test_a_later_process_compiles_nothing(cache: Path, compiled: list[list[str]]) -> None:
+    build()
+    (file,) = cache.iterdir()
+    assert file.name.startswith("stack_attention-")
+    assert file.stat().st_mode & 0o077 == 0
+    assert cache.stat().st_mode & 0o077 == 0
+    assert build()._name == str(file)
+    assert len(compiled) == 1
+    # Other options, or a source that has changed, are another library.
+    build("-DOTHER")
+    assert len(compiled) == 2
+    assert len(list(cache.iterdir())) == 2
+
+
+def test_another_source_compiler_or_processor_is_another_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = tmp_path / "cc"
+    compiler.write_text("")
+    command, sources = [str(compiler), "-O3"], {"a.c": b"int a;", "b.h": b""}
+
+    def digests() -> set[str | None]:
+        return {
+            kept.kept_as(command, sources),
+            kept.kept_as([*command, "-g"], sources),
+            kept.kept_as([str(compiler), "-O3 "], sources),
+            kept.kept_as(command, {"a.c": b"int b;", "b.h": b""}),
+            kept.kept_as(command, {"a.c": b"int a;b.h", "": b""}),
+            kept.kept_as(command, {"a.c": b"int a;"}),
+        }
+
+    found = digests()
+    assert kept.kept_as(command, dict(reversed(sources.items()))) in found
+    assert len(found) == 6
+    os.utime(compiler, ns=(0, 0))  # an upgrade
+    found |= digests()
+    assert len(found) == 12
+    monkeypatch.setattr(kept, "_processor", lambda: "another")
+    found |= digests()
+    assert len(found) == 18
+    monkeypatch.setattr(kept, "_processor", lambda: None)
+    assert digests() == {None}
+
+
+@pytest.mark.parametrize("damage", [b"", b"cut", None])
+def test_a_damaged_library_is_compiled_again(
+    damage: bytes | None, cache: Path, compiled: list[list[str]]
+) -> None:
+    build()
+    (file,) = cache.iterdir()
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] if damage is None else damage)
+    build()
+    assert len(compiled) == 2
+    assert file.read_bytes() == content
+
+
+@pytest.mark.parametrize("why", ["off", "others write", "no folder"])
+def test_where_nothing_is_kept(
+    why: str, tmp_path: Path, compiled: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "cache"
+    if why == "no folder":
+        folder.write_text("")
+    else:
+        folder.mkdir()
+    if why == "others write":
+        folder.chmod(0o777)
+    monkeypatch.setenv("PDTOOLS_CACHE", "off" if why == "off" else str(folder))
+    monkeypatch.chdir(tmp_path)
+    build()
+    build()
+    assert len(compiled) == 2
+    assert [file.name for file in tmp_path.iterdir()] == ["cache"]
+    assert why == "no folder" or list(folder.iterdir()) == []
+
+
+def test_a_full_disk_leaves_nothing(
+    cache: Path, compiled: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    build()
+    assert list(cache.iterdir()) == []
+
+
+def test_a_library_that_does_not_load_here_is_compiled_again(cache: Path, compiled: list[list[str]]) -> None:
+    """Of another system with the same home: whole, and of no use."""
+    build()
+    (file,) = cache.iterdir()
+    name, made_from, _ = file.stem.rsplit("-", 2)
+    file.unlink()
+    other = cache.parent / "other"
+    other.write_bytes(b"of another system")
+    kept.keep(other, name, made_from)
+    build()
+    assert len(compiled) == 2
+
+
+def test_by_default_it_is_in_the_users_cache(
+    tmp_path: Path, compiled: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PDTOOLS_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    build()
+    assert len(list((tmp_path / ".cache" / "pdtools").iterdir())) == 1
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
+    build()
+    assert len(list((tmp_path / "elsewhere" / "pdtools").iterdir())) == 1
