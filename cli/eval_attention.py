@@ -38,8 +38,7 @@ def eval_attention(
         ),
     ],
     at: Annotated[
-        str,
-        typer.Option("--at", metavar="REGION", help="The region that is predicted, its name or number."),
+        str, typer.Option("--at", metavar="REGION", help="The region that is predicted, its name or number.")
     ],
     run: RunOptions,
     region: Annotated[
@@ -94,10 +93,7 @@ def eval_attention(
         SuiteFiles(suites),
         _groups(model, [identified[name] for name in models]),
         Question(
-            at=at,
-            regions=tuple(region or ()),
-            suites=tuple(suite or ()),
-            conditions=tuple(condition or ()),
+            at=at, regions=tuple(region or ()), suites=tuple(suite or ()), conditions=tuple(condition or ())
         ),
         search=run.search,
         device=pick_device(run.device, run.threads),

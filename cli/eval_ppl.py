@@ -81,8 +81,7 @@ def eval_ppl(
         ),
     ] = None,
     mask_draws: Annotated[
-        int | None,
-        typer.Option(min=1, help="Masked models: draws of tokens to predict (default: 1)."),
+        int | None, typer.Option(min=1, help="Masked models: draws of tokens to predict (default: 1).")
     ] = None,
     on_error: OnErrorOption = OnError.fail,
     latex: LatexOption = False,

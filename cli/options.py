@@ -96,11 +96,7 @@ GivenTextOption = Annotated[
 ResultsFolderOption = Annotated[
     str | None,
     typer.Option(
-        "--output",
-        "-o",
-        rich_help_panel="Output",
-        metavar="DIR",
-        help="A folder: results.json, tables.",
+        "--output", "-o", rich_help_panel="Output", metavar="DIR", help="A folder: results.json, tables."
     ),
 ]
 TableOption = Annotated[
@@ -202,9 +198,7 @@ ModelKindOption = Annotated[
 VocabSizeOption = Annotated[
     int | None,
     typer.Option(
-        "--vocab-size",
-        min=1,
-        help="Special tokens included (default: no limit for word, 10000 for bpe).",
+        "--vocab-size", min=1, help="Special tokens included (default: no limit for word, 10000 for bpe)."
     ),
 ]
 LowerCaseOption = Annotated[

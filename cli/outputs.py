@@ -21,12 +21,7 @@ PICTURES = (".svg", ".png", ".pdf")
 
 
 def check_target(
-    output: str | None,
-    *,
-    folder: bool,
-    overwrite: bool,
-    inputs: Sequence[str | None],
-    quiet: bool = False,
+    output: str | None, *, folder: bool, overwrite: bool, inputs: Sequence[str | None], quiet: bool = False
 ) -> None:
     """Refuse an output that must not be written, say what it replaces, and watch what it is made of.
 

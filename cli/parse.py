@@ -175,10 +175,7 @@ def parse(
         plan,
         folder=fractions is not None,
         overwrite=run.overwrite,
-        inputs=[
-            *files,
-            *(name for name in (parser, model) if name and Path(name).exists()),
-        ],
+        inputs=[*files, *(name for name in (parser, model) if name and Path(name).exists())],
         beside=beside,
         quiet=run.quiet,
     )

@@ -38,9 +38,7 @@ def write_for_others(
 
 
 def recorded_scorer(
-    options: RecordedOptions,
-    names: Iterable[str],
-    text_style: str | None = None,
+    options: RecordedOptions, names: Iterable[str], text_style: str | None = None
 ) -> RecordedScorer:
     """What ``--surprisals`` tells of sentences, which messages call by these names."""
     from pdtools.evaluation.recorded.scorer import RecordedScorer

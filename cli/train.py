@@ -127,8 +127,7 @@ def train(
     overwrite: OverwriteOption = False,
     on_error: OnErrorOption = OnError.fail,
     seed: Annotated[
-        int | None,
-        typer.Option("--seed", help="Seed of everything random (train.seed)."),
+        int | None, typer.Option("--seed", help="Seed of everything random (train.seed).")
     ] = None,
     distributed: Annotated[
         Distributed,

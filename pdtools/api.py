@@ -76,13 +76,7 @@ def load(
     search = SearchOptions(
         beam=beam, margin=margin, word_beam=word_beam, fast_track=fast_track, max_batch=max_batch
     )
-    return Model(
-        find_model(model).folder,
-        search,
-        device=prepare_torch(device, 0),
-        dtype=dtype,
-        bos=bos,
-    )
+    return Model(find_model(model).folder, search, device=prepare_torch(device, 0), dtype=dtype, bos=bos)
 
 
 class Model:
@@ -92,15 +86,7 @@ class Model:
         folder: where it is.
     """
 
-    def __init__(
-        self,
-        folder: str,
-        search: SearchOptions,
-        *,
-        device: str,
-        dtype: Dtype,
-        bos: bool,
-    ) -> None:
+    def __init__(self, folder: str, search: SearchOptions, *, device: str, dtype: Dtype, bos: bool) -> None:
         self.folder = folder
         self._search = search
         self._load: dict[str, Any] = {"device": device, "dtype": dtype}

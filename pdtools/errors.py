@@ -36,12 +36,7 @@ class InputError(PdtoolsError):
     """
 
     def __init__(
-        self,
-        reason: str,
-        *,
-        file: str | Path | None = None,
-        line: int | None = None,
-        hint: str | None = None,
+        self, reason: str, *, file: str | Path | None = None, line: int | None = None, hint: str | None = None
     ) -> None:
         self.reason = reason
         self.file = None if file is None else str(file)

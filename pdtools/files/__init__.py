@@ -33,23 +33,10 @@ from pdtools.files.outputs import (
     write_json,
     write_tensors,
 )
-from pdtools.files.rejects import (
-    REJECTS_FILE,
-    LeftOut,
-    Rejects,
-    rejects_path,
-    some_trees,
-    write_rejects,
-)
+from pdtools.files.rejects import REJECTS_FILE, LeftOut, Rejects, rejects_path, some_trees, write_rejects
 from pdtools.files.system import recover_directory
 from pdtools.files.tables import atomic_table, is_csv, read_table
-from pdtools.files.unchanged import (
-    Unchanged,
-    identifying_files,
-    input_folder,
-    unchanged_inputs,
-    watch_inputs,
-)
+from pdtools.files.unchanged import Unchanged, identifying_files, input_folder, unchanged_inputs, watch_inputs
 
 __all__ = [
     "MAX_DOCUMENT_BYTES",

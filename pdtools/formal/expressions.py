@@ -125,12 +125,7 @@ def _bracketed(symbols: ExpressionSymbols, parts: Sequence[int | _Value]) -> _Va
 
 
 def _write_terminals(
-    text: Int64,
-    row: Int64,
-    start: Int64,
-    size: Int64,
-    symbols: ExpressionSymbols,
-    rng: np.random.Generator,
+    text: Int64, row: Int64, start: Int64, size: Int64, symbols: ExpressionSymbols, rng: np.random.Generator
 ) -> Int64:
     """Write expressions of length 1 to 4 in place; returns their values."""
     digits = rng.integers(MODULUS, size=len(row))

@@ -385,9 +385,7 @@ def _attention(model: LanguageModel, read: _Read) -> AttentionTrace:
     )
 
 
-def _longest(
-    histories: Sequence[NDArray[np.int32]],
-) -> tuple[list[NDArray[np.int32]], list[int]]:
+def _longest(histories: Sequence[NDArray[np.int32]]) -> tuple[list[NDArray[np.int32]], list[int]]:
     """Histories that all others are beginnings of, and which of them each is the beginning of."""
     rows: list[NDArray[np.int32]] = []
     row_of = []

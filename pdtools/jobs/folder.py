@@ -44,8 +44,7 @@ FORMAT = "pdtools job"
 _JOB_FILE = "job.json"
 _LOCK = "lock"  # what the names of the files to be locked begin with
 _HELD = Manifest(
-    kind="unfinished run",
-    parts=re.compile(r"job\.json|lock(-\d+-of-\d+)?|[a-z]+(/\d+-[0-9a-f]+\.zst)?"),
+    kind="unfinished run", parts=re.compile(r"job\.json|lock(-\d+-of-\d+)?|[a-z]+(/\d+-[0-9a-f]+\.zst)?")
 )
 
 

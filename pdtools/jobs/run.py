@@ -124,11 +124,7 @@ def _numbered(work: Work[Item, Any], pieces: Iterable[Item]) -> Iterator[_Piece[
 
 
 def _kept(
-    work: Work[Item, Any],
-    items: Iterable[_Piece[Item]],
-    plan: Plan,
-    kept: Pieces,
-    processes: Workers,
+    work: Work[Item, Any], items: Iterable[_Piece[Item]], plan: Plan, kept: Pieces, processes: Workers
 ) -> Iterator[tuple[_Piece[Item], Any]]:
     """Pieces in order, as soon as their results are kept; with results that this process has itself."""
     if plan.scheduler is None:

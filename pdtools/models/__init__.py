@@ -1,12 +1,6 @@
 """Language models: one file per architecture, one configuration dataclass each, one registry."""
 
-from pdtools.models.base import (
-    DecoderState,
-    LanguageModel,
-    LossParts,
-    TokenParts,
-    count_parameters,
-)
+from pdtools.models.base import DecoderState, LanguageModel, LossParts, TokenParts, count_parameters
 from pdtools.models.batch import Batch, collate
 from pdtools.models.checkpoint import LoadedModel, load_checkpoint, save_checkpoint, write_checkpoint
 from pdtools.models.errors import NoRoomError

@@ -114,9 +114,7 @@ def empty_batch(root_id: int, pad_id: int) -> Batch:
     A rank without a sentence goes the same way as the others with it.
     """
     return Batch(
-        tokens=torch.tensor([[root_id, pad_id]]),
-        attach=torch.tensor([[0, 1]]),
-        lengths=torch.tensor([1]),
+        tokens=torch.tensor([[root_id, pad_id]]), attach=torch.tensor([[0, 1]]), lengths=torch.tensor([1])
     )
 
 

@@ -55,11 +55,7 @@ def data_file(data: str, split: str) -> str:
 
 
 def read_records(
-    file: str,
-    names: Mapping[str, Sequence[str]],
-    rejects: Rejects,
-    *,
-    columns: Collection[str] | None = None,
+    file: str, names: Mapping[str, Sequence[str]], rejects: Rejects, *, columns: Collection[str] | None = None
 ) -> Iterator[Record]:
     """The records of a file.
 

@@ -16,11 +16,7 @@ from pdtools.models import LanguageModel, LoadedModel
 from pdtools.search import encoding
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.encoding import Encoded, encode_sentence, score_windows, sentence_score
-from pdtools.search.memory import (
-    explained_memory_errors,
-    length_groups,
-    strings_that_fit,
-)
+from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
 from pdtools.search.next_tokens import sentences_at_once
 from pdtools.search.scores import (
     Continuation,
@@ -34,9 +30,7 @@ from pdtools.search.scores import (
     Unscorable,
 )
 from pdtools.tokenization import Sentence, split_words
-from pdtools.trees import (
-    Tree,
-)
+from pdtools.trees import Tree
 
 # A table of what is expected at every place, and the share of p(x) that a search dropped on the way.
 Expected = tuple[NDArray[np.float64], float | None]

@@ -17,12 +17,7 @@ from pdtools.search.comparer import CONTESTS, load_comparer
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.next_tokens import scores_with
 from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
-from pdtools.search.scorer import (
-    check_bos,
-    load_model,
-    load_scorer,
-    load_searcher,
-)
+from pdtools.search.scorer import check_bos, load_model, load_scorer, load_searcher
 from pdtools.search.scores import Dtype, Measure, ModelScorer, SentenceScore, Unscorable
 from pdtools.search.strings.huggingface import HuggingFaceScorer
 from pdtools.search.widening import Compared, Comparer, Contest

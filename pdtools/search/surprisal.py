@@ -89,10 +89,7 @@ def token_rows(
 
 
 def word_rows(
-    score: SentenceScore,
-    written: Sentence,
-    unit: Unit = "bits",
-    incremental: Sequence[str] | None = None,
+    score: SentenceScore, written: Sentence, unit: Unit = "bits", incremental: Sequence[str] | None = None
 ) -> Iterator[SurprisalRow]:
     """One row per word, the sum of its tokens' surprisals, and one for end-of-sentence.
 
@@ -217,11 +214,7 @@ class SurprisalCounts:
 
 
 def write_surprisals(
-    results: Iterable[SentenceSurprisal],
-    output: str,
-    *,
-    rejects: Rejects,
-    of_rows: Mapping[str, str],
+    results: Iterable[SentenceSurprisal], output: str, *, rejects: Rejects, of_rows: Mapping[str, str]
 ) -> SurprisalCounts:
     """Write surprisals as a table with a header (:func:`pdtools.files.atomic_table`), whole or not at all.
 

@@ -152,7 +152,6 @@ def _finish(backend: Any, text_style: str) -> Tokenizer:
     from tokenizers import processors
 
     backend.post_processor = processors.TemplateProcessing(
-        single=f"{ROOT} $A {EOS}",
-        special_tokens=[(name, backend.token_to_id(name)) for name in (ROOT, EOS)],
+        single=f"{ROOT} $A {EOS}", special_tokens=[(name, backend.token_to_id(name)) for name in (ROOT, EOS)]
     )
     return Tokenizer(backend.to_str(), text_style)

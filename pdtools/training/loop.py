@@ -181,10 +181,7 @@ class TrainingLoop:
         self._clock = time.monotonic()
         log = (
             MetricsLog(
-                self.folder.path,
-                name=self.folder.name,
-                step=self.state.step,
-                size=self.state.metrics_size,
+                self.folder.path, name=self.folder.name, step=self.state.step, size=self.state.metrics_size
             )
             if self.ranks.is_main
             else NoMetrics()

@@ -95,10 +95,7 @@ class MetricsLog:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         # What an error has told already is not told again.
         with contextlib.nullcontext() if error is None else contextlib.suppress(PdtoolsError):

@@ -45,11 +45,7 @@ class ParallelModel:
     """
 
     def __init__(
-        self,
-        model: LanguageModel,
-        device: str,
-        ranks: Ranks = ALONE,
-        distribution: Distribution = "ddp",
+        self, model: LanguageModel, device: str, ranks: Ranks = ALONE, distribution: Distribution = "ddp"
     ) -> None:
         self.ranks = ranks
         self._divided: Any = None

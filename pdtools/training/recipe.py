@@ -138,14 +138,7 @@ class TrainConfig:
         return frozenset(found)
 
     def __post_init__(self) -> None:
-        for name in (
-            "steps",
-            "accumulate",
-            "treereg_every",
-            "eval_every",
-            "log_every",
-            "decay_patience",
-        ):
+        for name in ("steps", "accumulate", "treereg_every", "eval_every", "log_every", "decay_patience"):
             _check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
         for name in ("learning_rate", "eps"):
             _check(name, getattr(self, name), 0 < getattr(self, name) < math.inf, "above 0")

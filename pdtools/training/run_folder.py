@@ -12,14 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import (
-    check_output,
-    json_text,
-    read_json,
-    recover_directory,
-    replace_directory,
-    write_json,
-)
+from pdtools.files import check_output, json_text, read_json, recover_directory, replace_directory, write_json
 from pdtools.files.locks import locked
 from pdtools.files.manifest import MANIFEST, growing
 from pdtools.files.system import hidden_beside

@@ -21,13 +21,7 @@ from pdtools.trees.constituents import (
     tree_from_constituents,
 )
 from pdtools.trees.pieces import FilePiece, cut_pieces, in_order
-from pdtools.trees.placeholders import (
-    BLANK_LINE,
-    is_placeholder,
-    placeholder,
-    sentence_problem,
-    word_problem,
-)
+from pdtools.trees.placeholders import BLANK_LINE, is_placeholder, placeholder, sentence_problem, word_problem
 from pdtools.trees.proposals import read_proposals
 from pdtools.trees.reader import SourcedTree, read_trees
 from pdtools.trees.tape import (

@@ -208,10 +208,7 @@ def _results(rows: _Rows, scorer: Scorer | Comparer, pairs: Pairs) -> Results:
         "scorer": scorer.settings,
     }
     return Results(
-        scores=blimp_scores(rows.tallies),
-        counts=_counts(rows),
-        settings=settings,
-        tables={ITEMS: rows.table},
+        scores=blimp_scores(rows.tallies), counts=_counts(rows), settings=settings, tables={ITEMS: rows.table}
     )
 
 

@@ -379,11 +379,7 @@ def check_shards(shards: ShardFolder, loaded: LoadedModel, *, layouts: bool = Tr
 
 
 def _score(
-    loaded: LoadedModel,
-    rows: Sequence[Row],
-    *,
-    search: SearchOptions,
-    particles: Particles | None,
+    loaded: LoadedModel, rows: Sequence[Row], *, search: SearchOptions, particles: Particles | None
 ) -> list[RowScore]:
     """What is known of each row."""
     from pdtools.search.particles import with_particles

@@ -92,11 +92,7 @@ class _Table:
 
 
 def evaluate_reading(
-    times: ReadingTimes,
-    models: Sequence[ModelWords],
-    *,
-    frequency: Frequency | None,
-    regression: Regression,
+    times: ReadingTimes, models: Sequence[ModelWords], *, frequency: Frequency | None, regression: Regression
 ) -> Results:
     """Regress reading times on the words, and on what models say of them.
 

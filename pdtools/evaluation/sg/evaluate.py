@@ -411,10 +411,7 @@ class _Rows:
             "sentences_with_unknown_words": self.sentences_with_unknown,
             **self._dropped.as_count("dropped"),
         }
-        tables = {
-            ITEMS: self._items,
-            "regions": self._regions,
-        }
+        tables = {ITEMS: self._items, "regions": self._regions}
         return Results(scores=sg_scores(self._judged), counts=counts, settings=settings, tables=tables)
 
 

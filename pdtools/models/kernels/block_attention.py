@@ -32,13 +32,7 @@ SHORT_ROW = 16
 
 
 def block_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    terms: Terms,
-    *,
-    dropout: float = 0.0,
-    keep_weights: bool = False,
+    q: Tensor, k: Tensor, v: Tensor, terms: Terms, *, dropout: float = 0.0, keep_weights: bool = False
 ) -> Tensor:
     """Causal attention with terms added to its scores.
 

@@ -112,12 +112,7 @@ class AttachmentHead(nn.Module):
         return _legal_logprobs(scores, legal)
 
     def next_logprobs(
-        self,
-        q: Tensor,
-        keys: Cache,
-        seen: Tensor,
-        legal: Tensor,
-        stack_distance: Tensor | None = None,
+        self, q: Tensor, keys: Cache, seen: Tensor, legal: Tensor, stack_distance: Tensor | None = None
     ) -> Tensor:
         """Attachment log-probabilities of one next token per hypothesis.
 

@@ -17,14 +17,7 @@ from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected, Parsed,
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
 from pdtools.search.options import DEFAULT_SEARCH, NOT_SEARCHED, SearchOptions
-from pdtools.search.scores import (
-    Continuation,
-    GivenRow,
-    RowScore,
-    SentenceScore,
-    Unscorable,
-    nothing_found,
-)
+from pdtools.search.scores import Continuation, GivenRow, RowScore, SentenceScore, Unscorable, nothing_found
 from pdtools.tokenization import Sentence, split_words
 from pdtools.trees import Tree, escape, sentence_problem
 
@@ -46,11 +39,7 @@ class ActionScorer(CheckpointScorer):
     """
 
     def __init__(
-        self,
-        loaded: LoadedModel,
-        search: SearchOptions = DEFAULT_SEARCH,
-        *,
-        context: Context = NO_CONTEXT,
+        self, loaded: LoadedModel, search: SearchOptions = DEFAULT_SEARCH, *, context: Context = NO_CONTEXT
     ) -> None:
         self.beam = search.for_actions()
         super().__init__(

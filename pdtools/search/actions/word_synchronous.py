@@ -207,13 +207,7 @@ class _Beams(NamedTuple):
 class _Batch:
     """Strings that are searched together."""
 
-    def __init__(
-        self,
-        model: GrammarLM,
-        strings: SortedStrings,
-        beam: ActionBeam,
-        draw: int | None,
-    ) -> None:
+    def __init__(self, model: GrammarLM, strings: SortedStrings, beam: ActionBeam, draw: int | None) -> None:
         self.model = model
         self.strings = strings
         self.draw = draw

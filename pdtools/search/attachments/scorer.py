@@ -16,24 +16,10 @@ from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
 from pdtools.search.next_tokens import as_measures, asks_for_distributions, word_beginnings
 from pdtools.search.options import DEFAULT_SEARCH, NOT_SEARCHED, SearchOptions
-from pdtools.search.scores import (
-    Beginning,
-    Continuation,
-    GivenRow,
-    RowScore,
-    SentenceScore,
-    Unscorable,
-)
+from pdtools.search.scores import Beginning, Continuation, GivenRow, RowScore, SentenceScore, Unscorable
 from pdtools.search.strings.scorer import string_logprobs, string_next_logprobs
 from pdtools.tokenization import Sentence
-from pdtools.trees import (
-    Tree,
-    escape,
-    merge_subwords,
-    sentence_problem,
-    stack_text,
-    tree_from_attachments,
-)
+from pdtools.trees import Tree, escape, merge_subwords, sentence_problem, stack_text, tree_from_attachments
 
 
 @dataclass(frozen=True, slots=True)

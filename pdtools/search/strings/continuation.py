@@ -37,8 +37,7 @@ def next_token_logprobs(
     """
     result = np.empty((len(prefixes), model.vocab_size))
     for group in length_groups(
-        [len(prefix) for prefix in prefixes],
-        lambda length: max_batch or max(1, _MOST_CELLS // length**2),
+        [len(prefix) for prefix in prefixes], lambda length: max_batch or max(1, _MOST_CELLS // length**2)
     ):
         batch = model.pack([(prefixes[i], attachments[i]) for i in group])
         with explained_memory_errors():

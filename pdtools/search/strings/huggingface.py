@@ -413,8 +413,7 @@ class HuggingFaceScorer:
         """Strings of similar length together: indices, tokens, and which are no padding, int64 (B, N)."""
         vocab_size = self._model.config.vocab_size
         for group in length_groups(
-            [len(row) for row in rows],
-            lambda length: self._max_batch or strings_that_fit(length, vocab_size),
+            [len(row) for row in rows], lambda length: self._max_batch or strings_that_fit(length, vocab_size)
         ):
             width = max(len(rows[i]) for i in group)
             # Padding stands on the right, out of sight of a causal model; any id does.

@@ -76,10 +76,7 @@ class Masking:
             read = np.where(kind < READ_AS_MASK + READ_AS_OTHER, other, tokens[i, hidden])
             tokens[i, hidden] = np.where(kind < READ_AS_MASK, tokenizer.mask_id, read)
         return dataclasses.replace(
-            batch,
-            tokens=torch.from_numpy(tokens),
-            targets=batch.tokens,
-            scored=torch.from_numpy(scored),
+            batch, tokens=torch.from_numpy(tokens), targets=batch.tokens, scored=torch.from_numpy(scored)
         )
 
     @property

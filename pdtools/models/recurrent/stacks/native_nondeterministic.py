@@ -11,11 +11,7 @@ import torch
 from torch import Tensor
 
 from pdtools.models.kernels.native import native_library, share_among_threads
-from pdtools.models.recurrent.stacks.nondeterministic_run import (
-    FARTHEST,
-    SMALLEST,
-    NondeterministicRun,
-)
+from pdtools.models.recurrent.stacks.nondeterministic_run import FARTHEST, SMALLEST, NondeterministicRun
 
 # ``stack`` in nondeterministic_stack.c, in its order.
 _SIZES = (
