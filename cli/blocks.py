@@ -11,6 +11,7 @@ from pdtools.files import Kind, Rejects, count_lines, expand_inputs, is_stream
 from .console import message, print_json, progress
 from .options import JsonOption, LowerCaseOption, OverwriteOption, QuietOption, VocabSizeOption
 from .outputs import check_target
+from .panels import input_option, model_option, output_option
 from .tapes import TokenizerStyle, chosen_tokenizer, tokenizer_input
 
 SUFFIXES = (".txt", ".tokens", ".raw")
@@ -18,15 +19,12 @@ SUFFIXES = (".txt", ".tokens", ".raw")
 
 def blocks(
     texts: Annotated[list[str], typer.Argument(metavar="TEXT", help="Files, folders, globs, or -.")],
-    output: Annotated[
-        str, typer.Option("--output", "-o", rich_help_panel="Output", help="The folder to write.")
-    ],
+    output: Annotated[str, output_option("--output", "-o", help="The folder to write.")],
     length: Annotated[int, typer.Option("--length", min=1, help="Tokens per block.")] = 128,
     tokenizer: Annotated[
         str,
-        typer.Option(
+        model_option(
             "--tokenizer",
-            rich_help_panel="Model",
             metavar="word|bpe|DIR",
             help="Make one from this text, or use that of other shards, of a model, or a tokenizer.json.",
         ),
@@ -38,9 +36,7 @@ def blocks(
     lower_case: LowerCaseOption = False,
     text_style: Annotated[
         TokenizerStyle | None,
-        typer.Option(
-            "--text-style", rich_help_panel="Input", help="Words as in a treebank (the default), or raw text."
-        ),
+        input_option("--text-style", help="Words as in a treebank (the default), or raw text."),
     ] = None,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,

@@ -16,6 +16,7 @@ from pdtools.files import watch_inputs
 from .console import print_json
 from .options import DetailsOption, JsonOption, LatexOption, SamplesOption, SeedOption
 from .outputs import check_form
+from .panels import input_option
 
 if TYPE_CHECKING:
     from pdtools.evaluation.comparison.groups import Group
@@ -32,9 +33,8 @@ def compare(
     ] = None,
     group: Annotated[
         list[str] | None,
-        typer.Option(
+        input_option(
             "--group",
-            rich_help_panel="Input",
             metavar="NAME=FOLDERS",
             help="Models that are one but for their seeds: folders, commas between them; * stands for any"
             " letters (repeatable).",
@@ -42,11 +42,8 @@ def compare(
     ] = None,
     baseline: Annotated[
         str | None,
-        typer.Option(
-            "--baseline",
-            rich_help_panel="Input",
-            metavar="NAME",
-            help="A group: compare all others with it, instead of every pair.",
+        input_option(
+            "--baseline", metavar="NAME", help="A group: compare all others with it, instead of every pair."
         ),
     ] = None,
     samples: SamplesOption = 10_000,

@@ -21,6 +21,7 @@ from .options import (
     option_blocks,
 )
 from .outputs import check_json_output, check_output_or_done
+from .panels import input_option, output_option, search_option
 from .running import make_plan, model_settings, piecewise_searcher
 
 
@@ -30,42 +31,29 @@ def decode(
     run: RunOptions,
     inputs: InputsArgument = None,
     output: Annotated[
-        str,
-        typer.Option(
-            "--output", "-o", rich_help_panel="Output", help="A file for the trees (.gz, .zst), or -."
-        ),
+        str, output_option("--output", "-o", help="A file for the trees (.gz, .zst), or -.")
     ] = STDIO,
     text: GivenTextOption = None,
     source: Annotated[
         Source,
-        typer.Option(
-            "--from",
-            rich_help_panel="Input",
-            help="Running text, words separated by spaces, the words of trees, or prompts.",
+        input_option(
+            "--from", help="Running text, words separated by spaces, the words of trees, or prompts."
         ),
     ] = Source.text,
     k_best: Annotated[
-        int,
-        typer.Option(
-            "--k-best", rich_help_panel="Search", min=1, help="Different trees per sentence in --scores."
-        ),
+        int, search_option("--k-best", min=1, help="Different trees per sentence in --scores.")
     ] = 1,
     derivations: Annotated[
         bool,
-        typer.Option(
-            "--derivations",
-            rich_help_panel="Search",
-            help="--k-best: the best derivations, of which several may give one tree.",
+        search_option(
+            "--derivations", help="--k-best: the best derivations, of which several may give one tree."
         ),
     ] = False,
     cky: CkyOption = False,
     scores: Annotated[
         str | None,
-        typer.Option(
-            "--scores",
-            rich_help_panel="Output",
-            metavar="FILE.tsv",
-            help="Log-probabilities of the trees, in nats (or a .csv).",
+        output_option(
+            "--scores", metavar="FILE.tsv", help="Log-probabilities of the trees, in nats (or a .csv)."
         ),
     ] = None,
 ) -> None:

@@ -19,6 +19,7 @@ from .options import (
     named_model,
     option_blocks,
 )
+from .panels import model_option
 from .running import pick_device
 
 
@@ -29,11 +30,10 @@ def eval_attention(
     ],
     model: Annotated[
         list[str],
-        typer.Option(
+        model_option(
             "--model",
             metavar="DIR",
             callback=named_model,
-            rich_help_panel="Model",
             help="A checkpoint or a run of a transformer; repeatable. Seeds of one recipe are one model.",
         ),
     ],

@@ -21,6 +21,7 @@ from .options import (
     option_blocks,
 )
 from .outputs import required_output
+from .panels import input_option
 from .recorded import recorded_scorer, write_for_others
 from .running import model_settings, read_context
 
@@ -39,12 +40,7 @@ def eval_blimp(
     output: ResultsFolderOption = None,
     limit: Annotated[
         int | None,
-        typer.Option(
-            "--limit",
-            rich_help_panel="Input",
-            min=1,
-            help="Only the first pairs of each paradigm, at most this many.",
-        ),
+        input_option("--limit", min=1, help="Only the first pairs of each paradigm, at most this many."),
     ] = None,
     details: DetailsOption = False,
     latex: LatexOption = False,

@@ -24,6 +24,7 @@ from .options import (
     option_blocks,
 )
 from .outputs import check_picture
+from .panels import model_option, output_option
 from .running import pick_device
 
 if TYPE_CHECKING:
@@ -37,9 +38,8 @@ def eval_cfl(
     options: ResultOptions,
     model: Annotated[
         str | None,
-        typer.Option(
+        model_option(
             "--model",
-            rich_help_panel="Model",
             metavar="DIR",
             callback=named_model,
             help="A checkpoint or a run; without it, only the bound.",
@@ -47,10 +47,7 @@ def eval_cfl(
     ] = None,
     output: ResultsFolderOption = None,
     plot: Annotated[
-        str | None,
-        typer.Option(
-            "--plot", rich_help_panel="Output", metavar="FILE", help="A figure by length: .svg, .pdf or .png."
-        ),
+        str | None, output_option("--plot", metavar="FILE", help="A figure by length: .svg, .pdf or .png.")
     ] = None,
     beside: Annotated[
         list[str] | None,

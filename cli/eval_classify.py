@@ -21,6 +21,7 @@ from .options import (
     SeedOption,
     option_blocks,
 )
+from .panels import output_option
 from .running import model_settings
 
 
@@ -34,9 +35,8 @@ def eval_classify(
     output: ResultsFolderOption = None,
     predictions: Annotated[
         str | None,
-        typer.Option(
+        output_option(
             "--predictions",
-            rich_help_panel="Output",
             metavar="FILE.tsv",
             help="Predicted labels or numbers in the form that GLUE takes (index, prediction).",
         ),

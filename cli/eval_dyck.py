@@ -11,6 +11,7 @@ from pdtools.files import Rejects, expand_inputs
 
 from .evaluating import Evaluating
 from .options import LatexOption, ModelOption, ResultsFolderOption, RunOptions, option_blocks
+from .panels import input_option
 from .running import model_settings
 
 if TYPE_CHECKING:
@@ -27,22 +28,13 @@ def eval_dyck(
     output: ResultsFolderOption = None,
     strings: Annotated[
         str | None,
-        typer.Option(
-            "--strings",
-            rich_help_panel="Input",
-            metavar="SHARDS",
-            help="Whole strings, for a comparison with the exact entropy.",
+        input_option(
+            "--strings", metavar="SHARDS", help="Whole strings, for a comparison with the exact entropy."
         ),
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(
-            "--limit",
-            rich_help_panel="Input",
-            min=1,
-            metavar="N",
-            help="Only the first N prefixes of each file.",
-        ),
+        input_option("--limit", min=1, metavar="N", help="Only the first N prefixes of each file."),
     ] = None,
     latex: LatexOption = False,
 ) -> None:

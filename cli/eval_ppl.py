@@ -24,6 +24,7 @@ from .options import (
     SeedOption,
     option_blocks,
 )
+from .panels import search_option
 from .running import make_plan, model_settings, read_context
 
 
@@ -54,11 +55,10 @@ def eval_ppl(
     ] = True,
     particles: Annotated[
         int | None,
-        typer.Option(
+        search_option(
             "--particles",
             min=1,
             metavar="N",
-            rich_help_panel="Search",
             help="Estimate the marginal by so many particles too (sequential Monte Carlo), without a beam.",
         ),
     ] = None,

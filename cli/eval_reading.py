@@ -11,6 +11,7 @@ from pdtools.errors import PdtoolsError
 
 from .evaluating import Evaluating
 from .options import ContextOptions, ResultsFolderOption, RunOptions, SeedOption, named_model, option_blocks
+from .panels import input_option, model_option, output_option, search_option
 from .running import model_settings, read_context
 
 if TYPE_CHECKING:
@@ -42,9 +43,8 @@ def eval_reading(
     ],
     model: Annotated[
         list[str],
-        typer.Option(
+        model_option(
             "--model",
-            rich_help_panel="Model",
             metavar="DIR",
             callback=named_model,
             help="A checkpoint, a run, or a Hugging Face causal LM; repeatable.",
@@ -55,54 +55,36 @@ def eval_reading(
     output: ResultsFolderOption = None,
     table: Annotated[
         str | None,
-        typer.Option(
-            "--table",
-            rich_help_panel="Output",
-            metavar="FILE",
-            help="The observations as .csv or .tsv too, for R.",
-        ),
+        output_option("--table", metavar="FILE", help="The observations as .csv or .tsv too, for R."),
     ] = None,
     format: Annotated[
-        Format | None,
-        typer.Option(
-            "--format", rich_help_panel="Input", help="Whose columns TIMES has (default: told by the header)."
-        ),
+        Format | None, input_option("--format", help="Whose columns TIMES has (default: told by the header).")
     ] = None,
     column: Annotated[
         list[str] | None,
-        typer.Option(
+        input_option(
             "--column",
-            rich_help_panel="Input",
             metavar="NAME=COLUMN",
             help="Another column for item, number, word, subject, time or sentence; A+B: two together.",
         ),
     ] = None,
     texts: Annotated[
         str | None,
-        typer.Option(
-            "--texts",
-            rich_help_panel="Input",
-            metavar="FILE",
-            help="A table of the items' words, if some have no row in TIMES.",
+        input_option(
+            "--texts", metavar="FILE", help="A table of the items' words, if some have no row in TIMES."
         ),
     ] = None,
     frequencies: Annotated[
         str | None,
-        typer.Option(
+        input_option(
             "--frequencies",
-            rich_help_panel="Input",
             metavar="FILE",
             help="Words and their counts, two columns: log frequency is in the baseline.",
         ),
     ] = None,
     wordfreq: Annotated[
         str | None,
-        typer.Option(
-            "--wordfreq",
-            rich_help_panel="Input",
-            metavar="LANGUAGE",
-            help="The same by the package wordfreq, such as en.",
-        ),
+        input_option("--wordfreq", metavar="LANGUAGE", help="The same by the package wordfreq, such as en."),
     ] = None,
     predictor: Annotated[
         list[Predictor] | None,
@@ -116,12 +98,7 @@ def eval_reading(
     ] = False,
     beams: Annotated[
         str | None,
-        typer.Option(
-            "--beams",
-            rich_help_panel="Search",
-            metavar="N,N,…",
-            help="Each model that searches by each of these beams.",
-        ),
+        search_option("--beams", metavar="N,N,…", help="Each model that searches by each of these beams."),
     ] = None,
     spillover: Annotated[
         int,

@@ -24,6 +24,7 @@ from .options import (
     option_blocks,
 )
 from .outputs import required_output
+from .panels import input_option
 from .recorded import recorded_scorer, write_for_others
 from .running import model_settings, read_context
 
@@ -44,20 +45,14 @@ def eval_sg(
     model: EvaluatedModelOption = None,
     from_items: Annotated[
         bool,
-        typer.Option(
-            "--from-items",
-            rich_help_panel="Input",
-            help="Instead of a model: aggregate results per item (CSV files, zips of them).",
+        input_option(
+            "--from-items", help="Instead of a model: aggregate results per item (CSV files, zips of them)."
         ),
     ] = False,
     output: ResultsFolderOption = None,
     text_style: Annotated[
         Style,
-        typer.Option(
-            "--text-style",
-            rich_help_panel="Input",
-            help="How the sentences are written: words spaced, or as people write.",
-        ),
+        input_option("--text-style", help="How the sentences are written: words spaced, or as people write."),
     ] = Style.ptb,
     details: DetailsOption = False,
     latex: LatexOption = False,

@@ -21,6 +21,7 @@ from .options import (
     option_blocks,
 )
 from .outputs import check_picture
+from .panels import output_option
 from .running import pick_device
 
 
@@ -31,10 +32,7 @@ def eval_task(
     options: ResultOptions,
     output: ResultsFolderOption = None,
     plot: Annotated[
-        str | None,
-        typer.Option(
-            "--plot", rich_help_panel="Output", metavar="FILE", help="Accuracy by length (.svg, .pdf, .png)."
-        ),
+        str | None, output_option("--plot", metavar="FILE", help="Accuracy by length (.svg, .pdf, .png).")
     ] = None,
     teacher_forced: Annotated[
         bool,

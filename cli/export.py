@@ -11,6 +11,7 @@ import typer
 from .console import message, print_json
 from .options import JsonOption, OverwriteOption, QuietOption, named_model
 from .outputs import check_target
+from .panels import input_option, output_option
 
 
 class ExportedType(str, Enum):
@@ -28,25 +29,17 @@ def export(
             metavar="MODEL", callback=named_model, help="A checkpoint, or a run of pdtools train."
         ),
     ],
-    output: Annotated[
-        str,
-        typer.Option("--output", "-o", rich_help_panel="Output", metavar="DIR", help="The folder to write."),
-    ],
+    output: Annotated[str, output_option("--output", "-o", metavar="DIR", help="The folder to write.")],
     dtype: Annotated[
         ExportedType, typer.Option("--dtype", help="Type of the weights; float16 takes half the space.")
     ] = ExportedType.float32,
     results: Annotated[
         list[str] | None,
-        typer.Option(
-            "--results",
-            rich_help_panel="Input",
-            metavar="DIR",
-            help="Results of the model, whose scores the card lists; repeatable.",
+        input_option(
+            "--results", metavar="DIR", help="Results of the model, whose scores the card lists; repeatable."
         ),
     ] = None,
-    about: Annotated[
-        str | None, typer.Option("--about", rich_help_panel="Input", help="A paragraph for the card.")
-    ] = None,
+    about: Annotated[str | None, input_option("--about", help="A paragraph for the card.")] = None,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,

@@ -13,6 +13,7 @@ from .arguments import parse_range
 from .console import message
 from .generated import OutputOption, ShardsOption, report, write
 from .options import JsonOption, OverwriteOption, QuietOption, SeedOption
+from .panels import input_option
 
 
 def cfl(
@@ -27,8 +28,7 @@ def cfl(
         int | None, typer.Option("--number", "-n", min=1, help="How many strings (default: 10000).")
     ] = None,
     lengths: Annotated[
-        str,
-        typer.Option("--lengths", rich_help_panel="Input", metavar="FIRST-LAST", help="Tokens per string."),
+        str, input_option("--lengths", metavar="FIRST-LAST", help="Tokens per string.")
     ] = "40-80",
     batch: Annotated[
         int | None,

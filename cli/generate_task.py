@@ -12,6 +12,7 @@ from .arguments import parse_range
 from .console import message, print_json, progress
 from .options import JsonOption, OverwriteOption, QuietOption, SeedOption, TableOption
 from .outputs import check_json_output, check_target
+from .panels import input_option
 
 TaskArgument = Annotated[str, typer.Argument(metavar="NAME", help="rs, sm, ma or se.")]
 AsReleasedOption = Annotated[
@@ -23,11 +24,8 @@ def task(
     name: TaskArgument,
     lengths: Annotated[
         str,
-        typer.Option(
-            "--lengths",
-            rich_help_panel="Input",
-            metavar="FIRST-LAST",
-            help="Number of symbols of x: 41-100, or one length.",
+        input_option(
+            "--lengths", metavar="FIRST-LAST", help="Number of symbols of x: 41-100, or one length."
         ),
     ] = "41-100",
     number: Annotated[

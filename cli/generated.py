@@ -10,6 +10,7 @@ from pdtools.files import is_stream
 
 from .console import print_json, progress
 from .outputs import check_json_output, check_target
+from .panels import output_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,10 +19,7 @@ if TYPE_CHECKING:
 
 NumberOption = Annotated[int, typer.Option("--number", "-n", min=1, help="How many strings.")]
 OutputOption = Annotated[
-    str,
-    typer.Option(
-        "--output", "-o", rich_help_panel="Output", help="A file (.gz, .zst), or -; a folder with --shards."
-    ),
+    str, output_option("--output", "-o", help="A file (.gz, .zst), or -; a folder with --shards.")
 ]
 ShardsOption = Annotated[
     bool,

@@ -21,6 +21,7 @@ from .options import (
     option_blocks,
 )
 from .outputs import check_picture
+from .panels import output_option
 from .running import pick_device
 
 
@@ -33,13 +34,7 @@ def inspect(
     beam: BeamOptions,
     output: Annotated[
         str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            rich_help_panel="Output",
-            metavar="FILE",
-            help="A picture of the stacks: .svg, .png or .pdf.",
-        ),
+        output_option("--output", "-o", metavar="FILE", help="A picture of the stacks: .svg, .png or .pdf."),
     ] = None,
     layers: Annotated[
         str | None, typer.Option(metavar="N,M-K", help="Stack attention: these layers only (default: all).")

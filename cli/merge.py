@@ -13,6 +13,8 @@ import typer
 from pdtools.errors import InputError
 from pdtools.jobs.folder import job_path
 
+from .panels import output_option
+
 # Options of these that name files to write, but for --output.
 _WRITTEN_BESIDE = ("scores", "write_sentences", "plot", "predictions", "table")
 
@@ -24,12 +26,7 @@ def merge(
     ],
     scores: Annotated[
         str | None,
-        typer.Option(
-            "--scores",
-            rich_help_panel="Output",
-            metavar="FILE.tsv",
-            help="decode: the other file, as named in the jobs.",
-        ),
+        output_option("--scores", metavar="FILE.tsv", help="decode: the other file, as named in the jobs."),
     ] = None,
 ) -> None:
     """Make the output of a command whose work was divided among jobs with --shard I/N.

@@ -22,6 +22,8 @@ from pdtools.model_names import find_model
 from pdtools.search.options import AUTO, DEFAULT_BEAM, SearchOptions, TreesFile
 from pdtools.visible import visible
 
+from .panels import input_option, model_option, output_option, parallel_option, search_option
+
 
 class OnError(str, Enum):
     """What a command does at the first bad input."""
@@ -86,113 +88,56 @@ InputsArgument = Annotated[
 ]
 GivenTextOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--text",
-        metavar="SENTENCE",
-        rich_help_panel="Input",
-        help="Instead of INPUT: a sentence (or tree); repeatable.",
-    ),
+    input_option("--text", metavar="SENTENCE", help="Instead of INPUT: a sentence (or tree); repeatable."),
 ]
 ResultsFolderOption = Annotated[
-    str | None,
-    typer.Option(
-        "--output", "-o", rich_help_panel="Output", metavar="DIR", help="A folder: results.json, tables."
-    ),
+    str | None, output_option("--output", "-o", metavar="DIR", help="A folder: results.json, tables.")
 ]
 TableOption = Annotated[
-    str,
-    typer.Option(
-        "--output",
-        "-o",
-        rich_help_panel="Output",
-        help="A TSV file, or CSV (.csv); also compressed (.gz, .zst); or -.",
-    ),
+    str, output_option("--output", "-o", help="A TSV file, or CSV (.csv); also compressed (.gz, .zst); or -.")
 ]
 OverwriteOption = Annotated[
     bool,
-    typer.Option(
-        "--overwrite",
-        rich_help_panel="Output",
-        help="Replace an output that exists; a folder only if pdtools wrote it.",
-    ),
+    output_option("--overwrite", help="Replace an output that exists; a folder only if pdtools wrote it."),
 ]
-JsonOption = Annotated[
-    bool, typer.Option("--json", rich_help_panel="Output", help="One JSON document on standard output.")
-]
-LatexOption = Annotated[
-    bool, typer.Option("--latex", rich_help_panel="Output", help="Print tables for LaTeX (booktabs).")
-]
+JsonOption = Annotated[bool, output_option("--json", help="One JSON document on standard output.")]
+LatexOption = Annotated[bool, output_option("--latex", help="Print tables for LaTeX (booktabs).")]
 DetailsOption = Annotated[
-    bool,
-    typer.Option(
-        "--details", rich_help_panel="Output", help="Print the scores of every paradigm or suite too."
-    ),
+    bool, output_option("--details", help="Print the scores of every paradigm or suite too.")
 ]
-QuietOption = Annotated[
-    bool,
-    typer.Option(  # eager: what other options say depends on it
-        "--quiet", "-q", is_eager=True, rich_help_panel="Output", help="No progress, no messages."
-    ),
+QuietOption = Annotated[  # eager: what other options say depends on it
+    bool, output_option("--quiet", "-q", is_eager=True, help="No progress, no messages.")
 ]
 SamplesOption = Annotated[int, typer.Option("--samples", min=1, help="Bootstrap samples.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
-DeviceOption = Annotated[
-    str, typer.Option("--device", rich_help_panel="Parallel", help="auto, cpu, cuda, cuda:1, ...")
-]
-ThreadsOption = Annotated[
-    int, typer.Option("--threads", min=0, max=1024, rich_help_panel="Parallel", help="CPU threads (0: all).")
-]
+DeviceOption = Annotated[str, parallel_option("--device", help="auto, cpu, cuda, cuda:1, ...")]
+ThreadsOption = Annotated[int, parallel_option("--threads", min=0, max=1024, help="CPU threads (0: all).")]
 WorkersOption = Annotated[
     int,
-    typer.Option(
-        "--workers",
-        min=1,
-        max=1024,
-        rich_help_panel="Parallel",
-        help="Number of processes; the result does not depend on it.",
+    parallel_option(
+        "--workers", min=1, max=1024, help="Number of processes; the result does not depend on it."
     ),
 ]
 ShardOption = Annotated[
     str | None,
-    typer.Option(
-        "--shard",
-        metavar="I/N",
-        rich_help_panel="Parallel",
-        help="Do part I of N of the work (I from 0); then run pdtools merge.",
+    parallel_option(
+        "--shard", metavar="I/N", help="Do part I of N of the work (I from 0); then run pdtools merge."
     ),
 ]
 SchedulerOption = Annotated[
     str | None,
-    typer.Option(
-        "--scheduler",
-        metavar="ADDRESS",
-        rich_help_panel="Parallel",
-        help="A Dask scheduler whose workers do the work.",
-    ),
+    parallel_option("--scheduler", metavar="ADDRESS", help="A Dask scheduler whose workers do the work."),
 ]
 ResumeOption = Annotated[
-    bool,
-    typer.Option(
-        "--resume",
-        rich_help_panel="Parallel",
-        help="Continue an earlier run that was interrupted, if there was one.",
-    ),
+    bool, parallel_option("--resume", help="Continue an earlier run that was interrupted, if there was one.")
 ]
 OnErrorOption = Annotated[
-    OnError,
-    typer.Option(
-        "--on-error",
-        rich_help_panel="Input",
-        help="On bad input: stop, or record it in the rejects and continue.",
-    ),
+    OnError, input_option("--on-error", help="On bad input: stop, or record it in the rejects and continue.")
 ]
 ModelKindOption = Annotated[
     str | None,
-    typer.Option(
-        "--model",
-        rich_help_panel="Model",
-        metavar="NAME",
-        help="pushdown (default), transformer, plm, plm-mask, tg, sclm, rnn.",
+    model_option(
+        "--model", metavar="NAME", help="pushdown (default), transformer, plm, plm-mask, tg, sclm, rnn."
     ),
 ]
 VocabSizeOption = Annotated[
@@ -206,184 +151,132 @@ LowerCaseOption = Annotated[
 ]
 ModelOption = Annotated[
     str,
-    typer.Option(
+    model_option(
         "--model",
         metavar="DIR",
         callback=named_model,
-        rich_help_panel="Model",
         help="A checkpoint, or a run folder of pdtools train; or demo, demo-base.",
     ),
 ]
-ScoredModelOption = Annotated[
-    str,
-    typer.Option(
-        "--model",
-        metavar="DIR",
-        callback=named_model,
-        rich_help_panel="Model",
-        help="A checkpoint, a run, a Hugging Face causal LM; or demo, demo-base.",
-    ),
-]
-EvaluatedModelOption = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        metavar="DIR",
-        callback=named_model,
-        rich_help_panel="Model",
-        help="A checkpoint, a run, a Hugging Face causal LM; or demo, demo-base.",
-    ),
-]
+_SCORED = model_option(
+    "--model",
+    metavar="DIR",
+    callback=named_model,
+    help="A checkpoint, a run, a Hugging Face causal LM; or demo, demo-base.",
+)
+ScoredModelOption = Annotated[str, _SCORED]
+EvaluatedModelOption = Annotated[str | None, _SCORED]
 SurprisalsOption = Annotated[
     str | None,
-    typer.Option(
-        "--surprisals",
-        metavar="FILE",
-        rich_help_panel="Input",
-        help="Instead of a model: surprisals that were computed elsewhere.",
+    input_option(
+        "--surprisals", metavar="FILE", help="Instead of a model: surprisals that were computed elsewhere."
     ),
 ]
 WriteSentencesOption = Annotated[
     str | None,
-    typer.Option(
-        "--write-sentences",
-        metavar="FILE",
-        rich_help_panel="Output",
-        help="Write the sentences (.tsv, .csv; or -) instead of scoring.",
+    output_option(
+        "--write-sentences", metavar="FILE", help="Write the sentences (.tsv, .csv; or -) instead of scoring."
     ),
 ]
 TextOnlyOption = Annotated[
-    bool,
-    typer.Option(
-        "--text-only", rich_help_panel="Output", help="--write-sentences: only the text, without a header."
-    ),
+    bool, output_option("--text-only", help="--write-sentences: only the text, without a header.")
 ]
 RecordedOnErrorOption = Annotated[
-    OnError,
-    typer.Option(
-        "--on-error",
-        rich_help_panel="Input",
-        help="If --surprisals do not fit a sentence: stop, or leave it out.",
-    ),
+    OnError, input_option("--on-error", help="If --surprisals do not fit a sentence: stop, or leave it out.")
 ]
-RecordedNatsOption = Annotated[
-    bool, typer.Option("--nats", rich_help_panel="Input", help="--surprisals are in nats, not bits.")
-]
+RecordedNatsOption = Annotated[bool, input_option("--nats", help="--surprisals are in nats, not bits.")]
 BeamOption = Annotated[
     Any,  # int | Literal["auto"], which typer does not take
-    typer.Option(
+    search_option(
         "--beam",
         "--action-beam",
         metavar="N",
         parser=parse_beam,
-        rich_help_panel="Search",
         help="Hypotheses kept after each token (models of actions: action); eval-blimp and eval-sg: or auto.",
     ),
 ]
 WordBeamOption = Annotated[
     int | None,
-    typer.Option(
+    search_option(
         "--word-beam",
         min=1,
-        rich_help_panel="Search",
         help="Models of actions: hypotheses kept after each token (default: a tenth of the beam).",
     ),
 ]
 FastTrackOption = Annotated[
     int | None,
-    typer.Option(
+    search_option(
         "--fast-track",
         min=0,
-        rich_help_panel="Search",
         help="Models of actions: as many more that generated the token (default: a twentieth of the beam).",
     ),
 ]
 MarginOption = Annotated[
     float | None,
-    typer.Option(
+    search_option(
         "--margin",
         min=0,
         max=1e6,
         metavar="NATS",
-        rich_help_panel="Search",
         help="Drop hypotheses that are this much less probable than the best (default: none).",
     ),
 ]
 PrecedingOption = Annotated[
     str | None,
-    typer.Option(
+    input_option(
         "--context",
         metavar="FILE|document",
-        rich_help_panel="Input",
         help="What is read before a sentence: the sentences of a file, or those before it in its document.",
     ),
 ]
 ContextParsesOption = Annotated[
     ContextParses | None,
-    typer.Option(
+    search_option(
         "--context-parses",
-        rich_help_panel="Search",
         help="--context: keep the best derivation of each sentence before (the default), or the whole beam.",
     ),
 ]
 WindowOption = Annotated[
     int | None,
-    typer.Option(
+    input_option(
         "--window",
         min=2,
-        rich_help_panel="Input",
         help="--context, --stride: tokens read at once, at most (default: as many as the model reads).",
     ),
 ]
 StrideOption = Annotated[
     int | None,
-    typer.Option(
-        "--stride",
-        min=1,
-        rich_help_panel="Input",
-        help="Read each document as one text, in windows that move by so many tokens.",
+    input_option(
+        "--stride", min=1, help="Read each document as one text, in windows that move by so many tokens."
     ),
 ]
 CkyOption = Annotated[
     bool,
-    typer.Option(
+    search_option(
         "--cky",
-        rich_help_panel="Search",
         help="Models trained with TreeReg: the best tree by the sum of its scores, not the greedy one.",
     ),
 ]
 TreesOption = Annotated[
     str | None,
-    typer.Option(
+    search_option(
         "--trees",
         metavar="FILE",
-        rich_help_panel="Search",
         help="Search nothing: sum over these trees (blocks of lines, or id<TAB>tree).",
     ),
 ]
 MaxBatchOption = Annotated[
     int | None,
-    typer.Option(
-        "--max-batch",
-        min=1,
-        rich_help_panel="Parallel",
-        help="Sentences per batch (default: as many as memory allows).",
-    ),
+    parallel_option("--max-batch", min=1, help="Sentences per batch (default: as many as memory allows)."),
 ]
 DtypeOption = Annotated[
     Dtype,
-    typer.Option(
-        "--dtype",
-        rich_help_panel="Model",
-        help="Type of the weights. bf16: faster on processors that have it, less exact.",
-    ),
+    model_option("--dtype", help="Type of the weights. bf16: faster on processors that have it, less exact."),
 ]
 BosOption = Annotated[
     bool,
-    typer.Option(
-        "--bos/--no-bos",
-        rich_help_panel="Model",
-        help="Hugging Face models: read a beginning-of-sentence token first, or not.",
+    model_option(
+        "--bos/--no-bos", help="Hugging Face models: read a beginning-of-sentence token first, or not."
     ),
 ]
 

@@ -28,6 +28,7 @@ from .options import (
     option_blocks,
 )
 from .outputs import check_json_output, check_output_or_done
+from .panels import input_option, model_option, output_option
 from .running import kept_pieces, make_plan, model_settings, pick_device, threads_of_each
 
 if TYPE_CHECKING:
@@ -59,36 +60,26 @@ def parse(
     run: RunOptions,
     inputs: InputsArgument = None,
     output: Annotated[
-        str,
-        typer.Option(
-            "--output",
-            "-o",
-            rich_help_panel="Output",
-            help="A file (.gz, .zst), - , or a folder with --split.",
-        ),
+        str, output_option("--output", "-o", help="A file (.gz, .zst), - , or a folder with --split.")
     ] = STDIO,
     text: GivenTextOption = None,
     source: Annotated[
         Source,
-        typer.Option(
-            "--from",
-            rich_help_panel="Input",
-            help="Sentences as text, as words separated by spaces, or of pdtools prompts; or trees.",
+        input_option(
+            "--from", help="Sentences as text, as words separated by spaces, or of pdtools prompts; or trees."
         ),
     ] = Source.text,
     split_sentences: Annotated[
         bool,
-        typer.Option(
+        input_option(
             "--split-sentences",
-            rich_help_panel="Input",
             help="The text is not one sentence per line: split it into sentences (blank lines stay).",
         ),
     ] = False,
     parser: Annotated[
         str,
-        typer.Option(
+        model_option(
             "--parser",
-            rich_help_panel="Model",
             metavar="NAME|DIR",
             callback=named_model,
             help="benepar, or a trained checkpoint's folder (or demo).",
@@ -96,11 +87,7 @@ def parse(
     ] = BENEPAR,
     model: Annotated[
         str | None,
-        typer.Option(
-            "--model",
-            rich_help_panel="Model",
-            help="benepar's model: a path or an installed name (default: benepar_en3).",
-        ),
+        model_option("--model", help="benepar's model: a path or an installed name (default: benepar_en3)."),
     ] = None,
     cky: CkyOption = False,
     binarize: Annotated[

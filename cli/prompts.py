@@ -14,6 +14,7 @@ from pdtools.files import STDIO, Rejects, rejects_path, write_rejects
 from .console import message, print_json, progress
 from .options import JsonOption, OnError, OnErrorOption, OverwriteOption, QuietOption
 from .outputs import check_different, check_json_output, check_target
+from .panels import input_option, output_option
 
 if TYPE_CHECKING:
     from pdtools.prompts.items import Item
@@ -31,52 +32,32 @@ def prompts(
         str, typer.Argument(metavar="DATA", help="A file, or a folder such as GLUE's, with --split.")
     ],
     task: Annotated[
-        str,
-        typer.Option(
-            "--task",
-            rich_help_panel="Input",
-            metavar="NAME|FILE",
-            help="rte, mrpc, sst5, stsb, or a TOML file.",
-        ),
+        str, input_option("--task", metavar="NAME|FILE", help="rte, mrpc, sst5, stsb, or a TOML file.")
     ],
-    output: Annotated[
-        str,
-        typer.Option("--output", "-o", rich_help_panel="Output", help="A file (.jsonl; .gz, .zst), or -."),
-    ] = STDIO,
+    output: Annotated[str, output_option("--output", "-o", help="A file (.jsonl; .gz, .zst), or -.")] = STDIO,
     split: Annotated[
-        str,
-        typer.Option("--split", rich_help_panel="Input", help="DATA is a folder: which file of it is read."),
+        str, input_option("--split", help="DATA is a folder: which file of it is read.")
     ] = "train",
     label_names: Annotated[
         str | None,
-        typer.Option(
-            "--label-names",
-            rich_help_panel="Input",
-            metavar="NAME,NAME...",
-            help="What the labels 0, 1, ... of the data mean.",
+        input_option(
+            "--label-names", metavar="NAME,NAME...", help="What the labels 0, 1, ... of the data mean."
         ),
     ] = None,
     full_stops: Annotated[
-        FullStops,
-        typer.Option(
-            "--full-stops", rich_help_panel="Input", help="Drop one of two full stops, or leave both."
-        ),
+        FullStops, input_option("--full-stops", help="Drop one of two full stops, or leave both.")
     ] = FullStops.single,
     split_sentences: Annotated[
         bool,
-        typer.Option(
+        input_option(
             "--split-sentences/--no-split-sentences",
-            rich_help_panel="Input",
             help="Parts of several sentences are split, or each is read as one.",
         ),
     ] = True,
     hold_out: Annotated[
         str | None,
-        typer.Option(
-            "--hold-out",
-            rich_help_panel="Output",
-            metavar="FILE",
-            help="A tenth of the items goes there, always the same ones.",
+        output_option(
+            "--hold-out", metavar="FILE", help="A tenth of the items goes there, always the same ones."
         ),
     ] = None,
     on_error: OnErrorOption = OnError.fail,

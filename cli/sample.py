@@ -20,18 +20,15 @@ from .options import (
     ThreadsOption,
 )
 from .outputs import check_json_output, check_target
+from .panels import output_option
 from .running import pick_device
 
 
 def sample(
     model: ModelOption,
     number: Annotated[int, typer.Option("-n", "--number", min=1, help="How many.")] = 10,
-    output: Annotated[
-        str, typer.Option("--output", "-o", rich_help_panel="Output", help="A file (.gz, .zst), or -.")
-    ] = STDIO,
-    strings: Annotated[
-        bool, typer.Option("--strings", rich_help_panel="Output", help="Words only, without their trees.")
-    ] = False,
+    output: Annotated[str, output_option("--output", "-o", help="A file (.gz, .zst), or -.")] = STDIO,
+    strings: Annotated[bool, output_option("--strings", help="Words only, without their trees.")] = False,
     max_tokens: Annotated[
         int,
         typer.Option(

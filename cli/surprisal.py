@@ -24,6 +24,7 @@ from .options import (
     option_blocks,
 )
 from .outputs import check_json_output, check_output_or_done
+from .panels import input_option, search_option
 from .running import make_plan, model_settings, piecewise_scorer, piecewise_searcher, read_context
 
 
@@ -36,12 +37,7 @@ def surprisal(
     output: TableOption = STDIO,
     text: GivenTextOption = None,
     source: Annotated[
-        Source,
-        typer.Option(
-            "--from",
-            rich_help_panel="Input",
-            help="Running text, words separated by spaces, or the words of trees.",
-        ),
+        Source, input_option("--from", help="Running text, words separated by spaces, or the words of trees.")
     ] = Source.text,
     nats: Annotated[bool, typer.Option("--nats", help="Nats instead of bits.")] = False,
     words: Annotated[bool, typer.Option("--words", help="A row per word, or per text word of text.")] = False,
@@ -49,9 +45,7 @@ def surprisal(
         bool, typer.Option("--entropy", help="Add the entropy of the distribution that it is from.")
     ] = False,
     rank: Annotated[bool, typer.Option("--rank", help="Add the token's rank in that, from 1.")] = False,
-    parses: Annotated[
-        bool, typer.Option("--parses", rich_help_panel="Search", help="Add the best incremental parse.")
-    ] = False,
+    parses: Annotated[bool, search_option("--parses", help="Add the best incremental parse.")] = False,
     on_error: OnErrorOption = OnError.fail,
 ) -> None:
     """Print the surprisal of every token, in bits unless --nats, as TSV with a header.

@@ -21,6 +21,7 @@ from .options import (
     QuietOption,
     ThreadsOption,
 )
+from .panels import model_option, output_option
 from .running import pick_device
 
 if TYPE_CHECKING:
@@ -42,10 +43,7 @@ def sweep(
         ),
     ],
     output: Annotated[
-        str,
-        typer.Option(
-            "--output", "-o", rich_help_panel="Output", metavar="DIR", help="Folder of the runs' folders."
-        ),
+        str, output_option("--output", "-o", metavar="DIR", help="Folder of the runs' folders.")
     ],
     name: Annotated[
         str | None,
@@ -54,9 +52,8 @@ def sweep(
     model: ModelKindOption = None,
     init: Annotated[
         str | None,
-        typer.Option(
+        model_option(
             "--init",
-            rich_help_panel="Model",
             metavar="DIR",
             help="Model to take first weights and sizes from, as in pdtools train; {KEY} as in SHARDS.",
         ),

@@ -12,6 +12,7 @@ from pdtools.files import Kind, Rejects, expand_inputs, is_stream
 from .console import counter, message, print_json
 from .options import LowerCaseOption, OnError, OnErrorOption, PiecesOptions, VocabSizeOption, option_blocks
 from .outputs import check_output_or_done
+from .panels import input_option, model_option, output_option
 from .running import kept_pieces, make_plan
 
 if TYPE_CHECKING:
@@ -61,15 +62,12 @@ class Tape(str, Enum):
 @option_blocks()
 def tapes(
     trees: Annotated[list[str], typer.Argument(metavar="TREES", help="Files, folders, globs, or -.")],
-    output: Annotated[
-        str, typer.Option("--output", "-o", rich_help_panel="Output", help="The folder to write.")
-    ],
+    output: Annotated[str, output_option("--output", "-o", help="The folder to write.")],
     run: PiecesOptions,
     tokenizer: Annotated[
         str,
-        typer.Option(
+        model_option(
             "--tokenizer",
-            rich_help_panel="Model",
             metavar="word|bpe|DIR",
             help="Make one from these trees, or use that of other shards, of a model, or a tokenizer.json.",
         ),
@@ -86,16 +84,13 @@ def tapes(
     lower_case: LowerCaseOption = False,
     text_style: Annotated[
         TokenizerStyle | None,
-        typer.Option(
+        input_option(
             "--text-style",
-            rich_help_panel="Input",
             help="Words as in a treebank (the default), as people write, or (bpe) as they type:"
             " raw, with typographic quotes, dashes and ellipses read as plain ones.",
         ),
     ] = None,
-    layout: Annotated[
-        Layout, typer.Option("--layout", rich_help_panel="Input", help="What a row is.")
-    ] = Layout.sentence,
+    layout: Annotated[Layout, input_option("--layout", help="What a row is.")] = Layout.sentence,
     window: Annotated[
         int | None,
         typer.Option(
@@ -119,9 +114,8 @@ def tapes(
     ] = Factor.right,
     prompts: Annotated[
         str | None,
-        typer.Option(
+        input_option(
             "--prompts",
-            rich_help_panel="Input",
             metavar="FILE",
             help="--layout window: the prompts that TREES are of, a window for each (pdtools prompts).",
         ),

@@ -24,6 +24,7 @@ from .options import (
     QuietOption,
     ThreadsOption,
 )
+from .panels import input_option, model_option, output_option, parallel_option
 from .running import pick_device
 
 if TYPE_CHECKING:
@@ -38,72 +39,55 @@ class Distributed(str, Enum):
 
 
 def train(
-    output: Annotated[
-        str,
-        typer.Option("--output", "-o", rich_help_panel="Output", metavar="DIR", help="Folder of the run."),
-    ],
+    output: Annotated[str, output_option("--output", "-o", metavar="DIR", help="Folder of the run.")],
     shards: Annotated[
         str | None, typer.Argument(metavar="SHARDS", help="Folder that pdtools tapes or blocks wrote.")
     ] = None,
     task: Annotated[
         str | None,
-        typer.Option(
-            "--task",
-            rich_help_panel="Input",
-            metavar="NAME",
-            help="Instead of SHARDS: strings of rs, sm, ma or se, drawn on the fly.",
+        input_option(
+            "--task", metavar="NAME", help="Instead of SHARDS: strings of rs, sm, ma or se, drawn on the fly."
         ),
     ] = None,
     lengths: Annotated[
         str | None,
-        typer.Option(
+        input_option(
             "--lengths",
-            rich_help_panel="Input",
             metavar="FIRST-LAST",
             help="--task: number of symbols of x (1-40); one length per step.",
         ),
     ] = None,
     as_released: Annotated[
         bool,
-        typer.Option(
-            "--as-released",
-            rich_help_panel="Input",
-            help="--task: follow its authors' code where it differs from the paper.",
+        input_option(
+            "--as-released", help="--task: follow its authors' code where it differs from the paper."
         ),
     ] = False,
     model: ModelKindOption = None,
     init: Annotated[
         str | None,
-        typer.Option(
+        model_option(
             "--init",
-            rich_help_panel="Model",
             metavar="DIR",
             help="Model to take first weights and sizes from: Hugging Face's GPT-2 or RoBERTa, or a run.",
         ),
     ] = None,
     config: Annotated[
         str | None,
-        typer.Option(
-            "--config",
-            rich_help_panel="Model",
-            metavar="FILE",
-            help="TOML recipe, or a name (pdtools config list).",
-        ),
+        model_option("--config", metavar="FILE", help="TOML recipe, or a name (pdtools config list)."),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option(
+        model_option(
             "--set",
-            rich_help_panel="Model",
             metavar="KEY=VALUE",
             help="config.layers=4, train.steps=100, ... (repeatable); pdtools config keys lists all.",
         ),
     ] = None,
     valid: Annotated[
         str | None,
-        typer.Option(
+        input_option(
             "--valid",
-            rich_help_panel="Input",
             metavar="SHARDS",
             help="Validation data, to choose the best checkpoint; without, the newest is kept"
             " (--task: a file of pairs).",
@@ -111,18 +95,14 @@ def train(
     ] = None,
     treereg_shards: Annotated[
         str | None,
-        typer.Option(
+        input_option(
             "--treereg-shards",
-            rich_help_panel="Input",
             metavar="SHARDS",
             help="Parsed sentences for TreeReg's loss alone; without, it is that of SHARDS.",
         ),
     ] = None,
     resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume", rich_help_panel="Output", help="Continue the run in DIR; start one if there is none."
-        ),
+        bool, output_option("--resume", help="Continue the run in DIR; start one if there is none.")
     ] = False,
     overwrite: OverwriteOption = False,
     on_error: OnErrorOption = OnError.fail,
@@ -131,9 +111,8 @@ def train(
     ] = None,
     distributed: Annotated[
         Distributed,
-        typer.Option(
+        parallel_option(
             "--distributed",
-            rich_help_panel="Parallel",
             help="Under torchrun: each process holds the whole model (ddp), or a part (fsdp).",
         ),
     ] = Distributed.ddp,

@@ -27,6 +27,7 @@ from .options import (
     option_blocks,
 )
 from .outputs import check_different, check_target
+from .panels import input_option, model_option, output_option, search_option
 from .running import pick_device
 
 if TYPE_CHECKING:
@@ -47,64 +48,43 @@ def view(
     ] = None,
     model: Annotated[
         list[str] | None,
-        typer.Option(
+        model_option(
             "--model",
             metavar="DIR",
             callback=named_model,
-            rich_help_panel="Model",
             help="A checkpoint, a run, or a Hugging Face causal LM; repeatable.",
         ),
     ] = None,
     text: GivenTextOption = None,
     pair: Annotated[
         tuple[str, str] | None,
-        typer.Option(
-            "--pair", metavar="GOOD BAD", rich_help_panel="Input", help="A minimal pair, side by side."
-        ),
+        input_option("--pair", metavar="GOOD BAD", help="A minimal pair, side by side."),
     ] = None,
     source: Annotated[
         Source,
-        typer.Option(
+        input_option(
             "--from",
-            rich_help_panel="Input",
             help="Sentences: running text, words between spaces, or trees (which are the gold ones).",
         ),
     ] = Source.text,
     gold: Annotated[
-        str | None,
-        typer.Option(
-            "--gold", metavar="FILE", rich_help_panel="Input", help="Trees of the sentences, in their order."
-        ),
+        str | None, input_option("--gold", metavar="FILE", help="Trees of the sentences, in their order.")
     ] = None,
     hypotheses: Annotated[
-        int,
-        typer.Option(
-            "--hypotheses", min=1, rich_help_panel="Search", help="Of each beam, as many are listed."
-        ),
+        int, search_option("--hypotheses", min=1, help="Of each beam, as many are listed.")
     ] = 10,
     output: Annotated[
-        str | None,
-        typer.Option(
-            "--output", "-o", rich_help_panel="Output", metavar="FILE", help="The page, an HTML file."
-        ),
+        str | None, output_option("--output", "-o", metavar="FILE", help="The page, an HTML file.")
     ] = None,
     figures: Annotated[
         str | None,
-        typer.Option(
-            "--figures",
-            rich_help_panel="Output",
-            metavar="DIR",
-            help="Every figure as SVG and PDF, every table as LaTeX and CSV.",
+        output_option(
+            "--figures", metavar="DIR", help="Every figure as SVG and PDF, every table as LaTeX and CSV."
         ),
     ] = None,
-    title: Annotated[
-        str | None, typer.Option("--title", rich_help_panel="Output", help="Of the page.")
-    ] = None,
+    title: Annotated[str | None, output_option("--title", help="Of the page.")] = None,
     most_mb: Annotated[
-        float,
-        typer.Option(
-            "--max-mb", min=0, max=1e6, rich_help_panel="Output", help="Refuse to write a larger page."
-        ),
+        float, output_option("--max-mb", min=0, max=1e6, help="Refuse to write a larger page.")
     ] = 20,
     seed: SeedOption = 0,
     device: DeviceOption = "cpu",
