@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 _NOTED = ("SIGINT", "SIGTERM", "SIGUSR1")
@@ -32,9 +32,7 @@ class Interruption:
             self._before[number] = signal.signal(number, self._note)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *ending: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

@@ -7,7 +7,6 @@ import queue
 import threading
 import time
 from collections.abc import Iterator
-from types import TracebackType
 
 import torch
 
@@ -47,9 +46,7 @@ class BatchLoader(Iterator[Batch]):
             self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *ending: object) -> None:
         self._stopped.set()
         if self._thread is not None:
             self._thread.join()
