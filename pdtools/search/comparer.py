@@ -17,9 +17,6 @@ from pdtools.search.scores import Beginning, Dtype
 from pdtools.search.strings.huggingface import is_huggingface
 from pdtools.search.widening import STEPS, Asked, Compared, Contest, Found
 
-# Contests that are worked on together: enough that the few that are left at last still fill batches.
-CONTESTS = 256
-
 
 def load_comparer(
     model_dir: str | Path,
@@ -53,6 +50,9 @@ class WideningComparer:
         PdtoolsError: if nothing is searched for its strings.
     """
 
+    # Contests that are worked on together: enough that the few that are left at last still fill batches.
+    look_ahead = 256
+
     def __init__(
         self, loaded: LoadedModel, search: SearchOptions = AUTO_SEARCH, *, context: Context = NO_CONTEXT
     ) -> None:
@@ -70,7 +70,7 @@ class WideningComparer:
     def compare(self, contests: Iterable[Contest]) -> Iterator[Compared]:
         """See :class:`pdtools.search.widening.Comparer`."""
         stream = iter(contests)
-        while block := list(islice(stream, CONTESTS)):
+        while block := list(islice(stream, self.look_ahead)):
             yield from self._compare(block)
 
     def _compare(self, contests: Sequence[Contest]) -> list[Compared]:

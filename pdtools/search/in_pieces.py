@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
 from pdtools.devices import prepare_torch
-from pdtools.jobs import JobFolder, Plan, cut, map_pieces
+from pdtools.jobs import JobFolder, Plan, Work, cut, map_pieces
 from pdtools.jobs.records import JsonWork
 from pdtools.models import LoadedModel
 from pdtools.provenance import check_fingerprint, identify
 from pdtools.search.checkpoint_scorer import Parsed, ParsedScore, Searcher
-from pdtools.search.comparer import CONTESTS, load_comparer
+from pdtools.search.comparer import load_comparer
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.next_tokens import scores_with
 from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
@@ -75,13 +75,19 @@ def _prepare(settings: ModelSettings) -> dict[str, Any]:
     """Check the model, set up torch, and say how whatever is made of the folder is to be loaded."""
     check_bos(settings.model_dir, settings.bos)
     check_fingerprint(settings.model_dir, settings.fingerprint)
-    return {"device": prepare_torch(settings.device, settings.threads), "dtype": settings.dtype}
+    device = prepare_torch(settings.device, settings.threads)
+    return {"model_dir": settings.model_dir, "device": device, "dtype": settings.dtype}
+
+
+def _prepare_search(settings: ModelSettings) -> dict[str, Any]:
+    """The same for what scores sentences."""
+    return {**_prepare(settings), "search": settings.search, "context": settings.context}
 
 
 # Each keeps one: a process that goes on to another model has the memory of the one before.
 @lru_cache(maxsize=1)
 def _load_model(settings: ModelSettings) -> LoadedModel:
-    loaded = load_model(settings.model_dir, **_prepare(settings))
+    loaded = load_model(**_prepare(settings))
     if loaded.model.derivation_kind.choices != "actions":
         settings.search.check_one_width()
     return loaded
@@ -89,26 +95,17 @@ def _load_model(settings: ModelSettings) -> LoadedModel:
 
 @lru_cache(maxsize=1)
 def _load_scorer(settings: ModelSettings) -> ModelScorer | HuggingFaceScorer:
-    return load_scorer(
-        settings.model_dir,
-        settings.search,
-        bos=settings.bos,
-        context=settings.context,
-        measures=settings.measures,
-        **_prepare(settings),
-    )
+    return load_scorer(bos=settings.bos, measures=settings.measures, **_prepare_search(settings))
 
 
 @lru_cache(maxsize=1)
 def _load_searcher(settings: ModelSettings) -> Searcher:
-    how = _prepare(settings)
-    return load_searcher(settings.model_dir, settings.search, context=settings.context, **how)
+    return load_searcher(**_prepare_search(settings))
 
 
 @lru_cache(maxsize=1)
 def _load_comparer(settings: ModelSettings) -> Comparer:
-    how = _prepare(settings)
-    return load_comparer(settings.model_dir, settings.search, context=settings.context, **how)
+    return load_comparer(**_prepare_search(settings))
 
 
 class _SentencesWork(JsonWork[Sequence[str | Sentence], Result]):
@@ -188,23 +185,8 @@ class CompareWork(JsonWork[Sequence[Contest], Sequence[Compared]]):
         return repr(list(piece)).encode(errors="surrogatepass")
 
 
-class PiecewiseComparer:
-    """A :class:`Comparer` whose contests are worked on in pieces, by whoever the plan says."""
-
-    def __init__(self, settings: ModelSettings, plan: Plan, job: JobFolder | None) -> None:
-        self._model = settings
-        self._plan = plan
-        self._job = job
-        self.settings = settings.load_comparer().settings
-
-    def compare(self, contests: Iterable[Contest]) -> Iterator[Compared]:
-        """See :meth:`Comparer.compare`."""
-        for _, found in map_pieces(CompareWork(self._model), cut(contests, CONTESTS), self._plan, self._job):
-            yield from found
-
-
-class PiecewiseScorer:
-    """A :class:`Scorer` whose sentences are scored in pieces, by whoever the plan says.
+class _Piecewise:
+    """A model that works in pieces, by whoever the plan says.
 
     Args:
         settings: the model.
@@ -212,45 +194,55 @@ class PiecewiseScorer:
         job: keeps them.
     """
 
+    _load: Callable[[ModelSettings], Any]
+
     def __init__(self, settings: ModelSettings, plan: Plan, job: JobFolder | None) -> None:
         self._model = settings
         self._plan = plan
         self._job = job
-        scorer = settings.load_scorer()
-        self.settings: dict[str, Any] = scorer.settings
-        self.look_ahead = scorer.look_ahead
+        loaded = self._load(settings)
+        self.settings: dict[str, Any] = loaded.settings
+        self.look_ahead: int = loaded.look_ahead
+
+    def _results(self, work: Work[Any, Sequence[Result]], items: Iterable[Any]) -> Iterator[Result]:
+        for _, found in map_pieces(work, cut(items, self.look_ahead), self._plan, self._job):
+            yield from found
+
+
+class PiecewiseComparer(_Piecewise):
+    """A :class:`Comparer` whose contests are worked on in pieces."""
+
+    _load = staticmethod(ModelSettings.load_comparer)
+
+    def compare(self, contests: Iterable[Contest]) -> Iterator[Compared]:
+        """See :meth:`Comparer.compare`."""
+        return self._results(CompareWork(self._model), contests)
+
+
+class PiecewiseScorer(_Piecewise):
+    """A :class:`Scorer` whose sentences are scored in pieces."""
+
+    _load: Callable[[ModelSettings], Any] = staticmethod(ModelSettings.load_scorer)
 
     def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
         """See :meth:`Scorer.score`."""
-        pieces = cut(sentences, self.look_ahead)
-        for _, scores in map_pieces(ScoreWork(self._model), pieces, self._plan, self._job):
-            yield from scores
+        return self._results(ScoreWork(self._model), sentences)
 
 
 class PiecewiseSearcher(PiecewiseScorer):
-    """A :class:`Searcher` whose sentences are searched in pieces, by whoever the plan says."""
+    """A :class:`Searcher` whose sentences are searched in pieces."""
 
-    def __init__(self, settings: ModelSettings, plan: Plan, job: JobFolder | None) -> None:
-        self._model = settings
-        self._plan = plan
-        self._job = job
-        searcher = settings.load_searcher()
-        self.settings = searcher.settings
-        self.look_ahead = searcher.look_ahead
+    _load = staticmethod(ModelSettings.load_searcher)
 
     def score_with_parses(self, sentences: Iterable[str | Sentence]) -> Iterator[ParsedScore | Unscorable]:
         """See :meth:`Searcher.score_with_parses`."""
-        pieces = cut(sentences, self.look_ahead)
-        for _, found in map_pieces(IncrementalWork(self._model), pieces, self._plan, self._job):
-            yield from found
+        return self._results(IncrementalWork(self._model), sentences)
 
     def parse(
         self, sentences: Iterable[str | Sentence], *, k_best: int = 1, derivations: bool = False
     ) -> Iterator[Parsed | Unscorable]:
         """See :meth:`Searcher.parse`."""
-        work, pieces = ParseWork(self._model, k_best, derivations), cut(sentences, self.look_ahead)
-        for _, found in map_pieces(work, pieces, self._plan, self._job):
-            yield from found
+        return self._results(ParseWork(self._model, k_best, derivations), sentences)
 
 
 def model_settings_for_job(settings: ModelSettings) -> dict[str, Any]:
