@@ -20,9 +20,9 @@ from .options import (
     Source,
     option_blocks,
 )
-from .outputs import check_json_output, check_output_or_done
+from .outputs import check_json_output
 from .panels import input_option, output_option, search_option
-from .running import make_plan, model_settings, piecewise_searcher
+from .running import Output, model_settings
 
 
 @option_blocks(without=("trees", "bos"))
@@ -106,30 +106,14 @@ def decode(
 
     files = input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
     merge_options = [] if scores is None else ["--scores", scores]
-    plan = make_plan(run, merge_options)
     beside = [str(path) for path in (scores, rejects_path(output)) if path is not None]
-    check_output_or_done(
-        output,
-        plan,
-        folder=False,
-        overwrite=run.overwrite,
-        inputs=[*files, model],
-        beside=beside,
-        quiet=run.quiet,
+    trees = Output.check(
+        output, run, folder=False, inputs=[*files, model], beside=beside, merge_options=merge_options
     )
     context = Context(of=DOCUMENT) if source is Source.parts and reads_windows(model) else NO_CONTEXT
-    settings = model_settings(plan, model, run, cky=cky, context=context)
+    settings = model_settings(trees.plan, model, run, cky=cky, context=context)
     rejects = Rejects("skip")
-    with piecewise_searcher(
-        output,
-        settings,
-        plan,
-        beside=beside,
-        overwrite=run.overwrite,
-        quiet=run.quiet,
-        k_best=k_best,
-        merged=k_best > 1 and not derivations,
-    ) as searcher:
+    with trees.searcher(settings, k_best=k_best, merged=k_best > 1 and not derivations) as searcher:
         if scores is not None and searcher.settings["kind"] == "treereg":
             raise PdtoolsError("a model trained with TreeReg gives one tree a sentence, without scores")
         lines = read_inputs(files, source.value, searcher.settings["text_style"])

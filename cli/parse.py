@@ -27,9 +27,9 @@ from .options import (
     named_model,
     option_blocks,
 )
-from .outputs import check_json_output, check_output_or_done
+from .outputs import check_json_output
 from .panels import input_option, model_option, output_option
-from .running import kept_pieces, make_plan, model_settings, pick_device, threads_of_each
+from .running import Output, model_settings, pick_device, threads_of_each
 
 if TYPE_CHECKING:
     from pdtools.jobs import Plan
@@ -150,27 +150,20 @@ def parse(
         raise typer.BadParameter("--split-sentences needs --from text")
     check_json_output(run.as_json, output)
     files = input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
-    plan = make_plan(run)
     beside = [str(rejects_path(output) or STDIO)] if fractions is None else []
     texts = texts_path(output) if fractions is None else None
     if fractions is None and source is Source.text:
         beside.append(str(texts or STDIO))
     elif texts is not None and os.path.lexists(texts) and not os.path.lexists(output):
         raise InputError("sentences of other trees, which these have none of: move the file away", file=texts)
-    check_output_or_done(
-        output,
-        plan,
-        folder=fractions is not None,
-        overwrite=run.overwrite,
-        inputs=[*files, *(name for name in (parser, model) if name and Path(name).exists())],
-        beside=beside,
-        quiet=run.quiet,
-    )
+    read = [*files, *(name for name in (parser, model) if name and Path(name).exists())]
+    checked = Output.check(output, run, folder=fractions is not None, inputs=read, beside=beside)
+    plan = checked.plan
 
     form = pipeline.TreeForm(binarize=binarize.value, functions=functions.value)
     counts = pipeline.Counts()
     rejects = Rejects(on_error.value if source is Source.treebank else "skip")
-    settings = {"work": "trees", **asdict(form)}
+    settings = asdict(form)
     described: dict[str, Any] = asdict(form)
     if source is not Source.treebank:
         if Path(parser).is_dir():
@@ -179,7 +172,7 @@ def parse(
             described |= describe_checkpoint(parser)
         used = _parser_settings(parser, model, run, plan, cky=cky)
         settings |= {"parser": used.described()}
-    with kept_pieces(output, settings, plan, beside=beside, overwrite=run.overwrite, quiet=run.quiet) as job:
+    with checked.pieces("trees", **settings) as job:
         trees: Iterator[Bracketed]
         if source is Source.treebank:
             trees = convert_in_pieces(files, form, plan, job, rejects=rejects, counts=counts)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import check_output, read_lines
+from pdtools.search.options import AUTO
 from pdtools.search.scores import Measure
 
 from .console import message
-from .options import ContextOptions, PiecesOptions, RunOptions
+from .options import ContextOptions, PiecesOptions, ResultOptions, RunOptions
+from .outputs import check_output_or_done
 
 if TYPE_CHECKING:
     from pdtools.jobs import JobFolder, Plan
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from pdtools.search.contexts import Context
     from pdtools.search.in_pieces import ModelSettings
     from pdtools.search.widening import Comparer
+
+T = TypeVar("T")
 
 
 def make_plan(run: PiecesOptions, merge_options: Sequence[str] = ()) -> Plan:
@@ -47,27 +51,113 @@ def threads_of_each(threads: int, workers: int) -> int:
     return max(1, there // workers)
 
 
-@contextmanager
-def kept_pieces(
-    output: str,
-    settings: Mapping[str, Any],
-    plan: Plan,
-    *,
-    beside: Sequence[str] = (),
-    overwrite: bool,
-    quiet: bool,
-) -> Iterator[JobFolder | None]:
-    """:func:`pdtools.jobs.job_folder`; whoever stops the command is told that it can be resumed."""
-    from pdtools.jobs import job_folder
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """An output that may be written, and who does the work; finished pieces of it are kept beside the output.
 
-    with job_folder(output, settings, plan, beside=beside, overwrite=overwrite) as job:
-        check_output(output, overwrite=overwrite)  # another run may have come to its end
-        try:
-            yield job
-        except (KeyboardInterrupt, SystemExit):
-            if job is not None and job.worth_keeping():
-                message(f"{job.folder}: finished pieces are kept: {plan.how_to_resume}", quiet=quiet)
-            raise
+    Attributes:
+        path: a file, a folder or ``-``.
+        options: whether it may exist, and whether to say anything.
+        plan: who does the work.
+        beside: other files that the command writes.
+    """
+
+    path: str
+    options: ResultOptions
+    plan: Plan
+    beside: tuple[str, ...]
+
+    @classmethod
+    def check(
+        cls,
+        path: str,
+        options: ResultOptions,
+        *,
+        folder: bool,
+        inputs: Sequence[str | None],
+        beside: Sequence[str] = (),
+        merge_options: Sequence[str] = (),
+    ) -> Output:
+        """Refuse, before the work, what could not be written after it.
+
+        Args:
+            folder: which of the two it is.
+            inputs: all files and folders that the command reads; None: one that is not given.
+            merge_options: see :class:`pdtools.jobs.Plan`.
+            path, options, beside: see the class.
+
+        Raises:
+            Done, PdtoolsError: see :func:`check_output_or_done`.
+        """
+        from pdtools.jobs import Plan
+
+        plan = make_plan(options, merge_options) if isinstance(options, PiecesOptions) else Plan()
+        check_output_or_done(
+            path,
+            plan,
+            folder=folder,
+            overwrite=options.overwrite,
+            inputs=inputs,
+            beside=beside,
+            quiet=options.quiet,
+        )
+        return Output(path=path, options=options, plan=plan, beside=tuple(beside))
+
+    @contextmanager
+    def pieces(self, work: str, **described: Any) -> Iterator[JobFolder | None]:
+        """The folder in which finished pieces are kept until the block has made the output.
+
+        Args:
+            work: what a piece's result is; another name where its form has changed.
+            described: all else that the results of pieces depend on.
+        """
+        from pdtools.jobs import job_folder
+
+        settings, overwrite = {"work": work, **described}, self.options.overwrite
+        with job_folder(self.path, settings, self.plan, beside=self.beside, overwrite=overwrite) as job:
+            check_output(self.path, overwrite=overwrite)  # another run may have come to its end
+            try:
+                yield job
+            except (KeyboardInterrupt, SystemExit):
+                if job is not None and job.worth_keeping():
+                    kept = f"{job.folder}: finished pieces are kept: {self.plan.how_to_resume}"
+                    message(kept, quiet=self.options.quiet)
+                raise
+
+    def scorer(self, settings: ModelSettings) -> AbstractContextManager[Scorer]:
+        """A model that scores sentences, in pieces that are kept."""
+        from pdtools.search.in_pieces import PiecewiseScorer
+
+        return self._model(PiecewiseScorer, settings, "scores: with what was dropped")
+
+    def scorer_or_comparer(self, settings: ModelSettings) -> AbstractContextManager[Scorer | Comparer]:
+        """The same; of ``--beam auto`` a model that searches as far as comparisons need it."""
+        if settings.search.beam != AUTO:
+            return self.scorer(settings)
+        from pdtools.search.in_pieces import PiecewiseComparer
+        from pdtools.search.widening import STEPS
+
+        steps = list(map(list, STEPS))
+        return self._model(PiecewiseComparer, settings, "comparisons: as far as needed", steps=steps)
+
+    def searcher(self, settings: ModelSettings, **described: Any) -> AbstractContextManager[Searcher]:
+        """A model whose derivations are searched; ``described``: what else its results depend on."""
+        from pdtools.search.in_pieces import PiecewiseSearcher
+
+        return self._model(PiecewiseSearcher, settings, "parses: with what was dropped", **described)
+
+    @contextmanager
+    def _model(
+        self,
+        piecewise: Callable[[ModelSettings, Plan, JobFolder | None], T],
+        settings: ModelSettings,
+        work: str,
+        **described: Any,
+    ) -> Iterator[T]:
+        from pdtools.search.in_pieces import model_settings_for_job
+
+        with self.pieces(work, **described, **model_settings_for_job(settings)) as job:
+            yield piecewise(settings, self.plan, job)
 
 
 def read_context(options: ContextOptions, *, documents: bool) -> Context:
@@ -137,66 +227,6 @@ def model_settings(
         measures=measures,
         fingerprint=fingerprint(model) if plan.has_other_processes else None,
     )
-
-
-@contextmanager
-def piecewise_scorer(
-    output: str,
-    settings: ModelSettings,
-    plan: Plan,
-    *,
-    beside: Sequence[str] = (),
-    overwrite: bool,
-    quiet: bool,
-) -> Iterator[Scorer]:
-    """A model's scorer whose finished pieces are kept beside the output until the block has made that."""
-    from pdtools.search.in_pieces import PiecewiseScorer, model_settings_for_job
-
-    described = {"work": "scores: with what was dropped", **model_settings_for_job(settings)}
-    with kept_pieces(output, described, plan, beside=beside, overwrite=overwrite, quiet=quiet) as job:
-        yield PiecewiseScorer(settings, plan, job)
-
-
-@contextmanager
-def piecewise_comparer(
-    output: str,
-    settings: ModelSettings,
-    plan: Plan,
-    *,
-    beside: Sequence[str] = (),
-    overwrite: bool,
-    quiet: bool,
-) -> Iterator[Comparer]:
-    """The same for sentences that are searched as far as comparisons of them need it."""
-    from pdtools.search.in_pieces import PiecewiseComparer, model_settings_for_job
-    from pdtools.search.widening import STEPS
-
-    described = {
-        "work": "comparisons: as far as needed",
-        "steps": list(map(list, STEPS)),
-        **model_settings_for_job(settings),
-    }
-    with kept_pieces(output, described, plan, beside=beside, overwrite=overwrite, quiet=quiet) as job:
-        yield PiecewiseComparer(settings, plan, job)
-
-
-@contextmanager
-def piecewise_searcher(
-    output: str,
-    settings: ModelSettings,
-    plan: Plan,
-    *,
-    beside: Sequence[str] = (),
-    overwrite: bool,
-    quiet: bool,
-    **described: Any,
-) -> Iterator[Searcher]:
-    """The same for a model whose derivations are searched; ``described``: what else its results depend on."""
-    from pdtools.search.in_pieces import PiecewiseSearcher, model_settings_for_job
-
-    described = {"work": "parses: with what was dropped", **described, **model_settings_for_job(settings)}
-    with kept_pieces(output, described, plan, beside=beside, overwrite=overwrite, quiet=quiet) as job:
-        yield PiecewiseSearcher(settings, plan, job)
 
 
 def pick_device(name: str, threads: int) -> str:

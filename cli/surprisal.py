@@ -23,9 +23,9 @@ from .options import (
     TableOption,
     option_blocks,
 )
-from .outputs import check_json_output, check_output_or_done
+from .outputs import check_json_output
 from .panels import input_option, search_option
-from .running import make_plan, model_settings, piecewise_scorer, piecewise_searcher, read_context
+from .running import Output, model_settings, read_context
 
 
 @option_blocks()
@@ -102,24 +102,15 @@ def surprisal(
     if parses and run.trees is not None:
         raise PdtoolsError("--parses are those of a search: they do not go with --trees")
     files = input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
-    plan = make_plan(run)
+    read = [*files, model, run.trees, reading.preceding]
     beside = [str(rejects_path(output) or STDIO)]
-    check_output_or_done(
-        output,
-        plan,
-        folder=False,
-        overwrite=run.overwrite,
-        inputs=[*files, model, run.trees, reading.preceding],
-        beside=beside,
-        quiet=run.quiet,
-    )
+    table = Output.check(output, run, folder=False, inputs=read, beside=beside)
     context = read_context(reading, documents=True)
     measures: tuple[Measure, ...] = (*(("entropy",) if entropy else ()), *(("rank",) if rank else ()))
-    settings = model_settings(plan, model, run, context=context, measures=measures)
+    settings = model_settings(table.plan, model, run, context=context, measures=measures)
     rejects = Rejects(on_error.value)
     unit: Unit = "nats" if nats else "bits"
-    piecewise = piecewise_searcher if parses else piecewise_scorer
-    with piecewise(output, settings, plan, beside=beside, overwrite=run.overwrite, quiet=run.quiet) as scorer:
+    with table.searcher(settings) if parses else table.scorer(settings) as scorer:
         lines = read_inputs(files, source.value, scorer.settings["text_style"])
         if context.of == DOCUMENT:
             lines = with_documents(lines, scorer.settings["window"])

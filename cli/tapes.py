@@ -11,9 +11,8 @@ from pdtools.files import Kind, Rejects, expand_inputs, is_stream
 
 from .console import counter, message, print_json
 from .options import LowerCaseOption, OnError, OnErrorOption, PiecesOptions, VocabSizeOption, option_blocks
-from .outputs import check_output_or_done
 from .panels import input_option, model_option, output_option
-from .running import kept_pieces, make_plan
+from .running import Output
 
 if TYPE_CHECKING:
     from pdtools.shards import TokenizerSettings
@@ -162,9 +161,8 @@ def tapes(
     if is_stream(output):
         raise typer.BadParameter("shards are a folder: name one with -o")
     files = expand_inputs(trees, SUFFIXES, Kind.TREES)
-    plan = make_plan(run)
     read = [*files, *tokenizer_input(tokenizer), *([] if prompts is None else [prompts])]
-    check_output_or_done(output, plan, folder=True, overwrite=run.overwrite, inputs=read, quiet=run.quiet)
+    shards = Output.check(output, run, folder=True, inputs=read)
     rejects = Rejects(on_error.value)
     used = chosen_tokenizer(tokenizer, vocab_size, min_count, unk, text_style, lower_case=lower_case)
     settings = ShardSettings(factor=binarize.value, constituents="labelled", tape=(tape or Tape.packed).value)
@@ -181,7 +179,7 @@ def tapes(
     elif (window, documents, prompts) != (None, None, None):
         raise typer.BadParameter("--window, --documents and --prompts are for --layout window")
     if prompts is not None:
-        if plan != Plan() or documents is not None:
+        if shards.plan != Plan() or documents is not None:
             raise typer.BadParameter("--prompts are read in one go, without --documents: each is one")
         if isinstance(used, TokenizerSettings):
             raise typer.BadParameter("--prompts need the --tokenizer of a model, or of other shards")
@@ -194,12 +192,11 @@ def tapes(
         return
     texts = texts_beside(files) if used.text_style == "raw" else []
     described = {
-        "work": "tapes",
         **({"texts": [identify(text) for text in texts]} if texts else {}),
         **settings.record(),
         "tokenizer": used.record() if isinstance(used, TokenizerSettings) else used.fingerprint,
     }
-    with kept_pieces(output, described, plan, overwrite=run.overwrite, quiet=run.quiet) as job:
+    with shards.pieces("tapes", **described) as job:
         manifest = shards_from_files(
             files,
             used,
@@ -207,7 +204,7 @@ def tapes(
             output,
             rejects,
             overwrite=run.overwrite,
-            plan=plan,
+            plan=shards.plan,
             job=job,
             watch=lambda name: counter(
                 name, total=lambda: count_trees(files), label="trees", quiet=run.quiet
