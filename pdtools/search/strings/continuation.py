@@ -36,10 +36,12 @@ def next_token_logprobs(
         float64 (prefixes, vocabulary), nats.
     """
     result = np.empty((len(prefixes), model.vocab_size))
+    # Nothing follows a prefix: not even the ROOT that ends a window.
+    pack = model.pack_prompts if model.layout == "window" else model.pack
     for group in length_groups(
         [len(prefix) for prefix in prefixes], lambda length: max_batch or max(1, _MOST_CELLS // length**2)
     ):
-        batch = model.pack([(prefixes[i], attachments[i]) for i in group])
+        batch = pack([(prefixes[i], attachments[i]) for i in group])
         with explained_memory_errors():
             found = model.following_logprobs(batch.to(model.device))
         result[group] = found.double().cpu().numpy()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from search_oracle import all_attachments, row, tiny_model
+from window_oracle import window_tokens
 
 from pdtools.models import collate
 from pdtools.search import next_token_logprobs
@@ -31,3 +33,20 @@ def test_it_equals_teacher_forcing(name: str, max_batch: int | None) -> None:
         forced = model.forward_parts(collate(longer, model.pad_id)).token_logprobs.detach().numpy()
         at = [len(prefix) for prefix in prefixes]
         np.testing.assert_allclose(found[:, token], forced[np.arange(len(at)), at], atol=1e-5)
+
+
+@pytest.mark.parametrize("roots", ["given", "predicted"])
+def test_of_windows_nothing_is_read_after_the_prefix(roots: str) -> None:
+    """Where ROOT is predicted, it is one of the tokens that may follow, and is not taken to have come."""
+    model = tiny_model("transformer", layout="window", window_roots=roots)
+    sentences = ([[3, 4], [5]], [[5, 3, 3]], [[4], [3, 5, 4]], [[]])
+    prefixes = [np.array(window_tokens(each), np.int32) for each in sentences]
+    no_trees = [model.no_derivation(prefix) for prefix in prefixes]
+    found = next_token_logprobs(model, prefixes, no_trees, max_batch=3)
+    np.testing.assert_allclose(np.exp(found).sum(1), 1, atol=1e-5)
+    for token in range(model.vocab_size):
+        for prefix, logprobs in zip(prefixes, found, strict=True):
+            longer = np.append(prefix, np.int32(token))
+            with torch.no_grad():
+                forced = model.position_logprobs(model.pack([(longer, model.no_derivation(longer))]))
+            assert logprobs[token] == pytest.approx(float(forced[0, len(prefix), token]), abs=1e-5)
