@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,14 +15,16 @@ from search_oracle import all_attachments, parts, row, save_checkpoints, tiny_mo
 from toy_gpt2 import save_gpt2
 
 from pdtools.errors import PdtoolsError
-from pdtools.models import save_checkpoint
+from pdtools.models import LoadedModel, load_checkpoint, save_checkpoint
 from pdtools.search import SentenceScore, beam_search, load_scorer, next_token_logprobs
 from pdtools.search.actions.scorer import ActionScorer
 from pdtools.search.checkpoint_scorer import ParsedScore
 from pdtools.search.contexts import Context
+from pdtools.search.next_tokens import word_beginnings
 from pdtools.search.options import AttachmentBeam, SearchOptions
+from pdtools.search.scorer import scorer_of
 from pdtools.search.scores import Measure, Scorer
-from pdtools.tokenization import train_word_tokenizer
+from pdtools.tokenization import split_spaces, train_bpe_tokenizer, train_word_tokenizer
 
 EVERY: tuple[Measure, ...] = ("entropy", "spaces", "structure")
 
@@ -33,7 +36,7 @@ def one(scorer: Scorer, sentence: str) -> SentenceScore:
 
 
 def entropy(logprobs: np.ndarray) -> float:
-    return float(-(np.exp(logprobs) * logprobs).sum())
+    return float(-(np.exp(logprobs) * np.maximum(logprobs, -1e9)).sum())  # -inf: a ROOT that is given
 
 
 def exhaustive(model, tokens: list[int]):
@@ -54,7 +57,7 @@ def exhaustive(model, tokens: list[int]):
 def test_mixtures_and_structure_of_a_search_are_sums_over_all_derivations(share: bool) -> None:
     model = tiny_model()
     begins = np.array([False, True, True, True, False, True])
-    strings = [[3, 4, 5, 3], [3, 4, 3], [5], [3, 4, 5]]
+    strings = [[3, 4, 5, 3], [3, 4, 3], [3], [3, 4, 5], [3, 5]]  # an end comes before what goes on
     found = beam_search(
         model,
         [row(tokens) for tokens in strings],
@@ -115,8 +118,6 @@ def test_scores_are_the_same_with_measures(folders: dict[str, Path], gpt2: Path)
 
 
 def test_a_string_model_says_the_entropy_of_its_distributions(folders: dict[str, Path]) -> None:
-    from pdtools.models import load_checkpoint
-
     loaded = load_checkpoint(folders["base"])
     found = one(load_scorer(folders["base"], measures=EVERY), "c a b")
     ids = [1, 5, 3, 4]
@@ -149,6 +150,64 @@ def test_a_model_of_actions_says_what_closed_before_each_token(name: str, tmp_pa
         trees = enumerate(parsed.incremental[:-1])
         assert closed == [*(re.split("[abc]", tree)[t].count(")") for t, tree in trees), 0]
         assert text == "c" or sum(closed) > 0
+
+
+@pytest.fixture(scope="module")
+def of_windows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LoadedModel]:
+    """Models of windows whose words have several tokens: with trees, and without, the ROOTs given or predicted."""
+    tokenizer = train_bpe_tokenizer([split_spaces("ab abc c ba")], size=266, min_count=1)
+    settings: dict[str, dict[str, Any]] = {
+        "pushdown": {"name": "pushdown"},
+        "given": {"name": "transformer", "window_roots": "given"},
+        "predicted": {"name": "transformer", "window_roots": "predicted"},
+    }
+    found = {}
+    for name, each in settings.items():
+        folder = tmp_path_factory.mktemp("windows") / name
+        model = tiny_model(**each, layout="window", vocab_size=tokenizer.vocab_size, max_length=40)
+        save_checkpoint(folder, model, tokenizer, shards={"layout": "window", "window": 30})
+        found[name] = load_checkpoint(folder)
+    return found
+
+
+@pytest.mark.parametrize("name", ["pushdown", "given", "predicted"])
+def test_measures_after_other_sentences_are_those_of_the_sentence(
+    name: str, of_windows: dict[str, LoadedModel]
+) -> None:
+    """Against what the whole row's distributions say, from where the sentence's ROOT stands."""
+    loaded, beam = of_windows[name], AttachmentBeam(8)
+    context = Context(of="x", sentences=("ba bb ab", "c"))
+    scorer = scorer_of(loaded, SearchOptions(beam=beam.width), context=context, measures=EVERY)
+    tokenizer, model = loaded.tokenizer, loaded.model
+    before = [tokenizer.encode(split_spaces(text)).ids[:-1] for text in context.sentences]
+    begins = word_beginnings(tokenizer)
+    texts = ("cabc ab", "b", "ba cc ab c")
+    for text, found in zip(texts, scorer.score(texts), strict=True):
+        assert isinstance(found, SentenceScore)
+        own = tokenizer.encode(split_spaces(text)).ids
+        ids, m = np.concatenate([*before, own]), len(own) - 1
+        if name == "pushdown":
+            (searched,) = beam_search(
+                model, [ids], beam=beam, commit=True, word_beginnings=begins, structure=True
+            )
+            assert searched.summaries is not None
+            assert searched.structure is not None
+            said, built = searched.summaries[-m:], searched.structure[-m:]
+            np.testing.assert_allclose(found.measures["attachment"], built[:, 0], atol=1e-5)
+            np.testing.assert_allclose(found.measures["closed"], built[:, 1], atol=1e-5)
+            assert (built[: m - 1, 0] > 0).all()
+        else:
+            prefixes = [ids[:length] for length in range(len(ids) - m, len(ids))]
+            no_trees = [model.no_derivation(prefix) for prefix in prefixes]
+            each = next_token_logprobs(model, prefixes, no_trees)
+            said = np.array([[entropy(row), np.logaddexp.reduce(row[begins])] for row in each])
+        tokens = own[1:]
+        assert 0 < begins[tokens].sum() < m or text == "b"
+        np.testing.assert_allclose(found.measures["entropy"], said[:, 0], atol=1e-5)
+        np.testing.assert_allclose(
+            found.measures["begins"], np.where(begins[tokens], said[:, 1], 0), atol=1e-5
+        )
+        np.testing.assert_allclose(found.measures["ends"], [*said[1:, 1], 0], atol=1e-5)
 
 
 def gpt2_logprobs(folder: Path, ids: list[int]) -> np.ndarray:

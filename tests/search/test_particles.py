@@ -155,8 +155,11 @@ def bootstrap(model: LanguageModel, ids: list[int], number: int, seed: int) -> f
 def test_what_is_drawn_together_changes_nothing(name: str) -> None:
     make, ids = MODELS[name]
     model = make()
+    # Some begin as the string does, and come before it.
     others = (
-        [searched_row([[A], [B]]), WINDOW] if name == "window" else [row([A, B, B]), row([C]), row([A, C])]
+        [searched_row([[A], [B]]), WINDOW]
+        if name == "window"
+        else [row([A, B, B]), row([C]), row([A, C]), row([A, B, C]), row([A, A])]
     )
     alone = draw(model, ids, 3, seed=5)
     for max_batch in (None, 1):

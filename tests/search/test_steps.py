@@ -17,7 +17,7 @@ from pdtools.search import BeamResult, beam_search
 from pdtools.search.actions.word_synchronous import word_synchronous_search
 from pdtools.search.options import ActionBeam, AttachmentBeam
 
-STRINGS = [[3, 4, 5, 3], [3, 4, 4], [3], [3, 4], [5, 5, 3, 4, 4], [3, 4]]
+STRINGS = [[3, 4, 5, 3], [3, 4, 4], [3], [3, 4], [5, 5, 3, 4, 4], [3, 4], [5, 3]]
 NARROW: list[dict[str, Any]] = [
     {"beam": 3},
     {"beam": 30, "margin": 1.0},
@@ -82,6 +82,21 @@ def test_hypotheses_extend_their_parents(model: LanguageModel, options: dict[str
             before = list(step.derivations)
         incremental = [best.tolist() for best in found.incremental[1:]]
         assert [step.derivations[0].tolist() for step in found.steps] == incremental
+
+
+def test_attachments_are_of_all_extensions_of_the_beam_before(model: LanguageModel) -> None:
+    for tokens, found in zip(STRINGS, search(model, STRINGS, beam=2, trace=2), strict=True):
+        n, before = len(tokens), [[0]]
+        for k, step in enumerate(found.steps[:-1], start=1):
+            later = [*range(k + 1, n + 1), 0]
+            extended = [a[:-1] for a in all_attachments(k) if a[:k] in before]
+            token, attach = parts(model, tokens, [a + later for a in extended])
+            joints = token[:, : k + 1].sum(1) + attach[:, : k + 1].sum(1)
+            shares = np.exp(joints - logsumexp(joints))
+            targets = np.array([a[k] for a in extended])
+            wanted = [shares[targets == j].sum() for j in range(k + 1)]
+            assert step.attachment == pytest.approx(wanted, abs=1e-6)
+            before = [a.tolist() for a in step.derivations]
 
 
 @pytest.mark.parametrize("options", NARROW)

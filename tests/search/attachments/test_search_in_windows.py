@@ -15,6 +15,7 @@ from window_oracle import searched_row, window_attachments, window_joints, windo
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel
 from pdtools.search import beam_search
+from pdtools.search.attachments.scorer import end_logprob
 from pdtools.search.options import AttachmentBeam
 from pdtools.search.sampling import sample
 from pdtools.search.strings.scorer import string_logprobs
@@ -87,6 +88,18 @@ def test_a_full_beam_sums_over_all_derivations_of_a_window(
     order = np.argsort(-joints)
     assert [a.tolist() for _, a in found.derivations] == [[*derivations[i], 0] for i in order]
     np.testing.assert_allclose([s for s, _ in found.derivations], joints[order], rtol=1e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("sentences", WINDOWS[-3:], ids=str)
+def test_ends_of_sentences_are_the_attachments_of_their_last_tokens(sentences: list[list[int]]) -> None:
+    model, ids = tiny_model(layout="window"), searched_row(sentences)
+    (found,) = beam_search(model, [ids], beam=AttachmentBeam(ENOUGH))
+    sums = [*reached(model, sentences), found.marginal]
+    wanted = 0.0
+    for i in range(1, len(sentences) + 1):
+        last = len(window_tokens(sentences[:i])) - 1
+        wanted += sums[last + 1] - sums[last]
+    assert end_logprob(model, ids, found.logprobs) == pytest.approx(wanted, abs=1e-5)
 
 
 @pytest.mark.parametrize("beam", [1, 2, 4, 100])
