@@ -1,4 +1,4 @@
-"""As many sentences are read at once as is asked for, whatever reads them; what is found does not depend on it."""
+"""As many sentences are read at once as is asked for, whatever reads them; no result depends on it."""
 
 from __future__ import annotations
 

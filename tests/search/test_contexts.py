@@ -244,6 +244,13 @@ def test_the_sentences_of_a_file_are_before_all(folders: dict[str, Path], name: 
     assert ("context_parses" in fixed.settings) == (name == "pushdown")
 
 
+@pytest.mark.parametrize("name", ["pushdown", "base"])
+def test_with_a_window_alone_it_is_said_what_was_seen(folders: dict[str, Path], name: str) -> None:
+    found = one(load_scorer(folders[name], SearchOptions(beam=5), context=Context(window=8)), "b c")
+    assert found.seen == (0, 1, 2)
+    assert one(load_scorer(folders[name], SearchOptions(beam=5)), "b c").seen is None
+
+
 def test_a_base_model_in_context_is_teacher_forced(folders: dict[str, Path]) -> None:
     found = one(
         load_scorer(folders["base"], SearchOptions(beam=1), context=Context(of=DOCUMENT)), after("a b", "c a")

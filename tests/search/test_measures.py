@@ -13,13 +13,15 @@ import torch
 from action_oracle import action_model
 from search_oracle import all_attachments, parts, row, save_checkpoints, tiny_model
 from toy_gpt2 import save_gpt2
+from toy_models import loaded as in_memory
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel, load_checkpoint, save_checkpoint
 from pdtools.search import SentenceScore, beam_search, load_scorer, next_token_logprobs
 from pdtools.search.actions.scorer import ActionScorer
+from pdtools.search.attachments.scorer import AttachmentScorer
 from pdtools.search.checkpoint_scorer import ParsedScore
-from pdtools.search.contexts import Context
+from pdtools.search.contexts import Context, windows
 from pdtools.search.next_tokens import word_beginnings
 from pdtools.search.options import AttachmentBeam, SearchOptions
 from pdtools.search.scorer import scorer_of
@@ -80,6 +82,24 @@ def test_mixtures_and_structure_of_a_search_are_sums_over_all_derivations(share:
         assert result.structure[-1].tolist() == [0, 0]
 
 
+def test_what_may_follow_is_a_mixture_and_the_best_history_is_of_the_prefix() -> None:
+    """Not of the string that ends after it, whose best derivation may have another history."""
+    model = tiny_model(seed=1, positions="learned")
+    scorer = AttachmentScorer(in_memory("pushdown", model), SearchOptions(beam=1000))
+    strings = [[], [4], [3, 4, 3], [5, 5, 4, 5], [5, 3]]
+    ended = beam_search(model, [row(tokens) for tokens in strings], beam=AttachmentBeam(1000))
+    differ = 0
+    for tokens, end, found in zip(
+        strings, ended, scorer.continuations([row(tokens)[:-1] for tokens in strings]), strict=True
+    ):
+        *_, (logprobs, joint, attach, _) = exhaustive(model, tokens)
+        np.testing.assert_allclose(found.logprobs, logprobs, atol=1e-5)
+        assert found.best is not None
+        assert found.best.tolist() == attach[int(joint.argmax())]
+        differ += found.best.tolist() != end.derivations[0][1][:-1].tolist()
+    assert differ
+
+
 def height(attach: list[int]) -> int:
     """Constituents on the stack after these tokens, one by one."""
     stack: list[int] = []
@@ -106,14 +126,18 @@ def test_scores_are_the_same_with_measures(folders: dict[str, Path], gpt2: Path)
     for folder, text in (
         (folders["base"], "a b c"),
         (folders["pushdown"], "a b c"),
+        (folders["head"], "a b c"),
         (gpt2, "The dog barks."),
     ):
-        plain, measured = (one(load_scorer(folder, measures=m), text) for m in ((), EVERY))
+        narrow = SearchOptions(beam=2)
+        plain, measured = (one(load_scorer(folder, narrow, measures=m), text) for m in ((), EVERY))
         np.testing.assert_allclose(plain.logprobs, measured.logprobs, atol=1e-6)
         assert not plain.measures
         assert plain.tokens == measured.tokens
+        assert plain.dropped == measured.dropped
+        assert (plain.dropped or 0) > 0 or folder != folders["pushdown"]
         assert all(len(values) == len(measured.tokens) for values in measured.measures.values())
-        structure = {"attachment", "closed"} if folder == folders["pushdown"] else set()
+        structure = {"attachment", "closed"} if folder.name in ("pushdown", "head") else set()
         assert set(measured.measures) == {"entropy", "begins", "ends", *structure}
 
 
@@ -154,7 +178,7 @@ def test_a_model_of_actions_says_what_closed_before_each_token(name: str, tmp_pa
 
 @pytest.fixture(scope="module")
 def of_windows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LoadedModel]:
-    """Models of windows whose words have several tokens: with trees, and without, the ROOTs given or predicted."""
+    """Of windows, over words of several tokens: with trees; without, their ROOTs given or predicted."""
     tokenizer = train_bpe_tokenizer([split_spaces("ab abc c ba")], size=266, min_count=1)
     settings: dict[str, dict[str, Any]] = {
         "pushdown": {"name": "pushdown"},
@@ -249,6 +273,9 @@ def test_a_hugging_face_model(gpt2: Path, packs: bool, monkeypatch: pytest.Monke
 
 
 def test_without_bos_and_in_windows_rows_stay_with_their_tokens(gpt2: Path) -> None:
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(gpt2)
     text = "The dog that chased the cats barks. The cat sleeps. The dog barks. The cat barks."
     whole = one(load_scorer(gpt2, bos=False, measures=EVERY), "The dog barks.")
     tokens = len(whole.tokens)
@@ -259,7 +286,18 @@ def test_without_bos_and_in_windows_rows_stay_with_their_tokens(gpt2: Path) -> N
     assert len(found.tokens) > 16
     assert found.seen == plain.seen
     np.testing.assert_allclose(found.logprobs, plain.logprobs, atol=1e-5)
-    np.testing.assert_allclose(found.measures["entropy"] > 0, True)
+    ids = [tokenizer.bos_token_id, *tokenizer(text)["input_ids"]]
+    begins = begins_of(tokenizer)
+    said = []  # of the distribution that each token is from, and the one after the last
+    for begin, end, scored in windows(len(ids) + 1, 16, 4):
+        logprobs = gpt2_logprobs(gpt2, ids[begin:end])
+        for values in logprobs[max(1, scored) - begin - 1 : end - 1 - begin]:
+            said.append([entropy(values), math.log(np.exp(values[begins]).sum())])
+    every = np.array(said)
+    np.testing.assert_allclose(found.measures["entropy"], every[:-1, 0], atol=1e-4)
+    np.testing.assert_allclose(found.measures["ends"], every[1:, 1], atol=1e-4)
+    of_first = np.where(begins[ids[1:]], every[:-1, 1], 0)
+    np.testing.assert_allclose(found.measures["begins"], of_first, atol=1e-4)
 
 
 def test_probabilities_of_corrected_words_sum_to_one(gpt2: Path) -> None:

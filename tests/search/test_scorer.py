@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from action_oracle import action_model
-from search_oracle import all_attachments, logsumexp, parts, save_checkpoints, tiny_model
+from search_oracle import all_attachments, logsumexp, parts, row, save_checkpoints, tiny_model
 from toy_grammar_lm import enumerate_derivations
 
 from pdtools import search
@@ -31,7 +31,7 @@ from pdtools.search import (
     load_searcher,
     memory,
 )
-from pdtools.search.checkpoint_scorer import Parsed
+from pdtools.search.checkpoint_scorer import Parsed, ParsedScore
 from pdtools.search.inputs import SourcedLine, read_inputs, read_sentence
 from pdtools.search.options import NO_SEARCH, AttachmentBeam, SearchOptions
 from pdtools.search.scorer import scorer_of
@@ -203,6 +203,27 @@ def test_the_parser_gives_the_best_derivation(folders: dict[str, Path], name: st
     for words, tree in zip(sentences, parser.parse(sentences), strict=True):
         _, best = exact(folders[name], " ".join(words))
         assert tree == tree_from_attachments(np.array(best[1:-1]) - 1, words)
+
+
+@pytest.mark.parametrize("name", ["pushdown", "head"])
+def test_what_a_narrow_search_gives_beside_its_scores(folders: dict[str, Path], name: str) -> None:
+    """Stacks after every token; with parses the marginal of the scores, exact where no tree reaches them."""
+    searcher = load_searcher(folders[name], SearchOptions(beam=2))
+    model = load_checkpoint(folders[name]).model
+    texts = ["a b c b a", "c", "b c c a"]
+    ids = [row([3 + "abc".index(word) for word in text.split()]) for text in texts]
+    plain = beam_search(model, ids, beam=AttachmentBeam(2))
+    scored, parsed = list(searcher.score_with_parses(texts)), list(searcher.parse(texts))
+    for text, wanted, found, best in zip(texts, plain, scored, parsed, strict=True):
+        assert isinstance(found, ParsedScore)
+        assert isinstance(best, Parsed)
+        stacks = [stack_text(attach, text.split()) for attach in wanted.incremental[1:]]
+        assert found.incremental == tuple(stacks)
+        assert len(found.incremental) == len(found.score.tokens)
+        assert best.marginal == pytest.approx(found.score.total, abs=1e-5)
+        assert best.dropped == pytest.approx(wanted.dropped, abs=1e-6)
+        if name == "head":
+            assert best.marginal == pytest.approx(exact(folders["head"], text)[0], abs=1e-5)
 
 
 def test_the_parser_fails_sentence_by_sentence(folders: dict[str, Path]) -> None:
