@@ -1,0 +1,533 @@
+"""What evaluations print, and as LaTeX: every cell, of numbers no two of which are alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pdtools.evaluation.comparison.compare import Difference
+from pdtools.evaluation.comparison.engine import GroupScore, PairDifference, Score
+from pdtools.evaluation.comparison.many import GroupOf, ManyComparison
+from pdtools.evaluation.comparison.overview import Headline
+from pdtools.evaluation.results import Results
+from pdtools.evaluation.sg.scores import CONVENTIONS
+from pdtools.report import evaluations as printers
+from pdtools.report.reading import print_reading
+from pdtools.report.tables import latex_tables
+
+Rows = list[list[str]]
+
+
+def plain(text: str) -> Rows:
+    """Lines as lists of cells, which are two spaces apart; empty lines are left out."""
+    return [re.split(" {2,}", line.strip()) for line in text.splitlines() if line.strip()]
+
+
+def latex(text: str) -> Rows:
+    """The same of LaTeX: a comment is one cell, dashes and signs are as in plain text."""
+    found = []
+    for line in text.splitlines():
+        if line.startswith("% "):
+            found.append([line.removeprefix("% ").strip()])
+        elif line.endswith(r" \\"):
+            cells = re.split(r"(?<!\\)&", line.removesuffix(r" \\"))
+            read = [
+                re.sub(r"\\([%_&#])", r"\1", re.sub(r"\$([+-])\$", r"\1", each.strip())) for each in cells
+            ]
+            powers = [re.sub(r"\$(\S+)\\cdot10\^\{-(\d)\}\$", r"\1e-0\2", each) for each in read]
+            found.append(["-" if each == "--" else each.replace("{[}", "[") for each in powers])
+    return found
+
+
+def cells(rows: list[Any]) -> Rows:
+    """As they are printed: a string is a line of its own, floats have two decimals, None is a dash."""
+    lines = ([row] if isinstance(row, str) else row for row in rows)
+    return [
+        [f"{x:.2f}" if isinstance(x, float) else "-" if x is None else str(x) for x in line] for line in lines
+    ]
+
+
+def check(print_: Callable[[], object], capsys: pytest.CaptureFixture[str], expected: list[Any]) -> None:
+    """All that is printed, as plain text and LaTeX, but for empty cells, which plain text does not show."""
+    capsys.readouterr()
+    print_()
+    wanted = cells(expected)
+    assert plain(capsys.readouterr().out) == wanted
+    with latex_tables():
+        print_()
+    assert [[cell for cell in row if cell] for row in latex(capsys.readouterr().out)] == wanted
+
+
+def results(
+    scores: dict[str, Any], counts: dict[str, Any], settings: dict[str, Any], **tables: Any
+) -> Results:
+    return Results(scores=scores, counts=counts, settings=settings, tables=tables)
+
+
+def test_parse(capsys: pytest.CaptureFixture[str]) -> None:
+    found = results(
+        {"f1": 81.5, "complete_match": 12.25, "up_to_cutoff": {"f1": 84.75, "complete_match": 20.5}},
+        {
+            **dict(
+                zip(("sentences", "scored", "errors", "skipped", "left_out"), (90, 80, 6, 3, 1), strict=True)
+            ),
+            "up_to_cutoff": dict(
+                zip(("sentences", "scored", "errors", "skipped", "left_out"), (70, 63, 4, 2, 0), strict=True)
+            ),
+        },
+        {"labeled": True, "binarize": "none", "cutoff_len": 40},
+    )
+    head = ["score", "all", "up to 40 words"]
+    rows: list[Any] = [["f1", 81.5, 84.75], ["complete match", 12.25, 20.5]]
+    rows += [
+        ["sentences", 90, 70],
+        ["scored", 80, 63],
+        ["errors", 6, 4],
+        ["skipped", 3, 2],
+        ["left out", 1, 0],
+    ]
+    check(lambda: printers.print_parse(found), capsys, ["Bracketing, labeled (percent)", head, *rows])
+    other = replace(found, settings={"labeled": False, "binarize": "left", "cutoff_len": 40})
+    title = "Bracketing, unlabeled, left-binarized (percent)"
+    check(lambda: printers.print_parse(other), capsys, [title, head, *rows])
+
+
+# Paradigms with phenomenon, field, accuracy, pairs, scored, ties: groups mixed, in no order.
+PARADIGMS = {
+    "wh": ("island", "syntax", 0.61, 10, 9, 1),
+    "gap": ("agreement", "morphology", 0.72, 20, 18, 0),
+    "adjunct": ("island", "syntax", 0.43, 31, 30, 2),
+    "number": ("agreement", "morphology", 0.94, 43, 43, 5),
+    "own": (None, None, 0.55, 7, 6, 0),
+    "case": ("case", "morphology", 0.86, 5, 5, 4),
+}
+
+
+def test_blimp(capsys: pytest.CaptureFixture[str]) -> None:
+    by = {
+        "by_field": {"syntax": 0.52, "morphology": 0.84},
+        "by_phenomenon": {"island": 0.51, "agreement": 0.83, "case": 0.86},
+        "by_paradigm": {name: each[2] for name, each in PARADIGMS.items()},
+    }
+    counts = {
+        name: dict(zip(("pairs", "scored", "ties"), each[3:], strict=True))
+        for name, each in PARADIGMS.items()
+    }
+    items = [
+        {"paradigm": name, "phenomenon": each[0], "field": each[1]}
+        for name, each in [*PARADIGMS.items(), *PARADIGMS.items()]
+    ]
+    found = results(
+        {"overall": 0.685, "overall_per_token": 0.655, **by},
+        {"pairs": 116, "pairs_scored": 111, "ties": 12, "by_paradigm": counts},
+        {},
+        items=pa.Table.from_pylist(items),
+    )
+    columns = ["accuracy", "pairs", "scored", "ties"]
+    expected: list[Any] = [
+        ["BLiMP (percent)", *columns],
+        ["overall", 68.5, 116, 111, 12],
+        ["overall, per token", 65.5, None, None, None],
+        ["field", *columns],
+        ["morphology", 84.0, 68, 66, 9],
+        ["syntax", 52.0, 41, 39, 3],
+        ["phenomenon", *columns],
+        ["agreement", 83.0, 63, 61, 5],
+        ["case", 86.0, 5, 5, 4],
+        ["island", 51.0, 41, 39, 3],
+    ]
+    check(lambda: printers.print_blimp(found), capsys, expected)
+    rows = [[name, 100 * each[2], *each[3:]] for name, each in sorted(PARADIGMS.items())]
+    details = [*expected, ["paradigm", *columns], *rows]
+    check(lambda: printers.print_blimp(found, details=True), capsys, details)
+    unnamed = replace(found, scores={**found.scores, "by_field": {}, "by_phenomenon": {}})
+    check(lambda: printers.print_blimp(unnamed), capsys, [*expected[:3], ["paradigm", *columns], *rows])
+
+
+def test_sg(capsys: pytest.CaptureFixture[str]) -> None:
+    scores = {
+        **dict(zip(CONVENTIONS, (0.61, 0.62, None, 0.64, 0.65), strict=True)),
+        "by_circuit": {"Licensing": 0.7, "Agreement": 0.8},
+        "by_suite": {"npi": 0.71, "agr": 0.81, "fgd": 0.21},
+        "by_prediction": {"npi": {"1": 0.73, "2": 0.33}, "agr": {"1": 0.83}},
+    }
+    rows = zip((name.replace("_", " ") for name in CONVENTIONS), (61.0, 62.0, None, 64.0, 65.0), strict=True)
+    expected: list[Any] = [["Syntactic generalization (percent)", "score"], *map(list, rows)]
+    expected += [["circuit", "score"], ["Licensing", 70.0], ["Agreement", 80.0]]
+    check(lambda: printers.print_sg(results(scores, {}, {})), capsys, expected)
+    expected += [["suite", "score"], ["npi", 71.0], ["agr", 81.0], ["fgd", 21.0]]
+    expected += [["suite", "prediction", "score"], ["npi", "1", 73.0], ["npi", "2", 33.0], ["agr", "1", 83.0]]
+    check(lambda: printers.print_sg(results(scores, {}, {}), details=True), capsys, expected)
+
+
+def test_sg_of_many_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [
+        {
+            **{"model": model, "corpus": corpus, "seed": seed, "by_circuit": circuits},
+            **{name: base + k / 100 for k, name in enumerate(CONVENTIONS)},
+        }
+        for model, corpus, seed, base, circuits in (
+            ("rnng", "lg", "s1", 0.5, {"Licensing": 0.31, "Agreement": 0.42}),
+            ("gpt", "sm", "s2", 0.7, {"Licensing": 0.63}),
+        )
+    ]
+    head = ["model", "corpus", "seed", "overall", "sg 31", "sg 33", "circuits", "items"]
+    check(
+        lambda: printers.print_sg_runs(results({"runs": runs}, {}, {})),
+        capsys,
+        [
+            "Syntactic generalization (percent); circuits, items: the means of these",
+            head,
+            ["rnng", "lg", "s1", 50.0, 51.0, 52.0, 53.0, 54.0],
+            ["gpt", "sm", "s2", 70.0, 71.0, 72.0, 73.0, 74.0],
+            ["circuit", "model", "corpus", "seed", "score"],
+            ["Agreement", "rnng", "lg", "s1", 42.0],
+            ["Agreement", "gpt", "sm", "s2", None],
+            ["Licensing", "rnng", "lg", "s1", 31.0],
+            ["Licensing", "gpt", "sm", "s2", 63.0],
+        ],
+    )
+
+
+def test_closing(capsys: pytest.CaptureFixture[str]) -> None:
+    def each(n: int, base: float) -> dict[str, Any]:
+        names = (
+            "accuracy",
+            "low",
+            "high",
+            "accuracy_given_attachments",
+            "attachment_accuracy",
+            "lost_by_beam",
+        )
+        return {"prefixes": n, **{name: base + k / 100 for k, name in enumerate(names)}}
+
+    kinds = {"by_set": "set", "by_dependency": "dependency", "by_depth": "depth", "by_open": "open brackets"}
+    scores: dict[str, Any] = {
+        kind: {f"a{k}": each(10 + k, 0.2 + k / 10), f"b{k}": each(50 + k, 0.6)}
+        for k, kind in enumerate(kinds)
+    }
+    scores["entropy"] = {"model": 1.25, "automaton": 0.75}
+    expected: list[Any] = []
+    for k, title in enumerate(kinds.values()):
+        expected += [f"Closing brackets by {title} (percent)"]
+        expected += [[title, "prefixes", "right", "95%", "given", "attached", "lost"]]
+        for name, n, base in ((f"a{k}", 10 + k, 20 + 10 * k), (f"b{k}", 50 + k, 60)):
+            shares = [float(base + 3), float(base + 4), float(base + 5)]
+            expected += [[name, n, float(base), f"[{base + 1}.0, {base + 2}.0]", *shares]]
+    expected += [
+        "given: right if the attachments are given; attached: closers attached right;",
+        "lost: by the beam",
+    ]
+    ends = ["Against the automaton", ["nats a token", "value"], ["model", "1.2500"], ["automaton", "0.7500"]]
+
+    def print_() -> None:
+        printers.print_closing(results(scores, {}, {}))
+
+    check(print_, capsys, [*expected, *ends])
+
+
+def test_attention(capsys: pytest.CaptureFixture[str]) -> None:
+    def share(mean: float) -> dict[str, Any]:
+        return {"mean": mean, "low": mean - 0.02, "high": mean + 0.05, "by_layer": [mean / 2, mean / 4]}
+
+    scores = {
+        "by_suite": {"agr": {"verb": {"a": share(0.4), "b": share(0.3)}, "noun": {"a": share(0.2)}}},
+        "differences": {"agr": {"verb": {"b": share(-0.1)}}},
+    }
+    found = results(scores, {"items_by_suite": {"agr": 17}}, {"at": "the verb"})
+    head = ["region", "model", "mean", "95%", "less 1st", "95%"]
+    title = "agr: attention when the verb is predicted (percent; items: 17)"
+    note = "mean: over layers, heads, items and seeds; less 1st: less the first model's"
+    rows: list[Any] = [
+        ["verb", "a", 40.0, "[38.00, 45.00]", None, None],
+        ["verb", "b", 30.0, "[28.00, 35.00]", -10.0, "[-12.00, -5.00]"],
+        ["noun", "a", 20.0, "[18.00, 25.00]", None, None],
+    ]
+    check(lambda: printers.print_attention(found), capsys, [title, head, *rows, note])
+    layers = [[["layer 1", x / 2, None], ["layer 2", x / 4, None]] for x in (40.0, 30.0, 20.0)]
+    detailed = [each for row, more in zip(rows, layers, strict=True) for each in (row, *more)]
+    check(lambda: printers.print_attention(found, details=True), capsys, [title, head, *detailed, note])
+
+
+def test_transduction(capsys: pytest.CaptureFixture[str]) -> None:
+    lengths = {"9": (4, 0.9, 0.5), "10": (3, 0.8, 0.3), "11": (5, 0.5, 0.1), "20": (2, 0.3, 0.05)}
+    scores = {
+        **{
+            "accuracy": 0.625,
+            "accuracy_beyond_training": 0.415,
+            "accuracy_as_released": None,
+            "exact": 0.2375,
+        },
+        "by_length": {
+            length: {"pairs": pairs, "accuracy": accuracy, "exact": exact}
+            for length, (pairs, accuracy, exact) in lengths.items()
+        },
+    }
+    settings = {"formal_task": "rs", "objective": "causal", "decoding": "greedy"}
+    check(
+        lambda: printers.print_transduction(results(scores, {}, settings)),
+        capsys,
+        [
+            "Task rs, causal, greedy (percent)",
+            ["average over lengths", "score"],
+            ["accuracy", 62.5],
+            ["accuracy beyond training", 41.5],
+            ["accuracy as released", None],
+            ["exact", 23.75],
+            ["lengths", "pairs", "accuracy", "exact"],
+            ["9-10", 7, 85.0, 40.0],
+            ["11-20", 7, 40.0, 7.5],
+        ],
+    )
+
+
+def test_classification(capsys: pytest.CaptureFixture[str]) -> None:
+    by_label = {"yes": {"right": 3, "predicted": 5, "gold": 4}, "no": {"right": 6, "predicted": 8, "gold": 9}}
+    counts = {"items": 14, "items_labelled": 13, "ties": 2, "by_label": by_label}
+    scores = {"accuracy": 0.6925, "mcc": -0.1275, "intervals": {"accuracy": [0.41, 0.87]}}
+    found = results(scores, counts, {"prompt_task": "rte"})
+    expected: list[Any] = [
+        ["rte (percent)", "score", "95%"],
+        ["accuracy", 69.25, "[41.00, 87.00]"],
+        ["mcc", -12.75],
+        "14 items, 13 with labels, 2 ties",
+    ]
+    labels = [["label", "gold", "predicted", "right"], ["yes", 4, 5, 3], ["no", 9, 8, 6]]
+    check(lambda: printers.print_classification(found), capsys, [*expected, *labels])
+    few = results({**scores, "intervals": None}, {"items": 14, "items_labelled": 13}, {"prompt_task": "rte"})
+    expected = [expected[0], ["accuracy", 69.25], ["mcc", -12.75], "14 items, 13 with labels"]
+    check(lambda: printers.print_classification(few), capsys, expected)
+
+
+def difference(level: str, name: str, a: float, b: float, only: tuple[int, int] | None) -> Difference:
+    only_a, only_b = only or (None, None)
+    low, high = b - a - 0.03, b - a + 0.11
+    more = {"a": a, "b": b, "low": low, "high": high, "only_a": only_a, "only_b": only_b, "p": a / 7}
+    return Difference(level=level, name=name, items=40, **more)  # type: ignore[arg-type]
+
+
+def test_comparison(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        difference("overall", "", 0.42, 0.77, (3, 17)),
+        difference("field", "syntax", 0.4, 0.35, None),
+        difference("phenomenon", "island", 0.14, 0.84, None),
+        difference("paradigm", "wh", 0.07, 0.28, None),
+        difference("paradigm", "gap", 0.7, 0.35, None),
+    ]
+    found = {"task": "blimp", "groups": rows, "notes": ["beam: 10 and 300", "other text"]}
+    head, note = ["a", "b", "b - a", "95%", "p"], "notes: beam: 10 and 300; other text"
+    expected: list[Any] = [
+        "a: runs/x",
+        "b: runs/y",
+        ["blimp (percent)", *head],
+        ["overall", 42.0, 77.0, "+35.00", "[+32.00, +46.00]", "0.06"],
+        "40 items: right in only a 3, in only b 17",
+        "one run each: p is over items, not over seeds",
+        ["field", *head],
+        ["syntax", 40.0, 35.0, "-5.00", "[-8.00, +6.00]", "0.057"],
+        ["phenomenon", *head],
+        ["island", 14.0, 84.0, "+70.00", "[+67.00, +81.00]", "0.02"],
+    ]
+    fine = [
+        ["paradigm", "a", "b", "b - a", "p"],
+        ["wh", 7.0, 28.0, "+21.00", "0.01"],
+        ["gap", 70.0, 35.0, "-35.00", "0.1"],
+    ]
+    check(lambda: printers.print_comparison(found, "runs/x", "runs/y"), capsys, [*expected, note])
+    with_details = [*expected, *fine, note]
+    check(lambda: printers.print_comparison(found, "runs/x", "runs/y", details=True), capsys, with_details)
+    # Of two levels the finer is always shown; numbers have no counts of what is right in one alone.
+    two = {
+        "task": "rte",
+        "groups": [replace(rows[0], only_a=None, only_b=None, name="mcc"), rows[4]],
+        "notes": [],
+    }
+    lines = [*expected[:2], ["rte (percent)", *head], ["mcc", *expected[3][1:]], "40 items", expected[5]]
+    check(lambda: printers.print_comparison(two, "runs/x", "runs/y"), capsys, [*lines, fine[0], fine[2]])
+
+
+def test_overview(capsys: pytest.CaptureFixture[str]) -> None:
+    of = [
+        Headline(folder="x", score="SG (%)", a=61.5, b=70.25, p=0.0321, notes=("beam: 1 and 2",)),
+        Headline(folder="y", score="F1 (%)", a=None, b=33.5),
+        Headline(folder="z", score="gain", a=0.0421, b=0.0132, p=None, notes=("beam: 1 and 2",)),
+        Headline(folder="w", score="perplexity", a=None, b=None, refused="other sentences"),
+    ]
+    rows: list[Any] = [
+        ["SG (%)", 61.5, 70.25, "+8.75", "0.032"],
+        ["F1 (%)", None, 33.5, None, None],
+        ["gain", "0.0421", "0.0132", "-0.0289", None],
+        ["perplexity", None, None, None, None],
+    ]
+    notes = ["one run each: p is over items, not over seeds"]
+    notes += ["SG (%); gain: beam: 1 and 2", "perplexity: other sentences"]
+    head = ["difference", "p"]
+    check(
+        lambda: printers.print_overview(of, "base", "new"),
+        capsys,
+        [["score", "base", "new", *head], *rows, *notes],
+    )
+    long = ("transformer-1", "transformer-2")
+    names = [f"a: {long[0]}", f"b: {long[1]}", ["score", "a", "b", *head]]
+    check(lambda: printers.print_overview(of, *long), capsys, [*names, *rows, *notes])
+
+
+def test_many(capsys: pytest.CaptureFixture[str]) -> None:
+    def group(name: str, *values: float) -> GroupScore:
+        mean, several = sum(values) / len(values), len(values) > 1
+        over_seeds = (mean - 3.5, mean + 4.25) if several else None
+        deviation = max(values) - min(values) if several else None
+        about = {"deviation": deviation, "over_items": (mean - 1.5, mean + 1.25), "over_seeds": over_seeds}
+        return GroupScore(group=name, values=values, mean=mean, **about)  # type: ignore[arg-type]
+
+    pair = PairDifference(
+        a="old",
+        b="new",
+        difference=11.5,
+        over_items=(9.5, 13.75),
+        over_seeds=(-1.5, 20.25),
+        p=0.0123,
+        p_holm=0.0456,
+    )
+    one = PairDifference(
+        a="old",
+        b="big",
+        difference=-4.25,
+        over_items=(-6.5, -2.0),
+        over_seeds=None,
+        test="McNemar, exact",
+        p=0.25,
+        p_holm=None,
+    )
+
+    def score(
+        level: str, name: str, items: int, groups: tuple[GroupScore, ...], *pairs: PairDifference
+    ) -> Score:
+        of = {"evaluation": "blimp", "score": "BLiMP (%)", "lower_is_better": False, "items": items}
+        return Score(level=level, name=name, groups=groups, pairs=pairs, **of)  # type: ignore[arg-type]
+
+    several = (group("old", 60.0, 63.0), group("new", 72.0, 71.0, 76.0), group("big", 57.25))
+    syntax, morphology, wh = (
+        tuple(map(group, ("old", "new", "big"), values))
+        for values in ((40.0, 50.5, 30.0), (80.0, 70.0, 90.0), (41.0, 52.0, 33.0))
+    )
+    worse = replace(one, difference=-10.0)
+    scores = [
+        score("overall", "", 321, several, pair, one),
+        score("field", "syntax", 100, syntax, replace(pair, difference=10.5, p=0.5, p_holm=0.75), worse),
+        score("field", "morphology", 221, morphology, replace(pair, difference=-10.0)),
+        score("paradigm", "wh", 50, wh, replace(pair, difference=11.0)),
+    ]
+    found = ManyComparison(
+        groups=tuple(GroupOf(name=name, folders=("x",), seeds=(1,)) for name in ("old", "new", "big")),
+        baseline=None,
+        scores=tuple(scores),
+        notes={"blimp": ("beam: 10 and 300",)},
+        refused={"sg": ("x: other items",)},
+        settings={},
+    )
+    head = ["a", "b", "b - a", "p", "corrected"]
+    about = "one run each: p is over items, not over seeds"
+    overall: list[Any] = [
+        "BLiMP (%); 321 items",
+        ["group", "runs", "mean", "sd", "95%"],
+        ["old", 2, 61.5, 3.0, "[58.00, 65.75]"],
+        ["new", 3, 73.0, 5.0, "[69.50, 77.25]"],
+        ["big", 1, 57.25, None, "[55.75, 58.50]"],
+        ["pair", "difference", "95%", "p", "corrected"],
+        ["new - old", "+11.50", "[-1.50, +20.25]", "0.012", "0.046"],
+        ["big - old", "-4.25", "[-6.50, -2.00]", "0.25", None],
+        f"big - old: {about}",
+    ]
+    levels: list[Any] = [
+        *("a: old", "b: new", "BLiMP (%)", ["field", *head]),
+        ["syntax", 40.0, 50.5, "+10.50", "0.5", "0.75"],
+        ["morphology", 80.0, 70.0, "-10.00", "0.012", "0.046"],
+        *("a: old", "b: big", "BLiMP (%)", ["field", *head]),
+        ["syntax", 40.0, 30.0, "-10.00", "0.25", None],
+        about,
+    ]
+    finest: list[Any] = [
+        *("a: old", "b: new", "BLiMP (%)", ["paradigm", *head]),
+        ["wh", 41.0, 52.0, "+11.00", "0.012", "0.046"],
+    ]
+    two = " (a mean of two runs is in it in 88 to 95 of a hundred cases)"
+    said = (
+        f"95%: over items; where a group has several seeds, over seeds and items{two}. p: corrected, by Holm"
+    )
+    notes = ["blimp: beam: 10 and 300", "sg, left out: x: other items"]
+
+    def lines(details: bool, compared: ManyComparison) -> list[Any]:
+        capsys.readouterr()
+        printers.print_many(compared, details=details)
+        text = capsys.readouterr().out
+        wrapped = text[text.index("95%: over items") :].split("blimp: ")[0]
+        assert " ".join(wrapped.split()) == said
+        return plain(text.replace(wrapped, ""))
+
+    assert lines(False, found) == cells([*overall, *levels, *notes])
+    assert lines(True, found) == cells([*overall, *levels, *finest, *notes])
+    # Beside another evaluation only what is overall is shown.
+    other = replace(scores[0], evaluation="sg", score="SG (%)", items=None)
+    both = replace(found, scores=(*scores, other))
+    assert lines(False, both) == cells([*overall, "SG (%)", *overall[1:], *notes])
+
+
+def test_reading(capsys: pytest.CaptureFixture[str]) -> None:
+    def estimate(base: float) -> dict[str, float]:
+        return {"value": base, "low": base - 0.125, "high": base + 0.25, "p": base / 8}
+
+    def tested(base: float) -> dict[str, float]:
+        return {"low": base - 0.01, "high": base + 0.02, "p": 0.031, "p_observations": 0.0042}
+
+    scores = {
+        "by_model": {
+            name: {
+                **{"delta_ll": base, **tested(base)},
+                "coefficients": {
+                    predictor: {
+                        "sum": estimate(base + k),
+                        "by_word_before": [estimate(base + k + n / 2) for n in range(3)],
+                    }
+                    for k, predictor in enumerate(("surprisal", "entropy"), 1)
+                },
+            }
+            for name, base in (("small", 0.0625), ("large", 0.125))
+        },
+        "pairs": [{"a": "small", "b": "large", "difference": 0.0625, **tested(0.0625)}],
+    }
+    counts = {
+        **{"words_regressed": 321, "items": 17},
+        "words_left_out": {"first": 3, "last": 0, "punctuation": 8},
+        "observations_left_out": {"too short": 5, "first": 0, "too long": 2},
+    }
+    settings = {"baseline": ["length", "log_frequency"], "spillover": 2}
+    numbers = ["from", "to", "p", "p by words"]
+    ends = ["0.0310", "0.0042"]
+    expected: list[Any] = [
+        "Held-out log-likelihood over length + log_frequency, nats a word: 321 words of 17 items",
+        ["model", "ΔLL", *numbers],
+        ["small", "0.0625", "0.0525", "0.0825", *ends],
+        ["large", "0.1250", "0.1150", "0.1450", *ends],
+        ["milliseconds a unit", "sum", "from", "to", "p", "the word", "1 before", "2 before"],
+    ]
+    for name, base in (("small", 0.0625), ("large", 0.125)):
+        for k, predictor in enumerate(("surprisal", "entropy"), 1):
+            x = base + k
+            said = (x, x - 0.125, x + 0.25, x / 8, x, x + 0.5, x + 1)
+            expected += [[f"{name}: {predictor}", *(f"{each:.3f}" for each in said)]]
+    expected += [
+        ["difference of ΔLL", *numbers],
+        ["large − small", "0.0625", "0.0525", "0.0825", *ends],
+        ["left out", "number"],
+        ["first", 3],
+        ["punctuation", 8],
+        ["times: too short", 5],
+        ["times: too long", 2],
+    ]
+    check(lambda: print_reading(results(scores, counts, settings)), capsys, expected)
