@@ -82,7 +82,11 @@ TOKENS = {
 }
 # Matched, gold and predicted brackets of six sentences.
 BRACKETS = {model: RNG.integers(0, 5, (6, 3)) + np.array([0, 5, 4]) for model in SG}
-GAINS = {"small": (0.0123, -0.0045, 0.0304), "large": (0.0217, 0.0101, 0.0333)}
+# Gain over the baseline, its interval and the number of words, of each result by model.
+GAINS = {
+    of: {"small": (0.0123 * k, -0.0045, 0.0604, 320 + k), "large": (0.0217, 0.0101 / k, 0.0333, 320 + k)}
+    for k, of in enumerate(BLIMP, 1)
+}
 
 
 def write(folder: Path, model: str, seed: int, training: str) -> None:
@@ -107,10 +111,12 @@ def write(folder: Path, model: str, seed: int, training: str) -> None:
     for (of, suite, item, condition, region), bits in BITS.items():
         if of == model:
             row = {"suite": suite, "item": item, "condition": condition, "region": region}
-            row |= {"region_name": "Verb" if region == 2 else None, "content": WORDS[condition][region - 1]}
+            name = "Verb" if model == "one" else "another name"  # that of the first is shown
+            row |= {"region_name": name if region == 2 else None, "content": WORDS[condition][region - 1]}
             regions.append({**row, "surprisal": bits})
     parsed = [
         dict(zip(("line", "matched", "gold", "predicted"), (line, *map(int, row)), strict=True))
+        | {"gold_tree": f"(S gold {line})", "predicted_tree": f"(S {model} {line})"}
         for line, row in enumerate(BRACKETS[model], 1)
     ]
     overall = {"blimp": fmean(accuracy(BLIMP[model], p) for p in PARADIGMS)}
@@ -124,15 +130,19 @@ def write(folder: Path, model: str, seed: int, training: str) -> None:
         if task == "parse":
             settings |= {"labeled": False, "binarize": "none"}
             scores = {"f1": f1(*BRACKETS[model].sum(0))}
-        found = Results(scores=scores, counts={"scored": len(rows)}, settings=settings, tables=tables)
+        scored = sum(row.get("correct") is not None for row in rows)
+        counts = {"scored": len(rows), "pairs_scored": scored, "items_scored": scored}
+        found = Results(scores=scores, counts=counts, settings=settings, tables=tables)
         write_results(folder / task, found, made)
     by_model = {
-        name: {"delta_ll": gain, "low": low, "high": high} for name, (gain, low, high) in GAINS.items()
+        name: {"delta_ll": gain, "low": low, "high": high}
+        for name, (gain, low, high, _) in GAINS[model].items()
     }
     settings = {"task": "reading", "baseline": ["length", "log_frequency"]}
     tables = {ITEMS: pa.table({"word": [1]})}
     scores = {"by_model": by_model}
-    found = Results(scores=scores, counts={"words_regressed": 321}, settings=settings, tables=tables)
+    counts = {"words_regressed": GAINS[model]["small"][3]}
+    found = Results(scores=scores, counts=counts, settings=settings, tables=tables)
     write_results(folder / "reading", found, made)
 
 
@@ -208,7 +218,7 @@ def main_scores(model: str) -> dict[str, float]:
         "BLiMP accuracy (%)": 100 * fmean(accuracy(BLIMP[model], name) for name in PARADIGMS),
         "SG score, mean of suites (%)": 100 * fmean(first_predictions(model, name) for name in SUITES),
         "unlabeled F1 (%)": f1(*BRACKETS[model].sum(0)),
-        **{f"reading times, ΔLL (nats a word), {name}": gain for name, (gain, _, _) in GAINS.items()},
+        **{f"reading times, ΔLL (nats a word), {name}": gain for name, (gain, *_) in GAINS[model].items()},
     }
 
 
@@ -512,8 +522,106 @@ def test_f1_of_sentences(two: Any) -> None:
 
 
 def test_gains_of_reading_times(two: Any) -> None:
-    drawn = {row["series"]: [row["score"], row["low"], row["high"], row["n"]] for row in two["gains"]}
-    assert drawn == {f"{m}: {name}": [*gain, 321] for m in ("one", "two-1") for name, gain in GAINS.items()}
+    drawn = {row["series"]: (row["score"], row["low"], row["high"], row["n"]) for row in two["gains"]}
+    assert drawn == {f"{m}: {name}": gain for m in ("one", "two-1") for name, gain in GAINS[m].items()}
+    assert {row["name"] for row in two["gains"]} == {"over length + log_frequency"}
+
+
+THREE = ("one", "two-1", "three")  # the third has the outcomes of "two-2"
+
+
+@pytest.fixture(scope="module")
+def three(folder: Path) -> Any:
+    """The page of three models, trained each in its own way."""
+    write(folder / "three", "two-2", 2, "z")
+    page = results_page([str(folder / name) for name in THREE])
+    return evaluate(save_page(page, folder / "three.html"), program("three_models_page"))
+
+
+@pytest.mark.parametrize("task", ["blimp", "sg"])
+def test_differences_of_three_models(task: str, three: Any) -> None:
+    head, *rows = three[task]["cells"]
+    assert head == ["", "A", "B", "B − A", "95% interval", "only A right", "only B right", "p", "p (Holm)"]
+    coarse = {"blimp": "field", "sg": "circuit"}[task]
+    groups = {**UNITS[task]["overall"], **UNITS[task][coarse]}
+    pairs = list(itertools.combinations(THREE, 2))
+    assert [tuple(row[:3]) for row in rows] == [(name, *pair) for name in groups for pair in pairs]
+    ps: dict[tuple[str, str, str], float] = {}
+    for name, a, b, difference, over, *only, p, _ in rows:
+        outcomes = {each: {"three": "two-2"}.get(each, each) for each in THREE}
+        score = dict(zip(THREE, mean_of_units(task, groups[name], tuple(outcomes.values())), strict=True))
+        right = dict(zip(THREE, common(task, groups[name], *outcomes.values()), strict=True))
+        assert shows(difference.removeprefix("+"), score[b] - score[a], 2)
+        low, high = map(number, over.split(" to "))
+        assert low <= score[b] - score[a] <= high
+        only_a = sum(x and not y for x, y in zip(right[a], right[b], strict=True))
+        only_b = sum(y and not x for x, y in zip(right[a], right[b], strict=True))
+        assert only == [str(only_a), str(only_b)]
+        ps[name, a, b] = mcnemar(only_a, only_b)
+        assert number(p) == pytest.approx(ps[name, a, b], abs=5.1e-5)
+    holm: dict[tuple[str, str, str], float] = {}
+    for overall in (True, False):
+        family = sorted((key for key in ps if (key[0] == "overall") == overall), key=ps.__getitem__)
+        for k, key in enumerate(family):
+            before = holm[family[k - 1]] if k else 0.0
+            holm[key] = min(1.0, max(before, (len(family) - k) * ps[key]))
+    expected = [holm[row[0], row[1], row[2]] for row in rows]
+    assert [number(row[-1]) for row in rows] == pytest.approx(expected, abs=5.1e-5)
+    assert three[task]["marked"] == [p < 0.05 for p in expected]
+    families = f"for the 3 comparisons of overall scores, and separately the {3 * (len(groups) - 1)}"
+    assert f"{families} comparisons by {coarse}. Shaded" in three[task]["caption"]
+    assert "p: McNemar, exact, two-sided." in three[task]["caption"]
+
+
+def test_what_three_models_are_told_apart_by(three: Any) -> None:
+    scored = {
+        "BLiMP accuracy (%)": [
+            f"{sum(x is not None for x in BLIMP[m].values())} pairs" for m in ("one", "two-1", "two-2")
+        ],
+        "unlabeled F1 (%)": ["6 sentences"] * 3,
+    }
+    assert scored["BLiMP accuracy (%)"][0] != scored["BLiMP accuracy (%)"][1]
+    for name, expected in scored.items():
+        assert three["titles"][name] == expected
+    score = {m: dict(zip(PARADIGMS, (accuracy(BLIMP[m], p) for p in PARADIGMS), strict=True)) for m in BLIMP}
+    spread = {p: max(of[p] for of in score.values()) - min(of[p] for of in score.values()) for p in PARADIGMS}
+    assert three["orders"] == {
+        "difference two-1 − one": sorted(PARADIGMS, key=lambda p: score["one"][p] - score["two-1"][p]),
+        "spread of all models": sorted(PARADIGMS, key=lambda p: -spread[p]),
+        "score of one": sorted(PARADIGMS, key=lambda p: -score["one"][p]),
+        "name, by group": sorted(PARADIGMS, key=lambda p: (PARADIGMS[p][0], p)),
+    }
+    assert three["field_names"] == ["morphology", "syntax"]
+    # The suite that is shown at first is the one that they differ most on.
+    apart = {
+        suite: max(first_predictions(m, suite) for m in SG) - min(first_predictions(m, suite) for m in SG)
+        for suite in SUITES
+    }
+    most = max(SUITES, key=apart.__getitem__)
+    assert sorted(apart.values())[-2] < apart[most]
+    assert three["chosen"] == f"{most}: surprisal by region"
+    assert [name for chosen, name in three["suites"] if chosen] == [most]
+
+
+def test_items_that_are_looked_for(three: Any) -> None:
+    assert three["search"] == {
+        "BAD agr_1": [f"agr_1 {pair}" for pair in range(PARADIGMS["agr_1"][2])],
+        "good binding 8": ["binding 8"],
+        "nothing": [],
+    }
+    assert three["pager"] == ["page 2 of 3", "Margin: bits of the bad sentence − bits of the good one."]
+    assert three["gold"] == "(S gold 1)"
+    trees = {"gold": "gold 4", "one": "one 4", "two-1": "two-1 4", "three": "two-2 4"}
+    assert three["trees"] == [[name, f"(S {tree})"] for name, tree in trees.items()]
+    items = [key for key in SG["one"] if key[0] == "fgd"]
+    assert three["listed"] == [f"fgd {item}{', prediction 2' * (n == 2)}" for _, item, n in items]
+    assert three["first_condition"] == f"gap: {' '.join(WORDS['gap'])}"
+    of = {m: GAINS["two-2" if m == "three" else m] for m in THREE}
+    gains = [(f"{m}: {name}", *gain) for m, each in of.items() for name, gain in each.items()]
+    assert three["gains"][0] == ["model", "ΔLL", "from", "to", "words"]
+    for (name, *numbers, words), (series, *expected, n) in zip(three["gains"][1:], gains, strict=True):
+        assert (name, words) == (series, str(n))
+        assert [number(x) for x in numbers] == pytest.approx(expected, abs=5.1e-4)
 
 
 def test_a_sample_of_items_has_those_that_models_disagree_on(folder: Path) -> None:
