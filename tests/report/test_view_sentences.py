@@ -467,3 +467,131 @@ def test_the_address_and_the_keys_say_which_token_and_pieces_of_words_are_marked
         ("sentence=x&token=9", "6/6 <eos>"),
     ):
         assert evaluate(path, "return one('.where').textContent;", state) == where
+
+
+def test_stacks_bars_and_trees_of_models_with_other_tokens(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    words = ["the", "old", "dog", "barks"]
+    run: dict[str, Any] = {
+        "kind": "run",
+        "stack": "nondeterministic",
+        "tokens": words,
+        "actions": ["push", "pop"],
+        "shares": rng.random((4, 2)).tolist(),
+        "tops": rng.random((4, 3)).tolist(),
+        "states": rng.random((4, 2)).tolist(),
+        "run_log_share": -1.5,
+        "run": [["push", 1, [0, 2]], ["push", 0, [0, 2, 1]], ["pop", 1, [0, 2]], ["pop", 0, [0]]],
+    }
+    tokens = ["<root>", *words, "<eos>"]
+    layers: list[dict[str, Any]] = [
+        {
+            "layer": layer,
+            "actions": rng.random((6, 3)).tolist(),
+            "attention": np.tril(rng.random((6, 6))).tolist(),
+            "replayed": [[], [1], [1, 2] if layer == 2 else [], [3], [3, 4], []],
+        }
+        for layer in (2, 5)
+    ]
+    attention = {"kind": "attention", "tokens": tokens, "layers": layers, "predicted": None}
+    traces = [
+        replace(random_trace(words, 3), stacks=run),
+        replace(random_trace(words, 8), stacks=attention),
+        random_trace(["the", "o", "ld", "dog", "barks"], 4),
+    ]
+    shares = (0.5, 0.25, 0.125)
+    for m, one in enumerate(traces):
+        steps = tuple(
+            replace(
+                step,
+                hypotheses=tuple(
+                    replace(each, share=share) for each, share in zip(step.hypotheses, shares, strict=True)
+                ),
+            )
+            for step in one.steps
+        )
+        model = {**one.model, "model": f"model-{m}", "beam": None if m == 1 else 4 + m}
+        traces[m] = replace(one, steps=steps, model=model)
+    names = ["A", "B", "C"]
+    path = save_page(sentences_page([traces], names, MADE), tmp_path / "page.html")
+    found = evaluate(path, program("stacks_page"))
+    said = [
+        "A: derivation model-0, beam 4",
+        "B: derivation model-1",
+        "C: derivation model-2, beam 6",
+    ]
+    assert found["described"].startswith(" · ".join(said))
+    for m, (name, one) in enumerate(zip(names, traces, strict=True)):
+        shown, k = found[name], 2
+        # Bars: those of the chosen model are filled; models with other tokens have pictures of their own.
+        alike = [m, *(i for i in range(3) if i != m and traces[i].tokens == one.tokens)]
+        pictures = [alike, *([i] for i in range(3) if i not in alike)]
+        assert len(shown["bars"]) == len(pictures)
+        for picture, of in zip(shown["bars"], pictures, strict=True):
+            bits = [traces[i].surprisals[-len(picture["columns"]) :] for i in of]
+            most = max(1.0, *(x for each in bits for x in each if x is not None))
+            ticks = [number(tick) for tick in picture["ticks"]]
+            assert ticks == pytest.approx([0, most / 2, most], abs=0.51 if most >= 10 else 0.051)
+            for c, column in enumerate(picture["columns"]):
+                known = [(each[c], i) for each, i in zip(bits, of, strict=True) if each[c] is not None]
+                for (fill, stroke, y, height), (x, i) in zip(column["bars"], known, strict=True):
+                    assert (height, y + height) == pytest.approx((110 * x / most, 126), abs=0.01)
+                    assert (i == of[0]) == (fill != "none") == (stroke == "none")
+                    assert i == of[0] or stroke in (COLOURS[i], "#c4c4c4")
+                assert not known or shows(column["texts"][0], known[0][0], 1)
+        rows = [
+            [names[i], str(j), traces[i].tokens[j], bits]
+            for i in (m, *(i for i in range(3) if i != m))
+            for j, bits in enumerate(traces[i].surprisals)
+        ]
+        assert shown["tsv"][0] == ["model", "position", "token", "bits"]
+        for (*text, value), (*expected_text, bits) in zip(shown["tsv"][1:], rows, strict=True):
+            assert text == expected_text
+            assert value == "" if bits is None else float(value) == pytest.approx(bits, rel=1e-4)
+        # The tree: each node in the middle between its first and its last child, in LaTeX too.
+        best = one.steps[k - 1].hypotheses[0].derivation
+        spans, _ = spans_of_attachments(best, len(one.words))
+        assert len(shown["constituents"]) == len(spans)
+        at = {x for _, x in shown["words"]} | {lines[0][0] for lines in shown["constituents"]}
+        for lines in shown["constituents"]:
+            assert {x1 for x1, _ in lines} == {(lines[0][1] + lines[-1][1]) / 2}
+            assert {x2 for _, x2 in lines} <= at
+        assert [word for word, _ in shown["words"]] == list(one.tokens[1 : k + 1])
+        assert shown["latex"].count("edge=dashed") == shown["dashed"]
+        assert re.findall(r"\[\{(\w+)\}\]", shown["latex"]) == list(one.tokens[1 : k + 1])
+        # The beam over time and the tape.
+        expected_shares = [
+            [f"{one.tokens[step.position]}: {100 * x:.1f}%" for x in shares] for step in one.steps
+        ]
+        assert [sorted(column) for column in shown["shares"]] == [
+            sorted(column) for column in expected_shares
+        ]
+        assert shown["time_ticks"] == [["0%", 132], ["50%", 72], ["100%", 12]]
+        assert shown["tape_rows"] == list(one.tokens[: k + 1])
+        head, *table = shown["tape"]
+        assert head == ["after", *one.tokens[: k + 1]]
+        depths = tape(best)
+        for j, row in enumerate(table):
+            cells = [str(x) for x in depths[j][: j + 1].tolist()]
+            assert row == [one.tokens[j], *cells, *[""] * (k - j)]
+    table = found["A"]["stacks"]["cells"]
+    assert table[0] == ["token", "push", "pop", "heaviest run", "state", "stack"]
+    for row, word, both, (kind, state, symbols) in zip(
+        table[1:], words, run["shares"], run["run"], strict=True
+    ):
+        assert [row[0], *row[3:]] == [word, kind, str(state), " ".join(map(str, symbols))]
+        assert all(shows(x, 100 * share, 1) for x, share in zip(row[1:3], both, strict=True))
+    caption, tops, states = found["A"]["stacks"]["paragraphs"]
+    assert caption.endswith("; the heaviest run has 22.3% of the weight")
+    for text, before, expected in ((tops, "symbol ", run["tops"][1]), (states, "q", run["states"][1])):
+        pairs = re.findall(rf"{before}(\d) ([\d.]+)", text)
+        assert [int(i) for i, _ in pairs] == list(range(len(expected)))
+        assert all(shows(x, 100 * share, 1) for (_, x), share in zip(pairs, expected, strict=True))
+    paragraphs = [text for text in found["B"]["stacks"]["paragraphs"] if text.startswith("Stack of")]
+    assert [text.partition(": ")[2] for text in paragraphs] == ["the old", "empty"]
+    for fills, layer in zip(found["B"]["stacks"]["fills"], layers, strict=True):
+        weights = {
+            (y / height, x / width): float(fill.split(", ")[-1][:-1]) for x, y, width, height, fill in fills
+        }
+        expected_weights = {(i, j): layer["attention"][i][j] for i in range(3) for j in range(i + 1)}
+        assert weights == pytest.approx(expected_weights, rel=1e-4)

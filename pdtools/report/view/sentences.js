@@ -76,7 +76,7 @@
     const { element, place } = panels[name];
     element.hidden = !content.length;
     const { scrollLeft } = place;
-    place.replaceChildren(...content.flat().filter(Boolean));
+    place.replaceChildren(...content.flat(Infinity).filter(Boolean));
     place.scrollLeft = scrollLeft;
   }
 
