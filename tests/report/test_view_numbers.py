@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -19,7 +21,7 @@ from view_pages import write_run
 from pdtools.evaluation.comparison.groups import by_seed, find_models
 from pdtools.evaluation.comparison.many import compare_many
 from pdtools.evaluation.results import ITEMS, Results, write_results
-from pdtools.report.view import results
+from pdtools.report.view import results, runs
 from pdtools.report.view.results import results_page
 from pdtools.report.view.runs import MOST_POINTS, runs_page
 
@@ -701,3 +703,140 @@ def test_runs(tmp_path: Path) -> None:
         edges = [round(k * 2400 / MOST_POINTS) for k in range(MOST_POINTS + 1)]
         for row, (a, b) in zip(drawn, itertools.pairwise(edges), strict=True):
             assert (row["x"], row["y"]) == (b, pytest.approx(fmean(of_run[a:b])))
+
+
+def test_runs_of_several_kinds(tmp_path: Path) -> None:
+    """Whose recipes differ, in the middle one alone too; one stopped between two evaluations."""
+    layers = {"a": 4, "b": 6, "c": 4}
+    models = {"a": "transformer", "b": "pushdown", "c": "pushdown"}
+    valid = {"a": {4: 3.5, 8: 2.75, 12: 3.0}, "b": {4: 2.5}, "c": {}}
+    last = {"a": 12, "b": 7, "c": 3}
+    trees = ("(X (X a) (X b))", "(S (X a b))", "(S (X a b))", "(X (X a) (X b))", "(S (X a) (X b))")
+    for m, name in enumerate("abc"):
+        folder = tmp_path / name
+        folder.mkdir()
+        recipe = {"model": models[name], "config": {"layers": layers[name], "heads": 2}}
+        (folder / "run.json").write_text(json.dumps({"recipe": recipe, "provenance": {}}))
+        records = []
+        for step in range(1, last[name] + 1):
+            train = {"loss": 5 - step / 8 - m, "gradient_norm": 0.5 + step, "attachment_accuracy": step / 20}
+            records += [
+                {"kind": "train", "step": step, "tokens": 90 * step, "seconds": 30 * step + m, **train}
+            ]
+            if step in valid[name]:
+                more = {"loss": valid[name][step], "attachment_accuracy": 1 - step / 20}
+                records += [{"kind": "valid", "step": step, "seconds": 30 * step + 9, **more}]
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        samples = [
+            {"step": 4 * k, "id": 7, "text": "a b", "gold": trees[-1], "tree": tree, "joint": -k / 4}
+            for k, tree in enumerate(trees[: 5 if m == 1 else 0], 1)
+        ]
+        (folder / "samples.jsonl").write_text("".join(json.dumps(sample) + "\n" for sample in samples))
+    page = runs_page([str(tmp_path / name) for name in "abc"])
+    found = evaluate(save_page(page, tmp_path / "page.html"), program("runs_page"))
+    assert found["table"][1:] == [
+        ["a", "12", "8", "2.7500", "1,080", "6.0"],
+        ["b", "7", "4", "2.5000", "630", "3.5"],
+        ["c", "3", "–", "–", "270", "1.5"],
+    ]
+    # Losses of models of different kinds are not compared.
+    assert found["bold"] == []
+    assert found["caption"].startswith("Losses of different kinds of models")
+    assert found["settings"] == [
+        ["setting", "a", "b", "c"],
+        ["model", "transformer", "pushdown", "pushdown"],
+        ["config.layers", "4", "6", "4"],
+    ]
+    ((rows, gold),) = found["samples"].values()
+    assert list(found["samples"]) == ["b: a b"]
+    assert gold == f"gold: {trees[-1]}"
+    said = [trees[0], trees[1], "the same", trees[3], "the gold tree"]
+    assert [(row[0], number(row[1]), row[2]) for row in rows[1:]] == [
+        (str(4 * k), pytest.approx(-k / 4, abs=0.005), text) for k, text in enumerate(said, 1)
+    ]
+    losses = [
+        (name, step, 5 - step / 8 - m) for m, name in enumerate("abc") for step in range(1, last[name] + 1)
+    ]
+    figures = {
+        "training loss (nats a token)": losses,
+        "validation loss (nats a token)": [(n, step, loss) for n in "abc" for step, loss in valid[n].items()],
+        "attachment accuracy, training": [(name, step, step / 20) for name, step, _ in losses],
+        "attachment accuracy, validation": [(n, step, 1 - step / 20) for n in "abc" for step in valid[n]],
+        "gradient norm": [(name, step, 0.5 + step) for name, step, _ in losses],
+    }
+    assert list(found["figures"]) == list(figures)
+    for title, expected in figures.items():
+        (head, *rows), encoding = found["figures"][title]
+        assert head == ["run", "step", title]
+        for (name, step, value), (run, at, x) in zip(rows, expected, strict=True):
+            assert (name, step) == (run, str(at))
+            assert number(value) == pytest.approx(x, abs=0.0051)
+        assert (encoding["y"]["scale"].get("type") == "log") == (title == "gradient norm")
+    columns, table = runs.figures(page).tables["runs"]
+    assert columns == ["run", "step", "best_step", "best_loss", "tokens", "seconds"]
+    assert table == [["a", 12, 8, 2.75, 1080, 360], ["b", 7, 4, 2.5, 630, 211], ["c", 3, None, None, 270, 92]]
+    charts = runs.figures(page).charts
+    assert [row["y"] for row in charts["train-loss"]["data"]["values"]] == [loss for _, _, loss in losses]
+
+
+def test_figures_of_results(folder: Path) -> None:
+    """All that is drawn and listed, of groups, pairs, suites and gains."""
+    names = ("one", "two-1", "two-2")
+    page = results_page([str(folder / name) for name in names])
+    assert [each["task"] for each in page.document["benchmarks"]] == ["blimp", "sg", "parse", "reading"]
+    figures = results.figures(page)
+    models = [model for name in names for model in find_models(folder / name)]
+    for task, coarse, title in (
+        ("blimp", "field", "accuracy"),
+        ("sg", "circuit", "items whose prediction holds"),
+    ):
+        for level, groups in UNITS[task].items():
+            chart = figures.charts[f"{task}-{level}"]
+            rows = {(row["name"], row["series"]): row for row in chart["data"]["values"]}
+            expected = {(group, m): shares(m, task, units) for group, units in groups.items() for m in names}
+            assert set(rows) == set(expected)
+            for key, counted in expected.items():
+                found = [100 * rows[key][each] for each in ("score", "low", "high")]
+                assert found == pytest.approx(interval(counted), abs=0.0051)
+                assert rows[key]["n"] == sum(n for _, n in counted)
+            assert chart["layer"][-1]["encoding"]["x"]["title"] == title
+            dashed = [
+                layer["encoding"]["x"]["datum"]
+                for layer in chart["layer"]
+                if "datum" in layer["encoding"]["x"]
+            ]
+            assert dashed == ([0.5] if task == "blimp" else [])
+        of_task = [replace(model, evaluations={task: model.evaluations[task]}) for model in models]
+        compared = compare_many(by_seed(of_task))
+        columns, listed = figures.tables[f"{task}-differences"]
+        assert columns == ["group", "a", "b", "difference", "low", "high", "test", "p", "p_holm"]
+        pairs = [
+            (score.name or score.score, pair)
+            for score in compared.scores
+            if score.level in ("overall", coarse)
+            for pair in score.pairs
+        ]
+        assert len({p for row in listed for p in row[-2:]}) > 3
+        assert listed == [
+            [name, "one", "two", pair.difference, *(pair.over_seeds or ()), pair.test, pair.p, pair.p_holm]
+            for name, pair in pairs
+        ]
+    labels = {1: "1 the dog", 2: "2 Verb"}
+    for suite in SUITES:
+        rows = figures.charts[f"sg-suite-{suite}"]["data"]["values"]
+        assert len(rows) == 3 * 2 * 2
+        for row in rows:
+            values = [
+                bits
+                for key, bits in BITS.items()
+                if (*key[:2], *key[3:]) == (row["series"], suite, row["condition"], row["region"])
+            ]
+            half = Z * stdev(values) / len(values) ** 0.5
+            found = [row["low"], row["mean"], row["high"]]
+            expected = [fmean(values) - half, fmean(values), fmean(values) + half]
+            assert found == pytest.approx(expected, abs=0.00051)
+            assert (row["label"], row["n"]) == (labels[row["region"]], len(values))
+    gains = figures.charts["reading-gains"]["data"]["values"]
+    assert [(row["series"], row["score"], row["low"], row["high"], row["n"]) for row in gains] == [
+        (f"{m}: {name}", *gain) for m in names for name, gain in GAINS[m].items()
+    ]

@@ -11,7 +11,7 @@
   });
   // Losses of different kinds of models have different parts (words, attachments): the lowest is shown of one kind only.
   const comparable = !page.settings.some(([name]) => name === "model");
-  const best = comparable ? Math.min(...runs.map((run) => run.best_loss ?? Infinity)) : null;
+  const best = comparable ? Math.min(...runs.map((run) => run.best_loss ?? Infinity)) : Infinity;
   frame(
     table(
       [{ name: "run", number: false }, "steps", "best step", { name: "best validation loss", number: true }, { name: "tokens", number: true }, { name: "minutes", number: true }],
