@@ -1,7 +1,7 @@
 """What the fuzz targets share: how many examples, how valid inputs are broken, and what may be raised.
 
-``PDTOOLS_FUZZ_EXAMPLES`` sets the number of examples of each target, which are drawn anew in each run; without it
-they are the same in all runs. ``soak.py`` runs them for a given time.
+``PDTOOLS_FUZZ_EXAMPLES`` sets the number of examples of each target, drawn anew in each run. Without
+it they are the same in all runs. ``soak.py`` runs them for a given time.
 """
 
 from __future__ import annotations
