@@ -135,6 +135,8 @@ class Evaluation:
         title: a heading.
         in_text: its name within a sentence.
         printer: what prints its results, as ``module:function``.
+        drawing: how pages draw it (:class:`pdtools.report.view.drawing.Drawing`), as ``module:name``; None:
+            items that are right or wrong are listed.
         read: the kinds of the values that are read of its documents, by their paths; ``*`` is any name.
         may_be_missing: how the paths begin that a document may lack; " ": none.
         outcomes: of items that are right or wrong; None of other evaluations.
@@ -161,6 +163,7 @@ class Evaluation:
     title: str
     in_text: str
     printer: str = "pdtools.report.evaluations:print_scores"
+    drawing: str | None = None
     read: Mapping[str, str] = field(default_factory=dict)
     may_be_missing: str = " "
     outcomes: Outcomes | None = None

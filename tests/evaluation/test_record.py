@@ -15,6 +15,7 @@ import pytest
 from pdtools.cli.main import run
 from pdtools.evaluation.record import evaluations
 from pdtools.evaluation.results import Results, read_results, write_results
+from pdtools.report.view.results import results_page
 
 RECORD = '''
 import math
@@ -131,6 +132,14 @@ def test_it_is_compared_and_shown(
     page = tmp_path / "page.html"
     assert run(["view", a, b, "-o", str(page), "-q"]) == 0
     assert "Names of colours" in page.read_text()
+    assert results_page([a, b]).packed["items-colours"] == {
+        "groups": ["blue", "grey", "red"],
+        "group": [2, 2, 0, 1],
+        "id": ["1", "2", "1", "1"],
+        "texts": {"text": ["a", "b", "c", "d"]},
+        "listed": 1,
+        "outcomes": [[1, 0, 0, 1], [1, 1, 1, 0]],
+    }
 
 
 @pytest.mark.parametrize("name", ["colours", "bits"])
@@ -259,6 +268,7 @@ def test_without_the_package_its_results_say_what_they_are(
     page = tmp_path / "page.html"
     assert run(["view", *folders, *numbers, "-o", str(page), "-q"]) == 0
     assert "Names of colours" in page.read_text()
+    assert results_page(folders).packed["items-colours"]["texts"] == {"text": ["a", "b", "c", "d"]}
     document = json.loads((tmp_path / "a/results.json").read_text())
     said = document["evaluation"]
     unsaid = {name: value for name, value in said.items() if name != "items"}

@@ -613,7 +613,7 @@ def test_items_that_are_looked_for(three: Any) -> None:
     }
     assert three["pager"] == ["page 2 of 3", "Margin: bits of the bad sentence − bits of the good one."]
     assert three["gold"] == "(S gold 1)"
-    trees = {"gold": "gold 4", "one": "one 4", "two-1": "two-1 4", "three": "two-2 4"}
+    trees = {"gold tree": "gold 4", "one": "one 4", "two-1": "two-1 4", "three": "two-2 4"}
     assert three["trees"] == [[name, f"(S {tree})"] for name, tree in trees.items()]
     items = [key for key in SG["one"] if key[0] == "fgd"]
     assert three["listed"] == [f"fgd {item}{', prediction 2' * (n == 2)}" for _, item, n in items]

@@ -10,6 +10,7 @@ EVALUATIONS = (
         title="BLiMP",
         in_text="BLiMP",
         printer="pdtools.report.evaluations:print_blimp",
+        drawing="pdtools.report.view.items:PAIRS",
         read={"scores.overall": SCORE},
         may_be_missing="scores.",
         outcomes=Outcomes(

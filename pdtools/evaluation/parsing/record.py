@@ -37,6 +37,7 @@ EVALUATIONS = (
         title="Parsing",
         in_text="parsing",
         printer="pdtools.report.evaluations:print_parse",
+        drawing="pdtools.report.view.items:PARSES",
         read={
             "settings.labeled": FLAG,
             "settings.binarize": STRING,

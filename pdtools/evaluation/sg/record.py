@@ -11,6 +11,7 @@ EVALUATIONS = (
         title="Syntactic generalization",
         in_text="the SG test suites",
         printer="pdtools.report.evaluations:print_sg",
+        drawing="pdtools.report.view.suites:SUITES",
         read={"scores.overall": SCORE, "scores.sg_31": SCORE},
         may_be_missing="scores.",
         outcomes=Outcomes(

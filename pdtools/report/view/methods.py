@@ -44,8 +44,8 @@ def _in_text(each: Loaded) -> str:
 def _scorers(each: Loaded) -> list[tuple[str, dict[str, Any]]]:
     """The models of results, and how each was scored; those of reading times have several."""
     settings = each.document["settings"]
-    several = settings.get("models") if each.task == "reading" else None
-    if not several:
+    several = settings.get("models")
+    if not isinstance(several, dict) or not several:
         scorer = settings.get("scorer")
         return [(each.model, {**settings, **(scorer if isinstance(scorer, dict) else {})})]
     return [(name, about.get("scorer", {})) for name, about in several.items()]

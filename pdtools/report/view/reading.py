@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from pdtools.report.view.charts import dots
+from pdtools.report.view.drawing import Drawing
 from pdtools.report.view.loaded import Loaded
 
 
-def gains(of_task: Sequence[Loaded]) -> dict[str, Any]:
+def _gains(of_task: Sequence[Loaded], _: object) -> tuple[dict[str, Any], dict[str, Any]]:
     """The rows of a chart of each model's gain over its baseline, nats a word, and the chart.
 
     Args:
@@ -32,4 +33,7 @@ def gains(of_task: Sequence[Loaded]) -> dict[str, Any]:
                 }
             )
     chart = dots(series=[row["series"] for row in rows], title="ΔLL (nats a word)", chance=0.0, shares=False)
-    return {"gains": rows, "chart": chart}
+    return {"gains": rows, "chart": chart}, {}
+
+
+GAINS = Drawing(parts=_gains)

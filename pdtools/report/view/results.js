@@ -72,7 +72,7 @@
       make("div", { class: "controls" },
         selection("by", names.map((name) => [name, name]), level, (value) => { level = value; draw(); }),
         selection("sorted by", orders, order, (value) => { order = value; draw(); })),
-      make("p", { class: "soft" }, `Dots with 95% intervals over items (Wilson; of a mean of several, MOVER).${benchmark.task === "blimp" ? " Dashed: chance." : ""}`),
+      make("p", { class: "soft" }, `Dots with 95% intervals over items (Wilson; of a mean of several, MOVER).${benchmark.chance === null ? "" : " Dashed: chance."}`),
       shown.element,
     ];
   }
@@ -125,7 +125,7 @@
         ...about.formulas.map((formula) => make("p", {}, make("code", {}, readable(formula, about.labels)))),
         terms(about, found, benchmark.models),
         make("p", { class: "soft" }, "Means over items, bits, with 95% intervals of the mean (normal approximation). A prediction is about each item, not about the means."),
-        make("button", { click: () => browsers.sg.only(name) }, "List its items"));
+        make("button", { click: () => browsers[benchmark.task].only(name) }, "List its items"));
       await chart(shown.place, about.chart, found, { label: `${name}: mean surprisal by region and condition`, facet: true });
     };
     const rows = names.map((name) => {
@@ -164,7 +164,7 @@
     const place = make("div");
     const list = make("div", { "aria-live": "polite" });
     let items = null, found = [], at = 0;
-    const isRight = task !== "parse";
+    const isRight = benchmark.is_right;
     const set = (values) => state.set(Object.fromEntries(Object.entries(values).map(([name, value]) => [prefix + name, value])));
     const get = (name) => state.get(prefix + name);
 
@@ -209,11 +209,12 @@
     function draw() {
       const rows = found.slice(ROWS * at, ROWS * at + ROWS);
       const chosen = get("item");
-      const text = (i) => Object.entries(items.texts).slice(0, task === "blimp" ? 2 : 1).map(([, each]) => make("div", { class: "text", dir: "auto" }, task === "sg" ? each[i]?.split("\n")[0] : each[i] ?? ""));
-      const columns = ["item", ...(Object.keys(items.texts).length ? [task === "blimp" ? "good / bad" : task === "sg" ? "first condition" : "gold tree"] : []), ...ours.map((name) => ({ name, number: !isRight })), ...(items.margins ? ours.map((name) => ({ name: ours.length > 1 ? `margin (${name})` : "margin", number: true })) : [])];
+      const listed = Object.keys(items.texts).slice(0, items.listed);
+      const text = (i) => listed.map((name) => make("div", { class: "text", dir: "auto" }, items.texts[name][i] ?? ""));
+      const columns = ["item", ...(listed.length ? [listed.join(" / ")] : []), ...ours.map((name) => ({ name, number: !isRight })), ...(items.margins ? ours.map((name) => ({ name: ours.length > 1 ? `margin (${name})` : "margin", number: true })) : [])];
       const cells = rows.map((i) => [
         make("button", { class: "link", "aria-expanded": String(chosen === String(i)), click: () => { set({ item: chosen === String(i) ? "" : i }); draw(); } }, `${items.groups.length > 1 ? `${items.groups[items.group[i]]} ` : ""}${items.id[i]}`),
-        ...(Object.keys(items.texts).length ? [make("div", {}, text(i))] : []),
+        ...(listed.length ? [make("div", {}, text(i))] : []),
         ...ours.map((_, m) => outcome(items.outcomes[m][i])),
         ...(items.margins ? ours.map((_, m) => signed(items.margins[m][i])) : []),
       ]);
@@ -240,20 +241,20 @@
     /** One item: each model's surprisals, token by token, and how to look closer. */
     function detail(i) {
       const parts = [];
-      for (const [name, texts] of Object.entries(items.texts)) if (task === "parse") parts.push(make("h3", {}, name), make("div", { class: "text", dir: "auto" }, texts[i] ?? "–"));
+      for (const [name, texts] of Object.entries(items.texts)) if (items.unfolded) parts.push(make("h3", {}, name), make("div", { class: "text", dir: "auto" }, texts[i] ?? "–"));
       for (const [condition, [contents, bits]] of Object.entries(items.regions?.[i] ?? {})) {
         parts.push(make("h3", {}, `${condition}: surprisal of each region (bits)`), bits.map((of, m) => (of.length && !of.includes(null) ? heat(ours[m], [contents, of], null) : null)));
       }
       for (const [m, tokens] of Object.entries(items.tokens ?? {})) {
         if (!tokens[i]) continue;
-        parts.push(make("h3", {}, `${ours[m]}: surprisal of each token (bits)`), ...["good", "bad"].map((side, s) => heat(side, tokens[i][s], tokens[i][1 - s])));
+        parts.push(make("h3", {}, `${ours[m]}: surprisal of each token (bits)`), ...items.pair.map((side, s) => heat(side, tokens[i][s], tokens[i][1 - s])));
       }
-      if (task === "blimp" && !Object.keys(items.tokens ?? {}).length) parts.push(make("p", { class: "soft" }, "These results have no surprisals of tokens: eval-blimp of today's pdtools keeps them."));
-      const sentences = task === "blimp" ? [["--pair", items.texts.good[i], items.texts.bad[i]]]
+      if (items.note) parts.push(make("p", { class: "soft" }, items.note));
+      const sentences = items.pair ? [["--pair", ...items.pair.map((name) => items.texts[name][i])]]
         : Object.values(items.regions?.[i] ?? {}).map(([contents]) => ["--text", contents.map((each) => each?.trim()).filter(Boolean).join(" ")]);
       if (sentences.length) {
         const options = [...sentences, ...paths.map((path) => ["--model", path])].map(([name, ...values]) => [name, ...values.map(quote)].join(" "));
-        const command = `pdtools view ${options.join(" ")} -o ${task === "blimp" ? "pair" : "item"}.html`;
+        const command = `pdtools view ${options.join(" ")} -o ${items.pair ? "pair" : "item"}.html`;
         parts.push(make("h3", {}, "What the models did at each token"), make("p", {}, make("code", {}, command), " ", copyButton("copy the command", command)));
       }
       return make("div", { class: "item" }, parts);

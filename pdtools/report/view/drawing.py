@@ -1,0 +1,123 @@
+"""How a page draws an evaluation: a list of its items, and what only this evaluation has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pdtools.evaluation.record import Evaluation, Outcomes
+from pdtools.evaluation.results import check_columns
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pandas as pd
+    import pyarrow as pa
+
+    from pdtools.report.view.loaded import Loaded
+
+Items = dict[str, Any]
+"""The list of items, as the page's script takes it: its ``groups``; of each item its ``group``, its ``id``
+and its ``texts`` by name, of which the first ``listed`` stand in the list, and all below an item if
+``unfolded``; of each model ``outcomes`` (1, 0, None; or numbers), and perhaps ``margins``, surprisals of
+``tokens`` or ``regions``, the ``pair`` of texts that are compared, and a ``note``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawing:
+    """What the record of an evaluation names as its ``drawing``.
+
+    Attributes:
+        key: the columns that name an item, where the record has no outcomes.
+        columns: of the items what is drawn, beside what comparisons read, and what they hold.
+        optional: the same of columns that may be missing.
+        items: the list of items, from a row for each (``@i`` ends the columns of model i) and the results;
+            None: there is no list.
+        outcome: the column that models agree or disagree in.
+        is_right: whether items are right or wrong, not numbers.
+        parts: what else a section holds, and what is packed beside it, from the results and those rows.
+    """
+
+    key: tuple[str, ...] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
+    optional: Mapping[str, str] = field(default_factory=dict)
+    items: Callable[[pd.DataFrame, Sequence[Loaded]], Items] | None = None
+    outcome: str = "correct"
+    is_right: bool = True
+    parts: Callable[[Sequence[Loaded], pd.DataFrame | None], tuple[dict[str, Any], dict[str, Any]]] | None = (
+        None
+    )
+
+    def check(self, table: pa.Table, folder: Path) -> None:
+        """Refuse a table of items that cannot be drawn.
+
+        Raises:
+            InputError: see :func:`check_columns`.
+        """
+        check_there(table, self.columns, self.optional, folder, "items")
+
+
+def drawing_of(record: Evaluation) -> Drawing:
+    """The drawing that a record names; without one, items that are right or wrong are listed."""
+    if record.drawing is not None:
+        module, _, name = record.drawing.partition(":")
+        found: Drawing = getattr(import_module(module), name)
+        return found
+    return Drawing(items=None if record.outcomes is None else partial(listed_items, record.outcomes))
+
+
+def listed_items(outcomes: Outcomes, items: pd.DataFrame, of_task: Sequence[Loaded]) -> Items:
+    """Items that are right or wrong: units are their groups, ``content`` are their texts."""
+    texts = {name: column_of(items, name).astype(str).tolist() for name in outcomes.content}
+    rest = [name for name in outcomes.key if name != outcomes.unit] or [outcomes.unit]
+    names = [column_of(items, name).astype(str).tolist() for name in rest]
+    return {
+        **grouped(column_of(items, outcomes.unit)),
+        "id": [" ".join(each) for each in zip(*names, strict=True)],
+        "texts": texts,
+        "listed": len(texts),
+        "outcomes": [outcomes_of(items[f"correct@{i}"]) for i in range(len(of_task))],
+    }
+
+
+def grouped(column: pd.Series) -> Items:
+    """The different groups, and which of them each item is in."""
+    names, group = np.unique(column.to_numpy(str), return_inverse=True)
+    return {"groups": names.tolist(), "group": group.tolist()}
+
+
+def column_of(items: pd.DataFrame, name: str) -> pd.Series:
+    """A column that all models have alike."""
+    return items[name] if name in items else items[f"{name}@0"]
+
+
+def outcomes_of(column: pd.Series) -> list[int | None]:
+    """Right or wrong; None where there is no score."""
+    return [None if value is None or value != value else int(value) for value in column.tolist()]
+
+
+def numbers_of(column: pd.Series, digits: int) -> list[float | None]:
+    """Rounded numbers; None where there is none."""
+    return [None if value != value else value for value in column.astype(float).round(digits).tolist()]
+
+
+def rounded(value: float, digits: int = 4) -> float:
+    """A number as pages hold it."""
+    return round(float(value), digits)
+
+
+def check_there(
+    table: pa.Table, columns: Mapping[str, str], optional: Mapping[str, str], folder: Path, what: str
+) -> None:
+    """:func:`check_columns` of columns that have to be there, and of those that may be missing.
+
+    Raises:
+        InputError: see there.
+    """
+    there = {name: kind for name, kind in optional.items() if name in table.column_names}
+    check_columns(table, {**columns, **there}, folder, what=what)
