@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.comparison.statistics import Spread, common_variance, interval
+from pdtools.evaluation.bootstrap import bootstrap, interval
+from pdtools.evaluation.comparison.statistics import Spread, common_variance
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 from pdtools.evaluation.sg.evaluate import Presented, present, regions_of
 from pdtools.evaluation.sg.suites import Condition, Item, Suite, Suites
+from pdtools.evaluation.sums import of_sums
 from pdtools.inspection.predictions import Prediction, Predictions
 from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
 from pdtools.search.scorer import load_model
@@ -301,19 +304,17 @@ class _Values:
                 for model, seeds in self._runs.items()
                 if (model, 0) in runs
             }  # (seeds, items, L, H) each
-            rng = np.random.default_rng(self._seed)
-            of_items = rng.multinomial(len(kept), np.full(len(kept), 1 / len(kept)), self._samples)
-            shares = of_items / len(kept)  # (samples, items), the same for all models
+            interval_of = partial(mean_and_interval, seed=self._seed, samples=self._samples)
             items[suite] = max(items.get(suite, 0), len(kept))
             means = {model: each.mean((2, 3)) for model, each in values.items()}  # (seeds, items) each
             first = next(iter(means))
             for model, each in values.items():
                 by_head = each.mean((0, 1))
                 score = {"by_layer": by_head.mean(1).tolist(), "by_head": by_head.tolist()}
-                score = mean_and_interval(shares, means[model]) | score
+                score = interval_of(means[model]) | score
                 by_suite.setdefault(suite, {}).setdefault(region, {})[model] = score
                 if model != first:
-                    score = mean_and_interval(shares, means[model], less=means[first])
+                    score = interval_of(means[model], less=means[first])
                     differences.setdefault(suite, {}).setdefault(region, {})[model] = score
         counts = {
             "items": len(self._items),
@@ -325,20 +326,21 @@ class _Values:
 
 
 def mean_and_interval(
-    shares: NDArray[np.float64], values: NDArray[np.float64], less: NDArray[np.float64] | None = None
+    values: NDArray[np.float64], less: NDArray[np.float64] | None = None, *, seed: int, samples: int
 ) -> dict[str, Any]:
     """The mean of values of items, or its difference from that of others, with an interval.
 
     Args:
-        shares: (samples, items), of each item in samples of a bootstrap.
         values: (seeds, items).
         less: (seeds, items), what is taken away.
+        seed, samples: of the bootstrap.
     """
     groups = [values] if less is None else [values, less]
     by_item = values.mean(0) if less is None else values.mean(0) - less.mean(0)  # (items,)
     mean, n = float(by_item.mean()), len(by_item)
     if all(len(group) == 1 for group in groups):
-        low, high = interval(shares @ by_item)
+        of_items = of_sums(lambda sums: sums[..., 0] / n)
+        low, high = interval(bootstrap(by_item[:, None], of_items, np.random.default_rng(seed), samples))
     else:  # the variance of a bootstrap's means is known without drawing
         both = sum(
             common_variance((group.var(1) / n).tolist(), float(group.mean(0).var()) / n) for group in groups

@@ -1,8 +1,8 @@
-"""Accuracy, F1 and correlations of predictions, and their intervals."""
+"""Accuracy, F1 and correlations of predictions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,6 @@ Score = Callable[..., float | None]
 
 WRONG = -1
 """The prediction for an item whose best answers are equally probable: no label."""
-
-CONFIDENCE = 0.95
 
 
 def accuracy(gold: Int64, predicted: Int64) -> float | None:
@@ -75,33 +73,6 @@ def scores_of(task: Task) -> dict[str, Score]:
 def main_score(task: Task, gold: NDArray[np.generic], predicted: NDArray[np.generic]) -> float:
     """What chooses checkpoints; 0 where the score is not defined."""
     return next(iter(scores_of(task).values()))(gold, predicted) or 0.0
-
-
-def intervals(
-    scores: Mapping[str, Score],
-    gold: NDArray[np.generic],
-    predicted: NDArray[np.generic],
-    *,
-    seed: int,
-    samples: int,
-) -> dict[str, list[float] | None]:
-    """Percentile intervals (95%) of scores, by a bootstrap over items.
-
-    Returns:
-        low and high of each score; None where too few samples have it (half).
-    """
-    rng = np.random.default_rng(seed)
-    found: dict[str, list[float]] = {name: [] for name in scores}
-    for _ in range(samples):
-        items = rng.integers(len(gold), size=len(gold))
-        for name, score in scores.items():
-            if (value := score(gold[items], predicted[items])) is not None:
-                found[name].append(value)
-    edges = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
-    return {
-        name: np.quantile(values, edges).tolist() if 2 * len(values) > samples else None
-        for name, values in found.items()
-    }
 
 
 def predict(task: Task, found: Float64) -> NDArray[Any]:

@@ -188,10 +188,9 @@ def test_intervals_of_one_run_are_over_items() -> None:
     """A mean of normal values has the interval of their deviations."""
     rng = np.random.default_rng(0)
     values, other = rng.normal(size=(2, 1, 400))
-    shares = rng.multinomial(400, np.full(400, 1 / 400), 4000) / 400
     for found, of in (
-        (mean_and_interval(shares, values), values),
-        (mean_and_interval(shares, values, less=other), values - other),
+        (mean_and_interval(values, seed=1, samples=4000), values),
+        (mean_and_interval(values, less=other, seed=1, samples=4000), values - other),
     ):
         assert found["mean"] == pytest.approx(of.mean())
         assert (found["high"] - found["low"]) / 2 == pytest.approx(1.96 * of.std() / 20, rel=0.06)
@@ -200,18 +199,18 @@ def test_intervals_of_one_run_are_over_items() -> None:
 def test_intervals_of_several_runs_are_over_seeds_and_items() -> None:
     """Variances by hand: two seeds, and one; two items."""
     values, other = np.array([[1.0, 4.0], [2.0, 7.0]]), np.array([[1.0, 2.0]])
-    nothing = np.full((1, 2), 0.5)
+    nothing = {"seed": 0, "samples": 0}  # is drawn
     # Of both items, seed by seed, 2.25 and 6.25, of their mean 4; half of that each for means of two.
     items, seeds, both = 4 / 2, (4.5 - 2.5) ** 2 / 2 / 2, (4.25 / 2 - 4 / 2) / 1
     error = (items + seeds - both) ** 0.5
     half = student_quantile(0.975, error**4 / seeds**2) * error
-    found = mean_and_interval(nothing, values)
+    found = mean_and_interval(values, **nothing)
     assert found == {"mean": 3.5, "low": pytest.approx(3.5 - half), "high": pytest.approx(3.5 + half)}
     # By item the difference is 0.5 and 3.5. The one seed is taken to vary as the two.
     items, seeds = 1.5**2 / 2 - 3 * both, 3 * seeds
     t, normal = student_quantile(0.975, 1), student_quantile(0.975, math.inf)
     half = (items * normal + seeds * t) / (items + seeds) ** 0.5
-    found = mean_and_interval(nothing, values, less=other)
+    found = mean_and_interval(values, less=other, **nothing)
     assert found == {"mean": 2.0, "low": pytest.approx(2 - half), "high": pytest.approx(2 + half)}
 
 

@@ -16,7 +16,6 @@ from pdtools.prompts.metrics import (
     accuracy,
     decide,
     f1,
-    intervals,
     main_score,
     pearson,
     predict,
@@ -127,42 +126,10 @@ def test_f1_is_that_of_the_label_that_the_task_names(positive: str) -> None:
     assert len({value for label, value in every.items() if label != positive} - {every[positive]}) > 0
 
 
-def test_intervals_are_those_of_the_mean() -> None:
-    """An accuracy's bootstrap is a binomial over n, whose quantiles are known."""
-    gold, predicted = np.zeros(100, dtype=int), np.repeat([0, 1], 50)
-    found = intervals({"accuracy": accuracy}, gold, predicted, seed=1, samples=4000)
-    assert found["accuracy"] == pytest.approx([0.40, 0.60], abs=0.011)
-    nothing = intervals({"f1": f1}, gold, gold, seed=1, samples=10)
-    assert nothing == {"f1": None}
-
-
-@pytest.mark.parametrize(("defined", "has_interval"), [(3, False), (7, True)])
-def test_a_score_that_less_than_half_of_the_samples_have_has_no_interval(
-    defined: int, has_interval: bool
-) -> None:
-    """It is defined where a sample begins with one of the first items: in 3 or 7 of 10 samples."""
-    items = np.arange(10)
-    score = {"x": lambda gold, predicted: float(predicted.mean()) if gold[0] < defined else None}
-    assert (intervals(score, items, items, seed=1, samples=400)["x"] is not None) == has_interval
-
-
 def test_numbers_are_predicted_within_the_range_of_the_task() -> None:
     assert read_task("stsb").range == (0, 5)
     found = predict(read_task("stsb"), np.array([[-0.5], [0.25], [5.0], [7.0]]))
     assert found.tolist() == [0, 0.25, 5, 5]
-
-
-def test_what_is_drawn_are_pairs_of_gold_and_predicted() -> None:
-    gold = np.arange(4.0)
-    score = {"wrong by": lambda gold, predicted: float((predicted - 2 * gold).max())}
-    assert intervals(score, gold, 2 * gold + 4, seed=3, samples=50) == {"wrong by": [4, 4]}
-
-
-def test_intervals_of_a_mean_are_those_of_the_central_limit_theorem() -> None:
-    gold = np.random.default_rng(2).normal(size=200)
-    (found,) = intervals({"mean": lambda gold, _: gold.mean()}, gold, gold, seed=1, samples=6000).values()
-    error = 1.96 * gold.std() / np.sqrt(200)
-    assert found == pytest.approx([gold.mean() - error, gold.mean() + error], abs=0.007)
 
 
 def test_classes_are_those_of_the_likeliest_answer_and_are_not_clipped() -> None:

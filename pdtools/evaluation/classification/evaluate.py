@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError, explained_memory_errors
+from pdtools.evaluation.bootstrap import CONFIDENCE, bootstrap, interval
+from pdtools.evaluation.classification.record import item_score
 from pdtools.evaluation.perplexity.evaluate import check_shards
 from pdtools.evaluation.perplexity.shard_rows import Row, score_blocks
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
-from pdtools.prompts.metrics import CONFIDENCE, WRONG, intervals, predict, scores_of
+from pdtools.prompts.metrics import WRONG, predict, scores_of
 from pdtools.prompts.rows import NO_ANSWER, PromptForm
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pdtools.evaluation.classification.record import AnswerRanks, AnswerSums
     from pdtools.evaluation.pieces import InPieces
     from pdtools.files import Rejects
     from pdtools.models import LoadedModel
@@ -102,9 +105,11 @@ def evaluate_prompts(
     scores: dict[str, Any] = {
         name: score(gold[known], predicted[known]) if known.any() else None for name, score in scorers.items()
     }
-    scores["intervals"] = (
-        intervals(scorers, gold[known], predicted[known], seed=seed, samples=samples) if known.any() else None
-    )
+    scores["intervals"] = None
+    if known.any():
+        positive = task.labels.index(task.positive) if task.metric == "f1" else None
+        of_items = {name: item_score(name, positive) for name in scorers}
+        scores["intervals"] = intervals(of_items, gold[known], predicted[known], seed=seed, samples=samples)
     ties = int((predicted == WRONG).sum()) if form.answers else 0
     counts = {
         "items": len(answered),
@@ -134,6 +139,27 @@ def evaluate_prompts(
     }
     items = _table(shards, form, [row for row, _ in answered], found, gold, predicted, known)
     return Results(scores=scores, counts=counts, settings=settings, tables={ITEMS: items})
+
+
+def intervals(
+    scores: Mapping[str, AnswerSums | AnswerRanks],
+    gold: NDArray[Any],
+    predicted: NDArray[Any],
+    *,
+    seed: int,
+    samples: int,
+) -> dict[str, list[float] | None]:
+    """Percentile intervals (95%) of scores, by a bootstrap over items.
+
+    Returns:
+        low and high of each score, as fractions of 1; None where too few samples have it (half).
+    """
+    found: dict[str, list[float] | None] = {}
+    for name, score in scores.items():
+        numbers = np.array(score.numbers(gold.tolist(), predicted.tolist()))
+        drawn = bootstrap(numbers, score.statistic, np.random.default_rng(seed), samples)
+        found[name] = [*interval(drawn / 100)] if 2 * len(drawn) > samples else None
+    return found
 
 
 def _answer(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,7 @@ class AnswerSums:
     """
 
     name: str
-    positive: str | None
+    positive: str | int | None
     items, key = "items", "item"
 
     @property
@@ -55,10 +56,14 @@ class AnswerSums:
     def read(self, table: pa.Table, folder: str | Path) -> dict[str, tuple[float, ...]]:
         """What each item with a label adds: for accuracy whether it is right, and 1; for F1 whether gold and
         prediction are both positive, and each; for a correlation the numbers' moments."""
-        gold, found = read_answers(table, folder, self.name != "pearson")
+        items, gold, found = read_answers(table, folder, self.name != "pearson")
+        return dict(zip(items, self.numbers(gold, found), strict=True))
+
+    def numbers(self, gold: Sequence[Any], found: Sequence[Any]) -> list[tuple[float, ...]]:
+        """The same of labels (or numbers) and predictions."""
         if self.name == "pearson":  # a correlation stays the same, and its moments lose fewer digits
             gold, found = _from_first(gold), _from_first(found)
-        return {item: self._adds(gold[item], found[item]) for item in gold}
+        return list(map(self._adds, gold, found))
 
     def _adds(self, gold: Any, found: Any) -> tuple[float, ...]:
         if self.name == "accuracy":
@@ -83,10 +88,9 @@ class AnswerSums:
         return np.where(vary, 100 * (n * xy - x * y) / scale, np.nan)
 
 
-def _from_first(values: dict[str, Any]) -> dict[str, Any]:
+def _from_first(values: Sequence[float]) -> list[float]:
     """Numbers less the first of them."""
-    first = next(iter(values.values()), 0.0)
-    return {item: value - first for item, value in values.items()}
+    return [value - values[0] for value in values]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,8 +101,12 @@ class AnswerRanks:
 
     def read(self, table: pa.Table, folder: str | Path) -> dict[str, tuple[float, ...]]:
         """The target and the prediction of each item that has a target."""
-        gold, found = read_answers(table, folder, is_label=False)
-        return {item: (gold[item], found[item]) for item in gold}
+        items, gold, found = read_answers(table, folder, is_label=False)
+        return dict(zip(items, self.numbers(gold, found), strict=True))
+
+    def numbers(self, gold: Sequence[float], found: Sequence[float]) -> list[tuple[float, ...]]:
+        """The same of targets and predictions."""
+        return list(zip(gold, found, strict=True))
 
     def statistic(self, numbers: NDArray[np.float64], times: NDArray[np.int64] | None) -> NDArray[np.float64]:
         """See :class:`pdtools.evaluation.record.ItemScore`."""
@@ -137,22 +145,26 @@ def _ranks(values: NDArray[np.float64], times: NDArray[np.int64]) -> NDArray[np.
 def _item_score(label: str, document: Document) -> AnswerSums | AnswerRanks:
     """The item score of a main score, by its label."""
     name = next(name for name, text in NAMES.items() if label.endswith(f", {text} (%)"))
-    if name == "spearman":
-        return AnswerRanks()
-    return AnswerSums(name=name, positive=document["settings"].get("positive"))
+    return item_score(name, document["settings"].get("positive"))
+
+
+def item_score(name: str, positive: str | int | None) -> AnswerSums | AnswerRanks:
+    """The item score of a name in ``NAMES``; F1 is that of the label ``positive``."""
+    return AnswerRanks() if name == "spearman" else AnswerSums(name=name, positive=positive)
 
 
 def read_answers(
     table: pa.Table, folder: str | Path, is_label: bool
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Labels and predictions by item, of items that have a label."""
+) -> tuple[list[str], list[Any], list[Any]]:
+    """Items that have a label, their labels and predictions."""
     gold, kind = ("label", "strings") if is_label else ("target", "numbers")
     check_columns(table, {"item": "strings", gold: kind, "predicted": kind}, folder)
     rows = list(zip(*(table[name].to_pylist() for name in ("item", gold, "predicted")), strict=True))
     known = [row for row in rows if row[1] is not None]
-    if len({item for item, _, _ in known}) < len(known):
+    items, labels, found = ([row[i] for row in known] for i in range(3))
+    if len(set(items)) < len(items):
         raise InputError("items: two of the same name", file=folder)
-    return {item: label for item, label, _ in known}, {item: found for item, _, found in known}
+    return items, labels, found
 
 
 def _main_scores(document: Document) -> MainScores:

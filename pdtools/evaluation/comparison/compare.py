@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.bootstrap import CONFIDENCE
 from pdtools.evaluation.comparison.engine import Comparison, Score
 from pdtools.evaluation.comparison.groups import Group, Model
-from pdtools.evaluation.comparison.statistics import CONFIDENCE
 from pdtools.evaluation.record import evaluation_of
 from pdtools.evaluation.results import read_document
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.bootstrap import interval
 from pdtools.evaluation.comparison.comparability import comparability
 from pdtools.evaluation.comparison.groups import Group, Model
 from pdtools.evaluation.comparison.items import (
@@ -29,7 +30,6 @@ from pdtools.evaluation.comparison.statistics import (
     bootstrap_p,
     common_variance,
     deviation,
-    interval,
     mcnemar,
     resample,
 )

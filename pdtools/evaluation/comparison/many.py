@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pdtools.errors import PdtoolsError
+from pdtools.evaluation.bootstrap import CONFIDENCE
 from pdtools.evaluation.comparison.compare import DEFAULT_SAMPLES
 from pdtools.evaluation.comparison.engine import SEEDS_OF_ONE, Comparison, PairDifference, Score
 from pdtools.evaluation.comparison.groups import Group, check_groups
-from pdtools.evaluation.comparison.statistics import CONFIDENCE, holm
+from pdtools.evaluation.comparison.statistics import holm
 
 ONE_RUN_EACH = "one run each: p is over items, not over seeds"
 

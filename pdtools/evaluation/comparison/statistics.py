@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+from pdtools.evaluation.bootstrap import CONFIDENCE, drawn_scores
 from pdtools.evaluation.student import student_p, student_quantile
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
     from pdtools.evaluation.record import Statistic
 
-CONFIDENCE = 0.95
-_AT_ONCE = 1 << 21  # numbers of a bootstrap that are in memory at the same time
 _TINY = 1e-300
 
 
@@ -87,24 +86,16 @@ def resample(
     """
     import numpy as np
 
-    n_units, (_, n_runs, n_numbers) = int(units.max()) + 1, numbers.shape
+    n_units, n_runs = int(units.max()) + 1, numbers.shape[1]
     scores = np.empty((n_units, n_runs))
     drawn = []
     variances = np.empty((n_units, n_runs))
     for unit in range(n_units):
         inside = numbers[units == unit]
-        n = len(inside)
         scores[unit] = statistic(inside, None)[0]
-        # Items that are alike are drawn together: how often is multinomial.
-        kinds, times = np.unique(inside.reshape(n, -1), axis=0, return_counts=True)
-        step = max(1, _AT_ONCE // max(len(kinds), n_runs * n_numbers))
         total, squares = np.zeros(n_runs), np.zeros(n_runs)  # of differences from the scores
         means = []
-        for first in range(0, samples, step):
-            last = min(samples, first + step)
-            taken = rng.multinomial(n, times / n, size=last - first)  # (step, kinds)
-            of_runs = statistic(kinds.reshape(-1, n_runs, n_numbers), taken)
-            of_runs = of_runs[np.isfinite(of_runs).all(1)]  # without samples that have no such score
+        for of_runs in drawn_scores(inside, statistic, rng, samples):
             means.append(of_runs @ groups)
             total += (of_runs - scores[unit]).sum(0)
             squares += ((of_runs - scores[unit]) ** 2).sum(0)
@@ -113,14 +104,6 @@ def resample(
         variances[unit] = squares / known - (total / known) ** 2
     least = min(map(len, drawn))
     return Resampled(scores, np.stack([each[:least] for each in drawn]), variances)
-
-
-def interval(drawn: NDArray[np.float64]) -> tuple[float, float]:
-    """The percentile interval of a bootstrap's samples."""
-    import numpy as np
-
-    low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return float(low), float(high)
 
 
 def bootstrap_p(drawn: NDArray[np.float64]) -> float:

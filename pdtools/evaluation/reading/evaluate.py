@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
+from pdtools.evaluation.bootstrap import CONFIDENCE
 from pdtools.evaluation.reading.frequency import Frequency
 from pdtools.evaluation.reading.regression import (
-    CONFIDENCE,
     Estimate,
     Float,
     bootstrap_mean,

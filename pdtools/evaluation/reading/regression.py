@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
+from pdtools.evaluation.bootstrap import CONFIDENCE, bootstrap, interval
 from pdtools.evaluation.student import student_p, student_quantile
+from pdtools.evaluation.sums import of_sums
 
 Float = NDArray[np.float64]
-CONFIDENCE = 0.95
 # Residuals of so small a share of the times are rounding errors.
 _ROUNDING = 1e-9
 # A column that the others explain to so many parts of its length says nothing of its own.
@@ -158,11 +159,8 @@ def bootstrap_mean(
     values: Float, groups: NDArray[np.int64], rng: np.random.Generator, samples: int
 ) -> tuple[float, float]:
     """The interval of a mean over observations, whole groups drawn with replacement."""
-    sums, counts = sums_of(values, groups)
-    drawn = rng.multinomial(len(sums), np.full(len(sums), 1 / len(sums)), size=samples)  # (samples, groups)
-    means = (drawn @ sums) / (drawn @ counts)
-    low, high = np.quantile(means, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return float(low), float(high)
+    numbers = np.array(sums_of(values, groups)).T  # (groups, 2)
+    return interval(bootstrap(numbers, of_sums(lambda sums: sums[..., 0] / sums[..., 1]), rng, samples))
 
 
 def permutation_p(differences: Float, rng: np.random.Generator, samples: int) -> float:

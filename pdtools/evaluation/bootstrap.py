@@ -1,0 +1,58 @@
+"""The bootstrap over items: scores on samples of items, and the interval that they give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from pdtools.evaluation.record import Statistic
+
+CONFIDENCE = 0.95
+_AT_ONCE = 1 << 21  # numbers of a bootstrap that are in memory at the same time
+
+
+def drawn_scores(
+    numbers: NDArray[np.float64], statistic: Statistic, rng: np.random.Generator, samples: int
+) -> Iterator[NDArray[np.float64]]:
+    """Draw samples of items, as many items as there are, with replacement.
+
+    Args:
+        numbers: (items, R, m), of each item in each run.
+        statistic: what they come to.
+        rng: source of the samples.
+        samples: how many.
+
+    Yields:
+        (some samples, R), scores of every run on the same samples; none of samples in which a run has none.
+    """
+    import numpy as np
+
+    n, n_runs, n_numbers = numbers.shape
+    # Items that are alike are drawn together: how often is multinomial.
+    kinds, times = np.unique(numbers.reshape(n, -1), axis=0, return_counts=True)
+    step = max(1, _AT_ONCE // max(len(kinds), n_runs * n_numbers))
+    for first in range(0, samples, step):
+        taken = rng.multinomial(n, times / n, size=min(step, samples - first))  # (step, kinds)
+        scores = statistic(kinds.reshape(-1, n_runs, n_numbers), taken)
+        yield scores[np.isfinite(scores).all(1)]
+
+
+def bootstrap(
+    numbers: NDArray[np.float64], statistic: Statistic, rng: np.random.Generator, samples: int
+) -> NDArray[np.float64]:
+    """Scores of one run, whose items have the numbers (items, m), on the samples that have such a score."""
+    import numpy as np
+
+    return np.concatenate(list(drawn_scores(numbers[:, None], statistic, rng, samples)))[:, 0]
+
+
+def interval(drawn: NDArray[np.float64]) -> tuple[float, float]:
+    """The percentile interval of a bootstrap's samples."""
+    import numpy as np
+
+    low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return float(low), float(high)

@@ -1,0 +1,47 @@
+"""Intervals over items: those of a binomial and of the central limit theorem, and where there are none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pdtools.evaluation.bootstrap import bootstrap, interval
+from pdtools.evaluation.classification.evaluate import intervals
+from pdtools.evaluation.classification.record import item_score
+from pdtools.evaluation.sums import of_sums
+
+
+def test_intervals_are_those_of_the_mean() -> None:
+    """An accuracy's bootstrap is a binomial over n, whose quantiles are known."""
+    gold, predicted = np.zeros(100, dtype=int), np.repeat([0, 1], 50)
+    found = intervals({"accuracy": item_score("accuracy", None)}, gold, predicted, seed=1, samples=4000)
+    assert found["accuracy"] == pytest.approx([0.40, 0.60], abs=0.011)
+    nothing = intervals({"f1": item_score("f1", 1)}, gold, gold, seed=1, samples=10)
+    assert nothing == {"f1": None}
+
+
+@pytest.mark.parametrize(("other", "has_interval"), [(1, False), (0, True)])
+def test_a_score_that_less_than_half_of_the_samples_have_has_no_interval(
+    other: int, has_interval: bool
+) -> None:
+    """Numbers vary in samples that have the one item which differs: both do in 0.41 of them, each in 0.65."""
+    gold, predicted = np.zeros(10), np.zeros(10)
+    gold[0] = predicted[other] = 1
+    for name in ("pearson", "spearman"):
+        found = intervals({name: item_score(name, None)}, gold, predicted, seed=1, samples=400)
+        assert (found[name] is not None) == has_interval
+
+
+def test_what_is_drawn_are_pairs_of_gold_and_predicted() -> None:
+    gold = np.arange(9.0)
+    scores = {name: item_score(name, None) for name in ("pearson", "spearman")}
+    found = intervals(scores, gold, 2 * gold + 4, seed=3, samples=50)
+    assert found == {name: pytest.approx([1, 1]) for name in scores}
+
+
+def test_intervals_of_a_mean_are_those_of_the_central_limit_theorem() -> None:
+    values = np.random.default_rng(2).normal(size=200)
+    mean = of_sums(lambda sums: sums[..., 0] / 200)
+    found = interval(bootstrap(values[:, None], mean, np.random.default_rng(1), 6000))
+    error = 1.96 * values.std() / np.sqrt(200)
+    assert found == pytest.approx((values.mean() - error, values.mean() + error), abs=0.007)
