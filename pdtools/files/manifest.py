@@ -37,11 +37,13 @@ class Manifest:
             grows none.
         parts: of a folder that grows, matches the relative paths of what may be there. What is in a folder in
             it that appears whole stands in that one's own list.
+        list_file: the name of the file that says so.
     """
 
     kind: str
     files: Mapping[str, Any] = field(default_factory=dict)
     parts: re.Pattern[str] | None = None
+    list_file: str = MANIFEST
 
     def description(self, folder: Path) -> str | None:
         """The folder's kind, for a message."""
@@ -50,7 +52,7 @@ class Manifest:
     def names(self, path: str) -> bool:
         """Whether pdtools writes something of this relative path."""
         return (
-            path == MANIFEST
+            path == self.list_file
             or path in self.files
             or LEFT_OVER_BELOW.fullmatch(path) is not None
             or (self.parts is not None and self.parts.fullmatch(path) is not None)
@@ -65,7 +67,7 @@ class Manifest:
         if not self.names(path):
             return NOT_WRITTEN
         if path in self.files:
-            is_ours = _is_as(folder / path, self.files[path], folder / MANIFEST)
+            is_ours = self._is_as_listed(path, folder)
         else:
             is_ours = (folder / path).is_dir() or not self._has_folder(path)
         return None if is_ours else OTHERWISE
@@ -76,20 +78,19 @@ class Manifest:
 
     def is_as_written(self, folder: Path) -> bool:
         """Whether all listed files are there, as they were written."""
-        return all(_is_as(folder / path, listed, folder / MANIFEST) for path, listed in self.files.items())
+        return all(self._is_as_listed(path, folder) for path in self.files)
 
-
-def _is_as(file: Path, listed: Mapping[str, Any], list_file: Path) -> bool:
-    """Whether a file is the one that was listed."""
-    if file.is_symlink() or not file.is_file():
-        return False
-    status, then = file.stat(), list_file.stat()
-    if status.st_size != listed["size"]:
-        return False
-    touched = max(status.st_mtime_ns, status.st_ctime_ns)
-    if status.st_size > ALWAYS_READ and touched < min(then.st_mtime_ns, then.st_ctime_ns):
-        return True
-    return bool(sha256_file(file) == listed["sha256"])
+    def _is_as_listed(self, path: str, folder: Path) -> bool:
+        file, listed = folder / path, self.files[path]
+        if file.is_symlink() or not file.is_file():
+            return False
+        status, then = file.stat(), (folder / self.list_file).stat()
+        if status.st_size != listed["size"]:
+            return False
+        touched = max(status.st_mtime_ns, status.st_ctime_ns)
+        if status.st_size > ALWAYS_READ and touched < min(then.st_mtime_ns, then.st_ctime_ns):
+            return True
+        return bool(sha256_file(file) == listed["sha256"])
 
 
 def write_manifest(folder: Path, kind: str, sums: Mapping[str, str]) -> None:
@@ -135,7 +136,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     kind, files, parts = document.get("kind"), document.get("files"), document.get("parts")
     if not isinstance(kind, str):
         return None
-    if isinstance(files, dict) and all(map(_is_listed, files.values())):
+    if isinstance(files, dict) and all(map(is_listed, files.values())):
         return Manifest(kind=kind, files=files)
     try:
         return Manifest(kind=kind, parts=re.compile(parts)) if isinstance(parts, str) else None
@@ -143,7 +144,8 @@ def read_manifest(folder: Path) -> Manifest | None:
         return None
 
 
-def _is_listed(entry: Any) -> bool:
+def is_listed(entry: Any) -> bool:
+    """Whether this says what a file was written with."""
     return (
         isinstance(entry, dict)
         and isinstance(entry.get("size"), int)

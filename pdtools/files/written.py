@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from pdtools.errors import PdtoolsError
-from pdtools.files.inputs import read_json, sha256_file
+from pdtools.files.inputs import read_json
 from pdtools.files.manifest import (
     LEFT_OVER_BELOW,
     NOT_WRITTEN,
-    OTHERWISE,
     Manifest,
+    is_listed,
     paths_below,
     read_manifest,
 )
@@ -29,6 +29,7 @@ _OF_RUN = r"best|last|step-\d+"  # checkpoints in the folder of a run
 _STATE = r"trainer(/(state\.(json|safetensors)|SHA256SUMS))?"
 _CHECKPOINT = rf"config\.json|model\.safetensors|SHA256SUMS|{_TOKENIZER}|{_STATE}"
 _EXPORTED = r"README\.md|training\.json"
+_FIGURES = "figures.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,15 +40,12 @@ class _Kind:
         name: what it is.
         needed: files that each has; of the first, if it is JSON, these ``keys`` too.
         parts: matches the paths in it of all files and folders that pdtools writes there.
-        listed: the key in the first of these files of what else is there: of each file its ``size`` and
-            ``sha256``, so that a list cannot name files that it was not made with.
     """
 
     name: str
     needed: tuple[str, ...]
     keys: frozenset[str] = frozenset()
     parts: str
-    listed: str | None = None
 
     def description(self, folder: Path) -> str | None:
         """What the folder is; None if it is nothing of this kind."""
@@ -69,30 +67,7 @@ class _Kind:
 
     def problem(self, path: str, folder: Path) -> str | None:
         """Why what is in a folder, by its relative path, is not from pdtools."""
-        if re.fullmatch(self.parts, path) or LEFT_OVER_BELOW.fullmatch(path):
-            return None
-        listed = self.listed_in(folder)
-        if path not in listed:
-            return NOT_WRITTEN
-        return None if _is_as_listed(folder / path, listed[path]) else OTHERWISE
-
-    def listed_in(self, folder: Path) -> dict[str, Any]:
-        """What the folder's list says of each file; nothing, if there is none."""
-        if self.listed is None:
-            return {}
-        try:
-            document = read_json(folder / self.needed[0])
-        except (PdtoolsError, OSError):
-            return {}
-        files = document.get(self.listed) if isinstance(document, dict) else None
-        return files if isinstance(files, dict) else {}
-
-
-def _is_as_listed(file: Path, listed: Any) -> bool:
-    """Whether a file is the one that was listed; None: it was not."""
-    if not isinstance(listed, dict) or not file.is_file() or file.is_symlink():
-        return False
-    return file.stat().st_size == listed.get("size") and sha256_file(file) == listed.get("sha256")
+        return None if re.fullmatch(self.parts, path) or LEFT_OVER_BELOW.fullmatch(path) else NOT_WRITTEN
 
 
 def command_of(document: dict[str, Any]) -> str:
@@ -136,13 +111,6 @@ _KINDS = (
         needed=("rejects.jsonl", "train.trees", "valid.trees"),
         parts=r"(train|valid|test)\.trees(\.text)?|rejects\.jsonl",
     ),
-    _Kind(
-        name="the figures",
-        needed=("figures.json",),
-        keys=frozenset({"figures", "provenance"}),
-        parts=r"figures\.json",
-        listed="figures",
-    ),
 )
 
 
@@ -177,8 +145,23 @@ def check_all_ours(folder: Path, kind: _Kind | Manifest) -> None:
 
 def _found(folder: Path) -> tuple[_Kind | Manifest, ...]:
     """The kinds that a folder may be: what it says, or what older ones are known by."""
-    manifest = read_manifest(folder)
+    manifest = _list_of(folder)
     return _KINDS if manifest is None else (manifest,)
+
+
+def _list_of(folder: Path) -> Manifest | None:
+    """What a folder says that it holds; of older ones, only folders of figures do."""
+    if (manifest := read_manifest(folder)) is not None:
+        return manifest
+    try:
+        document = read_json(folder / _FIGURES)
+    except (PdtoolsError, OSError):
+        return None
+    if not isinstance(document, dict) or not document.keys() >= {"figures", "provenance"}:
+        return None
+    listed = document["figures"] if isinstance(document["figures"], dict) else {}
+    files = {path: entry for path, entry in listed.items() if is_listed(entry)}
+    return Manifest(kind="figures", files=files, list_file=_FIGURES)
 
 
 def _problems(folder: Path, kind: _Kind | Manifest) -> Iterator[tuple[str, str]]:
@@ -218,7 +201,7 @@ def is_part_of(folder: Path, path: str) -> bool:
     names = path.split("/")
     for n in range(len(names)):  # folders in it may have lists of their own
         place, rest = folder.joinpath(*names[:n]), "/".join(names[n:])
-        if (manifest := read_manifest(place)) is not None and manifest.names(rest):
+        if (manifest := _list_of(place)) is not None and manifest.names(rest):
             return True
     return any(kind.description(folder) is not None and kind.problem(path, folder) is None for kind in _KINDS)
 
