@@ -75,8 +75,27 @@ class _Side:
             bracket.end += inserted[bracket.quotes_until]
 
 
+class _Matched:
+    """Recall and precision of what counts brackets."""
+
+    __slots__ = ()
+    matched: int
+    gold: int
+    predicted: int
+
+    @property
+    def recall(self) -> float:
+        """Matched brackets of those in the gold tree, in percent; 0 if there are none."""
+        return percent(self.matched, self.gold)
+
+    @property
+    def precision(self) -> float:
+        """Matched brackets of those predicted, in percent; 0 if there are none."""
+        return percent(self.matched, self.predicted)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SentenceRow:
+class SentenceRow(_Matched):
     """The comparison of one sentence.
 
     Attributes:
@@ -106,19 +125,9 @@ class SentenceRow:
     gold_tree: str = ""
     predicted_tree: str = ""
 
-    @property
-    def recall(self) -> float:
-        """Matched brackets of those in the gold tree, in percent; 0 if there are none."""
-        return percent(self.matched, self.gold)
-
-    @property
-    def precision(self) -> float:
-        """Matched brackets of those predicted, in percent; 0 if there are none."""
-        return percent(self.matched, self.predicted)
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BracketScore:
+class BracketScore(_Matched):
     """Counts over sentences, and percentages derived from them; ``a + b`` is the score of both together."""
 
     sentences: int = 0
@@ -163,16 +172,6 @@ class BracketScore:
     def scored(self) -> int:
         """Sentences that are neither errors nor skipped."""
         return self.sentences - self.errors - self.skipped
-
-    @property
-    def recall(self) -> float:
-        """Percent of gold brackets found."""
-        return percent(self.matched, self.gold)
-
-    @property
-    def precision(self) -> float:
-        """Percent of predicted brackets that are right."""
-        return percent(self.matched, self.predicted)
 
     @property
     def f1(self) -> float | None:
