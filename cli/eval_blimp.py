@@ -113,7 +113,4 @@ def eval_blimp(
         scored = recorded_scorer(recorded, place_names(BLIMP_COLUMNS, blimp_sentences(pairs)))
         results = evaluate_recorded_blimp(pairs, scored, evaluating.bar("sentences"))
         evaluating.deliver(results, details=details)
-    if left_out := results.counts["pairs_unscorable"]:
-        evaluating.say(f"{left_out} pairs could not be scored (items.parquet says why)")
-    if unknown := results.counts["sentences_with_unknown_words"]:
-        evaluating.say(f"{unknown} sentences have words that the model reads as <unk>")
+    evaluating.say_what_is_unknown(results, "pairs")

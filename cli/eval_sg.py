@@ -140,10 +140,7 @@ def eval_sg(
         scored = recorded_scorer(recorded, places, text_style.value)
         results = evaluate_sg(found, scored, evaluating.bar("sentences"))
         evaluating.deliver(results, details=details)
-    if left_out := results.counts["items_unscorable"]:
-        evaluating.say(f"{left_out} items could not be scored (items.parquet says why)")
-    if unknown := results.counts["sentences_with_unknown_words"]:
-        evaluating.say(f"{unknown} sentences have words that the model reads as <unk>")
+    evaluating.say_what_is_unknown(results, "items")
 
 
 def _aggregate(inputs: list[str], output: str | None, run: RunOptions, *, latex: bool) -> None:
