@@ -120,17 +120,8 @@ class Task(ABC):
         rng = np.random.default_rng([seed, batch, _TRAINING])
         return self.draw(int(rng.integers(lengths.start, lengths.stop)), number, rng)
 
-    def test_pairs(self, length: int, number: int, *, seed: int) -> Pairs:
-        """Pairs of a seed for a test; more pairs begin with the same ones."""
-        blocks = list(self.test_blocks(length, number, seed=seed))
-        return Pairs(
-            x=np.concatenate([block.x for block in blocks]),
-            y=np.concatenate([block.y for block in blocks]),
-            counted=np.concatenate([block.counted for block in blocks]),
-        )
-
     def test_blocks(self, length: int, number: int, *, seed: int) -> Iterator[Pairs]:
-        """The same pairs, some at a time."""
+        """Pairs of a seed for a test, some at a time; more pairs begin with the same ones."""
         for block, first in enumerate(range(0, number, _DRAWN_TOGETHER)):
             rng = np.random.default_rng([seed, length, block, _TEST])
             yield self.draw(length, _DRAWN_TOGETHER, rng).take(slice(number - first))

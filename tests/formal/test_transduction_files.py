@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from toy_pairs import pairs_of
 
 from pdtools.errors import InputError
 from pdtools.formal import TASKS, make_task, read_pairs, write_pairs
@@ -12,7 +13,7 @@ from pdtools.formal import TASKS, make_task, read_pairs, write_pairs
 @pytest.mark.parametrize("name", TASKS)
 def test_there_and_back(name: str, as_released: bool, tmp_path: Path) -> None:
     task = make_task(name, as_released=as_released)
-    written = {length: task.test_pairs(length, 7, seed=1) for length in (5, 12, 3)}
+    written = {length: pairs_of(task, length, 7, seed=1) for length in (5, 12, 3)}
     file = tmp_path / "pairs.tsv.gz"
     counts = write_pairs(task, written.values(), file)
     assert counts["pairs"] == 21
@@ -28,7 +29,7 @@ def test_there_and_back(name: str, as_released: bool, tmp_path: Path) -> None:
 def test_what_is_written(tmp_path: Path) -> None:
     task = make_task("sm")
     file = tmp_path / "pairs.tsv"
-    write_pairs(task, [task.test_pairs(1, 1, seed=2)], file)
+    write_pairs(task, [pairs_of(task, 1, 1, seed=2)], file)
     header, line = file.read_text().splitlines()
     assert header == "length\tx\ty"
     assert line in ("1\ta\ta END", "1\tb\tb END")

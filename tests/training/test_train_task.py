@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from test_train_loop import NO_DROPOUT, TINY, StopAfter, assert_same_run, metrics
+from toy_pairs import pairs_of
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects
@@ -41,7 +42,7 @@ def recipe(objective: str = "masked", options: dict[str, Any] | None = None, **c
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
     task = make_task("rs")
-    write_pairs(task, [task.test_pairs(length, 5, seed=1) for length in (9, 4)], tmp_path / "rs.tsv")
+    write_pairs(task, [pairs_of(task, length, 5, seed=1) for length in (9, 4)], tmp_path / "rs.tsv")
     return tmp_path / "rs.tsv"
 
 

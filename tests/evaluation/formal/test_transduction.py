@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from toy_pairs import pairs_of
 
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.formal.transduction import evaluate_task, join_pairs, task_of
@@ -44,7 +45,7 @@ def loaded(
 
 
 def drawn(task: Task, lengths: tuple[int, ...], number: int = 6) -> dict[int, Pairs]:
-    return {length: task.test_pairs(length, number, seed=3) for length in lengths}
+    return {length: pairs_of(task, length, number, seed=3) for length in lengths}
 
 
 @pytest.mark.parametrize("name", ["rs", "sm", "ma"])
@@ -92,7 +93,7 @@ def test_position_logprobs_are_those_of_targets(model: str, options: dict[str, A
     task = make_task("sm")
     found = loaded(task, model, objective=objective, **options)
     layout = RowLayout(task=task, tokenizer=found.tokenizer, objective=found.model.objective)
-    batch = task_batch(layout.rows(task.test_pairs(5, 4, seed=3)))
+    batch = task_batch(layout.rows(pairs_of(task, 5, 4, seed=3)))
     assert batch.scored is not None
     with torch.no_grad():
         every = found.model.position_logprobs(batch)
