@@ -98,6 +98,9 @@ def test_what_may_follow_is_a_mixture_and_the_best_history_is_of_the_prefix() ->
         assert found.best.tolist() == attach[int(joint.argmax())]
         differ += found.best.tolist() != end.derivations[0][1][:-1].tolist()
     assert differ
+    narrow = AttachmentScorer(in_memory("pushdown", model), SearchOptions(beam=2))
+    for found in narrow.continuations([row(tokens)[:-1] for tokens in strings]):
+        assert np.logaddexp.reduce(found.logprobs) == pytest.approx(0, abs=1e-9)
 
 
 def height(attach: list[int]) -> int:
