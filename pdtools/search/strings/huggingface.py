@@ -260,7 +260,7 @@ class HuggingFaceScorer:
         for i, (item, row) in enumerate(zip(items, rows, strict=True)):
             own = min(len(item.ids), len(row) - 1)
             logprobs, ids = found[i][-1 - own : -1], row[-own:]
-            seen = np.arange(len(row) - 1)[-own:].astype(np.int32)
+            seen = np.arange(len(row), dtype=np.int32)[-own:] - len(prefix)
             chosen = logprobs[np.arange(own), ids]
             yield NextTokens(self._result(item, chosen, seen), ids, logprobs, found[i][-1])
 

@@ -1,0 +1,117 @@
+"""What may stand at every place of sentences: the scores are its entries of the tokens that came."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from action_oracle import action_model
+from search_oracle import tiny_model
+from toy_gpt2 import save_gpt2
+from toy_models import loaded
+
+from pdtools.models import LanguageModel
+from pdtools.search import SentenceScore, load_scorer
+from pdtools.search.contexts import Context
+from pdtools.search.options import SearchOptions
+from pdtools.search.scorer import scorer_of
+from pdtools.search.scores import NextTokens, Scorer, Unscorable
+from pdtools.tokenization import Sentence, split_spaces
+
+TEXTS = ["a b c a", "c", "b zebra", "", "b c", "c b a b c"]
+BEFORE = Context(of="x", sentences=("a b", "c"))
+
+
+def after(*texts: str) -> Sentence:
+    *before, last = map(split_spaces, texts)
+    return Sentence(last.text, last.words, last.starts, last.ends, tuple(before))
+
+
+def models() -> dict[str, tuple[LanguageModel, Context]]:
+    return {
+        "pushdown": (tiny_model(), Context()),
+        "head": (tiny_model("transformer", attachment_head=True), Context()),
+        "base": (tiny_model("transformer", positions="learned"), Context()),
+        "windows": (tiny_model("transformer", layout="window", window_roots="predicted"), Context()),
+        "context": (tiny_model("transformer", layout="window", window_roots="predicted"), BEFORE),
+        "tg": (action_model("tg", "relative"), Context()),
+    }
+
+
+def same(one: SentenceScore, other: SentenceScore) -> None:
+    for name in ("text", "tokens", "words", "starts", "ends", "n_unknown", "eos", "first_token", "seen"):
+        assert getattr(one, name) == getattr(other, name), name
+    np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-5)
+    assert one.dropped == pytest.approx(other.dropped, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", models())
+def test_tables_have_the_scores(name: str) -> None:
+    model, context = models()[name]
+    scorer: Any = scorer_of(loaded(name, model), SearchOptions(beam=3), context=context)
+    dropped = []
+    for found, score in zip(scorer.next_tokens(TEXTS), scorer.score(TEXTS), strict=True):
+        if isinstance(score, Unscorable):
+            assert found == score
+            continue
+        assert isinstance(found, NextTokens)
+        same(found.score, score)
+        assert found.logprobs.shape == (len(score.tokens), model.vocab_size)
+        rows = np.arange(len(score.tokens))
+        np.testing.assert_allclose(found.logprobs[rows, found.ids], score.logprobs, atol=1e-5)
+        assert [scorer.vocabulary[token] for token in found.ids[:-1]] == list(score.tokens[:-1])
+        assert found.ids[-1] == model.end_id
+        assert found.after is None
+        dropped.append(score.dropped)
+        if not score.dropped:
+            np.testing.assert_allclose(np.exp(found.logprobs).sum(1), 1, atol=1e-4)
+    assert max(each or 0 for each in dropped) > 0 or name not in ("pushdown", "tg")
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("transformers")
+    return save_gpt2(tmp_path_factory.mktemp("hf") / "gpt2", ["The dog barks at cats."], positions=24)
+
+
+@pytest.mark.parametrize("bos", [True, False])
+def test_tables_of_a_hugging_face_model(gpt2: Path, bos: bool) -> None:
+    import torch
+    import transformers
+
+    model: Any = transformers.AutoModelForCausalLM.from_pretrained(gpt2).eval()
+    tokenizer: Any = transformers.AutoTokenizer.from_pretrained(gpt2)
+    scorer: Any = load_scorer(gpt2, bos=bos, context=Context(of="document"))
+    texts = [after("The dog barks.", "The cats."), "barks", after("A", "B", "dog barks at cats"), ""]
+    for text, found, score in zip(texts, scorer.next_tokens(texts), scorer.score(texts), strict=True):
+        if isinstance(score, Unscorable):
+            assert found == score
+            continue
+        same(found.score, score)
+        whole = text if isinstance(text, str) else "\n".join(each.text for each in (*text.before, text))
+        row = [0] * bos + tokenizer(whole)["input_ids"]
+        with torch.no_grad():
+            every = model(torch.tensor([row])).logits[0].double().log_softmax(-1).numpy()
+        m = len(score.tokens)
+        assert found.ids.tolist() == row[-m:]
+        np.testing.assert_allclose(found.logprobs, every[-m - 1 : -1], atol=1e-4)
+        np.testing.assert_allclose(found.after, every[-1], atol=1e-4)
+        if isinstance(text, str):
+            np.testing.assert_allclose(scorer.following(text), every[-1], atol=1e-4)
+
+
+@pytest.mark.parametrize("bos", [True, False])
+def test_what_is_longer_than_a_hugging_face_model_has_no_tables(gpt2: Path, bos: bool) -> None:
+    scorer: Any = load_scorer(gpt2, bos=bos)
+    fits, long = "d" * (24 - bos), "d" * (25 - bos)
+    found, problem = scorer.next_tokens([fits, long])
+    assert isinstance(found, NextTokens)
+    assert len(found.ids) == 23
+    assert problem == Unscorable(long, "longer than the model: 25 tokens, at most 24")
+    of: Scorer = load_scorer(gpt2, bos=bos, context=Context(of="document", window=16))
+    (score,) = of.score([after("dog barks", "d" * 8, "The dog")])
+    assert isinstance(score, SentenceScore)
+    assert score.seen is not None
+    assert score.seen[0] >= 9
