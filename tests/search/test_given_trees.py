@@ -211,6 +211,15 @@ def test_trees_that_the_model_cannot_read_are_left_out(tmp_path: Path) -> None:
     assert score_of_long.reason.endswith("longer than the model, with its tree: 12 positions, at most 10")
 
 
+def test_what_just_fits_is_read_and_the_first_reason_is_said(tmp_path: Path) -> None:
+    loaded = saved_grammar("plm-mask", tmp_path, max_length=12)
+    trees = [["(S (NP (T a)) (NP (T b)) (NP (T c)))"], ["(VP (T a) (T b))", "(S (NP (S (T a))) (T b))"]]
+    fits, unread = scorer(loaded, tmp_path / "trees", trees).score(["a b c", "a b"])
+    assert isinstance(fits, SentenceScore)
+    assert isinstance(unread, Unscorable)
+    assert unread.reason.endswith("can be used: labels unknown to the model")
+
+
 def test_trees_of_probability_0_give_no_score(tmp_path: Path) -> None:
     """Here token 3 goes on with a word, so nothing can begin with it."""
     loaded = saved_grammar("tg", tmp_path)

@@ -70,6 +70,18 @@ def test_tables_have_the_scores(name: str) -> None:
     assert max(each or 0 for each in dropped) > 0 or name not in ("pushdown", "tg")
 
 
+@pytest.mark.parametrize("name", ["pushdown", "tg"])
+def test_what_follows_a_narrow_search_is_a_distribution(name: str) -> None:
+    """The mixture of what is kept; likelier by the same factor than the tables' last row, which lost some."""
+    scorer: Any = scorer_of(loaded(name, models()[name][0]), SearchOptions(beam=3))
+    for text in ("a b c a", "c b"):
+        found = scorer.following(text)
+        assert np.exp(found).sum() == pytest.approx(1, abs=1e-9)
+        (table,) = scorer.next_tokens([text])
+        words = slice(3, 6)
+        assert np.ptp(found[words] - table.logprobs[-1][words]) < 1e-4
+
+
 @pytest.fixture(scope="module")
 def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("transformers")

@@ -13,6 +13,7 @@ import pytest
 from action_oracle import action_model
 from search_oracle import all_attachments, logsumexp, parts, row, save_checkpoints, tiny_model
 from toy_grammar_lm import enumerate_derivations
+from toy_models import loaded as in_memory
 
 from pdtools import search
 from pdtools.errors import InputError, PdtoolsError
@@ -175,6 +176,27 @@ def test_batches_of_given_trees_have_room_for_their_actions(
     assert max(cells) <= 400 < 2 * max(cells)
     alone = scorer_of(loaded, SearchOptions(beam=None, max_batch=1)).score_rows(rows)
     np.testing.assert_allclose([row.joint for row in found], [row.joint for row in alone], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["pushdown", "tg", "plm"])
+def test_marginals_of_rows_and_what_their_ends_add(name: str) -> None:
+    """Whatever derivation is given, over all of them; of each row its own."""
+    model = tiny_model() if name == "pushdown" else action_model(name, "relative")
+    rows, wanted = [], []
+    for tokens in ([3, 4, 5], [4], [5, 3]):
+        found = enumerate_derivations(model, [1, *tokens, 2])
+        wanted.append(found.prefix_logprobs)
+        derivation = (
+            np.arange(len(tokens) + 2, dtype=np.int32) * np.array([1] * (len(tokens) + 1) + [0], np.int32)
+            if name == "pushdown"
+            else read_actions(np.array(found.joints[-1][1]), model.actions)  # type: ignore[attr-defined]
+        )
+        rows.append(GivenRow(row(tokens), derivation, np.array([-1, *range(len(tokens)), -1])))
+    wide = SearchOptions(beam=1000) if name == "pushdown" else SearchOptions(beam=1000, word_beam=1000)
+    scorer = scorer_of(in_memory(name, model), wide)
+    for scored, sums in zip(scorer.score_rows(rows), wanted, strict=True):
+        assert scored.marginal == pytest.approx(sums[-1], abs=1e-5)
+        assert scored.end_marginal == pytest.approx(sums[-1] - sums[-2], abs=1e-5)
 
 
 def test_scoring_is_lazy(folders: dict[str, Path]) -> None:
