@@ -211,6 +211,24 @@ def test_trees_that_the_model_cannot_read_are_left_out(tmp_path: Path) -> None:
     assert score_of_long.reason.endswith("longer than the model, with its tree: 12 positions, at most 10")
 
 
+@pytest.mark.parametrize("factor", ["left", "right"])
+def test_trees_are_binarized_as_those_of_the_training(
+    factor: str, pushdown: LoadedModel, tmp_path: Path
+) -> None:
+    shards = {"layout": "sentence", "factor": factor, "text_style": "ptb"}
+    save_checkpoint(tmp_path / "model", pushdown.model, pushdown.tokenizer, shards=shards)
+    loaded = load_checkpoint(tmp_path / "model")
+    flat = "(S (T a) (T b) (T c) (T a))"
+    binary = {
+        "left": "(S (S (S (T a) (T b)) (T c)) (T a))",
+        "right": "(S (T a) (S (T b) (S (T c) (T a))))",
+    }
+    found = score(scorer(loaded, tmp_path / "flat", [[flat]]), "a b c a")[0].total
+    for name, tree in binary.items():
+        same = score(scorer(loaded, tmp_path / name, [[tree]]), "a b c a")[0].total == pytest.approx(found)
+        assert same == (name == factor)
+
+
 def test_what_just_fits_is_read_and_the_first_reason_is_said(tmp_path: Path) -> None:
     loaded = saved_grammar("plm-mask", tmp_path, max_length=12)
     trees = [["(S (NP (T a)) (NP (T b)) (NP (T c)))"], ["(VP (T a) (T b))", "(S (NP (S (T a))) (T b))"]]
