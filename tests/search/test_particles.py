@@ -19,10 +19,14 @@ from window_oracle import searched_row
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel
+from pdtools.models.grammar.model import GrammarLM
 from pdtools.search import beam_search
+from pdtools.search.actions.scorer import inside_words
+from pdtools.search.actions.word_synchronous import word_synchronous_search
 from pdtools.search.attachments.thinning import thin, uniform_of
-from pdtools.search.options import AttachmentBeam
-from pdtools.search.particles import Particles, particle_search
+from pdtools.search.options import ActionBeam, AttachmentBeam
+from pdtools.search.particles import Particles, particle_search, with_particles
+from pdtools.search.scores import GivenRow, RowScore
 
 A, B, C = 3, 4, 5
 EVERY = 2000
@@ -170,6 +174,35 @@ def test_what_is_drawn_together_changes_nothing(name: str) -> None:
             np.testing.assert_allclose(found.prefix_logprobs, alone, atol=1e-5)
     assert np.array_equal(draw(model, ids, 3, seed=7), alone)
     assert len({float(draw(model, ids, 2, seed)[-1]) for seed in range(6)}) > 1
+
+
+@pytest.mark.parametrize("name", ["window", "tg"])
+def test_rows_have_their_own_estimates(name: str) -> None:
+    """Of rows of different lengths, with words of several tokens; exact where there are enough particles."""
+    model = MODELS[name][0]()
+    if name == "tg":
+        ids = [row([A, B, C]), row([B]), row([A, C])]
+        words = [np.array([-1, 0, 0, 1, -1]), np.array([-1, 0, -1]), np.array([-1, 0, 1, -1])]
+        rows = [GivenRow(tokens, None, word) for tokens, word in zip(ids, words, strict=True)]
+        beam = ActionBeam(actions=EVERY, words=EVERY, fast_track=0)
+        inside = [inside_words(word) for word in words]
+        assert isinstance(model, GrammarLM)
+        searched: list[Any] = list(word_synchronous_search(model, ids, beam=beam, inside_words=inside))
+        ends = [float(found.logprobs[-1]) for found in searched]
+    else:
+        ids = [WINDOW, searched_row([[A], [B]]), searched_row([[C, A, B]])]
+        rows = [GivenRow(tokens[:-1], None, np.zeros(len(tokens) - 1, np.int32)) for tokens in ids]
+        searched = list(beam_search(model, ids, beam=AttachmentBeam(EVERY)))
+        ends = [
+            float(found.logprobs[np.isin(tokens[1:], (1, 2))].sum())
+            for tokens, found in zip(ids, searched, strict=True)
+        ]
+    known = [RowScore(-1.0, -2.0, None, -0.5, 0.0)] * len(rows)
+    scored = with_particles(model, rows, known, Particles(number=EVERY))
+    for score, found, end in zip(scored, searched, ends, strict=True):
+        assert (score.given_tree, score.joint, score.marginal, score.end_given_tree) == (-1, -2, None, -0.5)
+        assert score.particles == pytest.approx(found.marginal, abs=1e-5)
+        assert score.end_particles == pytest.approx(end, abs=1e-5)
 
 
 def test_what_cannot_be_asked_for() -> None:

@@ -112,7 +112,10 @@ def test_lines_are_trees_or_words() -> None:
 def test_subwords_are_merged_into_words() -> None:
     tokenizer = train_bpe_tokenizer([split_spaces("the dog barks")], size=265, min_count=1)
     model = tiny_model(vocab_size=tokenizer.vocab_size)
-    for draw in sample(model, number=20, seed=1, max_tokens=12):
+    draws, counts = list(sample(model, number=20, seed=1, max_tokens=12)), SampleCounts()
+    lines = list(sample_lines(draws, tokenizer, counts=counts, strings=True))
+    assert sum(len(line.split(" ")) for line in lines) < counts.tokens == sum(len(d.tokens) for d in draws)
+    for draw in draws:
         tree = draw.tree(tokenizer)
         if tree is not None:
             assert len(tree) == len(draw.words(tokenizer)) <= len(draw.tokens)
