@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from search_oracle import ROOT, logsumexp, save_checkpoints
+from search_oracle import ROOT, logsumexp, save_checkpoints, tiny_model
 from toy_gpt2 import save_gpt2
 from window_oracle import searched_row, window_attachments, window_joints, window_tokens
 
 from pdtools.errors import PdtoolsError
-from pdtools.models import load_checkpoint
+from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.search import SentenceScore, beam_search, load_scorer
 from pdtools.search.contexts import (
     DOCUMENT,
@@ -31,7 +31,7 @@ from pdtools.search.options import AttachmentBeam, SearchOptions
 from pdtools.search.scores import Scorer, Unscorable
 from pdtools.search.strings.scorer import string_logprobs
 from pdtools.search.surprisal import token_rows
-from pdtools.tokenization import Sentence, split_spaces
+from pdtools.tokenization import Sentence, split_spaces, train_word_tokenizer
 
 WINDOW = 12
 ENOUGH = 1000
@@ -125,6 +125,24 @@ def test_sentences_that_cannot_be_in_a_window_with_the_next_are_forgotten() -> N
     text = lines("a b c", "a", "b c", "c")
     before = [[s.text for s in line.sentence.before] for line in with_documents(text, 5)]
     assert before == [[], ["a b c"], ["a"], ["a", "b c"]]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["f", "f", "f", "g"]), st.sampled_from(["", "a", "b c", "c b a"]))),
+    st.integers(2, 9),
+)
+def test_the_sentences_before_a_line_are_the_nearest_that_fit(
+    texts: list[tuple[str, str]], window: int
+) -> None:
+    text = [line for file, each in texts for line in lines(each, file=file)]
+    own: list[str] = []  # those of the line's document
+    for before, line in zip([None, *text], with_documents(text, window), strict=False):
+        if before is None or before.file != line.file or not line.sentence.words:
+            own = []
+        elif before.sentence.words:
+            own.append(before.sentence.text)
+        fit = [k for k in range(len(own) + 1) if sum(1 + len(t.split()) for t in own[k:]) <= window]
+        assert [each.text for each in line.sentence.before] == own[fit[0] :]
 
 
 @given(st.lists(st.lists(st.sampled_from(["a", "bb", "c,"]), min_size=1).map("  ".join), min_size=1))
@@ -239,6 +257,8 @@ def test_the_sentences_of_a_file_are_before_all(folders: dict[str, Path], name: 
     own = load_scorer(folders[name], SearchOptions(beam=5), context=Context(of=DOCUMENT))
     for text in ("a", "b c a"):
         np.testing.assert_allclose(one(fixed, text).logprobs, one(own, after("a b", "c", text)).logprobs)
+    both = one(fixed, after("c c", "b c a"))
+    np.testing.assert_allclose(both.logprobs, one(fixed, "b c a").logprobs)  # not those of the document
     assert fixed.settings["context"] == "x"
     assert fixed.settings["window"] == WINDOW
     assert ("context_parses" in fixed.settings) == (name == "pushdown")
@@ -301,6 +321,14 @@ def test_a_document_that_fits_is_its_sentences_in_context(folders: dict[str, Pat
     scorer = load_scorer(folders["base"], SearchOptions(beam=1), context=Context(of=DOCUMENT))
     totals = [one(scorer, after(*texts[: i + 1])).total for i in range(3)]
     assert whole.total == pytest.approx(sum(totals), abs=1e-5)
+
+
+def test_unknown_words_of_all_lines_of_a_document_are_counted(tmp_path: Path) -> None:
+    tokenizer = train_word_tokenizer(["a", "b", "c"], unk=True)
+    model = tiny_model("transformer", layout="window", vocab_size=tokenizer.vocab_size)
+    save_checkpoint(tmp_path / "model", model, tokenizer, shards={"layout": "window", "window": 20})
+    document = joined(list(map(split_spaces, ["a zebra", "b", "zebra zebra c"])))
+    assert one(load_scorer(tmp_path / "model", context=Context(stride=5)), document).n_unknown == 3
 
 
 def test_what_reads_no_context_or_document_says_so(folders: dict[str, Path], tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from search_oracle import tiny_model
 from toy_gpt2 import save_gpt2
 from toy_models import loaded
 
+from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel
 from pdtools.search import SentenceScore, load_scorer
 from pdtools.search.contexts import Context
@@ -68,6 +69,15 @@ def test_tables_have_the_scores(name: str) -> None:
         if not score.dropped:
             np.testing.assert_allclose(np.exp(found.logprobs).sum(1), 1, atol=1e-4)
     assert max(each or 0 for each in dropped) > 0 or name not in ("pushdown", "tg")
+
+
+@pytest.mark.parametrize("settings", [{"name": "pushdown"}, {"name": "transformer", "window_roots": "given"}])
+def test_where_trees_or_shards_end_sentences_nothing_is_known_of_what_follows(
+    settings: dict[str, Any],
+) -> None:
+    scorer: Any = scorer_of(loaded("windows", tiny_model(**settings, layout="window")), SearchOptions(beam=3))
+    with pytest.raises(PdtoolsError, match="what may follow is not known of models of windows"):
+        list(scorer.next_tokens(["a"]))
 
 
 @pytest.mark.parametrize("name", ["pushdown", "tg"])

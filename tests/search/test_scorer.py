@@ -140,7 +140,9 @@ def test_a_score_says_what_each_row_is(folders: dict[str, Path]) -> None:
 @pytest.mark.parametrize("name", ["pushdown", "base"])
 def test_what_cannot_be_scored_is_said_in_its_place(folders: dict[str, Path], name: str) -> None:
     long = " ".join("a" * 15)
-    found = list(load_scorer(folders[name], SearchOptions(beam=2)).score(["a", "a dog b cat", "", long, "b"]))
+    found = list(
+        load_scorer(folders[name], SearchOptions(beam=2)).score(["a", "a dog b cat dog", "", long, "b"])
+    )
     assert [getattr(f, "reason", None) for f in found] == [
         None,
         "words unknown to the model: dog, cat",
