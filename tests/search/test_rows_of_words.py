@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Literal
 
@@ -19,11 +20,13 @@ from pdtools.search.scores import SentenceScore
 from pdtools.search.surprisal import (
     SentenceSurprisal,
     SurprisalRow,
+    Unit,
     surprisals,
+    token_rows,
     word_rows,
     write_surprisals,
 )
-from pdtools.tokenization import split_spaces, train_bpe_tokenizer
+from pdtools.tokenization import split_spaces, split_text_words, train_bpe_tokenizer
 from pdtools.trees import stack_text
 
 pytest.importorskip("transformers")
@@ -208,3 +211,26 @@ def test_certain_tokens_have_no_surprisal_below_zero(number: float, tmp_path: Pa
     results = [SentenceSurprisal(1, (row,), True)]
     write_surprisals(results, str(out), rejects=Rejects("skip"), of_rows={"surprisal": "surprisal"})
     assert out.read_text() == "sentence_id\tsurprisal\n1\t0.00000000\n"
+
+
+@pytest.mark.parametrize(("unit", "a_nat"), [("nats", 1.0), ("bits", 1 / math.log(2))])
+def test_the_entropy_of_a_word_is_that_of_its_first_token(unit: Unit, a_nat: float) -> None:
+    score = SentenceScore(
+        text="abra b",
+        tokens=("ab", "ra", "b", "<eos>"),
+        words=(0, 0, 1, -1),
+        starts=(0, 2, 5, 6),
+        ends=(2, 4, 6, 6),
+        logprobs=np.array([-1.0, -2.0, -4.0, -8.0]),
+        n_unknown=0,
+        eos=True,
+        measures={"entropy": np.array([0.5, 0.25, 3.0, 7.0]), "rank": np.array([1.0, 9.0, 2.0, 4.0])},
+    )
+    tokens = list(token_rows(score, unit))
+    assert [row.entropy for row in tokens] == pytest.approx([x * a_nat for x in (0.5, 0.25, 3, 7)])
+    assert [row.surprisal for row in tokens] == pytest.approx([x * a_nat for x in (1, 2, 4, 8)])
+    assert [row.rank for row in tokens] == [1, 9, 2, 4]
+    words = list(word_rows(score, split_text_words(score.text), unit))
+    assert [row.entropy for row in words] == pytest.approx([x * a_nat for x in (0.5, 3, 7)])
+    assert [row.surprisal for row in words] == pytest.approx([x * a_nat for x in (3, 4, 8)])
+    assert [row.rank for row in words] == [None] * 3
