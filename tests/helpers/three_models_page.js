@@ -7,7 +7,7 @@ const found = {
   chosen: one("#sg .item figcaption").textContent,
   suites: one("#sg .suites").querySelectorAll("tbody tr").map((row) => [row.classList.contains("chosen"), row.children[1].textContent]),
 };
-for (const task of ["blimp", "sg", "parse"]) {
+for (const task of ["blimp", "sg", "parse", "reading"]) {
   const section = one(`#${task}`);
   const place = section.querySelectorAll("h3").find((each) => each.textContent === "Differences between models").parentNode;
   const table = place.children[place.children.findIndex((each) => each.textContent === "Differences between models") + 1];

@@ -39,7 +39,10 @@ def example() -> Trace:
         ends=(0, 3, 7, 13, 13),
         surprisals=(None, 3.0, 2.0, 4.25, 0.5),
         dropped=0.0125,
-        steps=(Step(2, 3, hypotheses, 0.05, (0.0, 0.78, 0.22)),),
+        steps=(
+            Step(2, 3, hypotheses, 0.05, (0.0, 0.78, 0.22)),
+            Step(4, 1, (Hypothesis((0, 1, 1, 2, 0), -9.75, 1.0, 0, 0.5),), 0.0, (1.0, 0.0, 0.0, 0.0, 0.0)),
+        ),
         best=Parse((0, 1, 1, 1, 0), "(X (X (XX the) (XX dog)) (XX barks))", -9.75),
         gold=Parse((0, 1, 1, 3, 0), "(X (X (XX the) (XX dog)) (XX barks))", -10.0),
     )
@@ -48,7 +51,7 @@ def example() -> Trace:
 def test_what_lines_say() -> None:
     lines = [line.rstrip() for line in trace_lines(example())]
     assert lines[:3] == ["the dog barks", "runs/p, pushdown, beam 3", "*: goes with the gold tree"]
-    assert [re.sub(" +", " ", line).strip() for line in lines[3:10]] == [
+    assert [re.sub(" +", " ", line).strip() for line in lines[3:13]] == [
         "1 the 3.00 bits",
         "2 dog 2.00 bits 3 kept",
         "attaches 1 the 78.0%, shift 22.0%",
@@ -56,6 +59,9 @@ def test_what_lines_say() -> None:
         "* 75.00% [the dog]",
         "20.00% the ‖ dog",
         "5.00% the other 1",
+        "3 barks 4.25 bits",
+        "4 <eos> 0.50 bits 1 kept",  # which attaches to ROOT always
+        "100.00% [[the dog] barks]",
     ]
     assert "9.75 bits together; dropped by the search, as estimated: 1.25%" in lines
     assert "best parse, the gold tree: 9.75 bits with its words" in lines

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from node_pages import evaluate, needs_node, number, program, save_page, shows
-from view_pages import write_run
+from view_pages import write_blimp, write_run
 
 from pdtools.evaluation.comparison.groups import by_seed, find_models
 from pdtools.evaluation.comparison.many import compare_many
@@ -573,6 +574,58 @@ def test_differences_of_three_models(task: str, three: Any) -> None:
     families = f"for the 3 comparisons of overall scores, and separately the {3 * (len(groups) - 1)}"
     assert f"{families} comparisons by {coarse}. Shaded" in three[task]["caption"]
     assert "p: McNemar, exact, two-sided." in three[task]["caption"]
+
+
+def test_differences_of_several_overall_scores(three: Any) -> None:
+    pairs = list(itertools.combinations(THREE, 2))
+    names = [f"reading times, ΔLL (nats a word), {name}" for name in ("small", "large")]
+    rows = three["reading"]["cells"][1:]
+    assert [row[:3] for row in rows] == [[name, *pair] for name in names for pair in pairs]
+    assert [row[0] for row in three["parse"]["cells"][1:]] == ["overall"] * 3
+    for (_, _, b, difference, *_), a in zip(
+        three["parse"]["cells"][1:], ("one", "one", "two-1"), strict=True
+    ):
+        of_a, of_b = (f1(*BRACKETS["two-2" if m == "three" else m].sum(0)) for m in (a, b))
+        assert shows(difference.removeprefix("+"), of_b - of_a, 2)
+
+
+def test_seeds_before_another_model(folder: Path, three: Any) -> None:
+    """The difference that groups are sorted by is of two models, not of two seeds; each test is named."""
+    assert three
+    page = results_page([str(folder / name / "blimp") for name in ("two-1", "two-2", "one", "three")])
+    found = evaluate(
+        save_page(page, folder / "four.html"),
+        "const section = one('#blimp'), notes = section.querySelectorAll('p.soft').map((x) => x.textContent);"
+        "return [section.querySelectorAll('select')[1].querySelectorAll('option').map((x) => x.textContent),"
+        " section.querySelector('.chart').spec.layer.at(-1).encoding.y.sort,"
+        " notes.find((x) => x.startsWith('Intervals')), notes.find((x) => x.startsWith('±'))];",
+    )
+    assert found[0][:2] == ["difference one − two-1", "spread of all models"]
+    score = {m: {p: accuracy(BLIMP[m], p) for p in PARADIGMS} for m in BLIMP}
+    assert found[1] == sorted(PARADIGMS, key=lambda p: score["two-1"][p] - score["one"][p])
+    assert re.search(r"p: Student's t over the seeds of one group[^;]*; McNemar, exact, two-sided", found[2])
+    assert "Intervals: 95%, over seeds and items" in found[2]
+    assert found[3].startswith("± standard deviation (n − 1)")
+
+
+def test_all_of_many_groups_are_listed(tmp_path: Path) -> None:
+    right = np.random.default_rng(7).random((2, 23, 3)) < 0.6
+    for name, of_model in zip("ab", right, strict=True):
+        write_blimp(tmp_path / name / "blimp", of_model)
+    page = results_page([str(tmp_path / name) for name in "ab"])
+    found = evaluate(
+        save_page(page, tmp_path / "page.html"),
+        "const figure = one('#blimp figure'); figure.querySelector('details').open = true; await later();"
+        "return [cells(figure), figure.querySelector('.chart').spec.data.values.length];",
+    )
+    (_, *rows), drawn = found
+    shown = {(name, model): (number(score), n) for name, _, model, score, _, _, n in rows}
+    assert len(rows) == drawn == 2 * 23
+    assert shown == {
+        (f"paradigm_{i:02}_with_a_long_name", model): (pytest.approx(100 * of[i].mean(), abs=0.0051), "3")
+        for model, of in zip("ab", right, strict=True)
+        for i in range(23)
+    }
 
 
 def test_what_three_models_are_told_apart_by(three: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -323,6 +324,29 @@ def test_results_for_a_card(
     assert "minimal pairs" in card(checkpoint, [folder])
     change(folder, path, value)
     refused(lambda: card(checkpoint, [folder]), str(folder / "results.json"), said)
+
+
+def test_what_a_card_says(checkpoint: LoadedModel, tmp_path: Path) -> None:
+    blimp, parse = (write_task(tmp_path / task, task) for task in ("blimp", "parse"))
+    change(blimp, "scores.overall", 0.625)
+    change(blimp, "provenance.command", ["pdtools", "eval-blimp", "a|b"])
+    change(parse, "scores.f1", 81.25)
+    made = {"command": ["pdtools", "train", "x"], "versions": {"torch": "2.13.0", "numpy": "2.1"}}
+    loaded = replace(checkpoint, config={**checkpoint.config, "step": 1234})
+    about = {"training": {"provenance": made}, "results": [blimp, parse], "about": "Of my own."}
+    text = model_card(loaded, name="mine", **about)  # type: ignore[arg-type]
+    rows = [line[2:-2].split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    assert ["minimal pairs, accuracy, mean of paradigms (%)", "62.50", "`pdtools eval-blimp a\\|b`"] in rows
+    assert ["F1 of parses (%)", "81.25", "``"] in rows
+    said = dict(row for row in rows if len(row) == 2)
+    parameters = sum(each.numel() for each in {id(each): each for each in loaded.model.parameters()}.values())
+    assert said["parameters"] == f"{parameters:,}"
+    assert said["updates"] == "1234"
+    assert said["vocabulary"].startswith(f"{loaded.tokenizer.vocab_size:,} tokens ({loaded.tokenizer.kind})")
+    assert "# mine\n" in text
+    assert "exported by pdtools. Of my own." in text
+    assert "    pdtools train x\n" in text
+    assert "Versions: torch 2.13.0, numpy 2.1." in text
 
 
 @pytest.mark.parametrize(
