@@ -17,6 +17,7 @@ from pdtools.evaluation.comparison.overview import Headline
 from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.scores import CONVENTIONS
 from pdtools.report import evaluations as printers
+from pdtools.report.plots import Line
 from pdtools.report.reading import print_reading
 from pdtools.report.tables import latex_tables
 
@@ -284,6 +285,19 @@ def test_transduction(capsys: pytest.CaptureFixture[str]) -> None:
             ["11-20", 7, 40.0, 7.5],
         ],
     )
+
+
+def test_accuracy_by_length_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr(
+        printers, "draw_lines", lambda path, lines, **about: drawn.append((path, lines, about))
+    )
+    by_length = {str(n): {"pairs": n, "accuracy": 1 / n, "exact": 1 / n**2} for n in (1, 4, 16)}
+    settings = {"formal_task": "rs", "objective": "causal"}
+    printers.draw_by_length("f.svg", results({"by_length": by_length}, {}, settings))
+    line = Line(label="rs, causal", x=[1, 4, 16], y=[100.0, 25.0, 6.25])
+    axes = {"x": "symbols of x", "y": "symbols of y right (percent)", "percent": True}
+    assert drawn == [("f.svg", [line], axes)]
 
 
 def test_classification(capsys: pytest.CaptureFixture[str]) -> None:
