@@ -713,6 +713,22 @@ def test_only_items_that_all_models_have(folder: Path, tmp_path: Path) -> None:
     assert row["score"] == pytest.approx(fmean(left), abs=1e-4)
 
 
+def test_models_of_other_items_are_left_out_of_differences_and_said(tmp_path: Path) -> None:
+    right = np.random.default_rng(7).random((3, 4, 5)) < 0.6
+    for name, of_model in zip("abc", right, strict=True):
+        write_blimp(tmp_path / name / "blimp", of_model)
+    file = tmp_path / "b" / "blimp" / "items.parquet"
+    pq.write_table(pq.read_table(file).slice(5), file)
+    page = results_page([str(tmp_path / name) for name in "abc"])
+    pairs = page.document["benchmarks"][0]["pairs"]
+    assert {(row["a"], row["b"]) for row in pairs["rows"]} == {("a", "c")}
+    overall = pairs["rows"][0]
+    assert overall["difference"] == pytest.approx(100 * (right[2].mean() - right[0].mean()))
+    assert overall["family"] == 1
+    (note,) = pairs["notes"]
+    assert f"{tmp_path / 'b' / 'blimp'} are not about the same items" in note
+
+
 def test_tables_of_figures(folder: Path) -> None:
     page = results_page([str(folder / "one"), str(folder / "two-1")])
     tables = results.figures(page).tables
