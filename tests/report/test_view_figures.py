@@ -18,6 +18,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.report.view import sentences, vega
 from pdtools.report.view.charts import bars
 from pdtools.report.view.figures import file_names, write_figures
+from pdtools.trees import tape
 
 
 @pytest.mark.parametrize(
@@ -77,6 +78,46 @@ def test_places_of_surprisals_are_named_by_the_first_model() -> None:
     assert x["sort"] == ["1 un", "2 happy", "3 dogs", "4 <eos>"]
     labels = {row["label"] for row in found.charts["surprisals-1"]["data"]["values"]}
     assert labels == set(x["sort"])
+
+
+def test_figures_of_sentences() -> None:
+    """Of each sentence all surprisals; of each model the best parse and its tape, of attachments."""
+    sentences_ = [["the", "old", "dog", "barks"], ["a", "b"]]
+    traces = [[random_trace(words, 10 * s + m) for m in range(2)] for s, words in enumerate(sentences_)]
+    traces[1][1] = replace(traces[1][1], best=None)
+    traces[0][1] = replace(traces[0][1], derivations="actions")
+    found = sentences.figures(sentences.sentences_page(traces, ["A", "B"], {}))
+    assert list(found.tables) == ["surprisals-1", "surprisals-2"]
+    for s, of_models in enumerate(traces, 1):
+        columns, rows = found.tables[f"surprisals-{s}"]
+        assert columns == ["model", "position", "token", "bits"]
+        expected = [
+            (model, k, token, bits)
+            for model, one in zip("AB", of_models, strict=True)
+            for k, (token, bits) in enumerate(zip(one.tokens, one.surprisals, strict=True))
+            if bits is not None
+        ]
+        for row, (*names, bits) in zip(rows, expected, strict=True):
+            assert row[:3] == names
+            assert row[3] == pytest.approx(bits, rel=1e-5)
+        drawn = found.charts[f"surprisals-{s}"]["data"]["values"]
+        assert [[row["series"], row["position"], row["bits"]] for row in drawn] == [
+            [row[0], row[1], row[3]] for row in rows
+        ]
+    trees = ["tree-1-A", "tree-1-B", "tree-2-A"]
+    assert list(found.drawings) == list(found.sources) == trees
+    for name, words in zip(trees, (sentences_[0], sentences_[0], sentences_[1]), strict=True):
+        leaves = [f"w{i}" for i in range(len(words))]
+        assert re.findall(r"\bw\d", found.sources[name]) == leaves
+        assert re.findall(r">(w\d)<", found.drawings[name]) == leaves
+    assert [name for name in found.charts if name.startswith("tape")] == ["tape-1-A", "tape-2-A"]
+    for s in (1, 2):
+        best = traces[s - 1][0].best
+        assert best is not None
+        assert best.derivation is not None
+        cells = {(c["k"], c["j"]): c["depth"] for c in found.charts[f"tape-{s}-A"]["data"]["values"]}
+        depths = tape([int(each) for each in best.derivation])
+        assert cells == {(k, j): int(depths[k][j]) for k in range(len(depths)) for j in range(k + 1)}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the address space of a process")
