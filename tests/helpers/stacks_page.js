@@ -9,9 +9,21 @@ const found = { described: all("main p.soft").at(-1).textContent };
 for (const [m, model] of page.models.entries()) {
   write(select, m);
   await later();
+  const of = (found[model] = {});
+  of.trees = [];
+  for (let k = 1; k < (await packed(`trace-0-${m}`)).tokens.length; k++) {
+    write(one("input[type=range]"), k);
+    await later();
+    named(section("forest"), "LaTeX (forest)").click();
+    of.trees.push({
+      latex: await lastSaved(),
+      dashed: one("#panel-forest").querySelectorAll(".notgold").length,
+      constituents: one("#panel-forest").querySelectorAll(".constituent").map((each) => each.querySelectorAll("line").map((line) => numbers(line, "x1", "x2"))),
+      words: one("#panel-forest").querySelectorAll(".word").map((each) => [each.textContent, ...numbers(each, "x")]),
+    });
+  }
   write(one("input[type=range]"), 2);
   await later();
-  const of = (found[model] = {});
   // Bars: pictures of their own for models with other tokens.
   of.bars = one("#panel-surprisals").querySelectorAll("svg[role=img]").map((svg) => ({
     ticks: svg.children.filter((each) => each.tagName === "text").map((each) => each.textContent),
@@ -22,11 +34,6 @@ for (const [m, model] of page.models.entries()) {
   }));
   named(section("surprisals"), "TSV").click();
   of.tsv = (await lastSaved()).split("\n").filter(Boolean).map((line) => line.split("\t"));
-  named(section("forest"), "LaTeX (forest)").click();
-  of.latex = await lastSaved();
-  of.dashed = one("#panel-forest").querySelectorAll(".notgold").length;
-  of.constituents = one("#panel-forest").querySelectorAll(".constituent").map((each) => each.querySelectorAll("line").map((line) => numbers(line, "x1", "x2")));
-  of.words = one("#panel-forest").querySelectorAll(".word").map((each) => [each.textContent, ...numbers(each, "x")]);
   of.shares = one("#panel-time").querySelectorAll("g").map((column) => column.querySelectorAll("title").map((each) => each.textContent));
   of.time_ticks = one("#panel-time svg").children.filter((each) => each.tagName === "text").map((each) => [each.textContent, ...numbers(each, "y")]);
   const tape = one("#panel-tape");

@@ -549,16 +549,20 @@ def test_stacks_bars_and_trees_of_models_with_other_tokens(tmp_path: Path) -> No
             assert text == expected_text
             assert value == "" if bits is None else float(value) == pytest.approx(bits, rel=1e-4)
         # The tree: each node in the middle between its first and its last child, in LaTeX too.
-        best = one.steps[k - 1].hypotheses[0].derivation
-        spans, _ = spans_of_attachments(best, len(one.words))
-        assert len(shown["constituents"]) == len(spans)
-        at = {x for _, x in shown["words"]} | {lines[0][0] for lines in shown["constituents"]}
-        for lines in shown["constituents"]:
-            assert {x1 for x1, _ in lines} == {(lines[0][1] + lines[-1][1]) / 2}
-            assert {x2 for _, x2 in lines} <= at
-        assert [word for word, _ in shown["words"]] == list(one.tokens[1 : k + 1])
-        assert shown["latex"].count("edge=dashed") == shown["dashed"]
-        assert re.findall(r"\[\{(\w+)\}\]", shown["latex"]) == list(one.tokens[1 : k + 1])
+        wrong = 0
+        for step, tree in zip(one.steps, shown["trees"], strict=True):
+            spans, _ = spans_of_attachments(step.hypotheses[0].derivation, len(one.words))
+            assert len(tree["constituents"]) == len(spans)
+            at = {x for _, x in tree["words"]} | {lines[0][0] for lines in tree["constituents"]}
+            for lines in tree["constituents"]:
+                assert {x1 for x1, _ in lines} == {(lines[0][1] + lines[-1][1]) / 2}
+                assert {x2 for _, x2 in lines} <= at
+            read = [token for token in one.tokens[1 : step.position + 1] if token != "<eos>"]
+            assert [word for word, _ in tree["words"]] == read
+            assert re.findall(r"\[\{(\w+)\}\]", tree["latex"]) == read
+            assert tree["latex"].count("edge=dashed") == tree["dashed"]
+            wrong += 0 < tree["dashed"] != len(spans) - tree["dashed"]
+        assert wrong
         # The beam over time and the tape.
         expected_shares = [
             [f"{one.tokens[step.position]}: {100 * x:.1f}%" for x in shares] for step in one.steps
@@ -570,7 +574,7 @@ def test_stacks_bars_and_trees_of_models_with_other_tokens(tmp_path: Path) -> No
         assert shown["tape_rows"] == list(one.tokens[: k + 1])
         head, *table = shown["tape"]
         assert head == ["after", *one.tokens[: k + 1]]
-        depths = tape(best)
+        depths = tape(one.steps[k - 1].hypotheses[0].derivation)
         for j, row in enumerate(table):
             cells = [str(x) for x in depths[j][: j + 1].tolist()]
             assert row == [one.tokens[j], *cells, *[""] * (k - j)]
