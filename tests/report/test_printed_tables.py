@@ -195,6 +195,23 @@ def test_sg_of_many_runs(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+def test_perplexity_and_scores_of_any_evaluation(capsys: pytest.CaptureFixture[str]) -> None:
+    found = results({"ppl_word": 81.23456, "ppl_token": 42.5}, {"sentences": 90, "words": 1234}, {})
+    expected: list[Any] = [
+        "Perplexity",
+        ["score", "value"],
+        ["ppl_word", "81.2346"],
+        ["ppl_token", "42.5000"],
+        ["count", "value"],
+        ["sentences", 90],
+        ["words", 1234],
+    ]
+    check(lambda: printers.print_perplexity(found), capsys, expected)
+    of_any = results({"overall": 0.6325}, {"pairs": 51, "pairs_scored": 46}, {"task": "blimp"})
+    rows: list[Any] = [["BLiMP", "score", "over"], ["BLiMP accuracy (%)", 63.25, "46 pairs"]]
+    check(lambda: printers.print_scores(of_any), capsys, rows)
+
+
 def test_closing(capsys: pytest.CaptureFixture[str]) -> None:
     def each(n: int, base: float) -> dict[str, Any]:
         names = (
