@@ -162,6 +162,8 @@ def test_sg(capsys: pytest.CaptureFixture[str]) -> None:
     expected += [["circuit", "score"], ["Licensing", 70.0], ["Agreement", 80.0]]
     check(lambda: printers.print_sg(results(scores, {}, {})), capsys, expected)
     expected += [["suite", "score"], ["npi", 71.0], ["agr", 81.0], ["fgd", 21.0]]
+    unnamed = {**scores, "by_prediction": {}}
+    check(lambda: printers.print_sg(results(unnamed, {}, {}), details=True), capsys, expected)
     expected += [["suite", "prediction", "score"], ["npi", "1", 73.0], ["npi", "2", 33.0], ["agr", "1", 83.0]]
     check(lambda: printers.print_sg(results(scores, {}, {}), details=True), capsys, expected)
 
@@ -173,8 +175,8 @@ def test_sg_of_many_runs(capsys: pytest.CaptureFixture[str]) -> None:
             **{name: base + k / 100 for k, name in enumerate(CONVENTIONS)},
         }
         for model, corpus, seed, base, circuits in (
-            ("rnng", "lg", "s1", 0.5, {"Licensing": 0.31, "Agreement": 0.42}),
-            ("gpt", "sm", "s2", 0.7, {"Licensing": 0.63}),
+            ("rnng", "lg", "s1", 0.5, {"Licensing": 0.31, "Center": 0.22, "Agreement": 0.42}),
+            ("gpt", "sm", "s2", 0.7, {"Long-Distance": 0.13, "Licensing": 0.63, "Center": 0.26}),
         )
     ]
     head = ["model", "corpus", "seed", "overall", "sg 31", "sg 33", "circuits", "items"]
@@ -189,8 +191,12 @@ def test_sg_of_many_runs(capsys: pytest.CaptureFixture[str]) -> None:
             ["circuit", "model", "corpus", "seed", "score"],
             ["Agreement", "rnng", "lg", "s1", 42.0],
             ["Agreement", "gpt", "sm", "s2", None],
+            ["Center", "rnng", "lg", "s1", 22.0],
+            ["Center", "gpt", "sm", "s2", 26.0],
             ["Licensing", "rnng", "lg", "s1", 31.0],
             ["Licensing", "gpt", "sm", "s2", 63.0],
+            ["Long-Distance", "rnng", "lg", "s1", None],
+            ["Long-Distance", "gpt", "sm", "s2", 13.0],
         ],
     )
 
