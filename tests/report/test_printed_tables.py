@@ -513,6 +513,9 @@ def test_many(capsys: pytest.CaptureFixture[str]) -> None:
     other = replace(scores[0], evaluation="sg", score="SG (%)", items=None)
     both = replace(found, scores=(*scores, other))
     assert lines(False, both) == cells([*overall, "SG (%)", *overall[1:], *notes])
+    no_twos = replace(scores[0], groups=(group("old", 60.0), group("new", 72.0, 71.0, 76.0)), pairs=())
+    printers.print_many(replace(found, scores=(no_twos,)))
+    assert said.replace(two, "") in " ".join(capsys.readouterr().out.split())
 
 
 def test_reading(capsys: pytest.CaptureFixture[str]) -> None:
