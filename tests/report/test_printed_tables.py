@@ -523,7 +523,7 @@ def test_reading(capsys: pytest.CaptureFixture[str]) -> None:
         return {"value": base, "low": base - 0.125, "high": base + 0.25, "p": base / 8}
 
     def tested(base: float) -> dict[str, float]:
-        return {"low": base - 0.01, "high": base + 0.02, "p": 0.031, "p_observations": 0.0042}
+        return {"low": base - 0.01, "high": base + 0.02, "p": 3.1e-6, "p_observations": 0.0042}
 
     scores = {
         "by_model": {
@@ -548,7 +548,7 @@ def test_reading(capsys: pytest.CaptureFixture[str]) -> None:
     }
     settings = {"baseline": ["length", "log_frequency"], "spillover": 2}
     numbers = ["from", "to", "p", "p by words"]
-    ends = ["0.0310", "0.0042"]
+    ends = ["3.1e-06", "0.0042"]
     expected: list[Any] = [
         "Held-out log-likelihood over length + log_frequency, nats a word: 321 words of 17 items",
         ["model", "ΔLL", *numbers],
@@ -571,3 +571,6 @@ def test_reading(capsys: pytest.CaptureFixture[str]) -> None:
         ["times: too long", 2],
     ]
     check(lambda: print_reading(results(scores, counts, settings)), capsys, expected)
+    alone = results({**scores, "pairs": []}, counts, settings)
+    at = expected.index(["difference of ΔLL", *numbers])
+    check(lambda: print_reading(alone), capsys, [*expected[:at], *expected[at + 2 :]])
