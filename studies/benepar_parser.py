@@ -28,7 +28,7 @@ from benepar.nkutil import HParams
 from benepar.parse_chart import ChartParser
 from benepar.ptb_unescape import guess_space_after, ptb_unescape
 
-from pdtools.parsers.benepar import as_typed
+from pdtools.parsers.benepar import as_typed, special_tokens_asked_for
 
 MAX_WORDS = 100  # of a sentence that is trained on: spans grow with its square
 SENTENCES = 32  # a step, of similar length
@@ -115,12 +115,13 @@ def batches(examples: Sequence[Example], draws: random.Random) -> Iterator[list[
 def untrained(examples: Sequence[Example], hparams: HParams) -> ChartParser:
     """A parser of the tags, labels and characters of these sentences."""
     tags = sorted({tag for example in examples for _, tag in example.pos()})
-    return ChartParser(
-        tag_vocab={tag: index for index, tag in enumerate(["UNK", *tags])},
-        label_vocab=ChartDecoder.build_vocab([example.tree for example in examples]),
-        char_vocab=RetokenizerForCharLSTM.build_vocab([example.words for example in examples]),
-        hparams=hparams,
-    )
+    with special_tokens_asked_for():
+        return ChartParser(
+            tag_vocab={tag: index for index, tag in enumerate(["UNK", *tags])},
+            label_vocab=ChartDecoder.build_vocab([example.tree for example in examples]),
+            char_vocab=RetokenizerForCharLSTM.build_vocab([example.words for example in examples]),
+            hparams=hparams,
+        )
 
 
 def train(

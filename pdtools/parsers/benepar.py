@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -167,13 +168,38 @@ def load(model: str | None, device: str) -> BeneparParser:
 
     name, path = model or DEFAULT_MODEL, model_path(model)
     try:
-        chart_parser = LenientChartParser.from_trained(path)
+        with special_tokens_asked_for():
+            chart_parser = LenientChartParser.from_trained(path)
     except Exception as error:
         raise PdtoolsError(f"{name}: {_why_not_loaded(error)}") from error
     if chart_parser.pretrained_model is not None:
         # transformers would advise on standard error to pad otherwise, which is benepar's affair.
         chart_parser.retokenizer.tokenizer.deprecation_warnings["Asking-to-pad-a-fast-tokenizer"] = True
     return BeneparParser(chart_parser.to(device).eval())
+
+
+@contextmanager
+def special_tokens_asked_for() -> Iterator[None]:
+    """Let benepar make a model with a pretrained encoder: tokenizers of transformers 5 no longer have the
+    method by which it asks where they put special tokens (self-attentive-parser, issue 111)."""
+    from transformers import PreTrainedTokenizerFast
+
+    name = "build_inputs_with_special_tokens"
+    if hasattr(PreTrainedTokenizerFast, name):
+        yield
+        return
+    setattr(PreTrainedTokenizerFast, name, _between_special_tokens)
+    try:
+        yield
+    finally:
+        delattr(PreTrainedTokenizerFast, name)
+
+
+def _between_special_tokens(tokenizer: Any, ids: list[int]) -> list[int]:
+    """Tokens between those that the tokenizer puts before and after any text."""
+    some = tokenizer("a", return_special_tokens_mask=True)
+    own = [index for index, special in enumerate(some["special_tokens_mask"]) if not special]
+    return [*some["input_ids"][: own[0]], *ids, *some["input_ids"][own[-1] + 1 :]]
 
 
 def model_path(model: str | None) -> str:

@@ -11,7 +11,7 @@ from toy_benepar import tiny_bert, toy_trees
 
 from pdtools.errors import PdtoolsError
 from pdtools.parsers import ParseFailure, load_parser
-from pdtools.parsers.benepar import BeneparParser, load
+from pdtools.parsers.benepar import BeneparParser, _between_special_tokens, load, special_tokens_asked_for
 from pdtools.trees import Tree, unescape
 
 pytest.importorskip("benepar", reason="benepar is not installed")
@@ -200,13 +200,14 @@ def bert_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         force_root_constituent=True,
         morpho_emb_dropout=0.0,
     )
-    parser = ChartParser(
-        tag_vocab={"UNK": 0, "NN": 1, "DT": 2},
-        label_vocab={"": 0, "S": 1, "NP": 2, "S::VP": 3},
-        char_vocab={},
-        hparams=hparams,
-        pretrained_model_path=str(folder),
-    )
+    with special_tokens_asked_for():
+        parser = ChartParser(
+            tag_vocab={"UNK": 0, "NN": 1, "DT": 2},
+            label_vocab={"": 0, "S": 1, "NP": 2, "S::VP": 3},
+            char_vocab={},
+            hparams=hparams,
+            pretrained_model_path=str(folder),
+        )
     description = json.loads((folder / "config.json").read_text())
     description["benepar"] = parser.config
     (folder / "config.json").write_text(json.dumps(description))
@@ -232,6 +233,21 @@ def test_the_folder_format_with_a_pretrained_model(bert_folder: Path) -> None:
     assert results[0] == next(parser.parse([good]))
     assert isinstance(results[0], Tree)
     assert results[0].words[2:4] == ("-LRB-", "``")
+
+
+def test_special_tokens_are_found_without_the_tokenizers_help(bert_folder: Path) -> None:
+    """As transformers 5 needs it, and as transformers 4 says."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    before, after = 2, 3  # [CLS], [SEP]
+    bert = AutoTokenizer.from_pretrained(bert_folder)
+    assert _between_special_tokens(bert, [-100, 7]) == [before, -100, 7, after]
+    plain = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel({"a": 0, "u": 1}, unk_token="u")))
+    assert _between_special_tokens(plain, [-100]) == [-100]
+    with special_tokens_asked_for():
+        assert bert.build_inputs_with_special_tokens([-100]) == [before, -100, after]
 
 
 def test_typographic_signs_are_read_as_typed_ones(bert_folder: Path) -> None:
