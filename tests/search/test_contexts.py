@@ -15,7 +15,7 @@ from window_oracle import searched_row, window_attachments, window_joints, windo
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import load_checkpoint, save_checkpoint
-from pdtools.search import SentenceScore, beam_search, load_scorer
+from pdtools.search import SentenceScore, StringScorer, beam_search, load_scorer
 from pdtools.search.contexts import (
     DOCUMENT,
     Context,
@@ -28,7 +28,7 @@ from pdtools.search.contexts import (
 )
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.options import AttachmentBeam, SearchOptions
-from pdtools.search.scores import Scorer, Unscorable
+from pdtools.search.scores import GivenRow, Scorer, Unscorable
 from pdtools.search.strings.scorer import string_logprobs
 from pdtools.search.surprisal import token_rows
 from pdtools.tokenization import Sentence, split_spaces, train_word_tokenizer
@@ -321,6 +321,24 @@ def test_a_document_that_fits_is_its_sentences_in_context(folders: dict[str, Pat
     scorer = load_scorer(folders["base"], SearchOptions(beam=1), context=Context(of=DOCUMENT))
     totals = [one(scorer, after(*texts[: i + 1])).total for i in range(3)]
     assert whole.total == pytest.approx(sum(totals), abs=1e-5)
+
+
+def test_rows_longer_than_the_model_are_read_as_documents_are(folders: dict[str, Path]) -> None:
+    """Between others, and with the ends of all of their sentences."""
+    documents = [["a b c", "c", "b a b b", "a c c a b"], ["b a", "c"], ["c b a c b a b", "a", "b b c a a"]]
+    scorer = load_scorer(folders["base"])
+    assert isinstance(scorer, StringScorer)
+    rows = [np.array(window_tokens([ids(text) for text in texts]), np.int32) for texts in documents]
+    given = [GivenRow(tokens, scorer.loaded.model.no_derivation(tokens), tokens) for tokens in rows]
+    reading = load_scorer(folders["base"], context=Context(stride=WINDOW // 2))
+    for texts, found in zip(documents, scorer.score_rows(given), strict=True):
+        whole = one(reading, joined(list(map(split_spaces, texts))))
+        ends = np.array(whole.words) < 0
+        assert ends.sum() == len(texts)
+        assert found.given_tree == pytest.approx(whole.total, abs=1e-5) == found.marginal
+        for end in (found.end_given_tree, found.end_marginal):
+            assert end == pytest.approx(whole.logprobs[ends].sum(), abs=1e-5)
+    assert len(rows[1]) < WINDOW < min(len(rows[0]), len(rows[2]))
 
 
 def test_unknown_words_of_all_lines_of_a_document_are_counted(tmp_path: Path) -> None:

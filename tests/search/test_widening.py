@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -74,6 +75,48 @@ def test_contests_go_as_far_as_they_need(folders: dict[str, Path], monkeypatch: 
     for each, wanted in zip((found[0], found[3], found[2]), (0, 2, 3), strict=True):
         assert _total(each.scores) == pytest.approx(TOTALS[wanted])
     assert all(isinstance(score, SentenceScore) and score.dropped == 0 for score in found[1].scores)
+
+
+def test_sums_of_regions_and_totals_have_their_own_steps(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Worked on together, and each with the doubt of its kind; a sentence of both is searched for both."""
+    steps = (
+        Step(1, None, Doubt(0.5, 0.0), None),
+        Step(2, None, None, Doubt(0.25, 0.5)),
+        Step(3, 2.0, Doubt(0.125, 1.0), Doubt(0.1, 0.0)),
+        Step(50, None, SURE, SURE),
+    )
+    monkeypatch.setattr("pdtools.search.comparer.STEPS", steps)
+    asked: list[tuple[str, float]] = []
+
+    @dataclass(frozen=True)
+    class Contest:
+        sentences: tuple[str, ...]
+        sums: Literal["regions", "totals"]
+        most: float
+
+        def decided(self, found: Sequence[Found], doubt: float) -> bool:
+            wanted = [step for step in steps if (of := getattr(step, self.sums)) and of.of(found) == doubt]
+            assert [score.text for score in found] == list(self.sentences)
+            assert wanted
+            asked.append((self.sums, doubt))
+            return doubt <= self.most
+
+    pair, other = ("a b c a b", "c b a c a"), ("b a c b", "a b c a b")
+    contests = [
+        Contest(pair, "totals", 9.0),
+        Contest(other, "regions", 9.0),
+        Contest(other, "totals", 0.1),
+        Contest(pair, "regions", 0.0),
+    ]
+    found = list(load_comparer(folders["pushdown"]).compare(contests))
+    assert [(each.beam, each.margin) for each in found] == [(2, None), (1, None), (3, 2.0), (50, None)]
+    assert [kind for kind, _ in asked] == ["regions"] * 2 + ["totals"] * 2 + ["totals", "regions"]
+    for contest, each in zip(contests, found, strict=True):
+        options = SearchOptions(beam=each.beam, margin=each.margin)
+        plain = list(load_scorer(folders["pushdown"], options).score(contest.sentences))
+        assert _total(each.scores) == pytest.approx(_total(plain), abs=1e-5)
 
 
 def test_an_exact_score_is_a_decision(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
