@@ -36,7 +36,7 @@ from pdtools.search.checkpoint_scorer import Parsed, ParsedScore
 from pdtools.search.inputs import SourcedLine, read_inputs, read_sentence
 from pdtools.search.options import NO_SEARCH, AttachmentBeam, SearchOptions
 from pdtools.search.scorer import scorer_of
-from pdtools.search.scores import GivenRow
+from pdtools.search.scores import Beginning, GivenRow
 from pdtools.search.surprisal import surprisals, token_rows, word_rows
 from pdtools.tokenization import (
     Tokenizer,
@@ -199,6 +199,26 @@ def test_marginals_of_rows_and_what_their_ends_add(name: str) -> None:
     for scored, sums in zip(scorer.score_rows(rows), wanted, strict=True):
         assert scored.marginal == pytest.approx(sums[-1], abs=1e-5)
         assert scored.end_marginal == pytest.approx(sums[-1] - sums[-2], abs=1e-5)
+
+
+def test_of_a_beginning_the_tokens_that_begin_before_its_end(tmp_path: Path) -> None:
+    tokenizer = train_bpe_tokenizer([split_spaces("ab abc c")], size=264, min_count=1)
+    model = tiny_model(vocab_size=tokenizer.vocab_size, max_length=32)
+    save_checkpoint(tmp_path / "bpe", model, tokenizer, shards={})
+    scorer = load_scorer(tmp_path / "bpe", SearchOptions(beam=4))
+    text = "cab bc  a abc"
+    (whole,) = scorer.score([text])
+    assert isinstance(whole, SentenceScore)
+    assert len(whole.tokens) > 6
+    beginnings = [Beginning(text, end) for end in range(len(text) + 2)]
+    for end, found in enumerate(scorer.score(beginnings)):  # type: ignore[arg-type]
+        assert isinstance(found, SentenceScore)
+        n = max(1, sum(start < end for start in whole.starts[:-1]))
+        for name in ("tokens", "words", "starts", "ends"):
+            assert getattr(found, name) == getattr(whole, name)[:n]
+        np.testing.assert_allclose(found.logprobs, whole.logprobs[:n], atol=1e-5)
+        assert not found.eos
+        assert found.text == text
 
 
 def test_scoring_is_lazy(folders: dict[str, Path]) -> None:
