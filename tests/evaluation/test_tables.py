@@ -38,7 +38,16 @@ from pdtools.report.evaluations import (
     print_sg_runs,
 )
 from pdtools.report.reading import print_reading
-from pdtools.report.tables import decimal, decimals, latex_tables, latex_text, print_table
+from pdtools.report.tables import (
+    decimal,
+    decimals,
+    latex_table,
+    latex_tables,
+    latex_text,
+    listed,
+    markdown_table,
+    print_table,
+)
 from pdtools.visible import visible
 
 
@@ -51,6 +60,32 @@ def test_plain_text_is_aligned() -> None:
     stream = io.StringIO()
     print_table(["name", "score"], [("one", 1.0), ("three", None), ("[b]", 22.456)], title="T", stream=stream)
     assert stream.getvalue() == "T\nname   score\none     1.00\nthree      -\n[b]    22.46\n"
+
+
+def test_columns_that_hold_numbers_alone_stand_on_the_right() -> None:
+    columns, rows = ["name", "n", "mixed"], [("x", 1, "n/a"), ("yy", None, 22.456)]
+    stream = io.StringIO()
+    print_table(columns, rows, stream=stream)
+    assert stream.getvalue() == "name  n  mixed\nx     1  n/a\nyy    -  22.46\n"
+    assert latex_table(columns, rows, title="T").splitlines() == [
+        "% T",
+        r"\begin{tabular}{lrl}",
+        r"\toprule",
+        r"name & n & mixed \\",
+        r"\midrule",
+        r"x & 1 & n/a \\",
+        r"yy & -- & 22.46 \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    assert markdown_table([["a", "b"], ["--", "--"], ["1", "2"]]) == "| a | b |\n| -- | -- |\n| 1 | 2 |\n"
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"), [([], ""), (["a"], "a"), (["a", "b"], "a and b"), (["a", "b", "c"], "a, b and c")]
+)
+def test_words_as_in_a_sentence(parts: list[str], text: str) -> None:
+    assert listed(parts) == text
 
 
 def test_a_terminal_gets_the_same_lines() -> None:

@@ -124,6 +124,7 @@ def test_maps_of_stack_attention(drawn: list[Any]) -> None:
         expected[:, 0] = 0  # the first position has no action
         assert np.asarray(middle.images[0].get_array()) == pytest.approx(expected)
         assert names(middle.get_yticklabels()) == ["push", "pop", "no-op"]
+        assert (bottom.get_xlim(), bottom.get_ylim()) == ((-0.5, 3.5), (-0.5, 1.5))
         assert [(*text.get_position(), text.get_text()) for text in bottom.texts] == [
             (1, 0, "an"),
             (2, 0, "an"),
