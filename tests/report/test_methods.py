@@ -102,6 +102,7 @@ def test_methods_of_traces() -> None:
         (["/x/a/best", "/x/b/c/best"], ["a", "b/c"]),
         (["/x/best", "/x/y/best"], ["best", "y"]),
         (["/a/m", "/a/m", "/b/m"], ["a", "a", "b"]),
+        (["/a/b", "/a/a/b"], ["b", "a"]),
     ],
 )
 def test_names_of_folders(paths: list[str], names: list[str]) -> None:
