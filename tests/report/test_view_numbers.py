@@ -615,10 +615,15 @@ def test_all_of_many_groups_are_listed(tmp_path: Path) -> None:
     page = results_page([str(tmp_path / name) for name in "ab"])
     found = evaluate(
         save_page(page, tmp_path / "page.html"),
-        "const figure = one('#blimp figure'); figure.querySelector('details').open = true; await later();"
-        "return [cells(figure), figure.querySelector('.chart').spec.data.values.length];",
+        "const figure = one('#blimp figure'), chart = figure.querySelector('.chart');"
+        "write(all('#blimp select')[1], 'spread'); await later();"
+        "figure.querySelector('details').open = true; await later();"
+        "return [cells(figure), chart.spec.data.values.length, chart.spec.layer.at(-1).encoding.y.sort];",
     )
-    (_, *rows), drawn = found
+    (_, *rows), drawn, order = found
+    means = np.round(right.mean(2), 4)
+    spread = [float(min(of) - max(of)) for of in means.T.tolist()]
+    assert order == [f"paradigm_{i:02}_with_a_long_name" for i in sorted(range(23), key=spread.__getitem__)]
     shown = {(name, model): (number(score), n) for name, _, model, score, _, _, n in rows}
     assert len(rows) == drawn == 2 * 23
     assert shown == {
