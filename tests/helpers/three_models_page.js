@@ -50,7 +50,7 @@ one("#sg .two .item").querySelectorAll("button").find((each) => each.textContent
 await until(() => details(one("#sg"), "Items, ").querySelector(".found"));
 await later();
 found.listed = details(one("#sg"), "Items, ").querySelectorAll("tbody button.link").map((each) => each.textContent);
-found.first_condition = details(one("#sg"), "Items, ").querySelectorAll("tbody .text")[0].textContent;
+found.first_conditions = details(one("#sg"), "Items, ").querySelectorAll("tbody .text").map((each) => each.textContent);
 
 const reading = all("section").find((each) => each.firstChild.textContent === "Reading times" && each.querySelector(".chart"));
 details(reading, "Table").open = true;

@@ -41,6 +41,13 @@ SUITES = {"agr": ("Agreement", 5), "fgd": ("Long-Distance", 8), "fgd-embed3": ("
 FORMULAS = ["(2;%gap%) < (2;%no-gap%)", "((1;%gap%) + 1) < (*;%no-gap%)"]
 WORDS = {"gap": ["the dog", "barks"], "no-gap": ["a dog", "bark"]}
 RNG = np.random.default_rng(46)
+
+
+def words_of(condition: str, item: int) -> list[str]:
+    """The regions of an item."""
+    return [WORDS[condition][0], f"{WORDS[condition][1]} {item}"]
+
+
 Outcome = "bool | None"
 # Right, wrong, or not scored; by model.
 BLIMP = {
@@ -115,7 +122,10 @@ def write(folder: Path, model: str, seed: int, training: str) -> None:
         if of == model:
             row = {"suite": suite, "item": item, "condition": condition, "region": region}
             name = "Verb" if model == "one" else "another name"  # that of the first is shown
-            row |= {"region_name": name if region == 2 else None, "content": WORDS[condition][region - 1]}
+            row |= {
+                "region_name": name if region == 2 else None,
+                "content": words_of(condition, item)[region - 1],
+            }
             regions.append({**row, "surprisal": bits})
     parsed = [
         dict(zip(("line", "matched", "gold", "predicted"), (line, *map(int, row)), strict=True))
@@ -499,7 +509,7 @@ def test_surprisals_of_items(two: Any) -> None:
         sides = itertools.product(WORDS, ("one", "two-1"))
         for found, (condition, model) in zip(opened, sides, strict=True):
             bits = [BITS[model, suite, item, condition, region] for region in (1, 2)]
-            check_surprisals(found, model, list(zip(WORDS[condition], bits, strict=True)))
+            check_surprisals(found, model, list(zip(words_of(condition, item), bits, strict=True)))
 
 
 def check_surprisals(found: Any, name: str, tokens: list[tuple[str, float]]) -> None:
@@ -675,13 +685,22 @@ def test_items_that_are_looked_for(three: Any) -> None:
     assert three["trees"] == [[name, f"(S {tree})"] for name, tree in trees.items()]
     items = [key for key in SG["one"] if key[0] == "fgd"]
     assert three["listed"] == [f"fgd {item}{', prediction 2' * (n == 2)}" for _, item, n in items]
-    assert three["first_condition"] == f"gap: {' '.join(WORDS['gap'])}"
+    assert three["first_conditions"] == [f"gap: {' '.join(words_of('gap', item))}" for _, item, _ in items]
     of = {m: GAINS["two-2" if m == "three" else m] for m in THREE}
     gains = [(f"{m}: {name}", *gain) for m, each in of.items() for name, gain in each.items()]
     assert three["gains"][0] == ["model", "ΔLL", "from", "to", "words"]
     for (name, *numbers, words), (series, *expected, n) in zip(three["gains"][1:], gains, strict=True):
         assert (name, words) == (series, str(n))
         assert [number(x) for x in numbers] == pytest.approx(expected, abs=5.1e-4)
+
+
+def test_a_page_of_items_beyond_the_last_is_the_last(folder: Path, three: Any) -> None:
+    assert three
+    program = (
+        "while (!all('#blimp .found').length) await later();"
+        "return [all('#blimp .controls .soft')[0].textContent, all('#blimp tbody button.link').length];"
+    )
+    assert evaluate(folder / "three.html", program, "blimp-page=9") == ["page 3 of 3", 48 - 2 * 20]
 
 
 def test_a_sample_of_items_has_those_that_models_disagree_on(folder: Path) -> None:
