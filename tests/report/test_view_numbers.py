@@ -694,6 +694,12 @@ def test_items_that_are_looked_for(three: Any) -> None:
         assert [number(x) for x in numbers] == pytest.approx(expected, abs=5.1e-4)
 
 
+def test_a_model_alone_has_its_items(folder: Path) -> None:
+    page = results_page([str(folder / "one" / "parse")])
+    found = evaluate(save_page(page, folder / "alone.html"), "return one('#parse').textContent;")
+    assert "Items, one by one (6)" in found
+
+
 def test_a_page_of_items_beyond_the_last_is_the_last(folder: Path, three: Any) -> None:
     assert three
     program = (
