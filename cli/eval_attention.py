@@ -16,10 +16,9 @@ from .options import (
     RunOptions,
     SamplesOption,
     SeedOption,
-    named_model,
+    models_folder,
     option_blocks,
 )
-from .panels import model_option
 from .running import pick_device
 
 
@@ -30,11 +29,8 @@ def eval_attention(
     ],
     model: Annotated[
         list[str],
-        model_option(
-            "--model",
-            metavar="DIR",
-            callback=named_model,
-            help="A checkpoint or a run of a transformer; repeatable. Seeds of one recipe are one model.",
+        models_folder(
+            help="A checkpoint or a run of a transformer; repeatable. Seeds of one recipe are one model."
         ),
     ],
     at: Annotated[

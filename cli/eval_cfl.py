@@ -20,11 +20,11 @@ from .options import (
     ResultOptions,
     ResultsFolderOption,
     ThreadsOption,
-    named_model,
+    models_folder,
     option_blocks,
 )
 from .outputs import check_picture
-from .panels import model_option, output_option
+from .panels import output_option
 from .running import pick_device
 
 if TYPE_CHECKING:
@@ -37,13 +37,7 @@ def eval_cfl(
     beam: BeamOptions,
     options: ResultOptions,
     model: Annotated[
-        str | None,
-        model_option(
-            "--model",
-            metavar="DIR",
-            callback=named_model,
-            help="A checkpoint or a run; without it, only the bound.",
-        ),
+        str | None, models_folder(help="A checkpoint or a run; without it, only the bound.")
     ] = None,
     output: ResultsFolderOption = None,
     plot: Annotated[

@@ -10,8 +10,8 @@ import typer
 from pdtools.errors import PdtoolsError
 
 from .evaluating import Evaluating
-from .options import ContextOptions, ResultsFolderOption, RunOptions, SeedOption, named_model, option_blocks
-from .panels import input_option, model_option, output_option, search_option
+from .options import ContextOptions, ResultsFolderOption, RunOptions, SeedOption, models_folder, option_blocks
+from .panels import input_option, output_option, search_option
 from .running import model_settings, read_context
 
 if TYPE_CHECKING:
@@ -42,13 +42,7 @@ def eval_reading(
         str, typer.Argument(metavar="TIMES", help="A table with a row per subject and word: TSV, or .csv.")
     ],
     model: Annotated[
-        list[str],
-        model_option(
-            "--model",
-            metavar="DIR",
-            callback=named_model,
-            help="A checkpoint, a run, or a Hugging Face causal LM; repeatable.",
-        ),
+        list[str], models_folder(help="A checkpoint, a run, or a Hugging Face causal LM; repeatable.")
     ],
     run: RunOptions,
     reading: ContextOptions,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
+from functools import partial
 from typing import Annotated, Any, cast
 
 import typer
@@ -83,6 +84,8 @@ def named_model(context: typer.Context, name: Any) -> Any:
     return found.folder
 
 
+models_folder = partial(model_option, "--model", metavar="DIR", callback=named_model)
+
 InputsArgument = Annotated[
     list[str] | None, typer.Argument(metavar="INPUT", help="Files, folders, globs, or -.")
 ]
@@ -150,20 +153,9 @@ LowerCaseOption = Annotated[
     bool, typer.Option("--lower-case", help="word: convert to lower case, in evaluation too.")
 ]
 ModelOption = Annotated[
-    str,
-    model_option(
-        "--model",
-        metavar="DIR",
-        callback=named_model,
-        help="A checkpoint, or a run folder of pdtools train; or demo, demo-base.",
-    ),
+    str, models_folder(help="A checkpoint, or a run folder of pdtools train; or demo, demo-base.")
 ]
-_SCORED = model_option(
-    "--model",
-    metavar="DIR",
-    callback=named_model,
-    help="A checkpoint, a run, a Hugging Face causal LM; or demo, demo-base.",
-)
+_SCORED = models_folder(help="A checkpoint, a run, a Hugging Face causal LM; or demo, demo-base.")
 ScoredModelOption = Annotated[str, _SCORED]
 EvaluatedModelOption = Annotated[str | None, _SCORED]
 SurprisalsOption = Annotated[

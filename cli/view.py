@@ -23,11 +23,11 @@ from .options import (
     SeedOption,
     Source,
     ThreadsOption,
-    named_model,
+    models_folder,
     option_blocks,
 )
 from .outputs import check_different, check_target
-from .panels import input_option, model_option, output_option, search_option
+from .panels import input_option, output_option, search_option
 from .running import pick_device
 
 if TYPE_CHECKING:
@@ -47,13 +47,7 @@ def view(
         ),
     ] = None,
     model: Annotated[
-        list[str] | None,
-        model_option(
-            "--model",
-            metavar="DIR",
-            callback=named_model,
-            help="A checkpoint, a run, or a Hugging Face causal LM; repeatable.",
-        ),
+        list[str] | None, models_folder(help="A checkpoint, a run, or a Hugging Face causal LM; repeatable.")
     ] = None,
     text: GivenTextOption = None,
     pair: Annotated[
