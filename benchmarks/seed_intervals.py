@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pdtools.evaluation.comparison.statistics import Spread, common_variance, interval, resample
+from pdtools.evaluation.bootstrap import interval
+from pdtools.evaluation.comparison.statistics import Spread, common_variance, resample
 from pdtools.evaluation.sums import of_sums
 from pdtools.report.tables import print_table
 
