@@ -15,7 +15,7 @@ from . import generate_cfl, generate_task
 from .arguments import parse_range
 from .console import message, print_json
 from .generated import NumberOption, OutputOption, ShardsOption, report, write
-from .options import JsonOption, OverwriteOption, PanelledCommand, QuietOption, SeedOption, TableOption
+from .options import PanelledCommand, ResultOptions, SeedOption, TableOption, option_blocks
 from .outputs import check_json_output, check_target
 
 app = typer.Typer(
@@ -39,8 +39,10 @@ class Setting(str, Enum):
 
 
 @_command("dyck", short_help="Well-nested strings of several bracket types.")
+@option_blocks()
 def dyck(
     number: NumberOption,
+    options: ResultOptions,
     brackets: Annotated[int, typer.Option("--brackets", min=1, help="Bracket types.")] = 20,
     depth: Annotated[
         int, typer.Option("--depth", min=1, help="Largest number of brackets open at once.")
@@ -70,9 +72,6 @@ def dyck(
     output: OutputOption = STDIO,
     shards: ShardsOption = False,
     seed: SeedOption = 0,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
 ) -> None:
     """Draw well-nested strings of several bracket types, such as (1 (2 )2 )1, from a probabilistic automaton.
 
@@ -92,19 +91,21 @@ def dyck(
     given = {"min_length": min_length, "max_length": max_length, "max_dependency": max_dependency}
     conditions = DYCK_SETTINGS[setting.value] | {k: v for k, v in given.items() if v is not None}
     language = Dyck(brackets=brackets, depth=depth, **conditions)
-    counts = write(language, number, seed, output, shards, overwrite, as_json, quiet)
+    counts = write(language, number, seed, output, shards, options)
     expected = language.expectations
-    if as_json:
+    if options.as_json:
         report(language, seed, counts, asdict(expected))
     message(
         f"{counts['sentences']} strings, {counts['tokens']} tokens, at most {counts['most_tokens']};"
         f" entropy {expected.entropy_per_token:.4f} nats a token",
-        quiet=quiet,
+        quiet=options.quiet,
     )
 
 
 @_command("dyck-prefixes", short_help="Prefixes whose last open bracket has to be closed.")
+@option_blocks()
 def dyck_prefixes(
+    options: ResultOptions,
     number: NumberOption = 1000,
     dependency: Annotated[
         int | None,
@@ -128,9 +129,6 @@ def dyck_prefixes(
     ] = 10,
     output: TableOption = STDIO,
     seed: SeedOption = 0,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
 ) -> None:
     """Make prefixes whose last open bracket has to be closed, for pdtools eval-dyck; one prefix per string.
 
@@ -151,8 +149,8 @@ def dyck_prefixes(
         raise typer.BadParameter("give exactly one of --dependency and --depths")
     if dependency is not None and dependency > max_length:
         raise typer.BadParameter(f"no prefix of {max_length} tokens (--max-length) has such a --dependency")
-    check_json_output(as_json, output)
-    check_target(output, folder=False, overwrite=overwrite, inputs=())
+    check_json_output(options.as_json, output)
+    check_target(output, folder=False, overwrite=options.overwrite, inputs=())
     if depths is not None:
         filler = Dyck(brackets=brackets, **DYCK_SETTINGS["released-like"])
         prefixes = depth_prefixes(filler, number, depths=parse_range(depths), types=types, seed=seed)
@@ -160,9 +158,9 @@ def dyck_prefixes(
         assert dependency is not None
         source = Dyck(brackets=brackets, depth=depth)
         prefixes = dependency_prefixes(source, number, least=dependency, max_length=max_length, seed=seed)
-    write_prefixes(prefixes, output, overwrite=overwrite)
+    write_prefixes(prefixes, output, overwrite=options.overwrite)
     longest = max(len(prefix.tokens) for prefix in prefixes)
-    if as_json:
+    if options.as_json:
         from pdtools.provenance import provenance
 
         print_json(
@@ -181,7 +179,7 @@ def dyck_prefixes(
                 "provenance": provenance(),
             }
         )
-    message(f"{len(prefixes)} prefixes, of at most {longest} tokens", quiet=quiet)
+    message(f"{len(prefixes)} prefixes, of at most {longest} tokens", quiet=options.quiet)
 
 
 _command("cfl", short_help="Strings of a weighted context-free grammar, by length.")(generate_cfl.cfl)

@@ -12,10 +12,11 @@ from pdtools.files import STDIO
 from .arguments import parse_range
 from .console import message
 from .generated import OutputOption, ShardsOption, report, write
-from .options import JsonOption, OverwriteOption, QuietOption, SeedOption
+from .options import ResultOptions, SeedOption, option_blocks
 from .panels import input_option
 
 
+@option_blocks()
 def cfl(
     grammar: Annotated[
         str,
@@ -24,6 +25,7 @@ def cfl(
             help="marked-reversal, unmarked-reversal, padded-reversal, dyck, hardest, or a grammar file.",
         ),
     ],
+    options: ResultOptions,
     number: Annotated[
         int | None, typer.Option("--number", "-n", min=1, help="How many strings (default: 10000).")
     ] = None,
@@ -45,9 +47,6 @@ def cfl(
     output: OutputOption = STDIO,
     shards: ShardsOption = False,
     seed: SeedOption = 0,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
 ) -> None:
     """Draw strings of a weighted context-free grammar, exactly, given their lengths.
 
@@ -81,11 +80,11 @@ def cfl(
     valid = language.valid_lengths
     total = number or 10_000 if per_length is None else per_length * len(valid)
     sources = [grammar] if Path(grammar).exists() else []
-    counts = write(language, total, seed, output, shards, overwrite, as_json, quiet, sources)
-    if as_json:
+    counts = write(language, total, seed, output, shards, options, sources)
+    if options.as_json:
         report(language, seed, counts, {"valid_lengths": valid.tolist()})
     message(
         f"{counts['sentences']} strings, {counts['tokens']} tokens; {len(valid)} lengths from {valid[0]}"
         f" to {valid[-1]}",
-        quiet=quiet,
+        quiet=options.quiet,
     )

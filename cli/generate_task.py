@@ -10,7 +10,7 @@ from pdtools.files import STDIO
 
 from .arguments import parse_range
 from .console import message, print_json, progress
-from .options import JsonOption, OverwriteOption, QuietOption, SeedOption, TableOption
+from .options import ResultOptions, SeedOption, TableOption, option_blocks
 from .outputs import check_json_output, check_target
 from .panels import input_option
 
@@ -20,8 +20,10 @@ AsReleasedOption = Annotated[
 ]
 
 
+@option_blocks()
 def task(
     name: TaskArgument,
+    options: ResultOptions,
     lengths: Annotated[
         str,
         input_option(
@@ -34,9 +36,6 @@ def task(
     as_released: AsReleasedOption = False,
     output: TableOption = STDIO,
     seed: SeedOption = 0,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
 ) -> None:
     """Draw strings x of a task, each with its answer y: TSV with the columns length, x and y.
 
@@ -55,12 +54,12 @@ def task(
     drawn_task = make_task(name, as_released=as_released)
     wanted = parse_range(lengths)
     drawn_task.check_length(wanted.start)
-    check_json_output(as_json, output)
-    check_target(output, folder=False, overwrite=overwrite, inputs=())
-    shown = progress(wanted, total=len(wanted), label="lengths", quiet=quiet)
+    check_json_output(options.as_json, output)
+    check_target(output, folder=False, overwrite=options.overwrite, inputs=())
+    shown = progress(wanted, total=len(wanted), label="lengths", quiet=options.quiet)
     drawn = (block for length in shown for block in drawn_task.test_blocks(length, number, seed=seed))
-    counts = write_pairs(drawn_task, drawn, output, overwrite=overwrite)
-    if as_json:
+    counts = write_pairs(drawn_task, drawn, output, overwrite=options.overwrite)
+    if options.as_json:
         settings = {
             "task": drawn_task.name,
             "as_released": as_released,
@@ -68,4 +67,4 @@ def task(
         }
         settings |= {"number": number, "seed": seed}
         print_json({"counts": counts, "settings": settings, "provenance": provenance()})
-    message(f"{counts['pairs']} pairs, {counts['symbols']} symbols", quiet=quiet)
+    message(f"{counts['pairs']} pairs, {counts['symbols']} symbols", quiet=options.quiet)

@@ -9,6 +9,7 @@ import typer
 from pdtools.files import is_stream
 
 from .console import print_json, progress
+from .options import ResultOptions
 from .outputs import check_json_output, check_target
 from .panels import output_option
 
@@ -35,9 +36,7 @@ def write(
     seed: int,
     output: str,
     shards: bool,
-    overwrite: bool,
-    as_json: bool,
-    quiet: bool,
+    options: ResultOptions,
     sources: Sequence[str] = (),
 ) -> dict[str, int]:
     """Write the strings of any language, read from ``sources``, where the options say; returns the counts."""
@@ -45,15 +44,15 @@ def write(
 
     if shards and is_stream(output):
         raise typer.BadParameter("shards are a folder: name one with -o")
-    check_json_output(as_json, output)
-    check_target(output, folder=shards, overwrite=overwrite, inputs=sources, quiet=quiet)
+    check_json_output(options.as_json, output)
+    check_target(output, folder=shards, overwrite=options.overwrite, inputs=sources, quiet=options.quiet)
 
     def watch(strings: Iterable[FormalString]) -> Iterable[FormalString]:
-        return progress(strings, total=number, label="strings", quiet=quiet)
+        return progress(strings, total=number, label="strings", quiet=options.quiet)
 
     if not shards:
-        return write_strings(language, number, seed, output, overwrite=overwrite, watch=watch)
-    manifest = string_shards(language, number, seed, output, overwrite=overwrite, watch=watch)
+        return write_strings(language, number, seed, output, overwrite=options.overwrite, watch=watch)
+    manifest = string_shards(language, number, seed, output, overwrite=options.overwrite, watch=watch)
     return {name: manifest["counts"][name] for name in ("sentences", "tokens", "most_tokens")}
 
 

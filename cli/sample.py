@@ -10,22 +10,16 @@ from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, atomic_text
 
 from .console import message, print_json, progress, warn
-from .options import (
-    DeviceOption,
-    JsonOption,
-    ModelOption,
-    OverwriteOption,
-    QuietOption,
-    SeedOption,
-    ThreadsOption,
-)
+from .options import DeviceOption, ModelOption, ResultOptions, SeedOption, ThreadsOption, option_blocks
 from .outputs import check_json_output, check_target
 from .panels import output_option
 from .running import pick_device
 
 
+@option_blocks()
 def sample(
     model: ModelOption,
+    options: ResultOptions,
     number: Annotated[int, typer.Option("-n", "--number", min=1, help="How many.")] = 10,
     output: Annotated[str, output_option("--output", "-o", help="A file (.gz, .zst), or -.")] = STDIO,
     strings: Annotated[bool, output_option("--strings", help="Words only, without their trees.")] = False,
@@ -38,9 +32,6 @@ def sample(
     seed: SeedOption = 0,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
 ) -> None:
     """Draw strings with their trees from a model's joint distribution, one per line.
 
@@ -57,8 +48,8 @@ def sample(
     from pdtools.search.sampling import SampleCounts, sample_lines
     from pdtools.search.sampling import sample as draw
 
-    check_json_output(as_json, output)
-    check_target(output, folder=False, overwrite=overwrite, inputs=[model])
+    check_json_output(options.as_json, output)
+    check_target(output, folder=False, overwrite=options.overwrite, inputs=[model])
     loaded = load_checkpoint(model, pick_device(device, threads))
     loaded.model.check_causal()
     if not strings and not loaded.model.derivation_kind.exist:
@@ -68,11 +59,11 @@ def sample(
     draws = draw(loaded.model, number=number, seed=seed, max_tokens=max_tokens)
     counts = SampleCounts()
     lines = sample_lines(draws, loaded.tokenizer, strings=strings, counts=counts)
-    with atomic_text(output, overwrite=overwrite) as stream:
-        for line in progress(lines, total=number, label="strings", quiet=quiet):
+    with atomic_text(output, overwrite=options.overwrite) as stream:
+        for line in progress(lines, total=number, label="strings", quiet=options.quiet):
             stream.write(line + "\n")
     warn(loaded.described)
-    if as_json:
+    if options.as_json:
         from dataclasses import asdict
 
         from pdtools.provenance import provenance
@@ -86,5 +77,5 @@ def sample(
         )
     message(
         f"{counts.strings} strings, {counts.tokens} tokens; {counts.empty} empty, {counts.cut} cut",
-        quiet=quiet,
+        quiet=options.quiet,
     )

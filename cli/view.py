@@ -17,9 +17,7 @@ from .options import (
     BeamOptions,
     DeviceOption,
     GivenTextOption,
-    JsonOption,
-    OverwriteOption,
-    QuietOption,
+    ResultOptions,
     SeedOption,
     Source,
     ThreadsOption,
@@ -39,6 +37,7 @@ if TYPE_CHECKING:
 @option_blocks(without=("word_beam", "fast_track"))
 def view(
     beam: BeamOptions,
+    options: ResultOptions,
     paths: Annotated[
         list[str] | None,
         typer.Argument(
@@ -83,9 +82,6 @@ def view(
     seed: SeedOption = 0,
     device: DeviceOption = "cpu",
     threads: ThreadsOption = 0,
-    overwrite: OverwriteOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
 ) -> None:
     """Make one HTML file that shows what happened; it opens anywhere, and needs no network.
 
@@ -115,8 +111,8 @@ def view(
         raise typer.BadParameter("name folders of results or of runs, or sentences and a --model")
     given = [*(paths or []), *models, *([gold] if gold else [])]
     check_different(*(name for name in (output, figures) if name))
-    check_target(output, folder=False, overwrite=overwrite, inputs=given, quiet=quiet)
-    check_target(figures, folder=True, overwrite=overwrite, inputs=given, quiet=quiet)
+    check_target(output, folder=False, overwrite=options.overwrite, inputs=given, quiet=options.quiet)
+    check_target(figures, folder=True, overwrite=options.overwrite, inputs=given, quiet=options.quiet)
 
     from pdtools.files import atomic_text
     from pdtools.parsers import pipeline
@@ -149,7 +145,7 @@ def view(
             pick_device(device, threads),
             search=beam.search,
             hypotheses=hypotheses,
-            quiet=quiet,
+            quiet=options.quiet,
         )
         module, page = (
             sentences,
@@ -178,10 +174,10 @@ def view(
             stream.write(shown)
         report["bytes"] = len(shown.encode())
         for note in [*page.notes, *([said] if said else [])]:
-            message(f"{output}: {note}", quiet=quiet)
+            message(f"{output}: {note}", quiet=options.quiet)
     if figures:
-        report["files"] = write_figures(figures, module.figures(page), made, overwrite=overwrite)
-    if as_json:
+        report["files"] = write_figures(figures, module.figures(page), made, overwrite=options.overwrite)
+    if options.as_json:
         print_json({**report, "provenance": made})
 
 
