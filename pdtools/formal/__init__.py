@@ -10,7 +10,7 @@ from pdtools.formal.bracket_prefixes import (
 from pdtools.formal.cfl import ContextFree
 from pdtools.formal.corpus import string_shards, word_tokenizer, write_strings
 from pdtools.formal.dyck import DYCK_SETTINGS, Dyck, dyck_attachments
-from pdtools.formal.dyck_exact import Expectations, expectations, length_probabilities
+from pdtools.formal.dyck_exact import expectations, length_probabilities
 from pdtools.formal.grammar import Grammar, Rule, Token, grammar_names, parse_grammar, read_grammar
 from pdtools.formal.language import FormalString, Language, StringArrays, draw, strings
 from pdtools.formal.transduction_files import read_pairs, write_pairs
@@ -23,7 +23,6 @@ __all__ = [
     "BracketPrefix",
     "ContextFree",
     "Dyck",
-    "Expectations",
     "FormalString",
     "Grammar",
     "Language",

@@ -1,30 +1,20 @@
 """Language models: one file per architecture, one configuration dataclass each, one registry."""
 
-from pdtools.models.base import DecoderState, LanguageModel, LossParts, TokenParts, count_parameters
+from pdtools.models.base import LanguageModel, LossParts, TokenParts, count_parameters
 from pdtools.models.batch import Batch, collate
 from pdtools.models.checkpoint import LoadedModel, load_checkpoint, save_checkpoint, write_checkpoint
 from pdtools.models.errors import NoRoomError
 from pdtools.models.recurrent.config import RecurrentConfig
-from pdtools.models.recurrent.model import RecurrentLM, RecurrentState
-from pdtools.models.registry import (
-    MODELS,
-    build_model,
-    empty_model,
-    make_config,
-    model_kind,
-    model_name,
-    register,
-)
+from pdtools.models.recurrent.model import RecurrentLM
+from pdtools.models.registry import MODELS, build_model, empty_model, make_config, model_kind, register
 from pdtools.models.transformer.config import TransformerConfig
 from pdtools.models.transformer.model import TransformerLM
 from pdtools.models.transformer.pushdown import PushdownConfig
-from pdtools.models.transformer.state import TransformerState
 from pdtools.models.transformer.tape import StackState, legal_attachments, tape_from_attachments
 
 __all__ = [
     "MODELS",
     "Batch",
-    "DecoderState",
     "LanguageModel",
     "LoadedModel",
     "LossParts",
@@ -32,12 +22,10 @@ __all__ = [
     "PushdownConfig",
     "RecurrentConfig",
     "RecurrentLM",
-    "RecurrentState",
     "StackState",
     "TokenParts",
     "TransformerConfig",
     "TransformerLM",
-    "TransformerState",
     "build_model",
     "collate",
     "count_parameters",
@@ -46,7 +34,6 @@ __all__ = [
     "load_checkpoint",
     "make_config",
     "model_kind",
-    "model_name",
     "register",
     "save_checkpoint",
     "tape_from_attachments",

@@ -1,6 +1,6 @@
 """Sentences and treebanks into trees: parser backends, and what surrounds them."""
 
-from pdtools.parsers.base import BACKENDS, ParseFailure, Parser, load_parser
+from pdtools.parsers.base import ParseFailure, Parser, load_parser
 from pdtools.parsers.pipeline import (
     Counts,
     TreeForm,
@@ -13,7 +13,6 @@ from pdtools.parsers.pipeline import (
 from pdtools.parsers.sentences import SourcedSentence, read_sentences
 
 __all__ = [
-    "BACKENDS",
     "Counts",
     "ParseFailure",
     "Parser",

@@ -12,11 +12,10 @@ from pdtools.shards.describe import (
     describe_actions,
     describe_row,
     describe_tree,
-    tree_of_row,
     trees_of_row,
 )
 from pdtools.shards.format import FORMAT_VERSION, ShardSettings
-from pdtools.shards.plain import sentence_of, usable_tree
+from pdtools.shards.plain import usable_tree
 from pdtools.shards.reader import ShardFolder, ShardSet
 from pdtools.shards.rows import Rows, ShardRow
 
@@ -33,10 +32,8 @@ __all__ = [
     "describe_actions",
     "describe_row",
     "describe_tree",
-    "sentence_of",
     "shards_from_files",
     "train_tokenizer",
-    "tree_of_row",
     "trees_of_row",
     "usable_tree",
     "write_shards",

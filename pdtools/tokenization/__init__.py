@@ -4,9 +4,7 @@ from pdtools.tokenization.table import WordTable, count_words
 from pdtools.tokenization.tokenizer import EOS, PAD, ROOT, UNK, Encoding, Tokenizer, UnknownWordError
 from pdtools.tokenization.train import train_bpe_tokenizer, train_word_tokenizer
 from pdtools.tokenization.words import (
-    TEXT_STYLES,
     Sentence,
-    TextStyle,
     aligned,
     join_words,
     split_spaces,
@@ -18,11 +16,9 @@ __all__ = [
     "EOS",
     "PAD",
     "ROOT",
-    "TEXT_STYLES",
     "UNK",
     "Encoding",
     "Sentence",
-    "TextStyle",
     "Tokenizer",
     "UnknownWordError",
     "WordTable",

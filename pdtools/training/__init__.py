@@ -1,31 +1,26 @@
 """Training: recipes, batches, the loop, and runs that can be stopped and resumed."""
 
-from pdtools.training.data.batches import BatchLimits, BatchStream, padding_share, plan_epoch, plan_in_order
-from pdtools.training.data.protocols import BatchSource, TrainingData, TrainingInput, ValidationData
+from pdtools.training.data.batches import BatchLimits
 from pdtools.training.data.sentences import Sentences, ShardInput
 from pdtools.training.data.tasks import TaskInput
 from pdtools.training.distributed import ALONE, Ranks, local_device, torchrun_ranks
 from pdtools.training.evaluate import LossSums, evaluate
 from pdtools.training.interruption import Interruption
-from pdtools.training.loop import Listener, TrainingLoop
+from pdtools.training.loop import TrainingLoop
 from pdtools.training.metrics import METRICS, read_metrics
 from pdtools.training.optimizer import build_optimizer, learning_rate
 from pdtools.training.parallel import ParallelModel
 from pdtools.training.recipe import Recipe, TrainConfig, bundled_recipes, read_recipe
 from pdtools.training.run_state import RunState, run_state
-from pdtools.training.sweep import Outcome, SweepListener, SweepRun, make_runs, sweep
-from pdtools.training.train import OpenRun, TrainOptions, complete_recipe, open_run, train
+from pdtools.training.sweep import Outcome, SweepRun, make_runs, sweep
+from pdtools.training.train import TrainOptions, complete_recipe, open_run, train
 
 __all__ = [
     "ALONE",
     "METRICS",
     "BatchLimits",
-    "BatchSource",
-    "BatchStream",
     "Interruption",
-    "Listener",
     "LossSums",
-    "OpenRun",
     "Outcome",
     "ParallelModel",
     "Ranks",
@@ -33,15 +28,11 @@ __all__ = [
     "RunState",
     "Sentences",
     "ShardInput",
-    "SweepListener",
     "SweepRun",
     "TaskInput",
     "TrainConfig",
     "TrainOptions",
-    "TrainingData",
-    "TrainingInput",
     "TrainingLoop",
-    "ValidationData",
     "build_optimizer",
     "bundled_recipes",
     "complete_recipe",
@@ -50,9 +41,6 @@ __all__ = [
     "local_device",
     "make_runs",
     "open_run",
-    "padding_share",
-    "plan_epoch",
-    "plan_in_order",
     "read_metrics",
     "read_recipe",
     "run_state",

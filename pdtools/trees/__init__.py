@@ -35,7 +35,6 @@ from pdtools.trees.tape import (
 )
 from pdtools.trees.texts import texts_beside, texts_path
 from pdtools.trees.transforms import (
-    TRACE_TAG,
     TRACE_TAGS,
     WRAPPERS,
     TransformCounts,
@@ -51,7 +50,6 @@ from pdtools.trees.tree import UNKNOWN_LABEL, UNKNOWN_TAG, Tree, escape, flat_tr
 
 __all__ = [
     "BLANK_LINE",
-    "TRACE_TAG",
     "TRACE_TAGS",
     "UNKNOWN_LABEL",
     "UNKNOWN_TAG",
