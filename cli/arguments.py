@@ -20,7 +20,7 @@ _MOST_DIGITS = 6  # strings of a million symbols are no task
 
 
 def input_files(
-    inputs: Sequence[str] | None, texts: Sequence[str] | None, suffixes: Sequence[str], kind: Kind
+    inputs: Sequence[str] | None, texts: Sequence[str] | None, suffixes: Sequence[str], kind: Kind | None
 ) -> list[str]:
     """The files that a command reads: those that were named, or one of the lines given with --text.
 

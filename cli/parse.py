@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -23,7 +23,6 @@ from .options import (
     OnError,
     OnErrorOption,
     RunOptions,
-    Source,
     named_model,
     option_blocks,
 )
@@ -40,11 +39,25 @@ if TYPE_CHECKING:
 BENEPAR = "benepar"
 
 
+class TreeSource(str, Enum):
+    """What input files hold: sentences, or trees in a form of :data:`pdtools.trees.forms.FORMS`."""
+
+    text = "text"
+    tokens = "tokens"
+    parts = "parts"
+    treebank = "treebank"
+    conllu = "conllu"
+
+
+_SENTENCES = (TreeSource.text, TreeSource.tokens, TreeSource.parts)
+
+
 class Binarize(str, Enum):
     """How nodes with more than two children are factored."""
 
     right = "right"
     left = "left"
+    head = "head"
     none = "none"
 
 
@@ -64,11 +77,12 @@ def parse(
     ] = STDIO,
     text: GivenTextOption = None,
     source: Annotated[
-        Source,
+        TreeSource,
         input_option(
-            "--from", help="Sentences as text, as words separated by spaces, or of pdtools prompts; or trees."
+            "--from",
+            help="Sentences as text, as words separated by spaces, or of pdtools prompts; or trees, by form.",
         ),
-    ] = Source.text,
+    ] = TreeSource.text,
     split_sentences: Annotated[
         bool,
         input_option(
@@ -90,8 +104,16 @@ def parse(
         model_option("--model", help="benepar's model: a path or an installed name (default: benepar_en3)."),
     ] = None,
     cky: CkyOption = False,
+    surface: Annotated[
+        bool,
+        input_option(
+            "--surface",
+            help="conllu: words as they are written (du), not syntactic words (de le).",
+        ),
+    ] = False,
     binarize: Annotated[
-        Binarize, typer.Option("--binarize", help="right, left (both collapse unaries), or none.")
+        Binarize,
+        typer.Option("--binarize", help="right, left, head (conllu; all collapse unaries), or none."),
     ] = Binarize.right,
     functions: Annotated[
         Functions, typer.Option("--functions", help="Function tags: NP-SBJ becomes NP, or stays.")
@@ -131,9 +153,10 @@ def parse(
     from dataclasses import asdict
 
     from pdtools.parsers import pipeline, read_sentences
-    from pdtools.parsers.in_pieces import convert_in_pieces, parse_in_pieces
+    from pdtools.parsers.in_pieces import convert_in_pieces, parse_in_pieces, read_in_pieces
     from pdtools.search.inputs import count_inputs
     from pdtools.trees import texts_path
+    from pdtools.trees.forms import ReadOptions
 
     fractions = None if split is None else _fractions(split)
     if fractions is not None and is_stream(output):
@@ -142,17 +165,19 @@ def parse(
         raise typer.BadParameter("--model is benepar's: --parser names the checkpoint already")
     if cky and parser == BENEPAR:
         raise typer.BadParameter("--cky is for checkpoints trained with TreeReg: name one with --parser")
-    if source is Source.treebank and (parser != BENEPAR or model is not None or run.search.given):
+    if source not in _SENTENCES and (parser != BENEPAR or model is not None or run.search.given):
         raise typer.BadParameter(
             "--parser, --model and options of searches go with --from text, tokens or parts"
         )
-    if split_sentences and source is not Source.text:
+    if split_sentences and source is not TreeSource.text:
         raise typer.BadParameter("--split-sentences needs --from text")
+    if source is not TreeSource.conllu and (surface or binarize is Binarize.head):
+        raise typer.BadParameter("--surface and --binarize head need --from conllu")
     check_json_output(run.as_json, output)
-    files = input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
+    files, used_form = _files(inputs, text, source)
     beside = [str(rejects_path(output) or STDIO)] if fractions is None else []
     texts = texts_path(output) if fractions is None else None
-    if fractions is None and source is Source.text:
+    if fractions is None and source in (TreeSource.text, TreeSource.conllu):
         beside.append(str(texts or STDIO))
     elif texts is not None and os.path.lexists(texts) and not os.path.lexists(output):
         raise InputError("sentences of other trees, which these have none of: move the file away", file=texts)
@@ -162,10 +187,14 @@ def parse(
 
     form = pipeline.TreeForm(binarize=binarize.value, functions=functions.value)
     counts = pipeline.Counts()
-    rejects = Rejects(on_error.value if source is Source.treebank else "skip")
+    rejects = Rejects("skip" if source in _SENTENCES else on_error.value)
     settings = asdict(form)
     described: dict[str, Any] = asdict(form)
-    if source is not Source.treebank:
+    options = ReadOptions(surface=surface)
+    if used_form is not None:
+        described |= {"from": used_form, **asdict(options)}
+        settings |= described
+    if source in _SENTENCES:
         if Path(parser).is_dir():
             from pdtools.models.checkpoint import describe_checkpoint
 
@@ -174,7 +203,9 @@ def parse(
         settings |= {"parser": used.described()}
     with checked.pieces("trees", **settings) as job:
         trees: Iterator[Bracketed]
-        if source is Source.treebank:
+        if used_form is not None:
+            trees = read_in_pieces(files, used_form, options, form, plan, job, rejects=rejects, counts=counts)
+        elif source is TreeSource.treebank:
             trees = convert_in_pieces(files, form, plan, job, rejects=rejects, counts=counts)
         else:
             trees = parse_in_pieces(
@@ -186,9 +217,13 @@ def parse(
                 rejects=rejects,
                 counts=counts,
                 placeholders=fractions is None,
-                texts=source is Source.text,
+                texts=source is TreeSource.text,
             )
-        total = None if split_sentences else lambda: count_inputs(files, source.value)
+
+        def total() -> int | None:
+            known = not split_sentences and used_form is None
+            return count_inputs(files, cast(Any, source.value)) if known else None
+
         trees = progress(trees, total=total, label="trees", quiet=run.quiet)
         if fractions is None:
             pipeline.write_trees(trees, output, rejects=rejects)
@@ -198,8 +233,29 @@ def parse(
             )
     warn(described)
     if run.as_json:
-        print_json(_report(counts, rejects, inputs or [], len(files) if inputs else 0, described))
+        report = _report(counts, rejects, inputs or [], len(files) if inputs else 0, described)
+        if used_form is not None:
+            report["form"] = {"name": used_form, **_nested(counts.read)}
+        print_json(report)
     _tell(counts, rejects, output, run.quiet)
+
+
+def _files(
+    inputs: list[str] | None, text: list[str] | None, source: TreeSource
+) -> tuple[list[str], str | None]:
+    """The files that are read, and the form of treebank that they are in, but for Penn's."""
+    from pdtools.parsers import pipeline
+    from pdtools.trees.forms import FORMS, forms_of
+
+    named = [name for name in inputs or [] if Path(name).is_file()]
+    if source in FORMS:
+        forms_of(named, source.value)
+        form = FORMS[source.value]
+        files = input_files(inputs, text, form.suffixes, None)
+        forms_of(files, source.value)
+        return files, form.name
+    forms_of(named, source.value)
+    return input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value]), None
 
 
 def _fractions(split: str) -> list[float]:
@@ -262,8 +318,26 @@ def _report(
     }
 
 
+def _nested(read: Mapping[str, int]) -> dict[str, int | dict[str, int]]:
+    """What a reader counted; of "empty leaves: *T*" and the like the kinds together."""
+    found: dict[str, Any] = {}
+    for name, number in sorted(read.items()):
+        what, colon, kind = name.partition(": ")
+        if colon:
+            found.setdefault(what, {})[kind] = number
+        else:
+            found[what] = number
+    return found
+
+
 def _tell(counts: Counts, rejects: Rejects, output: str, quiet: bool) -> None:
     message(f"{counts.trees} trees, {counts.tokens} tokens", quiet=quiet)
+    for what, number in _nested(counts.read).items():
+        if isinstance(number, dict):
+            kinds = sorted(number.items(), key=lambda item: -item[1])
+            message(f"{what}: {', '.join(f'{n} {kind}' for kind, n in kinds)}", quiet=quiet)
+        else:
+            message(f"{what}: {number}", quiet=quiet)
     for name, number in counts.splits.items():
         message(f"{name}: {number} trees", quiet=quiet)
     if counts.changes.rewritten:

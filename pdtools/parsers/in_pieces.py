@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -26,7 +27,9 @@ from pdtools.trees import (
     in_order,
     parse_piece,
     placeholder,
+    unescape,
 )
+from pdtools.trees.forms import FORMS, Block, ReadOptions, ReadTree, read_block
 from pdtools.typed_values import as_type
 
 _LEAF = re.compile(r"([^ ()]+)\)")
@@ -145,6 +148,99 @@ def convert_in_pieces(
             else:
                 counts.trees += 1
                 yield outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What became of a sentence: brackets and the sentence's own string, or why there are none.
+
+    Attributes:
+        by_rule: whether it is left out by rule, and no error.
+    """
+
+    tree: str | None
+    written: str | None = None
+    left_out: LeftOut | None = None
+    by_rule: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What became of a piece's sentences: :class:`Formed` of another form of treebank."""
+
+    outcomes: tuple[_Outcome, ...]
+    n_words: int
+    changes: TransformCounts
+    read: Counter[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadWork(JsonWork[Sequence[Block], _Read]):
+    """Reads sentences of a form of treebank and brings them into a form (:class:`pdtools.jobs.Work`)."""
+
+    source: str
+    options: ReadOptions
+    form: TreeForm
+    kept = _Read
+
+    def __call__(self, piece: Sequence[Block]) -> _Read:
+        changes, read = TransformCounts(), Counter[str]()
+        outcomes: list[_Outcome] = []
+        n_words = 0
+        for block in piece:
+            for found in read_block(FORMS[self.source], block, self.options, read):
+                if isinstance(found, ReadTree):
+                    tree = self.form.usable(found.tree, changes, found.heads)
+                    if isinstance(tree, Tree):
+                        n_words += len(tree)
+                        outcomes.append(_Outcome(tree.to_brackets(), found.written))
+                    else:
+                        outcomes.append(_left_out(block, tree))
+                elif isinstance(found, LeftOut):
+                    outcomes.append(_Outcome(None, left_out=found))
+                else:
+                    outcomes.append(_left_out(block, found.reason, by_rule=True))
+        return _Read(tuple(outcomes), n_words, changes, read)
+
+    def content(self, piece: Sequence[Block]) -> list[Any]:
+        return [[block.text, block.fault, block.note] for block in piece]
+
+
+def _left_out(block: Block, reason: str, *, by_rule: bool = False) -> _Outcome:
+    return _Outcome(None, left_out=LeftOut(reason, block.file, block.line, block.text), by_rule=by_rule)
+
+
+def read_in_pieces(
+    files: Sequence[str],
+    source: str,
+    options: ReadOptions,
+    form: TreeForm,
+    plan: Plan,
+    job: JobFolder | None,
+    *,
+    rejects: Rejects,
+    counts: Counts,
+) -> Iterator[TreeLine]:
+    """The trees of files of a form of :mod:`pdtools.trees.forms`, by whoever the plan says."""
+    blocks = (block for file in files for block in FORMS[source].blocks(file))
+    with_texts: bool | None = None  # as the first tree says: lines of sentences and trees correspond
+    for _, made in map_pieces(ReadWork(source, options, form), cut(blocks, CHUNK), plan, job):
+        counts.changes += made.changes
+        counts.tokens += made.n_words
+        counts.read += made.read
+        for outcome in made.outcomes:
+            if outcome.tree is not None:
+                counts.trees += 1
+                line = TreeLine(outcome.tree, outcome.written)
+                if with_texts is None:
+                    with_texts = line.written is not None
+                if with_texts != (line.written is not None):
+                    words = (unescape(word) for word in line.words)
+                    line = replace(line, written=" ".join(words) if with_texts else None)
+                yield line
+            elif outcome.left_out is not None:
+                leave_out = rejects.leave_out if outcome.by_rule else rejects.add
+                leave_out(**asdict(outcome.left_out))
 
 
 # --- through a parser -------------------------------------------------------------------------

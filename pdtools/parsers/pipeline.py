@@ -6,10 +6,14 @@ import contextlib
 import hashlib
 import itertools
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pdtools.errors import InputError
 from pdtools.files import (
@@ -34,6 +38,7 @@ from pdtools.trees import (
     texts_path,
     unescape,
 )
+from pdtools.trees.heads import binarize_from_heads
 
 # The files that count inside a folder, by what is read.
 SUFFIXES = {
@@ -53,16 +58,21 @@ class TreeForm:
     """What is written of a tree.
 
     Args:
-        binarize: factor every node with more than two children to the right or left, and collapse unary
-            chains (both can be undone, see :func:`pdtools.trees.unbinarize`); ``none`` does neither.
+        binarize: factor every node with more than two children to the right, to the left or outward from
+            its head, and collapse unary chains (both can be undone, see :func:`pdtools.trees.unbinarize`);
+            ``none`` does neither.
         functions: strip function tags (``NP-SBJ`` → ``NP``) or keep them.
     """
 
-    binarize: Literal["right", "left", "none"] = "right"
+    binarize: Literal["right", "left", "head", "none"] = "right"
     functions: Literal["strip", "keep"] = "strip"
 
-    def of(self, tree: Tree, changes: TransformCounts) -> Tree | None:
+    def of(self, tree: Tree, changes: TransformCounts, heads: NDArray[np.int32] | None = None) -> Tree | None:
         """The tree in this form; ``None`` if it holds nothing but traces. ``changes`` is added to.
+
+        Args:
+            heads: int32 (n), of each word its head, -1 of the root: what binarization from heads needs, of
+                trees without traces.
 
         Raises:
             InputError: if a node has too many children to be binarized.
@@ -70,12 +80,17 @@ class TreeForm:
         plain = normalize(tree, functions=self.functions, counts=changes)
         if plain is None or self.binarize == "none":
             return plain
+        if self.binarize == "head":
+            assert heads is not None
+            return binarize_from_heads(collapse_unaries(plain), heads)
         return binarize(collapse_unaries(plain), self.binarize)
 
-    def usable(self, tree: Tree, changes: TransformCounts) -> Tree | str:
+    def usable(
+        self, tree: Tree, changes: TransformCounts, heads: NDArray[np.int32] | None = None
+    ) -> Tree | str:
         """The tree in this form, or why there is none."""
         try:
-            return self.of(tree, changes) or "no words, only traces"
+            return self.of(tree, changes, heads) or "no words, only traces"
         except InputError as error:
             return error.reason
 
@@ -89,6 +104,7 @@ class Counts:
         tokens: their words.
         placeholders: how many stand for a sentence without a parse.
         changes: traces removed, labels rewritten.
+        read: what the reader of a form of treebank (:mod:`pdtools.trees.forms`) took out or changed.
         splits: trees in each file of :func:`write_splits`.
     """
 
@@ -96,6 +112,7 @@ class Counts:
     tokens: int = 0
     placeholders: int = 0
     changes: TransformCounts = field(default_factory=TransformCounts)
+    read: Counter[str] = field(default_factory=Counter)
     splits: dict[str, int] = field(default_factory=dict)
 
 

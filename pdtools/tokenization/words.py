@@ -186,7 +186,8 @@ def join_words(words: Sequence[str], style: str) -> Sentence:
 def aligned(words: Sequence[str], text: str, text_style: str) -> Sentence | None:
     """A text with the words that a tree has of it, without escapes; None if they are not those of the text.
 
-    A quote may be spelled otherwise in the tree. In ``raw`` style words are as the text spells them.
+    A quote may be spelled otherwise in the tree, and a blank within a word is a no-break space there. In
+    ``raw`` style words are as the text spells them.
     """
     starts, ends = [], []
     at = 0
@@ -208,6 +209,8 @@ def aligned(words: Sequence[str], text: str, text_style: str) -> Sentence | None
 
 
 def _spellings(word: str) -> list[str]:
+    if "\u00a0" in word:
+        return [word.replace("\u00a0", " ")]
     plain = _QUOTES.get(word)
     return [] if plain is None else [plain, *(each for each, of in _QUOTES.items() if of == plain)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
@@ -199,20 +200,29 @@ def binarize(tree: Tree, factor: Factor = "right") -> Tree:
             some ten thousand children are.
     """
     check_factor(factor)
-    children = _children(tree)
-    labels, starts, ends = list(tree.labels), tree.starts.tolist(), tree.ends.tolist()
+    added: list[tuple[str, int, int]] = []
     n_chars = 0
-    for node, inside in enumerate(children):
+    for label, inside in zip(tree.labels, children_of(tree), strict=True):
         for i in range(1, len(inside) - 1):
             grouped = inside[i:] if factor == "right" else inside[:-i]
-            labels.append(f"{tree.labels[node]}|<{'-'.join(name for name, _, _ in grouped)}>")
-            starts.append(grouped[0][1])
-            ends.append(grouped[-1][2])
-            n_chars += len(labels[-1])
+            name = f"{label}|<{'-'.join(name for name, _, _ in grouped)}>"
+            added.append((name, grouped[0][1], grouped[-1][2]))
+            n_chars += len(name)
             if n_chars > MAX_LABEL_CHARS:
                 raise InputError(TOO_WIDE)
-    if len(labels) == len(tree.labels):
+    return with_nodes(tree, added)
+
+
+def with_nodes(tree: Tree, added: Sequence[tuple[str, int, int]]) -> Tree:
+    """The tree with more constituents (label, start, end), none of which has the span of another."""
+    if not added:
         return tree
+    labels, starts, ends = (
+        [*own, *new]
+        for own, new in zip(
+            (tree.labels, tree.starts.tolist(), tree.ends.tolist()), zip(*added, strict=True), strict=True
+        )
+    )
     # No new node has the span of another, so the order of spans is pre-order; lexsort is stable, which keeps
     # unary chains in order.
     order = np.lexsort((-np.array(ends), np.array(starts)))
@@ -240,7 +250,7 @@ def unbinarize(tree: Tree) -> Tree:
     )
 
 
-def _children(tree: Tree) -> list[list[tuple[str, int, int]]]:
+def children_of(tree: Tree) -> list[list[tuple[str, int, int]]]:
     """For each constituent its children from left to right: label (of a bare word: the word), start, end."""
     children: list[list[tuple[str, int, int]]] = [[] for _ in tree.labels]
     path: list[int] = []

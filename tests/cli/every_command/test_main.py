@@ -77,7 +77,7 @@ COMPLETED = {
     "pdtools eval-p": {"eval-parse", "eval-ppl"},
     "pdtools generate ": {"dyck", "dyck-prefixes", "cfl", "task"},
     "pdtools train --conf": {"--config"},
-    "pdtools parse x --from ": {"text", "tokens", "treebank", "parts"},
+    "pdtools parse x --from ": {"text", "tokens", "parts", "treebank", "conllu"},
 }
 
 

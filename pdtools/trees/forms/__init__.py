@@ -1,0 +1,17 @@
+"""Forms in which people have trees, each in a file of its own, behind one small interface."""
+
+from pdtools.trees.forms.base import Block, Form, Kept, ReadOptions, ReadTree, read_block
+from pdtools.trees.forms.registry import BRACKETED, FORMS, form_of, forms_of
+
+__all__ = [
+    "BRACKETED",
+    "FORMS",
+    "Block",
+    "Form",
+    "Kept",
+    "ReadOptions",
+    "ReadTree",
+    "form_of",
+    "forms_of",
+    "read_block",
+]

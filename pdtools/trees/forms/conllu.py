@@ -1,0 +1,185 @@
+"""CoNLL-U, and CoNLL-X before it: dependencies, made constituents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from pdtools.errors import InputError
+from pdtools.trees.forms.base import (
+    Block,
+    Counts,
+    Form,
+    Gathering,
+    Kept,
+    ReadOptions,
+    ReadTree,
+    leaf,
+    leaf_label,
+    lines_of,
+)
+from pdtools.trees.forms.dependencies import depths, project, tree_of_spans
+from pdtools.trees.tree import unescape
+
+_COLUMNS = 10
+_FIRST_COLUMNS = re.compile(r"\d+(?:[-.]\d+)?\t")
+_TEXT = "# text = "
+
+
+def _looks_like(text: str) -> bool:
+    for line in text.splitlines():
+        if line.strip() and not line.startswith("#"):
+            return line.count("\t") == _COLUMNS - 1 and _FIRST_COLUMNS.match(line) is not None
+    return False
+
+
+def _cut(file: str) -> Iterator[Block]:
+    """Sentences end at blank lines."""
+    open_block = Gathering(file)
+    for number, line in lines_of(file):
+        if line.strip():
+            open_block.add(number, line)
+        elif open_block:
+            yield open_block.block()
+    if open_block:
+        yield open_block.block()
+
+
+def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | Kept]:
+    words: list[str] = []
+    tags: list[str] = []
+    heads: list[int] = []  # words' numbers, 0 is the root
+    ranges: list[tuple[int, int, str]] = []
+    glued: set[int] = set()  # words with no blank after them
+    text = None
+    n_empty = 0
+    for number, line in enumerate(block.text.split("\n"), 1):
+        if line[:1] == "#":
+            if line.startswith(_TEXT):
+                text = line[len(_TEXT) :].strip() or None
+            continue
+        columns = line.split("\t")
+        if len(columns) != _COLUMNS:
+            reason = f"{len(columns)} columns between tabs, not {_COLUMNS}: cut off, or not CoNLL-U"
+            raise InputError(reason, line=number)
+        place, form, head = columns[0], columns[1], columns[6]
+        if place.isdecimal():
+            if int(place) != len(words) + 1:
+                raise InputError(f"word {place} where word {len(words) + 1} is to come", line=number)
+            if not (head.isdecimal() and head.isascii()):
+                raise InputError(f"the head of word {place} is {head!r}, no number", line=number)
+            words.append(leaf(form, number))
+            tags.append(columns[3])
+            heads.append(int(head))
+            if "SpaceAfter=No" in columns[9]:
+                glued.add(len(words))
+        elif "." in place:
+            n_empty += 1
+        else:
+            ranges.append((*_range(place, number), leaf(form, number)))
+            if "SpaceAfter=No" in columns[9]:
+                glued.add(ranges[-1][1])
+    if not words:
+        if ranges or n_empty:
+            raise InputError("no words")
+        return []  # comments alone
+    n = len(words)
+    for k, head_of in enumerate(heads):
+        if head_of > n:
+            raise InputError(f"the head of word {k + 1} is {head_of}, but there are {n} words")
+    tags = [leaf_label("X" if tag == "_" else tag) for tag in tags]
+    parents = [head_of - 1 for head_of in heads]
+    if ranges:
+        _check_ranges(ranges, n)
+        if options.surface:
+            words, tags, parents = _merged(words, tags, parents, depths(parents), ranges)
+            glued = {k for k in glued if not any(first <= k < last for first, last, _ in ranges)}
+            glued = {_place(k, ranges) for k in glued}
+    n_lifted, found = project(parents)
+    if text is not None and not _are_words_of(words, text):
+        counts["sentences whose text has other words"] += 1
+        text = "".join(word + ("" if k in glued else " ") for k, word in enumerate(_plain(words), 1)).strip()
+    if n_empty:
+        counts["empty nodes left out"] += n_empty
+    if ranges:
+        counts["words of several syntactic words"] += len(ranges)
+    if n_lifted:
+        counts["arcs lifted"] += n_lifted
+        counts["sentences with lifted arcs"] += 1
+    return [ReadTree(tree_of_spans(words, tags, found), text, np.array(parents, dtype=np.int32))]
+
+
+def _range(place: str, line: int) -> tuple[int, int]:
+    first, dash, last = place.partition("-")
+    if not (dash and first.isdecimal() and last.isdecimal()):
+        raise InputError(f"the first column is {place!r}, no number of a word", line=line)
+    return int(first), int(last)
+
+
+def _check_ranges(ranges: list[tuple[int, int, str]], n: int) -> None:
+    past = 1
+    for first, last, _ in ranges:
+        if not past <= first <= last <= n:
+            raise InputError(f"the range {first}-{last} does not lie within the sentence, or in another one")
+        past = last + 1
+
+
+def _place(k: int, ranges: list[tuple[int, int, str]]) -> int:
+    """The number that the word k, the last one of its range, has when ranges are words."""
+    return k - sum(min(last, k) - first for first, last, _ in ranges if first <= k)
+
+
+def _plain(words: list[str]) -> list[str]:
+    return [unescape(word).replace("\u00a0", " ") for word in words]
+
+
+def _are_words_of(words: list[str], text: str) -> bool:
+    """Whether words are those of a text, in order, with nothing but blanks between them."""
+    at = 0
+    for word in words:
+        if not text.startswith(word, at):
+            while text[at : at + 1].isspace():
+                at += 1
+            if not text.startswith(word, at):
+                word = unescape(word)
+                if not text.startswith(word, at):
+                    word = word.replace("\u00a0", " ")
+                    if not text.startswith(word, at):
+                        return False
+        at += len(word)
+    return at == len(text)
+
+
+def _merged(
+    words: list[str],
+    tags: list[str],
+    parents: list[int],
+    depths_of: list[int],
+    ranges: list[tuple[int, int, str]],
+) -> tuple[list[str], list[str], list[int]]:
+    """Each range as one word, with tag and head of its member nearest the root, and the dependents of all."""
+    starts = {first - 1: (last, form) for first, last, form in ranges}
+    place = [0] * len(words)  # of each word among the new ones
+    kept: list[int] = []  # of each new word the old one whose tag and head it has
+    forms: list[str] = []
+    k = 0
+    while k < len(words):
+        past, form = starts.get(k, (k + 1, words[k]))
+        place[k:past] = [len(kept)] * (past - k)
+        kept.append(min(range(k, past), key=lambda i: (depths_of[i], i)))
+        forms.append(form)
+        k = past
+    heads = [parents[i] for i in kept]
+    return forms, [tags[i] for i in kept], [-1 if head < 0 else place[head] for head in heads]
+
+
+FORM = Form(
+    name="conllu",
+    title="CoNLL-U",
+    suffixes=(".conllu", ".conll"),
+    looks_like=_looks_like,
+    cut=_cut,
+    read=_read,
+)

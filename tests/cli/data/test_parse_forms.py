@@ -1,0 +1,147 @@
+"""``pdtools parse`` of treebanks that are not in Penn's brackets."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from pdtools.cli.main import run
+
+CONLLU = """# text = The dogs bark.
+1	The	_	DET	_	_	2	_	_	_
+2	dogs	_	NOUN	_	_	3	_	_	_
+3	bark	_	VERB	_	_	0	_	_	SpaceAfter=No
+4	.	_	PUNCT	_	_	3	_	_	_
+
+# text = He can't
+1	He	_	PRON	_	_	2	_	_	_
+2-3	can't	_	_	_	_	_	_	_	_
+2	ca	_	VERB	_	_	0	_	_	_
+3	n't	_	PART	_	_	2	_	_	_
+
+"""
+CYCLE = "1	a	_	X	_	_	2	_	_	_\n2	b	_	X	_	_	1	_	_	_\n\n"
+PENN = "(S (NP (DT the) (NN dog)) (VP (VBZ barks)))\n"
+
+
+@pytest.fixture
+def bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of CoNLL-U, which commands are run beside."""
+    monkeypatch.chdir(tmp_path)
+    Path("bank").mkdir()
+    Path("bank/a.conllu").write_text(CONLLU)
+    Path("bank/README.txt").write_text("not a tree")
+    return tmp_path
+
+
+def test_dependencies(bank: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["parse", "bank", "--from", "conllu", "-o", "out.trees", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert Path("out.trees").read_text() == (
+        "(VERBP (NOUNP (DET The) (NOUN dogs)) (VERBP|<VERB-PUNCT> (VERB bark) (PUNCT .)))\n"
+        "(VERBP (PRON He) (VERBP|<VERB-PART> (VERB ca) (PART n't)))\n"
+    )
+    assert Path("out.trees.text").read_text() == "The dogs bark.\nHe can't\n"
+    report = json.loads(captured.out)
+    assert report["form"] == {"name": "conllu", "words of several syntactic words": 1}
+    assert (report["counts"]["trees"], report["counts"]["tokens"], report["counts"]["files"]) == (2, 7, 1)
+    assert report["settings"]["from"] == "conllu"
+    assert captured.err == "2 trees, 7 tokens\nwords of several syntactic words: 1\n"
+
+
+def test_surface_words_binarized_from_heads_in_a_pipeline(
+    bank: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--from", "conllu", "--surface", "--binarize", "head"]
+    assert run(["parse", "bank", *options, "-o", "out.trees", "-q"]) == 0
+    assert Path("out.trees").read_text().splitlines() == [
+        "(VERBP (NOUNP (DET The) (NOUN dogs)) (VERBP|<VERB-PUNCT> (VERB bark) (PUNCT .)))",
+        "(VERBP (PRON He) (VERB can't))",
+    ]
+    assert run(["tapes", "out.trees", "-o", "shards", "--text-style", "raw", "--min-count", "1"]) == 0
+    assert "2 sentences" in capsys.readouterr().err
+
+
+def test_splits_have_their_sentences(bank: Path) -> None:
+    Path("bank/a.conllu").write_text("".join(CONLLU.replace("dogs", f"dogs{i}") for i in range(9)))
+    assert run(["parse", "bank", "--from", "conllu", "--split", "0.5,0.5", "-o", "out", "-q"]) == 0
+    for name in ("train", "valid"):
+        trees, texts = (Path(f"out/{name}.trees{end}").read_text().splitlines() for end in ("", ".text"))
+        assert len(trees) == len(texts) > 0
+
+
+@pytest.mark.parametrize("more", [["--workers", "2"], ["--shard"]])
+def test_work_in_pieces_gives_the_same(bank: Path, more: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("bank/a.conllu").write_text((CONLLU + CYCLE) * 300)
+    command = ["parse", "bank", "--from", "conllu", "--on-error", "skip", "-q"]
+    assert run([*command, "-o", "one.trees"]) == 0
+    parts = [[*more, "0/2"], [*more, "1/2"]] if "--shard" in more else [more]
+    for part in parts:
+        arguments = [*command, "-o", "two.trees", *part]
+        monkeypatch.setattr(sys, "argv", ["pdtools", *arguments])  # which merge repeats
+        assert run(arguments) == 0
+    if "--shard" in more:
+        monkeypatch.setattr(sys, "argv", ["pdtools", "merge", "two.trees"])
+        assert run(["merge", "two.trees"]) == 0
+    for end in ("", ".text", ".rejects.jsonl"):
+        assert Path(f"one.trees{end}").read_bytes() == Path(f"two.trees{end}").read_bytes()
+
+
+def test_a_bad_sentence_stops_or_is_counted(bank: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("bank/b.conllu").write_text(CYCLE + CONLLU)
+    command = ["parse", "bank", "--from", "conllu", "-o", "out.trees"]
+    assert run(command) == 1
+    captured = capsys.readouterr()
+    assert captured.err == (
+        "pdtools: bank/b.conllu:1: the heads form a cycle (--on-error skip leaves it out)\n"
+    )
+    assert run([*command, "--on-error", "skip"]) == 0
+    assert "4 trees, 14 tokens\n" in (said := capsys.readouterr().err)
+    assert "1 without a tree: the heads form a cycle\n" in said
+    (record,) = map(json.loads, Path("out.trees.rejects.jsonl").read_text().splitlines())
+    assert (record["file"], record["line"], record["text"]) == ("bank/b.conllu", 1, CYCLE.rstrip("\n"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "source", "said"),
+    [
+        ("a.conllu", CONLLU, "treebank", "a.conllu: CoNLL-U: use --from conllu"),
+        ("a.conllu", CONLLU, "text", "a.conllu: CoNLL-U: use --from conllu"),
+        ("a.conll", PENN, "conllu", "a.conll: bracketed trees: use --from treebank"),
+        ("a.conllu", "", "conllu", "a.conllu:1: no sentences of CoNLL-U in this file (--on-error skip"),
+        (
+            "a.conllu",
+            "The dog barks .\n",
+            "conllu",
+            "a.conllu:1: 1 columns between tabs, not 10",
+        ),
+    ],
+)
+def test_another_form_is_refused_in_one_line(
+    name: str, content: str, source: str, said: str, bank: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(name).write_text(content)
+    assert run(["parse", name, "--from", source, "-o", "out.trees"]) == 1
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert captured.err.startswith(f"pdtools: {said}")
+    assert not Path("out.trees").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--surface"], "--surface"),
+        (["--binarize", "head"], "--binarize head"),
+        (["--parser", "demo"], "--parser"),
+    ],
+)
+def test_options_that_do_not_go_together(
+    options: list[str], said: str, bank: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("a.mrg").write_text(PENN)
+    assert run(["parse", "a.mrg", "--from", "treebank", *options]) == 2
+    assert said in capsys.readouterr().err

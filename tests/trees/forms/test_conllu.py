@@ -1,0 +1,294 @@
+"""Dependencies as constituents: CoNLL-U files, lifting, and what becomes of words that stand for several."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pdtools.errors import InputError
+from pdtools.parsers import TreeForm
+from pdtools.trees import TransformCounts, Tree, attachments, unbinarize
+from pdtools.trees.forms.dependencies import bottom_up, depths, project, spans, tree_of_spans
+from pdtools.trees.heads import binarize_from_heads
+from trees.forms.reading import read_file, spans_of
+
+# du chat noir dort: "du" is "de" and "le"; an empty node after the third word.
+FRENCH = """# text = Loin du chat (noir) dort.
+1	Loin	loin	ADV	_	_	7	advmod	_	_
+2-3	du	_	_	_	_	_	_	_	_
+2	de	de	ADP	_	_	4	case	_	_
+3	le	le	DET	_	_	4	det	_	_
+3.1	x	x	_	_	_	_	_	0:root	_
+4	chat	chat	NOUN	_	_	1	obl	_	_
+5	(noir)	noir	ADJ	_	_	4	amod	_	_
+6	20 000	20000	_	_	_	4	nummod	_	_
+7	dort	dormir	VERB	_	_	0	root	_	SpaceAfter=No
+8	.	.	PUNCT	_	_	7	punct	_	_
+
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "a.conllu"
+
+
+def rows(*words: tuple[str, int]) -> str:
+    return (
+        "".join(f"{i}\t{w}\t_\t{w.upper()}\t_\t_\t{h}\t_\t_\t_\n" for i, (w, h) in enumerate(words, 1)) + "\n"
+    )
+
+
+def test_words_and_spans(file: Path) -> None:
+    file.write_text(FRENCH.replace("(noir)", "(noir) 20 000", 1))
+    counts: Counter[str] = Counter()
+    (read,), _ = read_file("conllu", file, counts)
+    assert str(read.tree) == (
+        "(VERBP (ADVP (ADV Loin) (NOUNP (ADP de) (DET le) (NOUN chat) (ADJ -LRB-noir-RRB-) (X 20\u00a0000)))"
+        " (VERB dort) (PUNCT .))"
+    )
+    assert read.written == "Loin de le chat (noir) 20 000 dort."
+    assert counts == {
+        "empty nodes left out": 1,
+        "words of several syntactic words": 1,
+        "sentences whose text has other words": 1,
+    }
+
+
+def test_words_as_they_are_written(file: Path) -> None:
+    file.write_text(FRENCH.replace("(noir)", "(noir) 20 000", 1))
+    (read,), _ = read_file("conllu", file, surface=True)
+    assert str(read.tree) == (
+        "(VERBP (ADVP (ADV Loin) (NOUNP (ADP du) (NOUN chat) (ADJ -LRB-noir-RRB-) (X 20\u00a0000)))"
+        " (VERB dort) (PUNCT .))"
+    )
+    assert read.written == "Loin du chat (noir) 20 000 dort."
+
+
+def test_a_merged_word_has_the_dependents_of_all_and_is_merged_before_lifting(file: Path) -> None:
+    # "ab" is a (of c) and b (the root); c hangs on d, which hangs on b: a's arc would cross nothing more.
+    file.write_text(
+        "1-2\tab\t_\t_\t_\t_\t_\t_\t_\t_\n" + rows(("a", 3), ("b", 0), ("c", 4), ("d", 2), ("e", 2))
+    )
+    counts: Counter[str] = Counter()
+    (read,), _ = read_file("conllu", file, counts, surface=True)
+    assert str(read.tree) == "(BP (B ab) (DP (C c) (D d)) (E e))"
+    assert counts["arcs lifted"] == 0
+    (read,), _ = read_file("conllu", file, counts)
+    assert counts["arcs lifted"] == 2
+
+
+def test_one_word_is_its_tag(file: Path) -> None:
+    file.write_text(rows(("dog", 0)))
+    (read,), _ = read_file("conllu", file)
+    assert str(read.tree) == "(DOG dog)"
+
+
+def test_line_ends_blank_lines_comments_and_a_mark_at_the_beginning(file: Path) -> None:
+    text = "# newdoc\n\n\n# sent_id = 1\n" + rows(("a", 2), ("b", 0)) + " \n" + rows(("c", 0))
+    file.write_bytes(b"\xef\xbb\xbf" + text.rstrip().replace("\n", "\r\n").encode())
+    read, others = read_file("conllu", file)
+    assert [str(one.tree) for one in read] == ["(BP (A a) (B b))", "(C c)"]
+    assert others == []
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        (rows(("a", 2), ("b", 1)), 3, "the heads form a cycle"),
+        (rows(("a", 0), ("b", 3), ("c", 2)), 3, "the heads form a cycle"),
+        (rows(("a", 1)), 3, "the heads form a cycle"),
+        (rows(("a", 0), ("b", 0)), 3, "2 roots, not one"),
+        (rows(("a", 0), ("b", 3)), 3, "the head of word 2 is 3, but there are 2 words"),
+        (rows(("a", 0)).replace("1\ta", "2\ta"), 3, "word 2 where word 1 is to come"),
+        (rows(("a", 0), ("b", 1)).replace("\t1\t_", "\t_\t_"), 4, "the head of word 2 is '_', no number"),
+        (rows(("a", 0), ("b", 1)).rstrip("\t_\n"), 4, "7 columns between tabs, not 10"),
+        (rows(("a", 0)).replace("a", "", 1), 3, "a word without visible characters"),
+        ("x\t" + rows(("a", 0)).split("\t", 1)[1], 3, "the first column is 'x', no number of a word"),
+        ("1-3\t" + "_\t" * 8 + "_\n" + rows(("a", 0)), 3, "the range 1-3 does not lie within the sentence"),
+        ("1.1\t" + "_\t" * 8 + "_\n", 3, "no words"),
+    ],
+)
+def test_a_bad_sentence_is_named_and_the_rest_kept(file: Path, text: str, line: int, reason: str) -> None:
+    file.write_text(rows(("dog", 0)) + text.rstrip("\n") + "\n\n" + rows(("cat", 0)))
+    read, (other,) = read_file("conllu", file, surface=True)
+    assert [str(one.tree) for one in read] == ["(DOG dog)", "(CAT cat)"]
+    assert (other.file, other.line) == (str(file), line)  # type: ignore[union-attr]
+    assert other.reason.startswith(reason)
+
+
+def test_a_sentence_in_another_encoding_is_left_out_alone(file: Path) -> None:
+    file.write_bytes(
+        rows(("dog", 0)).encode() + rows(("a", 0), ("é", 1)).encode("latin-1") + rows(("é", 0)).encode()
+    )
+    read, (other,) = read_file("conllu", file)
+    assert [one.tree.words for one in read] == [("dog",), ("é",)]
+    assert (other.line, other.reason) == (4, "not UTF-8 (byte 0xe9) (convert it with iconv)")  # type: ignore[union-attr]
+
+
+# --- lifting ------------------------------------------------------------------------------------
+
+
+def descendants(parents: Sequence[int], k: int) -> set[int]:
+    found = {k}
+    while more := {i for i, parent in enumerate(parents) if parent in found} - found:
+        found |= more
+    return found
+
+
+def lifted_by_definition(parents: list[int]) -> list[int]:
+    """The shortest arc with a word between that its head does not dominate, then the leftmost; and again."""
+    while True:
+        crossing = [
+            (abs(k - head), k)
+            for k, head in enumerate(parents)
+            if head >= 0 and not set(range(min(k, head), max(k, head) + 1)) <= descendants(parents, head)
+        ]
+        if not crossing:
+            return parents
+        _, k = min(crossing)
+        parents = [*parents[:k], parents[parents[k]], *parents[k + 1 :]]
+
+
+def random_heads(n: int, draw: random.Random) -> list[int]:
+    """Each word hangs on one that comes before it in a random order."""
+    order = draw.sample(range(n), n)
+    parents = [-1] * n
+    for i, k in enumerate(order[1:], 1):
+        parents[k] = order[draw.randrange(max(0, i - 4), i)]
+    return parents
+
+
+def test_lifting_ends_and_leaves_no_crossing_arcs() -> None:
+    draw = random.Random(1)
+    n_lifted = 0
+    for _ in range(1000):
+        parents = random_heads(draw.randint(1, 14), draw)
+        wanted = lifted_by_definition(parents)
+        number, (firsts, lasts) = project(parents)
+        assert parents == wanted
+        n_lifted += number
+        for k in range(len(parents)):
+            below = descendants(parents, k)
+            assert below == set(range(firsts[k], lasts[k] + 1))
+    assert n_lifted > 1000
+
+
+def test_many_crossing_arcs_are_lifted_in_time() -> None:
+    draw = random.Random(2)
+    parents = random_heads(1000, draw)
+    project(parents)
+    assert spans(parents, bottom_up(parents)) is not None
+    with pytest.raises(InputError, match="more than 1,000 words"):
+        project(random_heads(1001, draw))
+
+
+def test_a_long_chain_is_a_deep_tree() -> None:
+    n = 20_000
+    parents = [*range(1, n), -1]
+    assert depths(parents)[0] == n - 1
+    _, found = project(parents)
+    tree = tree_of_spans(["a"] * n, ["X"] * n, found)
+    assert len(tree.labels) == n - 1
+
+
+# --- binarization from heads --------------------------------------------------------------------
+
+
+def test_binarized_outward_from_the_head() -> None:
+    #       l2  l1  head r1  r2 (with a dependent of its own)
+    tree = Tree.from_brackets("(HP (A l2) (B l1) (H head) (C r1) (DP (D r2) (E x)))")
+    heads = np.array([2, 2, -1, 2, 2, 4], dtype=np.int32)
+    assert str(binarize_from_heads(tree, heads)) == (
+        "(HP (A l2) (HP|<B-H-C-DP> (B l1) (HP|<H-C-DP> (HP|<H-C> (H head) (C r1)) (DP (D r2) (E x)))))"
+    )
+    assert unbinarize(binarize_from_heads(tree, heads)) == tree
+
+
+def test_every_node_of_it_holds_its_head() -> None:
+    draw = random.Random(3)
+    form = TreeForm(binarize="head")
+    for _ in range(200):
+        parents = random_heads(draw.randint(1, 12), draw)
+        _, found = project(parents)
+        plain = tree_of_spans([f"w{k}" for k in range(len(parents))], ["X"] * len(parents), found)
+        tree = form.of(plain, TransformCounts(), np.array(parents, dtype=np.int32))
+        assert tree is not None
+        assert unbinarize(tree) == plain
+        assert len(tree.labels) == len(tree) - 1
+        for _, start, end in spans_of(tree):
+            inside = range(start, end)
+            (top,) = (k for k in inside if parents[k] not in inside)
+            assert all(k == top or parents[k] in inside for k in inside)
+        assert len(attachments(tree)) == len(tree)
+
+
+# --- real files ---------------------------------------------------------------------------------
+
+# Sentences, words, words that stand for several, sentences that need lifting.
+REAL = {
+    "ud_pud6/UD_English-PUD/en_pud-ud-test.conllu": (1000, 21180, 129, 47),
+    "ud_pud6/UD_German-PUD/de_pud-ud-test.conllu": (1000, 21332, 331, 135),
+    "ud_pud6/UD_Turkish-PUD/tr_pud-ud-test.conllu": (1000, 16881, 346, 65),
+    "ud_pud6/UD_Chinese-PUD/zh_pud-ud-test.conllu": (1000, 21415, 0, 20),
+    "ud_pud6/UD_Arabic-PUD/ar_pud-ud-test.conllu": (1000, 20747, 0, 58),
+    "ud_pud6/UD_Hindi-PUD/hi_pud-ud-test.conllu": (1000, 23829, 0, 322),
+    "ud_english_lines/en_lines-ud-dev.conllu": (1118, 21637, 250, 89),
+    "ud_vietnamese_vtb/vi_vtb-ud-test.conllu": (800, 11692, 0, 1),
+    "ud_french_sequoia/fr_sequoia-ud-dev.conllu": (412, 9999, 282, 9),
+}
+
+
+def plainly(file: Path) -> list[tuple[list[str], list[int]]]:
+    """Words and heads of a file, by another reader."""
+    found = []
+    for sentence in file.read_text("utf-8").strip().split("\n\n"):
+        lines = [line.split("\t") for line in sentence.split("\n") if line[0] != "#"]
+        words = [columns for columns in lines if columns[0].isdigit()]
+        found.append(([columns[1] for columns in words], [int(columns[6]) - 1 for columns in words]))
+    return found
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_real_files(name: str, treebank_file: Callable[[str, str], Path]) -> None:
+    real = treebank_file(*name.split("/", 1))
+    counts: Counter[str] = Counter()
+    read, others = read_file("conllu", real, counts)
+    n_sentences, n_words, n_several, n_lifted = REAL[name]
+    assert (len(read), sum(len(one.tree) for one in read), others) == (n_sentences, n_words, [])
+    assert counts["words of several syntactic words"] == n_several
+    assert counts["sentences with lifted arcs"] == n_lifted
+    assert counts["empty nodes left out"] == (7 if "English-PUD" in name else 0)
+    n_projective = 0
+    for one, (words, parents) in zip(read, plainly(real), strict=True):
+        assert [word.replace("\u00a0", " ") for word in one.tree.words] == [
+            word.replace("(", "-LRB-").replace(")", "-RRB-") for word in words
+        ]
+        below = [descendants(parents, k) for k in range(len(parents))]
+        if any(len(each) != max(each) - min(each) + 1 for each in below):
+            continue
+        n_projective += 1
+        wanted = {(min(each), max(each) + 1) for each in below if len(each) > 1}
+        found = spans_of(one.tree)
+        assert {(start, end) for _, start, end in found} == wanted
+        assert len(found) == len(wanted)
+    assert n_projective == n_sentences - n_lifted
+
+
+@pytest.mark.parametrize("surface", [False, True])
+def test_strings_of_real_sentences_are_those_of_their_words(
+    surface: bool, treebank_file: Callable[[str, str], Path]
+) -> None:
+    real = treebank_file("ud_french_sequoia", "fr_sequoia-ud-dev.conllu")
+    texts = [line[9:] for line in real.read_text("utf-8").split("\n") if line.startswith("# text = ")]
+    read, _ = read_file("conllu", real, surface=surface)
+    same = sum(one.written == text for one, text in zip(read, texts, strict=True))
+    assert same == len(texts) if surface else same < len(texts)
+    for one in read:
+        words = "".join(one.tree.words).replace("-LRB-", "(").replace("-RRB-", ")").replace("\u00a0", "")
+        assert words == "".join((one.written or "").split())
