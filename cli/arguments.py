@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -20,7 +20,11 @@ _MOST_DIGITS = 6  # strings of a million symbols are no task
 
 
 def input_files(
-    inputs: Sequence[str] | None, texts: Sequence[str] | None, suffixes: Sequence[str], kind: Kind | None
+    inputs: Sequence[str] | None,
+    texts: Sequence[str] | None,
+    suffixes: Sequence[str],
+    kind: Kind | None,
+    only: Callable[[str], bool] | None = None,
 ) -> list[str]:
     """The files that a command reads: those that were named, or one of the lines given with --text.
 
@@ -33,7 +37,7 @@ def input_files(
     if texts:
         return [GivenText.of(texts)]
     try:
-        return expand_inputs(inputs or [], suffixes, kind)
+        return expand_inputs(inputs or [], suffixes, kind, only)
     except InputError as error:
         if " " not in str(error.file) or os.path.exists(str(error.file)):
             raise

@@ -46,10 +46,37 @@ class TreeSource(str, Enum):
     tokens = "tokens"
     parts = "parts"
     treebank = "treebank"
+    penn_historical = "penn-historical"
+    export = "export"
+    tiger_xml = "tiger-xml"
+    discbracket = "discbracket"
     conllu = "conllu"
 
 
 _SENTENCES = (TreeSource.text, TreeSource.tokens, TreeSource.parts)
+_WITH_GAPS = ("export", "tiger-xml", "discbracket")
+
+
+class Discontinuous(str, Enum):
+    """What becomes of constituents of several blocks."""
+
+    RAISE = "raise"
+    SPLIT = "split"  # in small letters it would hide a method of str
+    SKIP = "skip"
+
+
+class Punctuation(str, Enum):
+    """What becomes of punctuation on the root."""
+
+    move = "move"
+    root = "root"
+
+
+class Lemmas(str, Enum):
+    """What becomes of lemmas on words."""
+
+    cut = "cut"
+    keep = "keep"
 
 
 class Binarize(str, Enum):
@@ -111,6 +138,27 @@ def parse(
             help="conllu: words as they are written (du), not syntactic words (de le).",
         ),
     ] = False,
+    discontinuous: Annotated[
+        Discontinuous | None,
+        input_option(
+            "--discontinuous",
+            help="export, tiger-xml, discbracket: constituents with gaps: raise (default), split, or skip.",
+        ),
+    ] = None,
+    punctuation: Annotated[
+        Punctuation | None,
+        input_option(
+            "--punctuation",
+            help="The same forms: move punctuation from the root to where it stands (default), or leave it.",
+        ),
+    ] = None,
+    lemmas: Annotated[
+        Lemmas | None,
+        input_option(
+            "--lemmas",
+            help="penn-historical: cut them off words that have them (default), or keep.",
+        ),
+    ] = None,
     binarize: Annotated[
         Binarize,
         typer.Option("--binarize", help="right, left, head (conllu; all collapse unaries), or none."),
@@ -129,9 +177,13 @@ def parse(
     """Turn a treebank, or text through a parser, into binarized trees, one per line.
 
     Traces, phrases left empty and wrappers such as ROOT are removed; binarization and collapsed unary chains
-    carry nltk's labels and can be undone. In folders and zip archives, files ending in .mrg, .ptb, .tree and
-    .trees are read with --from treebank, .txt with text, .txt, .tok and .tokens with tokens (also with .gz,
-    .zst).
+    carry nltk's labels and can be undone. In folders and zip archives, files ending in .txt are read with
+    --from text, .txt, .tok and .tokens with tokens; with --from treebank .mrg, .ptb, .tree, .trees, .parse,
+    .psd, .bracket(s), .fid, .nw, .bn, .mz, .tre and .txt that begins with a bracket (also with .gz, .zst).
+
+    Other forms of treebanks: penn-historical (.psd: Penn-Helsinki, YCOE, IcePaHC, Keyaki), export (.export,
+    .negra), tiger-xml (.xml), discbracket (.discbracket, .dbr, .disc: leaves such as 0=The), conllu (.conllu,
+    .conll: dependencies, made constituents). Forms with brackets are also found by --from treebank.
 
     With text and tokens, line n of the output is the tree of line n of the input. A sentence that the
     parser cannot parse gets the flat tree (X (XX word) ...) there, a blank line gets (X (-NONE- *)), and both
@@ -146,6 +198,7 @@ def parse(
     Example:
       pdtools parse wsj/ --from treebank -o wsj.trees
       pdtools parse gum/const --from treebank --split 0.9,0.05,0.05 -o gum
+      pdtools parse UD_Turkish-BOUN/ --from conllu --binarize head -o boun.trees
       pdtools parse sentences.txt --model benepar_en3_large -o sentences.trees.gz
       pdtools parse --text "The dog barks." --parser runs/pushdown
       cat book.txt | pdtools parse - --split-sentences --parser runs/pushdown > book.trees
@@ -156,7 +209,7 @@ def parse(
     from pdtools.parsers.in_pieces import convert_in_pieces, parse_in_pieces, read_in_pieces
     from pdtools.search.inputs import count_inputs
     from pdtools.trees import texts_path
-    from pdtools.trees.forms import ReadOptions
+    from pdtools.trees.forms import FORMS, ReadOptions
 
     fractions = None if split is None else _fractions(split)
     if fractions is not None and is_stream(output):
@@ -175,6 +228,10 @@ def parse(
         raise typer.BadParameter("--surface and --binarize head need --from conllu")
     check_json_output(run.as_json, output)
     files, used_form = _files(inputs, text, source)
+    if (discontinuous or punctuation) and used_form not in _WITH_GAPS:
+        raise typer.BadParameter(f"--discontinuous and --punctuation need --from {', '.join(_WITH_GAPS)}")
+    if lemmas and used_form != "penn-historical":
+        raise typer.BadParameter("--lemmas needs --from penn-historical")
     beside = [str(rejects_path(output) or STDIO)] if fractions is None else []
     texts = texts_path(output) if fractions is None else None
     if fractions is None and source in (TreeSource.text, TreeSource.conllu):
@@ -187,10 +244,13 @@ def parse(
 
     form = pipeline.TreeForm(binarize=binarize.value, functions=functions.value)
     counts = pipeline.Counts()
+    if source is TreeSource.treebank and used_form is not None:
+        message(f"read as {FORMS[used_form].title}", quiet=run.quiet)
     rejects = Rejects("skip" if source in _SENTENCES else on_error.value)
     settings = asdict(form)
     described: dict[str, Any] = asdict(form)
-    options = ReadOptions(surface=surface)
+    given = {"discontinuous": discontinuous, "punctuation": punctuation, "lemmas": lemmas}
+    options = ReadOptions(surface=surface, **{name: each.value for name, each in given.items() if each})
     if used_form is not None:
         described |= {"from": used_form, **asdict(options)}
         settings |= described
@@ -245,17 +305,25 @@ def _files(
 ) -> tuple[list[str], str | None]:
     """The files that are read, and the form of treebank that they are in, but for Penn's."""
     from pdtools.parsers import pipeline
-    from pdtools.trees.forms import FORMS, forms_of
+    from pdtools.trees.forms import FORMS, forms_of, may_be_brackets, refuse_others
 
     named = [name for name in inputs or [] if Path(name).is_file()]
-    if source in FORMS:
-        forms_of(named, source.value)
-        form = FORMS[source.value]
-        files = input_files(inputs, text, form.suffixes, None)
-        forms_of(files, source.value)
-        return files, form.name
-    forms_of(named, source.value)
-    return input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value]), None
+    found = forms_of(named, source.value)
+    if source in _SENTENCES:
+        return input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value]), None
+    try:
+        if source is TreeSource.treebank:
+            suffixes = (*pipeline.SUFFIXES["treebank"], ".txt")
+            kind = None if found else pipeline.KINDS["treebank"]
+            files = input_files(inputs, text, suffixes, kind, only=may_be_brackets)
+        else:
+            files = input_files(inputs, text, FORMS[source.value].suffixes, None)
+    except InputError as error:
+        if error.file is not None and Path(error.file).is_dir():
+            refuse_others(error.file, source.value)
+        raise
+    found = forms_of(files, source.value)
+    return files, None if found is None else found.name
 
 
 def _fractions(split: str) -> list[float]:

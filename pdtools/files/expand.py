@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pdtools.errors import InputError
@@ -17,7 +17,12 @@ from pdtools.files.system import recover_directory
 _COMPRESSED = (".gz", ".zst")
 
 
-def expand_inputs(inputs: Sequence[str], suffixes: Sequence[str], kind: Kind | None = None) -> list[str]:
+def expand_inputs(
+    inputs: Sequence[str],
+    suffixes: Sequence[str],
+    kind: Kind | None = None,
+    only: Callable[[str], bool] | None = None,
+) -> list[str]:
     """Turn what a user named (files, folders, globs, ``-``) into a list of files.
 
     Args:
@@ -26,6 +31,7 @@ def expand_inputs(inputs: Sequence[str], suffixes: Sequence[str], kind: Kind | N
             recursively and in sorted order; the same with ``.gz`` and ``.zst`` appended count too. With
             ``.zip`` among them archives are left whole.
         kind: what is needed: a file that is named, and clearly another one, is refused.
+        only: which files of folders and archives count, of those with such endings.
 
     Raises:
         InputError: if a path does not exist, a glob matches nothing, or a folder or archive holds no such
@@ -40,6 +46,7 @@ def expand_inputs(inputs: Sequence[str], suffixes: Sequence[str], kind: Kind | N
             files.append(STDIO)
         elif path.is_dir():
             found = sorted(str(p) for p in path.rglob("*") if p.is_file() and p.name.endswith(wanted))
+            found = [each for each in found if only is None or only(each)]
             if not found:
                 if kind is not None:
                     check_kind(path, kind)
@@ -47,7 +54,7 @@ def expand_inputs(inputs: Sequence[str], suffixes: Sequence[str], kind: Kind | N
                 raise InputError(reason, file=name, hint=_other_files(path))
             files += found
         elif path.is_file() and name.endswith(zips.SUFFIX) and zips.SUFFIX not in suffixes:
-            members = zips.list_zip(name, wanted)
+            members = [each for each in zips.list_zip(name, wanted) if only is None or only(each)]
             if not members:
                 reason = f"no files ending in {', '.join(suffixes)} in this archive"
                 raise InputError(reason, file=name, hint="unpack it, and name the files: 'FOLDER/*.ENDING'")
@@ -60,7 +67,7 @@ def expand_inputs(inputs: Sequence[str], suffixes: Sequence[str], kind: Kind | N
             matches = sorted(p for p in glob.glob(name, recursive=True) if os.path.isfile(p))
             if not matches:
                 raise InputError("the pattern matches no file", file=name)
-            files += expand_inputs(matches, suffixes, kind)
+            files += expand_inputs(matches, suffixes, kind, only)
         else:
             raise InputError("no such file or folder", file=name)
     return files

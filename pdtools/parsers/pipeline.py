@@ -42,7 +42,10 @@ from pdtools.trees.heads import binarize_from_heads
 
 # The files that count inside a folder, by what is read.
 SUFFIXES = {
-    "treebank": (".mrg", ".ptb", ".tree", ".trees"),
+    "treebank": (
+        *(".mrg", ".ptb", ".tree", ".trees", ".parse", ".psd", ".bracket", ".brackets", ".fid", ".nw", ".bn"),
+        *(".mz", ".tre"),
+    ),
     "text": (".txt",),
     "tokens": (".txt", ".tok", ".tokens"),
     "parts": (".jsonl",),

@@ -1,4 +1,4 @@
-"""Trees in which ids, comments and empty leaves would be read as words: they are refused.
+"""Trees in which ids, comments and empty leaves would be read as words: as Penn trees they are refused.
 
 Historical treebanks (Penn-Helsinki, YCOE, IcePaHC, Keyaki) keep a tree's id and comments in brackets of its
 own. They, and treebanks whose tags were taken away, write empty leaves without the tag ``-NONE-``. These are
@@ -29,7 +29,7 @@ def refused_form(tree: Tree) -> tuple[str, str] | None:
     """Why a tree is not read, and what more is to be said; None of other trees."""
     for label in FOREIGN_LABELS:
         if label in tree.labels or label in tree.tags:
-            return f"({label} …) is no part of a tree: Penn-Helsinki treebanks are not read", ""
+            return f"({label} …) is no part of a tree: parse --from penn-historical reads it", ""
     for k, (tag, word) in enumerate(zip(tree.tags, tree.words, strict=True)):
         if word[0] in "*0" and is_empty_leaf(tag or _phrase_of(tree, k), word) and (tag or word != "*"):
             leaf = f"({tag} {word}): ({tag} (-NONE- {word}))" if tag else f"{word}: (-NONE- {word})"

@@ -197,6 +197,11 @@ class TreeBuilder:
         """How many brackets are open."""
         return len(self._path)
 
+    @property
+    def label(self) -> str:
+        """The label of the innermost open bracket."""
+        return self._labels[self._path[-1]] if self._path else ""
+
     def feed(self, match: re.Match[str]) -> None:
         """Take one token of :data:`BRACKET_TOKEN`; a token other than a closing bracket at depth 0."""
         tag, word, opening, label, closing, bare = match.groups()

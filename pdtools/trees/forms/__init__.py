@@ -1,7 +1,7 @@
 """Forms in which people have trees, each in a file of its own, behind one small interface."""
 
 from pdtools.trees.forms.base import Block, Form, Kept, ReadOptions, ReadTree, read_block
-from pdtools.trees.forms.registry import BRACKETED, FORMS, form_of, forms_of
+from pdtools.trees.forms.registry import BRACKETED, FORMS, form_of, forms_of, may_be_brackets, refuse_others
 
 __all__ = [
     "BRACKETED",
@@ -13,5 +13,7 @@ __all__ = [
     "ReadTree",
     "form_of",
     "forms_of",
+    "may_be_brackets",
     "read_block",
+    "refuse_others",
 ]

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -98,12 +99,13 @@ class Form:
     """One form of treebank.
 
     Attributes:
-        name: what it is called on the command line.
+        name: what it is called, also on the command line, if ``option`` is not given.
         title: what messages call it.
         suffixes: of its files in folders and archives.
         looks_like: whether the beginning of a file is of this form.
         cut: the blocks of a file.
         read: the trees of a block. Raises InputError, with a line of the block (from 1), if it is bad.
+        option: what it is read with, if that is the name of others too.
     """
 
     name: str
@@ -112,6 +114,7 @@ class Form:
     looks_like: Callable[[str], bool]
     cut: Callable[[str], Iterator[Block]]
     read: Read
+    option: str | None = None
 
     def blocks(self, file: str) -> Iterator[Block]:
         """The blocks of a file; one with a fault, if it has none."""
@@ -154,6 +157,7 @@ def leaf(word: str, line: int | None = None) -> str:
     return escape(word) if "(" in word or ")" in word or "{" in word or "}" in word else word
 
 
+@lru_cache(maxsize=4096)
 def leaf_label(label: str) -> str:
     """A tag or label as brackets can hold it."""
     label = escape(label) if "(" in label or ")" in label else label

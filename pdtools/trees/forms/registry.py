@@ -2,37 +2,62 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from importlib import import_module
+from pathlib import Path
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import Kind, is_stream
-from pdtools.files.inputs import open_binary
+from pdtools.files import Kind, is_stream, read_blocks
 from pdtools.files.kinds import kind_of
 from pdtools.trees.forms.base import Form
 
 # In the order in which a file is compared with them; each has FORM.
-_MODULES = ("conllu",)
+_MODULES = ("conllu", "export", "tiger", "discbracket", "loose_penn", "historical")
 FORMS: dict[str, Form] = {
     form.name: form for form in (import_module(f"pdtools.trees.forms.{name}").FORM for name in _MODULES)
 }
-BRACKETED: tuple[str, ...] = ()
+BRACKETED = ("discbracket", "penn-historical", "penn-loose")
 """Forms that are brackets: with Penn's name a file of them is read too."""
+_BRACKET = re.compile(r"\s*(?:[0-9]+[a-z]?[ \t]+)?\(")
 _HEAD_BYTES = 1 << 16
 _MOST_FILES = 200  # that are looked at before the work
+
+
+def _head(file: str) -> str:
+    """The beginning of a file; nothing of one that cannot be read: whoever reads it says what is wrong."""
+    try:
+        head = next(read_blocks(file, _HEAD_BYTES))
+    except PdtoolsError:
+        return ""
+    return head.decode("utf-8", errors="replace").lstrip("\ufeff")
 
 
 def form_of(file: str) -> Form | None:
     """The form that a file seems to be in; None of Penn's brackets, of what is not known, and of streams."""
     if is_stream(file):
         return None
-    try:
-        with open_binary(file) as stream:
-            head = stream.read(_HEAD_BYTES)
-    except (OSError, PdtoolsError, EOFError):
-        return None  # whoever reads it says what is wrong
-    text = head.decode("utf-8", errors="replace").lstrip("\ufeff")
+    text = _head(file)
     return next((form for form in FORMS.values() if form.looks_like(text)), None)
+
+
+def may_be_brackets(file: str) -> bool:
+    """Whether a file found in a folder may hold brackets: of .txt files those that begin like trees."""
+    if not file.removesuffix(".gz").removesuffix(".zst").endswith(".txt"):
+        return True
+    return _BRACKET.match(_head(file)) is not None
+
+
+def refuse_others(folder: str, wanted: str) -> None:
+    """Say which form the files of a folder are of, in which there are none of the wanted one.
+
+    Raises:
+        InputError: see :func:`forms_of`.
+    """
+    suffixes = tuple(end for form in FORMS.values() for end in form.suffixes)
+    for path in sorted(Path(folder).rglob("*")):
+        if path.name.endswith(suffixes):
+            forms_of([str(path)], wanted)
 
 
 def _refuse_brackets(file: str) -> None:
@@ -59,7 +84,7 @@ def forms_of(files: Iterable[str], wanted: str) -> Form | None:
                 _refuse_brackets(file)
             continue
         if form is not chosen and (chosen is not None or form.name not in BRACKETED):
-            raise InputError(f"{form.title}: use --from {form.name}", file=file)
+            raise InputError(f"{form.title}: use --from {form.option or form.name}", file=file)
         found.setdefault(form, file)
     if len(found) > 1:
         (one, first), (other, second) = list(found.items())[:2]

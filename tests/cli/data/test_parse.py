@@ -114,9 +114,9 @@ def test_splits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ("a.mrg", "(S (NN a))\n\n(S (NP ))\n", "a.mrg:3: "),
         ("a.mrg", "(S (NP (-NONE- *)))\n", "a.mrg:1: no words, only traces"),
         ("a.doc", "(S (NN a))\n", "no files ending in .mrg"),
-        ("a.parse", "(S (NN a))\n", "/bank/*.parse'"),
+        ("a.prd", "(S (NN a))\n", "/bank/*.prd'"),
         ("wsj_0001", "(S (NN a))\n", "/bank/*'"),
-        ("a.psd.gz", "", "/bank/*.gz'"),
+        ("a.prd.gz", "", "/bank/*.gz'"),
     ],
 )
 def test_bad_treebanks_get_one_line(

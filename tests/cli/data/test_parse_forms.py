@@ -145,3 +145,94 @@ def test_options_that_do_not_go_together(
     Path("a.mrg").write_text(PENN)
     assert run(["parse", "a.mrg", "--from", "treebank", *options]) == 2
     assert said in capsys.readouterr().err
+
+
+HISTORICAL = "( (IP (NP-SBJ *pro*) (VBD ran) (CODE <P_1>)) (ID A,.1))\n"
+NUMBERED = "1\t(S (NN a) (VB b))\n"
+EXPORT = "#BOS 1\na\tA\t--\t--\t500\nb\tB\t--\t--\t0\nc\tC\t--\t--\t500\n#500\tX\t--\t--\t0\n#EOS 1\n"
+TIGER = (
+    "<corpus><body><s><graph><terminals><t id='a' word='x' pos='T'/></terminals></graph></s></body></corpus>"
+)
+LEAVES = "(S (A 0=a) (B 2=b) (C 1=c))\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "said", "trees"),
+    [
+        (
+            HISTORICAL,
+            "read as a historical Penn treebank\n1 trees, 1 tokens\nempty leaves left out: 1 *pro*\n"
+            "metadata left out: 1 CODE, 1 ID\nwrappers taken off: 1\n",
+            "(IP (VBD ran))\n",
+        ),
+        (
+            NUMBERED,
+            "read as Penn brackets with ids before trees, or with words in brackets\n1 trees, 2 tokens\n"
+            "ids before trees left out: 1\n",
+            "(S (NN a) (VB b))\n",
+        ),
+        (
+            LEAVES,
+            "read as brackets with numbered leaves\n1 trees, 3 tokens\n",
+            "(S (A a) (S|<C-B> (C c) (B b)))\n",
+        ),
+        (PENN, "1 trees, 3 tokens\n", PENN),
+    ],
+)
+def test_forms_of_brackets_are_found_by_content(
+    content: str, said: str, trees: str, bank: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("bank/a.txt").write_text(content)
+    assert run(["parse", "bank", "--from", "treebank", "-o", "out.trees"]) == 0
+    assert capsys.readouterr().err == said
+    assert Path("out.trees").read_text() == trees
+
+
+def test_sentences_that_are_left_out_by_rule_are_no_error(
+    bank: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("a.export").write_text(EXPORT + EXPORT.replace("500\nb", "0\nb"))
+    options = ["--from", "export", "--discontinuous", "skip", "--binarize", "none"]
+    assert run(["parse", "a.export", *options, "-o", "out.trees"]) == 0
+    assert "1 without a tree: discontinuous constituents\n" in capsys.readouterr().err
+    assert Path("out.trees").read_text() == "(VROOT (A a) (B b) (X (C c)))\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "source", "said"),
+    [
+        (
+            {"a.psd": HISTORICAL, "b.mrg": NUMBERED},
+            "treebank",
+            "b.mrg: Penn brackets with ids before trees",
+        ),
+        ({"a.export": EXPORT}, "treebank", "a.export: NEGRA export: use --from export"),
+        ({"a.xml": TIGER}, "export", "a.xml: TIGER XML: use --from tiger-xml"),
+        ({"a.conllu": CONLLU}, "treebank", "a.conllu: CoNLL-U: use --from conllu"),
+        (
+            {"a.psd": LEAVES},
+            "penn-historical",
+            "brackets with numbered leaves: use --from discbracket",
+        ),
+        ({"a.psd": NUMBERED}, "penn-historical", "or with words in brackets: use --from treebank"),
+        ({"a.export": EXPORT, "b.export": CONLLU}, "export", "b.export: CoNLL-U: use --from conllu"),
+    ],
+)
+def test_another_form_in_a_folder_is_refused_in_one_line(
+    files: dict[str, str], source: str, said: str, bank: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("other").mkdir()
+    for name, content in files.items():
+        Path("other", name).write_text(content)
+    assert run(["parse", "other", "--from", source, "-o", "out.trees"]) == 1
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert said in captured.err
+
+
+@pytest.mark.parametrize(
+    "option", [["--lemmas", "keep"], ["--discontinuous", "split"], ["--punctuation", "root"]]
+)
+def test_options_of_other_forms(option: list[str], bank: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["parse", "bank", "--from", "conllu", *option]) == 2
+    assert option[0] in capsys.readouterr().err

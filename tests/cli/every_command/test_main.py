@@ -77,7 +77,10 @@ COMPLETED = {
     "pdtools eval-p": {"eval-parse", "eval-ppl"},
     "pdtools generate ": {"dyck", "dyck-prefixes", "cfl", "task"},
     "pdtools train --conf": {"--config"},
-    "pdtools parse x --from ": {"text", "tokens", "parts", "treebank", "conllu"},
+    "pdtools parse x --from ": {
+        *("text", "tokens", "parts", "treebank", "penn-historical", "export", "tiger-xml", "discbracket"),
+        "conllu",
+    },
 }
 
 

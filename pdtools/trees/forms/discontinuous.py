@@ -1,0 +1,208 @@
+"""Trees whose constituents may have gaps, and how they become trees without.
+
+Punctuation that hangs on the root moves first: else it would tear every constituent around it. Then children
+outside of their parent's main block are raised, or every block becomes a constituent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+
+import numpy as np
+
+from pdtools.errors import InputError
+from pdtools.trees.forms.base import Counts, Kept, ReadOptions, ReadTree
+from pdtools.trees.transforms import WRAPPERS
+from pdtools.trees.tree import Tree
+
+ROOT_LABEL = "VROOT"
+_LETTER_OR_DIGIT = re.compile(r"[^\W_]")
+DISCONTINUOUS = "discontinuous constituents"
+
+
+class Node:
+    """A constituent, or a word.
+
+    Attributes:
+        label: or the tag of a word.
+        word: its place in the sentence; -1 of constituents.
+        is_head: whether its edge is that of a head.
+        children: in any order; of words none.
+        first, last, n_words: of the words below it, once :func:`_measure` has been there.
+    """
+
+    __slots__ = ("children", "first", "is_head", "label", "last", "n_words", "word")
+
+    def __init__(self, label: str, word: int = -1, children: Sequence[Node] = ()) -> None:
+        self.label = label
+        self.word = self.first = self.last = word
+        self.is_head = False
+        self.children = list(children) if word < 0 else _NONE
+        self.n_words = 1
+
+
+_NONE: list[Node] = []
+_first = attrgetter("first")
+
+
+def continuous(
+    root: Node, n_nodes: int, words: list[str], options: ReadOptions, counts: Counts
+) -> list[ReadTree | Kept]:
+    """The tree without gaps.
+
+    Args:
+        root: the whole sentence; it is changed. One labelled as a wrapper (VROOT) is no constituent but what
+            all hangs on.
+        n_nodes: how many constituents there are, the root among them.
+        words: (n), as leaves.
+
+    Raises:
+        InputError: if a constituent has no words, or something does not hang on the root.
+    """
+    nodes = _measure(root)
+    if root.n_words != len(words) or len(nodes) != n_nodes:
+        raise InputError("a word or constituent that does not hang on the root")
+    if options.punctuation == "move" and root.label in WRAPPERS and _move_punctuation(root, nodes, words):
+        nodes = _measure(root)
+    gaps = [node for node in nodes if node.last - node.first >= node.n_words]
+    if gaps:
+        if options.discontinuous == "skip":
+            return [Kept(DISCONTINUOUS)]
+        changed = "raised" if options.discontinuous == "raise" else "split"
+        counts[f"sentences with constituents {changed}"] += 1
+        counts[f"constituents {changed}"] += len(gaps)
+        (_raise if options.discontinuous == "raise" else _split)(root)
+    return [ReadTree(_tree(root, words))]
+
+
+def _post_order(root: Node) -> list[Node]:
+    """All constituents, children before parents."""
+    found, agenda = [], [root]
+    while agenda:
+        node = agenda.pop()
+        if node.word < 0:
+            found.append(node)
+            agenda.extend(node.children)
+    found.reverse()
+    return found
+
+
+def _measure(root: Node) -> list[Node]:
+    """Set the extent of all constituents, children before parents, and give them."""
+    nodes = _post_order(root)
+    for node in nodes:
+        if not node.children:
+            raise InputError(f"a constituent without words ({node.label})")
+        first, last, n_words = 1 << 60, -1, 0
+        for child in node.children:
+            if child.first < first:
+                first = child.first
+            if child.last > last:
+                last = child.last
+            n_words += child.n_words
+        node.first, node.last, node.n_words = first, last, n_words
+    return nodes
+
+
+def _move_punctuation(root: Node, nodes: list[Node], words: list[str]) -> bool:
+    """Move punctuation on the root to the lowest constituent with words on both sides; whether any was.
+
+    Of several the one of the fewest words, then the leftmost.
+    """
+    loose = [
+        child
+        for child in root.children
+        if child.word >= 0 and (child.label.startswith("$") or not _LETTER_OR_DIGIT.search(words[child.word]))
+    ]
+    moved = False
+    for mark in loose:
+        around = [
+            node for node in nodes if node is not root and node.first < mark.word < node.last
+        ]  # children before parents, so of a unary chain the lowest is the first
+        if around:
+            root.children.remove(mark)
+            min(around, key=lambda node: (node.n_words, node.first)).children.append(mark)
+            moved = True
+    return moved
+
+
+def _blocks(node: Node) -> Iterator[list[Node]]:
+    """The children of a node, each without gaps, in stretches without gaps."""
+    node.children.sort(key=_first)
+    block: list[Node] = []
+    for child in node.children:
+        if block and child.first > block[-1].last + 1:
+            yield block
+            block = []
+        block.append(child)
+    yield block
+
+
+def _raise(root: Node) -> None:
+    """Keep of each constituent the block of its head, and hand the other children to its parent."""
+    parents = {id(child): node for node in _post_order(root) for child in node.children}
+    for node in _post_order(root):
+        blocks = list(_blocks(node))
+        if len(blocks) > 1:
+            kept = next((block for block in blocks if any(child.is_head for child in block)), None)
+            if kept is None:
+                kept = max(blocks, key=lambda block: (block[-1].last - block[0].first, -block[0].first))
+            parent = parents[id(node)]
+            for block in blocks:
+                if block is not kept:
+                    for child in block:
+                        child.is_head = False
+                        parents[id(child)] = parent
+                        parent.children.append(child)
+            node.children = kept
+        node.first, node.last = node.children[0].first, node.children[-1].last
+
+
+def _split(root: Node) -> None:
+    """Make each block of a constituent a constituent."""
+    for node in _post_order(root):
+        parts: list[Node] = []
+        for child in node.children:
+            parts += child.children if child.word == _SPLIT else [child]
+        node.children = parts
+        blocks = list(_blocks(node))
+        if len(blocks) > 1:
+            node.children = [Node(node.label, children=block) for block in blocks]
+            for part in node.children:
+                part.first, part.last = part.children[0].first, part.children[-1].last
+            node.word = _SPLIT
+        else:
+            node.first, node.last = node.children[0].first, node.children[-1].last
+
+
+_SPLIT = -2  # in the place of a word's: the children of a node are to take its place
+
+
+def _tree(root: Node, words: list[str]) -> Tree:
+    """The tree of nodes without gaps; a wrapper over one constituent alone is none."""
+    while root.label in WRAPPERS and len(root.children) == 1:
+        root = root.children[0]
+    tags = [""] * len(words)
+    labels: list[str] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    agenda = [root]
+    while agenda:
+        node = agenda.pop()
+        if node.word >= 0:
+            tags[node.word] = node.label
+            continue
+        labels.append(node.label)
+        starts.append(node.first)
+        ends.append(node.last + 1)
+        node.children.sort(key=_first, reverse=True)
+        agenda.extend(node.children)
+    return Tree(
+        words=tuple(words),
+        tags=tuple(tags),
+        labels=tuple(labels),
+        starts=np.array(starts, dtype=np.int32),
+        ends=np.array(ends, dtype=np.int32),
+    )

@@ -1,0 +1,101 @@
+"""The NEGRA export format, versions 3 and 4: a line for each word and each constituent, with its parent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from pdtools.errors import InputError
+from pdtools.trees.forms.base import (
+    Block,
+    Counts,
+    Form,
+    Gathering,
+    Kept,
+    ReadOptions,
+    ReadTree,
+    leaf,
+    leaf_label,
+    lines_of,
+    make_block,
+)
+from pdtools.trees.forms.discontinuous import ROOT_LABEL, Node, continuous
+
+_NODE = re.compile(r"#[0-9]{3,}\Z")
+_BEGINNING = re.compile(r"(?:%%.*\n|\s)*#(?:FORMAT|BOT|BOS)\s")
+_HEADERS = (b"#FORMAT", b"%%")
+
+
+def _looks_like(text: str) -> bool:
+    return _BEGINNING.match(text) is not None
+
+
+def _cut(file: str) -> Iterator[Block]:
+    """Sentences from #BOS to #EOS; tables (#BOT to #EOT) and comments between them are passed over."""
+    open_block = Gathering(file)
+    in_table = False
+    for number, line in lines_of(file):
+        if line.startswith(b"#BOS"):
+            if open_block:
+                yield open_block.block("cut off: no #EOS")
+            in_table = False
+            open_block.add(number, line)
+        elif open_block:
+            open_block.add(number, line)
+            if line.startswith(b"#EOS"):
+                yield open_block.block()
+        elif line.startswith((b"#BOT", b"#EOT")):
+            in_table = line.startswith(b"#BOT")
+        elif line.strip() and not in_table and not line.removeprefix(b"\xef\xbb\xbf").startswith(_HEADERS):
+            yield make_block(file, number, [line], "text outside of #BOS and #EOS")
+    if open_block:
+        yield open_block.block("cut off: no #EOS")
+
+
+def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | Kept]:
+    words: list[str] = []
+    root = Node(ROOT_LABEL)
+    nodes: dict[str, Node] = {"0": root}
+    edges: list[tuple[Node, str, int]] = []  # child, its parent's name, line
+    n_secondary = 0
+    lines = [
+        (number, line.partition("%%")[0].split() if "%%" in line else line.split())
+        for number, line in enumerate(block.text.split("\n"), 1)
+    ][1:-1]
+    for number, columns in lines:
+        if len(columns) < 5:
+            if not columns:
+                continue
+            raise InputError(f"{len(columns)} columns: five or more are needed", line=number)
+        # A column for the lemma makes the number of them even, secondary edges come in pairs.
+        lemma = 1 - len(columns) % 2
+        form, label, edge, parent = columns[0], columns[1 + lemma], columns[3 + lemma], columns[4 + lemma]
+        n_secondary += (len(columns) - 5) // 2
+        if _NODE.match(form):
+            if form[1:] in nodes:
+                raise InputError(f"constituent {form} is there twice", line=number)
+            node = nodes[form[1:]] = Node(leaf_label(label))
+        else:
+            node = Node(leaf_label(label), len(words))
+            words.append(leaf(form, number))
+        node.is_head = edge == "HD"
+        edges.append((node, parent, number))
+    if not words:
+        raise InputError("no words")
+    for node, parent, number in edges:
+        if parent not in nodes:
+            raise InputError(f"the parent {parent} does not exist", line=number)
+        nodes[parent].children.append(node)
+    if n_secondary:
+        counts["secondary edges left out"] += n_secondary
+    return continuous(root, len(nodes), words, options, counts)
+
+
+FORM = Form(
+    name="export",
+    title="NEGRA export",
+    suffixes=(".export", ".negra"),
+    looks_like=_looks_like,
+    cut=_cut,
+    read=_read,
+)

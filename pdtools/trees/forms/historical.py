@@ -1,0 +1,200 @@
+"""Historical Penn treebanks: Penn-Helsinki, YCOE, IcePaHC, FarPaHC, PPCHY, Keyaki.
+
+A tree stands in a wrapper with its id; comments stand among the words; leaves may carry a lemma; empty leaves
+are told by their form and the label above them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from pdtools.errors import InputError
+from pdtools.trees.forms.base import Block, Counts, Form, Kept, ReadOptions, ReadTree, leaf
+from pdtools.trees.forms.brackets import (
+    CLOSED_TOO_OFTEN,
+    TOKEN,
+    UNBALANCED,
+    cut_brackets,
+    kind_of_empty,
+)
+from pdtools.trees.refused import is_empty_leaf
+from pdtools.trees.transforms import TRACE_TAG
+from pdtools.trees.tree import Tree
+
+FOREIGN = frozenset({"ID", "CODE", "METADATA", "REF"})
+_PRINTED = "***"
+_LEMMA_SHARE = 0.95
+_LEMMAS = "with lemmas"
+_EMPTY = re.compile(r"\*(?:(?:T|ICH|con|pro|exp|arb)\*(?:-.+)?|[\u3040-\u30ff\u4e00-\u9fff]+\*)?")
+_MARKS = re.compile(r"\A[$@](?=.)|(?<=.)[$@]\Z")  # of clitics: maður$ and $inn
+_METADATA = re.compile(r"\(METADATA\b(?:[^()]|\([^()]*\))*\)")
+_LEAF = re.compile(r"\(\s*([^\s()]+)\s+([^\s()]+)\s*\)")
+_FOREIGN_BRACKET = re.compile(r"\(\s*(?:ID|CODE|METADATA|REF)[\s)]")
+
+
+def is_empty(label: str, word: str) -> bool:
+    """Whether a leaf is none: by its form, and but for the commonest forms by the label above it."""
+    if word == "0":
+        return label == "BREAK" or is_empty_leaf(label, word)
+    return word[0] == "*" and (_EMPTY.fullmatch(word) is not None or is_empty_leaf(label, word))
+
+
+def _leaves(text: str) -> Iterator[tuple[str, str]]:
+    """The words of a text with their labels, as far as a glance sees."""
+    for label, word in _LEAF.findall(text):
+        if label not in FOREIGN and word[0] != "{" and not is_empty(label, word):
+            yield label, word
+
+
+def has_lemmas(texts: list[str]) -> bool:
+    """Whether nearly all words of a file hold a hyphen with something on both sides."""
+    n = n_with = 0
+    for text in texts:
+        if "(METADATA" in text:
+            text = _METADATA.sub("", text)
+        for _, word in _leaves(text):
+            n += 1
+            n_with += word.find("-", 1, -1) > 0
+    return n_with >= _LEMMA_SHARE * n > 0
+
+
+def _looks_like(text: str) -> bool:
+    if not text.lstrip().startswith("("):
+        return False
+    if _FOREIGN_BRACKET.search(text):
+        return True
+    if f"({TRACE_TAG} " in text:
+        return False
+    if any(is_empty_leaf(label, word) for label, word in _LEAF.findall(text) if word[0] in "*0"):
+        return True
+    return len(text) > 20 and has_lemmas([text])
+
+
+def _cut(file: str) -> Iterator[Block]:
+    """Trees; the file as a whole says whether words have lemmas."""
+    blocks = list(cut_brackets(file))
+    if not has_lemmas([block.text for block in blocks]):
+        yield from blocks
+        return
+    for block in blocks:
+        yield Block(block.file, block.line, block.text, block.fault, block.fault_line, _LEMMAS)
+
+
+def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | Kept]:
+    reader = _Reader(counts, cut_lemmas=block.note == _LEMMAS and options.lemmas == "cut")
+    return reader.trees(block.text)
+
+
+class _Reader:
+    """Reads the trees of a text in one pass; what is no word never gets into them."""
+
+    def __init__(self, counts: Counts, *, cut_lemmas: bool) -> None:
+        self.counts = counts
+        self.cut_lemmas = cut_lemmas
+        self.begin()
+
+    def begin(self) -> None:
+        """A tree begins."""
+        self.words: list[str] = []
+        self.tags: list[str] = []
+        self.labels: list[str] = []
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+
+    def trees(self, text: str) -> list[ReadTree | Kept]:
+        """The trees of a text."""
+        found: list[ReadTree | Kept] = []
+        path: list[int] = []  # open constituents
+        foreign = 0  # how many brackets are open from that of metadata on
+        labels, starts, ends, words = self.labels, self.starts, self.ends, self.words
+        for match in TOKEN.finditer(text):
+            tag, word, opening, label, closing, bare = match.groups()
+            if foreign:
+                foreign += (1 if opening else 0) - (1 if closing else 0)
+                if foreign or path:
+                    continue
+            elif word is not None:
+                if tag in FOREIGN:
+                    self.counts[f"metadata left out: {tag}"] += 1
+                elif word[0] in "*0{" and self.is_none(tag, word):
+                    pass
+                else:
+                    self.add(tag, word)
+            elif opening:
+                if label in FOREIGN:
+                    self.counts[f"metadata left out: {label}"] += 1
+                    foreign = 1
+                else:
+                    path.append(len(labels))
+                    labels.append(label)
+                    starts.append(len(words))
+                    ends.append(-1)
+                continue
+            elif closing:
+                if not path:
+                    raise InputError(CLOSED_TOO_OFTEN)
+                node = path.pop()
+                if starts[node] == len(words):  # what was in it is gone, so it is the last one
+                    del labels[node], starts[node], ends[node]
+                else:
+                    ends[node] = len(words)
+            elif not path:
+                raise InputError("text between trees", line=text.count("\n", 0, match.start()) + 1)
+            elif not self.is_none(labels[path[-1]], bare):
+                self.add("", bare)
+            if not path:
+                found += self.finished()
+                labels, starts, ends, words = self.labels, self.starts, self.ends, self.words
+        if path or foreign:
+            raise InputError(UNBALANCED)
+        return found
+
+    def is_none(self, label: str, word: str) -> bool:
+        """Whether a leaf is no word; it is counted."""
+        if is_empty(label, word):
+            self.counts[f"empty leaves left out: {kind_of_empty(word)}"] += 1
+        elif word.startswith("{COM:"):
+            self.counts["metadata left out: {COM:}"] += 1
+        else:
+            return False
+        return True
+
+    def add(self, tag: str, word: str) -> None:
+        """A word."""
+        if self.cut_lemmas and (place := word.rfind("-", 1, -1)) > 0:
+            word = word[:place]
+        if word[-1] in "$@" or word[0] in "$@":
+            word = _MARKS.sub("", word) or word
+        self.words.append(leaf(word))
+        self.tags.append(tag)
+
+    def finished(self) -> list[ReadTree | Kept]:
+        """The tree that has ended, unless it has no words."""
+        tree = Tree(
+            words=tuple(self.words),
+            tags=tuple(self.tags),
+            labels=tuple(self.labels),
+            starts=np.array(self.starts, dtype=np.int32),
+            ends=np.array(self.ends, dtype=np.int32),
+        )
+        self.begin()
+        if not tree.words:
+            self.counts["trees without words left out"] += 1
+            return []
+        self.counts["wrappers taken off"] += tree.labels[:1] == ("",)
+        if set(tree.words) == {_PRINTED}:
+            return [Kept(f"asterisks alone ({_PRINTED})")]
+        return [ReadTree(tree)]
+
+
+FORM = Form(
+    name="penn-historical",
+    title="a historical Penn treebank",
+    suffixes=(".psd",),
+    looks_like=_looks_like,
+    cut=_cut,
+    read=_read,
+)

@@ -1,0 +1,133 @@
+"""TIGER XML.
+
+Only the elements ``s`` are parsed, each by itself: one that is damaged costs no other, and what a document
+type defines (entities) is never seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from xml.etree import ElementTree
+from xml.parsers import expat
+
+from pdtools.errors import InputError
+from pdtools.files import read_bytes
+from pdtools.trees.forms.base import (
+    TOO_LONG,
+    Block,
+    Counts,
+    Form,
+    Kept,
+    ReadOptions,
+    ReadTree,
+    leaf,
+    leaf_label,
+)
+from pdtools.trees.forms.discontinuous import ROOT_LABEL, Node, continuous
+from pdtools.trees.lines import MAX_TREE_CHARS
+from pdtools.trees.transforms import WRAPPERS
+
+_MOST_BYTES = 1 << 30
+_MARK = re.compile(rb"<!--.*?(?:-->|\Z)|<s(?=[\s>])|</s\s*>|</body", re.DOTALL)
+_ENCODING = re.compile(rb"\s*<\?xml[^>]*?encoding\s*=\s*[\"']([\w.:-]+)[\"']")
+_XML = re.compile(r"\s*<(?:[?!]|corpus[\s>]|s\s)")
+_TIGER = re.compile(r"<(?:corpus|subcorpus|graph|terminals)[\s>]")
+_CUT_OFF = "cut off: no </s>"
+
+
+def _looks_like(text: str) -> bool:
+    return _XML.match(text) is not None and _TIGER.search(text) is not None
+
+
+def _cut(file: str) -> Iterator[Block]:
+    """The text of each element ``s``."""
+    data = read_bytes(file, _MOST_BYTES).removeprefix(b"\xef\xbb\xbf")
+    found = _ENCODING.match(data)
+    encoding = found[1].decode() if found else "utf-8"
+    try:
+        readable = "<s>".encode(encoding) == b"<s>" and data[:2] not in (b"\xff\xfe", b"\xfe\xff")
+    except (LookupError, UnicodeError):
+        readable = False
+    if not readable:
+        raise InputError("an encoding that is not read", file=file, line=1, hint="convert it to UTF-8")
+    line, counted, start = 1, 0, -1
+    for mark in _MARK.finditer(data):
+        if mark[0].startswith(b"<!--"):
+            continue
+        if start >= 0:
+            ends = mark[0].startswith(b"</s")
+            yield _block(file, line, data[start : mark.end() if ends else mark.start()], encoding, ends=ends)
+        start = -1
+        if mark[0] == b"<s":
+            start = mark.start()
+            line += data.count(b"\n", counted, start)
+            counted = start
+    if start >= 0:
+        yield _block(file, line, data[start:], encoding, ends=False)
+
+
+def _block(file: str, line: int, data: bytes, encoding: str, *, ends: bool) -> Block:
+    fault = None if ends else _CUT_OFF
+    if len(data) > MAX_TREE_CHARS:
+        data, fault = data[:MAX_TREE_CHARS], TOO_LONG
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        fault = fault or f"not {encoding.upper()} (byte 0x{data[error.start]:02x}), as its first line says"
+        text = data.decode(encoding, errors="replace")
+    return Block(file, line, text.rstrip(), fault)
+
+
+def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | Kept]:
+    try:
+        sentence = ElementTree.fromstring(block.text)
+    except ElementTree.ParseError as error:
+        reason = f"damaged XML: {expat.ErrorString(error.code)}"
+        raise InputError(reason, line=error.position[0]) from None
+    words: list[str] = []
+    nodes: dict[str, Node] = {}
+    try:
+        for element in sentence.iter("t"):
+            nodes[element.attrib["id"]] = Node(leaf_label(element.get("pos", "")), len(words))
+            words.append(leaf(element.attrib["word"]))
+        if not words:
+            raise InputError("no words")
+        constituents = list(sentence.iter("nt"))
+        for element in constituents:
+            nodes[element.attrib["id"]] = Node(leaf_label(element.get("cat", "")))
+        if len(nodes) < len(words) + len(constituents):
+            raise InputError("two words or constituents have the same id")
+        below: set[str] = set()
+        for element in constituents:
+            children = nodes[element.attrib["id"]].children
+            for edge in element:
+                if edge.tag == "edge":
+                    name = edge.attrib["idref"]
+                    child = nodes.get(name)
+                    if child is None or name in below:
+                        reason = "two edges to" if child else "an edge to what does not exist:"
+                        raise InputError(f"{reason} {name}")
+                    below.add(name)
+                    child.is_head = edge.get("label") == "HD"
+                    children.append(child)
+        n_secondary = sum(1 for _ in sentence.iter("secedge"))
+    except KeyError as error:
+        raise InputError(f"a word, constituent or edge has no {error.args[0]}") from None
+    if n_secondary:
+        counts["secondary edges left out"] += n_secondary
+    tops = [node for name, node in nodes.items() if name not in below]
+    n_nodes = len(nodes) - len(words)
+    if len(tops) == 1 and tops[0].word < 0 and tops[0].label in WRAPPERS:
+        return continuous(tops[0], n_nodes, words, options, counts)
+    return continuous(Node(ROOT_LABEL, children=tops), n_nodes + 1, words, options, counts)
+
+
+FORM = Form(
+    name="tiger-xml",
+    title="TIGER XML",
+    suffixes=(".xml",),
+    looks_like=_looks_like,
+    cut=_cut,
+    read=_read,
+)

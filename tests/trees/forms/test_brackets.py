@@ -1,0 +1,197 @@
+"""Historical Penn treebanks, and Penn's brackets with ids or with words in brackets."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pdtools.trees import TransformCounts, normalize
+from pdtools.trees.forms import Kept
+from trees.forms.reading import read_file, spans_of
+
+LEMMAS = """( (IP-MAT (NP-SBJ (D The-the) (N hound$-hound) (D $s-the))
+         (PP (P (CODE {in})) (NP *ICH*-1))
+         (VBD to-day-bark) (CODE {COM:a_remark})
+         (CP-THT=2 (C 0) (IP-SUB (NP-SBJ-3 *pro*) (VBD ran-run) (, ---)))
+         (. .-.)) (ID SAGA,.1))
+
+( (CODE <heading>) (META (N Chapter-chapter) (CODE {COM:big})) (CODE </heading>) (ID SAGA,.2))
+( (CODE <P_12>))
+( (METADATA (AUTHOR anon) (YEAR 1500)) (REF x))
+
+(FRAG (NP {COM:gap} (N end-end)))
+"""
+
+
+def test_ids_comments_empty_leaves_and_lemmas_go(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(("\ufeff" + LEMMAS).replace("\n", "\r\n").encode())
+    counts: Counter[str] = Counter()
+    read, others = read_file("penn-historical", tmp_path / "a", counts)
+    assert [str(one.tree) for one in read] == [
+        "( (IP-MAT (NP-SBJ (D The) (N hound) (D s)) (VBD to-day) (CP-THT=2 (IP-SUB (VBD ran) (, -))) (. .)))",
+        "( (META (N Chapter)))",
+        "(FRAG (NP (N end)))",
+    ]
+    assert others == []
+    assert counts == {
+        "metadata left out: CODE": 6,
+        "metadata left out: ID": 2,
+        "metadata left out: METADATA": 1,
+        "metadata left out: REF": 1,
+        "metadata left out: {COM:}": 1,
+        "empty leaves left out: *ICH*": 1,
+        "empty leaves left out: *pro*": 1,
+        "empty leaves left out: 0": 1,
+        "wrappers taken off": 2,
+        "trees without words left out": 2,
+    }
+
+
+def test_lemmas_may_stay(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("( (IP (N $house$-house) (VB @-be)))")
+    (read,), _ = read_file("penn-historical", tmp_path / "a", lemmas="keep")
+    assert read.tree.words == ("house$-house", "-be")
+
+
+def test_words_with_hyphens_are_no_lemmas(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("( (IP (ADV to-morrow) (PRO we) (VB go) (NP *T*-1)) (ID A,.1))\n")
+    (read,), _ = read_file("penn-historical", tmp_path / "a")
+    assert read.tree.words == ("to-morrow", "we", "go")
+
+
+EMPTY = [
+    *("(NP-SBJ *T*-1)", "(PP *ICH*-2)", "(NP *con*)", "(NP *con*-3)", "(NP-SBJ *exp*)", "(NP-SBJ2 *arb*-D)"),
+    *("(NP *)", "(CONJ *)", "(C 0)", "(WNP-1 0)", "(BREAK 0)", "(NP-OB1 *を*)", "(P *に*)", "(NP *speaker*)"),
+]
+PRINTED = ["(PU ***)", "(NUM 0)", "(N *sigh*)", "(N *x)", "(N 0.5)", "(ADJ {gloss})", "(N $)", "(N -)"]
+
+
+def test_empty_leaves_are_told_by_form_and_label(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(f"( (IP {' '.join(EMPTY)} (V b)))\n\n( (IP {' '.join(PRINTED)}))\n")
+    (first, second), _ = read_file("penn-historical", tmp_path / "a")
+    assert first.tree.words == ("b",)
+    assert second.tree.words == ("***", "0", "*sigh*", "*x", "0.5", "-LCB-gloss-RCB-", "$", "-")
+
+
+def test_asterisks_alone_are_no_sentence(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("( (FRAG (P ***) (NP (D *)) (P ***)) (ID a))\n( (FRAG (N a) (P ***)))\n")
+    (read,), (other,) = read_file("penn-historical", tmp_path / "a")
+    assert read.tree.words == ("a", "***")
+    assert other == Kept("asterisks alone (***)")
+
+
+LOOSE = """1\t(S\t(NP  (NN\t  (rumah)))  (VP (VB  (pergi))\t(NP (*-1)) (SBAR (0) (S (NP (*T*-2)) (CD (0))))))
+2b (S (NN (pesta  olah raga)) (Z (,)))  (NP-SBJ (NN (a)) (*))
+"""
+
+
+def test_words_in_brackets_and_ids(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(LOOSE.replace("\n", "\r\n").encode())
+    counts: Counter[str] = Counter()
+    read, others = read_file("penn-loose", tmp_path / "a", counts)
+    assert [str(normalize(one.tree)) for one in read] == [
+        "(S (NP (NN rumah)) (VP (VB pergi) (SBAR (S (CD 0)))))",
+        "(S (NN pesta\u00a0olah\u00a0raga) (Z ,))",
+        "(NP (NN a))",
+    ]
+    assert others == []
+    assert counts["ids before trees left out"] == 2
+    assert counts["empty leaves left out: *"] == 2
+
+
+def test_ids_before_ordinary_brackets(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(
+        "12\t(S (NP (NN a)) (VP (-NONE- *)))\n13\t(S\n  (N b))\n\n14 (S (CODE x))\n15\t(S (N c)\n"
+    )
+    read, others = read_file("penn-loose", tmp_path / "a")
+    assert [one.tree.words for one in read] == [("a", "*"), ("b",)]
+    assert [(other.line, other.reason) for other in others] == [  # type: ignore[union-attr]
+        (5, "(CODE …) is no part of a tree: parse --from penn-historical reads it"),
+        (6, "unbalanced brackets: not closed"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["penn-historical", "penn-loose"])
+def test_broken_brackets_cost_no_other_tree(name: str, tmp_path: Path) -> None:
+    good = "( (S (N a) (V b)))\n"
+    (tmp_path / "a").write_text(
+        f"{good}\n( (S (N a\n\n{good}text\n{good}\n(S (N a)))\n\n{good})\n{good}( (S (N"
+    )
+    read, others = read_file(name, tmp_path / "a")
+    assert len(read) == 5
+    assert [(other.line, other.reason) for other in others] == [  # type: ignore[union-attr]
+        (3, "unbalanced brackets: not closed"),
+        (6, "text between trees"),
+        (9, "unbalanced brackets: closed too often"),
+        (12, "text between trees"),
+        (14, "unbalanced brackets: not closed"),
+    ]
+
+
+# --- real files ---------------------------------------------------------------------------------
+
+PARLIAMENT = [f"additions2019/althingi/bo/2013/G-33-{n}.psd" for n in (4656263, 4666392, 4727062)]
+PARLIAMENT += [f"additions2019/althingi/bo/2013/G-33-{n}.psd" for n in (4743644, 4894243, 4927514)]
+HISTORICAL = {
+    "icepahc_sample": (
+        ["1150.firstgrammar.sci-lin", "1883.voggur.nar-fic", "2008.ofsi.nar-sag"],
+        "finished/{}.psd",
+        (1523, 28035),
+    ),
+    "icepahc_sample parliament": (PARLIAMENT, "{}", (61, 1072)),
+    "keyaki_sample Akutagawa": (["Akutagawa-1922"], "treebank/aozora_{}.psd", (152, 2772)),
+    "keyaki_sample Joyce": (["Joyce-1914"], "treebank/aozora_{}.psd", (245, 4587)),
+    "keyaki_sample Kajii": (["Kajii-1925"], "treebank/aozora_{}.psd", (145, 3007)),
+}
+
+
+def plainly(text: str) -> list[list[tuple[str, int, int]]]:
+    """The spans of a historical file by another reader, which rewrites the text and reads the rest."""
+    text = re.sub(r"\((?:ID|CODE) [^()]*\)", "", text)
+    text = re.sub(r"\([^\s()]+ (?:\*(?:-\d+)?|\*[^*\s()]+\*[^\s()]*)\)|\((?:C|P|BREAK|W\S+) 0\)", "", text)
+    found: list[list[tuple[str, int, int]]] = []
+    path: list[tuple[str, int]] = []
+    n_words = 0
+    for label, word, closing in re.findall(r"\(\s*([^\s()]*)(?:\s+([^\s()]+)\))?|(\))", text):
+        if not path and not closing:
+            n_words = 0
+            found.append([])
+        if word:
+            n_words += 1
+        elif not closing:
+            path.append((label, n_words))
+        elif path:
+            label, start = path.pop()
+            found[-1] += [(label, start, n_words)] if start < n_words else []
+    return [spans for spans in found if spans]
+
+
+@pytest.mark.parametrize("name", HISTORICAL)
+def test_real_historical_treebanks(name: str, treebank_file: Callable[[str, str], Path]) -> None:
+    members, pattern, (n_sentences, n_words) = HISTORICAL[name]
+    files = [treebank_file(name.split()[0], pattern.format(member)) for member in members]
+    trees = [one.tree for file in files for one in read_file("penn-historical", file)[0]]
+    assert (len(trees), sum(map(len, trees))) == (n_sentences, n_words)
+    wanted = [spans for file in files for spans in plainly(file.read_text("utf-8"))]
+    wanted = wanted[1:] if "Joyce" in name else wanted  # a line of asterisks
+    assert [sorted(spans_of(tree)) for tree in trees] == [sorted(spans) for spans in wanted]
+    if "icepahc" in name:
+        assert sum("-" in word[1:-1] for tree in trees for word in tree.words) < 100
+        assert not any("$" in word for tree in trees for word in tree.words)
+
+
+@pytest.mark.parametrize("ids", ["", "_ID"])
+def test_a_real_treebank_with_words_in_brackets(ids: str, treebank_file: Callable[[str, str], Path]) -> None:
+    file = treebank_file("idn_treebank", f"Indonesian_Treebank{ids}.bracket")
+    counts: Counter[str] = Counter()
+    read, others = read_file("penn-loose", file, counts)
+    trees = [normalize(one.tree, counts=TransformCounts()) for one in read]
+    assert (len(trees), sum(len(tree) for tree in trees if tree), others) == (1033, 27115, [])
+    assert counts["ids before trees left out"] == (1030 if ids else 0)
+    leaves = re.findall(r"\(([A-Z$]+|[^\sA-Za-z()]+)\s*\(\s*([^()]*?)\s*\)\s*\)", file.read_text("utf-8"))
+    words = [re.sub(r"\s+", "\u00a0", word) for tag, word in leaves if not word.startswith("*")]
+    assert sorted(words) == sorted(word for tree in trees if tree for word in tree.words)

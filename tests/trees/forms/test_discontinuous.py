@@ -1,0 +1,310 @@
+"""Constituents with gaps: NEGRA export, TIGER XML, brackets with numbered leaves; raised, split, skipped."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pdtools.trees import Tree
+from pdtools.trees.forms import Kept
+from trees.forms.reading import read_file, spans_of
+
+# Words (form, tag, edge, parent) and constituents (number, label, edge, parent).
+APPOSED = (
+    "Der/ART/NK/501 Mann/NN/HD/501 ,/$,/--/0 der/PRELS/SB/500 schläft/VVFIN/HD/500 ,/$,/--/0"
+    " lacht/VVFIN/HD/502 ./$./--/0",
+    "500/S/RC/501 501/NP/SB/502 502/S/--/0",
+)
+EXTRAPOSED = (
+    "Der/ART/NK/501 Mann/NN/HD/501 lacht/VVFIN/HD/502 ,/$,/--/0 der/PRELS/SB/500 schläft/VVFIN/HD/500"
+    " ./$./--/0",
+    APPOSED[1],
+)
+# A constituent of three blocks around one of two.
+NESTED = ("a/A/NK/500 b/B/--/502 c/C/HD/500 d/D/--/502 e/E/HD/501", "500/NP/OA/501 501/VP/OC/502 502/S/--/0")
+NO_HEADS = ("a/A/--/500 b/B/--/501 c/C/--/500 d/D/--/500", "500/X/--/501 501/S/--/0")
+EQUAL = ("a/A/--/500 b/B/--/501 c/C/--/500", "500/X/--/501 501/S/--/0")
+TWO_HEADS = ("a/A/--/500 b/B/--/501 c/C/HD/500 d/D/--/501 e/E/HD/500 f/F/--/500", "500/X/--/501 501/S/--/0")
+
+
+def export(sentence: tuple[str, str], name: str = "1", lemma: bool = False) -> str:
+    """A sentence as NEGRA export 3, or 4 with lemmas."""
+    lemmas = ["x"] if lemma else []
+    rows = [f"#BOS {name} 2 899 1 %% a comment"]
+    for word in sentence[0].split():
+        form, tag, edge, parent = word.split("/")
+        rows.append("\t".join([form, *lemmas, tag, "--", edge, parent]))
+    for node in sentence[1].split():
+        number, label, edge, parent = node.split("/")
+        rows.append("   ".join([f"#{number}", *lemmas, label, "--", edge, parent]))
+    return "\n".join([*rows, f"#EOS {name}", ""])
+
+
+def tiger(sentence: tuple[str, str]) -> str:
+    """A sentence as an element of TIGER XML, on lines of its own."""
+    children: dict[str, list[str]] = {}
+    terminals, constituents = [], []
+    for k, word in enumerate(sentence[0].split()):
+        form, tag, edge, parent = word.split("/")
+        terminals.append(f'<t id="t{k}" word="{form}" lemma="--" pos="{tag}"/>')
+        children.setdefault(parent, []).append(f'<edge label="{edge}" idref="t{k}"/>')
+    for node in sentence[1].split():
+        number, _, edge, parent = node.split("/")
+        children.setdefault(parent, []).append(f'<edge label="{edge}" idref="n{number}"/>')
+    for number, label in [*(tuple(node.split("/")[:2]) for node in sentence[1].split()), ("0", "VROOT")]:
+        constituents.append(f'<nt id="n{number}" cat="{label}">{"".join(children[number])}</nt>')
+    return "\n".join(
+        [
+            *('<s id="s1">', '<graph root="n0"><terminals>', *terminals, "</terminals>"),
+            *("<nonterminals>", *constituents, "</nonterminals></graph>", "</s>", ""),
+        ]
+    )
+
+
+DRAWN = [
+    (
+        APPOSED,
+        {},
+        "(VROOT (S (NP (ART Der) (NN Mann) ($, ,) (S (PRELS der) (VVFIN schläft))) ($, ,) (VVFIN lacht))"
+        " ($. .))",
+    ),
+    (
+        EXTRAPOSED,
+        {},
+        "(VROOT (S (NP (ART Der) (NN Mann)) (VVFIN lacht) ($, ,) (S (PRELS der) (VVFIN schläft))) ($. .))",
+    ),
+    (
+        EXTRAPOSED,
+        {"discontinuous": "split"},
+        "(VROOT (S (NP (ART Der) (NN Mann)) (VVFIN lacht) (NP ($, ,) (S (PRELS der) (VVFIN schläft))))"
+        " ($. .))",
+    ),
+    (
+        EXTRAPOSED,
+        {"punctuation": "root"},
+        "(VROOT (S (NP (ART Der) (NN Mann)) (VVFIN lacht)) ($, ,) (S (PRELS der) (VVFIN schläft)) ($. .))",
+    ),
+    (NESTED, {}, "(S (A a) (B b) (NP (C c)) (D d) (VP (E e)))"),
+    (NESTED, {"discontinuous": "split"}, "(S (VP (NP (A a))) (B b) (VP (NP (C c))) (D d) (VP (E e)))"),
+    (NO_HEADS, {}, "(S (A a) (B b) (X (C c) (D d)))"),
+    (EQUAL, {}, "(S (X (A a)) (B b) (C c))"),
+    (TWO_HEADS, {}, "(S (A a) (B b) (X (C c)) (D d) (E e) (F f))"),
+]
+
+
+@pytest.mark.parametrize(("sentence", "options", "wanted"), DRAWN)
+def test_as_people_would_draw_it(
+    sentence: tuple[str, str], options: dict[str, str], wanted: str, tmp_path: Path
+) -> None:
+    written = {
+        "export": export(sentence) + "#FORMAT 4\n" + export(sentence, "no number", lemma=True),
+        "tiger-xml": f"<?xml version='1.0'?>\n<corpus><body>\n{tiger(sentence) * 2}</body></corpus>\n",
+    }
+    for name, text in written.items():
+        (tmp_path / name).write_text(text)
+        counts: Counter[str] = Counter()
+        read, others = read_file(name, tmp_path / name, counts, **options)
+        assert [str(one.tree) for one in read] == [wanted] * 2
+        assert others == []
+        done = "split" if "discontinuous" in options else "raised"
+        gaps = {APPOSED: 0, NESTED: 2}.get(sentence, 2 if "punctuation" in options else 1)
+        assert counts[f"constituents {done}"] == 2 * gaps
+        assert counts[f"sentences with constituents {done}"] == (2 if gaps else 0)
+        for one in read:
+            assert Tree.from_nltk(one.tree.to_nltk()) == one.tree
+
+
+def test_skipped_they_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(export(EXTRAPOSED) + export(APPOSED))
+    read, others = read_file("export", tmp_path / "a", discontinuous="skip")
+    assert len(read) == 1
+    assert others == [Kept("discontinuous constituents")]
+
+
+def test_numbered_leaves(tmp_path: Path) -> None:
+    text = """(S (NP (DT 0=The) (NN 1=dog) (SBAR (WP 4=that) (V 5=sleeps)))
+       (VP (V 2=barks)) (, 3=#LRB#))
+
+    (TOP (S (VP 0=Come)) (. 1=!))
+    (NP 0=The 1=dog)
+    """
+    (tmp_path / "a").write_text(text.replace("\n    ", "\n"))
+    read, others = read_file("discbracket", tmp_path / "a")
+    assert [str(one.tree) for one in read] == [
+        "(S (NP (DT The) (NN dog)) (VP (V barks)) (, -LRB-) (SBAR (WP that) (V sleeps)))",
+        "(TOP (S (VP Come)) (. !))",
+        "(NP The dog)",
+    ]
+    assert others == []
+
+
+# --- random trees -------------------------------------------------------------------------------
+
+
+def random_sentence(n: int, draw: random.Random) -> tuple[str, str]:
+    """Words under constituents that were put together without regard to order."""
+    loose = [f"w{k}" for k in range(n)]
+    draw.shuffle(loose)
+    parents: dict[str, str] = {}
+    number = 499
+    while len(loose) > 1:
+        number += 1
+        taken = loose[: draw.randint(2, 3)]
+        loose = loose[len(taken) :]
+        parents |= dict.fromkeys(taken, str(number))
+        loose.insert(draw.randint(0, len(loose)), str(number))
+    edge = draw.choice(["HD", "--"])
+    words = " ".join(f"w{k}/T/{edge if k % 3 else '--'}/{parents.get(f'w{k}', '0')}" for k in range(n))
+    return words, " ".join(f"{i}/N{i}/--/{parents.get(str(i), '0')}" for i in range(500, number + 1))
+
+
+def yields(sentence: tuple[str, str]) -> dict[str, set[int]]:
+    """The words below each constituent, by its label."""
+    found: dict[str, set[int]] = {node.split("/")[0]: set() for node in sentence[1].split()}
+    above = {node.split("/")[0]: node.split("/")[3] for node in sentence[1].split()}
+    for k, word in enumerate(sentence[0].split()):
+        parent = word.split("/")[3]
+        while parent != "0":
+            found[parent].add(k)
+            parent = above[parent]
+    return {f"N{name}": words for name, words in found.items()}
+
+
+def blocks(words: set[int]) -> list[tuple[int, int]]:
+    firsts = sorted(k for k in words if k - 1 not in words)
+    return [(k, next(e for e in range(k, k + len(words) + 1) if e not in words)) for k in firsts]
+
+
+def test_random_trees_with_gaps(tmp_path: Path) -> None:
+    draw = random.Random(1)
+    sentences = [random_sentence(draw.randint(2, 9), draw) for _ in range(300)]
+    (tmp_path / "a").write_text("".join(map(export, sentences)))
+    halves, _ = read_file("export", tmp_path / "a", discontinuous="split")
+    raised, _ = read_file("export", tmp_path / "a")
+    assert len(halves) == len(raised) == len(sentences)
+    for sentence, split, lifted in zip(sentences, halves, raised, strict=True):
+        wanted = yields(sentence)
+        assert sorted(spans_of(split.tree)) == sorted(
+            (label, *block) for label, words in wanted.items() for block in blocks(words)
+        )
+        found = {label: (start, end) for label, start, end in spans_of(lifted.tree)}
+        assert found.keys() == wanted.keys()
+        for label, (start, end) in found.items():
+            assert set(range(start, end)) <= wanted[label]
+        if all(len(blocks(words)) == 1 for words in wanted.values()):
+            assert lifted.tree == split.tree
+
+
+# --- damaged files ------------------------------------------------------------------------------
+
+GOOD = export(("a/A/--/500 b/B/--/500", "500/S/--/0"))
+BAD_EXPORT = [
+    (export(("a/A/--/500 b/B/--/501", "500/S/--/0")), 3, "the parent 501 does not exist"),
+    (export(("a/A/--/500", "500/S/--/501 501/X/--/500")), 1, "a constituent without words (VROOT)"),
+    (
+        export(("a/A/--/500 b/B/--/502", "500/S/--/501 501/X/--/500 502/S/--/0")),
+        1,
+        "a word or constituent that does not",
+    ),
+    (export(("a/A/--/500", "500/S/--/0 500/S/--/0")), 4, "constituent #500 is there twice"),
+    (export(("a/A/--/500", "500/S/--/0 501/S/--/0")), 1, "a constituent without words (S)"),
+    ("#BOS 1\na\tA\t--\n#EOS 1\n", 2, "3 columns: five or more are needed"),
+    ("#BOS 1\n#EOS 1\n", 1, "no words"),
+    ("#BOS 1\na\tA\t--\t--\t0\n", 1, "cut off: no #EOS"),
+    ("abc\n", 1, "text outside of #BOS and #EOS"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "reason"), BAD_EXPORT)
+def test_damaged_export(text: str, line: int, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("%% a comment\n#BOT WORDTAG\n1 x\n#EOT\n" + GOOD + text + GOOD)
+    read, (other,) = read_file("export", tmp_path / "a")
+    assert [str(one.tree) for one in read] == ["(S (A a) (B b))"] * 2
+    assert other.line == line + 9  # type: ignore[union-attr]
+    assert other.reason.startswith(reason)
+
+
+S = (
+    '<s id="x"><graph><terminals><t id="a" word="w" pos="T"/></terminals>'
+    "<nonterminals>{}</nonterminals></graph></s>"
+)
+BAD_XML = [
+    (S.format('<nt id="n" cat="S"><edge idref="b"/></nt>'), "an edge to what does not exist: b"),
+    (S.format('<nt id="n" cat="S"><edge idref="a"/><edge idref="a"/></nt>'), "two edges to a"),
+    (
+        S.format('<nt id="n" cat="S"><edge idref="n"/></nt>'),
+        "a word or constituent that does not hang on the root",
+    ),
+    (S.format('<nt id="a" cat="S"/>'), "two words or constituents have the same id"),
+    (S.format('<nt cat="S"/>'), "a word, constituent or edge has no id"),
+    (S.format("<nt>"), "damaged XML: mismatched tag"),
+    (S.replace('"w"', '"&lol;"'), "damaged XML: undefined entity"),
+    ('<s id="x"><graph><terminals/></graph></s>', "no words"),
+    ('<s id="x"><graph>\n', "cut off: no </s>"),
+]
+
+
+@pytest.mark.parametrize(("text", "reason"), BAD_XML)
+def test_damaged_xml(text: str, reason: str, tmp_path: Path) -> None:
+    laughs = '<!DOCTYPE c [<!ENTITY l "lol"><!ENTITY lol "&l;&l;&l;">]>\n<!-- <s> no sentence </s> -->\n'
+    good = S.format('<nt id="n" cat="S"><edge idref="a"/><secedge idref="a"/></nt>') + "\n"
+    (tmp_path / "a").write_text(
+        f"<?xml version='1.0'?>\n{laughs}<corpus><body>\n{good}{text}\n{good}</body></corpus>"
+    )
+    counts: Counter[str] = Counter()
+    read, (other,) = read_file("tiger-xml", tmp_path / "a", counts)
+    assert [str(one.tree) for one in read] == ["(S (T w))"] * 2
+    assert other.line == 6  # type: ignore[union-attr]
+    assert other.reason.startswith(reason)
+    assert counts["secondary edges left out"] == 2
+
+
+def test_an_xml_file_says_its_encoding(tmp_path: Path) -> None:
+    text = (
+        "<?xml version='1.0' encoding='ISO-8859-1'?><corpus>"
+        + S.format("").replace('"w"', '"ä"')
+        + "</corpus>"
+    )
+    (tmp_path / "a").write_bytes(text.encode("latin-1"))
+    (read,), _ = read_file("tiger-xml", tmp_path / "a")
+    assert read.tree.words == ("ä",)
+    (tmp_path / "a").write_bytes(text.replace("ISO-8859-1", "UTF-8").encode("latin-1"))
+    _, (other,) = read_file("tiger-xml", tmp_path / "a")
+    assert other.reason == "not UTF-8 (byte 0xe4), as its first line says"
+
+
+BAD_LEAVES = [
+    ("(S (A a) (B 1=b))", "the leaf 'a' has no number, as in 0=The"),
+    ("(S (A 0=a) (B 0=b))", "two leaves have the number 0"),
+    ("(S (A 0=a) (B 2=b))", "2 leaves, but one has the number 2"),
+    ("(S (A 0=a) (B))", "a constituent without words (B)"),
+    ("(S (A 0=a)", "unbalanced brackets: not closed"),
+    ("(S (A 0=a)))", "unbalanced brackets: closed too often"),
+    ("text", "text between trees"),
+]
+
+
+@pytest.mark.parametrize(("text", "reason"), BAD_LEAVES)
+def test_damaged_leaves(text: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(f"(S (A 0=a) (B 1=b))\n\n{text}\n\n(S (A 0=a) (B 1=b))\n")
+    read, (other,) = read_file("discbracket", tmp_path / "a")
+    assert len(read) == 2
+    assert (other.line, other.reason) == (3, reason)  # type: ignore[union-attr]
+
+
+# --- a real tree --------------------------------------------------------------------------------
+
+
+def test_a_real_tree_comes_out_as_its_authors_made_it_continuous(
+    treebank_file: Callable[[str, str], Path],
+) -> None:
+    (read,), _ = read_file("export", treebank_file("export_sample", "tests/discontinuous.export"))
+    wanted: Any = treebank_file("export_sample", "tests/continuous.brackets").read_text("utf-8")
+    wanted = Tree.from_brackets(" ".join(wanted.split()))
+    assert read.tree.words == wanted.words
+    assert spans_of(read.tree)[1:] == spans_of(wanted)[1:]
