@@ -2,7 +2,8 @@
 
     OMP_NUM_THREADS=1 python benchmarks/forms.py [--words N]
 
-Each line is a figure: its name, value, unit, the lowest value that is accepted (``bar``), and the settings.
+Each line is a figure: its name, value, unit, its ratio to 100,000 words a second, the lowest ratio that is
+accepted (``bar``), and the settings.
 The bundled treebank is written in each form, so often that it has N words, and read again, a tree at a time,
 as ``pdtools parse`` does; times are medians in processor time, which other work changes little.
 """
@@ -59,7 +60,9 @@ def main() -> None:
                 "name": f"read: {name}",
                 "value": float(f"{found / statistics.median(taken):.4g}"),
                 "unit": "words/s",
-                "bar": BAR,
+                "ratio": float(f"{found / statistics.median(taken) / BAR:.4g}"),
+                "against": f"{BAR:,} words/s",
+                "bar": 1,
                 "at_least": True,
                 "settings": settings,
             }

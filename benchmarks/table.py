@@ -20,6 +20,7 @@ FOLDER = Path(__file__).resolve().parent
 SLACK = 0.1
 BENCHMARKS = (
     "prep.py",
+    "forms.py",
     "train_step.py",
     "windows.py",
     "loop.py",
@@ -38,7 +39,7 @@ BENCHMARKS = (
 def figures(script: str, device: str, dtype: str) -> Iterator[dict[str, Any]]:
     """The lines that a benchmark prints, as they come."""
     command = [sys.executable, str(FOLDER / script), "--device", device]
-    if script != "prep.py":  # which has no model
+    if script not in ("prep.py", "forms.py"):  # which have no model
         command += ["--dtype", dtype]
     # Torch's profiler tells of every start on standard error; errors are shown only where there are some.
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

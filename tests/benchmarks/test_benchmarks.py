@@ -199,3 +199,17 @@ def test_on_a_gpu_kernels_are_counted_once() -> None:
     assert is_on_gpu(event(DeviceType.CUDA))
     assert not is_on_gpu(event(DeviceType.CUDA, annotation=True))
     assert not is_on_gpu(event(DeviceType.CPU))
+
+
+def test_every_form_of_treebank_is_measured(tmp_path: Path) -> None:
+    import forms
+
+    from pdtools.trees import Tree
+    from pdtools.trees.forms import FORMS
+
+    texts = ["(S (NP (DT The) (NN dog)) (VP (V barks)) (. .))", "(S (ADV So) (NP (N it)) (VP (V did)))"]
+    trees = [Tree.from_brackets(text) for text in texts]
+    assert forms.WRITERS.keys() == {"treebank", *FORMS}
+    for name, write in forms.WRITERS.items():
+        (tmp_path / name).write_text(write(trees))
+        assert forms.read(name, str(tmp_path / name)) == 7, name

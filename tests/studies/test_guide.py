@@ -226,3 +226,48 @@ def test_the_notebook() -> None:
     for source in code:
         exec(compile(source, "examples/pdtools.ipynb", "exec"), names)
     assert set(names["both"]) == {"pushdown", "base"}
+
+
+def test_treebanks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    export = (
+        "#BOS 1\nDer\tART\t--\tHD\t500\nMann\tNN\t--\t--\t500\nlacht\tV\t--\tHD\t0\n"
+        "#500\tNP\t--\t--\t0\n#EOS 1\n"
+    )
+    tiger = (
+        '<corpus><s><graph><terminals><t id="a" word="Er" pos="P"/><t id="b" word="lacht" pos="V"/>'
+        '</terminals><nonterminals><nt id="c" cat="S"><edge idref="a"/><edge idref="b"/></nt>'
+        "</nonterminals></graph></s></corpus>"
+    )
+    rows = [("1-2", "du", "_", "_"), ("1", "de", "ADP", "3"), ("2", "le", "DET", "3")]
+    rows.append(("3", "chat", "NOUN", "0"))
+    conllu = "# text = du chat\n" + "".join(
+        f"{place}\t{word}\t_\t{tag}\t_\t_\t{head}\t_\t_\t_\n" for place, word, tag, head in rows
+    )
+    penn = [f"(S (NP (DT the) (NN dog{i})) (VP (VBZ barks)))\n" for i in range(200)]
+    files = {
+        "wsj/a.mrg": "".join(penn),
+        "indonesian.bracket": "1\t(S (NP (NN (pesta olahraga))) (VP (VB (lari)) (NP (*-1))))\n",
+        "saga/a.psd": "( (IP (NP-SBJ *pro*) (VBD ran-run) (. .-.)) (ID SAGA,.1))\n",
+        "tiger.xml": tiger,
+        "negra.export": export,
+        "dptb.discbracket": "(S (NP 0=The 1=dog) (V 2=barks))\n",
+        "UD_Turkish/a.conllu": conllu,
+        "UD_French/a.conllu": conllu,
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = commands("treebanks.md")
+    assert len(found) == 9
+    for command in found:
+        command = command.replace("--vocab-size 8000", "--vocab-size 300")
+        assert run([*shlex.split(command)[1:], "--quiet"]) == 0, command
+    written = {path.name: path.read_text("utf-8") for path in tmp_path.glob("*.trees")}
+    assert written["indonesian.trees"] == "(S (NP (NN pesta\u00a0olahraga)) (VP (VB lari)))\n"
+    assert written["saga.trees"] == "(IP (VBD ran) (. .))\n"
+    assert written["tiger.trees"] == "(S (P Er) (V lacht))\n"
+    assert written["negra.trees"] == "(VROOT (NP (ART Der) (NN Mann)) (V lacht))\n"
+    assert written["turkish.trees"] == "(NOUNP (ADP de) (NOUNP|<DET-NOUN> (DET le) (NOUN chat)))\n"
+    assert written["french.trees"] == "(NOUNP (ADP du) (NOUN chat))\n"
+    assert (tmp_path / "french.trees.text").read_text() == "du chat\n"
