@@ -294,8 +294,8 @@ def parse(
     warn(described)
     if run.as_json:
         report = _report(counts, rejects, inputs or [], len(files) if inputs else 0, described)
-        if used_form is not None:
-            report["form"] = {"name": used_form, **_nested(counts.read)}
+        if source not in _SENTENCES:
+            report["form"] = {"name": used_form or source.value, **_nested(counts.read)}
         print_json(report)
     _tell(counts, rejects, output, run.quiet)
 

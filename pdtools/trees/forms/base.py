@@ -23,6 +23,7 @@ from pdtools.trees.placeholders import word_problem
 from pdtools.trees.tree import Tree, escape
 
 TOO_LONG = f"a sentence of more than {MAX_TREE_CHARS:,} bytes, or one that never ends"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _PART_BYTES = 1 << 20
 _BLANK = re.compile(r"[ \t\n\r\f\v]+")  # other spaces are parts of words
 Discontinuous = Literal["raise", "split", "skip"]
@@ -167,10 +168,16 @@ def leaf_label(label: str) -> str:
 def lines_of(file: str) -> Iterator[tuple[int, bytes]]:
     """The lines of a file as bytes, with their numbers (from 1); of very long ones parts.
 
+    A byte order mark is left out.
+
     Raises:
         InputError: if it cannot be read, or holds no text.
     """
-    return read_line_parts(file, _PART_BYTES)
+    lines = read_line_parts(file, _PART_BYTES)
+    for number, line in lines:
+        yield number, line.removeprefix(_BYTE_ORDER_MARK)
+        break
+    yield from lines
 
 
 def make_block(file: str, line: int, parts: list[bytes], fault: str | None = None, note: str = "") -> Block:

@@ -11,7 +11,7 @@ from pdtools.trees.forms.base import Block, Gathering, lines_of, make_block
 
 UNBALANCED = "unbalanced brackets: not closed"
 CLOSED_TOO_OFTEN = "unbalanced brackets: closed too often"
-_BEGINNING = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:[0-9]+[a-z]?[ \t]+)?\(")  # of a tree, perhaps after an id
+_BEGINNING = re.compile(rb"\s*(?:[0-9]+[a-z]?[ \t]+)?\(")  # of a tree, perhaps after an id
 # A whole preterminal; an opening bracket with its label; a closing bracket; a bare token.
 TOKEN = re.compile(r"\(\s*([^\s()]+)\s+([^\s()]+)\s*\)|(\()\s*([^\s()]*)|(\))|([^\s()]+)")
 

@@ -46,7 +46,7 @@ def _cut(file: str) -> Iterator[Block]:
                 yield open_block.block()
         elif line.startswith((b"#BOT", b"#EOT")):
             in_table = line.startswith(b"#BOT")
-        elif line.strip() and not in_table and not line.removeprefix(b"\xef\xbb\xbf").startswith(_HEADERS):
+        elif line.strip() and not in_table and not line.startswith(_HEADERS):
             yield make_block(file, number, [line], "text outside of #BOS and #EOS")
     if open_block:
         yield open_block.block("cut off: no #EOS")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pdtools.errors import InputError
 from pdtools.trees import Tree
 from pdtools.trees.forms import Kept
 from trees.forms.reading import read_file, spans_of
@@ -117,6 +118,18 @@ def test_as_people_would_draw_it(
         assert counts[f"sentences with constituents {done}"] == (2 if gaps else 0)
         for one in read:
             assert Tree.from_nltk(one.tree.to_nltk()) == one.tree
+
+
+@pytest.mark.parametrize("name", ["export", "discbracket", "tiger-xml"])
+def test_line_ends_and_a_mark_at_the_beginning(name: str, tmp_path: Path) -> None:
+    leaves = "(VROOT (S (NP 0=Der 1=Mann) 2=lacht) (. 3=.))\n"
+    text = {"export": export(APPOSED), "tiger-xml": tiger(APPOSED), "discbracket": leaves}[name]
+    (tmp_path / "a").write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    read, others = read_file(name, tmp_path / "a")
+    assert (len(read), others) == (1, [])
+    (tmp_path / "a").write_bytes(text.encode("utf-16"))
+    with pytest.raises(InputError, match="UTF-16|an encoding that is not read"):
+        read_file(name, tmp_path / "a")
 
 
 def test_skipped_they_are_counted(tmp_path: Path) -> None:
