@@ -16,7 +16,6 @@ import json
 import statistics
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from measure import machine
 from pdtools import data
 from pdtools.files import Rejects
 from pdtools.trees import Tree, normalize, read_trees
-from pdtools.trees.forms import FORMS, ReadOptions, ReadTree, read_block
+from pdtools.trees.forms import read_treebank
 
 BAR = 100_000
 
@@ -73,13 +72,7 @@ def read(name: str, file: str) -> int:
     """How many words a file has."""
     if name == "treebank":
         return sum(len(sourced.tree) for sourced in read_trees([file], Rejects()))
-    form, options, counts = FORMS[name], ReadOptions(), Counter[str]()
-    return sum(
-        len(found.tree)
-        for block in form.blocks(file)
-        for found in read_block(form, block, options, counts)
-        if isinstance(found, ReadTree)
-    )
+    return sum(len(found.tree) for found in read_treebank([file], name, Rejects()))
 
 
 # --- the forms ----------------------------------------------------------------------------------

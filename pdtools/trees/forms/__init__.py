@@ -1,7 +1,15 @@
 """Forms in which people have trees, each in a file of its own, behind one small interface."""
 
 from pdtools.trees.forms.base import Block, Form, Kept, ReadOptions, ReadTree, read_block
-from pdtools.trees.forms.registry import BRACKETED, FORMS, form_of, forms_of, may_be_brackets, refuse_others
+from pdtools.trees.forms.registry import (
+    BRACKETED,
+    FORMS,
+    form_of,
+    forms_of,
+    may_be_brackets,
+    read_treebank,
+    refuse_others,
+)
 
 __all__ = [
     "BRACKETED",
@@ -15,5 +23,6 @@ __all__ = [
     "forms_of",
     "may_be_brackets",
     "read_block",
+    "read_treebank",
     "refuse_others",
 ]

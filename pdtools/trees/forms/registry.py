@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import Kind, is_stream, read_blocks
+from pdtools.files import Kind, LeftOut, Rejects, is_stream, read_blocks
 from pdtools.files.kinds import kind_of
-from pdtools.trees.forms.base import Form
+from pdtools.trees.forms.base import Counts, Form, ReadOptions, ReadTree, read_block
 
 # In the order in which a file is compared with them; each has FORM.
 _MODULES = ("conllu", "export", "tiger", "discbracket", "loose_penn", "historical")
@@ -19,9 +21,41 @@ FORMS: dict[str, Form] = {
 }
 BRACKETED = ("discbracket", "penn-historical", "penn-loose")
 """Forms that are brackets: with Penn's name a file of them is read too."""
+DEFAULTS = ReadOptions()
 _BRACKET = re.compile(r"\s*(?:[0-9]+[a-z]?[ \t]+)?\(")
 _HEAD_BYTES = 1 << 16
 _MOST_FILES = 200  # that are looked at before the work
+
+
+def read_treebank(
+    files: Iterable[str],
+    name: str,
+    rejects: Rejects,
+    options: ReadOptions = DEFAULTS,
+    counts: Counts | None = None,
+) -> Iterator[ReadTree]:
+    """The trees of files of a form, one by one.
+
+    Args:
+        files: paths (``-``: standard input); compressed by suffix.
+        name: of :data:`FORMS`.
+        rejects: takes the sentences that cannot be read, and those that are left out by rule.
+        options: where the form leaves a choice.
+        counts: is brought up to date with what was taken out or changed.
+
+    Raises:
+        InputError: at the first bad sentence, if ``rejects`` says so, or if a file cannot be read.
+    """
+    form = FORMS[name]
+    counts = Counter() if counts is None else counts
+    for block in (block for file in files for block in form.blocks(file)):
+        for found in read_block(form, block, options, counts):
+            if isinstance(found, ReadTree):
+                yield found
+            elif isinstance(found, LeftOut):
+                rejects.add(**asdict(found))
+            else:
+                rejects.leave_out(found.reason, file=block.file, line=block.line, text=block.text)
 
 
 def _head(file: str) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from pdtools.trees import TransformCounts, normalize
-from pdtools.trees.forms import Kept
+from pdtools.files import Rejects
+from pdtools.trees import TransformCounts, normalize, read_trees
+from pdtools.trees.forms import Kept, forms_of
 from trees.forms.reading import read_file, spans_of
 
 LEMMAS = """( (IP-MAT (NP-SBJ (D The-the) (N hound$-hound) (D $s-the))
@@ -182,6 +184,14 @@ def test_real_historical_treebanks(name: str, treebank_file: Callable[[str, str]
     if "icepahc" in name:
         assert sum("-" in word[1:-1] for tree in trees for word in tree.words) < 100
         assert not any("$" in word for tree in trees for word in tree.words)
+
+
+def test_a_real_file_of_penn_trees_is_of_no_other_form(test_data: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(test_data / "benchmarks" / "reading" / "naturalstories.zip") as packed:
+        file = packed.extract("parses/penn/all-parses.txt.penn", tmp_path)
+    assert forms_of([file], "treebank") is None
+    trees = [normalize(one.tree) for one in read_trees([file], Rejects())]
+    assert (len(trees), sum(len(tree) for tree in trees if tree)) == (485, 11729)
 
 
 @pytest.mark.parametrize("ids", ["", "_ID"])

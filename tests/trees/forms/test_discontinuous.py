@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from pdtools.errors import InputError
+from pdtools.files import Rejects
 from pdtools.trees import Tree
-from pdtools.trees.forms import Kept
+from pdtools.trees.forms import Kept, ReadOptions, read_treebank
 from trees.forms.reading import read_file, spans_of
 
 # Words (form, tag, edge, parent) and constituents (number, label, edge, parent).
@@ -137,6 +138,13 @@ def test_skipped_they_are_counted(tmp_path: Path) -> None:
     read, others = read_file("export", tmp_path / "a", discontinuous="skip")
     assert len(read) == 1
     assert others == [Kept("discontinuous constituents")]
+    rejects = Rejects("fail")  # what is left out by rule is no error
+    file = str(tmp_path / "a")
+    assert len(list(read_treebank([file], "export", rejects, ReadOptions(discontinuous="skip")))) == 1
+    assert [(record["file"], record["line"]) for record in rejects] == [(file, 1)]
+    (tmp_path / "a").write_text(export(APPOSED) + "x\n")
+    with pytest.raises(InputError, match=":14: text outside of #BOS and #EOS"):
+        list(read_treebank([file], "export", rejects))
 
 
 def test_numbered_leaves(tmp_path: Path) -> None:
