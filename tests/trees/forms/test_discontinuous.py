@@ -33,6 +33,13 @@ NO_HEADS = ("a/A/--/500 b/B/--/501 c/C/--/500 d/D/--/500", "500/X/--/501 501/S/-
 EQUAL = ("a/A/--/500 b/B/--/501 c/C/--/500", "500/X/--/501 501/S/--/0")
 TWO_HEADS = ("a/A/--/500 b/B/--/501 c/C/HD/500 d/D/--/501 e/E/HD/500 f/F/--/500", "500/X/--/501 501/S/--/0")
 
+# The second head of a constituent is raised into one with a head of its own.
+RAISED_HEAD = (
+    "a/A/HD/500 b/B/--/502 c/C/HD/500 d/D/--/502 e/E/HD/501",
+    "500/X/--/501 501/Y/--/502 502/S/--/0",
+)
+LOWEST = ("a/A/--/501 b/B/--/500 ,/$,/--/0 c/C/--/500 d/D/--/501", "500/X/--/501 501/S/--/0")
+
 
 def export(sentence: tuple[str, str], name: str = "1", lemma: bool = False) -> str:
     """A sentence as NEGRA export 3, or 4 with lemmas."""
@@ -95,6 +102,8 @@ DRAWN = [
     (NESTED, {"discontinuous": "split"}, "(S (VP (NP (A a))) (B b) (VP (NP (C c))) (D d) (VP (E e)))"),
     (NO_HEADS, {}, "(S (A a) (B b) (X (C c) (D d)))"),
     (EQUAL, {}, "(S (X (A a)) (B b) (C c))"),
+    (RAISED_HEAD, {}, "(S (X (A a)) (B b) (C c) (D d) (Y (E e)))"),
+    (LOWEST, {}, "(S (A a) (X (B b) ($, ,) (C c)) (D d))"),
     (TWO_HEADS, {}, "(S (A a) (B b) (X (C c)) (D d) (E e) (F f))"),
 ]
 
@@ -114,7 +123,9 @@ def test_as_people_would_draw_it(
         assert [str(one.tree) for one in read] == [wanted] * 2
         assert others == []
         done = "split" if "discontinuous" in options else "raised"
-        gaps = {APPOSED: 0, NESTED: 2}.get(sentence, 2 if "punctuation" in options else 1)
+        gaps = {APPOSED: 0, LOWEST: 0, NESTED: 2, RAISED_HEAD: 2}.get(
+            sentence, 2 if "punctuation" in options else 1
+        )
         assert counts[f"constituents {done}"] == 2 * gaps
         assert counts[f"sentences with constituents {done}"] == (2 if gaps else 0)
         for one in read:
@@ -131,6 +142,18 @@ def test_line_ends_and_a_mark_at_the_beginning(name: str, tmp_path: Path) -> Non
     (tmp_path / "a").write_bytes(text.encode("utf-16"))
     with pytest.raises(InputError, match="UTF-16|an encoding that is not read"):
         read_file(name, tmp_path / "a")
+
+
+@pytest.mark.parametrize("lemma", ["", "a "])
+def test_secondary_edges_are_counted(lemma: str, tmp_path: Path) -> None:
+    edges = "SB 501 OA 502"
+    (tmp_path / "a").write_text(
+        f"#BOS 1\na {lemma}A -- HD 500 {edges}\n#500 {lemma}S -- -- 0 {edges[:6]}\n#EOS 1\n"
+    )
+    counts: Counter[str] = Counter()
+    (read,), _ = read_file("export", tmp_path / "a", counts)
+    assert str(read.tree) == "(S (A a))"
+    assert counts == {"secondary edges left out": 3}
 
 
 def test_skipped_they_are_counted(tmp_path: Path) -> None:
