@@ -8,6 +8,7 @@ from pdtools.trees.forms.registry import (
     forms_of,
     may_be_brackets,
     read_treebank,
+    refuse_for_brackets,
     refuse_others,
 )
 
@@ -24,5 +25,6 @@ __all__ = [
     "may_be_brackets",
     "read_block",
     "read_treebank",
+    "refuse_for_brackets",
     "refuse_others",
 ]

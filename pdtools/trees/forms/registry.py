@@ -82,6 +82,19 @@ def may_be_brackets(file: str) -> bool:
     return _BRACKET.match(_head(file)) is not None
 
 
+def refuse_for_brackets(files: Iterable[str]) -> None:
+    """Refuse files of forms that are no brackets, where Penn's brackets are needed.
+
+    Raises:
+        InputError: with the command that makes such brackets.
+    """
+    for file in files:
+        form = form_of(file) if Path(file).is_file() else None
+        if form is not None and form.name not in BRACKETED:
+            hint = f"pdtools parse --from {form.name} makes these of it"
+            raise InputError(f"{form.title}, not bracketed trees", file=file, hint=hint)
+
+
 def refuse_others(folder: str, wanted: str) -> None:
     """Say which form the files of a folder are of, in which there are none of the wanted one.
 

@@ -22,6 +22,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "wsj").mkdir()
     (folder / "wsj/a.mrg").write_text(TREES)
     (folder / "text.txt").write_text("The dog barks.\n")
+    (folder / "a.conllu").write_text("1\tDogs\t_\tNOUN\t_\t_\t0\t_\t_\t_\n")
     (folder / "pairs.jsonl").write_text(json.dumps({**PAIR, "linguistics_term": "t"}) + "\n")
     (folder / "suite.json").write_text(json.dumps(SUITE))
     assert run(["tapes", str(folder / "gold.trees"), "-o", str(folder / "shards"), "-q"]) == 0
@@ -56,6 +57,10 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("parse text.txt --from treebank", "(pdtools parse makes trees from text"),
         ("blocks gold.trees -o new", "pdtools tapes"),
         ("tapes text.txt -o new", "text.txt: plain text, not bracketed trees (pdtools parse "),
+        (
+            "tapes a.conllu -o new",
+            "a.conllu: CoNLL-U, not bracketed trees (pdtools parse --from conllu makes ",
+        ),
         ("tapes shards -o new", "(give the trees that they were made from)"),
         ("eval-parse gold.trees shards", "shards: shards, not bracketed trees ("),
         ("eval-parse text.txt gold.trees", "(pdtools parse "),
