@@ -56,5 +56,12 @@ def test_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     structure.main()
     *figures, differing = capsys.readouterr().out.splitlines()
     columns = [line.split()[-2:] for line in figures]
-    assert columns == [["0", "1"], ["0", "2"], ["0", "1"], ["0", "1"], ["0", "1"], ["5", "8"]]  # formatted alike
+    assert columns == [
+        ["0", "1"],
+        ["0", "2"],
+        ["0", "1"],
+        ["0", "1"],
+        ["0", "1"],
+        ["5", "8"],
+    ]  # formatted alike
     assert differing.split() == ["+3", "cli/m.py"]
