@@ -7,6 +7,9 @@ A formula compares sums of region surprisals. Its parts, tightest first, all lef
 - ``+ -`` on numbers; ``< > =`` between numbers; ``& |`` between truth values;
 - grouping by ``[ ]`` or ``( )``, which have to pair up.
 
+Formulas over named strings (:mod:`pdtools.evaluation.benchmark`) have names instead of regions, and
+``max(a, b, …)`` and ``min``.
+
 ``=`` means *close*: |a − b| ≤ 0.001 + 0.00001·|b|, as in syntaxgym-core. A formula is compiled to postfix
 instructions and run on a small stack: nothing is ever handed to Python's ``eval``.
 """
@@ -15,7 +18,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from pdtools.errors import PdtoolsError
@@ -33,6 +36,10 @@ _TOKEN = re.compile(
       | (?P<space> \s+ )""",
     re.VERBOSE,
 )
+_NAMED = re.compile(
+    _TOKEN.pattern.replace("[-+<>=&|()", "[-+<>=&|(),") + r"| (?P<name> [^\W\d] \w* )", re.VERBOSE
+)
+_FUNCTIONS: dict[str, Callable[[float, float], float]] = {"max": max, "min": min}
 _LEVELS = ("&|", "<>=", "+-")  # loosest first
 _ARITHMETIC = {"+": 1.0, "-": -1.0}  # how many times the second number is added
 _COMPARISONS = "<>="
@@ -80,13 +87,17 @@ class Formula:
     _program: tuple[float | Region | str, ...] = field(repr=False)
 
     @classmethod
-    def parse(cls, text: str) -> Formula:
+    def parse(cls, text: str, names: Collection[str] | None = None) -> Formula:
         """Parse a formula.
+
+        Args:
+            names: of strings, whose scores stand for numbers instead of regions' surprisals: each is the
+                region None of a condition of that name. None: regions do.
 
         Raises:
             FormulaError: with the column of the first thing that does not fit.
         """
-        program = _Parser(text).program()
+        program = _Parser(text, names).program()
         regions = dict.fromkeys(step for step in program if isinstance(step, tuple))
         return cls(text, tuple(regions), tuple(program))
 
@@ -116,6 +127,9 @@ class Formula:
             elif step in _ARITHMETIC:
                 right, left = numbers.pop(), numbers.pop()
                 numbers.append(left + _ARITHMETIC[step] * right)
+            elif step in _FUNCTIONS:
+                right, left = numbers.pop(), numbers.pop()
+                numbers.append(_FUNCTIONS[step](left, right))
             elif step in _COMPARISONS:
                 right, left = numbers.pop(), numbers.pop()
                 truths.append(_compare(step, left, right, doubt))
@@ -135,8 +149,9 @@ class _Lexeme:
 class _Parser:
     """Recursive descent; recursion only through brackets, whose depth is limited."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, names: Collection[str] | None = None) -> None:
         self.text = text
+        self.names = names
         self.lexemes = list(self._lex())
         self.at = 0
         self.depth = 0
@@ -155,11 +170,18 @@ class _Parser:
             raise FormulaError(f"longer than {_MAX_CHARS:,} characters", self.text, _MAX_CHARS)
         lexemes, position = [], 0
         while position < len(self.text):
-            match = _TOKEN.match(self.text, position)
+            match = (_TOKEN if self.names is None else _NAMED).match(self.text, position)
             if match is None:
                 raise FormulaError(f"unexpected {self.text[position]!r}", self.text, position + 1)
             column = position + 1
-            if match["region"]:
+            if self.names is not None and match["name"]:
+                name = match["name"]
+                if name not in self.names and name not in _FUNCTIONS:
+                    known = ", ".join(self.names)
+                    raise FormulaError(f"unknown name {name!r} (known: {known})", self.text, column)
+                operand = (None, name) if name in self.names else None
+                lexemes.append(_Lexeme(name if operand is None else "region", column, operand))
+            elif match["region"]:
                 if len(match["number"]) > _MAX_DIGITS:
                     raise FormulaError("a region number that is too large", self.text, column)
                 number = None if match["number"] == "*" else int(match["number"])
@@ -207,6 +229,8 @@ class _Parser:
             self.at += 1
             self.steps.append(lexeme.operand)
             return False
+        if lexeme.kind in _FUNCTIONS:
+            return self._function(lexeme)
         if lexeme.kind not in _CLOSES:
             raise self._error(
                 f"a region, a number or a bracket is missing before {self._name(lexeme)}", lexeme
@@ -224,6 +248,32 @@ class _Parser:
             )
         self.at += 1
         return is_truth
+
+    def _function(self, function: _Lexeme) -> bool:
+        """Parse ``max(a, b, …)``: each number after the first is taken together with what is before it."""
+        self.at += 1
+        self._take("(", function)
+        self._number(function)
+        while self._next.kind == ",":
+            self.at += 1
+            self._number(function)
+            self.steps.append(function.kind)
+        self._take(")", function)
+        return False
+
+    def _number(self, function: _Lexeme) -> None:
+        start = self._next
+        if self.depth == _MAX_DEPTH:
+            raise self._error(f"brackets nested deeper than {_MAX_DEPTH}", start)
+        self.depth += 1
+        self._expect(False, self._level(1), function, start)
+        self.depth -= 1
+
+    def _take(self, symbol: str, function: _Lexeme) -> None:
+        if self._next.kind != symbol:
+            reason = f"{symbol!r} expected for {function.kind}, not {self._name(self._next)}"
+            raise self._error(reason, self._next)
+        self.at += 1
 
     def _expect(self, wanted: bool, found: bool, operator: _Lexeme, where: _Lexeme) -> None:
         if wanted != found:
